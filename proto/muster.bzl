@@ -1,0 +1,34 @@
+"""C++ sources for a proto file, made by Debian's protoc and gRPC plug-in."""
+
+def muster_protos(name, srcs, service_srcs):
+    """One cc_library with the messages of srcs and the services of service_srcs.
+
+    Args:
+      name: the library.
+      srcs: all proto files, relative to this package.
+      service_srcs: those of srcs that define a service.
+    """
+    outs = []
+    for src in srcs:
+        base = src[:-len(".proto")]
+        outs += [base + ".pb.h", base + ".pb.cc"]
+    for src in service_srcs:
+        base = src[:-len(".proto")]
+        outs += [base + ".grpc.pb.h", base + ".grpc.pb.cc"]
+    services = " ".join(["$(location %s)" % src for src in service_srcs])
+    native.genrule(
+        name = name + "_generate",
+        srcs = srcs,
+        outs = outs,
+        cmd = " && ".join([
+            "protoc -I. --cpp_out=$(GENDIR) $(SRCS)",
+            "protoc -I. --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " + services,
+        ]),
+    )
+    native.cc_library(
+        name = name,
+        srcs = [out for out in outs if out.endswith(".cc")],
+        hdrs = [out for out in outs if out.endswith(".h")],
+        copts = ["-O1"],
+        deps = ["//third_party/system:grpc"],
+    )

@@ -1,0 +1,43 @@
+"""Finds LibTorch on this machine.
+
+Order: $LIBTORCH (a folder with include/ and lib/), the virtual environment that the project's scripts
+make (~/.cache/muster/venv), then whatever `python3` imports as torch.
+"""
+
+def _has_torch(ctx, root):
+    return ctx.path(root + "/lib/libtorch_cpu.so").exists and ctx.path(root + "/include/torch").exists
+
+def _from_python(ctx, python):
+    result = ctx.execute([
+        python,
+        "-c",
+        "import importlib.util as u; print(u.find_spec('torch').submodule_search_locations[0])",
+    ])
+    return result.stdout.strip() if result.return_code == 0 else None
+
+def _torch_repository_impl(ctx):
+    tried = []
+    root = ctx.os.environ.get("LIBTORCH")
+    if root:
+        tried.append("$LIBTORCH=" + root)
+    else:
+        venv = ctx.os.environ.get("HOME", "/root") + "/.cache/muster/venv/bin/python3"
+        for python in [venv, "python3"]:
+            tried.append(python)
+            root = _from_python(ctx, python) if python == "python3" or ctx.path(venv).exists else None
+            if root:
+                break
+    if not root or not _has_torch(ctx, root):
+        fail("LibTorch not found (tried: %s). Set LIBTORCH to a folder with include/ and lib/, or run ./quickstart.sh" % ", ".join(tried))
+
+    # Only these four: torch/include also holds its own protobuf and fmt, which clash with the system's.
+    for folder in ["ATen", "c10", "torch", "caffe2"]:
+        ctx.symlink(root + "/include/" + folder, "include/" + folder)
+    ctx.symlink(root + "/lib", "lib")
+    ctx.template("BUILD", Label("//third_party/torch:libtorch.BUILD"), {"{ROOT}": root})
+
+torch_repository = repository_rule(
+    implementation = _torch_repository_impl,
+    environ = ["LIBTORCH", "HOME"],
+    local = True,
+)
