@@ -1,0 +1,15 @@
+// One log form for all programs: lines on stderr, UTC, the program's name in each.
+#ifndef MUSTER_COMMON_LOG_LOG_H_
+#define MUSTER_COMMON_LOG_LOG_H_
+
+#include <string>
+
+namespace muster {
+
+// Makes spdlog's default logger write "2026-11-21T05:00:00.123Z I <program>: text" to stderr, flushed at each
+// line. Call once, at the start of main. The level comes from $MUSTER_LOG (trace ... error); default info.
+void InitLog(const std::string& program);
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_LOG_LOG_H_

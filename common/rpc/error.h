@@ -1,0 +1,33 @@
+// absl::Status <-> grpc::Status without loss: code, message, and the details ErrorInfo and SpecProblems
+// (proto/muster/v1/error.proto) in the `grpc-status-details-bin` trailer.
+#ifndef MUSTER_COMMON_RPC_ERROR_H_
+#define MUSTER_COMMON_RPC_ERROR_H_
+
+#include <grpcpp/support/status.h>
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "proto/muster/v1/error.pb.h"
+
+namespace muster {
+
+grpc::Status ToGrpc(const absl::Status& status);
+// Details that cannot be parsed are dropped; code and message stay.
+absl::Status FromGrpc(const grpc::Status& status);
+
+// An error with ErrorInfo{reason, domain "muster", metadata}.
+absl::Status MakeError(absl::StatusCode code, const std::string& reason, const std::string& message,
+                       const std::map<std::string, std::string>& metadata = {});
+// The reason of its ErrorInfo; empty when it has none.
+std::string ErrorReason(const absl::Status& status);
+
+// Adds the problems to an error. No effect on OK.
+void AttachProblems(absl::Status* status, const v1::SpecProblems& problems);
+// The problems it carries; none when it carries none.
+v1::SpecProblems Problems(const absl::Status& status);
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_RPC_ERROR_H_

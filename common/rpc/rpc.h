@@ -1,0 +1,57 @@
+// The one place where channels and servers are made: message limits, keepalive, health, and who may listen
+// where.
+#ifndef MUSTER_COMMON_RPC_RPC_H_
+#define MUSTER_COMMON_RPC_RPC_H_
+
+#include <grpcpp/channel.h>
+#include <grpcpp/impl/service_type.h>
+#include <grpcpp/server.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster {
+
+// A channel to host:port. Connects when first used; a peer that is silently gone is noticed after about 15 s
+// (keepalive). Messages up to 16 MiB.
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
+
+struct ServerOptions {
+  // host:port; port 0 takes a free one. Only loopback hosts unless allow_insecure.
+  std::string listen = "127.0.0.1:0";
+  // Listen beyond loopback without TLS.
+  bool allow_insecure = false;
+};
+
+// A running gRPC server with grpc.health.v1.Health. Thread-safe.
+class Server {
+ public:
+  // Starts to serve. The services (callback services, at least one) must outlive the server.
+  // INVALID_ARGUMENT: no host:port, or beyond loopback without allow_insecure. UNAVAILABLE: the port is
+  // taken.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
+                                                       const std::vector<grpc::Service*>& services);
+  // Shuts down with no grace.
+  ~Server();
+
+  int port() const { return port_; }
+  // host:port with the port that was taken.
+  const std::string& address() const { return address_; }
+  // Refuses new calls, waits up to `grace` for running ones, then cancels them; returns when all are over.
+  void Shutdown(absl::Duration grace);
+
+ private:
+  Server(std::unique_ptr<grpc::Server> server, std::string address, int port);
+
+  std::unique_ptr<grpc::Server> server_;
+  const std::string address_;
+  const int port_;
+};
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_RPC_RPC_H_
