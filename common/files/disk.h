@@ -1,0 +1,37 @@
+// The few calls that make files durable, behind a seam: tests derive from Disk and let a call fail
+// or "kill" the process between any two of them.
+#ifndef MUSTER_COMMON_FILES_DISK_H_
+#define MUSTER_COMMON_FILES_DISK_H_
+
+#include <cstddef>
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace muster::files {
+
+// Threading: the real disk is stateless. Errors name the path and the errno text; ENOENT gives
+// NOT_FOUND, EACCES PERMISSION_DENIED, ENOSPC RESOURCE_EXHAUSTED, EEXIST/ENOTEMPTY ALREADY_EXISTS,
+// the rest INTERNAL.
+class Disk {
+ public:
+  virtual ~Disk() = default;
+
+  // The process-wide real disk.
+  static Disk& Real();
+
+  // Writes all of it.
+  virtual absl::Status Write(int fd, const void* data, size_t size, const std::string& path);
+  // fsync. After a failure the file must be given up: the kernel may have dropped its pages.
+  virtual absl::Status Sync(int fd, const std::string& path);
+  virtual absl::Status Rename(const std::string& from, const std::string& to);
+  // fsync of a directory: makes the names in it durable.
+  virtual absl::Status SyncDirectory(const std::string& path);
+};
+
+// "<action> <path>: <errno text>" with the code of the table above.
+absl::Status ErrnoStatus(int error, const std::string& action, const std::string& path);
+
+}  // namespace muster::files
+
+#endif  // MUSTER_COMMON_FILES_DISK_H_

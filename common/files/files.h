@@ -1,0 +1,35 @@
+// Whole files: read, write atomically, directories.
+#ifndef MUSTER_COMMON_FILES_FILES_H_
+#define MUSTER_COMMON_FILES_FILES_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files/disk.h"
+
+namespace muster::files {
+
+absl::StatusOr<std::string> ReadFile(const std::string& path);
+
+// `path` holds either what it held before or all of `contents`, also after a crash: writes
+// `path`.tmp, fsync, rename, fsync of the directory. One writer per path at a time.
+absl::Status WriteAtomically(const std::string& path, const std::string& contents,
+                             Disk& disk = Disk::Real());
+
+// Moves a finished file or directory to its final name and makes the name durable.
+absl::Status RenameDurably(const std::string& from, const std::string& to,
+                           Disk& disk = Disk::Real());
+
+// mkdir -p.
+absl::Status CreateDirectories(const std::string& path);
+
+// The directory that holds `path`: "a/b" -> "a", "b" -> ".".
+std::string ParentDirectory(const std::string& path);
+
+// "a" + "b" -> "a/b".
+std::string JoinPath(const std::string& directory, const std::string& name);
+
+}  // namespace muster::files
+
+#endif  // MUSTER_COMMON_FILES_FILES_H_

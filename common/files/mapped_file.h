@@ -1,0 +1,38 @@
+// A file mapped read-only.
+#ifndef MUSTER_COMMON_FILES_MAPPED_FILE_H_
+#define MUSTER_COMMON_FILES_MAPPED_FILE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace muster::files {
+
+// Movable; unmaps when destroyed. The file must not shrink while it is mapped (the kernel answers a
+// read behind its end with SIGBUS). Threading: const.
+class MappedFile {
+ public:
+  // Errors as in disk.h; INVALID_ARGUMENT for what is not a regular file. An empty file is fine.
+  static absl::StatusOr<MappedFile> Open(const std::string& path);
+
+  MappedFile(MappedFile&& other) noexcept;
+  MappedFile& operator=(MappedFile&& other) noexcept;
+  ~MappedFile();
+
+  const uint8_t* data() const { return data_; }
+  size_t size() const { return size_; }
+  const std::string& path() const { return path_; }
+
+ private:
+  MappedFile(std::string path, const uint8_t* data, size_t size);
+
+  std::string path_;
+  const uint8_t* data_ = nullptr;
+  size_t size_ = 0;
+};
+
+}  // namespace muster::files
+
+#endif  // MUSTER_COMMON_FILES_MAPPED_FILE_H_

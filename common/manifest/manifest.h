@@ -1,0 +1,73 @@
+// MANIFEST.json: what a checkpoint directory holds (docs/checkpoint-format.md). No LibTorch, so the
+// command line can inspect and verify too.
+#ifndef MUSTER_COMMON_MANIFEST_MANIFEST_H_
+#define MUSTER_COMMON_MANIFEST_MANIFEST_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files/disk.h"
+
+namespace muster::manifest {
+
+inline constexpr char kFileName[] = "MANIFEST.json";
+
+struct FileRecord {
+  std::string name;  // relative to the directory, without any slash
+  uint64_t size = 0;
+  std::string hash;  // XXH3 128-bit, 32 hexadecimal digits
+  friend bool operator==(const FileRecord&, const FileRecord&) = default;
+};
+
+// Elements [begin, end) of the flattened tensor (slot, parameter), stored as the one-dimensional
+// entry "slot/parameter" of `file`. A scalar counts as one element and has the shape [].
+struct Piece {
+  std::string slot;
+  std::string parameter;
+  std::vector<int64_t> shape;  // of the whole tensor
+  int64_t begin = 0;
+  int64_t end = 0;
+  std::string file;
+  friend bool operator==(const Piece&, const Piece&) = default;
+};
+
+struct Manifest {
+  std::string job;
+  int64_t step = 0;
+  int64_t generation = 0;
+  int64_t last_command = 0;
+  int64_t epoch = 0;
+  int64_t cursor = 0;
+  int64_t world_size = 0;
+  std::string strategy;
+  std::string model_kind;
+  std::vector<FileRecord> files;
+  std::vector<Piece> pieces;
+  friend bool operator==(const Manifest&, const Manifest&) = default;
+};
+
+// The name of a piece's entry in its file.
+std::string EntryName(const Piece& piece);
+
+// Writes `directory`/MANIFEST.json and makes it durable (the file, not the directory's entry).
+absl::Status Write(const Manifest& manifest, const std::string& directory,
+                   files::Disk& disk = files::Disk::Real());
+
+// NOT_FOUND without a manifest; DATA_LOSS for one that is broken or of a newer version (path,
+// expected, found).
+absl::StatusOr<Manifest> Read(const std::string& directory);
+
+// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape, and lie in files
+// that are listed.
+absl::Status CheckComplete(const Manifest& manifest);
+
+// Read, CheckComplete, and every file against its size, its hash and its own header. DATA_LOSS
+// lists the problems, capped at 3. Reads everything once.
+absl::StatusOr<Manifest> Verify(const std::string& directory);
+
+}  // namespace muster::manifest
+
+#endif  // MUSTER_COMMON_MANIFEST_MANIFEST_H_

@@ -1,0 +1,94 @@
+// Checkpoints of one generation, written and read by all ranks together (architecture.md 6,
+// docs/checkpoint-format.md).
+//
+// Every public method is collective: all ranks call it at the same point with equal arguments
+// (except the tensors' values), and all get the same outcome. A Status that is not OK means that
+// the communicator failed: the session is over. What went wrong with files alone is in the outcome.
+//
+// Threading: one thread; no other collective of the same communicator may be under way.
+#ifndef MUSTER_WORKER_CHECKPOINT_SAVER_H_
+#define MUSTER_WORKER_CHECKPOINT_SAVER_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
+#include "worker/checkpoint/state.h"
+
+namespace muster::comm {
+class Communicator;
+}
+
+namespace muster::checkpoint {
+
+struct SaverOptions {
+  std::string directory;   // of the job's checkpoints, seen by all ranks; made when missing
+  std::string job;
+  int64_t generation = 0;
+  std::string strategy;    // "ddp"
+  std::string model_kind;  // "gpt2"
+};
+
+// Where the state stands; goes into the manifest.
+struct SavePoint {
+  int64_t step = 0;          // steps done
+  int64_t last_command = 0;  // number of the last applied command
+  int64_t epoch = 0;         // sampler position: what was consumed
+  int64_t cursor = 0;
+};
+
+struct SaveOutcome {
+  // Not OK: nothing was committed and nothing is left behind; names the ranks. Training goes on.
+  absl::Status status;
+  std::string name;  // "step-200-g3", relative to the directory
+  manifest::Manifest manifest;
+};
+
+struct SetAsideCheckpoint {
+  std::string name;
+  std::string reason;
+};
+
+struct RestoreOutcome {
+  // NOT_FOUND: no candidate was good, see `set_aside`. FAILED_PRECONDITION: a whole checkpoint of
+  // another model. In both cases no tensor was touched.
+  absl::Status status;
+  std::string name;
+  manifest::Manifest manifest;
+  std::vector<SetAsideCheckpoint> set_aside;  // the broken ones, renamed to <name>.bad
+};
+
+class Saver {
+ public:
+  // `communicator` must outlive the saver.
+  Saver(SaverOptions options, comm::Communicator* communicator);
+
+  // Proves by a nonce file that all ranks see the same directory. The outcome is
+  // FAILED_PRECONDITION naming the ranks that do not, on all ranks.
+  absl::StatusOr<absl::Status> CheckSharedDirectory();
+
+  // Writes and commits `state` (the same on all ranks: ddp); each rank writes 1/N of it. Saving the
+  // same point again gives the first outcome; another point of the same step is ALREADY_EXISTS.
+  absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state);
+
+  // Fills `state` from the first good one of `candidates` (directory names, newest first).
+  absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& candidates,
+                                         const State& state);
+
+ private:
+  struct Record;  // what one rank tells the others
+  absl::StatusOr<std::vector<Record>> Exchange(const Record& mine, const char* what, int64_t step);
+
+  const SaverOptions options_;
+  comm::Communicator* const communicator_;
+  std::optional<SavePoint> last_point_;
+  SaveOutcome last_outcome_;  // of last_point_
+};
+
+}  // namespace muster::checkpoint
+
+#endif  // MUSTER_WORKER_CHECKPOINT_SAVER_H_

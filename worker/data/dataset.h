@@ -1,0 +1,32 @@
+// A data set: a fixed number of samples, readable in any order.
+//
+// Threading: const after opening; Read may be called from several threads.
+#ifndef MUSTER_WORKER_DATA_DATASET_H_
+#define MUSTER_WORKER_DATA_DATASET_H_
+
+#include <cstdint>
+#include <span>
+
+#include "absl/status/statusor.h"
+#include "worker/models/batch.h"
+
+namespace muster::data {
+
+using models::Batch;
+using models::InputSpec;
+
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  // Samples, at least 1.
+  virtual int64_t size() const = 0;
+
+  // The samples of these indices as one batch, in this order; at least one index. A fresh copy.
+  // OUT_OF_RANGE for an index outside [0, size).
+  virtual absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const = 0;
+};
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_DATASET_H_

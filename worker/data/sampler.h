@@ -1,0 +1,73 @@
+// Which samples a rank takes in a step: pure arithmetic over (seed, epoch, cursor). One permutation
+// of the data set per epoch, one cursor for all ranks. docs/sampler.md is the specification.
+//
+// A step takes G = world_size * accumulate * per_rank consecutive positions of the epoch's order.
+// Rank r takes positions [r*A*P, (r+1)*A*P) of them, and its micro-batch m the m-th P of those.
+//
+// Threading: one thread (it keeps the current epoch's permutation).
+#ifndef MUSTER_WORKER_DATA_SAMPLER_H_
+#define MUSTER_WORKER_DATA_SAMPLER_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::data {
+
+enum class Order { kShuffled, kSequential };
+
+// What becomes of the end of an epoch that does not fill a global batch: dropped, or filled up by
+// starting the epoch's order over.
+enum class Last { kDrop, kPad };
+
+struct SamplerOptions {
+  int64_t size = 0;  // samples in the data set
+  uint64_t seed = 0;
+  int64_t world_size = 1;
+  int64_t per_rank = 1;    // P, samples of one micro-batch on one rank
+  int64_t accumulate = 1;  // A, micro-batches of one step
+  Order order = Order::kShuffled;
+  Last last = Last::kDrop;
+};
+
+// What was consumed: all of the epochs before `epoch`, and `cursor` samples of it. Independent of
+// the world size.
+struct Position {
+  int64_t epoch = 0;
+  int64_t cursor = 0;
+  friend bool operator==(const Position&, const Position&) = default;
+};
+
+class Sampler {
+ public:
+  // INVALID_ARGUMENT when a number is not positive, or when `drop` would drop everything.
+  static absl::StatusOr<Sampler> Create(const SamplerOptions& options);
+
+  int64_t global_batch() const { return global_batch_; }
+  // Steps of one whole epoch.
+  int64_t steps_per_epoch() const;
+
+  // Where the step that follows `position` begins: `position` itself, or the start of the next
+  // epoch when the rest of this one is not enough for a step.
+  Position Begin(Position position) const;
+
+  // What has been consumed after the step that follows `position`. Its cursor never passes the
+  // size of the data set, and is only moved to the next epoch by the step that goes there.
+  Position After(Position position) const;
+
+  // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices.
+  std::vector<int64_t> Samples(Position position, int64_t rank, int64_t micro_batch);
+
+ private:
+  explicit Sampler(const SamplerOptions& options);
+
+  SamplerOptions options_;
+  int64_t global_batch_;
+  int64_t cached_epoch_ = -1;
+  std::vector<int64_t> permutation_;  // of cached_epoch_
+};
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_SAMPLER_H_

@@ -1,0 +1,34 @@
+// What a model takes in one micro-batch, and what it asks of a data set. Shared by models and data.
+#ifndef MUSTER_WORKER_MODELS_BATCH_H_
+#define MUSTER_WORKER_MODELS_BATCH_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+
+namespace muster::models {
+
+// One micro-batch on one rank.
+//   tokens: inputs and targets int64 [B, C], targets shifted by one
+//   rows:   inputs float32 [B, ...], targets int64 [B]
+struct Batch {
+  at::Tensor inputs;
+  at::Tensor targets;
+};
+
+// What a model accepts; a data set is checked against it when it is opened.
+struct InputSpec {
+  enum class Kind { kTokens, kRows };
+  Kind kind = Kind::kTokens;
+  // Tokens: every token is below `vocab_size`; samples have `context` inputs (and as many targets).
+  int64_t vocab_size = 0;
+  int64_t context = 0;
+  // Rows: every row has `row_elements` numbers, whatever its shape; labels are below `classes`.
+  int64_t row_elements = 0;
+  int64_t classes = 0;
+};
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_BATCH_H_

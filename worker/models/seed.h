@@ -1,0 +1,27 @@
+// Seeds derived from a job's seed, so that no generator has a history to save: whoever draws
+// numbers makes (or re-seeds) a generator from what the numbers are for.
+#ifndef MUSTER_WORKER_MODELS_SEED_H_
+#define MUSTER_WORKER_MODELS_SEED_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ATen/core/Generator.h"
+
+namespace muster::models {
+
+// XXH3 of `name` seeded with `seed`: the initial values of the parameter `name`.
+uint64_t SeedForName(uint64_t seed, const std::string& name);
+
+// The dropout seed of one forward.
+uint64_t SeedForForward(uint64_t seed, int64_t step, int64_t micro_batch, int64_t rank);
+
+// A fresh CPU generator.
+at::Generator MakeGenerator(uint64_t seed);
+
+// Starts `generator` over from `seed`.
+void Reseed(at::Generator& generator, uint64_t seed);
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_SEED_H_

@@ -1,0 +1,95 @@
+// Units: the pieces a model is made of. A unit owns named parameters and child units and computes
+// one forward; the runtime owns the *calls* of units (ForwardContext::Call), so that a sharding
+// strategy can gather a unit's parameters around them. A unit therefore reads its parameters anew
+// in each Forward (`parameter(index)`) and calls its children only through the context.
+//
+// Threading: a model and its context belong to one rank's thread.
+// LibTorch exceptions (c10::Error) pass through Forward; the step loop catches them, once.
+#ifndef MUSTER_WORKER_MODELS_UNIT_H_
+#define MUSTER_WORKER_MODELS_UNIT_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Generator.h"
+#include "ATen/core/Tensor.h"
+
+namespace muster::models {
+
+// A parameter under its full Hugging Face name: float32, contiguous, a leaf that requires grad.
+// Copies share the tensor.
+struct Parameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+class Unit;
+
+enum class Mode { kTrain, kEvaluate };
+
+// What a forward needs besides its input. One per rank; strategies derive from it to wrap Call.
+class ForwardContext {
+ public:
+  // `generator` is the rank's own CPU generator; dropout draws from it and from nothing else. The
+  // step loop re-seeds it before each micro-batch, so a resumed run needs no generator state.
+  ForwardContext(Mode mode, at::Generator generator)
+      : mode_(mode), generator_(std::move(generator)) {}
+  virtual ~ForwardContext() = default;
+
+  bool training() const { return mode_ == Mode::kTrain; }
+  void set_mode(Mode mode) { mode_ = mode; }
+  at::Generator& generator() { return generator_; }
+
+  // Runs one unit. Every call of every unit, the root's too, comes through here.
+  virtual at::Tensor Call(Unit& unit, const at::Tensor& x);
+
+ private:
+  Mode mode_;
+  at::Generator generator_;
+};
+
+class Unit {
+ public:
+  explicit Unit(std::string name) : name_(std::move(name)) {}
+  virtual ~Unit() = default;
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  // The full name, e.g. "transformer.h.3"; empty for a root without a name.
+  const std::string& name() const { return name_; }
+
+  virtual at::Tensor Forward(const at::Tensor& x, ForwardContext& context) = 0;
+
+  // The unit's own parameters and its children, each in the order of registration.
+  const std::vector<Parameter>& own_parameters() const { return parameters_; }
+  const std::vector<std::unique_ptr<Unit>>& children() const { return children_; }
+
+  // All parameters of this unit and below in forward order, each once (a tied weight once).
+  std::vector<Parameter> Parameters() const;
+
+  // Puts another tensor of the same shape behind an own parameter (sharding strategies do).
+  void ReplaceParameter(size_t index, at::Tensor tensor);
+
+ protected:
+  // Registration, in forward order. `full_name` is the weight file's name.
+  size_t AddParameter(std::string full_name, at::Tensor tensor);
+  Unit& AddChild(std::unique_ptr<Unit> child);
+
+  const at::Tensor& parameter(size_t index) const { return parameters_[index].tensor; }
+
+ private:
+  void Collect(std::vector<Parameter>* out) const;
+
+  const std::string name_;
+  std::vector<Parameter> parameters_;
+  std::vector<std::unique_ptr<Unit>> children_;
+  // The registration order of both: {true, index of a parameter} or {false, index of a child}.
+  std::vector<std::pair<bool, size_t>> order_;
+};
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_UNIT_H_
