@@ -1,0 +1,33 @@
+// An owned file descriptor.
+#ifndef MUSTER_COMMON_PROCESS_FD_H_
+#define MUSTER_COMMON_PROCESS_FD_H_
+
+#include <unistd.h>
+
+#include <utility>
+
+namespace muster::process {
+
+// Closes its descriptor when it goes out of scope. -1: holds none.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() {
+    if (fd_ >= 0) close(fd_);
+  }
+
+  int get() const { return fd_; }
+
+ private:
+  int fd_ = -1;
+};
+
+}  // namespace muster::process
+
+#endif  // MUSTER_COMMON_PROCESS_FD_H_
