@@ -1,0 +1,41 @@
+#include "common/files/hash.h"
+
+#include <xxhash.h>
+
+#include <string>
+
+namespace muster::files {
+namespace {
+
+std::string ToHex(const XXH128_hash_t& hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  static const char* const kDigits = "0123456789abcdef";
+  std::string hex;
+  for (unsigned char byte : canonical.digest) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
+
+}  // namespace
+
+struct Hasher::State {
+  State() : xxh(XXH3_createState()) { XXH3_128bits_reset(xxh); }
+  ~State() { XXH3_freeState(xxh); }
+  XXH3_state_t* xxh;
+};
+
+Hasher::Hasher() : state_(std::make_unique<State>()) {}
+Hasher::~Hasher() = default;
+
+void Hasher::Update(const void* data, size_t size) {
+  if (size > 0) XXH3_128bits_update(state_->xxh, data, size);
+}
+
+std::string Hasher::Hex() const { return ToHex(XXH3_128bits_digest(state_->xxh)); }
+
+std::string HashBytes(const void* data, size_t size) { return ToHex(XXH3_128bits(data, size)); }
+
+}  // namespace muster::files

@@ -1,0 +1,64 @@
+#include "common/files/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/disk.h"
+
+namespace muster::files {
+
+absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  struct stat info;
+  if (fstat(fd, &info) != 0) {
+    const int error = errno;
+    close(fd);
+    return ErrnoStatus(error, "stat", path);
+  }
+  if (!S_ISREG(info.st_mode)) {
+    close(fd);
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": expected a regular file, found ", S_ISDIR(info.st_mode) ? "a directory" : "another kind"));
+  }
+  const size_t size = static_cast<size_t>(info.st_size);
+  void* mapping = nullptr;
+  if (size > 0) {
+    mapping = mmap(nullptr, size, PROT_READ, MAP_SHARED, fd, 0);
+    if (mapping == MAP_FAILED) {
+      const int error = errno;
+      close(fd);
+      return ErrnoStatus(error, "map", path);
+    }
+  }
+  close(fd);
+  return MappedFile(path, static_cast<const uint8_t*>(mapping), size);
+}
+
+MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size)
+    : path_(std::move(path)), data_(data), size_(size) {}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+}  // namespace muster::files

@@ -1,0 +1,34 @@
+// A fresh folder for one test, removed at its end.
+#ifndef MUSTER_COMMON_FILES_TEMP_DIR_H_
+#define MUSTER_COMMON_FILES_TEMP_DIR_H_
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+
+namespace muster::files {
+
+class TempDir {
+ public:
+  TempDir() {
+    const char* base = std::getenv("TEST_TMPDIR");
+    std::string pattern = std::string(base != nullptr ? base : "/tmp") + "/muster-XXXXXX";
+    path_ = mkdtemp(pattern.data());
+  }
+  ~TempDir() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TempDir(const TempDir&) = delete;
+  TempDir& operator=(const TempDir&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string Path(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace muster::files
+
+#endif  // MUSTER_COMMON_FILES_TEMP_DIR_H_
