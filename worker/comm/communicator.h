@@ -1,0 +1,79 @@
+// Collectives between the ranks of one generation.
+//
+// Life cycle: made once per generation, never mutated. An error poisons a communicator: every
+// operation in flight and every later one fails at once with the same root cause. Rebuild it in the
+// next generation. The destructor never hangs, also after an error.
+//
+// Order: all ranks issue the same operations, with the same shapes, in the same order. Several
+// operations may be in flight; they may be waited for in any order.
+//
+// Threading: one thread issues operations; any thread may Wait or Abort.
+//
+// Sums are rank-ordered: element i of the result is ((r0[i] + r1[i]) + r2[i]) + ..., divided once, in
+// the tensor's own type. So the bits depend neither on where a buffer begins nor on the implementation.
+//
+// Errors (absl::Status of Work::Wait):
+//   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root); nothing was sent, the
+//                       communicator stays usable on this rank, but the ranks are out of step.
+//   UNAVAILABLE         a peer is gone. "rank 1: all_reduce 'bucket 3' at step 17: rank 0 is gone: ..."
+//   DEADLINE_EXCEEDED   a peer is alive but did not take part within the timeout.
+//   FAILED_PRECONDITION the ranks issued different operations (found by comm/local).
+//   what Abort gave     this rank, or a peer, was aborted.
+#ifndef MUSTER_WORKER_COMM_COMMUNICATOR_H_
+#define MUSTER_WORKER_COMM_COMMUNICATOR_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/status.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace muster::comm {
+
+// Names an operation in errors. `what` must live as long as the operation.
+struct OpLabel {
+  const char* what = "";
+  int64_t step = 0;
+};
+
+// One operation in flight. Buffers must stay alive and untouched until Wait has returned. Destroying
+// it without Wait waits first, so that buffers are never freed under a running operation.
+class Work {
+ public:
+  virtual ~Work() = default;
+
+  // Blocks until the operation is done on this rank. May be called again: same answer.
+  virtual absl::Status Wait() = 0;
+};
+
+// Tensors are dense CPU tensors, contiguous; "flat" means that their shape does not matter.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int world_size() const = 0;
+
+  // out = the ranks' `in` in rank order; out has world_size times the elements of in. Any type.
+  virtual std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
+                                          OpLabel label) = 0;
+
+  // In place: flat = (rank-ordered sum of the ranks' flat) / divide_by. float32, float64, and int64
+  // (which cannot be divided). Every rank gives the same divide_by.
+  virtual std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
+                                             double divide_by = 1.0) = 0;
+
+  // In place: flat = root's flat. Any type.
+  virtual std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) = 0;
+
+  // Fails everything in flight and to come with `why` on this rank, and tells the peers, whose
+  // operations fail too. Idempotent: the first cause stays. Never blocks on a peer for long.
+  virtual void Abort(const absl::Status& why) = 0;
+};
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_COMMUNICATOR_H_

@@ -1,0 +1,47 @@
+// Where the ranks of one generation meet: a c10d TCPStore that rank 0 hosts.
+//
+// Rank 0: HostStore(), then tells host and port() to the others (through the coordinator).
+// Others: ConnectStore(host, port, timeout).
+// The store is needed only until every communicator of the generation is made, but rank 0 keeps it
+// as long as others may still be making theirs. Keys are never removed: every communicator takes a
+// name of its own (GlooOptions::name), and every generation a store of its own.
+#ifndef MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
+#define MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+
+namespace muster::comm {
+
+// A handle to the store; the server too, in the process that hosts it. Thread-safe.
+class RendezvousStore {
+ public:
+  struct Impl;  // holds the c10d::Store; defined in rendezvous_impl.h for comm/gloo only
+  explicit RendezvousStore(std::unique_ptr<Impl> impl);
+  ~RendezvousStore();
+
+  // The port that the store listens on.
+  uint16_t port() const;
+
+  const Impl& impl() const { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+// Starts a store on a free port of `host` (a numeric address of this machine), reachable only through
+// that address, and connects to it. UNAVAILABLE when the address cannot be bound.
+absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host = "127.0.0.1");
+
+// Connects to a store. UNAVAILABLE when it does not answer within the timeout.
+absl::StatusOr<std::unique_ptr<RendezvousStore>> ConnectStore(const std::string& host,
+                                                              uint16_t port,
+                                                              std::chrono::milliseconds timeout);
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_

@@ -1,0 +1,30 @@
+// AdamW (Loshchilov & Hutter, "Decoupled Weight Decay Regularization", 2019), as torch.optim.AdamW:
+//   p *= 1 - lr * weight_decay
+//   m  = beta1 * m + (1 - beta1) * g;   v = beta2 * v + (1 - beta2) * g^2
+//   p -= lr / (1 - beta1^t) * m / (sqrt(v) / sqrt(1 - beta2^t) + eps)
+// in one fused pass. t is kept per parameter.
+#ifndef MUSTER_WORKER_OPTIM_ADAMW_H_
+#define MUSTER_WORKER_OPTIM_ADAMW_H_
+
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/optim/optimizer.h"
+
+namespace muster::optim {
+
+struct AdamWOptions {
+  double beta1 = 0.9;   // in [0, 1)
+  double beta2 = 0.999;  // in [0, 1)
+  double eps = 1e-8;     // >= 0
+  double weight_decay = 0.01;  // >= 0
+};
+
+// INVALID_ARGUMENT names the option or parameter that does not fit.
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
+                                                       const AdamWOptions& options);
+
+}  // namespace muster::optim
+
+#endif  // MUSTER_WORKER_OPTIM_ADAMW_H_

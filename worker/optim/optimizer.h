@@ -1,0 +1,47 @@
+// Optimizers over lists of parameters.
+//
+// Life cycle: made once per session; Step after every reduced backward. The parameter tensors are
+// handed in once; their gradients are read through grad() in each Step, because they may be new
+// tensors every time.
+// Threading: one thread at a time.
+#ifndef MUSTER_WORKER_OPTIM_OPTIMIZER_H_
+#define MUSTER_WORKER_OPTIM_OPTIMIZER_H_
+
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+
+namespace muster::optim {
+
+// Dense float32 on the CPU, contiguous.
+struct OptimizedParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+// One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.
+struct NamedTensor {
+  std::string parameter;
+  std::string slot;  // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer
+  at::Tensor tensor;  // of the parameter's shape; "step" is a float32 scalar
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+
+  // Updates every parameter from its gradient. A zero gradient is stepped like any other (decay,
+  // momentum). FAILED_PRECONDITION, with the name, when a parameter has no gradient; nothing has
+  // changed then.
+  virtual absl::Status Step(double learning_rate) = 0;
+
+  // In the order of the parameters; empty for an optimizer without state. Complete from the start
+  // (zeros), so that checkpoints can write it and fill it in place.
+  virtual std::vector<NamedTensor> State() = 0;
+};
+
+}  // namespace muster::optim
+
+#endif  // MUSTER_WORKER_OPTIM_OPTIMIZER_H_

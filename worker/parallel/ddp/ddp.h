@@ -1,0 +1,75 @@
+// Data parallelism: every rank holds the whole model; gradients are summed over ranks in buckets
+// while backward still runs (S. Li et al., "PyTorch Distributed", VLDB 2020).
+//
+// A step:
+//   ddp->BeginStep(step, divisor);
+//   for each micro-batch m: ddp->BeginMicroBatch(m is the last); forward; backward;
+//   ddp->FinishBackward();                 // now p.grad() is the same on every rank
+//   optimizer step
+// Gradients are accumulated locally over micro-batches and reduced once, in the last. Afterwards
+// p.grad() of every parameter is a view into a flat bucket: (rank-ordered sum over ranks) / divisor.
+// A parameter that no micro-batch used has a zero gradient.
+// p.grad() is a different tensor in every step: read it when needed, do not keep it.
+//
+// Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
+// parameter (autograd has one per tensor); the destructor removes them, and waits for reductions in
+// flight. The communicator must outlive it and is used for nothing else while a step runs.
+// Threading: one thread, the one that calls backward.
+// Errors: those of the communicator; after one, rebuild. Nothing is thrown through autograd.
+#ifndef MUSTER_WORKER_PARALLEL_DDP_DDP_H_
+#define MUSTER_WORKER_PARALLEL_DDP_DDP_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+
+namespace muster::parallel {
+
+// A trainable leaf: dense float32 or float64 on the CPU, contiguous, requires_grad; all one type.
+struct DdpParameter {
+  std::string name;
+  at::Tensor tensor;
+};
+
+struct DdpOptions {
+  // Bytes of one bucket; the first bucket (the end of the model) holds at most first_bucket_bytes, so
+  // that reduction starts early. A parameter larger than that is a bucket of its own.
+  int64_t bucket_bytes = 25 << 20;
+  int64_t first_bucket_bytes = 1 << 20;
+};
+
+class Ddp {
+ public:
+  // parameters: in forward order, each once, the same on all ranks. INVALID_ARGUMENT, with the name,
+  // when one does not fit.
+  static absl::StatusOr<std::unique_ptr<Ddp>> Create(std::vector<DdpParameter> parameters,
+                                                     comm::Communicator* communicator,
+                                                     const DdpOptions& options);
+  virtual ~Ddp() = default;
+
+  // Drops the last step's gradients. The sum over ranks is divided by `divisor` (> 0, the same on all
+  // ranks); it is needed here because buckets are divided while backward still runs.
+  virtual void BeginStep(int64_t step, double divisor) = 0;
+
+  // Before each forward. Reduction starts in the backward of the last micro-batch.
+  virtual void BeginMicroBatch(bool last) = 0;
+
+  // After the last backward: reduces what backward did not reach, and waits for all buckets.
+  virtual absl::Status FinishBackward() = 0;
+
+  // Compares a hash of all parameters over ranks, bitwise. DATA_LOSS names the ranks that differ and
+  // the first parameter in which they do.
+  virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
+
+  // Number of buckets, for reports and tests.
+  virtual int64_t bucket_count() const = 0;
+};
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_DDP_DDP_H_
