@@ -1,0 +1,91 @@
+#include "common/process/process.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+
+namespace muster::process {
+namespace {
+
+// True once the process behind `pidfd` has ended.
+bool AwaitEnd(int pidfd, absl::Duration timeout) {
+  const absl::Time deadline = absl::Now() + timeout;
+  while (true) {
+    const absl::Duration left = deadline - absl::Now();
+    int milliseconds = -1;
+    if (timeout != absl::InfiniteDuration()) {
+      // Rounded up: a wait that ends just before the deadline would turn into a busy loop.
+      milliseconds = static_cast<int>(std::clamp<int64_t>(
+          absl::ToInt64Milliseconds(left + absl::Microseconds(999)), 0, INT_MAX));
+    }
+    pollfd poller = {.fd = pidfd, .events = POLLIN, .revents = 0};
+    const int ready = poll(&poller, 1, milliseconds);
+    if (ready > 0) return true;
+    if (ready == 0 && left <= absl::ZeroDuration()) return false;
+  }
+}
+
+}  // namespace
+
+std::string Exit::ToString() const {
+  if (signal == 0) return absl::StrCat("exit code ", code);
+  return absl::StrCat("killed by signal ", signal, " (", strsignal(signal), ")");
+}
+
+Process::Process(pid_t pid, Fd pidfd, Fd output)
+    : pid_(pid), pidfd_(std::move(pidfd)), output_(std::move(output)) {}
+
+Process::~Process() {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (detached_ || exit_.has_value()) return;
+  }
+  Signal(SIGKILL);
+  Wait(absl::InfiniteDuration());
+}
+
+void Process::Signal(int signal) {
+  absl::MutexLock lock(&mutex_);
+  // Until it is reaped its id, and so that of its group, cannot belong to anybody else.
+  if (!exit_.has_value()) kill(-pid_, signal);
+}
+
+std::optional<Exit> Process::Wait(absl::Duration timeout) {
+  {
+    absl::MutexLock lock(&mutex_);
+    if (exit_.has_value()) return exit_;
+  }
+  if (!AwaitEnd(pidfd_.get(), timeout)) return std::nullopt;
+
+  absl::MutexLock lock(&mutex_);
+  if (exit_.has_value()) return exit_;
+  kill(-pid_, SIGKILL);
+  siginfo_t info = {};
+  while (waitid(P_PID, pid_, &info, WEXITED) != 0 && errno == EINTR) {
+  }
+  exit_ = info.si_code == CLD_EXITED ? Exit{.code = info.si_status} : Exit{.signal = info.si_status};
+  return exit_;
+}
+
+Exit Process::Stop(absl::Duration grace) {
+  Signal(SIGTERM);
+  if (std::optional<Exit> exit = Wait(grace)) return *exit;
+  Signal(SIGKILL);
+  return *Wait(absl::InfiniteDuration());
+}
+
+void Process::Detach() {
+  absl::MutexLock lock(&mutex_);
+  detached_ = true;
+}
+
+}  // namespace muster::process
