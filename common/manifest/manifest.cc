@@ -1,0 +1,119 @@
+#include "common/manifest/manifest.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/files/hashing_writer.h"
+#include "common/status/status.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::manifest {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr char kFormat[] = "muster-checkpoint";
+constexpr int64_t kVersion = 1;
+
+Json ToJson(const Manifest& manifest) {
+  Json files = Json::array();
+  for (const FileRecord& file : manifest.files) {
+    files.push_back({{"name", file.name}, {"size", file.size}, {"xxh3_128", file.hash}});
+  }
+  Json pieces = Json::array();
+  for (const Piece& piece : manifest.pieces) {
+    pieces.push_back({{"slot", piece.slot},
+                      {"parameter", piece.parameter},
+                      {"shape", piece.shape},
+                      {"begin", piece.begin},
+                      {"end", piece.end},
+                      {"file", piece.file}});
+  }
+  return {{"format", kFormat},
+          {"version", kVersion},
+          {"job", manifest.job},
+          {"step", manifest.step},
+          {"generation", manifest.generation},
+          {"last_command", manifest.last_command},
+          {"epoch", manifest.epoch},
+          {"cursor", manifest.cursor},
+          {"world_size", manifest.world_size},
+          {"strategy", manifest.strategy},
+          {"model_kind", manifest.model_kind},
+          {"files", std::move(files)},
+          {"pieces", std::move(pieces)}};
+}
+
+// Throws nlohmann's exceptions on missing keys and wrong types; Read turns them into a status.
+Manifest FromJson(const Json& json) {
+  Manifest manifest;
+  json.at("job").get_to(manifest.job);
+  json.at("step").get_to(manifest.step);
+  json.at("generation").get_to(manifest.generation);
+  json.at("last_command").get_to(manifest.last_command);
+  json.at("epoch").get_to(manifest.epoch);
+  json.at("cursor").get_to(manifest.cursor);
+  json.at("world_size").get_to(manifest.world_size);
+  json.at("strategy").get_to(manifest.strategy);
+  json.at("model_kind").get_to(manifest.model_kind);
+  for (const Json& item : json.at("files")) {
+    FileRecord file;
+    item.at("name").get_to(file.name);
+    item.at("size").get_to(file.size);
+    item.at("xxh3_128").get_to(file.hash);
+    manifest.files.push_back(std::move(file));
+  }
+  for (const Json& item : json.at("pieces")) {
+    Piece piece;
+    item.at("slot").get_to(piece.slot);
+    item.at("parameter").get_to(piece.parameter);
+    item.at("shape").get_to(piece.shape);
+    item.at("begin").get_to(piece.begin);
+    item.at("end").get_to(piece.end);
+    item.at("file").get_to(piece.file);
+    manifest.pieces.push_back(std::move(piece));
+  }
+  return manifest;
+}
+
+}  // namespace
+
+std::string EntryName(const Piece& piece) { return piece.slot + "/" + piece.parameter; }
+
+absl::Status Write(const Manifest& manifest, const std::string& directory, files::Disk& disk) {
+  const std::string path = files::JoinPath(directory, kFileName);
+  std::string text;
+  try {
+    text = ToJson(manifest).dump(1) + "\n";
+  } catch (const Json::exception&) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": a name is not UTF-8"));
+  }
+  ASSIGN_OR_RETURN(const auto writer, files::HashingWriter::Create(path, disk));
+  RETURN_IF_ERROR(writer->Append(text.data(), text.size()));
+  return writer->Finish().status();
+}
+
+absl::StatusOr<Manifest> Read(const std::string& directory) {
+  const std::string path = files::JoinPath(directory, kFileName);
+  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path));
+  const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded() || !json.is_object()) {
+    return absl::DataLossError(absl::StrCat(path, ": expected a JSON object, found ", text.size(),
+                                            " bytes that are none"));
+  }
+  try {
+    const std::string format = json.at("format").get<std::string>();
+    const int64_t version = json.at("version").get<int64_t>();
+    if (format != kFormat || version != kVersion) {
+      return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ", kVersion,
+                                              ", found ", format, " version ", version));
+    }
+    return FromJson(json);
+  } catch (const Json::exception& error) {
+    return absl::DataLossError(absl::StrCat(path, ": ", error.what()));
+  }
+}
+
+}  // namespace muster::manifest

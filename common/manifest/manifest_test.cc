@@ -1,0 +1,130 @@
+#include "common/manifest/manifest.h"
+
+#include <filesystem>
+#include <string>
+
+#include "common/files/files.h"
+#include "common/files/hash.h"
+#include "common/files/temp_dir.h"
+#include "common/safetensors/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::manifest {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// Two files that hold w [2, 3] cut at 4 and the scalar step.
+class ManifestTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    manifest_ = {.job = "j", .step = 12, .generation = 3, .last_command = 5, .epoch = 1,
+                 .cursor = 96, .world_size = 2, .strategy = "ddp", .model_kind = "mlp"};
+    AddFile("rank-0.safetensors", {{"param/w", safetensors::DType::kF32, {4}}});
+    AddFile("rank-1.safetensors", {{"param/w", safetensors::DType::kF32, {2}},
+                                   {"step/w", safetensors::DType::kF32, {1}}});
+    manifest_.pieces = {{"param", "w", {2, 3}, 0, 4, "rank-0.safetensors"},
+                        {"param", "w", {2, 3}, 4, 6, "rank-1.safetensors"},
+                        {"step", "w", {}, 0, 1, "rank-1.safetensors"}};
+  }
+
+  void AddFile(const std::string& name, std::vector<safetensors::Entry> entries) {
+    const auto plan = safetensors::Plan(std::move(entries), {});
+    const std::string text = plan->prefix + std::string(plan->entries.back().end, 'x');
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(name), text).ok());
+    manifest_.files.push_back({name, text.size(), files::HashBytes(text.data(), text.size())});
+  }
+
+  std::string CompleteError() { return std::string(CheckComplete(manifest_).message()); }
+
+  std::string VerifyError() {
+    EXPECT_TRUE(Write(manifest_, dir_.path()).ok());
+    const absl::Status status = Verify(dir_.path()).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    return std::string(status.message());
+  }
+
+  files::TempDir dir_;
+  Manifest manifest_;
+};
+
+TEST_F(ManifestTest, RoundTripsAndVerifies) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  const auto read = Read(dir_.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, manifest_);
+  EXPECT_TRUE(Verify(dir_.path()).ok()) << Verify(dir_.path()).status();
+}
+
+TEST_F(ManifestTest, MissingManifestIsNotFound) {
+  EXPECT_EQ(Verify(dir_.path()).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST_F(ManifestTest, EveryTruncationOfTheManifestIsRefused) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  const std::string text = *files::ReadFile(dir_.Path(kFileName));
+  for (size_t size = 0; size + 2 < text.size(); ++size) {
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text.substr(0, size)).ok());
+    ASSERT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss) << size;
+  }
+}
+
+TEST_F(ManifestTest, OtherVersionIsNamed) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  std::string text = *files::ReadFile(dir_.Path(kFileName));
+  text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
+  EXPECT_THAT(std::string(Read(dir_.path()).status().message()),
+              HasSubstr("expected muster-checkpoint version 1, found muster-checkpoint version 2"));
+}
+
+TEST_F(ManifestTest, HolesOverlapsAndUnknownFilesAreIncomplete) {
+  const Manifest good = manifest_;
+  manifest_.pieces[1].begin = 5;
+  EXPECT_THAT(CompleteError(), HasSubstr("param/w: expected a piece that begins at 4 of 6"));
+  manifest_ = good;
+  manifest_.pieces[1].begin = 3;
+  EXPECT_THAT(CompleteError(), HasSubstr("found [3, 6) in rank-1"));
+  manifest_ = good;
+  manifest_.pieces[1].end = 7;
+  EXPECT_THAT(CompleteError(), HasSubstr("found [4, 7)"));
+  manifest_ = good;
+  manifest_.pieces.erase(manifest_.pieces.begin() + 1);
+  EXPECT_THAT(CompleteError(), HasSubstr("param/w: expected 6 elements, found the first 4"));
+  manifest_ = good;
+  manifest_.pieces[1].shape = {6};
+  EXPECT_THAT(CompleteError(), HasSubstr("disagree on the shape: [2, 3] and [6]"));
+  manifest_ = good;
+  manifest_.pieces[2].file = "rank-2.safetensors";
+  EXPECT_THAT(CompleteError(), HasSubstr("step/w: its file 'rank-2.safetensors' is not listed"));
+  manifest_ = good;
+  manifest_.files[0].name = "../rank-0.safetensors";
+  EXPECT_THAT(CompleteError(), HasSubstr("not a plain file name"));
+}
+
+TEST_F(ManifestTest, TruncatedFileIsFoundBySize) {
+  std::filesystem::resize_file(dir_.Path("rank-0.safetensors"), manifest_.files[0].size - 1);
+  EXPECT_THAT(VerifyError(), AllOf(HasSubstr("rank-0.safetensors: expected "), HasSubstr("bytes, found")));
+}
+
+TEST_F(ManifestTest, AnyFlippedBitOfAFileIsFoundByHash) {
+  const std::string good = *files::ReadFile(dir_.Path("rank-1.safetensors"));
+  for (size_t at : {size_t{0}, good.size() / 2, good.size() - 1}) {
+    std::string bad = good;
+    bad[at] ^= 4;
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path("rank-1.safetensors"), bad).ok());
+    EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: expected the hash"));
+  }
+}
+
+TEST_F(ManifestTest, FilesThatLackAPieceOrAreMissingAreAllReported) {
+  std::filesystem::remove(dir_.Path("rank-0.safetensors"));
+  manifest_.pieces[2].parameter = "v";
+  EXPECT_THAT(VerifyError(), AllOf(HasSubstr("rank-0.safetensors: No such file"),
+                                   HasSubstr("rank-1.safetensors: no entry 'step/v'")));
+}
+
+}  // namespace
+}  // namespace muster::manifest
