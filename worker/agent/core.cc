@@ -1,0 +1,206 @@
+#include "worker/agent/core.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::agent {
+
+Core::Core(const CoreOptions& options, absl::Time now)
+    : options_(options), lease_(options.lease), lease_end_(now + options.lease) {}
+
+Effects Core::Handle(const Event& event, absl::Time now) {
+  Effects effects;
+  if (quit_) return effects;
+  std::visit([&](const auto& e) { On(e, now, effects); }, event);
+  KillOverdue(now, effects);
+  QuitWhenDone(now, effects);
+  return effects;
+}
+
+absl::Time Core::NextDeadline() const {
+  absl::Time next = std::min({lease_end_, next_heartbeat_, report_until_});
+  for (const auto& [worker, running] : running_) {
+    if (running.kill_at.has_value() && !running.killed && running.pid != 0) {
+      next = std::min(next, *running.kill_at);
+    }
+  }
+  return next;
+}
+
+void Core::On(const Opened&, absl::Time, Effects& effects) {
+  connected_ = true;
+  SendHello hello;
+  for (const auto& [worker, running] : running_) {
+    if (running.pid != 0) hello.running.push_back({worker, running.pid});
+  }
+  for (const auto& [worker, past] : past_) {
+    if (!past.acked) hello.exits.push_back(past.worker);
+  }
+  effects.push_back(std::move(hello));
+}
+
+void Core::On(const Welcomed& welcome, absl::Time now, Effects&) {
+  heartbeat_interval_ = welcome.heartbeat_interval;
+  lease_ = welcome.lease;
+  lease_end_ = absl::InfiniteFuture();
+  next_heartbeat_ = now + welcome.heartbeat_interval;
+}
+
+void Core::On(const Broken&, absl::Time now, Effects&) {
+  connected_ = false;
+  // An attempt that never came to a Welcome does not make the lease longer.
+  if (heartbeat_interval_.has_value()) lease_end_ = now + lease_;
+  heartbeat_interval_.reset();
+  next_heartbeat_ = absl::InfiniteFuture();
+}
+
+void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
+  connected_ = false;
+  next_heartbeat_ = lease_end_ = absl::InfiniteFuture();
+  if (!quitting_.has_value()) quitting_ = refused.why;
+  StopAll(now + options_.stop_grace, effects);
+}
+
+void Core::On(const StartRequested& request, absl::Time, Effects& effects) {
+  if (const auto running = running_.find(request.worker); running != running_.end()) {
+    if (running->second.pid != 0) {
+      effects.push_back(SendStarted{{request.worker, running->second.pid}});
+    }
+    return;
+  }
+  if (const auto past = past_.find(request.worker); past != past_.end()) {
+    effects.push_back(SendExit{past->second.worker});
+    return;
+  }
+  if (quitting_.has_value()) {
+    Bury({.worker = request.worker, .ending = StartError{"the agent is stopping"}}, effects);
+    return;
+  }
+  if (request.slot >= options_.slots) {
+    Bury({.worker = request.worker,
+          .ending = StartError{absl::StrCat("slot ", request.slot, " was asked for, counted from 0; "
+                                            "this agent offers ", options_.slots)}},
+         effects);
+    return;
+  }
+  running_.emplace(request.worker, Running{});
+  effects.push_back(Launch{request.worker, request.slot});
+}
+
+void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
+  if (const auto running = running_.find(request.worker); running != running_.end()) {
+    Stop(request.worker, running->second, now + request.grace, effects);
+    return;
+  }
+  if (const auto past = past_.find(request.worker); past != past_.end()) {
+    effects.push_back(SendExit{past->second.worker});
+    return;
+  }
+  // Kept like any other: a StartWorker for it that comes late starts nothing.
+  Bury({.worker = request.worker, .ending = StartError{"this agent does not know the worker"}}, effects);
+}
+
+void Core::On(const ExitAcked& ack, absl::Time, Effects&) {
+  const auto past = past_.find(ack.worker);
+  if (past == past_.end() || past->second.acked) return;
+  past->second.acked = true;
+  past->second.worker.log_tail.clear();
+  acked_.push_back(ack.worker);
+  if (acked_.size() > options_.remembered_exits) {
+    past_.erase(acked_.front());
+    acked_.pop_front();
+  }
+}
+
+void Core::On(const Launched& launched, absl::Time, Effects& effects) {
+  const auto running = running_.find(launched.worker);
+  if (running == running_.end()) return;
+  running->second.pid = launched.pid;
+  if (connected_) effects.push_back(SendStarted{{launched.worker, launched.pid}});
+  if (running->second.kill_at.has_value()) effects.push_back(SendSignal{launched.worker, SIGTERM});
+}
+
+void Core::On(const LaunchFailed& failed, absl::Time, Effects& effects) {
+  running_.erase(failed.worker);
+  Bury({.worker = failed.worker, .ending = StartError{failed.reason}}, effects);
+}
+
+void Core::On(const Ended& ended, absl::Time, Effects& effects) {
+  const auto running = running_.find(ended.worker);
+  if (running == running_.end()) return;
+  const int64_t pid = running->second.pid;
+  running_.erase(running);
+  Bury({.worker = ended.worker, .pid = pid, .ending = ended.ending, .log_tail = ended.log_tail}, effects);
+}
+
+void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
+  if (quitting_.has_value()) {
+    StopAll(now, effects);
+    report_until_ = std::min(report_until_, now);
+    return;
+  }
+  quitting_ = absl::OkStatus();
+  StopAll(now + options_.stop_grace, effects);
+}
+
+void Core::On(const Ticked&, absl::Time now, Effects& effects) {
+  if (now >= next_heartbeat_) {
+    effects.push_back(SendHeartbeat{});
+    next_heartbeat_ = now + *heartbeat_interval_;
+  }
+  if (now >= lease_end_) {
+    lease_end_ = absl::InfiniteFuture();
+    effects.push_back(LeaseOver{lease_});
+    StopAll(now + options_.stop_grace, effects);
+    if (options_.after_lease == AfterLease::kQuit && !quitting_.has_value()) {
+      quitting_ = absl::UnavailableError(
+          absl::StrCat("the coordinator was away for a whole lease (", absl::FormatDuration(lease_), ")"));
+    }
+  }
+}
+
+void Core::Stop(const WorkerId& worker, Running& running, absl::Time kill_at, Effects& effects) {
+  const bool first = !running.kill_at.has_value();
+  running.kill_at = first ? kill_at : std::min(kill_at, *running.kill_at);
+  if (first && running.pid != 0) effects.push_back(SendSignal{worker, SIGTERM});
+}
+
+void Core::StopAll(absl::Time kill_at, Effects& effects) {
+  for (auto& [worker, running] : running_) Stop(worker, running, kill_at, effects);
+}
+
+void Core::KillOverdue(absl::Time now, Effects& effects) {
+  for (auto& [worker, running] : running_) {
+    if (running.pid == 0 || running.killed || now < running.kill_at.value_or(absl::InfiniteFuture())) {
+      continue;
+    }
+    running.killed = true;
+    effects.push_back(SendSignal{worker, SIGKILL});
+  }
+}
+
+void Core::Bury(EndedWorker worker, Effects& effects) {
+  if (connected_) effects.push_back(SendExit{worker});
+  const WorkerId id = worker.worker;
+  past_.insert_or_assign(id, Past{.worker = std::move(worker)});
+}
+
+void Core::QuitWhenDone(absl::Time now, Effects& effects) {
+  if (!quitting_.has_value() || !running_.empty()) return;
+  if (report_until_ == absl::InfiniteFuture()) report_until_ = now + options_.report_grace;
+  // Without a coordinator there is nobody to report to; it learns of the end by this agent's own.
+  if (connected_ && !AllAcked() && now < report_until_) return;
+  quit_ = true;
+  report_until_ = next_heartbeat_ = lease_end_ = absl::InfiniteFuture();
+  effects.push_back(Quit{*quitting_});
+}
+
+bool Core::AllAcked() const {
+  return std::all_of(past_.begin(), past_.end(), [](const auto& entry) { return entry.second.acked; });
+}
+
+}  // namespace muster::agent

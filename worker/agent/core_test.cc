@@ -1,0 +1,266 @@
+#include "worker/agent/core.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+namespace muster::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::VariantWith;
+
+const WorkerId kA = {.job = "a", .generation = 1, .rank = 0, .incarnation = "i-a"};
+const WorkerId kB = {.job = "a", .generation = 1, .rank = 1, .incarnation = "i-b"};
+const Welcomed kWelcome = {.heartbeat_interval = absl::Seconds(2), .lease = absl::Seconds(10)};
+
+EndedWorker Exited(const WorkerId& worker, int64_t pid, int code, const std::string& tail = "") {
+  return {.worker = worker, .pid = pid, .ending = ExitCode{code}, .log_tail = tail};
+}
+
+// The core under a hand-moved clock.
+class CoreTest : public ::testing::Test {
+ protected:
+  explicit CoreTest(CoreOptions options = {.slots = 2}) : core_(options, now_) {}
+
+  Effects Do(const Event& event) { return core_.Handle(event, now_); }
+  // Moves the clock to the core's next deadline, which has to be `after` from now.
+  Effects TickAfter(absl::Duration after) {
+    EXPECT_EQ(core_.NextDeadline() - now_, after);
+    now_ += after;
+    return Do(Ticked{});
+  }
+  void Attach() {
+    Do(Opened{});
+    Do(kWelcome);
+  }
+  void Run(const WorkerId& worker, int64_t pid) {
+    Do(StartRequested{.worker = worker, .slot = worker.rank});
+    Do(Launched{.worker = worker, .pid = pid});
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  Core core_;
+};
+
+class LocalAgentCoreTest : public CoreTest {
+ protected:
+  LocalAgentCoreTest() : CoreTest({.slots = 2, .after_lease = AfterLease::kQuit}) {}
+};
+
+TEST_F(CoreTest, FirstHelloIsEmpty) {
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{})));
+}
+
+TEST_F(CoreTest, StartLaunchesAndReportsStartAndExit) {
+  Attach();
+  EXPECT_THAT(Do(StartRequested{.worker = kA, .slot = 1}), ElementsAre(VariantWith<Launch>(Launch{kA, 1})));
+  EXPECT_THAT(Do(Launched{.worker = kA, .pid = 7}),
+              ElementsAre(VariantWith<SendStarted>(SendStarted{{kA, 7}})));
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{3}, .log_tail = "tail"}),
+              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 3, "tail")})));
+}
+
+TEST_F(CoreTest, ARepeatedStartStartsNothing) {
+  Attach();
+  Do(StartRequested{.worker = kA});
+  EXPECT_THAT(Do(StartRequested{.worker = kA}), IsEmpty()) << "the first one is under way";
+  Do(Launched{.worker = kA, .pid = 7});
+  EXPECT_THAT(Do(StartRequested{.worker = kA}), ElementsAre(VariantWith<SendStarted>(SendStarted{{kA, 7}})));
+  Do(Ended{.worker = kA, .ending = ExitCode{0}});
+  EXPECT_THAT(Do(StartRequested{.worker = kA}),
+              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 0)})));
+  Do(ExitAcked{kA});
+  EXPECT_THAT(Do(StartRequested{.worker = kA}),
+              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 0)})));
+}
+
+TEST_F(CoreTest, AFailedLaunchIsAnExitWithItsReason) {
+  Attach();
+  Do(StartRequested{.worker = kA});
+  EXPECT_THAT(Do(LaunchFailed{.worker = kA, .reason = "no memory"}),
+              ElementsAre(VariantWith<SendExit>(SendExit{{kA, 0, StartError{"no memory"}, ""}})));
+}
+
+TEST_F(CoreTest, ASlotBeyondTheOfferedIsAnError) {
+  Attach();
+  const Effects effects = Do(StartRequested{.worker = kA, .slot = 2});
+  EXPECT_THAT(effects, ElementsAre(VariantWith<SendExit>(SendExit{
+                           {kA, 0,
+                            StartError{"slot 2 was asked for, counted from 0; this agent offers 2"}, ""}})));
+}
+
+TEST_F(CoreTest, HelloCarriesRunningWorkersAndUnackedExits) {
+  Attach();
+  Run(kA, 7);
+  Run(kB, 8);
+  Do(Broken{});
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitSignal{9}, .log_tail = "last"}), IsEmpty());
+  const EndedWorker exit = {kA, 7, ExitSignal{9}, "last"};
+  const SendHello hello = {.running = {{kB, 8}}, .exits = {exit}};
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(hello)));
+  Do(Broken{});
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(hello))) << "until acknowledged";
+  Do(ExitAcked{kA});
+  Do(Broken{});
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kB, 8}}})));
+}
+
+TEST_F(CoreTest, StopIsSigtermThenSigkillAfterTheGrace) {
+  Attach();
+  Run(kA, 7);
+  EXPECT_THAT(Do(StopRequested{.worker = kA, .grace = absl::Seconds(1)}),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{})));
+}
+
+TEST_F(CoreTest, ASecondStopOnlyMakesTheGraceShorter) {
+  Attach();
+  Run(kA, 7);
+  Do(StopRequested{.worker = kA, .grace = absl::Seconds(1)});
+  EXPECT_THAT(Do(StopRequested{.worker = kA, .grace = absl::Seconds(50)}), IsEmpty());
+  EXPECT_EQ(core_.NextDeadline(), now_ + absl::Seconds(1));
+  EXPECT_THAT(Do(StopRequested{.worker = kA, .grace = absl::ZeroDuration()}),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+}
+
+TEST_F(CoreTest, AStopThatComesBeforeTheLaunchIsDoneIsNotForgotten) {
+  Attach();
+  Do(StartRequested{.worker = kA});
+  EXPECT_THAT(Do(StopRequested{.worker = kA, .grace = absl::Seconds(1)}), IsEmpty());
+  EXPECT_THAT(Do(Launched{.worker = kA, .pid = 7}),
+              ElementsAre(VariantWith<SendStarted>(SendStarted{{kA, 7}}),
+                          VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+}
+
+TEST_F(CoreTest, StopOfAnEndedWorkerRepeatsItsExit) {
+  Attach();
+  Run(kA, 7);
+  Do(Ended{.worker = kA, .ending = ExitCode{1}});
+  EXPECT_THAT(Do(StopRequested{.worker = kA}),
+              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 1)})));
+}
+
+TEST_F(CoreTest, StopOfAnUnknownWorkerIsAnsweredAndItNeverStarts) {
+  Attach();
+  const SendExit unknown = {{kA, 0, StartError{"this agent does not know the worker"}, ""}};
+  EXPECT_THAT(Do(StopRequested{.worker = kA}), ElementsAre(VariantWith<SendExit>(unknown)));
+  EXPECT_THAT(Do(StartRequested{.worker = kA}), ElementsAre(VariantWith<SendExit>(unknown)));
+}
+
+TEST_F(CoreTest, HeartbeatsComeWhileAttachedOnly) {
+  Do(Opened{});
+  EXPECT_THAT(Do(Ticked{}), IsEmpty());
+  Do(kWelcome);
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{})));
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{})));
+  Do(Broken{});
+  EXPECT_EQ(core_.NextDeadline(), now_ + kWelcome.lease);
+}
+
+TEST_F(CoreTest, AWholeLeaseWithoutCoordinatorStopsTheWorkers) {
+  Attach();
+  Run(kA, 7);
+  now_ += absl::Seconds(1);
+  Do(Broken{});
+  now_ += absl::Seconds(4);
+  Do(Opened{});  // An attempt that fails makes the lease no longer.
+  Do(Broken{});
+  EXPECT_THAT(TickAfter(absl::Seconds(6)), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kWelcome.lease}),
+                                                       VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  Do(Ended{.worker = kA, .ending = ExitSignal{9}});
+  EXPECT_EQ(core_.NextDeadline(), absl::InfiniteFuture()) << "it goes on trying to attach";
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(
+                                SendHello{.exits = {{kA, 7, ExitSignal{9}, ""}}})));
+}
+
+TEST_F(CoreTest, ACoordinatorThatIsBackInTimeStopsNothing) {
+  Attach();
+  Run(kA, 7);
+  Do(Broken{});
+  now_ += absl::Seconds(9);
+  Attach();
+  now_ += absl::Seconds(1);
+  EXPECT_THAT(Do(Ticked{}), IsEmpty());
+}
+
+TEST_F(LocalAgentCoreTest, EndsWithItsLeaseOnceItsWorkersAreGone) {
+  Attach();
+  Run(kA, 7);
+  Do(Broken{});
+  EXPECT_THAT(TickAfter(absl::Seconds(10)), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kWelcome.lease}),
+                                                        VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+  const Effects effects = Do(Ended{.worker = kA, .ending = ExitSignal{SIGTERM}});
+  ASSERT_EQ(effects.size(), 1);
+  EXPECT_EQ(std::get<Quit>(effects[0]).why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LocalAgentCoreTest, EndsWhenItNeverFindsItsCoordinator) {
+  Do(Opened{});
+  Do(Broken{});
+  const Effects effects = TickAfter(absl::Seconds(10));
+  ASSERT_EQ(effects.size(), 2);
+  EXPECT_EQ(std::get<Quit>(effects[1]).why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(CoreTest, ShutdownStopsReportsAndQuits) {
+  Attach();
+  Run(kA, 7);
+  EXPECT_THAT(Do(ShutdownRequested{}), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+  EXPECT_THAT(Do(StartRequested{.worker = kB}),
+              ElementsAre(VariantWith<SendExit>(
+                  SendExit{{kB, 0, StartError{"the agent is stopping"}, ""}})));
+  Do(ExitAcked{kB});
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{0}}),
+              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 0)})));
+  EXPECT_THAT(Do(ExitAcked{kA}), ElementsAre(VariantWith<Quit>(Quit{absl::OkStatus()})));
+  EXPECT_THAT(Do(Ticked{}), IsEmpty()) << "nothing follows the end";
+}
+
+TEST_F(CoreTest, ShutdownDoesNotWaitForEverForTheAck) {
+  Attach();
+  Run(kA, 7);
+  Do(ShutdownRequested{});
+  Do(Ended{.worker = kA, .ending = ExitCode{0}});
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{}),
+                                                       VariantWith<Quit>(Quit{absl::OkStatus()})));
+}
+
+TEST_F(CoreTest, ShutdownWithoutCoordinatorOrWorkersIsImmediate) {
+  EXPECT_THAT(Do(ShutdownRequested{}), ElementsAre(VariantWith<Quit>(Quit{absl::OkStatus()})));
+}
+
+TEST_F(CoreTest, ASecondShutdownKillsAtOnce) {
+  Attach();
+  Run(kA, 7);
+  Do(ShutdownRequested{});
+  EXPECT_THAT(Do(ShutdownRequested{}), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitSignal{9}}),
+              ElementsAre(VariantWith<SendExit>(SendExit{{kA, 7, ExitSignal{9}, ""}}),
+                          VariantWith<Quit>(Quit{absl::OkStatus()})));
+}
+
+TEST_F(CoreTest, ARefusedAgentStopsItsWorkersAndQuitsWithTheReason) {
+  Attach();
+  Run(kA, 7);
+  const absl::Status stale = absl::FailedPreconditionError("a newer agent is attached");
+  EXPECT_THAT(Do(Refused{stale}), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{0}}), ElementsAre(VariantWith<Quit>(Quit{stale})));
+}
+
+TEST_F(CoreTest, OnlySoManyAcknowledgedExitsAreRemembered) {
+  Core core({.slots = 1, .remembered_exits = 1}, now_);
+  core.Handle(Opened{}, now_);
+  for (const WorkerId& worker : {kA, kB}) {
+    core.Handle(StopRequested{.worker = worker}, now_);
+    core.Handle(ExitAcked{worker}, now_);
+  }
+  EXPECT_THAT(core.Handle(StartRequested{.worker = kB}, now_), ElementsAre(VariantWith<SendExit>(testing::_)));
+  EXPECT_THAT(core.Handle(StartRequested{.worker = kA}, now_), ElementsAre(VariantWith<Launch>(testing::_)));
+}
+
+}  // namespace
+}  // namespace muster::agent
