@@ -1,0 +1,21 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds, runs every test, and prints one last line: "N passed, N failed".
+set -uo pipefail
+cd "$(dirname "$0")"
+third_party/install.sh --tests || exit 1
+
+python="$HOME/.cache/muster/venv/bin/python"
+status=0
+run() {
+  echo "== bazel test $*" >&2
+  bazel test --keep_going "$@" || status=1
+  # Counted at once: the next configuration writes its results to the same place.
+  "$python" tests/count_cases.py --add "$counts" || status=1
+}
+counts="$(mktemp)"
+trap 'rm -f "$counts"' EXIT
+run //...
+run --config=asan $(<tests/sanitized.txt)
+run --config=tsan $(<tests/sanitized.txt)
+"$python" tests/count_cases.py --total "$counts" || status=1
+exit $status

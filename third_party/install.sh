@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs what building and running Muster needs and this machine lacks: Debian packages (through sudo where
+# that is needed) and, unless $LIBTORCH names a LibTorch, a virtual environment with PyTorch's wheel, which
+# is also the C++ distribution. `--tests` adds what the tests compare with. Does nothing when all is there.
+set -euo pipefail
+
+packages=(
+  bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib g++ git
+  libabsl-dev libcli11-dev libgloo-dev libgmock-dev libgrpc++-dev libgtest-dev libprotobuf-dev
+  libspdlog-dev libsqlite3-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
+  protobuf-compiler protobuf-compiler-grpc python3 python3-venv
+)
+# Exactly these: the tests' tolerances were measured with them.
+wheels=(torch==2.13.0 numpy)
+test_wheels=(safetensors==0.8.0 transformers==5.23.0 grpcio-tools==1.85.1 pytest==9.2.0)
+[[ "${1:-}" == --tests ]] && wheels+=("${test_wheels[@]}")
+
+missing=()
+for package in "${packages[@]}"; do
+  [[ "$(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null)" == installed ]] ||
+    missing+=("$package")
+done
+if ((${#missing[@]})); then
+  echo "installing ${#missing[@]} Debian packages: ${missing[*]}" >&2
+  as_root=()
+  if ((EUID != 0)); then
+    command -v sudo >/dev/null || {
+      echo "install.sh: not root and no sudo; as root: apt-get install ${missing[*]}" >&2
+      exit 1
+    }
+    as_root=(sudo)
+  fi
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+    apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+if [[ -n "${LIBTORCH:-}" && "${1:-}" != --tests ]]; then exit 0; fi
+venv="$HOME/.cache/muster/venv"
+stamp="$venv/installed"
+installed="$(cat "$stamp" 2>/dev/null || true)"
+for wheel in "${wheels[@]}"; do
+  if [[ " $installed " != *" $wheel "* ]]; then
+    echo "installing ${wheels[*]} into $venv" >&2
+    mkdir -p "$(dirname "$venv")"
+    [[ -x "$venv/bin/python" ]] || python3 -m venv "$venv"
+    # torch first: another package must not draw in a newer one.
+    for one in "${wheels[@]}"; do "$venv/bin/pip" install -q "$one"; done
+    echo "${wheels[*]}" >"$stamp"
+    break
+  fi
+done

@@ -1,0 +1,286 @@
+#include "worker/control/control_stream.h"
+
+#include <grpcpp/client_context.h>
+#include <spdlog/spdlog.h>
+
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "common/rpc/error.h"
+#include "common/rpc/rpc.h"
+#include "common/status/status.h"
+#include "proto/muster/v1/worker_service.grpc.pb.h"
+#include "worker/control/outbox.h"
+
+namespace muster::control {
+namespace {
+
+using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerDirective>;
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+bool IsRefusal(const absl::Status& status) {
+  return status.code() == absl::StatusCode::kFailedPrecondition ||
+         status.code() == absl::StatusCode::kNotFound ||
+         status.code() == absl::StatusCode::kInvalidArgument;
+}
+
+// Two threads: one reads, and opens the stream anew when it breaks; one writes, keeps the heartbeat, and
+// watches the lease. gRPC allows one reader and one writer at a time on a stream.
+class ControlStreamImpl : public ControlStream {
+ public:
+  explicit ControlStreamImpl(ControlStreamOptions options)
+      : options_(std::move(options)),
+        stub_(v1::WorkerService::NewStub(OpenChannel(options_.coordinator))) {}
+
+  ~ControlStreamImpl() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      closing_ = true;
+      if (context_ != nullptr) context_->TryCancel();
+    }
+    if (reader_.joinable()) reader_.join();
+    if (writer_.joinable()) writer_.join();
+  }
+
+  absl::Status Start() {
+    reader_ = std::thread([this] { ReadLoop(); });
+    absl::MutexLock lock(&mutex_);
+    const auto decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return first_welcome_.has_value() || refusal_.has_value();
+    };
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), options_.connect_timeout)) {
+      return absl::UnavailableError(absl::StrCat("coordinator ", options_.coordinator,
+                                                 " did not welcome this worker within ",
+                                                 absl::FormatDuration(options_.connect_timeout)));
+    }
+    if (refusal_.has_value()) return *refusal_;
+    writer_ = std::thread([this] { WriteLoop(); });
+    return absl::OkStatus();
+  }
+
+  // first_welcome_ is set before Start returns and never changes.
+  const v1::WorkerWelcome& welcome() const override ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    return *first_welcome_;
+  }
+
+  void Report(v1::WorkerReport report) override {
+    absl::MutexLock lock(&mutex_);
+    outbox_.Add(std::move(report));
+  }
+
+  absl::Status Flush(absl::Duration timeout) override {
+    absl::MutexLock lock(&mutex_);
+    if (mutex_.AwaitWithTimeout(absl::Condition(&outbox_, &Outbox::empty), timeout)) {
+      return absl::OkStatus();
+    }
+    return absl::DeadlineExceededError(
+        absl::StrCat("coordinator ", options_.coordinator, " did not acknowledge all reports within ",
+                     absl::FormatDuration(timeout)));
+  }
+
+  void SetProgress(v1::WorkerHeartbeat progress) override {
+    absl::MutexLock lock(&mutex_);
+    progress_ = std::move(progress);
+  }
+
+  absl::StatusOr<v1::Rendezvous> WaitForRendezvous(absl::Duration timeout) override {
+    absl::MutexLock lock(&mutex_);
+    const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return rendezvous_.has_value();
+    };
+    if (mutex_.AwaitWithTimeout(absl::Condition(&known), timeout)) return *rendezvous_;
+    return absl::DeadlineExceededError(absl::StrCat("rank 0 did not say within ",
+                                                    absl::FormatDuration(timeout),
+                                                    " where its rendezvous store listens"));
+  }
+
+  uint64_t NewestCommand() const override {
+    absl::MutexLock lock(&mutex_);
+    return commands_.size();
+  }
+
+  v1::Command GetCommand(uint64_t number) const override {
+    absl::MutexLock lock(&mutex_);
+    return commands_[number - 1];
+  }
+
+ private:
+  void ReadLoop() {
+    while (true) {
+      const absl::Status status = ReadOneConnection();
+      absl::MutexLock lock(&mutex_);
+      if (closing_) return;
+      if (IsRefusal(status)) {
+        refusal_ = status;
+        if (!first_welcome_.has_value()) return;  // Connect reports it
+        break;
+      }
+      if (last_contact_ == absl::InfiniteFuture()) {
+        last_contact_ = absl::Now();
+        spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
+      }
+      mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::Milliseconds(100));
+      if (closing_) return;
+    }
+    options_.on_fatal(Refusal());
+  }
+
+  absl::Status Refusal() const {
+    absl::MutexLock lock(&mutex_);
+    return *refusal_;
+  }
+
+  // From opening a stream to its end; says why it ended.
+  absl::Status ReadOneConnection() {
+    grpc::ClientContext context;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closing_) return absl::CancelledError("closing");
+      context_ = &context;
+    }
+    const std::unique_ptr<Stream> stream = stub_->Attach(&context);
+    stream->Write(Hello());
+    v1::WorkerDirective directive;
+    while (stream->Read(&directive)) Handle(directive, stream.get());
+    {
+      absl::MutexLock lock(&mutex_);
+      stream_ = nullptr;
+      mutex_.Await(absl::Condition(
+          +[](bool* writing) { return !*writing; }, &writing_));
+    }
+    const absl::Status status = FromGrpc(stream->Finish());
+    absl::MutexLock lock(&mutex_);
+    context_ = nullptr;
+    return status.ok() ? absl::UnavailableError("the coordinator closed the stream") : status;
+  }
+
+  v1::WorkerMessage Hello() const {
+    v1::WorkerMessage message;
+    auto* hello = message.mutable_hello();
+    *hello->mutable_worker() = options_.worker;
+    hello->set_pid(options_.pid);
+    absl::MutexLock lock(&mutex_);
+    hello->set_newest_command(commands_.size());
+    return message;
+  }
+
+  void Handle(const v1::WorkerDirective& directive, Stream* stream) {
+    if (directive.has_checkpoint_recorded()) {
+      const auto& remove = directive.checkpoint_recorded().remove();
+      if (!remove.empty()) options_.on_remove({remove.begin(), remove.end()});
+      return;
+    }
+    absl::MutexLock lock(&mutex_);
+    switch (directive.kind_case()) {
+      case v1::WorkerDirective::kWelcome:
+        if (!first_welcome_.has_value()) {
+          first_welcome_ = directive.welcome();
+        } else {
+          spdlog::info("attached to the coordinator again");
+        }
+        if (directive.welcome().has_rendezvous()) rendezvous_ = directive.welcome().rendezvous();
+        outbox_.Rewind(directive.welcome().acked_sequence());
+        last_contact_ = absl::InfiniteFuture();
+        stream_ = stream;
+        break;
+      case v1::WorkerDirective::kRendezvous:
+        rendezvous_ = directive.rendezvous();
+        break;
+      case v1::WorkerDirective::kCommand:
+        if (directive.command().number() == commands_.size() + 1) {
+          commands_.push_back(directive.command());
+        }
+        break;
+      case v1::WorkerDirective::kReportAck:
+        outbox_.Acknowledge(directive.report_ack().sequence());
+        break;
+      default:
+        break;
+    }
+  }
+
+  void WriteLoop() {
+    const absl::Duration interval = FromProto(welcome().heartbeat_interval());
+    const absl::Duration lease = FromProto(welcome().lease());
+    absl::Time next_heartbeat = absl::Now() + interval;
+    while (true) {
+      std::optional<v1::WorkerMessage> message;
+      Stream* stream = nullptr;
+      {
+        absl::MutexLock lock(&mutex_);
+        const auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return closing_ || (stream_ != nullptr && outbox_.HasNext());
+        };
+        mutex_.AwaitWithDeadline(absl::Condition(&work), next_heartbeat);
+        if (closing_) return;
+        if (absl::Now() >= next_heartbeat) next_heartbeat = absl::Now() + interval;
+        if (stream_ == nullptr) {
+          if (absl::Now() - last_contact_ < lease) continue;
+          break;
+        }
+        message = NextMessage();
+        stream = stream_;
+        writing_ = true;
+      }
+      const bool written = stream->Write(*message);
+      absl::MutexLock lock(&mutex_);
+      writing_ = false;
+      // A broken stream: the reader sees it too and opens another.
+      if (!written && stream_ == stream) stream_ = nullptr;
+    }
+    options_.on_fatal(absl::UnavailableError(
+        absl::StrCat("coordinator ", options_.coordinator, " was out of reach for a whole lease of ",
+                     absl::FormatDuration(lease))));
+  }
+
+  // A report if there is one, else a heartbeat.
+  v1::WorkerMessage NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    v1::WorkerMessage message;
+    if (auto report = outbox_.Next()) {
+      *message.mutable_report() = *std::move(report);
+    } else {
+      *message.mutable_heartbeat() = progress_;
+    }
+    return message;
+  }
+
+  const ControlStreamOptions options_;
+  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+
+  mutable absl::Mutex mutex_;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  // The welcomed stream; null while there is none. The reader ends it only when not writing_.
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  // When the stream broke; infinite while it stands.
+  absl::Time last_contact_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  std::optional<absl::Status> refusal_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
+  std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::Command> commands_ ABSL_GUARDED_BY(mutex_);
+  v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
+  Outbox outbox_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread reader_;
+  std::thread writer_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<ControlStream>> ControlStream::Connect(
+    ControlStreamOptions options) {
+  auto stream = std::make_unique<ControlStreamImpl>(std::move(options));
+  RETURN_IF_ERROR(stream->Start());
+  return stream;
+}
+
+}  // namespace muster::control

@@ -1,0 +1,63 @@
+// The worker's stream to the coordinator: reports and heartbeats out, commands and acknowledgements in;
+// reconnects by itself. docs/protocol-coordinator.md describes the protocol.
+//
+// Life cycle: Connect blocks until the coordinator has welcomed this process; the destructor closes the
+// stream. A worker that is told that it is stale, or that could not reach the coordinator for a whole
+// lease, must end: `on_fatal` is called, once, from a thread of this object; it does not return to work.
+// Threading: thread-safe. No callback runs under a lock.
+#ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
+#define MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "proto/muster/v1/worker_service.pb.h"
+
+namespace muster::control {
+
+struct ControlStreamOptions {
+  std::string coordinator;  // host:port
+  v1::WorkerIdentity worker;
+  int64_t pid = 0;
+  // How long Connect waits for a welcome.
+  absl::Duration connect_timeout = absl::Seconds(30);
+  // Checkpoint directories that no longer count and are to be removed.
+  std::function<void(const std::vector<std::string>&)> on_remove;
+  // FAILED_PRECONDITION or NOT_FOUND: refused as stale; UNAVAILABLE: the lease is over.
+  std::function<void(const absl::Status&)> on_fatal;
+};
+
+class ControlStream {
+ public:
+  // UNAVAILABLE: not welcomed in time. FAILED_PRECONDITION, NOT_FOUND: refused (see on_fatal, which is
+  // not called then).
+  static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
+  virtual ~ControlStream() = default;
+
+  // The first welcome: what to run.
+  virtual const v1::WorkerWelcome& welcome() const = 0;
+
+  // Queues a report; it is numbered here and delivered exactly once, in order.
+  virtual void Report(v1::WorkerReport report) = 0;
+  // Waits until every report is durable. DEADLINE_EXCEEDED after `timeout`.
+  virtual absl::Status Flush(absl::Duration timeout) = 0;
+
+  // What the next heartbeat says.
+  virtual void SetProgress(v1::WorkerHeartbeat progress) = 0;
+
+  // Where rank 0's store listens. DEADLINE_EXCEEDED after `timeout`.
+  virtual absl::StatusOr<v1::Rendezvous> WaitForRendezvous(absl::Duration timeout) = 0;
+
+  // The command log as far as it has come here: numbers 1 to NewestCommand().
+  virtual uint64_t NewestCommand() const = 0;
+  virtual v1::Command GetCommand(uint64_t number) const = 0;
+};
+
+}  // namespace muster::control
+
+#endif  // MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_

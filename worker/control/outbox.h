@@ -1,0 +1,40 @@
+// The worker's reports that the coordinator has not made durable yet: numbered from 1, sent in order, kept
+// until acknowledged, sent again after a reconnect. Pure; the stream guards it.
+#ifndef MUSTER_WORKER_CONTROL_OUTBOX_H_
+#define MUSTER_WORKER_CONTROL_OUTBOX_H_
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+
+#include "proto/muster/v1/worker_service.pb.h"
+
+namespace muster::control {
+
+class Outbox {
+ public:
+  // Numbers the report and keeps it.
+  void Add(v1::WorkerReport report);
+
+  // The next report to put on the wire of this connection; none when all are there.
+  std::optional<v1::WorkerReport> Next();
+
+  // The coordinator holds everything up to `sequence`.
+  void Acknowledge(uint64_t sequence);
+
+  // A new connection, on which the coordinator said that it holds everything up to `acknowledged`:
+  // what follows is sent again.
+  void Rewind(uint64_t acknowledged);
+
+  bool HasNext() const { return next_ <= last_; }
+  bool empty() const { return kept_.empty(); }
+
+ private:
+  std::deque<v1::WorkerReport> kept_;  // (acknowledged, last_]
+  uint64_t last_ = 0;                  // newest number given
+  uint64_t next_ = 1;                  // next to be sent
+};
+
+}  // namespace muster::control
+
+#endif  // MUSTER_WORKER_CONTROL_OUTBOX_H_

@@ -1,0 +1,63 @@
+#include "worker/control/outbox.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace muster::control {
+namespace {
+
+v1::WorkerReport Step(uint64_t step) {
+  v1::WorkerReport report;
+  report.mutable_step()->set_step(step);
+  return report;
+}
+
+std::vector<uint64_t> Drain(Outbox* outbox) {
+  std::vector<uint64_t> sequences;
+  while (auto report = outbox->Next()) sequences.push_back(report->sequence());
+  return sequences;
+}
+
+TEST(Outbox, SendsInOrderAndEachOnceOnAConnection) {
+  Outbox outbox;
+  outbox.Add(Step(10));
+  outbox.Add(Step(11));
+  EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{1, 2}));
+  outbox.Add(Step(12));
+  EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{3}));
+  EXPECT_FALSE(outbox.empty());
+}
+
+TEST(Outbox, AfterAReconnectOnlyWhatIsNotDurableIsSentAgain) {
+  Outbox outbox;
+  for (int i = 0; i < 4; ++i) outbox.Add(Step(i));
+  Drain(&outbox);
+  outbox.Acknowledge(1);
+  outbox.Rewind(2);  // the acknowledgement of 2 was lost on the way
+  EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{3, 4}));
+  outbox.Rewind(0);  // an older number brings nothing back that was acknowledged
+  EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{3, 4}));
+}
+
+TEST(Outbox, IsEmptyOnceAllIsAcknowledged) {
+  Outbox outbox;
+  outbox.Add(Step(1));
+  outbox.Add(Step(2));
+  outbox.Acknowledge(2);
+  EXPECT_TRUE(outbox.empty());
+  EXPECT_FALSE(outbox.HasNext());
+  outbox.Add(Step(3));
+  EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{3}));
+}
+
+TEST(Outbox, AnAcknowledgementBeyondTheNewestIsHarmless) {
+  Outbox outbox;
+  outbox.Add(Step(1));
+  outbox.Acknowledge(7);
+  outbox.Add(Step(2));
+  EXPECT_EQ(Drain(&outbox), (std::vector<uint64_t>{2}));
+}
+
+}  // namespace
+}  // namespace muster::control

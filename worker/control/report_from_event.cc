@@ -1,0 +1,66 @@
+#include "worker/control/report_from_event.h"
+
+#include <cmath>
+
+namespace muster::control {
+namespace {
+
+struct Fill {
+  v1::WorkerReport& report;
+  const int64_t generation;
+
+  void operator()(const train::SessionStarted& event) const {
+    report.mutable_session_started()->set_step(event.step);
+    report.mutable_session_started()->set_checkpoint_path(event.checkpoint_path);
+  }
+  void operator()(const train::StageStarted& event) const {
+    report.mutable_stage_started()->set_stage(event.stage);
+    report.mutable_stage_started()->set_step(event.step);
+  }
+  void operator()(const train::StepFinished& event) const {
+    v1::StepMetrics& step = *report.mutable_step();
+    step.set_step(event.step);
+    step.set_loss(event.loss);
+    step.set_learning_rate(event.learning_rate);
+    if (event.grad_norm.has_value()) step.set_grad_norm(*event.grad_norm);
+    step.set_samples(event.samples);
+    const double whole = std::floor(event.seconds);
+    step.mutable_duration()->set_seconds(static_cast<int64_t>(whole));
+    step.mutable_duration()->set_nanos(static_cast<int32_t>((event.seconds - whole) * 1e9));
+    step.set_generation(generation);
+  }
+  void operator()(const train::Validated& event) const {
+    report.mutable_validated()->set_step(event.step);
+    report.mutable_validated()->set_loss(event.loss);
+    report.mutable_validated()->set_samples(event.samples);
+  }
+  void operator()(const train::CheckpointWritten& event) const {
+    report.mutable_checkpoint_written()->set_step(event.step);
+    report.mutable_checkpoint_written()->set_path(event.path);
+  }
+  void operator()(const train::CheckpointFailed& event) const {
+    report.mutable_checkpoint_failed()->set_step(event.step);
+    report.mutable_checkpoint_failed()->set_reason(event.reason);
+  }
+  void operator()(const train::CheckpointBad& event) const {
+    report.mutable_checkpoint_bad()->set_path(event.path);
+    report.mutable_checkpoint_bad()->set_reason(event.reason);
+  }
+  void operator()(const train::CommandApplied& event) const {
+    report.mutable_command_applied()->set_number(event.number);
+    report.mutable_command_applied()->set_step(event.step);
+  }
+  void operator()(const train::Exported& event) const {
+    report.mutable_exported()->set_path(event.path);
+  }
+};
+
+}  // namespace
+
+v1::WorkerReport ReportFromEvent(const train::Event& event, int64_t generation) {
+  v1::WorkerReport report;
+  std::visit(Fill{report, generation}, event);
+  return report;
+}
+
+}  // namespace muster::control

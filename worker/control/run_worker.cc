@@ -1,0 +1,199 @@
+#include "worker/control/run_worker.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/files/files.h"
+#include "common/status/status.h"
+#include "worker/checkpoint/directory.h"
+#include "worker/comm/gloo/gloo_communicator.h"
+#include "worker/comm/gloo/rendezvous.h"
+#include "worker/control/control_stream.h"
+#include "worker/control/job_from_spec.h"
+#include "worker/control/report_from_event.h"
+#include "worker/train/session.h"
+
+namespace muster::control {
+namespace {
+
+absl::Duration FromProto(const google::protobuf::Duration& duration) {
+  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+// The commands and events of a session, over the stream.
+class StreamCommands : public train::CommandSource {
+ public:
+  explicit StreamCommands(const ControlStream* stream) : stream_(stream) {}
+  int64_t Newest() const override { return static_cast<int64_t>(stream_->NewestCommand()); }
+  train::Command Get(int64_t) const override { return train::StopCommand{}; }
+
+ private:
+  const ControlStream* const stream_;
+};
+
+class StreamEvents : public train::EventSink {
+ public:
+  StreamEvents(ControlStream* stream, int64_t generation)
+      : stream_(stream), generation_(generation) {}
+
+  void Report(const train::Event& event) override {
+    stream_->Report(ReportFromEvent(event, generation_));
+  }
+  void Progress(int64_t step, const char* stage, const char* doing) override {
+    step_ = step;
+    v1::WorkerHeartbeat heartbeat;
+    heartbeat.set_step(step);
+    heartbeat.set_stage(stage);
+    heartbeat.set_progress(doing);
+    stream_->SetProgress(std::move(heartbeat));
+  }
+  // The newest step that Progress named; session thread only.
+  int64_t step() const { return step_; }
+
+ private:
+  ControlStream* const stream_;
+  const int64_t generation_;
+  int64_t step_ = 0;
+};
+
+// The two process groups of a session, and the store in which their ranks met.
+struct Communicators {
+  std::unique_ptr<comm::RendezvousStore> store;
+  std::unique_ptr<comm::Communicator> control;
+  std::unique_ptr<comm::Communicator> gradients;
+};
+
+absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> Meet(ControlStream& stream, int64_t rank,
+                                                            absl::Duration timeout) {
+  const std::string& host = stream.welcome().host();
+  if (rank == 0) {
+    ASSIGN_OR_RETURN(auto store, comm::HostStore(host));
+    v1::WorkerReport report;
+    report.mutable_rendezvous()->set_host(host);
+    report.mutable_rendezvous()->set_port(store->port());
+    stream.Report(std::move(report));
+    return store;
+  }
+  ASSIGN_OR_RETURN(const v1::Rendezvous meeting, stream.WaitForRendezvous(timeout));
+  return comm::ConnectStore(meeting.host(), static_cast<uint16_t>(meeting.port()),
+                            absl::ToChronoMilliseconds(timeout));
+}
+
+absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identity& identity) {
+  const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
+  Communicators result;
+  ASSIGN_OR_RETURN(result.store, Meet(stream, identity.rank, timeout));
+  comm::GlooOptions options{.rank = static_cast<int>(identity.rank),
+                            .world_size = static_cast<int>(stream.welcome().spec().world_size()),
+                            .name = "control",
+                            .timeout = absl::ToChronoMilliseconds(timeout),
+                            .hostname = stream.welcome().host()};
+  ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
+  options.name = "gradients";
+  ASSIGN_OR_RETURN(result.gradients, comm::CreateGlooCommunicator(options, *result.store));
+  return result;
+}
+
+// How a session ended: with `error` OK as in `end`; otherwise `end.step` is how far it had come.
+struct Outcome {
+  train::SessionEnd end;
+  absl::Status error;
+  train::FailureKind kind = train::FailureKind::kTransient;
+};
+
+Outcome RunSession(ControlStream& stream, const train::Identity& identity) {
+  const auto job = JobFromSpec(stream.welcome().spec());
+  if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
+  const auto communicators = Connect(stream, identity);
+  if (!communicators.ok()) {
+    return {.error = Annotate(communicators.status(), "meeting the other ranks"),
+            .kind = train::FailureKind::kConsequence};
+  }
+  const StreamCommands commands(&stream);
+  StreamEvents events(&stream, identity.generation);
+  train::SessionParts parts{.control = communicators->control.get(),
+                            .gradients = communicators->gradients.get(),
+                            .commands = &commands,
+                            .events = &events,
+                            .checkpoints = {}};
+  for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
+    parts.checkpoints.push_back(checkpoint.path());
+  }
+  auto session = train::Session::Create(identity, *job, parts);
+  if (!session.ok()) {
+    return {.error = session.status(),
+            .kind = train::Classify(session.status(), train::Phase::kCreate)};
+  }
+  const auto end = (*session)->Run();
+  if (!end.ok()) {
+    return {.end = {.step = events.step()},
+            .error = end.status(),
+            .kind = train::Classify(end.status(), train::Phase::kRun)};
+  }
+  return {.end = *end};
+}
+
+v1::WorkerReport EndReport(const Outcome& outcome) {
+  v1::WorkerReport report;
+  if (outcome.error.ok()) {
+    report.mutable_finished()->set_step(outcome.end.step);
+    report.mutable_finished()->set_stopped(outcome.end.stopped);
+    return report;
+  }
+  v1::WorkerFailure& failure = *report.mutable_failure();
+  failure.set_step(outcome.end.step);
+  failure.set_reason(Message(outcome.error));
+  failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
+  failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
+  return report;
+}
+
+void RemoveCheckpoints(const std::vector<std::string>& paths) {
+  for (const std::string& path : paths) {
+    if (const absl::Status status = checkpoint::RemoveCheckpoint(path); !status.ok()) {
+      spdlog::warn("an old checkpoint stays: {}", Message(status));
+    }
+  }
+}
+
+}  // namespace
+
+absl::Status RunWorker(const WorkerOptions& options) {
+  const train::Identity& identity = options.identity;
+  ControlStreamOptions stream_options;
+  stream_options.coordinator = options.coordinator;
+  stream_options.worker.set_job_id(identity.job);
+  stream_options.worker.set_generation(identity.generation);
+  stream_options.worker.set_rank(identity.rank);
+  stream_options.worker.set_incarnation(identity.incarnation);
+  stream_options.pid = getpid();
+  stream_options.on_remove = RemoveCheckpoints;
+  stream_options.on_fatal = options.on_fatal;
+  ASSIGN_OR_RETURN(const auto stream, ControlStream::Connect(std::move(stream_options)));
+  spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
+               identity.rank, stream->welcome().spec().world_size());
+
+  const Outcome outcome = RunSession(*stream, identity);
+  if (outcome.error.ok()) {
+    spdlog::info("{} after step {}", outcome.end.stopped ? "stopped" : "finished",
+                 outcome.end.step);
+  } else {
+    spdlog::error("{}", Message(outcome.error));
+  }
+  stream->Report(EndReport(outcome));
+  const bool failed = !outcome.error.ok();
+  const absl::Status flushed =
+      stream->Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
+  if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
+  return outcome.error;
+}
+
+}  // namespace muster::control

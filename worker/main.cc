@@ -1,0 +1,42 @@
+// muster-worker: one rank of one generation of a job. Started by muster-agent; everything but its identity
+// comes from the coordinator.
+//
+// Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale or cut off.
+#include <ATen/Parallel.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include "common/log/log.h"
+#include "common/status/status.h"
+#include "worker/control/run_worker.h"
+
+int main(int argc, char** argv) {
+  muster::control::WorkerOptions options;
+  int64_t agent_pid = 0;
+  CLI::App app("One rank of a Muster job; started by muster-agent.");
+  app.add_option("--coordinator", options.coordinator, "host:port of musterd")->required();
+  app.add_option("--job", options.identity.job, "job id")->required();
+  app.add_option("--generation", options.identity.generation)->required();
+  app.add_option("--rank", options.identity.rank)->required();
+  app.add_option("--incarnation", options.identity.incarnation)->required();
+  app.add_option("--agent-pid", agent_pid, "the agent; without it the worker ends at once");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : 2;
+  }
+  muster::InitLog("muster-worker");
+  // The agent's death kills its workers, but an agent that died before the worker asked for that cannot.
+  if (agent_pid != 0 && getppid() != agent_pid) return 3;
+  at::set_num_threads(1);
+
+  options.on_fatal = [](const absl::Status& why) {
+    spdlog::error("ending: {}", muster::Message(why));
+    _exit(3);
+  };
+  const absl::Status status = muster::control::RunWorker(options);
+  // Crash-only: nothing is torn down that a lost peer could hold up.
+  _exit(status.ok() ? 0 : 1);
+}

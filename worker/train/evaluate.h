@@ -1,0 +1,31 @@
+// A pass over a data set without effect on training: no gradients, no buckets, no randomness, no sampler
+// position. Each sample counts exactly once, whatever the world size.
+#ifndef MUSTER_WORKER_TRAIN_EVALUATE_H_
+#define MUSTER_WORKER_TRAIN_EVALUATE_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/dataset.h"
+#include "worker/models/model.h"
+
+namespace muster::train {
+
+struct EvaluationResult {
+  double loss = 0;      // mean over all loss terms of all samples
+  int64_t terms = 0;    // tokens or rows
+  int64_t samples = 0;
+};
+
+// Collective: all ranks call it at the same point and get the same result, to the bit. Reads at most
+// `per_rank` samples at a time. Leaves the context in evaluation mode. Errors: the communicator's or the
+// data set's.
+absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t per_rank,
+                                          int64_t step, models::Model& model,
+                                          models::ForwardContext& context,
+                                          comm::Communicator& communicator);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_EVALUATE_H_

@@ -1,0 +1,28 @@
+// The one place where LibTorch's exceptions become absl::Status in the training core.
+#ifndef MUSTER_WORKER_TRAIN_GUARDED_H_
+#define MUSTER_WORKER_TRAIN_GUARDED_H_
+
+#include <exception>
+#include <new>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
+namespace muster::train {
+
+// Runs `body` (returning absl::Status or StatusOr). RESOURCE_EXHAUSTED when memory ran out, INTERNAL with
+// the text of any other exception.
+template <typename Body>
+auto Guarded(const char* what, Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat(what, ": ", error.what()));
+  }
+}
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_GUARDED_H_

@@ -1,0 +1,87 @@
+// What a session trains: the job file in plain types, all defaults filled in. Wire types stop at
+// worker/control, which makes this from a v1::JobSpec.
+#ifndef MUSTER_WORKER_TRAIN_JOB_H_
+#define MUSTER_WORKER_TRAIN_JOB_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "worker/data/sampler.h"
+#include "worker/data/token_dataset.h"
+#include "worker/optim/adamw.h"
+#include "worker/optim/schedule.h"
+#include "worker/optim/sgd.h"
+#include "worker/parallel/ddp/ddp.h"
+
+namespace muster::train {
+
+// Which process this is. The pair (generation, incarnation) marks everything it writes or sends.
+struct Identity {
+  std::string job;
+  int64_t generation = 0;
+  int64_t rank = 0;
+  std::string incarnation;
+};
+
+struct ModelConfig {
+  std::string kind;          // "gpt2"
+  std::string options_json;  // the object of the job file, for models/registry.h
+  std::string weights;       // safetensors file with the initial values; empty: made from the seed
+};
+
+struct TokenFiles {
+  std::vector<std::string> paths;
+  data::TokenType type = data::TokenType::kUint16;
+};
+
+struct RowFiles {
+  std::vector<std::string> paths;
+};
+
+using DataConfig = std::variant<TokenFiles, RowFiles>;
+
+struct OptimizerConfig {
+  double lr = 0;
+  std::variant<optim::AdamWOptions, optim::SgdOptions> kind;
+};
+
+struct BatchConfig {
+  int64_t per_rank = 1;
+  int64_t accumulate = 1;
+  data::Order order = data::Order::kShuffled;
+  data::Last last = data::Last::kDrop;
+};
+
+struct FitStage {
+  int64_t steps = 1;
+  int64_t validate_every = 0;  // 0: never
+};
+struct ValidateStage {};
+using Stage = std::variant<FitStage, ValidateStage>;
+
+struct CheckpointConfig {
+  std::string directory;
+  int64_t every_steps = 0;  // 0: only at the end of each fit stage
+};
+
+struct Job {
+  uint64_t seed = 0;
+  ModelConfig model;
+  std::optional<DataConfig> train;
+  std::optional<DataConfig> validate;
+  parallel::DdpOptions ddp;
+  std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
+  optim::Schedule schedule;
+  BatchConfig batch;
+  std::optional<double> clip_grad_norm;
+  std::vector<Stage> stages;
+  std::optional<CheckpointConfig> checkpoint;
+  std::string export_path;  // empty: nothing is exported
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_JOB_H_

@@ -1,0 +1,97 @@
+#include "worker/train/roll_call.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <thread>
+
+#include "worker/comm/local/local_group.h"
+
+namespace muster::train {
+namespace {
+
+RollCallRecord Rank(int64_t newest_command, double loss_sum) {
+  return {.generation = 2,
+          .step = 8,
+          .micro_batches = 2,
+          .samples = 6,
+          .newest_command = newest_command,
+          .plan_fingerprint = 77,
+          .loss_step = 7,
+          .loss_sum = loss_sum,
+          .loss_micro_batches = 2};
+}
+
+TEST(Decide, DividesByAllMicroBatchesAndAveragesTheLoss) {
+  const auto plan = Decide({Rank(0, 1.0), Rank(0, 2.0), Rank(0, 6.0)});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->divisor, 6.0);
+  EXPECT_EQ(plan->samples, 18);
+  ASSERT_TRUE(plan->loss.has_value());
+  EXPECT_EQ(plan->loss->step, 7);
+  EXPECT_EQ(plan->loss->mean, 1.5);
+}
+
+TEST(Decide, AppliesOnlyCommandsThatEveryRankHolds) {
+  EXPECT_EQ(Decide({Rank(3, 1), Rank(1, 1), Rank(2, 1)})->apply_commands, 1);
+}
+
+TEST(Decide, HasNoLossBeforeTheFirstStep) {
+  RollCallRecord first;
+  first.step = 1;
+  EXPECT_FALSE(Decide({first, first})->loss.has_value());
+}
+
+TEST(Decide, ALossThatIsNotFiniteNamesStepAndRank) {
+  const auto plan = Decide({Rank(0, 1.0), Rank(0, std::nan(""))});
+  EXPECT_EQ(plan.status().code(), absl::StatusCode::kOutOfRange);
+  const std::string message(plan.status().message());
+  EXPECT_NE(message.find("step 7 is not finite on rank 1"), std::string::npos) << message;
+}
+
+TEST(Decide, ADifferenceIsNamedWithBothRanks) {
+  const struct {
+    int64_t RollCallRecord::*field;
+    const char* name;
+  } cases[] = {{&RollCallRecord::generation, "generation"},
+               {&RollCallRecord::step, "step"},
+               {&RollCallRecord::attempt, "attempt"},
+               {&RollCallRecord::epoch, "epoch"},
+               {&RollCallRecord::cursor, "sampler cursor"},
+               {&RollCallRecord::plan_fingerprint, "plan fingerprint"},
+               {&RollCallRecord::loss_step, "loss step"}};
+  for (const auto& [field, name] : cases) {
+    std::vector<RollCallRecord> table(3, Rank(0, 1.0));
+    table[2].*field += 1;
+    const absl::Status status = Decide(table).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << name;
+    const std::string message(status.message());
+    EXPECT_NE(message.find(name), std::string::npos) << message;
+    EXPECT_NE(message.find("rank 2 says"), std::string::npos) << message;
+  }
+}
+
+TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
+  constexpr int kRanks = 3;
+  auto group = comm::LocalGroup::Create(kRanks);
+  std::vector<RollCallPlan> plans(kRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < kRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      RollCall roll_call(group[rank].get());
+      roll_call.Post(Rank(/*newest_command=*/5 - rank, /*loss_sum=*/rank + 0.1));
+      const auto plan = roll_call.Await();
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      plans[rank] = *plan;
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const RollCallPlan& plan : plans) {
+    EXPECT_EQ(plan.apply_commands, 3);
+    EXPECT_EQ(plan.samples, 18);
+    EXPECT_EQ(plan.loss->mean, ((0.1 + 1.1) + 2.1) / 6);
+  }
+}
+
+}  // namespace
+}  // namespace muster::train

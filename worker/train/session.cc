@@ -1,0 +1,317 @@
+#include "worker/train/session.h"
+
+#include <chrono>
+#include <deque>
+#include <optional>
+#include <utility>
+
+#include "common/status/status.h"
+#include "worker/checkpoint/weights.h"
+#include "worker/models/seed.h"
+#include "worker/train/checkpoints.h"
+#include "worker/train/evaluate.h"
+#include "worker/train/guarded.h"
+#include "worker/train/roll_call.h"
+#include "worker/train/setup.h"
+#include "worker/train/stages.h"
+#include "worker/train/step.h"
+
+namespace muster::train {
+namespace {
+
+double Seconds(std::chrono::steady_clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+class SessionImpl : public Session {
+ public:
+  SessionImpl(const Identity& identity, const Job& job, const SessionParts& parts)
+      : identity_(identity),
+        job_(job),
+        parts_(parts),
+        roll_call_(parts.control),
+        context_(models::Mode::kTrain, models::MakeGenerator(job.seed)) {}
+
+  absl::Status Build();
+  absl::StatusOr<SessionEnd> Run() override {
+    return Guarded("training", [this] { return RunStages(); });
+  }
+
+ private:
+  absl::Status BuildTraining();
+  absl::StatusOr<SessionEnd> RunStages();
+  absl::Status Fit(const FitUntil& stage);
+  // What is due after a step: nothing, or work and then the plan of the next step.
+  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage);
+  absl::Status Step(const RollCallPlan& plan);
+  // The stage, and the pass itself.
+  absl::Status ValidateOnce();
+  absl::Status Validate();
+  absl::Status Save();
+  absl::Status Export();
+
+  // What this rank says of the step after `step` done ones, which begins at `position`.
+  RollCallRecord Record(int64_t step, const data::Position& position) const;
+  // The overlapped call for the step after the one that begins now.
+  void PostNext();
+  absl::StatusOr<RollCallPlan> AwaitNext();
+  // A blocking call for the step that comes now.
+  absl::StatusOr<RollCallPlan> CallNow();
+  void ReportLoss(const RollCallPlan& plan);
+  // Applies the commands up to `number`; true when there were any.
+  absl::StatusOr<bool> ApplyCommands(int64_t number);
+
+  bool leader() const { return identity_.rank == 0; }
+  void Report(const Event& event) {
+    if (leader()) parts_.events->Report(event);
+  }
+  void Progress(const char* doing) { parts_.events->Progress(step_, stage_, doing); }
+
+  const Identity identity_;
+  const Job job_;
+  const SessionParts parts_;
+
+  RollCall roll_call_;
+  models::ForwardContext context_;
+  std::unique_ptr<models::Model> model_;
+  std::unique_ptr<data::Dataset> validate_data_;
+  checkpoint::State state_;
+  std::unique_ptr<Checkpoints> checkpoints_;
+  int64_t fingerprint_ = 0;
+
+  // Only in jobs that have a fit stage.
+  std::unique_ptr<data::Dataset> train_data_;
+  std::optional<data::Sampler> sampler_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<parallel::Ddp> ddp_;
+  std::optional<Stepper> stepper_;
+
+  const char* stage_ = "";
+  int64_t step_ = 0;         // optimizer steps done
+  data::Position position_;  // what they consumed
+  int64_t saved_step_ = 0;
+  int64_t applied_command_ = 0;
+  bool stopped_ = false;
+  int64_t attempt_ = 0;
+
+  // Losses of the newest finished step on this rank.
+  int64_t loss_step_ = 0;
+  double loss_sum_ = 0;
+  // Finished steps whose mean loss over all ranks is not known yet, oldest first.
+  std::deque<StepFinished> unreported_;
+};
+
+absl::Status SessionImpl::Build() {
+  Progress("loading");
+  ASSIGN_OR_RETURN(model_, BuildModel(job_));
+  if (job_.validate.has_value()) {
+    ASSIGN_OR_RETURN(validate_data_, OpenDataset("data.validate", *job_.validate, *model_));
+  }
+  if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
+  fingerprint_ = PlanFingerprint(job_, *model_);
+  state_ = TrainingState(*model_, optimizer_.get());
+
+  std::string started_from;
+  if (job_.checkpoint.has_value()) {
+    ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Open(identity_, *job_.checkpoint, job_.model.kind,
+                                                     parts_.control, parts_.events));
+    ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore(parts_.checkpoints, state_));
+    step_ = saved_step_ = restored.point.step;
+    position_ = {restored.point.epoch, restored.point.cursor};
+    applied_command_ = restored.point.last_command;
+    started_from = restored.path;
+  }
+  RETURN_IF_ERROR(CallNow().status());  // every rank is as far, and has the same plan
+  parts_.events->Report(SessionStarted{step_, started_from});
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::BuildTraining() {
+  ASSIGN_OR_RETURN(train_data_, OpenDataset("data.train", *job_.train, *model_));
+  auto sampler = data::Sampler::Create({.size = train_data_->size(),
+                                        .seed = job_.seed,
+                                        .world_size = parts_.control->world_size(),
+                                        .per_rank = job_.batch.per_rank,
+                                        .accumulate = job_.batch.accumulate,
+                                        .order = job_.batch.order,
+                                        .last = job_.batch.last});
+  if (!sampler.ok()) return Annotate(sampler.status(), "batch");
+  sampler_.emplace(*std::move(sampler));
+  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*job_.optimizer, *model_));
+  std::vector<parallel::DdpParameter> parameters;
+  for (const auto& parameter : model_->Parameters()) {
+    parameters.push_back({parameter.name, parameter.tensor});
+  }
+  ASSIGN_OR_RETURN(ddp_, parallel::Ddp::Create(std::move(parameters), parts_.gradients, job_.ddp));
+  stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), &context_, train_data_.get(),
+                                  &*sampler_, ddp_.get(), optimizer_.get()});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
+  for (const PlannedStage& stage : RemainingStages(job_.stages, step_)) {
+    const auto* fit = std::get_if<FitUntil>(&stage);
+    stage_ = fit != nullptr ? "fit" : "validate";
+    Report(StageStarted{stage_, step_});
+    RETURN_IF_ERROR(fit != nullptr ? Fit(*fit) : ValidateOnce());
+    if (stopped_) break;
+  }
+  if (!stopped_) RETURN_IF_ERROR(Export());
+  return SessionEnd{step_, stopped_};
+}
+
+absl::Status SessionImpl::Fit(const FitUntil& stage) {
+  ASSIGN_OR_RETURN(RollCallPlan plan, CallNow());
+  while (step_ < stage.end) {
+    ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
+    if (stopped_) return absl::OkStatus();
+    if (applied) {
+      ASSIGN_OR_RETURN(plan, CallNow());
+      continue;
+    }
+    PostNext();
+    RETURN_IF_ERROR(Step(plan));
+    ASSIGN_OR_RETURN(plan, AwaitNext());
+    ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage));
+    if (boundary_plan.has_value()) plan = *boundary_plan;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage) {
+  const bool end = step_ == stage.end;
+  const bool validate =
+      stage.validate_every > 0 && (step_ - stage.begin) % stage.validate_every == 0;
+  const bool save =
+      checkpoints_ != nullptr &&
+      (end || (job_.checkpoint->every_steps > 0 && step_ % job_.checkpoint->every_steps == 0));
+  if (!end && !validate && !save) return std::nullopt;
+  RETURN_IF_ERROR(CallNow().status());  // the loss of this step is finite on every rank
+  if (validate) RETURN_IF_ERROR(Validate());
+  if (save) RETURN_IF_ERROR(Save());
+  return CallNow();
+}
+
+absl::Status SessionImpl::Step(const RollCallPlan& plan) {
+  Progress("training");
+  const auto start = std::chrono::steady_clock::now();
+  ASSIGN_OR_RETURN(const StepResult result, stepper_->Run(step_ + 1, position_, plan.divisor));
+  position_ = sampler_->After(position_);
+  ++step_;
+  loss_step_ = step_;
+  loss_sum_ = result.loss_sum;
+  unreported_.push_back({.step = step_,
+                         .learning_rate = result.learning_rate,
+                         .grad_norm = result.grad_norm,
+                         .samples = plan.samples,
+                         .seconds = Seconds(std::chrono::steady_clock::now() - start)});
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::ValidateOnce() {
+  ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+  RETURN_IF_ERROR(ApplyCommands(plan.apply_commands).status());
+  return stopped_ ? absl::OkStatus() : Validate();
+}
+
+absl::Status SessionImpl::Validate() {
+  Progress("validating");
+  ASSIGN_OR_RETURN(const EvaluationResult result,
+                   Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, context_,
+                            *parts_.control));
+  Report(Validated{step_, result.loss, result.samples});
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Save() {
+  if (saved_step_ == step_) return absl::OkStatus();
+  Progress("saving a checkpoint");
+  RETURN_IF_ERROR(ddp_->VerifyParametersEqual(step_));
+  RETURN_IF_ERROR(checkpoints_->Save({.step = step_,
+                                      .last_command = applied_command_,
+                                      .epoch = position_.epoch,
+                                      .cursor = position_.cursor},
+                                     state_));
+  saved_step_ = step_;
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Export() {
+  if (job_.export_path.empty()) return absl::OkStatus();
+  Progress("exporting the weights");
+  if (leader()) {
+    RETURN_IF_ERROR(
+        Annotate(checkpoint::ExportModel(job_.export_path, *model_), "export.path"));
+    Report(Exported{job_.export_path});
+  }
+  return CallNow().status();  // nobody is done before the weights are there
+}
+
+absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t number) {
+  if (number <= applied_command_) return false;
+  while (applied_command_ < number) {
+    const Command command = parts_.commands->Get(applied_command_ + 1);
+    ++applied_command_;
+    if (std::holds_alternative<StopCommand>(command)) {
+      RETURN_IF_ERROR(CallNow().status());
+      if (checkpoints_ != nullptr && ddp_ != nullptr && step_ > 0) RETURN_IF_ERROR(Save());
+      stopped_ = true;
+    }
+    Report(CommandApplied{applied_command_, step_});
+  }
+  return true;
+}
+
+RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position) const {
+  const int64_t micro_batches = ddp_ == nullptr ? 0 : job_.batch.accumulate;
+  return {.generation = identity_.generation,
+          .step = step + 1,
+          .attempt = attempt_,
+          .epoch = position.epoch,
+          .cursor = position.cursor,
+          .micro_batches = micro_batches,
+          .samples = micro_batches * job_.batch.per_rank,
+          .newest_command = parts_.commands->Newest(),
+          .plan_fingerprint = fingerprint_,
+          .loss_step = loss_step_,
+          .loss_sum = loss_sum_,
+          .loss_micro_batches = micro_batches};
+}
+
+void SessionImpl::PostNext() {
+  attempt_ = 0;
+  roll_call_.Post(Record(step_ + 1, sampler_->After(position_)));
+}
+
+absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
+  ASSIGN_OR_RETURN(const RollCallPlan plan, roll_call_.Await());
+  ReportLoss(plan);
+  return plan;
+}
+
+absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {
+  ++attempt_;
+  roll_call_.Post(Record(step_, position_));
+  return AwaitNext();
+}
+
+void SessionImpl::ReportLoss(const RollCallPlan& plan) {
+  if (!plan.loss.has_value()) return;
+  while (!unreported_.empty() && unreported_.front().step <= plan.loss->step) {
+    StepFinished finished = unreported_.front();
+    unreported_.pop_front();
+    if (finished.step == plan.loss->step) finished.loss = plan.loss->mean;
+    Report(finished);
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
+                                                         const SessionParts& parts) {
+  auto session = std::make_unique<SessionImpl>(identity, job, parts);
+  RETURN_IF_ERROR(Guarded("set-up", [&session] { return session->Build(); }));
+  return session;
+}
+
+}  // namespace muster::train

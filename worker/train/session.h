@@ -1,0 +1,61 @@
+// One session: one generation of a job on one rank, from loading to the end of the last stage.
+//
+// Life cycle: Create builds everything (model, data, communicating strategy, optimizer) and restores the
+// newest good checkpoint; Run goes through the remaining stages; then the object is destroyed. Nothing
+// live is mutated by membership: a lost peer ends the session with an error, and a new generation makes
+// a new one.
+// Threading: one thread. Ranks may be threads of one process (no process-wide state is touched).
+// Errors: see Classify.
+#ifndef MUSTER_WORKER_TRAIN_SESSION_H_
+#define MUSTER_WORKER_TRAIN_SESSION_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/train/job.h"
+#include "worker/train/outside.h"
+
+namespace muster::train {
+
+// What a session stands on; all outlive it. The two communicators span the same ranks.
+struct SessionParts {
+  comm::Communicator* control;    // roll call, evaluation totals, checkpoint agreement
+  comm::Communicator* gradients;  // owned in use by the strategy
+  const CommandSource* commands;
+  EventSink* events;
+  // Recorded checkpoints (absolute directories), newest first: the first good one is where to start, those
+  // not named here do not count and are removed.
+  std::vector<std::string> checkpoints;
+};
+
+struct SessionEnd {
+  int64_t step = 0;
+  bool stopped = false;  // by a stop command
+};
+
+class Session {
+ public:
+  static absl::StatusOr<std::unique_ptr<Session>> Create(const Identity& identity, const Job& job,
+                                                         const SessionParts& parts);
+  virtual ~Session() = default;
+
+  virtual absl::StatusOr<SessionEnd> Run() = 0;
+};
+
+// What an error of Create or Run means for the job.
+enum class FailureKind {
+  kTransient,    // starting over may help
+  kPermanent,    // starting over would end the same way: bad files, a loss that is not finite
+  kConsequence,  // another rank's end caused it
+};
+enum class Phase { kCreate, kRun };
+FailureKind Classify(const absl::Status& error, Phase phase);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SESSION_H_

@@ -1,0 +1,273 @@
+// Sessions of N ranks as threads over comm/local, on real token files and real checkpoints.
+#include "worker/train/session.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "worker/comm/local/local_group.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+// What rank 0 reported, and commands that appear once a step has been reported.
+class Outside : public CommandSource, public EventSink {
+ public:
+  int64_t Newest() const override {
+    std::lock_guard lock(mutex_);
+    return stop_after_step_ > 0 && !losses_.empty() && losses_.rbegin()->first >= stop_after_step_;
+  }
+  Command Get(int64_t) const override { return StopCommand{}; }
+  void Report(const Event& event) override {
+    std::lock_guard lock(mutex_);
+    if (const auto* step = std::get_if<StepFinished>(&event)) {
+      losses_[step->step] = step->loss;
+    } else if (const auto* validated = std::get_if<Validated>(&event)) {
+      validations_[validated->step] = validated->loss;
+    } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
+      checkpoints_.insert(checkpoints_.begin(), written->path);
+    } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {
+      bad_.push_back(bad->path);
+    }
+  }
+  void Progress(int64_t, const char*, const char*) override {}
+
+  void StopAfterStep(int64_t step) { stop_after_step_ = step; }
+  std::map<int64_t, double> losses() const { return losses_; }
+  std::map<int64_t, double> validations() const { return validations_; }
+  std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
+  std::vector<std::string> bad() const { return bad_; }
+
+ private:
+  mutable std::mutex mutex_;
+  int64_t stop_after_step_ = 0;
+  std::map<int64_t, double> losses_;
+  std::map<int64_t, double> validations_;
+  std::vector<std::string> checkpoints_;
+  std::vector<std::string> bad_;
+};
+
+struct Result {
+  std::vector<absl::StatusOr<SessionEnd>> ends;
+  Outside outside;
+};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(::testing::TempDir()) / info->name();
+    fs::remove_all(folder_);
+    fs::create_directories(folder_);
+    WriteTokens("train.bin", 1200);
+    WriteTokens("validate.bin", 90);
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  void WriteTokens(const std::string& name, int count) {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    uint32_t state = 12345;
+    for (int i = 0; i < count; ++i) {
+      state = state * 1664525 + 1013904223;
+      const uint16_t token = (state >> 16) % 29;
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+
+  // Two layers, dropout, clipping, accumulation: everything that could carry hidden state.
+  Job SmallJob() const {
+    Job job;
+    job.seed = 7;
+    job.model.kind = "gpt2";
+    job.model.options_json =
+        R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})";
+    job.train = TokenFiles{{folder_ / "train.bin"}};
+    job.validate = TokenFiles{{folder_ / "validate.bin"}};
+    job.ddp.bucket_bytes = 4096;
+    job.ddp.first_bucket_bytes = 1024;
+    job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
+    job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 12};
+    job.batch = {.per_rank = 3, .accumulate = 2};
+    job.clip_grad_norm = 0.5;
+    job.stages = {FitStage{12, 0}};
+    return job;
+  }
+
+  CheckpointConfig Every(int64_t steps) const { return {folder_ / "ckpt", steps}; }
+
+  // Runs all ranks to their end. `kill_rank` ends without taking part at all.
+  std::unique_ptr<Result> RunSessions(const Job& job, int world_size, int64_t generation = 1,
+                                      std::vector<std::string> checkpoints = {},
+                                      int64_t stop_after = 0, int kill_rank = -1) {
+    auto result = std::make_unique<Result>();
+    result->outside.StopAfterStep(stop_after);
+    result->ends.assign(world_size, absl::UnknownError("did not run"));
+    auto control = comm::LocalGroup::Create(world_size);
+    auto gradients = comm::LocalGroup::Create(world_size);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_size; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto own_control = std::move(control[rank]);
+        const auto own_gradients = std::move(gradients[rank]);
+        if (rank == kill_rank) return;
+        const SessionParts parts{own_control.get(), own_gradients.get(), &result->outside,
+                                 &result->outside, checkpoints};
+        auto session = Session::Create({"job", generation, rank, "i"}, job, parts);
+        result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return result;
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(SessionTest, TrainsToTheEndAtEveryWorldSize) {
+  for (int world_size = 1; world_size <= 4; ++world_size) {
+    const auto run = RunSessions(SmallJob(), world_size);
+    for (const auto& end : run->ends) {
+      ASSERT_TRUE(end.ok()) << end.status();
+      EXPECT_EQ(end->step, 12);
+      EXPECT_FALSE(end->stopped);
+    }
+    ASSERT_EQ(run->outside.losses().size(), 12u);
+    EXPECT_LT(run->outside.losses().at(12), run->outside.losses().at(1));
+  }
+}
+
+TEST_F(SessionTest, ValidationChangesNothingInTraining) {
+  Job with = SmallJob();
+  with.stages = {ValidateStage{}, FitStage{12, 2}, ValidateStage{}};
+  const auto plain = RunSessions(SmallJob(), 2);
+  const auto validated = RunSessions(with, 2);
+  ASSERT_TRUE(validated->ends[0].ok()) << validated->ends[0].status();
+  EXPECT_EQ(validated->outside.validations().size(), 7u);
+  EXPECT_EQ(plain->outside.losses(), validated->outside.losses());
+}
+
+TEST_F(SessionTest, ValidationIsTheSameMeanAtEveryWorldSize) {
+  Job job = SmallJob();
+  job.stages = {ValidateStage{}};
+  job.optimizer.reset();
+  job.train.reset();
+  const auto alone = RunSessions(job, 1);
+  ASSERT_TRUE(alone->ends[0].ok()) << alone->ends[0].status();
+  const double expected = alone->outside.validations().at(0);
+  for (int world_size = 2; world_size <= 4; ++world_size) {
+    // 11 samples: at 2 to 4 ranks some rank has fewer. Sums differ in their order only.
+    EXPECT_NEAR(RunSessions(job, world_size)->outside.validations().at(0), expected, 1e-6);
+  }
+}
+
+TEST_F(SessionTest, AResumedRunIsBitwiseTheUndisturbedOne) {
+  Job job = SmallJob();
+  job.stages = {FitStage{8, 3}, FitStage{4, 0}, ValidateStage{}};
+  const auto undisturbed = RunSessions(job, 2);
+  job.checkpoint = Every(5);
+  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/6);
+  ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
+  EXPECT_TRUE(first->ends[1]->stopped);
+  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->ends[0]->step, 12);
+  auto losses = first->outside.losses();
+  EXPECT_LT(losses.size(), 12u);
+  EXPECT_LT(second->outside.losses().size(), 12u);
+  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->outside.losses());
+  EXPECT_EQ(second->outside.validations().at(12), undisturbed->outside.validations().at(12));
+}
+
+TEST_F(SessionTest, ABrokenCheckpointIsPutAsideAndTheOneBeforeUsed) {
+  Job job = SmallJob();
+  const auto undisturbed = RunSessions(job, 2);
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
+  auto checkpoints = first->outside.checkpoints();
+  ASSERT_GE(checkpoints.size(), 2u);
+  fs::resize_file(fs::path(checkpoints[0]) / "rank-1.safetensors", 100);
+  const auto second = RunSessions(job, 2, 2, checkpoints);
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->outside.bad(), std::vector<std::string>{checkpoints[0]});
+  EXPECT_EQ(second->outside.losses().begin()->first, 9);  // from step 8
+  EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
+}
+
+TEST_F(SessionTest, UnrecordedCheckpointsAreRemovedAndForeignOnesRefused) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 1);
+  ASSERT_EQ(first->outside.checkpoints().size(), 3u);
+  // Generation 1 must not find anything that it did not write.
+  const auto foreign = RunSessions(job, 1);
+  EXPECT_EQ(foreign->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_TRUE(fs::exists(first->outside.checkpoints()[0]));
+  // A later generation removes what was never recorded.
+  const auto later = RunSessions(job, 1, 2, {first->outside.checkpoints()[2]});
+  ASSERT_TRUE(later->ends[0].ok()) << later->ends[0].status();
+  EXPECT_FALSE(fs::exists(first->outside.checkpoints()[0]));
+  EXPECT_TRUE(fs::exists(first->outside.checkpoints()[2]));
+}
+
+TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
+  const auto run = RunSessions(SmallJob(), 3, 1, {}, /*stop_after=*/5);
+  for (const auto& end : run->ends) {
+    ASSERT_TRUE(end.ok()) << end.status();
+    EXPECT_TRUE(end->stopped);
+    EXPECT_EQ(end->step, run->ends[0]->step);
+    EXPECT_LT(end->step, 12);
+  }
+}
+
+TEST_F(SessionTest, AMissingRankIsAConsequenceForTheOthers) {
+  const auto run = RunSessions(SmallJob(), 3, 1, {}, 0, /*kill_rank=*/1);
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(Classify(run->ends[rank].status(), Phase::kCreate), FailureKind::kConsequence)
+        << run->ends[rank].status();
+  }
+}
+
+TEST_F(SessionTest, ALossThatIsNotFiniteEndsTheJobForGood) {
+  Job job = SmallJob();
+  job.optimizer->lr = 1e30;
+  job.clip_grad_norm.reset();
+  const auto run = RunSessions(job, 2);
+  for (const auto& end : run->ends) {
+    EXPECT_EQ(end.status().code(), absl::StatusCode::kOutOfRange) << end.status();
+    EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kPermanent);
+  }
+}
+
+TEST_F(SessionTest, BadFilesAreNamed) {
+  Job job = SmallJob();
+  job.train = TokenFiles{{folder_ / "nowhere.bin"}};
+  const auto missing = RunSessions(job, 1)->ends[0].status();
+  EXPECT_EQ(Classify(missing, Phase::kCreate), FailureKind::kPermanent);
+  EXPECT_NE(std::string(missing.message()).find("data.train"), std::string::npos) << missing;
+  EXPECT_NE(std::string(missing.message()).find("nowhere.bin"), std::string::npos) << missing;
+}
+
+TEST_F(SessionTest, ExportsTheWeights) {
+  Job job = SmallJob();
+  job.export_path = folder_ / "out" / "model.safetensors";
+  const auto run = RunSessions(job, 2);
+  ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
+  EXPECT_TRUE(fs::exists(job.export_path));
+  // They are the trained weights: a job that starts from them validates as the trained model does.
+  Job validate = SmallJob();
+  validate.stages = {ValidateStage{}};
+  validate.model.weights = job.export_path;
+  job.stages.push_back(ValidateStage{});
+  const double expected = RunSessions(job, 2)->outside.validations().at(12);
+  EXPECT_EQ(RunSessions(validate, 2)->outside.validations().at(0), expected);
+}
+
+}  // namespace
+}  // namespace muster::train

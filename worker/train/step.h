@@ -1,0 +1,57 @@
+// One optimizer step on one rank: micro-batches, backward with overlapped reduction, clipping, update.
+#ifndef MUSTER_WORKER_TRAIN_STEP_H_
+#define MUSTER_WORKER_TRAIN_STEP_H_
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/models/model.h"
+#include "worker/optim/optimizer.h"
+#include "worker/parallel/ddp/ddp.h"
+#include "worker/train/job.h"
+
+namespace muster::train {
+
+struct StepResult {
+  // Sum of this rank's micro-batches' mean losses.
+  double loss_sum = 0;
+  double learning_rate = 0;
+  std::optional<double> grad_norm;
+};
+
+// Holds no state of its own: everything it touches belongs to the session.
+// Threading: the session's thread.
+class Stepper {
+ public:
+  struct Parts {
+    const Job* job;
+    int64_t rank;
+    models::Model* model;
+    models::ForwardContext* context;
+    const data::Dataset* dataset;
+    data::Sampler* sampler;
+    parallel::Ddp* ddp;
+    optim::Optimizer* optimizer;
+  };
+  // All parts outlive the stepper.
+  explicit Stepper(const Parts& parts);
+
+  // The step that makes `step` optimizer steps done, over the samples that follow `position`; the sum
+  // of all ranks' gradients is divided by `divisor`. Errors: the communicator's; OUT_OF_RANGE when the
+  // gradient norm is not finite (nothing was updated); INTERNAL from LibTorch.
+  absl::StatusOr<StepResult> Run(int64_t step, const data::Position& position, double divisor);
+
+ private:
+  absl::StatusOr<double> ForwardBackward(int64_t step, int64_t micro_batch,
+                                         const data::Position& position);
+
+  const Parts parts_;
+  const std::vector<models::Parameter> parameters_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_STEP_H_
