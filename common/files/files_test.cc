@@ -49,7 +49,8 @@ TEST(FilesTest, FailedSyncOrRenameKeepsTheOldContents) {
   ASSERT_TRUE(WriteAtomically(path, "old").ok());
   FailingDisk disk;
   disk.fail_sync = true;
-  EXPECT_THAT(MessageOf(WriteAtomically(path, "new", disk)), HasSubstr("a.tmp: Input/output error"));
+  EXPECT_THAT(MessageOf(WriteAtomically(path, "new", disk)),
+              HasSubstr("a.tmp: Input/output error"));
   disk.fail_sync = false;
   disk.fail_rename = true;
   EXPECT_EQ(WriteAtomically(path, "new", disk).code(), absl::StatusCode::kResourceExhausted);

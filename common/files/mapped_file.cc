@@ -25,8 +25,9 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     close(fd);
-    return absl::InvalidArgumentError(absl::StrCat(
-        path, ": expected a regular file, found ", S_ISDIR(info.st_mode) ? "a directory" : "another kind"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": expected a regular file, found ",
+                     S_ISDIR(info.st_mode) ? "a directory" : "another kind"));
   }
   const size_t size = static_cast<size_t>(info.st_size);
   void* mapping = nullptr;

@@ -20,8 +20,15 @@ using ::testing::HasSubstr;
 class ManifestTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    manifest_ = {.job = "j", .step = 12, .generation = 3, .last_command = 5, .epoch = 1,
-                 .cursor = 96, .world_size = 2, .strategy = "ddp", .model_kind = "mlp"};
+    manifest_ = {.job = "j",
+                 .step = 12,
+                 .generation = 3,
+                 .last_command = 5,
+                 .epoch = 1,
+                 .cursor = 96,
+                 .world_size = 2,
+                 .strategy = "ddp",
+                 .model_kind = "mlp"};
     AddFile("rank-0.safetensors", {{"param/w", safetensors::DType::kF32, {4}}});
     AddFile("rank-1.safetensors", {{"param/w", safetensors::DType::kF32, {2}},
                                    {"step/w", safetensors::DType::kF32, {1}}});
@@ -106,7 +113,8 @@ TEST_F(ManifestTest, HolesOverlapsAndUnknownFilesAreIncomplete) {
 
 TEST_F(ManifestTest, TruncatedFileIsFoundBySize) {
   std::filesystem::resize_file(dir_.Path("rank-0.safetensors"), manifest_.files[0].size - 1);
-  EXPECT_THAT(VerifyError(), AllOf(HasSubstr("rank-0.safetensors: expected "), HasSubstr("bytes, found")));
+  EXPECT_THAT(VerifyError(),
+              AllOf(HasSubstr("rank-0.safetensors: expected "), HasSubstr("bytes, found")));
 }
 
 TEST_F(ManifestTest, AnyFlippedBitOfAFileIsFoundByHash) {

@@ -37,9 +37,10 @@ absl::Status VerifyFile(const std::string& directory, const FileRecord& record,
       return absl::DataLossError(absl::StrCat(path, ": no entry '", name, "'"));
     }
     if (entry->dtype != safetensors::DType::kF32 || entry->shape != expected) {
-      return absl::DataLossError(absl::StrCat(
-          path, ": entry '", name, "': expected F32 ", safetensors::ShapeString(expected),
-          ", found ", safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape)));
+      return absl::DataLossError(absl::StrCat(path, ": entry '", name, "': expected F32 ",
+                                              safetensors::ShapeString(expected), ", found ",
+                                              safetensors::Name(entry->dtype), " ",
+                                              safetensors::ShapeString(entry->shape)));
     }
   }
   return absl::OkStatus();

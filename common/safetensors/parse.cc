@@ -86,8 +86,8 @@ bool IsListOfSizes(const Json& json) {
 absl::StatusOr<Entry> ParseEntry(const std::string& name, const Json& json, uint64_t data_size,
                                  const std::string& path) {
   const std::string where = absl::StrCat("entry '", name, "': ");
-  if (!json.is_object() || json.size() != 3 || !json.contains("dtype") ||
-      !json.contains("shape") || !json.contains("data_offsets")) {
+  if (!json.is_object() || json.size() != 3 || !json.contains("dtype") || !json.contains("shape") ||
+      !json.contains("data_offsets")) {
     return Broken(path, where + "expected dtype, shape and data_offsets");
   }
   Entry entry;
@@ -95,7 +95,8 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const Json& json, uint
   if (!json["dtype"].is_string()) return Broken(path, where + "dtype is not a string");
   const std::optional<DType> dtype = DTypeOf(json["dtype"].get<std::string>());
   if (!dtype.has_value()) {
-    return Broken(path, absl::StrCat(where, "unknown dtype '", json["dtype"].get<std::string>(), "'"));
+    return Broken(path,
+                  absl::StrCat(where, "unknown dtype '", json["dtype"].get<std::string>(), "'"));
   }
   entry.dtype = *dtype;
   if (!IsListOfSizes(json["shape"])) return Broken(path, where + "shape is not a list of sizes");
@@ -112,7 +113,8 @@ absl::StatusOr<Entry> ParseEntry(const std::string& name, const Json& json, uint
   uint64_t expected = ElementSize(entry.dtype);
   for (int64_t size : entry.shape) {
     if (__builtin_mul_overflow(expected, static_cast<uint64_t>(size), &expected)) {
-      return Broken(path, absl::StrCat(where, "the shape ", ShapeString(entry.shape), " overflows"));
+      return Broken(path,
+                    absl::StrCat(where, "the shape ", ShapeString(entry.shape), " overflows"));
     }
   }
   if (entry.bytes() != expected) {

@@ -22,9 +22,8 @@ absl::StatusOr<FilePlan> Plan(std::vector<Entry> entries, const Metadata& metada
     uint64_t bytes = ElementSize(entry.dtype);
     for (int64_t size : entry.shape) {
       if (size < 0) {
-        return absl::InvalidArgumentError(absl::StrCat("safetensors entry '", entry.name,
-                                                       "': negative size in ",
-                                                       ShapeString(entry.shape)));
+        return absl::InvalidArgumentError(absl::StrCat(
+            "safetensors entry '", entry.name, "': negative size in ", ShapeString(entry.shape)));
       }
       bytes *= static_cast<uint64_t>(size);
     }

@@ -1,5 +1,6 @@
 // safetensors files: u64 header length (little endian), a JSON header padded to 8, then the data.
-// Reading is strict: whatever breaks the format's rules is refused with what was expected and found.
+// Reading is strict: whatever breaks the format's rules is refused with what was expected and
+// found.
 #ifndef MUSTER_COMMON_SAFETENSORS_SAFETENSORS_H_
 #define MUSTER_COMMON_SAFETENSORS_SAFETENSORS_H_
 
@@ -15,7 +16,21 @@
 namespace muster::safetensors {
 
 enum class DType {
-  kBool, kU8, kI8, kF8E5M2, kF8E4M3, kI16, kU16, kF16, kBF16, kI32, kU32, kF32, kI64, kU64, kF64,
+  kBool,
+  kU8,
+  kI8,
+  kF8E5M2,
+  kF8E4M3,
+  kI16,
+  kU16,
+  kF16,
+  kBF16,
+  kI32,
+  kU32,
+  kF32,
+  kI64,
+  kU64,
+  kF64,
 };
 
 // "F32"

@@ -30,8 +30,9 @@ std::string ErrorOf(const std::string& file) {
 }
 
 TEST(SafetensorsTest, PlannedFileParsesBack) {
-  const auto plan = Plan({{"b", DType::kF32, {2, 3}}, {"a", DType::kI64, {}}, {"z", DType::kU8, {0}}},
-                         {{"format", "pt"}});
+  const auto plan =
+      Plan({{"b", DType::kF32, {2, 3}}, {"a", DType::kI64, {}}, {"z", DType::kU8, {0}}},
+           {{"format", "pt"}});
   ASSERT_TRUE(plan.ok());
   EXPECT_EQ(plan->prefix.size() % 8, 0u);
   const auto header = Parse(plan->prefix + std::string(32, 'x'));
@@ -47,8 +48,8 @@ TEST(SafetensorsTest, PlannedFileParsesBack) {
 }
 
 TEST(SafetensorsTest, EveryTruncationOfAFileIsRefused) {
-  const std::string file =
-      Plan({{"a", DType::kF32, {4}}, {"b", DType::kF16, {3, 1}}}, {})->prefix + std::string(22, 'x');
+  const std::string file = Plan({{"a", DType::kF32, {4}}, {"b", DType::kF16, {3, 1}}}, {})->prefix +
+                           std::string(22, 'x');
   ASSERT_TRUE(Parse(file).ok());
   for (size_t size = 0; size < file.size(); ++size) {
     EXPECT_EQ(Parse(file.substr(0, size)).status().code(), absl::StatusCode::kDataLoss) << size;
@@ -58,7 +59,8 @@ TEST(SafetensorsTest, EveryTruncationOfAFileIsRefused) {
 
 TEST(SafetensorsTest, BrokenHeadersSayWhatWasExpectedAndFound) {
   EXPECT_THAT(ErrorOf("abc"), HasSubstr("f: not a whole safetensors file: expected at least 8"));
-  EXPECT_THAT(ErrorOf(std::string(8, '\xff')), HasSubstr("at most 100000000 bytes, found a length"));
+  EXPECT_THAT(ErrorOf(std::string(8, '\xff')),
+              HasSubstr("at most 100000000 bytes, found a length"));
   EXPECT_THAT(ErrorOf(WithHeader("[1]", 0)), HasSubstr("start with '{'"));
   EXPECT_THAT(ErrorOf(WithHeader("{\"a\":", 0)), HasSubstr("not valid JSON"));
   EXPECT_THAT(ErrorOf(WithHeader("{\"a\":1}", 0)), HasSubstr("expected dtype, shape"));

@@ -26,7 +26,7 @@ class Communicator;
 namespace muster::checkpoint {
 
 struct SaverOptions {
-  std::string directory;   // of the job's checkpoints, seen by all ranks; made when missing
+  std::string directory;  // of the job's checkpoints, seen by all ranks; made when missing
   std::string job;
   int64_t generation = 0;
   std::string strategy;    // "ddp"

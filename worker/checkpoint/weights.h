@@ -21,7 +21,8 @@ absl::Status LoadWeights(const std::string& path, const std::vector<models::Para
                          const NameResolver& resolve);
 absl::Status LoadWeights(const std::string& path, const models::Model& model);
 
-// Writes the parameters as float32 with the metadata {"format": "pt"}, atomically; makes the folder.
+// Writes the parameters as float32 with the metadata {"format": "pt"}, atomically; makes the
+// folder.
 absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters);
 
 // SaveWeights plus, when the model has one, its Hugging Face config.json in the same folder:

@@ -1,0 +1,158 @@
+#include "worker/models/gpt2_units.h"
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "ATen/ops/addmm.h"
+#include "ATen/ops/embedding.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/gelu.h"
+#include "ATen/ops/layer_norm.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/matmul.h"
+#include "ATen/ops/scaled_dot_product_attention.h"
+#include "ATen/ops/softmax.h"
+#include "ATen/ops/triu.h"
+#include "worker/models/init.h"
+
+namespace muster::models {
+namespace {
+
+using at::Tensor;
+
+// Inverted dropout from the rank's own generator.
+Tensor Dropout(const Tensor& x, double probability, ForwardContext& context) {
+  if (!context.training() || probability == 0) return x;
+  const Tensor keep = at::empty_like(x.detach(), at::MemoryFormat::Contiguous)
+                          .bernoulli_(1 - probability, context.generator());
+  return x.mul(keep.div_(1 - probability));
+}
+
+// Hugging Face's Conv1D: x [rows, in] times weight [in, out].
+Tensor Conv1D(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  return at::addmm(bias, x, weight);
+}
+
+// q, k, v [B, H, C, D] -> [B, H, C, D].
+Tensor CausalAttention(const Tensor& q, const Tensor& k, const Tensor& v, double dropout,
+                       ForwardContext& context) {
+  if (!context.training() || dropout == 0) {
+    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
+  }
+  // Written out: the fused kernel would draw its dropout from the process-wide generator.
+  const int64_t length = q.size(2);
+  const Tensor future =
+      at::full({length, length}, -std::numeric_limits<float>::infinity(), q.options()).triu_(1);
+  const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
+  const Tensor scores = at::matmul(q.mul(scale), k.transpose(2, 3)).add(future);
+  return at::matmul(Dropout(at::softmax(scores, -1), dropout, context), v);
+}
+
+class Block : public Unit {
+ public:
+  Block(const std::string& name, const Gpt2Shape& shape, uint64_t seed)
+      : Unit(name), shape_(shape), seed_(seed) {
+    const int64_t width = shape.width;
+    const double residual = kGpt2InitDeviation / std::sqrt(2.0 * shape.layers);
+    ln_1_ = AddNorm(".ln_1");
+    attention_in_ = AddConv1D(".attn.c_attn", width, 3 * width, kGpt2InitDeviation);
+    attention_out_ = AddConv1D(".attn.c_proj", width, width, residual);
+    ln_2_ = AddNorm(".ln_2");
+    inner_ = AddConv1D(".mlp.c_fc", width, shape.inner, kGpt2InitDeviation);
+    outer_ = AddConv1D(".mlp.c_proj", shape.inner, width, residual);
+  }
+
+  Tensor Forward(const Tensor& x, ForwardContext& context) override {
+    const int64_t batch = x.size(0), length = x.size(1), width = shape_.width;
+    const int64_t rows = batch * length, head = width / shape_.heads;
+    const auto split = [&](const Tensor& part) {
+      return part.view({batch, length, shape_.heads, head}).transpose(1, 2);
+    };
+    const Tensor flat = x.reshape({rows, width});
+
+    const Tensor qkv = Apply(attention_in_, Norm(ln_1_, flat)).view({batch, length, 3 * width});
+    Tensor mixed =
+        CausalAttention(split(qkv.narrow(2, 0, width)), split(qkv.narrow(2, width, width)),
+                        split(qkv.narrow(2, 2 * width, width)), shape_.dropout, context);
+    mixed = mixed.transpose(1, 2).reshape({rows, width});
+    const Tensor attended =
+        flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));
+
+    const Tensor hidden = at::gelu(Apply(inner_, Norm(ln_2_, attended)), "tanh");
+    const Tensor out = attended.add(Dropout(Apply(outer_, hidden), shape_.dropout, context));
+    return out.view({batch, length, width});
+  }
+
+ private:
+  // Each returns the index of the weight; the bias follows it.
+  size_t AddNorm(const std::string& part) {
+    const size_t weight = AddParameter(name() + part + ".weight", ConstantInit({shape_.width}, 1));
+    AddParameter(name() + part + ".bias", ConstantInit({shape_.width}, 0));
+    return weight;
+  }
+
+  size_t AddConv1D(const std::string& part, int64_t in, int64_t out, double deviation) {
+    const std::string weight_name = name() + part + ".weight";
+    const size_t weight =
+        AddParameter(weight_name, NormalInit(seed_, weight_name, {in, out}, deviation));
+    AddParameter(name() + part + ".bias", ConstantInit({out}, 0));
+    return weight;
+  }
+
+  Tensor Norm(size_t weight, const Tensor& x) const {
+    return at::layer_norm(x, {shape_.width}, parameter(weight), parameter(weight + 1),
+                          kGpt2LayerNormEpsilon);
+  }
+
+  Tensor Apply(size_t weight, const Tensor& x) const {
+    return Conv1D(x, parameter(weight), parameter(weight + 1));
+  }
+
+  const Gpt2Shape shape_;
+  const uint64_t seed_;
+  size_t ln_1_, attention_in_, attention_out_, ln_2_, inner_, outer_;
+};
+
+class Root : public Unit {
+ public:
+  Root(const Gpt2Shape& shape, uint64_t seed) : Unit(""), shape_(shape) {
+    const int64_t width = shape.width;
+    wte_ = AddEmbedding("transformer.wte.weight", shape.vocab_size, seed);
+    wpe_ = AddEmbedding("transformer.wpe.weight", shape.context, seed);
+    for (int64_t i = 0; i < shape.layers; ++i) {
+      AddChild(std::make_unique<Block>("transformer.h." + std::to_string(i), shape, seed));
+    }
+    ln_f_ = AddParameter("transformer.ln_f.weight", ConstantInit({width}, 1));
+    AddParameter("transformer.ln_f.bias", ConstantInit({width}, 0));
+    head_ = shape.tied ? wte_ : AddEmbedding("lm_head.weight", shape.vocab_size, seed);
+  }
+
+  Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
+    const Tensor positions = parameter(wpe_).narrow(0, 0, tokens.size(1));
+    Tensor x =
+        Dropout(at::embedding(parameter(wte_), tokens).add(positions), shape_.dropout, context);
+    for (const auto& block : children()) x = context.Call(*block, x);
+    x = at::layer_norm(x, {shape_.width}, parameter(ln_f_), parameter(ln_f_ + 1),
+                       kGpt2LayerNormEpsilon);
+    return at::linear(x, parameter(head_));
+  }
+
+ private:
+  size_t AddEmbedding(const std::string& name, int64_t rows, uint64_t seed) {
+    return AddParameter(name, NormalInit(seed, name, {rows, shape_.width}, kGpt2InitDeviation));
+  }
+
+  const Gpt2Shape shape_;
+  size_t wte_, wpe_, ln_f_, head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> MakeGpt2Root(const Gpt2Shape& shape, uint64_t seed) {
+  return std::make_unique<Root>(shape, seed);
+}
+
+}  // namespace muster::models

@@ -1,0 +1,80 @@
+#include "worker/models/mlp.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/ops/linear.h"
+#include "ATen/ops/relu.h"
+#include "common/status/status.h"
+#include "nlohmann/json.hpp"
+#include "worker/models/init.h"
+#include "worker/models/options.h"
+
+namespace muster::models {
+namespace {
+
+class Layer : public Unit {
+ public:
+  Layer(const std::string& name, int64_t in, int64_t out, bool relu, uint64_t seed)
+      : Unit(name), relu_(relu) {
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    AddParameter(name + ".weight", UniformInit(seed, name + ".weight", {out, in}, bound));
+    AddParameter(name + ".bias", UniformInit(seed, name + ".bias", {out}, bound));
+  }
+
+  at::Tensor Forward(const at::Tensor& x, ForwardContext&) override {
+    const at::Tensor y = at::linear(x, parameter(0), parameter(1));
+    return relu_ ? at::relu(y) : y;
+  }
+
+ private:
+  const bool relu_;
+};
+
+class Root : public Unit {
+ public:
+  Root(const std::vector<int64_t>& widths, uint64_t seed) : Unit("") {
+    for (size_t i = 0; i + 1 < widths.size(); ++i) {
+      const bool last = i + 2 == widths.size();
+      AddChild(std::make_unique<Layer>("layers." + std::to_string(i), widths[i], widths[i + 1],
+                                       /*relu=*/!last, seed));
+    }
+  }
+
+  at::Tensor Forward(const at::Tensor& rows, ForwardContext& context) override {
+    at::Tensor x = rows.flatten(1);
+    for (const auto& layer : children()) x = context.Call(*layer, x);
+    return x;
+  }
+};
+
+class Mlp : public Model {
+ public:
+  Mlp(const std::vector<int64_t>& widths, uint64_t seed)
+      : Model("mlp", std::make_unique<Root>(widths, seed)),
+        inputs_(widths.front()),
+        classes_(widths.back()) {}
+
+  InputSpec Input() const override {
+    return {.kind = InputSpec::Kind::kRows, .row_elements = inputs_, .classes = classes_};
+  }
+
+ private:
+  const int64_t inputs_;
+  const int64_t classes_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreateMlp(const nlohmann::json& options, uint64_t seed) {
+  OptionReader reader("mlp", options);
+  std::vector<int64_t> widths = {reader.Size("inputs")};
+  for (int64_t width : reader.Sizes("hidden")) widths.push_back(width);
+  widths.push_back(reader.Size("classes"));
+  RETURN_IF_ERROR(reader.Finish());
+  return std::make_unique<Mlp>(widths, seed);
+}
+
+}  // namespace muster::models

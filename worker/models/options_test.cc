@@ -1,0 +1,59 @@
+#include "worker/models/options.h"
+
+#include <string>
+
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::models {
+namespace {
+
+TEST(OptionReaderTest, ReadsValuesAndDefaults) {
+  const auto json = nlohmann::json::parse(R"({"a": 3, "list": [1, 2], "p": 0.5, "flag": true})");
+  OptionReader reader("toy", json);
+  EXPECT_EQ(reader.Size("a"), 3);
+  EXPECT_EQ(reader.Size("b", 7), 7);
+  EXPECT_EQ(reader.Sizes("list"), (std::vector<int64_t>{1, 2}));
+  EXPECT_EQ(reader.Probability("p", 0), 0.5);
+  EXPECT_TRUE(reader.Flag("flag", false));
+  EXPECT_TRUE(reader.Finish().ok());
+}
+
+TEST(OptionReaderTest, AllProblemsAreReportedAtOnceAndCapped) {
+  const auto json =
+      nlohmann::json::parse(R"({"a": 0, "p": 1, "flag": 1, "hidden": "x", "wdth": 1})");
+  OptionReader reader("toy", json);
+  reader.Size("a");
+  reader.Probability("p", 0);
+  reader.Flag("flag", false);
+  reader.Sizes("hidden");
+  const absl::Status status = reader.Finish();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()),
+            "model toy: a: expected an integer from 1 on, found 0; p: expected a number in [0, 1), "
+            "found 1; flag: expected true or false, found 1; and 2 more");
+}
+
+TEST(OptionReaderTest, UnknownKeyNamesTheAllowedOnes) {
+  const auto json = nlohmann::json::parse(R"({"wdth": 1, "width": 4})");
+  OptionReader reader("toy", json);
+  reader.Size("width");
+  reader.Flag("tied", true);
+  EXPECT_EQ(std::string(reader.Finish().message()),
+            "model toy: wdth: unknown option, allowed are width, tied");
+}
+
+TEST(OptionReaderTest, MissingRequiredOptionAndNonObjectAreErrors) {
+  const nlohmann::json nothing;
+  OptionReader reader("toy", nothing);
+  reader.Size("width");
+  EXPECT_EQ(std::string(reader.Finish().message()),
+            "model toy: width: expected an integer from 1 on, found nothing");
+  const nlohmann::json list = nlohmann::json::array();
+  OptionReader bad("toy", list);
+  EXPECT_EQ(std::string(bad.Finish().message()),
+            "model toy: expected an object of options, found []");
+}
+
+}  // namespace
+}  // namespace muster::models

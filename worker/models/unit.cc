@@ -1,0 +1,42 @@
+#include "worker/models/unit.h"
+
+#include <utility>
+
+namespace muster::models {
+
+at::Tensor ForwardContext::Call(Unit& unit, const at::Tensor& x) { return unit.Forward(x, *this); }
+
+std::vector<Parameter> Unit::Parameters() const {
+  std::vector<Parameter> all;
+  Collect(&all);
+  return all;
+}
+
+void Unit::Collect(std::vector<Parameter>* out) const {
+  for (const auto& [is_parameter, index] : order_) {
+    if (is_parameter) {
+      out->push_back(parameters_[index]);
+    } else {
+      children_[index]->Collect(out);
+    }
+  }
+}
+
+void Unit::ReplaceParameter(size_t index, at::Tensor tensor) {
+  parameters_[index].tensor = std::move(tensor);
+}
+
+size_t Unit::AddParameter(std::string full_name, at::Tensor tensor) {
+  tensor.requires_grad_(true);
+  order_.emplace_back(true, parameters_.size());
+  parameters_.push_back({std::move(full_name), std::move(tensor)});
+  return parameters_.size() - 1;
+}
+
+Unit& Unit::AddChild(std::unique_ptr<Unit> child) {
+  order_.emplace_back(false, children_.size());
+  children_.push_back(std::move(child));
+  return *children_.back();
+}
+
+}  // namespace muster::models
