@@ -1,0 +1,316 @@
+#include "worker/agent/agent.h"
+
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <optional>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/ids/ids.h"
+#include "common/process/process.h"
+#include "common/rpc/rpc.h"
+#include "common/status/status.h"
+#include "worker/agent/coordinator_stream.h"
+#include "worker/agent/mailbox.h"
+#include "worker/agent/wire.h"
+#include "worker/agent/worker_process.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr char kVersion[] = "0.1.0";
+
+// A clock that only goes forward, as absl::Time: leases must not end because somebody set the date.
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+}
+
+absl::Status CheckWorkerBinary(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::NotFoundError(absl::StrCat("no worker binary at '", path, "' (", strerror(errno),
+                                            "); --worker says where it is"));
+  }
+  if (!S_ISREG(info.st_mode) || access(path.c_str(), X_OK) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is no program that can be run"));
+  }
+  return absl::OkStatus();
+}
+
+// The coordinator will say the same next time.
+bool IsFinal(const absl::Status& status) {
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+         absl::IsUnimplemented(status);
+}
+
+Ending ToEnding(const process::Exit& exit) {
+  if (exit.signal != 0) return ExitSignal{exit.signal};
+  return ExitCode{exit.code};
+}
+
+}  // namespace
+
+// All members without a note belong to the loop's thread.
+class Agent::Loop {
+ public:
+  explicit Loop(const AgentOptions& options)
+      : options_(options),
+        incarnation_(NewUuid()),
+        channel_(OpenChannel(options.coordinator)),
+        jitter_(std::random_device()()),
+        core_(options.core, SteadyNow()),
+        logs_(options.logs),
+        retry_(options.first_retry),
+        connect_at_(SteadyNow()),
+        thread_([this] { Run(); }) {}
+
+  ~Loop() { thread_.join(); }
+
+  // From any thread.
+  void RequestStop() {
+    mailbox_.Post([this] { Handle(ShutdownRequested{}); });
+  }
+  absl::Status Wait() {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(+[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
+    return *why_;
+  }
+
+ private:
+  struct Outgoing {
+    v1::AgentMessage message;
+    // The lines of this worker go first.
+    std::optional<WorkerId> after_logs_of;
+  };
+
+  void Run() {
+    while (!quit_.has_value()) {
+      const absl::Time due = std::min(core_.NextDeadline(), connect_at_);
+      if (auto task = mailbox_.Take(due - SteadyNow())) {
+        (*task)();
+      } else {
+        Handle(Ticked{});
+      }
+      if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
+      Pump();
+    }
+    stream_.reset();
+    workers_.clear();
+    absl::MutexLock lock(&mutex_);
+    why_ = quit_;
+  }
+
+  void Handle(const Event& event) {
+    for (const Effect& effect : core_.Handle(event, SteadyNow())) {
+      std::visit([this](const auto& e) { Do(e); }, effect);
+    }
+  }
+
+  // ---- Effects ----
+
+  void Do(const Launch& launch) {
+    const WorkerId& worker = launch.worker;
+    auto spawned = spawner_.Spawn({
+        .argv = {options_.worker, "--coordinator", options_.coordinator, "--job", worker.job,
+                 "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
+                 "--incarnation", worker.incarnation, "--agent-pid", absl::StrCat(getpid())},
+        .environment = {{"OMP_NUM_THREADS", "1"}},
+        .grouping = process::Grouping::kOwnGroup,
+        .output = process::Output::kPipe,
+        .parent_death_signal = SIGKILL,
+    });
+    if (!spawned.ok()) {
+      spdlog::error("{} cannot be started: {}", worker.ToString(), Message(spawned.status()));
+      Handle(LaunchFailed{worker, Message(spawned.status())});
+      return;
+    }
+    WorkerProcess::Events events;
+    events.on_lines = [this, worker](std::vector<std::string> lines) {
+      logs_.Push(worker, std::move(lines));
+      if (!lines_announced_.exchange(true)) {
+        mailbox_.Post([this] { lines_announced_ = false; });
+      }
+    };
+    events.on_exit = [this, worker](process::Exit exit, std::string log_tail) {
+      mailbox_.Post([this, worker, exit, log_tail] {
+        spdlog::info("{} ended: {}", worker.ToString(), exit.ToString());
+        workers_.erase(worker);
+        Handle(Ended{.worker = worker, .ending = ToEnding(exit), .log_tail = log_tail});
+      });
+    };
+    const int64_t pid = (*spawned)->pid();
+    spdlog::info("{} started on slot {}: pid {}", worker.ToString(), launch.slot, pid);
+    workers_.emplace(worker,
+                     std::make_unique<WorkerProcess>(*std::move(spawned), std::move(events)));
+    Handle(Launched{worker, pid});
+  }
+
+  void Do(const SendSignal& effect) {
+    const auto worker = workers_.find(effect.worker);
+    if (worker == workers_.end()) return;
+    spdlog::info("{}: {}", effect.worker.ToString(),
+                 effect.signal == SIGKILL ? "killed: it did not end in time" : "asked to end");
+    worker->second->Signal(effect.signal);
+  }
+
+  void Do(const SendHello& effect) {
+    v1::AgentMessage message = ToMessage(effect);
+    v1::AgentHello& hello = *message.mutable_hello();
+    hello.set_node(options_.node);
+    hello.set_incarnation(incarnation_);
+    hello.set_pid(getpid());
+    hello.set_slots(options_.core.slots);
+    hello.set_host(options_.host);
+    hello.set_version(kVersion);
+    outbox_.push_back({.message = std::move(message)});
+  }
+
+  void Do(const SendHeartbeat& effect) {
+    // A coordinator that reads slowly needs no row of them.
+    if (outbox_.empty()) outbox_.push_back({.message = ToMessage(effect)});
+  }
+
+  void Do(const SendStarted& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
+
+  void Do(const SendExit& effect) {
+    outbox_.push_back({.message = ToMessage(effect), .after_logs_of = effect.worker.worker});
+  }
+
+  void Do(const LeaseOver& effect) {
+    spdlog::warn("the coordinator at {} was away for {}: the workers here are stopped",
+                 options_.coordinator, absl::FormatDuration(effect.lease));
+  }
+
+  void Do(const Quit& effect) { quit_ = effect.why; }
+
+  // ---- The stream ----
+
+  void Connect() {
+    connect_at_ = absl::InfiniteFuture();
+    const uint64_t attempt = ++attempt_;
+    // What an older stream still says is no longer of interest.
+    const auto post = [this, attempt](Mailbox::Task task) {
+      mailbox_.Post([this, attempt, task = std::move(task)] {
+        if (attempt == attempt_) task();
+      });
+    };
+    CoordinatorStream::Events events;
+    events.on_directive = [this, post](v1::AgentDirective directive) {
+      post([this, directive = std::move(directive)] { OnDirective(directive); });
+    };
+    events.on_written = [this, post] { post([this] { writing_ = false; }); };
+    events.on_closed = [this, post](absl::Status status) { post([this, status] { OnClosed(status); }); };
+    stream_ = CoordinatorStream::Open(channel_, std::move(events));
+    Handle(Opened{});
+  }
+
+  void OnDirective(const v1::AgentDirective& directive) {
+    const std::optional<Event> event = ToEvent(directive);
+    if (!event.has_value()) return;
+    if (std::holds_alternative<Welcomed>(*event)) {
+      spdlog::info("attached to the coordinator at {}", options_.coordinator);
+      welcomed_ = true;
+      away_ = false;
+      retry_ = options_.first_retry;
+    }
+    Handle(*event);
+  }
+
+  void OnClosed(const absl::Status& status) {
+    stream_.reset();
+    outbox_.clear();  // The next Hello says all that matters.
+    writing_ = welcomed_ = false;
+    if (IsFinal(status)) {
+      spdlog::error("the coordinator at {} refuses this agent: {}", options_.coordinator, Message(status));
+      Handle(Refused{status});
+      return;
+    }
+    if (!away_) {
+      spdlog::warn("no connection to the coordinator at {} ({}); trying again", options_.coordinator,
+                   status.ok() ? "it closed the stream" : Message(status));
+      away_ = true;
+    }
+    // Spread out: all agents of a cluster lose their coordinator at the same moment.
+    connect_at_ = SteadyNow() + retry_ * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
+    retry_ = std::min(2 * retry_, options_.last_retry);
+    Handle(Broken{});
+  }
+
+  // Writes what comes next, if the stream is free.
+  void Pump() {
+    if (stream_ == nullptr || writing_) return;
+    std::optional<LogQueue::Batch> batch;
+    if (outbox_.empty()) {
+      if (welcomed_) batch = logs_.Take();
+    } else if (outbox_.front().after_logs_of.has_value()) {
+      batch = logs_.TakeFrom(*outbox_.front().after_logs_of);
+    }
+    if (batch.has_value()) {
+      writing_ = true;
+      stream_->Write(ToMessage(*std::move(batch)));
+    } else if (!outbox_.empty()) {
+      writing_ = true;
+      stream_->Write(std::move(outbox_.front().message));
+      outbox_.pop_front();
+    }
+  }
+
+  const AgentOptions options_;
+  const std::string incarnation_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  Mailbox mailbox_;         // Thread-safe.
+  process::Spawner spawner_;  // As long as the workers: they die with its thread.
+  std::minstd_rand jitter_;
+  Core core_;
+  LogQueue logs_;  // Thread-safe.
+  // A task that makes the loop look at logs_ is on its way.
+  std::atomic<bool> lines_announced_ = false;
+  std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
+
+  std::unique_ptr<CoordinatorStream> stream_;
+  uint64_t attempt_ = 0;
+  std::deque<Outgoing> outbox_;
+  bool writing_ = false;
+  bool welcomed_ = false;
+  bool away_ = false;
+  absl::Duration retry_;
+  absl::Time connect_at_;
+
+  std::optional<absl::Status> quit_;
+
+  absl::Mutex mutex_;
+  std::optional<absl::Status> why_ ABSL_GUARDED_BY(mutex_);
+
+  std::thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& options) {
+  if (options.coordinator.empty()) return absl::InvalidArgumentError("no coordinator address given");
+  if (options.node.empty()) return absl::InvalidArgumentError("no node name given");
+  if (options.core.slots == 0) return absl::InvalidArgumentError("an agent offers at least one slot");
+  RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
+  return std::unique_ptr<Agent>(new Agent(std::make_unique<Loop>(options)));
+}
+
+Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}
+
+Agent::~Agent() { RequestStop(); }
+
+void Agent::RequestStop() { loop_->RequestStop(); }
+
+absl::Status Agent::Wait() { return loop_->Wait(); }
+
+}  // namespace muster::agent

@@ -1,0 +1,60 @@
+// muster-agent: offers this host's slots to the coordinator, runs its workers, ships their logs and exits.
+//
+// One thread owns all state (`Core` decides, this class acts); gRPC's threads and the workers' watchers post
+// to it. docs/agent.md describes the behaviour.
+#ifndef MUSTER_WORKER_AGENT_AGENT_H_
+#define MUSTER_WORKER_AGENT_AGENT_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "worker/agent/core.h"
+#include "worker/agent/log_queue.h"
+
+namespace muster::agent {
+
+struct AgentOptions {
+  // host:port of musterd; passed on to the workers.
+  std::string coordinator;
+  // Unique in the cluster.
+  std::string node;
+  // Where other nodes reach this one.
+  std::string host = "127.0.0.1";
+  // Path of muster-worker.
+  std::string worker;
+  CoreOptions core;
+  LogQueueOptions logs;
+  // Between attempts to attach: doubled from the first to the last.
+  absl::Duration first_retry = absl::Milliseconds(100);
+  absl::Duration last_retry = absl::Seconds(2);
+};
+
+// Thread-safe.
+class Agent {
+ public:
+  // Starts to attach; does not wait for the coordinator.
+  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the worker binary.
+  static absl::StatusOr<std::unique_ptr<Agent>> Start(const AgentOptions& options);
+  // RequestStop and Wait.
+  ~Agent();
+
+  // Stops the workers, reports their exits, ends. A second time: kills them.
+  void RequestStop();
+
+  // Why it ended: OK after RequestStop; UNAVAILABLE: its lease ended (AfterLease::kQuit); otherwise the
+  // coordinator's refusal (FAILED_PRECONDITION: a newer agent holds this node's name). Its workers are gone.
+  absl::Status Wait();
+
+ private:
+  class Loop;
+  explicit Agent(std::unique_ptr<Loop> loop);
+
+  const std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_AGENT_H_

@@ -1,0 +1,47 @@
+#include "worker/agent/line_splitter.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+std::vector<std::string> Feed(LineSplitter& splitter, const std::string& bytes) {
+  return splitter.Feed(bytes.data(), bytes.size());
+}
+
+TEST(LineSplitter, LinesAreWholeHoweverTheBytesCome) {
+  LineSplitter splitter;
+  EXPECT_THAT(Feed(splitter, "one\ntw"), ElementsAre("one"));
+  EXPECT_THAT(Feed(splitter, "o"), IsEmpty());
+  EXPECT_THAT(Feed(splitter, "\n\nthree\r\nfo"), ElementsAre("two", "", "three"));
+  EXPECT_THAT(splitter.Finish(), ElementsAre("fo"));
+  EXPECT_THAT(splitter.Finish(), IsEmpty());
+}
+
+TEST(LineSplitter, AVeryLongLineIsCutAndSaysHowMuch) {
+  LineSplitter splitter;
+  const std::string half(LineSplitter::kMaxLineBytes / 2, 'x');
+  EXPECT_THAT(Feed(splitter, half), IsEmpty());
+  EXPECT_THAT(Feed(splitter, half), IsEmpty());
+  EXPECT_THAT(Feed(splitter, "12345"), IsEmpty());
+  EXPECT_THAT(Feed(splitter, "67\nnext\n"), ElementsAre(half + half + " [7 more bytes]", "next"));
+}
+
+TEST(LineSplitter, LinesAreValidUtf8) {
+  EXPECT_EQ(ValidUtf8("a\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80"), "a\xc3\xa4 \xe2\x82\xac \xf0\x9f\x98\x80");
+  // A stray continuation, an overlong form, a surrogate, one beyond U+10FFFF, and one that is cut off.
+  EXPECT_EQ(ValidUtf8("a\x80z"), "a\xef\xbf\xbdz");
+  EXPECT_EQ(ValidUtf8("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(ValidUtf8("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(ValidUtf8("\xf4\x90\x80\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(ValidUtf8("a\xe2\x82"), "a\xef\xbf\xbd\xef\xbf\xbd");
+  LineSplitter splitter;
+  EXPECT_THAT(Feed(splitter, "\xff\n"), ElementsAre("\xef\xbf\xbd"));
+}
+
+}  // namespace
+}  // namespace muster::agent

@@ -1,0 +1,72 @@
+// Log lines on their way to the coordinator, bounded: while it is away the newest are kept.
+#ifndef MUSTER_WORKER_AGENT_LOG_QUEUE_H_
+#define MUSTER_WORKER_AGENT_LOG_QUEUE_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/agent/worker_record.h"
+
+namespace muster::agent {
+
+struct LogQueueOptions {
+  // Of all workers together; the oldest lines go first.
+  size_t max_lines = 10000;
+  size_t max_bytes = 8 << 20;
+  // Of one batch.
+  size_t batch_lines = 256;
+  size_t batch_bytes = 512 << 10;
+};
+
+// Thread-safe.
+class LogQueue {
+ public:
+  struct Batch {
+    WorkerId worker;
+    std::vector<std::string> lines;
+  };
+
+  explicit LogQueue(const LogQueueOptions& options) : options_(options) {}
+
+  void Push(const WorkerId& worker, std::vector<std::string> lines);
+
+  // The next lines of one worker, oldest worker first; nullopt when there are none. Where lines of it were
+  // dropped, the first line says how many.
+  std::optional<Batch> Take();
+  // The next lines of this worker.
+  std::optional<Batch> TakeFrom(const WorkerId& worker);
+
+ private:
+  struct Line {
+    uint64_t sequence;
+    std::string text;
+  };
+  struct Pending {
+    std::deque<Line> lines;
+    uint64_t dropped = 0;
+  };
+  using Workers = std::map<WorkerId, Pending>;
+
+  Workers::iterator Oldest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Batch TakeFrom(Workers::iterator entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  Line Pop(Pending& pending) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+
+  const LogQueueOptions options_;
+
+  absl::Mutex mutex_;
+  // Only workers with lines, or with a number of dropped lines to tell.
+  Workers workers_ ABSL_GUARDED_BY(mutex_);
+  uint64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t lines_ ABSL_GUARDED_BY(mutex_) = 0;
+  size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_LOG_QUEUE_H_

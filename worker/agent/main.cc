@@ -1,0 +1,91 @@
+// muster-agent: one per host; runs the host's workers for the coordinator. See docs/agent.md.
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <atomic>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include "common/log/log.h"
+#include "common/status/status.h"
+#include "worker/agent/agent.h"
+
+namespace {
+
+constexpr int kUsageError = 2;
+
+std::string HostName() {
+  char name[256] = {};
+  return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
+}
+
+// Beside this program, as installed; in a build tree it is one folder up.
+std::string DefaultWorker() {
+  std::error_code error;
+  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path built = here.parent_path() / "muster-worker";
+  const std::filesystem::path beside = here / "muster-worker";
+  return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built : beside;
+}
+
+// Before any thread is started, so that all of them inherit it.
+sigset_t BlockStopSignals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  return signals;
+}
+
+// SIGTERM and SIGINT ask the agent to stop, until it has ended.
+absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
+  std::atomic<bool> ended = false;
+  std::thread listener([&] {
+    for (int signal = 0; sigwait(&signals, &signal) == 0 && !ended;) agent.RequestStop();
+  });
+  const absl::Status why = agent.Wait();
+  ended = true;
+  pthread_kill(listener.native_handle(), SIGTERM);
+  listener.join();
+  return why;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Offers this host's slots to a Muster coordinator and runs its workers.", "muster-agent");
+  muster::agent::AgentOptions options;
+  options.node = HostName();
+  options.worker = DefaultWorker();
+  bool exit_with_lease = false;
+  app.add_option("--coordinator", options.coordinator, "Address of musterd, host:port")->required();
+  app.add_option("--slots", options.core.slots, "Workers that may run here at a time")
+      ->required()
+      ->check(CLI::PositiveNumber);
+  app.add_option("--node", options.node, "Name of this node, unique in the cluster")->capture_default_str();
+  app.add_option("--host", options.host, "Where other nodes reach this one")->capture_default_str();
+  app.add_option("--worker", options.worker, "The muster-worker program")->capture_default_str();
+  app.add_flag("--exit-with-lease", exit_with_lease,
+               "End when the coordinator was away for a whole lease (agents that musterd starts)");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : kUsageError;
+  }
+  if (exit_with_lease) options.core.after_lease = muster::agent::AfterLease::kQuit;
+
+  const sigset_t signals = BlockStopSignals();
+  muster::InitLog("muster-agent");
+  auto agent = muster::agent::Agent::Start(options);
+  if (!agent.ok()) {
+    spdlog::error("{}", muster::Message(agent.status()));
+    return absl::IsInvalidArgument(agent.status()) ? kUsageError : 1;
+  }
+  const absl::Status why = RunUntilEnd(**agent, signals);
+  if (!why.ok()) spdlog::error("{}", muster::Message(why));
+  return why.ok() ? 0 : 1;
+}

@@ -1,0 +1,100 @@
+#include "worker/agent/wire.h"
+
+#include <utility>
+
+namespace muster::agent {
+namespace {
+
+WorkerId FromWire(const v1::WorkerIdentity& wire) {
+  return {.job = wire.job_id(),
+          .generation = wire.generation(),
+          .rank = wire.rank(),
+          .incarnation = wire.incarnation()};
+}
+
+absl::Duration FromWire(const google::protobuf::Duration& wire) {
+  return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
+}
+
+void SetCause(const ExitCode& cause, v1::WorkerExit& wire) { wire.set_exit_code(cause.code); }
+void SetCause(const ExitSignal& cause, v1::WorkerExit& wire) { wire.set_signal(cause.signal); }
+void SetCause(const StartError& cause, v1::WorkerExit& wire) { wire.set_start_error(cause.reason); }
+
+}  // namespace
+
+v1::WorkerIdentity ToWire(const WorkerId& worker) {
+  v1::WorkerIdentity wire;
+  wire.set_job_id(worker.job);
+  wire.set_generation(worker.generation);
+  wire.set_rank(worker.rank);
+  wire.set_incarnation(worker.incarnation);
+  return wire;
+}
+
+v1::WorkerExit ToWire(const EndedWorker& worker) {
+  v1::WorkerExit wire;
+  *wire.mutable_worker() = ToWire(worker.worker);
+  wire.set_pid(worker.pid);
+  std::visit([&wire](const auto& cause) { SetCause(cause, wire); }, worker.ending);
+  wire.set_log_tail(worker.log_tail);
+  return wire;
+}
+
+v1::AgentMessage ToMessage(const SendHeartbeat&) {
+  v1::AgentMessage message;
+  message.mutable_heartbeat();
+  return message;
+}
+
+v1::AgentMessage ToMessage(const SendStarted& started) {
+  v1::AgentMessage message;
+  *message.mutable_worker_started()->mutable_worker() = ToWire(started.worker.worker);
+  message.mutable_worker_started()->set_pid(started.worker.pid);
+  return message;
+}
+
+v1::AgentMessage ToMessage(const SendExit& exit) {
+  v1::AgentMessage message;
+  *message.mutable_worker_exit() = ToWire(exit.worker);
+  return message;
+}
+
+v1::AgentMessage ToMessage(LogQueue::Batch batch) {
+  v1::AgentMessage message;
+  *message.mutable_worker_log()->mutable_worker() = ToWire(batch.worker);
+  for (std::string& line : batch.lines) message.mutable_worker_log()->add_lines(std::move(line));
+  return message;
+}
+
+v1::AgentMessage ToMessage(const SendHello& hello) {
+  v1::AgentMessage message;
+  v1::AgentHello* wire = message.mutable_hello();
+  for (const RunningWorker& running : hello.running) {
+    v1::RunningWorker* entry = wire->add_running();
+    *entry->mutable_worker() = ToWire(running.worker);
+    entry->set_pid(running.pid);
+  }
+  for (const EndedWorker& exit : hello.exits) *wire->add_exits() = ToWire(exit);
+  return message;
+}
+
+std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
+  switch (directive.kind_case()) {
+    case v1::AgentDirective::kWelcome:
+      return Welcomed{.heartbeat_interval = FromWire(directive.welcome().heartbeat_interval()),
+                      .lease = FromWire(directive.welcome().lease())};
+    case v1::AgentDirective::kStartWorker:
+      return StartRequested{.worker = FromWire(directive.start_worker().worker()),
+                            .slot = directive.start_worker().slot()};
+    case v1::AgentDirective::kStopWorker:
+      return StopRequested{.worker = FromWire(directive.stop_worker().worker()),
+                           .grace = FromWire(directive.stop_worker().grace())};
+    case v1::AgentDirective::kWorkerExitAck:
+      return ExitAcked{FromWire(directive.worker_exit_ack().worker())};
+    case v1::AgentDirective::KIND_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
+}  // namespace muster::agent

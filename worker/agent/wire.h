@@ -1,0 +1,29 @@
+// The agent's records <-> messages of muster.v1.AgentService.
+#ifndef MUSTER_WORKER_AGENT_WIRE_H_
+#define MUSTER_WORKER_AGENT_WIRE_H_
+
+#include <optional>
+
+#include "proto/muster/v1/agent_service.pb.h"
+#include "worker/agent/core.h"
+#include "worker/agent/log_queue.h"
+#include "worker/agent/worker_record.h"
+
+namespace muster::agent {
+
+v1::WorkerIdentity ToWire(const WorkerId& worker);
+v1::WorkerExit ToWire(const EndedWorker& worker);
+
+v1::AgentMessage ToMessage(const SendHeartbeat& heartbeat);
+v1::AgentMessage ToMessage(const SendStarted& started);
+v1::AgentMessage ToMessage(const SendExit& exit);
+v1::AgentMessage ToMessage(LogQueue::Batch batch);
+// Only what the core says; who and where the agent is, the caller adds.
+v1::AgentMessage ToMessage(const SendHello& hello);
+
+// nullopt: a directive this agent does not know (a newer coordinator's).
+std::optional<Event> ToEvent(const v1::AgentDirective& directive);
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_WIRE_H_
