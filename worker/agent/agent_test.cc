@@ -1,0 +1,313 @@
+#include "worker/agent/agent.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_split.h"
+#include "worker/agent/fake_coordinator.h"
+#include "worker/agent/scripted_worker.h"
+
+namespace muster::agent {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr char kForever[] = "echo ready; exec sleep 1000";
+constexpr char kIgnoresSigterm[] = "trap '' TERM; echo ready; while :; do sleep 1; done";
+
+AgentOptions Options(const FakeCoordinator& coordinator) {
+  return {.coordinator = coordinator.address(),
+          .node = "node-1",
+          .worker = ScriptedWorker(),
+          .core = {.slots = 2, .report_grace = absl::Milliseconds(1)},
+          .first_retry = absl::Milliseconds(5),
+          .last_retry = absl::Milliseconds(20)};
+}
+
+std::unique_ptr<Agent> MustStart(const AgentOptions& options) {
+  auto agent = Agent::Start(options);
+  EXPECT_TRUE(agent.ok()) << agent.status();
+  return agent.ok() ? *std::move(agent) : nullptr;
+}
+
+TEST(Agent, SaysWhoItIs) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  const v1::AgentHello hello = coordinator.AwaitHello();
+  EXPECT_EQ(hello.node(), "node-1");
+  EXPECT_EQ(hello.slots(), 2);
+  EXPECT_EQ(hello.host(), "127.0.0.1");
+  EXPECT_EQ(hello.pid(), getpid());
+  EXPECT_FALSE(hello.incarnation().empty());
+  EXPECT_EQ(hello.running_size() + hello.exits_size(), 0);
+}
+
+TEST(Agent, AWorkerGetsItsIdentityAndItsExitCodeAndTailAreReported) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker("shift 4; echo \"$*\"; echo threads $OMP_NUM_THREADS >&2; exit 3", 1);
+  coordinator.StartWorker(worker, 1);
+
+  const v1::WorkerExit exit = coordinator.AwaitExit(worker);
+  EXPECT_EQ(exit.cause_case(), v1::WorkerExit::kExitCode);
+  EXPECT_EQ(exit.exit_code(), 3);
+  EXPECT_EQ(exit.pid(), coordinator.AwaitStarted(worker).pid());
+  const std::vector<std::string> tail = absl::StrSplit(exit.log_tail(), '\n');
+  EXPECT_THAT(tail, ElementsAre(absl::StrCat("--generation 1 --rank 1 --incarnation incarnation-1 --agent-pid ",
+                                             getpid()),
+                                "threads 1"));
+}
+
+TEST(Agent, AWorkersLinesComeBeforeItsExit) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker("seq 1 2000; printf 'no line end'");
+  coordinator.StartWorker(worker);
+  const v1::WorkerExit exit = coordinator.AwaitExit(worker);
+
+  std::vector<std::string> lines;
+  for (const auto& message : coordinator.received()) {
+    if (message.has_worker_exit()) break;
+    const auto& batch = message.worker_log().lines();
+    lines.insert(lines.end(), batch.begin(), batch.end());
+  }
+  ASSERT_EQ(lines.size(), 2001);
+  EXPECT_EQ(lines[0], "1");
+  EXPECT_EQ(lines[1999], "2000");
+  EXPECT_EQ(lines[2000], "no line end");
+  EXPECT_THAT(exit.log_tail(), testing::StartsWith("1962\n")) << "40 lines";
+}
+
+TEST(Agent, LongAndUnreadableLinesArrive) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker("head -c 100000 /dev/zero | tr '\\0' x; echo; printf 'bad \\377 byte\\n'");
+  coordinator.StartWorker(worker);
+  coordinator.AwaitExit(worker);
+  coordinator.AwaitLine(std::string(16384, 'x') + " [83616 more bytes]");
+  coordinator.AwaitLine("bad \xef\xbf\xbd byte");
+}
+
+TEST(Agent, ASignalIsReported) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker("kill -9 $$");
+  coordinator.StartWorker(worker);
+  EXPECT_EQ(coordinator.AwaitExit(worker).signal(), SIGKILL);
+}
+
+TEST(Agent, AProgramThatCannotRunIsAStartError) {
+  FakeCoordinator coordinator;
+  AgentOptions options = Options(coordinator);
+  options.worker = std::string(getenv("TEST_TMPDIR")) + "/bad-interpreter";
+  std::ofstream(options.worker) << "#!/no/such/interpreter\n";
+  chmod(options.worker.c_str(), 0755);
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  coordinator.StartWorker(Worker(""));
+  EXPECT_THAT(coordinator.AwaitExit(Worker("")).start_error(), HasSubstr("bad-interpreter: No such file"));
+}
+
+TEST(Agent, ARepeatedStartStartsNothing) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker(kForever);
+  coordinator.StartWorker(worker);
+  const int64_t pid = coordinator.AwaitStarted(worker).pid();
+  coordinator.Clear();
+  coordinator.StartWorker(worker);
+  EXPECT_EQ(coordinator.AwaitStarted(worker).pid(), pid);
+}
+
+TEST(Agent, StopIsSigtermToTheWholeGroup) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
+  coordinator.StartWorker(worker);
+  coordinator.AwaitLine("ready");
+  coordinator.StopWorker(worker, FakeCoordinator::kBound);
+  EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 5);
+}
+
+TEST(Agent, StopKillsWhatIgnoresSigterm) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker = Worker(kIgnoresSigterm);
+  coordinator.StartWorker(worker);
+  coordinator.AwaitLine("ready");
+  coordinator.StopWorker(worker, absl::ZeroDuration());
+  EXPECT_EQ(coordinator.AwaitExit(worker).signal(), SIGKILL);
+}
+
+TEST(Agent, StopOfAnUnknownWorkerIsAnswered) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  coordinator.StopWorker(Worker("never started"), absl::ZeroDuration());
+  EXPECT_THAT(coordinator.AwaitExit(Worker("never started")).start_error(), HasSubstr("does not know"));
+}
+
+TEST(Agent, GrandchildrenEndWithTheWorker) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/go";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto worker = Worker(absl::StrCat("sleep 1000 & echo pid $!; read line < ", fifo, "; exit 0"));
+  coordinator.StartWorker(worker);
+  const auto log = coordinator.Await([](const auto& m) { return m.worker_log().lines_size() > 0; });
+  Watched grandchild(std::stoll(log.worker_log().lines(0).substr(4)));
+  std::ofstream(fifo) << "\n";
+  EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 0);
+  EXPECT_TRUE(grandchild.Ends());
+}
+
+TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  const std::string incarnation = coordinator.AwaitHello().incarnation();
+  const auto running = Worker(kForever, 0);
+  const auto reported = Worker("echo first; exit 1", 1);
+  const auto acked = Worker("exit 2", 2);
+  for (const auto& worker : {running, reported, acked}) coordinator.StartWorker(worker);
+  const int64_t pid = coordinator.AwaitStarted(running).pid();
+  coordinator.AwaitExit(reported);
+  coordinator.AwaitExit(acked);
+  coordinator.AckExit(acked);
+  // What follows on the stream shows that the ack was taken.
+  coordinator.StopWorker(Worker("unknown", 3), absl::ZeroDuration());
+  coordinator.AwaitExit(Worker("unknown", 3));
+  coordinator.AckExit(Worker("unknown", 3));
+  coordinator.StopWorker(Worker("unknown", 4), absl::ZeroDuration());
+  coordinator.AwaitExit(Worker("unknown", 4));
+
+  coordinator.Stop();
+  coordinator.Restart();
+  const v1::AgentHello hello = coordinator.AwaitHello();
+  EXPECT_EQ(hello.incarnation(), incarnation);
+  ASSERT_EQ(hello.running_size(), 1);
+  EXPECT_TRUE(FakeCoordinator::Same(hello.running(0).worker(), running));
+  EXPECT_EQ(hello.running(0).pid(), pid);
+  ASSERT_EQ(hello.exits_size(), 2);
+  for (const auto& exit : hello.exits()) {
+    if (exit.worker().rank() == 4) continue;
+    EXPECT_TRUE(FakeCoordinator::Same(exit.worker(), reported));
+    EXPECT_EQ(exit.exit_code(), 1);
+    EXPECT_EQ(exit.log_tail(), "first");
+  }
+  // And it still obeys.
+  coordinator.StopWorker(running, FakeCoordinator::kBound);
+  EXPECT_EQ(coordinator.AwaitExit(running).signal(), SIGTERM);
+}
+
+TEST(Agent, LinesOfTheTimeWithoutCoordinatorComeLaterTheNewestOnly) {
+  FakeCoordinator coordinator;
+  AgentOptions options = Options(coordinator);
+  options.logs.max_lines = 10;
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/lines";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  const auto worker = Worker(absl::StrCat("echo ready; read line < ", fifo, "; seq 1 100; echo > ", fifo,
+                                          "; exec sleep 1000"));
+  coordinator.StartWorker(worker);
+  coordinator.AwaitLine("ready");
+  coordinator.Stop();
+  std::ofstream(fifo) << "\n";
+  std::string written;
+  std::getline(std::ifstream(fifo), written);  // All are in the pipe.
+  coordinator.Restart();
+  coordinator.AwaitLine("100");
+  for (const auto& message : coordinator.received()) {
+    for (const std::string& line : message.worker_log().lines()) EXPECT_NE(line, "50");
+  }
+}
+
+TEST(Agent, AWholeLeaseWithoutCoordinatorEndsTheWorkersNotTheAgent) {
+  FakeCoordinator coordinator(absl::Milliseconds(50));
+  AgentOptions options = Options(coordinator);
+  options.core.stop_grace = absl::Milliseconds(10);
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  const auto worker = Worker(kIgnoresSigterm);
+  coordinator.StartWorker(worker);
+  coordinator.AwaitLine("ready");
+  Watched process(coordinator.AwaitStarted(worker).pid());
+  coordinator.Stop();
+  EXPECT_TRUE(process.Ends());
+  coordinator.Restart();
+  const v1::AgentHello hello = coordinator.AwaitHello();
+  if (hello.exits_size() == 1) {
+    EXPECT_EQ(hello.exits(0).signal(), SIGKILL);
+  } else {
+    EXPECT_EQ(coordinator.AwaitExit(worker).signal(), SIGKILL);
+  }
+}
+
+TEST(Agent, ALocalAgentEndsWithItsLease) {
+  FakeCoordinator coordinator(absl::Milliseconds(50));
+  AgentOptions options = Options(coordinator);
+  options.core.after_lease = AfterLease::kQuit;
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  coordinator.StartWorker(Worker(kForever));
+  Watched process(coordinator.AwaitStarted(Worker(kForever)).pid());
+  coordinator.Stop();
+  EXPECT_EQ(agent->Wait().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(process.Ends());
+}
+
+TEST(Agent, ACleanStopEndsTheWorkersAndReportsThem) {
+  FakeCoordinator coordinator;
+  AgentOptions options = Options(coordinator);
+  options.core.report_grace = FakeCoordinator::kBound;
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  const auto worker = Worker(kForever);
+  coordinator.StartWorker(worker);
+  coordinator.AwaitLine("ready");
+  agent->RequestStop();
+  EXPECT_EQ(coordinator.AwaitExit(worker).signal(), SIGTERM);
+  coordinator.AckExit(worker);
+  EXPECT_EQ(agent->Wait(), absl::OkStatus());
+}
+
+TEST(Agent, ARefusedAgentEndsWithItsWorkersAndTheReason) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  coordinator.StartWorker(Worker(kForever));
+  Watched process(coordinator.AwaitStarted(Worker(kForever)).pid());
+  coordinator.Stop();
+  coordinator.RefuseWith(MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", "a newer one"));
+  coordinator.Restart();
+  EXPECT_EQ(ErrorReason(agent->Wait()), "STALE_INCARNATION");
+  EXPECT_TRUE(process.Ends());
+}
+
+TEST(Agent, BadOptionsAreRefused) {
+  FakeCoordinator coordinator;
+  AgentOptions options = Options(coordinator);
+  options.worker = "/no/such/muster-worker";
+  EXPECT_EQ(Agent::Start(options).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(Agent::Start(options).status().message()),
+              HasSubstr("no worker binary at '/no/such/muster-worker'"));
+  options.worker = "/etc/passwd";
+  EXPECT_EQ(Agent::Start(options).status().code(), absl::StatusCode::kPermissionDenied);
+  options = Options(coordinator);
+  options.core.slots = 0;
+  EXPECT_EQ(Agent::Start(options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+}  // namespace
+}  // namespace muster::agent

@@ -1,0 +1,94 @@
+// The program muster-agent, from outside.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "common/process/process.h"
+#include "worker/agent/fake_coordinator.h"
+#include "worker/agent/scripted_worker.h"
+
+namespace muster::agent {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string AgentBinary() {
+  return std::string(getenv("TEST_SRCDIR")) + "/" + getenv("TEST_WORKSPACE") + "/worker/agent/muster-agent";
+}
+
+class Program {
+ public:
+  explicit Program(const std::vector<std::string>& arguments) {
+    std::vector<std::string> argv = {AgentBinary()};
+    argv.insert(argv.end(), arguments.begin(), arguments.end());
+    auto process = spawner_.Spawn({.argv = argv,
+                                   .grouping = process::Grouping::kOwnSession,
+                                   .output = process::Output::kPipe,
+                                   .parent_death_signal = SIGKILL});
+    EXPECT_TRUE(process.ok()) << process.status();
+    process_ = *std::move(process);
+  }
+  process::Process* operator->() { return process_.get(); }
+  process::Exit End() {
+    auto exit = process_->Wait(FakeCoordinator::kBound);
+    EXPECT_TRUE(exit.has_value()) << "it does not end";
+    return exit.value_or(process::Exit{});
+  }
+  // After its end.
+  std::string Output() {
+    char buffer[8192];
+    const ssize_t count = read(process_->output(), buffer, sizeof(buffer));
+    return std::string(buffer, std::max<ssize_t>(count, 0));
+  }
+
+ private:
+  process::Spawner spawner_;
+  std::unique_ptr<process::Process> process_;
+};
+
+constexpr char kForever[] = "echo ready; exec sleep 1000";
+
+TEST(MusterAgent, KilledItTakesItsWorkersWithIt) {
+  FakeCoordinator coordinator;
+  Program agent({"--coordinator", coordinator.address(), "--slots", "2", "--worker", ScriptedWorker()});
+  coordinator.AwaitHello();
+  coordinator.StartWorker(Worker(kForever, 0));
+  coordinator.StartWorker(Worker(kForever, 1));
+  Watched first(coordinator.AwaitStarted(Worker(kForever, 0)).pid());
+  Watched second(coordinator.AwaitStarted(Worker(kForever, 1)).pid());
+  agent->Signal(SIGKILL);
+  EXPECT_EQ(agent.End().signal, SIGKILL);
+  EXPECT_TRUE(first.Ends());
+  EXPECT_TRUE(second.Ends());
+}
+
+TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
+  FakeCoordinator coordinator;
+  Program agent({"--coordinator", coordinator.address(), "--slots", "1", "--worker", ScriptedWorker()});
+  coordinator.AwaitHello();
+  coordinator.StartWorker(Worker(kForever));
+  Watched worker(coordinator.AwaitStarted(Worker(kForever)).pid());
+  kill(agent->pid(), SIGTERM);
+  coordinator.AwaitExit(Worker(kForever));
+  coordinator.AckExit(Worker(kForever));
+  EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
+  EXPECT_TRUE(worker.Ends());
+}
+
+TEST(MusterAgent, WrongArgumentsAreAUsageError) {
+  Program missing({"--slots", "1"});
+  EXPECT_EQ(missing.End().code, 2);
+  EXPECT_THAT(missing.Output(), HasSubstr("--coordinator"));
+  Program none({"--coordinator", "127.0.0.1:1", "--slots", "0"});
+  EXPECT_EQ(none.End().code, 2);
+  EXPECT_THAT(none.Output(), HasSubstr("--slots"));
+}
+
+TEST(MusterAgent, AMissingWorkerBinaryIsNamed) {
+  Program agent({"--coordinator", "127.0.0.1:1", "--slots", "1", "--worker", "/no/such/muster-worker"});
+  EXPECT_EQ(agent.End().code, 1);
+  EXPECT_THAT(agent.Output(), HasSubstr("no worker binary at '/no/such/muster-worker'"));
+}
+
+}  // namespace
+}  // namespace muster::agent
