@@ -15,10 +15,11 @@
 // Errors (absl::Status of Work::Wait):
 //   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root); nothing was sent, the
 //                       communicator stays usable on this rank, but the ranks are out of step.
-//   UNAVAILABLE         a peer is gone. "rank 1: all_reduce 'bucket 3' at step 17: rank 0 is gone: ..."
+//   UNAVAILABLE         a peer is gone or aborted, or its communicator was destroyed early.
+//                       "rank 1: all_reduce 'bucket 3' at step 17: rank 0 is gone: <why>"
 //   DEADLINE_EXCEEDED   a peer is alive but did not take part within the timeout.
 //   FAILED_PRECONDITION the ranks issued different operations (found by comm/local).
-//   what Abort gave     this rank, or a peer, was aborted.
+//   what Abort was given on this rank.
 #ifndef MUSTER_WORKER_COMM_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_COMMUNICATOR_H_
 

@@ -1,0 +1,264 @@
+// What every Communicator does when all goes well, on every implementation and world size.
+#include <cstring>
+#include <random>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/empty.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/ones.h"
+#include "gtest/gtest.h"
+#include "worker/comm/test_groups.h"
+
+namespace muster::comm {
+namespace {
+
+// What rank `rank` contributes: random, over many magnitudes, so that the order of additions shows.
+template <typename T>
+std::vector<T> Contribution(int rank, int64_t elements, int seed) {
+  std::mt19937_64 random(1000 * seed + rank);
+  std::vector<T> values(elements);
+  for (T& value : values) {
+    if constexpr (std::is_integral_v<T>) {
+      value = static_cast<T>(random() >> 4);
+    } else {
+      value = std::ldexp(static_cast<T>(static_cast<int64_t>(random() >> 40)) - (1 << 23),
+                         static_cast<int>(random() % 40) - 20);
+    }
+  }
+  return values;
+}
+
+// The reference: one serial loop.
+template <typename T>
+std::vector<T> SerialSum(int world_size, int64_t elements, int seed, T divisor) {
+  std::vector<T> sum = Contribution<T>(0, elements, seed);
+  for (int rank = 1; rank < world_size; ++rank) {
+    const std::vector<T> next = Contribution<T>(rank, elements, seed);
+    for (int64_t i = 0; i < elements; ++i) sum[i] = sum[i] + next[i];
+  }
+  if (divisor != T{1}) {
+    for (T& value : sum) value = value / divisor;
+  }
+  return sum;
+}
+
+template <typename T>
+at::Tensor ToTensor(const std::vector<T>& values) {
+  const auto type = std::is_same_v<T, float>    ? at::kFloat
+                    : std::is_same_v<T, double> ? at::kDouble
+                                                : at::kLong;
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions(type));
+  if (!values.empty()) {
+    std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size() * sizeof(T));
+  }
+  return tensor;
+}
+
+template <typename T>
+bool SameBits(const at::Tensor& tensor, const std::vector<T>& values) {
+  return tensor.numel() == static_cast<int64_t>(values.size()) &&
+         (values.empty() ||
+          std::memcmp(tensor.const_data_ptr(), values.data(), values.size() * sizeof(T)) == 0);
+}
+
+class Conformance : public testing::TestWithParam<std::tuple<Implementation, int>> {
+ protected:
+  int world_size() const { return std::get<1>(GetParam()); }
+  void Run(const std::function<void(Communicator& ranks)>& body) {
+    RunRanks(std::get<0>(GetParam()), world_size(),
+             [&body](std::unique_ptr<Communicator> ranks) { body(*ranks); });
+  }
+
+  template <typename T>
+  void CheckSums(double divide_by) {
+    Run([&](Communicator& ranks) {
+      int64_t step = 0;
+      for (int64_t elements : {0, 1, 15, 16, 17, 63, 1000, 4099, 300001}) {
+        at::Tensor flat = ToTensor(Contribution<T>(ranks.rank(), elements, step));
+        const absl::Status status =
+            ranks.AllReduceSum(flat, {"sum", step}, divide_by)->Wait();
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_TRUE(SameBits(
+            flat, SerialSum<T>(world_size(), elements, step, static_cast<T>(divide_by))))
+            << elements << " elements";
+        ++step;
+      }
+    });
+  }
+};
+
+TEST_P(Conformance, RanksKnowWhoTheyAre) {
+  std::atomic<int> sum{0};
+  Run([&](Communicator& ranks) {
+    EXPECT_EQ(ranks.world_size(), world_size());
+    sum += 1 << (8 * ranks.rank());
+  });
+  EXPECT_EQ(sum, world_size() == 1   ? 0x1
+                 : world_size() == 2 ? 0x101
+                 : world_size() == 3 ? 0x10101
+                                     : 0x1010101);
+}
+
+TEST_P(Conformance, SumsAreInRankOrderBitwiseFloat32) { CheckSums<float>(1.0); }
+TEST_P(Conformance, SumsAreInRankOrderBitwiseFloat64) { CheckSums<double>(1.0); }
+TEST_P(Conformance, SumsAreExactInt64) { CheckSums<int64_t>(1.0); }
+TEST_P(Conformance, SumsAreDividedOnceFloat32) { CheckSums<float>(7.0); }
+TEST_P(Conformance, SumsAreDividedOnceFloat64) { CheckSums<double>(3.0); }
+
+TEST_P(Conformance, TheOrderOfAdditionsShowsInTheseNumbers) {
+  // Guards the tests above: another order gives other bits.
+  if (world_size() < 3) GTEST_SKIP() << "two numbers have one sum";
+  const auto forward = SerialSum<float>(world_size(), 1000, 1, 1.0f);
+  std::vector<float> backward = Contribution<float>(world_size() - 1, 1000, 1);
+  for (int rank = world_size() - 2; rank >= 0; --rank) {
+    const auto next = Contribution<float>(rank, 1000, 1);
+    for (int i = 0; i < 1000; ++i) backward[i] += next[i];
+  }
+  EXPECT_NE(forward, backward);
+}
+
+TEST_P(Conformance, AllGatherIsInRankOrderForAnyTypeAndLength) {
+  Run([&](Communicator& ranks) {
+    int64_t step = 0;
+    for (auto type : {at::kByte, at::kFloat, at::kDouble, at::kLong, at::kBFloat16}) {
+      for (int64_t elements : {0, 1, 13, 4096, 100003}) {
+        const auto options = at::TensorOptions(type);
+        at::Tensor in = at::full({elements}, 10 + ranks.rank(), options);
+        at::Tensor out = at::full({world_size() * elements}, 99, options);
+        const absl::Status status = ranks.AllGather(out, in, {"gather", step++})->Wait();
+        ASSERT_TRUE(status.ok()) << status;
+        for (int rank = 0; rank < world_size(); ++rank) {
+          EXPECT_TRUE(out.narrow(0, rank * elements, elements)
+                          .equal(at::full({elements}, 10 + rank, options)));
+        }
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, AllGatherMayReadItsInputFromItsOutput) {
+  Run([&](Communicator& ranks) {
+    at::Tensor out = at::full({world_size() * 5}, 1.0f);
+    at::Tensor in = out.narrow(0, ranks.rank() * 5, 5);
+    in.fill_(ranks.rank());
+    const absl::Status status = ranks.AllGather(out, in, {"gather", 0})->Wait();
+    ASSERT_TRUE(status.ok()) << status;
+    for (int i = 0; i < world_size() * 5; ++i) EXPECT_EQ(out[i].item<float>(), i / 5);
+  });
+}
+
+TEST_P(Conformance, BroadcastGivesEveryRankTheRootsBits) {
+  Run([&](Communicator& ranks) {
+    int64_t step = 0;
+    for (int root = 0; root < world_size(); ++root) {
+      for (int64_t elements : {0, 1, 17, 50000}) {
+        at::Tensor flat = ToTensor(Contribution<double>(ranks.rank(), elements, root));
+        const absl::Status status = ranks.Broadcast(flat, root, {"broadcast", step++})->Wait();
+        ASSERT_TRUE(status.ok()) << status;
+        EXPECT_TRUE(SameBits(flat, Contribution<double>(root, elements, root)));
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, ManyOperationsInFlightMayBeWaitedForInAnyOrder) {
+  Run([&](Communicator& ranks) {
+    constexpr int kOperations = 30;
+    std::vector<at::Tensor> sums, gathered;
+    std::vector<std::unique_ptr<Work>> works;
+    for (int i = 0; i < kOperations; ++i) {
+      sums.push_back(ToTensor(Contribution<float>(ranks.rank(), 777 * i, i)));
+      works.push_back(ranks.AllReduceSum(sums[i], {"sum", i}, 5.0));
+      gathered.push_back(at::empty({world_size()}));
+      works.push_back(
+          ranks.AllGather(gathered[i], at::full({1}, 100.0f * i + ranks.rank()), {"gather", i}));
+    }
+    std::mt19937 random(ranks.rank());
+    std::vector<int> order(works.size());
+    for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::shuffle(order.begin(), order.end(), random);
+    for (int i : order) {
+      const absl::Status status = works[i]->Wait();
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_TRUE(works[i]->Wait().ok()) << "the second time";
+    }
+    for (int i = 0; i < kOperations; ++i) {
+      EXPECT_TRUE(SameBits(sums[i], SerialSum<float>(world_size(), 777 * i, i, 5.0f)));
+      for (int rank = 0; rank < world_size(); ++rank) {
+        EXPECT_EQ(gathered[i][rank].item<float>(), 100.0f * i + rank);
+      }
+    }
+  });
+}
+
+TEST_P(Conformance, ResultsDoNotDependOnWhereABufferBegins) {
+  Run([&](Communicator& ranks) {
+    const auto values = Contribution<float>(ranks.rank(), 5000, 3);
+    at::Tensor whole = ToTensor(values);
+    at::Tensor first = whole.narrow(0, 0, 1234).clone();
+    at::Tensor second = whole.narrow(0, 1234, 5000 - 1234).clone();
+    auto a = ranks.AllReduceSum(whole, {"whole", 0});
+    auto b = ranks.AllReduceSum(first, {"first", 0});
+    auto c = ranks.AllReduceSum(second, {"second", 0});
+    for (Work* work : {a.get(), b.get(), c.get()}) ASSERT_TRUE(work->Wait().ok());
+    EXPECT_TRUE(whole.narrow(0, 0, 1234).equal(first));
+    EXPECT_TRUE(whole.narrow(0, 1234, 5000 - 1234).equal(second));
+  });
+}
+
+TEST_P(Conformance, AWorkThatIsDestroyedWasWaitedFor) {
+  Run([&](Communicator& ranks) {
+    at::Tensor flat = at::ones({10000});
+    { auto work = ranks.AllReduceSum(flat, {"sum", 0}); }
+    EXPECT_EQ(flat.sum().item<float>(), 10000.0f * world_size());
+  });
+}
+
+TEST_P(Conformance, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
+  Run([&](Communicator& ranks) {
+    const auto refused = [&](std::unique_ptr<Work> work, const std::string& text) {
+      const absl::Status status = work->Wait();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+      const std::string prefix = "rank " + std::to_string(ranks.rank()) + ": ";
+      EXPECT_EQ(std::string(status.message()).rfind(prefix, 0), 0) << status;
+      EXPECT_NE(std::string(status.message()).find(text), std::string::npos) << status;
+    };
+    const OpLabel label{"wrong", 4};
+    refused(ranks.AllGather(at::empty({world_size() * 3 + 1}), at::empty({3}), label),
+            "all_gather 'wrong' at step 4: the output holds");
+    refused(ranks.AllGather(at::empty({world_size()}, at::kDouble), at::empty({1}), label),
+            "expected");
+    refused(ranks.AllReduceSum(at::empty({4}, at::kBFloat16), label), "cannot sum BFloat16");
+    refused(ranks.AllReduceSum(at::empty({4}, at::kLong), label, 2.0), "cannot be divided");
+    refused(ranks.AllReduceSum(at::empty({4}), label, 0.0), "divisor");
+    refused(ranks.AllReduceSum(at::empty({4, 4}).t(), label), "not contiguous");
+    refused(ranks.AllReduceSum(at::Tensor(), label), "undefined");
+    refused(ranks.Broadcast(at::empty({4}), world_size(), label), "not a rank of");
+    refused(ranks.Broadcast(at::empty({4}), -1, label), "not a rank of");
+    at::Tensor flat = at::ones({3});
+    EXPECT_TRUE(ranks.AllReduceSum(flat, {"right", 5})->Wait().ok());
+    EXPECT_EQ(flat[0].item<float>(), world_size());
+  });
+}
+
+TEST_P(Conformance, TensorsThatRequireGradAreBroadcastInPlace) {
+  Run([&](Communicator& ranks) {
+    at::Tensor flat = at::full({7}, ranks.rank() + 1.0f).requires_grad_(true);
+    ASSERT_TRUE(ranks.Broadcast(flat, 0, {"parameters", 0})->Wait().ok());
+    EXPECT_EQ(flat.detach()[6].item<float>(), 1.0f);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, Conformance,
+    testing::Combine(testing::Values(Implementation::kLocal, Implementation::kGloo),
+                     testing::Values(1, 2, 3, 4)),
+    [](const auto& info) {
+      return std::string(Name(std::get<0>(info.param))) + std::to_string(std::get<1>(info.param));
+    });
+
+}  // namespace
+}  // namespace muster::comm

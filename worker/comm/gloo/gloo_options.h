@@ -1,0 +1,22 @@
+#ifndef MUSTER_WORKER_COMM_GLOO_GLOO_OPTIONS_H_
+#define MUSTER_WORKER_COMM_GLOO_GLOO_OPTIONS_H_
+
+#include <chrono>
+#include <string>
+
+namespace muster::comm {
+
+struct GlooOptions {
+  int rank = 0;
+  int world_size = 1;
+  // Tells the communicators of one store apart: "roll_call", "gradients". The same on all ranks.
+  std::string name;
+  // Longest time that Work::Wait waits for peers that are alive, and that Create waits for all ranks.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // The address of this machine that peers connect to.
+  std::string hostname = "127.0.0.1";
+};
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_GLOO_GLOO_OPTIONS_H_

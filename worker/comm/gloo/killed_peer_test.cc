@@ -1,0 +1,73 @@
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ATen/ops/ones.h"
+#include "gtest/gtest.h"
+#include "worker/comm/gloo/gloo_communicator.h"
+
+extern char** environ;
+
+namespace muster::comm {
+namespace {
+
+class KilledPeer : public testing::TestWithParam<int> {};
+
+// A large buffer, so that survivors are in the middle of sending when the peer is found dead.
+TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
+  const int world_size = GetParam();
+  const int victim = world_size - 1;
+  auto store = HostStore();
+  ASSERT_TRUE(store.ok()) << store.status();
+
+  const std::string program = "worker/comm/gloo/killed_rank";
+  std::vector<std::string> arguments{program, std::to_string((*store)->port()),
+                                     std::to_string(victim), std::to_string(world_size)};
+  std::vector<char*> argv;
+  for (std::string& argument : arguments) argv.push_back(argument.data());
+  argv.push_back(nullptr);
+  pid_t pid = 0;
+  ASSERT_EQ(posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv.data(), environ), 0);
+
+  std::vector<std::thread> survivors;
+  for (int rank = 0; rank < victim; ++rank) {
+    survivors.emplace_back([&, rank] {
+      auto ranks = CreateGlooCommunicator(
+          {.rank = rank, .world_size = world_size, .name = "test"}, **store);
+      ASSERT_TRUE(ranks.ok()) << ranks.status();
+      for (int step = 0; step < 2; ++step) {
+        const absl::Status warm = (*ranks)->AllReduceSum(at::ones({1000}), {"warm-up", step})->Wait();
+        ASSERT_TRUE(warm.ok()) << warm;
+      }
+      auto first = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 0", 17});
+      auto second = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 1", 17});
+      for (int bucket = 0; bucket < 2; ++bucket) {
+        const absl::Status status = (bucket == 0 ? first : second)->Wait();
+        EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+        const std::string expected = "rank " + std::to_string(rank) + ": all_reduce 'bucket " +
+                                     std::to_string(bucket) + "' at step 17: rank " +
+                                     std::to_string(victim) + " is gone: ";
+        EXPECT_EQ(std::string(status.message()).rfind(expected, 0), 0) << status;
+      }
+      // Poisoned: the same root cause at once.
+      const absl::Status later = (*ranks)->AllGather(at::ones({world_size}), at::ones({1}),
+                                                     {"later", 18})->Wait();
+      EXPECT_NE(std::string(later.message()).find("all_gather 'later' at step 18: rank " +
+                                                  std::to_string(victim) + " is gone"),
+                std::string::npos)
+          << later;
+    });
+  }
+  for (std::thread& survivor : survivors) survivor.join();
+  int status = 0;
+  ASSERT_EQ(waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+}
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, KilledPeer, testing::Values(2, 3, 4));
+
+}  // namespace
+}  // namespace muster::comm

@@ -1,0 +1,128 @@
+#include "worker/comm/gloo/mesh.h"
+
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/ops/from_blob.h"
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "torch/csrc/distributed/c10d/PrefixStore.hpp"
+#include "torch/csrc/distributed/c10d/ProcessGroupGloo.hpp"
+#include "worker/comm/gloo/exceptions.h"
+#include "worker/comm/gloo/rendezvous_impl.h"
+
+namespace muster::comm {
+namespace {
+
+class GlooMesh;
+
+class GlooTransfer : public Transfer {
+ public:
+  GlooTransfer(GlooMesh* mesh, int peer, c10::intrusive_ptr<c10d::Work> work)
+      : mesh_(mesh), peer_(peer), work_(std::move(work)) {}
+  ~GlooTransfer() override;
+
+  int peer() const override { return peer_; }
+
+  absl::Status Wait(std::chrono::milliseconds limit) override {
+    bool finished = false;
+    const absl::Status status = CatchExceptions([&] { finished = work_->wait(limit); });
+    if (!status.ok()) return Gone(status, peer_);
+    return finished ? absl::OkStatus() : absl::CancelledError("cancelled");
+  }
+
+  void Cancel() { work_->abort(); }
+
+  static absl::Status Gone(const absl::Status& why, int peer) {
+    return absl::UnavailableError(
+        absl::StrCat("rank ", peer, " is gone: ", std::string(why.message())));
+  }
+
+ private:
+  GlooMesh* const mesh_;
+  const int peer_;
+  const c10::intrusive_ptr<c10d::Work> work_;
+};
+
+class GlooMesh : public Mesh {
+ public:
+  explicit GlooMesh(c10::intrusive_ptr<c10d::ProcessGroupGloo> group) : group_(std::move(group)) {}
+
+  MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) override {
+    return Post(peer, [&] {
+      std::vector<at::Tensor> tensors{AsTensor(const_cast<void*>(data), bytes)};
+      return group_->send(tensors, peer, static_cast<int>(tag));
+    });
+  }
+
+  MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) override {
+    return Post(peer, [&] {
+      std::vector<at::Tensor> tensors{AsTensor(data, bytes)};
+      return group_->recv(tensors, peer, static_cast<int>(tag));
+    });
+  }
+
+  void CancelAll() override {
+    absl::MutexLock lock(&mu_);
+    cancelled_ = true;
+    for (GlooTransfer* transfer : transfers_) transfer->Cancel();
+  }
+
+  void Remove(GlooTransfer* transfer) {
+    absl::MutexLock lock(&mu_);
+    transfers_.erase(transfer);
+  }
+
+ private:
+  static at::Tensor AsTensor(void* data, size_t bytes) {
+    return at::from_blob(data, {static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte));
+  }
+
+  // The group is not thread-safe, so it is called under the lock; it only queues the message.
+  template <typename Function>
+  MaybeTransfer Post(int peer, Function&& post) {
+    absl::MutexLock lock(&mu_);
+    if (cancelled_) return absl::CancelledError("cancelled");
+    c10::intrusive_ptr<c10d::Work> work;
+    const absl::Status status = CatchExceptions([&] { work = post(); });
+    if (!status.ok()) return GlooTransfer::Gone(status, peer);
+    auto transfer = std::make_unique<GlooTransfer>(this, peer, std::move(work));
+    transfers_.insert(transfer.get());
+    return transfer;
+  }
+
+  absl::Mutex mu_;
+  const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  std::set<GlooTransfer*> transfers_ ABSL_GUARDED_BY(mu_);
+};
+
+GlooTransfer::~GlooTransfer() { mesh_->Remove(this); }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
+                                                 RendezvousStore& store) {
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
+  const absl::Status status = CatchExceptions([&] {
+    auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
+    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname));
+    gloo->threads = 1;  // it runs collectives, which are not used
+    auto prefixed =
+        c10::make_intrusive<c10d::PrefixStore>("comm/" + options.name, store.impl().store);
+    group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank,
+                                                        options.world_size, gloo);
+  });
+  if (!status.ok()) {
+    return absl::Status(status.code(),
+                        absl::StrCat("rank ", options.rank, ": cannot connect communicator '",
+                                     options.name, "' of ", options.world_size,
+                                     " ranks: ", std::string(status.message())));
+  }
+  return std::make_unique<GlooMesh>(std::move(group));
+}
+
+}  // namespace muster::comm

@@ -1,0 +1,52 @@
+// Point-to-point messages between all pairs of ranks: the only user of c10d::ProcessGroupGloo.
+//
+// Both sides name the message by a tag; the receiver posts a buffer of the same size. Posting never
+// blocks and makes no thread hop; several messages may be in flight. A dead peer fails the transfers
+// with it at once; a peer that is alive and silent fails nothing: Cancel is how to stop waiting.
+// Threads: everything may be called from any thread.
+#ifndef MUSTER_WORKER_COMM_GLOO_MESH_H_
+#define MUSTER_WORKER_COMM_GLOO_MESH_H_
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/gloo/gloo_options.h"
+#include "worker/comm/gloo/rendezvous.h"
+
+namespace muster::comm {
+
+// One message on its way. Destroying it, done or not, gives its buffer back to the caller: it is
+// neither read nor written afterwards.
+class Transfer {
+ public:
+  virtual ~Transfer() = default;
+
+  virtual int peer() const = 0;
+
+  // UNAVAILABLE "rank 2 is gone: ...", CANCELLED after CancelAll. Call it once. Running into `limit`
+  // breaks all connections: for the last message of a mesh only.
+  virtual absl::Status Wait(std::chrono::milliseconds limit = std::chrono::hours(24 * 365)) = 0;
+};
+
+class Mesh {
+ public:
+  virtual ~Mesh() = default;  // after all its transfers
+
+  using MaybeTransfer = absl::StatusOr<std::unique_ptr<Transfer>>;
+  virtual MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) = 0;
+  virtual MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) = 0;
+
+  // Ends all waiting, now and later, with CANCELLED; nothing can be posted any more.
+  virtual void CancelAll() = 0;
+};
+
+// Blocks until all ranks are connected.
+absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
+                                                 RendezvousStore& store);
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_GLOO_MESH_H_

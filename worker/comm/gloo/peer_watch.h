@@ -1,0 +1,73 @@
+// Learns at once when a peer dies, fails or leaves, whatever this rank is doing.
+//
+// One receive per peer is posted for the whole life of a mesh, on a tag of its own, with a thread that
+// waits for it. It ends in one of three ways: the peer says goodbye (a clean end, with the number of
+// operations it took part in), the peer tells why it failed (so that every rank names the root cause),
+// or the connection breaks. A goodbye is acknowledged by the watching thread: connections are ordered,
+// so the leaving rank then knows that everything it sent has arrived, and may close them.
+#ifndef MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
+#define MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
+
+#include <array>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/comm/gloo/mesh.h"
+
+namespace muster::comm {
+
+class PeerWatch {
+ public:
+  // Tags below this one are taken.
+  static constexpr uint32_t kFirstFreeTag = 2;
+
+  // Called from the watching threads, at most once per peer.
+  struct Events {
+    std::function<void(int peer, int64_t operations)> left;
+    std::function<void(const absl::Status& cause)> failed;
+  };
+
+  PeerWatch(Mesh* mesh, int rank, int world_size, Events events);
+  ~PeerWatch();  // after Mesh::CancelAll, which ends the threads
+
+  absl::Status Start();
+
+  // Tells all peers why this rank failed. Best effort; does not block. Once, and not after SayGoodbye.
+  void TellFailure(const absl::Status& cause);
+
+  // Tells all peers that this rank is done after so many operations, and waits until they know: two
+  // seconds at most, and only for a peer that is alive and hangs. Once; the last use of the mesh.
+  void SayGoodbye(int64_t operations);
+
+ private:
+  struct Message {
+    int64_t operations = -1;  // >= 0: goodbye
+    int32_t code = 0;         // else the status
+    std::array<char, 500> text = {};
+  };
+  struct Peer {
+    int rank = 0;
+    Message message;  // received
+    char acknowledgement = 0;
+    std::unique_ptr<Transfer> receive;
+    std::unique_ptr<Transfer> acknowledge;
+    std::thread thread;
+  };
+
+  void Watch(Peer& peer);
+  void SendAll(const Message& message);
+
+  Mesh* const mesh_;
+  const Events events_;
+  std::vector<Peer> peers_;  // without this rank; each used by its thread
+  Message outbox_;
+  std::vector<std::unique_ptr<Transfer>> sends_;
+};
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_

@@ -1,0 +1,55 @@
+#include "worker/comm/gloo/rendezvous.h"
+
+#include "gtest/gtest.h"
+#include "worker/comm/gloo/gloo_communicator.h"
+
+namespace muster::comm {
+namespace {
+
+using std::chrono::milliseconds;
+
+TEST(Rendezvous, OthersConnectToTheHostedPort) {
+  auto host = HostStore();
+  ASSERT_TRUE(host.ok()) << host.status();
+  EXPECT_NE((*host)->port(), 0);
+  auto other = ConnectStore("127.0.0.1", (*host)->port(), std::chrono::seconds(10));
+  ASSERT_TRUE(other.ok()) << other.status();
+}
+
+TEST(Rendezvous, IsReachableOnlyThroughItsAddress) {
+  auto host = HostStore("127.0.0.1");
+  ASSERT_TRUE(host.ok()) << host.status();
+  auto other = ConnectStore("127.0.0.2", (*host)->port(), milliseconds(200));
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnavailable) << other.status();
+}
+
+TEST(Rendezvous, AnAbsentStoreIsUnavailableAndNamed) {
+  uint16_t port = 0;
+  {
+    auto host = HostStore();
+    ASSERT_TRUE(host.ok()) << host.status();
+    port = (*host)->port();
+  }
+  auto other = ConnectStore("127.0.0.1", port, milliseconds(200));
+  EXPECT_EQ(other.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(other.status().ToString().find(std::to_string(port)), std::string::npos)
+      << other.status();
+}
+
+TEST(Rendezvous, AForeignAddressCannotBeHosted) {
+  EXPECT_EQ(HostStore("192.0.2.1").status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(HostStore("a name").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Rendezvous, ARankThatNeverComesFailsTheOthers) {
+  auto host = HostStore();
+  ASSERT_TRUE(host.ok()) << host.status();
+  auto communicator = CreateGlooCommunicator(
+      {.rank = 0, .world_size = 2, .name = "alone", .timeout = milliseconds(300)}, **host);
+  EXPECT_FALSE(communicator.ok());
+  EXPECT_NE(communicator.status().ToString().find("communicator 'alone'"), std::string::npos)
+      << communicator.status();
+}
+
+}  // namespace
+}  // namespace muster::comm

@@ -1,0 +1,44 @@
+// What one collective call is: its description for errors, and the checks of its arguments. Shared by
+// the implementations of Communicator.
+#ifndef MUSTER_WORKER_COMM_OPERATION_H_
+#define MUSTER_WORKER_COMM_OPERATION_H_
+
+#include <cstdint>
+#include <string>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+
+namespace muster::comm {
+
+enum class OperationKind { kAllGather, kAllReduceSum, kBroadcast };
+
+struct OperationSpec {
+  OperationKind kind;
+  OpLabel label;
+  int rank = 0;
+  at::Tensor output;  // also the input of the operations in place
+  at::Tensor input;   // all-gather only
+  int root = 0;       // broadcast only
+  double divide_by = 1.0;  // all-reduce only
+};
+
+// "all_reduce 'bucket 3' at step 17".
+std::string Describe(const OperationSpec& spec);
+
+// "all_reduce of 1024 float": what the ranks must agree on.
+std::string Shape(const OperationSpec& spec);
+
+// status with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.
+absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status);
+
+// INVALID_ARGUMENT when this rank's call alone is wrong.
+absl::Status CheckArguments(const OperationSpec& spec, int world_size);
+
+// A Work that is done.
+std::unique_ptr<Work> DoneWork(absl::Status status);
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_OPERATION_H_

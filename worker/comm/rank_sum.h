@@ -1,0 +1,19 @@
+// The one sum of every reduction: contributions added in rank order, divided once.
+#ifndef MUSTER_WORKER_COMM_RANK_SUM_H_
+#define MUSTER_WORKER_COMM_RANK_SUM_H_
+
+#include <cstdint>
+#include <vector>
+
+namespace muster::comm {
+
+// destination[i] = (((sources[0][i] + sources[1][i]) + sources[2][i]) + ...) / divide_by, in T.
+// destination may be one of the sources, but must not overlap one otherwise. At least one source.
+// T: float, double, int64_t (which ignores divide_by).
+template <typename T>
+void RankOrderedSum(const std::vector<const T*>& sources, T* destination, int64_t elements,
+                    double divide_by);
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_RANK_SUM_H_
