@@ -1,0 +1,59 @@
+"""A client of muster.v1 in Python, made from the protos when the tests run."""
+
+import pathlib
+import sys
+import tempfile
+
+import grpc
+from grpc_tools import protoc
+
+from tests.bazel import runfile
+
+_generated = tempfile.TemporaryDirectory(prefix="muster-protos-")
+
+
+def _generate():
+    source = runfile("proto/muster/v1/job_service.proto").parent
+    root = source.parents[2]
+    names = [str(path.relative_to(root)) for path in sorted(source.glob("*.proto"))]
+    well_known = pathlib.Path(protoc.__file__).parent / "_proto"
+    code = protoc.main(
+        ["protoc", f"-I{root}", f"-I{well_known}", f"--python_out={_generated.name}"]
+        + [f"--grpc_python_out={_generated.name}", *names]
+    )
+    assert code == 0, "protoc refuses the protos"
+    sys.path.insert(0, _generated.name)
+
+
+_generate()
+
+from proto.muster.v1 import job_pb2, job_service_pb2, job_service_pb2_grpc  # noqa: E402
+
+Job = job_pb2.Job
+
+
+class Jobs:
+    """JobService of one coordinator."""
+
+    def __init__(self, address):
+        # A coordinator that was killed is found again at once.
+        options = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)]
+        options += [("grpc.min_reconnect_backoff_ms", 50), ("grpc.enable_http_proxy", 0)]
+        self._channel = grpc.insecure_channel(address, options=options)
+        self._stub = job_service_pb2_grpc.JobServiceStub(self._channel)
+
+    def close(self):
+        self._channel.close()
+
+    def get(self, job_id):
+        return self._stub.GetJob(
+            job_service_pb2.GetJobRequest(job_id=job_id), timeout=60, wait_for_ready=True
+        )
+
+    def metrics(self, job_id, from_step=1, follow=False):
+        """An iterator over StepMetrics."""
+        return self._stub.StreamMetrics(
+            job_service_pb2.StreamMetricsRequest(job_id=job_id, from_step=from_step, follow=follow),
+            timeout=600,
+            wait_for_ready=True,
+        )

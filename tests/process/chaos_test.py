@@ -1,0 +1,170 @@
+"""kill -9 of anything at any moment: the job ends as if nothing had happened, to the bit.
+
+A seed gives a plan: who is killed, and at which point of the job's progress (a step that was reported, or the
+beginning of a save: never a time). What is killed from outside is started again by the test, as a supervisor
+would: musterd on its state folder and port, agents under their names. Workers are the agents' business.
+"""
+
+import dataclasses
+import random
+import struct
+
+import grpc
+import pytest
+
+from tests.process import api, harness, jobs
+
+SEEDS = 24
+STEPS = 60
+EVERY = 5
+
+VICTIMS = ["worker", "workers", "agent", "musterd", "all"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Strike:
+    # The first report of this step, or of a later one, gives the signal.
+    step: int
+    # Not then, but as soon as the next save has begun.
+    in_save: bool
+    victim: str
+
+
+def plan(seed):
+    """Two to three strikes in the order of their steps."""
+    source = random.Random(seed)
+    steps = sorted(source.sample(range(1, STEPS - EVERY), 2 + source.randrange(2)))
+    strikes = [Strike(step, source.random() < 0.4, source.choice(VICTIMS)) for step in steps]
+    # Whatever the dice say, every victim and the save come up in every round of seeds.
+    first = dataclasses.replace(strikes[0], victim=VICTIMS[seed % len(VICTIMS)], in_save=seed % 2 == 0)
+    return [first, *strikes[1:]]
+
+
+class Cluster:
+    """musterd with either two agents of one slot each, or an agent of its own with two slots."""
+
+    def __init__(self, muster, local):
+        self.muster = muster
+        self.local = local
+        self.daemon = None
+        self.agents = {}
+        self.start()
+
+    def start(self):
+        """Everything that does not run."""
+        if self.daemon is None or self.daemon.poll() is not None:
+            self.daemon = self.muster.musterd(local_slots=2 if self.local else None)
+        if not self.local:
+            for node in ("node-1", "node-2"):
+                if node not in self.agents or self.agents[node].poll() is not None:
+                    self.agents[node] = self.muster.agent(node)
+
+    def processes(self, program):
+        found = self.muster.processes(program)
+        # Not yet the program it will be: a worker between fork and exec still looks like its agent.
+        return found
+
+    def strike(self, victim, source):
+        """Kills, and waits until those killed from outside have ended."""
+        programs = {
+            "worker": ["muster-worker"],
+            "workers": ["muster-worker"],
+            "agent": ["muster-agent"],
+            "musterd": ["musterd"],
+            "all": ["musterd", "muster-agent", "muster-worker"],
+        }[victim]
+        targets = [process for program in programs for process in self.processes(program)]
+        source.shuffle(targets)
+        if victim in ("worker", "agent"):
+            targets = targets[:1]
+        for target in targets:
+            harness.kill(target.pid)
+        killed = {target.pid for target in targets}
+        for child in [self.daemon, *self.agents.values()]:
+            if child.pid in killed:
+                child.wait(timeout=harness.BOUND)
+        return [target.command for target in targets]
+
+    def stop(self):
+        self.muster.stop(*self.agents.values(), self.daemon)
+
+
+def reported_step(client):
+    """Optimizer steps done, as the coordinator knows it; None: the job has ended."""
+    job = client.get("chaos")
+    ended = job.state in (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
+    return None if ended else job.step
+
+
+def run(muster, strikes, source, local):
+    """The job from its start to its end; what it left: (job, losses as bits, exported weights)."""
+    job_file = jobs.write_job(
+        muster.folder,
+        name="job.yaml",
+        stages=[{"fit": {"steps": STEPS}}],
+        checkpoint={"directory": "checkpoints", "every_steps": EVERY, "keep": 2},
+        restart={"max_restarts": 50},
+    )
+    saves = muster.folder / "checkpoints"
+    saves.mkdir()
+    cluster = Cluster(muster, local)
+    watch = harness.FolderWatch(saves)
+    muster.cli("submit", job_file, "--id", "chaos")
+    client = api.Jobs(muster.address)
+    done = []
+    for strike in strikes:
+        at = harness.eventually(
+            lambda: (step := reported_step(client)) is None or step >= strike.step,
+            f"step {strike.step}; {done}\n{muster.log()}",
+        )
+        if reported_step(client) is None:
+            break
+        if strike.in_save:
+            watch.drain()
+            watch.await_name(lambda name: name.endswith(".tmp"))
+        done.append((strike, cluster.strike(strike.victim, source)))
+        cluster.start()
+    watch.close()
+    print(*done, sep="\n")
+
+    muster.cli("wait", "chaos", "--timeout", "120s")
+    job = client.get("chaos")
+    losses = [(step.step, struct.pack("<d", step.loss)) for step in client.metrics("chaos")]
+    client.close()
+    cluster.stop()
+    muster.assert_no_process(at_once=True)
+    muster.assert_no_temporary_file()
+    assert muster.files("checkpoints") == sorted(
+        checkpoint.path.rsplit("/", 1)[1] for checkpoint in job.checkpoints
+    )
+    expected = {"checkpoints", "job.yaml", "model.safetensors", "programs.log", "state", "tmp", "train.bin"}
+    assert set(muster.files(".")) == expected
+    return job, losses, (muster.folder / "model.safetensors").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(programs, tmp_path_factory):
+    muster = harness.Muster(programs, tmp_path_factory.mktemp("undisturbed"))
+    try:
+        job, losses, weights = run(muster, [], random.Random(0), local=True)
+    finally:
+        muster.close()
+    assert (job.generation, job.restarts) == (1, 0)
+    assert [step for step, _ in losses] == list(range(1, STEPS + 1))
+    assert len({bits for _, bits in losses}) > STEPS // 2, "a loss that does not move proves nothing"
+    return losses, weights
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_killed_at_random_it_ends_the_same(muster, undisturbed, seed):
+    job, losses, weights = run(muster, plan(seed), random.Random(seed), local=seed % 3 == 0)
+    assert job.state == api.Job.SUCCEEDED
+    assert losses == undisturbed[0]
+    assert weights == undisturbed[1]
+
+
+def test_the_plans_hit_everything():
+    strikes = [strike for seed in range(SEEDS) for strike in plan(seed)]
+    for victim in VICTIMS:
+        for in_save in (False, True):
+            assert any(s.victim == victim and s.in_save == in_save for s in strikes), (victim, in_save)

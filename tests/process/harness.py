@@ -1,0 +1,258 @@
+"""A Muster of real programs for one test, and the proof that nothing of it is left.
+
+Every process of a test carries an environment variable that only this test has; it is inherited, so
+/proc/*/environ finds them all, orphans too.
+"""
+
+import contextlib
+import ctypes
+import dataclasses
+import json
+import os
+import pathlib
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import time
+import uuid
+
+from tests.bazel import runfile
+
+MARKER = "MUSTER_TEST_MARKER"
+# A bound on any wait, never reached unless something hangs.
+BOUND = 120.0
+
+PROGRAMS = [
+    "coordinator/musterd",
+    "worker/agent/muster-agent",
+    "worker/muster-worker",
+    "client/cli/muster",
+]
+
+
+def install(folder):
+    """The four programs side by side, as a user has them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for program in PROGRAMS:
+        shutil.copy(runfile(program), folder)
+    return folder
+
+
+def eventually(condition, what, bound=BOUND):
+    """Waits until condition() is true and returns its value."""
+    end = time.monotonic() + bound
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < end, f"in {bound} s this never came true: {what}"
+        select.select([], [], [], 0.01)
+
+
+@dataclasses.dataclass
+class Result:
+    code: int
+    out: str
+    err: str
+
+    def json(self):
+        return json.loads(self.out)
+
+
+@dataclasses.dataclass(frozen=True)
+class Process:
+    pid: int
+    command: str
+
+    @property
+    def program(self):
+        return pathlib.Path(self.command.split(" ")[0]).name
+
+    def option(self, name):
+        words = self.command.split(" ")
+        return words[words.index(name) + 1]
+
+
+def kill(pid, number=signal.SIGKILL):
+    """Sends the signal; a process that has just ended is no error."""
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
+class Muster:
+    """The programs of one test in one folder."""
+
+    def __init__(self, programs, folder, lease="3s"):
+        self.programs = programs
+        self.folder = folder
+        self.lease = lease
+        self.state = folder / "state"
+        self.address = None
+        self._marker = str(uuid.uuid4())
+        self._children = []
+        self._log = open(folder / "programs.log", "ab")
+        # What programs put into the system's temporary folder is found here.
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+
+    def environment(self):
+        environment = {
+            name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "MUSTER_"))
+        }
+        environment |= {MARKER: self._marker, "TMPDIR": str(self.temporary)}
+        if self.address:
+            environment["MUSTER_ADDRESS"] = self.address
+        return environment
+
+    # ---- Programs ----
+
+    def spawn(self, program, *arguments, **options):
+        """A program in the background, its output in programs.log unless options say otherwise."""
+        options = {"stdout": self._log, "stderr": self._log, "env": self.environment()} | options
+        command = [str(self.programs / program), *map(str, arguments)]
+        child = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True, **options
+        )
+        self._children.append(child)
+        return child
+
+    def musterd(self, local_slots=None, listen=None):
+        """musterd on this test's state folder; a second call takes the same port again."""
+        port_file = self.folder / "port"
+        port_file.unlink(missing_ok=True)
+        arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--state", self.state]
+        arguments += ["--lease", self.lease, "--port-file", port_file]
+        if local_slots is not None:
+            arguments += ["--local-slots", local_slots]
+        child = self.spawn("musterd", *arguments)
+
+        def listening():
+            assert child.poll() is None, f"musterd ended with {child.returncode}:\n{self.log()}"
+            return port_file.exists()
+
+        eventually(listening, "musterd writes its port file")
+        self.address = port_file.read_text().strip()
+        port_file.unlink()
+        return child
+
+    def agent(self, node, slots=1):
+        return self.spawn("muster-agent", "--coordinator", self.address, "--slots", slots, "--node", node)
+
+    def cli(self, *arguments, expect=0, timeout=BOUND):
+        """A command to its end. expect: the exit code, or None for any."""
+        done = subprocess.run(
+            [str(self.programs / "muster"), *map(str, arguments)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            cwd=self.folder,
+            env=self.environment(),
+        )
+        result = Result(done.returncode, done.stdout, done.stderr)
+        assert expect is None or result.code == expect, (
+            f"muster {' '.join(map(str, arguments))}: exit code {result.code}, expected {expect}\n"
+            f"{result.out}\n{result.err}\n{self.log()}"
+        )
+        return result
+
+    def log(self, lines=60):
+        self._log.flush()
+        return "\n".join((self.folder / "programs.log").read_text(errors="replace").splitlines()[-lines:])
+
+    # ---- What runs ----
+
+    def processes(self, program=None):
+        """All processes of this test, however they came to be; no zombies."""
+        wanted = f"{MARKER}={self._marker}".encode()
+        found = []
+        for entry in pathlib.Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                if wanted not in (entry / "environ").read_bytes().split(b"\0"):
+                    continue
+                command = (entry / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            process = Process(int(entry.name), command)
+            if process.command and program in (None, process.program):
+                found.append(process)
+        return sorted(found, key=lambda process: process.pid)
+
+    def wait(self, child, expect=0):
+        code = child.wait(timeout=BOUND)
+        assert code == expect, f"{child.args[0]}: exit code {code}, expected {expect}\n{self.log()}"
+
+    def stop(self, *children):
+        """SIGTERM; each has to end with 0."""
+        for child in children:
+            child.send_signal(signal.SIGTERM)
+        for child in children:
+            self.wait(child)
+
+    def close(self):
+        """Ends what still runs, hard: for a test that has failed already."""
+        for process in self.processes():
+            kill(process.pid)
+        for child in self._children:
+            child.wait(timeout=BOUND)
+        self._log.close()
+
+    # ---- What is left ----
+
+    def assert_no_process(self, at_once=False):
+        """at_once: their end was promised to have come already."""
+        if at_once:
+            assert self.processes() == []
+            return
+        eventually(lambda: not self.processes(), f"no process is left of {self.processes()}")
+
+    def assert_no_temporary_file(self):
+        left = [str(path) for path in self.folder.rglob("*") if ".tmp" in path.name]
+        left += [str(path) for path in self.temporary.iterdir()]
+        assert left == []
+
+    def files(self, folder):
+        return sorted(path.name for path in (self.folder / folder).iterdir())
+
+
+class FolderWatch:
+    """Waits for names to appear in a folder (inotify: a poll would miss what lives for a millisecond)."""
+
+    _CREATE, _MOVED_TO = 0x100, 0x80
+
+    def __init__(self, folder):
+        libc = ctypes.CDLL(None, use_errno=True)
+        self._fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        assert self._fd >= 0, os.strerror(ctypes.get_errno())
+        added = libc.inotify_add_watch(self._fd, os.fsencode(folder), self._CREATE | self._MOVED_TO)
+        assert added >= 0, os.strerror(ctypes.get_errno())
+
+    def close(self):
+        os.close(self._fd)
+
+    def drain(self):
+        """The names that appeared since the last call."""
+        names = []
+        while True:
+            try:
+                events = os.read(self._fd, 1 << 16)
+            except BlockingIOError:
+                return names
+            while events:
+                _, _, _, length = struct.unpack_from("iIII", events)
+                names.append(events[16 : 16 + length].rstrip(b"\0").decode())
+                events = events[16 + length :]
+
+    def await_name(self, wanted, bound=BOUND):
+        """The next name for which wanted(name) holds; None: none came in time."""
+        end = time.monotonic() + bound
+        while time.monotonic() < end:
+            select.select([self._fd], [], [], end - time.monotonic())
+            for name in self.drain():
+                if wanted(name):
+                    return name
+        return None

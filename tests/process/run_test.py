@@ -1,0 +1,44 @@
+"""`muster run`: a private coordinator that leaves nothing behind."""
+
+import os
+import signal
+
+import pytest
+
+from tests.process import harness, jobs
+
+
+def test_run_trains_and_leaves_only_what_was_asked_for(muster):
+    job_file = jobs.write_job(muster.folder)
+    result = muster.cli("run", job_file)
+    muster.assert_no_process(at_once=True)
+    assert "20/20" in (result.out + result.err), result.err
+    expected = {"checkpoints", "job.yaml", "model.safetensors", "programs.log", "tmp", "train.bin"}
+    assert set(muster.files(".")) == expected
+
+
+def test_a_failed_run_is_100(muster):
+    job_file = jobs.write_job(muster.folder)
+    jobs.write_tokens(muster.folder / "train.bin", 4096, vocabulary=300)
+    result = muster.cli("run", job_file, expect=100)
+    assert "train.bin" in result.err and "256" in result.err, result.err
+    muster.assert_no_process(at_once=True)
+
+
+@pytest.mark.parametrize("moment", ["at once", "while training"])
+def test_ctrl_c_stops_everything(muster, moment):
+    job_file = jobs.write_job(muster.folder, stages=[{"fit": {"steps": 1000000}}])
+    watch = harness.FolderWatch(muster.folder)
+    run = muster.spawn("muster", "run", job_file)
+    if moment == "while training":
+        assert watch.await_name(lambda name: name == "checkpoints"), muster.log()
+        checkpoints = harness.FolderWatch(muster.folder / "checkpoints")
+        assert checkpoints.await_name(lambda name: not name.endswith(".tmp")), muster.log()
+        checkpoints.close()
+    else:
+        harness.eventually(lambda: muster.processes("musterd"), "run starts its coordinator")
+    watch.close()
+    # As a terminal does it: to the whole foreground group.
+    os.killpg(run.pid, signal.SIGINT)
+    muster.wait(run, expect=130)
+    muster.assert_no_process(at_once=True)
