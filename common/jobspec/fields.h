@@ -1,0 +1,54 @@
+// The fields of a message by reflection, with their paths as in the job file.
+#ifndef MUSTER_COMMON_JOBSPEC_FIELDS_H_
+#define MUSTER_COMMON_JOBSPEC_FIELDS_H_
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace muster::jobspec {
+
+// What a string field names.
+enum class PathUse {
+  kNone,  // not a path
+  kInput,  // a file that must be there
+  kOutput,  // a file or directory that will be written
+};
+
+// By a table of full field names; every new path field belongs there.
+PathUse PathUseOf(const google::protobuf::FieldDescriptor& field);
+
+// One value that is set: a singular field that is present, or one element of a list.
+struct FieldValue {
+  const google::protobuf::Message* owner;
+  const google::protobuf::FieldDescriptor* field;
+  int index;  // in the list; -1 for a singular field
+  std::string path;  // "stages[1].fit.steps"
+
+  std::string String() const;
+  double Double() const;
+  int Enum() const;
+  const google::protobuf::Message& Message() const;
+};
+
+// Visits every value that is set (numbers and strings without presence: those that are not zero or empty),
+// messages before their own fields. Stable order: that of the field numbers.
+void ForEachValue(const google::protobuf::Message& message,
+                  const std::function<void(const FieldValue&)>& visit);
+
+// "a.b"; just `name` where the parent is the whole job.
+std::string ChildPath(const std::string& parent, const std::string& name);
+// "a[3]"
+std::string ElementPath(const std::string& list, int index);
+
+// Names of an enum's values in lower case, without the unspecified one.
+std::vector<std::string> EnumNames(const google::protobuf::EnumDescriptor& type);
+// Names of the alternatives of a oneof.
+std::vector<std::string> Alternatives(const google::protobuf::OneofDescriptor& oneof);
+
+}  // namespace muster::jobspec
+
+#endif  // MUSTER_COMMON_JOBSPEC_FIELDS_H_

@@ -1,0 +1,32 @@
+// What a job means beyond its syntax: defaults and validation of muster.v1.JobSpec
+// (proto/muster/v1/job_spec.proto; the comments there are the rules). Pure functions, thread-safe.
+#ifndef MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
+#define MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
+
+#include <cstdint>
+#include <string>
+
+#include "proto/muster/v1/error.pb.h"
+#include "proto/muster/v1/job_spec.pb.h"
+
+namespace muster::jobspec {
+
+// Fills in every default that the proto's comments name, so that what is stored says what really runs. A valid
+// spec stays valid; a second call changes nothing. What is wrong stays as it is, for ValidateSpec to name.
+v1::JobSpec ResolveDefaults(v1::JobSpec spec);
+
+// Every problem at once, in the order of the fields, each with its path ("model.gpt2.heads",
+// "stages[1].fit.steps"), what was found and what is allowed; empty when the job may run. Takes a spec with or
+// without its defaults. Looks at no file.
+v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
+
+// Optimizer steps of all fit stages.
+uint64_t TotalSteps(const v1::JobSpec& spec);
+
+// One line per problem: "path: message", or "file:line: path: message" where the problem has a line and
+// `file` is given.
+std::string FormatProblems(const v1::SpecProblems& problems, const std::string& file = "");
+
+}  // namespace muster::jobspec
+
+#endif  // MUSTER_COMMON_JOBSPEC_JOBSPEC_H_

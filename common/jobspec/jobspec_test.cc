@@ -1,0 +1,257 @@
+#include "common/jobspec/jobspec.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <limits>
+#include <string>
+#include <vector>
+
+namespace muster::jobspec {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kGpt2Job[] = R"(
+  name: "tiny" world_size: 2
+  model { gpt2 { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64 } }
+  data {
+    train { tokens { path: "/d/train.bin" } }
+    validate { tokens { path: "/d/val.bin" } }
+  }
+  optimizer { adamw { lr: 0.001 } }
+  schedule { warmup_cosine { warmup_steps: 10 } }
+  batch { per_rank: 8 }
+  stages { fit { steps: 100 validate_every: 10 } }
+  stages { validate {} }
+  checkpoint { directory: "/d/ckpt" every_steps: 20 }
+  export { path: "/d/out.safetensors" })";
+
+v1::JobSpec Parse(const std::string& text) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  return spec;
+}
+
+bool Equal(const v1::JobSpec& a, const v1::JobSpec& b) {
+  return google::protobuf::util::MessageDifferencer::Equals(a, b);
+}
+
+TEST(ResolveDefaults, FillsWhatTheProtoNames) {
+  const v1::JobSpec spec = ResolveDefaults(Parse(kGpt2Job));
+  EXPECT_TRUE(Equal(spec, Parse(R"(
+    name: "tiny" world_size: 2 device: CPU precision: FLOAT32
+    model { gpt2 { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64
+                   inner: 256 dropout: 0 tied: true } }
+    data {
+      train { tokens { path: "/d/train.bin" dtype: UINT16 } }
+      validate { tokens { path: "/d/val.bin" dtype: UINT16 } }
+    }
+    strategy { ddp { bucket_mb: 25 } }
+    optimizer { adamw { lr: 0.001 betas: [0.9, 0.999] eps: 1e-8 weight_decay: 0.01 } }
+    schedule { warmup_cosine { warmup_steps: 10 total_steps: 100 min_ratio: 0 } }
+    batch { per_rank: 8 accumulate: 1 order: SHUFFLED last: DROP }
+    stages { fit { steps: 100 validate_every: 10 } }
+    stages { validate {} }
+    checkpoint { directory: "/d/ckpt" every_steps: 20 keep: 3 }
+    export { path: "/d/out.safetensors" }
+    restart { max_restarts: 3 })")))
+      << spec.DebugString();
+}
+
+TEST(ResolveDefaults, KeepsWhatIsGivenAndASecondCallChangesNothing) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.mutable_model()->mutable_gpt2()->set_tied(false);
+  spec.mutable_restart()->set_max_restarts(0);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(1);
+  spec.clear_schedule();
+  const v1::JobSpec once = ResolveDefaults(spec);
+  EXPECT_FALSE(once.model().gpt2().tied());
+  EXPECT_EQ(once.restart().max_restarts(), 0);
+  EXPECT_TRUE(once.optimizer().sgd().has_momentum());
+  EXPECT_TRUE(once.schedule().has_constant());
+  EXPECT_TRUE(Equal(once, ResolveDefaults(once)));
+}
+
+TEST(ResolveDefaults, KeepsAValidSpecValid) {
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(Parse(kGpt2Job))).problems(), IsEmpty());
+}
+
+TEST(ValidateSpec, TakesWhatMayRun) {
+  EXPECT_THAT(ValidateSpec(Parse(kGpt2Job)).problems(), IsEmpty());
+  EXPECT_THAT(ValidateSpec(Parse(R"(
+    name: "0" world_size: 1
+    model { mlp { inputs: 4 hidden: [8, 8] classes: 3 } }
+    data { validate { safetensors { path: "/rows" } } }
+    batch { per_rank: 1 }
+    stages { validate {} })")).problems(), IsEmpty());
+}
+
+TEST(ValidateSpec, NamesEverythingThatAnEmptyJobLacks) {
+  const v1::SpecProblems problems = ValidateSpec(v1::JobSpec());
+  std::vector<std::string> paths;
+  for (const auto& problem : problems.problems()) paths.push_back(problem.path());
+  EXPECT_THAT(paths, testing::UnorderedElementsAre("name", "world_size", "model", "batch.per_rank",
+                                                   "stages"));
+}
+
+struct Case {
+  std::string name;
+  std::function<void(v1::JobSpec*)> break_it;
+  std::string path;
+  std::string message;  // part of it
+};
+
+class ValidateSpecFinds : public testing::TestWithParam<Case> {};
+
+TEST_P(ValidateSpecFinds, TheOneProblemAlsoWithDefaultsFilledIn) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  GetParam().break_it(&spec);
+  for (const v1::JobSpec& broken : {spec, ResolveDefaults(spec)}) {
+    const v1::SpecProblems problems = ValidateSpec(broken);
+    ASSERT_EQ(problems.problems_size(), 1) << FormatProblems(problems);
+    EXPECT_EQ(problems.problems(0).path(), GetParam().path);
+    EXPECT_THAT(problems.problems(0).message(), HasSubstr(GetParam().message));
+  }
+}
+
+v1::Gpt2Spec* Gpt2(v1::JobSpec* s) { return s->mutable_model()->mutable_gpt2(); }
+v1::AdamwSpec* Adamw(v1::JobSpec* s) { return s->mutable_optimizer()->mutable_adamw(); }
+v1::WarmupCosineSchedule* Cosine(v1::JobSpec* s) {
+  return s->mutable_schedule()->mutable_warmup_cosine();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ValidateSpecFinds,
+    testing::Values(
+        Case{"NameMissing", [](auto* s) { s->clear_name(); }, "name", "is missing"},
+        Case{"NameUpper", [](auto* s) { s->set_name("Tiny"); }, "name", "found 'Tiny'"},
+        Case{"NameDash", [](auto* s) { s->set_name("-x"); }, "name", "found '-x'"},
+        Case{"NameLong", [](auto* s) { s->set_name(std::string(41, 'a')); }, "name",
+             "found 41 characters"},
+        Case{"NoRanks", [](auto* s) { s->set_world_size(0); }, "world_size", "allowed: 1 to"},
+        Case{"ManyRanks", [](auto* s) { s->set_world_size(70000); }, "world_size", "found 70000"},
+        Case{"Device", [](auto* s) { s->set_device(static_cast<v1::JobSpec::Device>(77)); },
+             "device", "allowed: cpu"},
+        Case{"NoKindOfModel", [](auto* s) { s->mutable_model()->clear_kind(); }, "model",
+             "one of: gpt2, mlp"},
+        Case{"NoModel", [](auto* s) { s->clear_model(); }, "model", "is missing"},
+        Case{"Vocabulary", [](auto* s) { Gpt2(s)->set_vocab_size(0); }, "model.gpt2.vocab_size",
+             "is missing or 0"},
+        Case{"Context", [](auto* s) { Gpt2(s)->set_context(0); }, "model.gpt2.context", "is missing"},
+        Case{"Layers", [](auto* s) { Gpt2(s)->set_layers(0); }, "model.gpt2.layers", "is missing"},
+        Case{"NoHeads", [](auto* s) { Gpt2(s)->set_heads(0); }, "model.gpt2.heads", "is missing"},
+        Case{"Heads", [](auto* s) { Gpt2(s)->set_heads(3); }, "model.gpt2.heads",
+             "found 3; allowed: a divisor of width, 64"},
+        Case{"Inner", [](auto* s) { Gpt2(s)->set_inner(0); }, "model.gpt2.inner", "allowed: 1 to"},
+        Case{"Dropout", [](auto* s) { Gpt2(s)->set_dropout(1); }, "model.gpt2.dropout",
+             "below 1"},
+        Case{"DropoutNan",
+             [](auto* s) { Gpt2(s)->set_dropout(std::numeric_limits<double>::quiet_NaN()); },
+             "model.gpt2.dropout", "found nan"},
+        Case{"RelativeWeights", [](auto* s) { s->mutable_model()->set_weights("w"); },
+             "model.weights", "absolute path"},
+        Case{"RelativePath",
+             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->add_path("b"); },
+             "data.train.tokens.path[1]", "found 'b'"},
+        Case{"EmptyPath",
+             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->set_path(0, ""); },
+             "data.train.tokens.path[0]", "is empty"},
+        Case{"NoPath",
+             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->clear_path(); },
+             "data.train.tokens.path", "one or more"},
+        Case{"NoKindOfData", [](auto* s) { s->mutable_data()->mutable_train()->clear_kind(); },
+             "data.train", "one of: tokens, safetensors"},
+        Case{"RowsForGpt2",
+             [](auto* s) {
+               s->mutable_data()->mutable_validate()->mutable_safetensors()->set_path("/x");
+             },
+             "data.validate.safetensors", "gpt2 reads tokens"},
+        Case{"NoTrain", [](auto* s) { s->mutable_data()->clear_train(); }, "data.train",
+             "fit needs it"},
+        Case{"NoValidate", [](auto* s) { s->mutable_data()->clear_validate(); }, "data.validate",
+             "stages[0].fit.validate_every needs it"},
+        Case{"NoKindOfStrategy", [](auto* s) { s->mutable_strategy(); }, "strategy", "one of: ddp"},
+        Case{"Bucket",
+             [](auto* s) { s->mutable_strategy()->mutable_ddp()->set_bucket_mb(0); },
+             "strategy.ddp.bucket_mb", "above 0"},
+        Case{"NoOptimizer", [](auto* s) { s->clear_optimizer(); }, "optimizer", "fit needs it"},
+        Case{"NoKindOfOptimizer", [](auto* s) { s->mutable_optimizer()->clear_kind(); }, "optimizer",
+             "one of: adamw, sgd"},
+        Case{"Lr", [](auto* s) { Adamw(s)->set_lr(-1); }, "optimizer.adamw.lr", "found -1"},
+        Case{"NoLr", [](auto* s) { s->mutable_optimizer()->mutable_sgd(); }, "optimizer.sgd.lr",
+             "is missing"},
+        Case{"LrInfinite",
+             [](auto* s) { Adamw(s)->set_lr(std::numeric_limits<double>::infinity()); },
+             "optimizer.adamw.lr", "finite"},
+        Case{"OneBeta", [](auto* s) { Adamw(s)->add_betas(0.9); }, "optimizer.adamw.betas",
+             "found 1; allowed: 2 numbers"},
+        Case{"Beta", [](auto* s) { Adamw(s)->add_betas(0.9), Adamw(s)->add_betas(1); },
+             "optimizer.adamw.betas[1]", "found 1; allowed: from 0 to below 1"},
+        Case{"Eps", [](auto* s) { Adamw(s)->set_eps(0); }, "optimizer.adamw.eps", "above 0"},
+        Case{"Decay", [](auto* s) { Adamw(s)->set_weight_decay(-0.1); },
+             "optimizer.adamw.weight_decay", "0 or more"},
+        Case{"Momentum",
+             [](auto* s) {
+               s->mutable_optimizer()->mutable_sgd()->set_lr(1);
+               s->mutable_optimizer()->mutable_sgd()->set_momentum(1.5);
+             },
+             "optimizer.sgd.momentum", "found 1.5"},
+        Case{"Warmup", [](auto* s) { Cosine(s)->set_warmup_steps(101); },
+             "schedule.warmup_cosine.warmup_steps", "found 101"},
+        Case{"WarmupTotal",
+             [](auto* s) { Cosine(s)->set_total_steps(9); },
+             "schedule.warmup_cosine.warmup_steps", "at most total_steps, 9"},
+        Case{"MinRatio", [](auto* s) { Cosine(s)->set_min_ratio(1.1); },
+             "schedule.warmup_cosine.min_ratio", "0 to 1"},
+        Case{"NoKindOfSchedule", [](auto* s) { s->mutable_schedule()->clear_kind(); }, "schedule",
+             "one of: constant, warmup_cosine"},
+        Case{"NoBatch", [](auto* s) { s->clear_batch(); }, "batch.per_rank", "is missing"},
+        Case{"Accumulate", [](auto* s) { s->mutable_batch()->set_accumulate(0); },
+             "batch.accumulate", "allowed: 1 to"},
+        Case{"Clip", [](auto* s) { s->set_clip_grad_norm(0); }, "clip_grad_norm", "above 0"},
+        Case{"NoSteps", [](auto* s) {
+               s->clear_schedule();
+               s->mutable_stages(0)->mutable_fit()->set_steps(0);
+             },
+             "stages[0].fit.steps", "is missing or 0"},
+        Case{"NoStage", [](auto* s) { s->clear_stages(); }, "stages", "is missing or empty"},
+        Case{"NoKindOfStage", [](auto* s) { s->add_stages(); }, "stages[2]",
+             "one of: fit, validate"},
+        Case{"Keep", [](auto* s) { s->mutable_checkpoint()->set_keep(0); }, "checkpoint.keep",
+             "allowed: 1 to"},
+        Case{"NoDirectory", [](auto* s) { s->mutable_checkpoint()->clear_directory(); },
+             "checkpoint.directory", "is missing"},
+        Case{"NoExport", [](auto* s) { s->mutable_export_()->clear_path(); }, "export.path",
+             "is missing"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ValidateSpec, RefusesTokensForRows) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.mutable_model()->mutable_mlp()->set_inputs(3);
+  spec.mutable_model()->mutable_mlp()->add_hidden(0);
+  EXPECT_EQ(FormatProblems(ValidateSpec(spec)),
+            "model.mlp.hidden[0]: is missing or 0; allowed: 1 to 16777216\n"
+            "model.mlp.classes: is missing or 0; allowed: 1 to 16777216\n"
+            "data.train.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
+            "safetensors\n"
+            "data.validate.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
+            "safetensors\n");
+}
+
+TEST(FormatProblems, NamesFileAndLineWhereKnown) {
+  v1::SpecProblems problems;
+  auto* problem = problems.add_problems();
+  problem->set_path("a.b");
+  problem->set_message("found x");
+  problem->set_line(7);
+  EXPECT_EQ(FormatProblems(problems), "a.b: found x\n");
+  EXPECT_EQ(FormatProblems(problems, "job.yaml"), "job.yaml:7: a.b: found x\n");
+}
+
+}  // namespace
+}  // namespace muster::jobspec
