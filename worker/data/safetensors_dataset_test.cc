@@ -1,0 +1,90 @@
+#include "worker/data/safetensors_dataset.h"
+
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "common/safetensors/safetensors.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::data {
+namespace {
+
+using safetensors::DType;
+using ::testing::HasSubstr;
+
+constexpr InputSpec kSpec{.kind = InputSpec::Kind::kRows, .row_elements = 4, .classes = 3};
+
+class SafetensorsDatasetTest : public ::testing::Test {
+ protected:
+  // Rows [first, first + n) of four numbers each, shaped `row`; labels row % 3.
+  std::string Rows(const std::string& name, int64_t first, int64_t n,
+                   std::vector<int64_t> row = {2, 2}, int64_t label_offset = 0) {
+    std::vector<float> inputs;
+    std::vector<int64_t> labels;
+    for (int64_t i = first; i < first + n; ++i) {
+      for (int j = 0; j < 4; ++j) inputs.push_back(10 * i + j);
+      labels.push_back(i % 3 + label_offset);
+    }
+    std::vector<int64_t> shape = {n};
+    shape.insert(shape.end(), row.begin(), row.end());
+    const auto plan =
+        safetensors::Plan({{"inputs", DType::kF32, shape}, {"labels", DType::kI64, {n}}}, {});
+    std::string file = plan->prefix;
+    file.append(reinterpret_cast<const char*>(inputs.data()), inputs.size() * 4);
+    file.append(reinterpret_cast<const char*>(labels.data()), labels.size() * 8);
+    EXPECT_TRUE(files::WriteAtomically(dir_.Path(name), file).ok());
+    return dir_.Path(name);
+  }
+
+  static std::string ErrorOf(const std::vector<std::string>& paths, const InputSpec& spec = kSpec) {
+    const auto dataset = OpenSafetensors(paths, spec);
+    EXPECT_EQ(dataset.status().code(), absl::StatusCode::kInvalidArgument) << dataset.status();
+    return std::string(dataset.status().message());
+  }
+
+  files::TempDir dir_;
+};
+
+TEST_F(SafetensorsDatasetTest, RowsOfSeveralFilesFollowOneAnother) {
+  const auto dataset = OpenSafetensors({Rows("a", 0, 2), Rows("b", 2, 3)}, kSpec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 5);
+  const std::vector<int64_t> samples = {4, 1};
+  const auto batch = (*dataset)->Read(samples);
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ(batch->inputs.sizes(), (at::IntArrayRef{2, 2, 2}));
+  EXPECT_EQ(batch->inputs[0][1][1].item<float>(), 43);
+  EXPECT_EQ(batch->inputs[1][0][0].item<float>(), 10);
+  EXPECT_EQ(batch->targets[0].item<int64_t>(), 1);
+  const std::vector<int64_t> outside = {5};
+  EXPECT_EQ((*dataset)->Read(outside).status().code(), absl::StatusCode::kOutOfRange);
+}
+
+TEST_F(SafetensorsDatasetTest, DataThatDoNotFitAreRefusedWithExpectedAndFound) {
+  EXPECT_THAT(
+      ErrorOf({Rows("a", 0, 2)}, {.kind = InputSpec::Kind::kRows, .row_elements = 5, .classes = 3}),
+      HasSubstr("inputs: expected [N, ...] with 5 numbers per row, found [2, 2, 2]"));
+  EXPECT_THAT(ErrorOf({Rows("a", 0, 2), Rows("b", 0, 2, {4})}),
+              HasSubstr("expected rows of [2, 2]"));
+  EXPECT_THAT(ErrorOf({Rows("a", 0, 2, {2, 2}, 2)}),
+              HasSubstr("labels: row 1: expected a class in [0, 3), found 3"));
+  EXPECT_THAT(ErrorOf({Rows("a", 0, 0)}), HasSubstr("expected a row, found none"));
+  EXPECT_THAT(ErrorOf({}), HasSubstr("at least one path"));
+  EXPECT_THAT(ErrorOf({Rows("a", 0, 1)}, {.kind = InputSpec::Kind::kTokens}),
+              HasSubstr("takes tokens"));
+}
+
+TEST_F(SafetensorsDatasetTest, MissingKeyAndBrokenFileAreRefused) {
+  const auto plan = safetensors::Plan({{"inputs", DType::kF32, {1, 4}}}, {});
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), plan->prefix + std::string(16, '\0')).ok());
+  EXPECT_THAT(ErrorOf({dir_.Path("a")}), HasSubstr("found no 'labels'"));
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), "junk").ok());
+  EXPECT_EQ(OpenSafetensors({dir_.Path("a")}, kSpec).status().code(), absl::StatusCode::kDataLoss);
+}
+
+}  // namespace
+}  // namespace muster::data

@@ -1,0 +1,152 @@
+#include "worker/data/sampler.h"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/data/permutation.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The expected lists come from the Python program in docs/sampler.md.
+TEST(PermutationTest, IsTheOneOfTheSpecification) {
+  EXPECT_THAT(Permutation(1, 0, 10), ElementsAre(7, 2, 6, 8, 0, 1, 5, 9, 3, 4));
+  EXPECT_THAT(Permutation(1, 1, 10), ElementsAre(6, 2, 3, 5, 1, 9, 0, 8, 4, 7));
+  EXPECT_THAT(Permutation(2, 0, 10), ElementsAre(4, 5, 2, 7, 9, 1, 3, 8, 0, 6));
+  EXPECT_THAT(Permutation(UINT64_MAX, 123456789, 7), ElementsAre(2, 5, 6, 3, 0, 1, 4));
+  EXPECT_THAT(Permutation(0, 0, 5), ElementsAre(3, 2, 0, 4, 1));
+  uint64_t sum = 0;
+  for (int64_t x : Permutation(42, 3, 100000)) sum = sum * 31 + static_cast<uint64_t>(x);
+  EXPECT_EQ(sum, 13751873226941965510u);
+}
+
+TEST(PermutationTest, OneAndNoSample) {
+  EXPECT_THAT(Permutation(1, 0, 1), ElementsAre(0));
+  EXPECT_TRUE(Permutation(1, 0, 0).empty());
+}
+
+Sampler Make(const SamplerOptions& options) {
+  auto sampler = Sampler::Create(options);
+  EXPECT_TRUE(sampler.ok()) << sampler.status();
+  return *std::move(sampler);
+}
+
+// The global batch of the step after `position`, in order.
+std::vector<int64_t> GlobalBatch(Sampler& sampler, const SamplerOptions& options,
+                                 Position position) {
+  std::vector<int64_t> all;
+  for (int64_t rank = 0; rank < options.world_size; ++rank) {
+    for (int64_t micro = 0; micro < options.accumulate; ++micro) {
+      const auto samples = sampler.Samples(position, rank, micro);
+      all.insert(all.end(), samples.begin(), samples.end());
+    }
+  }
+  return all;
+}
+
+TEST(SamplerTest, RanksTakeContiguousPartsOfTheEpochsOrder) {
+  const SamplerOptions options{
+      .size = 26, .seed = 9, .world_size = 2, .per_rank = 3, .accumulate = 2};
+  Sampler sampler = Make(options);
+  const auto order = Permutation(9, 0, 26);
+  EXPECT_EQ(sampler.global_batch(), 12);
+  EXPECT_EQ(sampler.steps_per_epoch(), 2);
+  const Position second = sampler.After({0, 0});
+  EXPECT_EQ(second, (Position{0, 12}));
+  // Rank 1, micro-batch 1 of the second step: positions 12 + 6 + 3 on.
+  EXPECT_EQ(sampler.Samples(second, 1, 1),
+            (std::vector<int64_t>(order.begin() + 21, order.begin() + 24)));
+}
+
+TEST(SamplerTest, TheGlobalBatchDoesNotDependOnTheWorldSize) {
+  const SamplerOptions one{.size = 50, .seed = 3, .world_size = 1, .per_rank = 4, .accumulate = 3};
+  for (const auto& [world_size, per_rank, accumulate] :
+       std::vector<std::tuple<int64_t, int64_t, int64_t>>{
+           {3, 4, 1}, {2, 2, 3}, {4, 3, 1}, {12, 1, 1}}) {
+    SamplerOptions other = one;
+    other.world_size = world_size;
+    other.per_rank = per_rank;
+    other.accumulate = accumulate;
+    Sampler a = Make(one), b = Make(other);
+    Position position;
+    for (int step = 0; step < 20; ++step) {
+      EXPECT_EQ(GlobalBatch(a, one, position), GlobalBatch(b, other, position));
+      EXPECT_EQ(a.After(position), b.After(position));
+      position = a.After(position);
+    }
+  }
+}
+
+TEST(SamplerTest, DropLeavesTheRestOfAnEpochOut) {
+  const SamplerOptions options{.size = 10, .seed = 1, .world_size = 2, .per_rank = 2};
+  Sampler sampler = Make(options);
+  EXPECT_EQ(sampler.Begin({0, 8}), (Position{1, 0}));
+  EXPECT_EQ(sampler.After({0, 8}), (Position{1, 4}));
+  const auto order = Permutation(1, 1, 10);
+  EXPECT_EQ(GlobalBatch(sampler, options, {0, 8}),
+            (std::vector<int64_t>(order.begin(), order.begin() + 4)));
+}
+
+TEST(SamplerTest, PadFillsTheLastStepByStartingOver) {
+  const SamplerOptions options{
+      .size = 10, .seed = 1, .world_size = 2, .per_rank = 2, .last = Last::kPad};
+  Sampler sampler = Make(options);
+  const auto order = Permutation(1, 0, 10);
+  EXPECT_EQ(sampler.steps_per_epoch(), 3);
+  EXPECT_EQ(sampler.Begin({0, 8}), (Position{0, 8}));
+  EXPECT_THAT(GlobalBatch(sampler, options, {0, 8}),
+              ElementsAre(order[8], order[9], order[0], order[1]));
+  EXPECT_EQ(sampler.After({0, 8}), (Position{0, 10}));
+  EXPECT_EQ(sampler.Begin({0, 10}), (Position{1, 0}));
+}
+
+TEST(SamplerTest, PadWorksWithFewerSamplesThanOneStepTakes) {
+  const SamplerOptions options{
+      .size = 2, .world_size = 5, .order = Order::kSequential, .last = Last::kPad};
+  Sampler sampler = Make(options);
+  EXPECT_THAT(GlobalBatch(sampler, options, {0, 0}), ElementsAre(0, 1, 0, 1, 0));
+  EXPECT_EQ(sampler.After({0, 0}), (Position{0, 2}));
+}
+
+TEST(SamplerTest, EveryEpochHoldsEverySampleOnce) {
+  const SamplerOptions options{
+      .size = 24, .seed = 7, .world_size = 3, .per_rank = 2, .accumulate = 2};
+  Sampler sampler = Make(options);
+  Position position;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    std::vector<int64_t> seen;
+    for (int64_t step = 0; step < sampler.steps_per_epoch(); ++step) {
+      EXPECT_EQ(sampler.Begin(position).epoch, epoch);
+      const auto batch = GlobalBatch(sampler, options, position);
+      seen.insert(seen.end(), batch.begin(), batch.end());
+      position = sampler.After(position);
+    }
+    std::sort(seen.begin(), seen.end());
+    for (int64_t i = 0; i < 24; ++i) EXPECT_EQ(seen[i], i);
+  }
+}
+
+TEST(SamplerTest, SequentialOrderIsTheDatas) {
+  const SamplerOptions options{
+      .size = 8, .world_size = 2, .per_rank = 2, .order = Order::kSequential};
+  Sampler sampler = Make(options);
+  EXPECT_THAT(GlobalBatch(sampler, options, {5, 4}), ElementsAre(4, 5, 6, 7));
+}
+
+TEST(SamplerTest, ImpossibleOptionsAreRefused) {
+  EXPECT_THAT(
+      std::string(Sampler::Create({.size = 5, .world_size = 2, .per_rank = 3}).status().message()),
+      HasSubstr("the data has 5 samples, less than one step takes: 2 ranks x 1 micro-batches"));
+  EXPECT_EQ(std::string(Sampler::Create({.size = 5, .per_rank = 0}).status().message()),
+            "sampler: per_rank: expected at least 1, found 0");
+  EXPECT_FALSE(Sampler::Create({.size = 0, .last = Last::kPad}).ok());
+}
+
+}  // namespace
+}  // namespace muster::data

@@ -1,0 +1,124 @@
+#include "worker/data/token_dataset.h"
+
+#include <cstring>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr InputSpec kSpec{.kind = InputSpec::Kind::kTokens, .vocab_size = 1000, .context = 3};
+
+class TokenDatasetTest : public ::testing::Test {
+ protected:
+  template <typename Token>
+  std::string File(const std::string& name, const std::vector<Token>& tokens, size_t cut = 0) {
+    const std::string bytes(reinterpret_cast<const char*>(tokens.data()),
+                            tokens.size() * sizeof(Token) - cut);
+    EXPECT_TRUE(files::WriteAtomically(dir_.Path(name), bytes).ok());
+    return dir_.Path(name);
+  }
+
+  std::string Counting(const std::string& name, int count, uint16_t first) {
+    std::vector<uint16_t> tokens(count);
+    std::iota(tokens.begin(), tokens.end(), first);
+    return File(name, tokens);
+  }
+
+  static std::vector<int64_t> Flat(const at::Tensor& tensor) {
+    return {tensor.data_ptr<int64_t>(), tensor.data_ptr<int64_t>() + tensor.numel()};
+  }
+
+  static std::string ErrorOf(const std::vector<std::string>& paths,
+                             TokenType type = TokenType::kUint16, const InputSpec& spec = kSpec) {
+    const auto dataset = OpenTokens(paths, type, spec);
+    EXPECT_FALSE(dataset.ok());
+    return std::string(dataset.status().message());
+  }
+
+  files::TempDir dir_;
+};
+
+TEST_F(TokenDatasetTest, SamplesFollowOneAnotherAndCrossNoFile) {
+  // 8 tokens: (8-1)/3 = 2 samples; 3 tokens: none; 4 tokens: exactly one.
+  const auto dataset =
+      OpenTokens({Counting("a", 8, 0), Counting("b", 3, 100), Counting("c", 4, 200)},
+                 TokenType::kUint16, kSpec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 3);
+  const std::vector<int64_t> samples = {2, 0, 1};
+  const auto batch = (*dataset)->Read(samples);
+  ASSERT_TRUE(batch.ok());
+  EXPECT_EQ(batch->inputs.sizes(), (at::IntArrayRef{3, 3}));
+  EXPECT_THAT(Flat(batch->inputs), ElementsAre(200, 201, 202, 0, 1, 2, 3, 4, 5));
+  EXPECT_THAT(Flat(batch->targets), ElementsAre(201, 202, 203, 1, 2, 3, 4, 5, 6));
+}
+
+TEST_F(TokenDatasetTest, Uint32TokensAreRead) {
+  const InputSpec spec{.kind = InputSpec::Kind::kTokens, .vocab_size = 100000, .context = 1};
+  const auto dataset =
+      OpenTokens({File<uint32_t>("a", {70000, 5, 99999})}, TokenType::kUint32, spec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {0, 1};
+  EXPECT_THAT(Flat((*dataset)->Read(samples)->targets), ElementsAre(5, 99999));
+  EXPECT_THAT(Flat((*dataset)->Read(samples)->inputs), ElementsAre(70000, 5));
+}
+
+TEST_F(TokenDatasetTest, TruncatedFileIsNamed) {
+  const std::string path = File<uint16_t>("a", {1, 2, 3, 4, 5}, 1);
+  EXPECT_EQ(ErrorOf({path}),
+            path + ": truncated: expected a multiple of 2 bytes (uint16 tokens), found 9");
+  EXPECT_THAT(ErrorOf({File<uint16_t>("b", {1, 2, 3})}, TokenType::kUint32),
+              HasSubstr("multiple of 4 bytes"));
+}
+
+TEST_F(TokenDatasetTest, TokenBeyondTheVocabularyIsLocatedWhereverItIs) {
+  for (size_t at : {size_t{0}, size_t{17}, size_t{65536}, size_t{199999}}) {
+    std::vector<uint16_t> tokens(200000, 999);
+    tokens[at] = 1000;
+    tokens.back() = 60000;
+    const std::string path = File("a", tokens);
+    EXPECT_EQ(ErrorOf({path}), path + ": token " + std::to_string(tokens[at]) + " at byte offset " +
+                                   std::to_string(2 * at) +
+                                   " is beyond the model's vocabulary of 1000");
+  }
+  EXPECT_THAT(ErrorOf({File<uint32_t>("b", {1, 4294967295u})}, TokenType::kUint32),
+              HasSubstr("token 4294967295 at byte offset 4"));
+}
+
+TEST_F(TokenDatasetTest, FilesWithoutASampleAreRefused) {
+  EXPECT_THAT(
+      ErrorOf({Counting("a", 3, 0), Counting("b", 2, 0)}),
+      HasSubstr("a and 1 more: too short: one sample takes 4 tokens (context + 1), found 5"));
+  EXPECT_THAT(ErrorOf({Counting("c", 0, 0)}), HasSubstr("found 0"));
+  EXPECT_THAT(ErrorOf({}), HasSubstr("at least one path"));
+}
+
+TEST_F(TokenDatasetTest, MissingFileAndWrongModelAreRefused) {
+  EXPECT_EQ(OpenTokens({dir_.Path("none")}, TokenType::kUint16, kSpec).status().code(),
+            absl::StatusCode::kNotFound);
+  EXPECT_THAT(ErrorOf({Counting("a", 9, 0)}, TokenType::kUint16,
+                      {.kind = InputSpec::Kind::kRows, .row_elements = 1, .classes = 1}),
+              HasSubstr("the model takes rows"));
+}
+
+TEST_F(TokenDatasetTest, SampleOutsideIsOutOfRange) {
+  const auto dataset = OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, kSpec);
+  for (int64_t sample : {-1, 2}) {
+    const std::vector<int64_t> samples = {sample};
+    EXPECT_EQ((*dataset)->Read(samples).status().code(), absl::StatusCode::kOutOfRange);
+  }
+}
+
+}  // namespace
+}  // namespace muster::data
