@@ -1,0 +1,40 @@
+#include "common/jobfile/check_files.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/jobspec/fields.h"
+#include "common/jobspec/problem_list.h"
+
+namespace muster::jobfile {
+namespace {
+
+// What is wrong with an input file; empty when nothing is.
+std::string Problem(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0 || access(path.c_str(), R_OK) != 0) {
+    return absl::StrCat("cannot read ", path, ": ", strerror(errno));
+  }
+  if (!S_ISREG(info.st_mode)) return absl::StrCat(path, " is not a regular file");
+  if (info.st_size == 0) return absl::StrCat(path, " is empty");
+  return "";
+}
+
+}  // namespace
+
+v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
+  jobspec::ProblemList problems;
+  jobspec::ForEachValue(spec, [&problems](const jobspec::FieldValue& value) {
+    if (jobspec::PathUseOf(*value.field) != jobspec::PathUse::kInput) return;
+    const std::string problem = Problem(value.String());
+    if (!problem.empty()) problems.Add(value.path, problem);
+  });
+  return problems.problems();
+}
+
+}  // namespace muster::jobfile

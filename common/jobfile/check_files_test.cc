@@ -1,0 +1,41 @@
+#include "common/jobfile/check_files.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+
+namespace muster::jobfile {
+namespace {
+
+using ::testing::HasSubstr;
+
+TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("good"), "x").ok());
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("empty"), "").ok());
+  v1::JobSpec spec;
+  spec.mutable_model()->set_weights(folder.Path("good"));
+  v1::TokenData* tokens = spec.mutable_data()->mutable_train()->mutable_tokens();
+  tokens->add_path(folder.Path("good"));
+  tokens->add_path(folder.Path("missing"));
+  tokens->add_path(folder.Path("empty"));
+  spec.mutable_data()->mutable_validate()->mutable_safetensors()->set_path(folder.path());
+  // Outputs need not be there.
+  spec.mutable_checkpoint()->set_directory(folder.Path("none"));
+  spec.mutable_export_()->set_path(folder.Path("none"));
+
+  const v1::SpecProblems problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 3) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "data.train.tokens.path[1]");
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("No such file"));
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr(folder.Path("missing")));
+  EXPECT_EQ(problems.problems(1).path(), "data.train.tokens.path[2]");
+  EXPECT_THAT(problems.problems(1).message(), HasSubstr("is empty"));
+  EXPECT_EQ(problems.problems(2).path(), "data.validate.safetensors.path");
+  EXPECT_THAT(problems.problems(2).message(), HasSubstr("not a regular file"));
+}
+
+}  // namespace
+}  // namespace muster::jobfile

@@ -1,0 +1,40 @@
+// The job file: YAML in the shape of muster.v1.JobSpec (docs/job-file.md).
+#ifndef MUSTER_COMMON_JOBFILE_JOBFILE_H_
+#define MUSTER_COMMON_JOBFILE_JOBFILE_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/error.pb.h"
+#include "proto/muster/v1/job_spec.pb.h"
+
+namespace muster::jobfile {
+
+struct JobFile {
+  // Valid (jobspec::ValidateSpec), paths absolute, defaults not filled in.
+  v1::JobSpec spec;
+  // 1-based line of every field and list element in the file, by path.
+  std::map<std::string, int> lines;
+};
+
+// Reads and checks a job file.
+// INVALID_ARGUMENT JOB_SPEC_INVALID: with everything that is wrong with it as SpecProblems (common/rpc/error.h),
+// each with path and line; the message prints them, one per line. NOT_FOUND, PERMISSION_DENIED, INTERNAL: it
+// cannot be read.
+absl::StatusOr<JobFile> LoadJobFile(const std::string& path);
+
+// The same for a text. `file` is how messages call it; relative paths are against `base_folder`, an absolute
+// path.
+absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
+                                     const std::string& base_folder);
+
+// Gives problems without a line that of their field, or of the nearest field around it.
+void AddLines(const std::map<std::string, int>& lines, v1::SpecProblems* problems);
+
+// The error that LoadJobFile gives for these problems (at least one) of a file.
+absl::Status ProblemsError(const std::string& file, const v1::SpecProblems& problems);
+
+}  // namespace muster::jobfile
+
+#endif  // MUSTER_COMMON_JOBFILE_JOBFILE_H_

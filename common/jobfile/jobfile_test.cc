@@ -1,0 +1,161 @@
+#include "common/jobfile/jobfile.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <string>
+
+#include "common/files/temp_dir.h"
+#include "common/rpc/error.h"
+#include "common/status/status.h"
+
+namespace muster::jobfile {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr char kGood[] = R"(name: tiny
+world_size: 2
+device: cpu
+seed: 7
+model:
+  gpt2: {vocab_size: 256, context: 32, layers: 2, heads: 4, width: 64, tied: false}
+  weights: ../w/model.safetensors
+data:
+  train:    {tokens: {path: train.bin, dtype: uint16}}
+  validate: {tokens: {path: [val.bin, /abs/val2.bin], dtype: uint32}}
+strategy:
+  ddp:
+optimizer: {adamw: {lr: 3.0e-4, betas: [0.9, 0.95], weight_decay: 0}}
+schedule: {constant: {}}
+batch: {per_rank: 8, order: sequential, last: pad}
+precision: float32
+clip_grad_norm: 1
+stages: [{fit: {steps: 10, validate_every: 5}}, {validate: {}}]
+checkpoint: {directory: ./ckpt}
+export: {path: out/model.safetensors}
+restart: {max_restarts: 0}
+)";
+
+TEST(ParseJobFile, ReadsEveryKindOfField) {
+  const auto job = ParseJobFile(kGood, "job.yaml", "/jobs/a");
+  ASSERT_TRUE(job.ok()) << job.status();
+  v1::JobSpec expected;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    name: "tiny" world_size: 2 device: CPU seed: 7
+    model {
+      gpt2 { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64 tied: false }
+      weights: "/jobs/w/model.safetensors"
+    }
+    data {
+      train { tokens { path: "/jobs/a/train.bin" dtype: UINT16 } }
+      validate { tokens { path: ["/jobs/a/val.bin", "/abs/val2.bin"] dtype: UINT32 } }
+    }
+    strategy { ddp {} }
+    optimizer { adamw { lr: 3e-4 betas: [0.9, 0.95] weight_decay: 0 } }
+    schedule { constant {} }
+    batch { per_rank: 8 order: SEQUENTIAL last: PAD }
+    precision: FLOAT32 clip_grad_norm: 1
+    stages { fit { steps: 10 validate_every: 5 } }
+    stages { validate {} }
+    checkpoint { directory: "/jobs/a/ckpt" }
+    export { path: "/jobs/a/out/model.safetensors" }
+    restart { max_restarts: 0 })", &expected));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(job->spec, expected))
+      << job->spec.DebugString();
+  EXPECT_EQ(job->lines.at("world_size"), 2);
+  EXPECT_EQ(job->lines.at("model.gpt2.heads"), 6);
+  EXPECT_EQ(job->lines.at("data.train.tokens.path[0]"), 9);
+  EXPECT_EQ(job->lines.at("stages[1]"), 18);
+}
+
+TEST(ParseJobFile, AListOfOneMayBeItsElement) {
+  std::string text = kGood;
+  text.replace(text.find("[{fit: {steps: 10, validate_every: 5}}, {validate: {}}]"),
+               sizeof("[{fit: {steps: 10, validate_every: 5}}, {validate: {}}]") - 1, "{validate: }");
+  const auto job = ParseJobFile(text, "job.yaml", "/");
+  ASSERT_TRUE(job.ok()) << job.status();
+  ASSERT_EQ(job->spec.stages_size(), 1);
+  EXPECT_TRUE(job->spec.stages(0).has_validate());
+}
+
+TEST(ParseJobFile, ReportsEverythingAtOnceInTheOrderOfTheLines) {
+  const auto job = ParseJobFile(R"(name: Tiny
+wrld_size: 2
+model:
+  gpt2: {vocab_size: -1, context: 1.5, layers: two, heads: 99999999999, width: 64, heads: 1}
+  mlp: {}
+data:
+  train: {tokens: {path: ~, dtype: uint8}}
+strategy: ddp
+optimizer: {adamw: {lr: .nan, betas: 0.9, eps: "1e-8"}}
+batch: 8
+clip_grad_norm: yes
+stages: {fit: {steps: 10}, validate: {}}
+seed:
+)", "job.yaml", "/");
+  ASSERT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(ErrorReason(job.status()), "JOB_SPEC_INVALID");
+  const std::string u32 = "a whole number from 0 to 4294967295";
+  EXPECT_EQ(
+      Message(job.status()),
+      "job.yaml: 17 problems\n"
+      "job.yaml:1: name: found 'Tiny'; allowed: 1 to 40 of a-z, 0-9 and '-', the first one no '-'\n"
+      "job.yaml:2: wrld_size: unknown key; did you mean world_size?; allowed: name, world_size, "
+      "device, seed, model, data, strategy, optimizer, schedule, batch, precision, clip_grad_norm, "
+      "stages, checkpoint, export, restart\n"
+      "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " + u32 + "\n"
+      "job.yaml:4: model.gpt2.context: found '1.5'; allowed: " + u32 + "\n"
+      "job.yaml:4: model.gpt2.layers: found 'two'; allowed: " + u32 + "\n"
+      "job.yaml:4: model.gpt2.heads: found '99999999999', which does not fit; allowed: " + u32 + "\n"
+      "job.yaml:5: model.mlp: only one of gpt2, mlp is allowed, and line 4 has gpt2\n"
+      "job.yaml:7: data.train.tokens.dtype: found 'uint8'; allowed: one of: uint16, uint32; did you "
+      "mean uint16?\n"
+      "job.yaml:7: data.train.tokens.path: is missing; allowed: one or more paths\n"
+      "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp (write {ddp: ...})\n"
+      "job.yaml:9: optimizer.adamw.lr: found '.nan'; allowed: a finite number\n"
+      "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number\n"
+      "job.yaml:9: optimizer.adamw.betas: found 1; allowed: 2 numbers, such as [0.9, 0.999]\n"
+      "job.yaml:10: batch: found '8'; allowed: a mapping with the keys per_rank, accumulate, order, "
+      "last\n"
+      "job.yaml:11: clip_grad_norm: found 'yes'; allowed: a finite number\n"
+      "job.yaml:12: stages[0].validate: only one of fit, validate is allowed, and line 12 has fit\n"
+      "job.yaml:13: seed: has no value; allowed: a whole number from 0 to 18446744073709551615");
+  EXPECT_EQ(Problems(job.status()).problems_size(), 17);
+}
+
+TEST(ParseJobFile, GivesTheLineOfTheNearestFieldAroundAMissingOne) {
+  std::string text = kGood;
+  text.replace(text.find("per_rank: 8"), sizeof("per_rank: 8") - 1, "accumulate: 1");
+  const auto job = ParseJobFile(text, "job.yaml", "/");
+  EXPECT_EQ(Message(job.status()),
+            "job.yaml: 1 problem\n"
+            "job.yaml:15: batch.per_rank: is missing or 0; allowed: 1 to 16777216");
+}
+
+TEST(ParseJobFile, RefusesATilde) {
+  std::string text = kGood;
+  text.replace(text.find("./ckpt"), 6, "~/ckpt");
+  const auto job = ParseJobFile(text, "job.yaml", "/");
+  EXPECT_THAT(Message(job.status()), HasSubstr("checkpoint.directory: found '~/ckpt'"));
+}
+
+TEST(LoadJobFile, ResolvesPathsAgainstTheFilesFolder) {
+  files::TempDir folder;
+  std::ofstream(folder.Path("job.yaml")) << kGood;
+  const auto job = LoadJobFile(folder.Path("job.yaml"));
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.checkpoint().directory(), folder.Path("ckpt"));
+}
+
+TEST(LoadJobFile, SaysWhenThereIsNone) {
+  files::TempDir folder;
+  EXPECT_EQ(LoadJobFile(folder.Path("none.yaml")).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Message(LoadJobFile(folder.path()).status()), HasSubstr("is a directory"));
+}
+
+}  // namespace
+}  // namespace muster::jobfile

@@ -1,0 +1,204 @@
+#include "common/jobfile/scalar.h"
+
+#include <charconv>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/jobfile/near_name.h"
+#include "common/jobspec/fields.h"
+
+namespace muster::jobfile {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+
+std::string Shortened(const std::string& text) {
+  constexpr size_t kLongest = 60;
+  std::string shown = text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+  for (char& c : shown) {
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  }
+  return shown;
+}
+
+// yaml-cpp tags quoted scalars "!", plain ones "?".
+bool IsText(const YAML::Node& node) {
+  return node.Tag() == "!" || node.Tag() == "tag:yaml.org,2002:str";
+}
+
+enum class Read { kOk, kNotThis, kOutOfRange };
+
+// Decimal digits, or 0x and hexadecimal digits.
+template <typename Integer>
+Read ReadInteger(const std::string& text, Integer* value) {
+  std::string digits = text;
+  bool negative = false;
+  if (!digits.empty() && (digits[0] == '+' || digits[0] == '-')) {
+    negative = digits[0] == '-';
+    digits.erase(0, 1);
+  }
+  int base = 10;
+  if (digits.rfind("0x", 0) == 0 || digits.rfind("0X", 0) == 0) {
+    base = 16;
+    digits.erase(0, 2);
+  }
+  // A second sign is none.
+  if (digits.empty() || digits[0] == '-' || digits[0] == '+') return Read::kNotThis;
+  uint64_t magnitude = 0;
+  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
+  if (result.ptr != digits.data() + digits.size()) return Read::kNotThis;
+  if (result.ec != std::errc()) return Read::kOutOfRange;
+  using Limits = std::numeric_limits<Integer>;
+  if (negative) {
+    const uint64_t lowest = Limits::is_signed ? uint64_t{1} << (sizeof(Integer) * 8 - 1) : 0;
+    if (magnitude > lowest) return Read::kOutOfRange;
+    *value = static_cast<Integer>(uint64_t{0} - magnitude);
+  } else {
+    if (magnitude > static_cast<uint64_t>(Limits::max())) return Read::kOutOfRange;
+    *value = static_cast<Integer>(magnitude);
+  }
+  return Read::kOk;
+}
+
+Read ReadDouble(const std::string& text, double* value) {
+  const size_t sign = !text.empty() && text[0] == '+' ? 1 : 0;
+  // from_chars would also take "inf" and "nan", which YAML does not.
+  if (text.find_first_not_of("0123456789.eE+-") != std::string::npos) return Read::kNotThis;
+  if (sign == 1 && text.size() > 1 && text[1] == '-') return Read::kNotThis;
+  const auto result = std::from_chars(text.data() + sign, text.data() + text.size(), *value);
+  if (text.size() == sign || result.ptr != text.data() + text.size()) return Read::kNotThis;
+  return result.ec == std::errc() ? Read::kOk : Read::kOutOfRange;
+}
+
+Read ReadBool(const std::string& text, bool* value) {
+  *value = text == "true" || text == "True" || text == "TRUE";
+  return *value || text == "false" || text == "False" || text == "FALSE" ? Read::kOk : Read::kNotThis;
+}
+
+// Reads with `read` and sets or adds with the reflection's two methods for the type.
+template <typename T, typename Reader, typename Setter, typename Adder>
+Read Put(const YAML::Node& node, const FieldDescriptor& field, Message* message, Reader read,
+         Setter set, Adder add) {
+  if (IsText(node)) return Read::kNotThis;
+  T value{};
+  const Read result = read(node.Scalar(), &value);
+  if (result != Read::kOk) return result;
+  const auto* reflection = message->GetReflection();
+  if (field.is_repeated()) {
+    (reflection->*add)(message, &field, value);
+  } else {
+    (reflection->*set)(message, &field, value);
+  }
+  return Read::kOk;
+}
+
+Read PutNumber(const YAML::Node& node, const FieldDescriptor& field, Message* message) {
+  using Reflection = google::protobuf::Reflection;
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return Put<int32_t>(node, field, message, ReadInteger<int32_t>, &Reflection::SetInt32,
+                          &Reflection::AddInt32);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return Put<uint32_t>(node, field, message, ReadInteger<uint32_t>, &Reflection::SetUInt32,
+                           &Reflection::AddUInt32);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return Put<int64_t>(node, field, message, ReadInteger<int64_t>, &Reflection::SetInt64,
+                          &Reflection::AddInt64);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return Put<uint64_t>(node, field, message, ReadInteger<uint64_t>, &Reflection::SetUInt64,
+                           &Reflection::AddUInt64);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return Put<double>(node, field, message, ReadDouble, &Reflection::SetDouble,
+                         &Reflection::AddDouble);
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return Put<bool>(node, field, message, ReadBool, &Reflection::SetBool, &Reflection::AddBool);
+    default:
+      return Read::kNotThis;
+  }
+}
+
+std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read result) {
+  return absl::StrCat("found ", Found(node), result == Read::kOutOfRange ? ", which does not fit" : "",
+                      "; allowed: ", Expected(field));
+}
+
+}  // namespace
+
+std::string Found(const YAML::Node& node) {
+  switch (node.Type()) {
+    case YAML::NodeType::Scalar: {
+      const std::string shown = absl::StrCat("'", Shortened(node.Scalar()), "'");
+      return IsText(node) ? absl::StrCat("the text ", shown) : shown;
+    }
+    case YAML::NodeType::Sequence:
+      return "a list";
+    case YAML::NodeType::Map:
+      return "a mapping";
+    default:
+      return "nothing";
+  }
+}
+
+std::string Expected(const FieldDescriptor& field) {
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return "a whole number from -2147483648 to 2147483647";
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return "a whole number from 0 to 4294967295";
+    case FieldDescriptor::CPPTYPE_INT64:
+      return "a whole number of 64 bits";
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return "a whole number from 0 to 18446744073709551615";
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return "a finite number";
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return "true or false";
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return absl::StrCat("one of: ", absl::StrJoin(jobspec::EnumNames(*field.enum_type()), ", "));
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      return "a mapping (name: value)";
+    default:
+      return "a text";
+  }
+}
+
+std::optional<std::string> SetScalar(const YAML::Node& node, const FieldDescriptor& field,
+                                     Message* message) {
+  if (!node.IsScalar()) return SetError(node, field, Read::kNotThis);
+  const auto* reflection = message->GetReflection();
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+    if (node.Scalar().empty()) return absl::StrCat("is empty; allowed: ", Expected(field));
+    if (field.is_repeated()) {
+      reflection->AddString(message, &field, node.Scalar());
+    } else {
+      reflection->SetString(message, &field, node.Scalar());
+    }
+    return std::nullopt;
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
+    const auto* type = field.enum_type();
+    const std::vector<std::string> names = jobspec::EnumNames(*type);
+    for (int i = 0, named = 0; i < type->value_count(); ++i) {
+      if (type->value(i)->number() == 0 || names[named++] != node.Scalar()) continue;
+      if (field.is_repeated()) {
+        reflection->AddEnum(message, &field, type->value(i));
+      } else {
+        reflection->SetEnum(message, &field, type->value(i));
+      }
+      return std::nullopt;
+    }
+    std::string error = SetError(node, field, Read::kNotThis);
+    const std::string near = NearName(node.Scalar(), names);
+    if (!near.empty()) absl::StrAppend(&error, "; did you mean ", near, "?");
+    return error;
+  }
+  const Read result = PutNumber(node, field, message);
+  if (result == Read::kOk) return std::nullopt;
+  return SetError(node, field, result);
+}
+
+}  // namespace muster::jobfile

@@ -1,0 +1,156 @@
+#include "common/jobfile/yaml_message.h"
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/jobfile/near_name.h"
+#include "common/jobfile/scalar.h"
+#include "common/jobspec/fields.h"
+
+namespace muster::jobfile {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using jobspec::ChildPath;
+using jobspec::ElementPath;
+
+std::vector<std::string> FieldNames(const Descriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 0; i < type.field_count(); ++i) names.push_back(type.field(i)->name());
+  return names;
+}
+
+// A field without a value: fine for messages and lists.
+bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
+
+}  // namespace
+
+int LineOf(const YAML::Node& node, int otherwise) {
+  return node.IsDefined() && !node.Mark().is_null() ? node.Mark().line + 1 : otherwise;
+}
+
+void YamlMessageReader::Read(const YAML::Node& node, const std::string& path, Message* message) {
+  if (IsNothing(node)) return;
+  const std::vector<std::string> names = FieldNames(*message->GetDescriptor());
+  if (!node.IsMap()) {
+    const auto line = lines_.find(path);
+    std::string problem = absl::StrCat("found ", Found(node), "; allowed: a mapping");
+    if (!names.empty()) absl::StrAppend(&problem, " with the keys ", absl::StrJoin(names, ", "));
+    const bool named = node.IsScalar() && message->GetDescriptor()->FindFieldByName(node.Scalar());
+    if (named) absl::StrAppend(&problem, " (write {", node.Scalar(), ": ...})");
+    problems_.Add(path, problem, LineOf(node, line == lines_.end() ? 0 : line->second));
+    return;
+  }
+  for (const auto& entry : node) ReadKey(entry.first, entry.second, path, message);
+}
+
+void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
+                                const std::string& path, Message* message) {
+  const int line = LineOf(key, 0);
+  if (!key.IsScalar()) {
+    problems_.Add(absl::StrCat(path, "?", line),
+                  absl::StrCat("found ", Found(key), " as a key; allowed: a name"), line);
+    return;
+  }
+  const std::string& name = key.Scalar();
+  const std::string child = ChildPath(path, name);
+  const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(name);
+  if (field == nullptr) {
+    const std::vector<std::string> names = FieldNames(*message->GetDescriptor());
+    std::string problem = "unknown key";
+    const std::string near = NearName(name, names);
+    if (!near.empty()) {
+      absl::StrAppend(&problem, "; did you mean ", near, "?");
+      meant_.insert(ChildPath(path, near));
+    }
+    if (names.empty()) {
+      absl::StrAppend(&problem, "; nothing may stand here");
+    } else {
+      absl::StrAppend(&problem, "; allowed: ", absl::StrJoin(names, ", "));
+    }
+    problems_.Add(child, problem, line);
+    return;
+  }
+  if (const auto first = lines_.find(child); first != lines_.end()) {
+    problems_.Add(child, absl::StrCat("given twice, first in line ", first->second), line);
+    return;
+  }
+  lines_[child] = line;
+  if (const auto* oneof = field->real_containing_oneof(); oneof != nullptr) {
+    const FieldDescriptor* chosen = message->GetReflection()->GetOneofFieldDescriptor(*message, oneof);
+    if (chosen != nullptr) {
+      problems_.Add(child,
+                    absl::StrCat("only one of ", absl::StrJoin(jobspec::Alternatives(*oneof), ", "),
+                                 " is allowed, and line ", lines_[ChildPath(path, chosen->name())],
+                                 " has ", chosen->name()),
+                    line);
+      return;
+    }
+  }
+  ReadField(value, *field, child, line, message);
+}
+
+void YamlMessageReader::ReadField(const YAML::Node& value, const FieldDescriptor& field,
+                                  const std::string& path, int line, Message* message) {
+  if (!field.is_repeated()) {
+    ReadValue(value, field, path, line, message);
+  } else if (value.IsSequence()) {
+    int index = 0;
+    for (const auto& element : value) {
+      const std::string child = ElementPath(path, index++);
+      lines_[child] = LineOf(element, line);
+      ReadValue(element, field, child, lines_[child], message);
+    }
+  } else if (!IsNothing(value)) {
+    lines_[ElementPath(path, 0)] = line;
+    ReadValue(value, field, ElementPath(path, 0), line, message);
+  }
+}
+
+void YamlMessageReader::ReadValue(const YAML::Node& value, const FieldDescriptor& field,
+                                  const std::string& path, int line, Message* message) {
+  const auto* reflection = message->GetReflection();
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    Message* child = field.is_repeated() ? reflection->AddMessage(message, &field)
+                                         : reflection->MutableMessage(message, &field);
+    Read(value, path, child);
+    return;
+  }
+  if (IsNothing(value)) {
+    problems_.Add(path, absl::StrCat("has no value; allowed: ", Expected(field)), line);
+    return;
+  }
+  if (const auto problem = SetScalar(value, field, message); problem.has_value()) {
+    problems_.Add(path, *problem, LineOf(value, line));
+    return;
+  }
+  if (jobspec::PathUseOf(field) != jobspec::PathUse::kNone) {
+    MakePathAbsolute(field, path, line, message);
+  }
+}
+
+void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std::string& path,
+                                         int line, Message* message) {
+  const auto* reflection = message->GetReflection();
+  const int last = field.is_repeated() ? reflection->FieldSize(*message, &field) - 1 : 0;
+  const std::string found = field.is_repeated() ? reflection->GetRepeatedString(*message, &field, last)
+                                                : reflection->GetString(*message, &field);
+  if (found == "~" || found.rfind("~/", 0) == 0) {
+    problems_.Add(path, absl::StrCat("found '", found, "'; '~' means nothing here, write the path"),
+                  line);
+  }
+  const std::string absolute =
+      (std::filesystem::path(base_folder_) / found).lexically_normal().string();
+  if (field.is_repeated()) {
+    reflection->SetRepeatedString(message, &field, last, absolute);
+  } else {
+    reflection->SetString(message, &field, absolute);
+  }
+}
+
+}  // namespace muster::jobfile

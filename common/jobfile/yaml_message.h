@@ -1,0 +1,59 @@
+// Fills a protobuf message from a YAML mapping by walking the message's descriptor, so that a new field in the
+// schema is a new key in the file and nothing else has to be written.
+#ifndef MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
+#define MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
+
+#include <google/protobuf/message.h>
+#include <yaml-cpp/yaml.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "common/jobspec/problem_list.h"
+
+namespace muster::jobfile {
+
+// Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and values of
+// another type are problems. A list of one may be written as its element. A message without a value
+// (`ddp:`) is present and empty; a number or text without a value is a problem. A relative path
+// (jobspec::PathUseOf) becomes absolute against `base_folder`.
+//
+// Goes on after a problem, so that one reading finds them all. Not thread-safe; one use.
+class YamlMessageReader {
+ public:
+  // `base_folder` is absolute.
+  explicit YamlMessageReader(std::string base_folder) : base_folder_(std::move(base_folder)) {}
+
+  // Reads a mapping, or nothing at all, into `message`, whose own path is `path` ("" for the whole).
+  void Read(const YAML::Node& node, const std::string& path, google::protobuf::Message* message);
+
+  const jobspec::ProblemList& problems() const { return problems_; }
+  // 1-based line of every field and list element that was read, by path.
+  const std::map<std::string, int>& lines() const { return lines_; }
+  // Fields that a mistyped key was probably meant to be: that they are missing is no second problem.
+  const std::set<std::string>& meant() const { return meant_; }
+
+ private:
+  void ReadKey(const YAML::Node& key, const YAML::Node& value, const std::string& path,
+               google::protobuf::Message* message);
+  void ReadField(const YAML::Node& value, const google::protobuf::FieldDescriptor& field,
+                 const std::string& path, int line, google::protobuf::Message* message);
+  // A singular field's value, or one element of a list.
+  void ReadValue(const YAML::Node& value, const google::protobuf::FieldDescriptor& field,
+                 const std::string& path, int line, google::protobuf::Message* message);
+  void MakePathAbsolute(const google::protobuf::FieldDescriptor& field, const std::string& path,
+                        int line, google::protobuf::Message* message);
+
+  const std::string base_folder_;
+  jobspec::ProblemList problems_;
+  std::map<std::string, int> lines_;
+  std::set<std::string> meant_;
+};
+
+// 1-based line of a node; `otherwise` where yaml-cpp knows none.
+int LineOf(const YAML::Node& node, int otherwise);
+
+}  // namespace muster::jobfile
+
+#endif  // MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
