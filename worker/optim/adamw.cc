@@ -1,34 +1,35 @@
 #include "worker/optim/adamw.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/zeros.h>
-#include <ATen/ops/zeros_like.h>
-
 #include <utility>
 
+#include "ATen/ops/_fused_adamw.h"
+#include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
+#include "c10/core/GradMode.h"
 #include "common/status/status.h"
-#include "worker/optim/parameters.h"
+#include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
 namespace {
 
 class AdamW : public Optimizer {
  public:
-  AdamW(std::vector<OptimizedParameter> parameters, const AdamWOptions& options)
-      : parameters_(std::move(parameters)), options_(options), tensors_(Detached(parameters_)) {
-    for (const at::Tensor& tensor : tensors_) {
-      exp_avgs_.push_back(at::zeros_like(tensor));
-      exp_avg_sqs_.push_back(at::zeros_like(tensor));
-      steps_.push_back(at::zeros({}, at::kFloat));
+  AdamW(ParameterList parameters, const AdamWOptions& options)
+      : options_(options),
+        parameters_(std::move(parameters)),
+        exp_avgs_(Zeros(parameters_)),
+        exp_avg_sqs_(Zeros(parameters_)) {
+    for (size_t i = 0; i < parameters_.tensors.size(); ++i) {
+      steps_.push_back(at::zeros({}, at::TensorOptions(at::kFloat)));
     }
   }
 
   absl::Status Step(double learning_rate) override {
-    ASSIGN_OR_RETURN(std::vector<at::Tensor> gradients, Gradients(parameters_));
-    for (at::Tensor& step : steps_) *step.data_ptr<float>() += 1;
-    at::_fused_adamw_(tensors_, gradients, exp_avgs_, exp_avg_sqs_, /*max_exp_avg_sqs=*/{}, steps_,
+    ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
+    if (gradients.empty()) return absl::OkStatus();
+    c10::NoGradGuard no_grad;
+    for (at::Tensor& step : steps_) *step.mutable_data_ptr<float>() += 1.0f;
+    at::_fused_adamw_(parameters_.tensors, gradients, exp_avgs_, exp_avg_sqs_, {}, steps_,
                       learning_rate, options_.beta1, options_.beta2, options_.weight_decay,
                       options_.eps, /*amsgrad=*/false, /*maximize=*/false);
     return absl::OkStatus();
@@ -36,38 +37,41 @@ class AdamW : public Optimizer {
 
   std::vector<NamedTensor> State() override {
     std::vector<NamedTensor> state;
-    for (size_t i = 0; i < parameters_.size(); ++i) {
-      state.push_back({parameters_[i].name, "exp_avg", exp_avgs_[i]});
-      state.push_back({parameters_[i].name, "exp_avg_sq", exp_avg_sqs_[i]});
-      state.push_back({parameters_[i].name, "step", steps_[i]});
+    for (size_t i = 0; i < parameters_.names.size(); ++i) {
+      state.push_back({parameters_.names[i], "exp_avg", exp_avgs_[i]});
+      state.push_back({parameters_.names[i], "exp_avg_sq", exp_avg_sqs_[i]});
+      state.push_back({parameters_.names[i], "step", steps_[i]});
     }
     return state;
   }
 
  private:
-  const std::vector<OptimizedParameter> parameters_;
   const AdamWOptions options_;
-  std::vector<at::Tensor> tensors_;
-  std::vector<at::Tensor> exp_avgs_;
-  std::vector<at::Tensor> exp_avg_sqs_;
-  std::vector<at::Tensor> steps_;  // float32 scalars
+  const ParameterList parameters_;
+  const std::vector<at::Tensor> exp_avgs_;
+  const std::vector<at::Tensor> exp_avg_sqs_;
+  std::vector<at::Tensor> steps_;
 };
+
+absl::Status CheckOptions(const AdamWOptions& options) {
+  const auto refuse = [](const char* name, double value, const char* allowed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("adamw: ", name, " is ", value, ", allowed is ", allowed));
+  };
+  if (!(options.beta1 >= 0 && options.beta1 < 1)) return refuse("beta1", options.beta1, "[0, 1)");
+  if (!(options.beta2 >= 0 && options.beta2 < 1)) return refuse("beta2", options.beta2, "[0, 1)");
+  if (!(options.eps >= 0)) return refuse("eps", options.eps, ">= 0");
+  if (!(options.weight_decay >= 0)) return refuse("weight_decay", options.weight_decay, ">= 0");
+  return absl::OkStatus();
+}
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
-  RETURN_IF_ERROR(CheckParameters(parameters));
-  for (const auto& [name, beta] : {std::pair("beta1", options.beta1), {"beta2", options.beta2}}) {
-    if (!(beta >= 0 && beta < 1)) {
-      return absl::InvalidArgumentError(absl::StrCat("adamw ", name, ": found ", beta, ", allowed: [0, 1)"));
-    }
-  }
-  if (!(options.eps >= 0) || !(options.weight_decay >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("adamw: eps ", options.eps, " and weight_decay ",
-                                                   options.weight_decay, " must not be negative"));
-  }
-  return std::make_unique<AdamW>(std::move(parameters), options);
+  RETURN_IF_ERROR(CheckOptions(options));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters)));
+  return std::make_unique<AdamW>(std::move(list), options);
 }
 
 }  // namespace muster::optim

@@ -1,20 +1,15 @@
 #include "worker/optim/clip.h"
 
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/_foreach_mul.h>
-#include <c10/core/GradMode.h>
-
 #include <cmath>
+#include <cstdint>
+
 
 namespace muster::optim {
 namespace {
 
-// Sixteen running sums, one per lane of the widest vectors; they are added in order at the end, so the
-// result depends on the values only.
-double SumOfSquares(const at::Tensor& tensor) {
-  const float* values = tensor.data_ptr<float>();
-  const int64_t count = tensor.numel();
-  constexpr int kLanes = 16;
+// Eight running sums, so that additions need not wait for one another.
+double SumOfSquares(const float* values, int64_t count) {
+  constexpr int kLanes = 8;
   double sums[kLanes] = {};
   int64_t i = 0;
   for (; i + kLanes <= count; i += kLanes) {
@@ -23,30 +18,29 @@ double SumOfSquares(const at::Tensor& tensor) {
       sums[lane] += value * value;
     }
   }
-  for (int lane = 0; i < count; ++i, ++lane) {
-    const double value = values[i];
-    sums[lane] += value * value;
-  }
-  double total = 0;
-  for (const double sum : sums) total += sum;
-  return total;
+  for (; i < count; ++i) sums[0] += static_cast<double>(values[i]) * values[i];
+  return ((sums[0] + sums[1]) + (sums[2] + sums[3])) + ((sums[4] + sums[5]) + (sums[6] + sums[7]));
 }
 
 }  // namespace
 
 float GradientNorm(const std::vector<at::Tensor>& gradients) {
-  double total = 0;
-  for (const at::Tensor& gradient : gradients) total += SumOfSquares(gradient);
-  return static_cast<float>(std::sqrt(total));
+  double sum = 0;
+  for (const at::Tensor& gradient : gradients) {
+    sum += SumOfSquares(gradient.const_data_ptr<float>(), gradient.numel());
+  }
+  return static_cast<float>(std::sqrt(sum));
 }
 
 float ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm) {
   const float norm = GradientNorm(gradients);
   if (!std::isfinite(norm)) return norm;
-  const float scale = static_cast<float>(max_norm) / (norm + 1e-6f);
-  if (scale < 1.0f && !gradients.empty()) {
-    const c10::AutoGradMode no_gradients(false);
-    at::_foreach_mul_(gradients, scale);
+  const float scale = static_cast<float>(max_norm / (static_cast<double>(norm) + 1e-6));
+  if (scale < 1.0f) {
+    for (const at::Tensor& gradient : gradients) {
+      float* values = static_cast<float*>(gradient.mutable_data_ptr());
+      for (int64_t i = 0; i < gradient.numel(); ++i) values[i] *= scale;
+    }
   }
   return norm;
 }

@@ -35,8 +35,10 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
   std::vector<std::thread> survivors;
   for (int rank = 0; rank < victim; ++rank) {
     survivors.emplace_back([&, rank] {
-      auto ranks = CreateGlooCommunicator(
-          {.rank = rank, .world_size = world_size, .name = "test"}, **store);
+      auto own = ConnectStore("127.0.0.1", (*store)->port(), std::chrono::seconds(20));
+      ASSERT_TRUE(own.ok()) << own.status();
+      auto ranks =
+          CreateGlooCommunicator({.rank = rank, .world_size = world_size, .name = "test"}, **own);
       ASSERT_TRUE(ranks.ok()) << ranks.status();
       for (int step = 0; step < 2; ++step) {
         const absl::Status warm = (*ranks)->AllReduceSum(at::ones({1000}), {"warm-up", step})->Wait();

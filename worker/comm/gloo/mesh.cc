@@ -1,5 +1,6 @@
 #include "worker/comm/gloo/mesh.h"
 
+#include <csignal>
 #include <set>
 #include <string>
 #include <utility>
@@ -102,10 +103,21 @@ class GlooMesh : public Mesh {
 
 GlooTransfer::~GlooTransfer() { mesh_->Remove(this); }
 
+// Gloo writes to sockets without MSG_NOSIGNAL: a dead peer would kill the process by SIGPIPE instead of
+// giving an error. A handler that the program has set stays.
+void IgnoreSigpipe() {
+  struct sigaction action = {};
+  if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
+    action.sa_handler = SIG_IGN;
+    sigaction(SIGPIPE, &action, nullptr);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
                                                  RendezvousStore& store) {
+  IgnoreSigpipe();
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
   const absl::Status status = CatchExceptions([&] {
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);

@@ -17,7 +17,8 @@
 
 namespace muster::comm {
 
-// A handle to the store; the server too, in the process that hosts it. Thread-safe.
+// A handle to the store; the server too, in the process that hosts it. One thread at a time: a wait in
+// one thread blocks the others, so ranks that are threads of one process need a handle each.
 class RendezvousStore {
  public:
   struct Impl;  // holds the c10d::Store; defined in rendezvous_impl.h for comm/gloo only

@@ -14,7 +14,7 @@
 // Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
 // parameter (autograd has one per tensor); the destructor removes them, and waits for reductions in
 // flight. The communicator must outlive it and is used for nothing else while a step runs.
-// Threading: one thread, the one that calls backward.
+// Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it).
 // Errors: those of the communicator; after one, rebuild. Nothing is thrown through autograd.
 #ifndef MUSTER_WORKER_PARALLEL_DDP_DDP_H_
 #define MUSTER_WORKER_PARALLEL_DDP_DDP_H_
@@ -37,8 +37,8 @@ struct DdpParameter {
 };
 
 struct DdpOptions {
-  // Bytes of one bucket; the first bucket (the end of the model) holds at most first_bucket_bytes, so
-  // that reduction starts early. A parameter larger than that is a bucket of its own.
+  // A bucket is closed once it holds so many bytes; the first one (the end of the model) earlier, so
+  // that reduction starts early.
   int64_t bucket_bytes = 25 << 20;
   int64_t first_bucket_bytes = 1 << 20;
 };
@@ -52,7 +52,7 @@ class Ddp {
                                                      const DdpOptions& options);
   virtual ~Ddp() = default;
 
-  // Drops the last step's gradients. The sum over ranks is divided by `divisor` (> 0, the same on all
+  // Drops the last step's gradients (for good: p.grad() is undefined until backward). The sum over ranks is divided by `divisor` (> 0, the same on all
   // ranks); it is needed here because buckets are divided while backward still runs.
   virtual void BeginStep(int64_t step, double divisor) = 0;
 

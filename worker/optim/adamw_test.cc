@@ -1,0 +1,154 @@
+#include "worker/optim/adamw.h"
+
+#include <cmath>
+#include <string>
+
+#include "ATen/ops/empty.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/zeros.h"
+#include "gtest/gtest.h"
+
+namespace muster::optim {
+namespace {
+
+float Value(int64_t i, int seed) { return static_cast<float>(std::sin(i * 0.7 + seed * 1.3)); }
+
+at::Tensor Filled(int64_t elements, int seed) {
+  at::Tensor tensor = at::empty({elements});
+  for (int64_t i = 0; i < elements; ++i) tensor.data_ptr<float>()[i] = Value(i, seed);
+  return tensor;
+}
+
+// The formula in float64, one number at a time.
+struct ScalarAdamW {
+  double p, m = 0, v = 0;
+  int t = 0;
+  void Step(double g, double lr, const AdamWOptions& o) {
+    ++t;
+    p *= 1 - lr * o.weight_decay;
+    m = o.beta1 * m + (1 - o.beta1) * g;
+    v = o.beta2 * v + (1 - o.beta2) * g * g;
+    const double m_hat = m / (1 - std::pow(o.beta1, t));
+    const double v_hat = v / (1 - std::pow(o.beta2, t));
+    p -= lr * m_hat / (std::sqrt(v_hat) + o.eps);
+  }
+};
+
+TEST(AdamW, FollowsTheFormula) {
+  const AdamWOptions options{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1};
+  const std::vector<int64_t> sizes = {1, 17, 100};
+  std::vector<OptimizedParameter> parameters;
+  std::vector<std::vector<ScalarAdamW>> expected;
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    parameters.push_back({"p" + std::to_string(k), Filled(sizes[k], k).requires_grad_(true)});
+    expected.emplace_back();
+    for (int64_t i = 0; i < sizes[k]; ++i) expected[k].push_back({.p = Value(i, k)});
+  }
+  auto optimizer = CreateAdamW(parameters, options);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  for (int step = 0; step < 5; ++step) {
+    const double lr = 0.01 * (step + 1);
+    for (size_t k = 0; k < sizes.size(); ++k) {
+      // A new gradient tensor in every step.
+      parameters[k].tensor.mutable_grad() = Filled(sizes[k], 100 + 10 * step + k);
+      for (int64_t i = 0; i < sizes[k]; ++i) {
+        expected[k][i].Step(Value(i, 100 + 10 * step + k), lr, options);
+      }
+    }
+    ASSERT_TRUE((*optimizer)->Step(lr).ok());
+  }
+  const auto state = (*optimizer)->State();
+  ASSERT_EQ(state.size(), 3 * sizes.size());
+  for (size_t k = 0; k < sizes.size(); ++k) {
+    EXPECT_EQ(state[3 * k].parameter, "p" + std::to_string(k));
+    EXPECT_EQ(state[3 * k].slot, "exp_avg");
+    EXPECT_EQ(state[3 * k + 1].slot, "exp_avg_sq");
+    EXPECT_EQ(state[3 * k + 2].slot, "step");
+    EXPECT_EQ(state[3 * k + 2].tensor.dim(), 0);
+    EXPECT_EQ(state[3 * k + 2].tensor.item<float>(), 5.0f);
+    for (int64_t i = 0; i < sizes[k]; ++i) {
+      EXPECT_NEAR(parameters[k].tensor.detach()[i].item<float>(), expected[k][i].p, 1e-6);
+      EXPECT_NEAR(state[3 * k].tensor[i].item<float>(), expected[k][i].m, 1e-6);
+      EXPECT_NEAR(state[3 * k + 1].tensor[i].item<float>(), expected[k][i].v, 1e-6);
+    }
+  }
+}
+
+TEST(AdamW, ZeroGradientStillDecays) {
+  at::Tensor p = at::full({3}, 2.0f).requires_grad_(true);
+  auto optimizer = CreateAdamW({{"p", p}}, {.weight_decay = 0.5});
+  ASSERT_TRUE(optimizer.ok());
+  p.mutable_grad() = at::zeros({3});
+  ASSERT_TRUE((*optimizer)->Step(0.1).ok());
+  EXPECT_FLOAT_EQ(p.detach()[0].item<float>(), 2.0f * (1 - 0.1f * 0.5f));
+}
+
+TEST(AdamW, StateFilledFromOutsideContinuesBitwise) {
+  const auto run = [](at::Tensor p, Optimizer& optimizer, int from, int to) {
+    for (int step = from; step < to; ++step) {
+      p.mutable_grad() = Filled(p.numel(), step);
+      ASSERT_TRUE(optimizer.Step(0.01).ok());
+    }
+  };
+  at::Tensor p = Filled(50, 1).requires_grad_(true);
+  auto undisturbed = CreateAdamW({{"p", p}}, {});
+  run(p, **undisturbed, 0, 4);
+  at::Tensor q = at::empty({50});
+  q.copy_(p.detach());
+  q.requires_grad_(true);
+  auto resumed = CreateAdamW({{"p", q}}, {});
+  auto from = (*undisturbed)->State();
+  auto to = (*resumed)->State();
+  for (size_t i = 0; i < from.size(); ++i) to[i].tensor.copy_(from[i].tensor);
+  run(p, **undisturbed, 4, 8);
+  run(q, **resumed, 4, 8);
+  EXPECT_TRUE(p.detach().equal(q.detach()));
+}
+
+TEST(AdamW, StepIsKeptPerParameter) {
+  at::Tensor young = at::zeros({1}).requires_grad_(true), old = at::zeros({1}).requires_grad_(true);
+  auto optimizer = CreateAdamW({{"young", young}, {"old", old}}, {.weight_decay = 0});
+  (*optimizer)->State()[5].tensor.fill_(1000.0f);
+  young.mutable_grad() = at::full({1}, 1.0f);
+  old.mutable_grad() = at::full({1}, 1.0f);
+  ASSERT_TRUE((*optimizer)->Step(0.1).ok());
+  // Bias correction: in its first step the young one moves by lr, the old one by
+  // lr * (1 - beta1) / sqrt(1 - beta2) (its corrections are 1 by now, but for 0.999^1001).
+  EXPECT_NEAR(young.detach()[0].item<float>(), -0.1, 1e-6);
+  const double corrected = std::sqrt(0.001 / (1 - std::pow(0.999, 1001)));
+  EXPECT_NEAR(old.detach()[0].item<float>(), -0.1 * 0.1 / corrected, 1e-5);
+}
+
+TEST(AdamW, AMissingGradientIsNamedAndNothingMoves) {
+  at::Tensor a = at::full({2}, 1.0f).requires_grad_(true), b = at::full({2}, 1.0f).requires_grad_(true);
+  auto optimizer = CreateAdamW({{"a", a}, {"b", b}}, {});
+  a.mutable_grad() = at::full({2}, 1.0f);
+  const absl::Status status = (*optimizer)->Step(0.1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()), "parameter 'b' has no gradient");
+  EXPECT_EQ(a.detach()[0].item<float>(), 1.0f);
+  EXPECT_EQ((*optimizer)->State()[2].tensor.item<float>(), 0.0f);
+}
+
+TEST(AdamW, RefusesOptionsAndParametersThatDoNotFit) {
+  const auto message = [](std::vector<OptimizedParameter> parameters, const AdamWOptions& options) {
+    return std::string(CreateAdamW(std::move(parameters), options).status().message());
+  };
+  EXPECT_EQ(message({}, {.beta1 = 1.0}), "adamw: beta1 is 1, allowed is [0, 1)");
+  EXPECT_EQ(message({}, {.beta2 = -0.5}), "adamw: beta2 is -0.5, allowed is [0, 1)");
+  EXPECT_EQ(message({}, {.eps = NAN}), "adamw: eps is nan, allowed is >= 0");
+  EXPECT_EQ(message({}, {.weight_decay = -1}), "adamw: weight_decay is -1, allowed is >= 0");
+  EXPECT_EQ(message({{"p", at::zeros({2}, at::kDouble)}}, {}),
+            "parameter 'p' is not dense float32 on the CPU");
+  EXPECT_EQ(message({{"p", at::zeros({2})}, {"p", at::zeros({2})}}, {}),
+            "parameter 'p' is there twice");
+}
+
+TEST(AdamW, WithoutParametersAStepIsEmpty) {
+  auto optimizer = CreateAdamW({}, {});
+  EXPECT_TRUE((*optimizer)->Step(0.1).ok());
+  EXPECT_TRUE((*optimizer)->State().empty());
+}
+
+}  // namespace
+}  // namespace muster::optim

@@ -1,0 +1,62 @@
+#include "worker/optim/clip.h"
+
+#include <cmath>
+#include <limits>
+
+#include "ATen/ops/empty.h"
+#include "ATen/ops/full.h"
+#include "gtest/gtest.h"
+
+namespace muster::optim {
+namespace {
+
+at::Tensor Tensor(const std::vector<float>& values) {
+  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())});
+  for (size_t i = 0; i < values.size(); ++i) tensor.data_ptr<float>()[i] = values[i];
+  return tensor;
+}
+
+TEST(ClipGradientNorm, ScalesAllGradientsByTheGlobalNorm) {
+  const at::Tensor a = Tensor({3, 0, 0}), b = Tensor({4}), c = Tensor({});
+  EXPECT_EQ(ClipGradientNorm({a, b, c}, 1.0), 5.0f);
+  EXPECT_NEAR(a[0].item<float>(), 3.0 / (5.0 + 1e-6), 1e-7);
+  EXPECT_NEAR(b[0].item<float>(), 4.0 / (5.0 + 1e-6), 1e-7);
+}
+
+TEST(ClipGradientNorm, LeavesSmallGradientsAsTheyAre) {
+  const at::Tensor a = Tensor({0.3f, 0.4f});
+  EXPECT_FLOAT_EQ(ClipGradientNorm({a}, 1.0), 0.5f);
+  EXPECT_EQ(a[0].item<float>(), 0.3f);
+  EXPECT_EQ(a[1].item<float>(), 0.4f);
+}
+
+TEST(ClipGradientNorm, GivesAndKeepsNormsThatAreNotFinite) {
+  const float infinity = std::numeric_limits<float>::infinity();
+  const at::Tensor a = Tensor({1, infinity}), b = Tensor({1, NAN});
+  EXPECT_EQ(ClipGradientNorm({a}, 1.0), infinity);
+  EXPECT_TRUE(std::isnan(ClipGradientNorm({b}, 1.0)));
+  EXPECT_EQ(a[0].item<float>(), 1.0f);
+  EXPECT_EQ(b[0].item<float>(), 1.0f);
+}
+
+TEST(GradientNorm, OfNothingIsZero) { EXPECT_EQ(GradientNorm({}), 0.0f); }
+
+TEST(GradientNorm, IsSummedInFloat64) {
+  // In float32 the sum of squares would overflow, and small values would be lost beside a large one.
+  EXPECT_FLOAT_EQ(GradientNorm({Tensor({3e30f, 4e30f})}), 5e30f);
+  EXPECT_EQ(GradientNorm({Tensor({4096.0f}), at::full({1 << 20}, 1.0f)}),
+            static_cast<float>(std::sqrt(4096.0 * 4096.0 + (1 << 20))));
+}
+
+TEST(GradientNorm, DoesNotDependOnHowTensorsAreCut) {
+  std::vector<float> values;
+  for (int i = 0; i < 10007; ++i) values.push_back(std::sin(i) * std::exp2(i % 20 - 10));
+  const at::Tensor whole = Tensor(values);
+  const float norm = GradientNorm({whole});
+  for (int64_t cut : {1, 7, 16, 5000, 10006}) {
+    EXPECT_EQ(GradientNorm({whole.narrow(0, 0, cut), whole.narrow(0, cut, 10007 - cut)}), norm);
+  }
+}
+
+}  // namespace
+}  // namespace muster::optim

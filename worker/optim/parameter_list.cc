@@ -1,0 +1,56 @@
+#include "worker/optim/parameter_list.h"
+
+#include <unordered_set>
+#include <utility>
+
+#include "ATen/ops/zeros.h"
+#include "absl/strings/str_cat.h"
+
+namespace muster::optim {
+
+absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters) {
+  ParameterList list;
+  std::unordered_set<std::string> names;
+  for (auto& [name, tensor] : parameters) {
+    if (!tensor.defined() || !tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat ||
+        !tensor.is_contiguous()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", name, "' is not dense float32 on the CPU"));
+    }
+    if (!names.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' is there twice"));
+    }
+    list.names.push_back(std::move(name));
+    list.tensors.push_back(std::move(tensor));
+  }
+  return list;
+}
+
+absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameters) {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.tensors.size());
+  for (size_t i = 0; i < parameters.tensors.size(); ++i) {
+    const at::Tensor& gradient = parameters.tensors[i].grad();
+    if (!gradient.defined()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("parameter '", parameters.names[i], "' has no gradient"));
+    }
+    if (gradient.sizes() != parameters.tensors[i].sizes() ||
+        gradient.scalar_type() != at::kFloat || !gradient.is_contiguous()) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the gradient of parameter '", parameters.names[i], "' has another shape or type"));
+    }
+    gradients.push_back(gradient);
+  }
+  return gradients;
+}
+
+std::vector<at::Tensor> Zeros(const ParameterList& parameters) {
+  std::vector<at::Tensor> zeros;
+  for (const at::Tensor& tensor : parameters.tensors) {
+    zeros.push_back(at::zeros(tensor.sizes(), at::TensorOptions(at::kFloat)));
+  }
+  return zeros;
+}
+
+}  // namespace muster::optim

@@ -1,0 +1,40 @@
+#include "worker/parallel/ddp/parameter_hash.h"
+
+#include <xxhash.h>
+
+#include "ATen/ops/empty.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+
+namespace muster::parallel {
+
+absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
+                                  const std::vector<at::Tensor>& tensors, int64_t step,
+                                  comm::Communicator* communicator) {
+  const int64_t count = tensors.size();
+  const int world_size = communicator->world_size();
+  at::Tensor own = at::empty({count}, at::TensorOptions(at::kLong));
+  at::Tensor all = at::empty({world_size * count}, at::TensorOptions(at::kLong));
+  for (int64_t i = 0; i < count; ++i) {
+    own.mutable_data_ptr<int64_t>()[i] =
+        static_cast<int64_t>(XXH3_64bits(tensors[i].const_data_ptr(), tensors[i].nbytes()));
+  }
+  RETURN_IF_ERROR(communicator->AllGather(all, own, {"parameter hashes", step})->Wait());
+
+  const int64_t* hashes = all.const_data_ptr<int64_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    std::string differing;
+    int found = 0;
+    for (int rank = 1; rank < world_size; ++rank) {
+      if (hashes[rank * count + i] == hashes[i]) continue;
+      if (++found <= 3) absl::StrAppend(&differing, found > 1 ? ", " : "", rank);
+    }
+    if (found == 0) continue;
+    if (found > 3) absl::StrAppend(&differing, " and ", found - 3, " more");
+    return absl::DataLossError(absl::StrCat("step ", step, ": parameter '", names[i],
+                                            "' differs from rank 0's on rank ", differing));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,22 @@
+// Do all ranks hold the same parameters, to the bit?
+#ifndef MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
+#define MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
+
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+#include "worker/comm/communicator.h"
+
+namespace muster::parallel {
+
+// A collective: every rank calls it with the same names in the same order. DATA_LOSS on every rank,
+// with the first parameter that differs and the ranks whose bits differ from rank 0's.
+absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
+                                  const std::vector<at::Tensor>& tensors, int64_t step,
+                                  comm::Communicator* communicator);
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
