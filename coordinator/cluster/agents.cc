@@ -1,0 +1,144 @@
+// Events of agents.
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+
+void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
+                               const std::string& reason, absl::Time now) {
+  const auto open = open_;
+  for (const auto& [number, id] : open) {
+    jobs::Job* job = FindJob(id);
+    if (!job->live) continue;
+    jobs::Ended ended;
+    bool any = false;
+    // Ranks of one job are taken together: none of them may start anew before all are counted.
+    const uint64_t generation = job->generation;
+    for (uint32_t rank = 0; rank < job->ranks.size() && job->live; ++rank) {
+      const jobs::Rank& r = job->ranks[rank];
+      if (r.exited || r.node != node || r.agent_incarnation == incarnation) continue;
+      const jobs::Ended more = jobs::OnGone(job, rank, reason, now);
+      ended.insert(ended.end(), more.begin(), more.end());
+      any = true;
+    }
+    if (!any || job->generation != generation) continue;
+    std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+}
+
+absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, absl::Time now) {
+  const auto attached = membership_.AttachAgent({.node = hello.node,
+                                                 .incarnation = hello.incarnation,
+                                                 .host = hello.host,
+                                                 .slots = hello.slots},
+                                                session, now);
+  if (!attached.ok()) return attached.status();
+  Close(attached->replaced,
+        attached->new_incarnation
+            ? Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                     absl::StrCat("node '", hello.node, "': a newer agent process has this name"))
+            : absl::AbortedError("a newer stream of this agent is attached"));
+  agent_sessions_[session] = hello.node;
+  batch_.nodes.push_back({hello.node, hello.incarnation, hello.host, hello.slots});
+  std::erase(batch_.removed_nodes, hello.node);
+  effects_.push_back(
+      Say{absl::StrCat("node '", hello.node, "' is attached: ", hello.slots, " slots")});
+  effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
+
+  AgentProcessGone(hello.node, hello.incarnation,
+                   absl::StrCat("the agent of node '", hello.node,
+                                "' ended, and its workers with it; a new one is attached"),
+                   now);
+  // A signal is a surer cause than the exit codes that may have followed from it.
+  std::vector<WorkerExit> exits = hello.exits;
+  std::stable_partition(exits.begin(), exits.end(), [](const WorkerExit& exit) {
+    return exit.exit.cause == jobs::Exit::Cause::kSignal;
+  });
+  for (const WorkerExit& exit : exits) WorkerExited(session, exit, now);
+
+  std::set<std::string> running;
+  for (const RunningWorker& worker : hello.running) {
+    running.insert(worker.worker.incarnation);
+    if (jobs::Rank* rank = CurrentRank(worker.worker)) {
+      rank->pid = worker.pid;
+      dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
+    } else {
+      SendToNode(hello.node, StopWorker{worker.worker, options_.patience.kill});
+    }
+  }
+  for (const auto& [number, id] : open_) {
+    const jobs::Job& job = jobs_.at(id);
+    if (!job.live) continue;
+    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+      const jobs::Rank& r = job.ranks[rank];
+      if (r.node != hello.node || r.exited) continue;
+      const bool runs = running.contains(r.incarnation);
+      if (job.ending || (r.finished && !runs)) {
+        SendToNode(r.node, StopWorker{job.Worker(rank), options_.patience.kill});
+      } else if (!runs) {
+        SendToNode(r.node, StartWorker{job.Worker(rank), r.slot});
+      }
+    }
+  }
+  Schedule(now);
+  return absl::OkStatus();
+}
+
+void Cluster::AgentHeard(SessionId session, absl::Time now) {
+  const auto agent = agent_sessions_.find(session);
+  if (agent != agent_sessions_.end()) membership_.AgentHeard(agent->second, now);
+}
+
+void Cluster::WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now) {
+  AgentHeard(session, now);
+  jobs::Rank* rank = CurrentRank(worker.worker);
+  if (rank == nullptr || rank->pid == worker.pid) return;
+  rank->pid = worker.pid;
+  dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
+  Changed(FindJob(worker.worker.job));
+}
+
+void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now) {
+  AgentHeard(session, now);
+  if (jobs::Rank* rank = CurrentRank(exit.worker)) {
+    if (exit.pid != 0) rank->pid = exit.pid;
+    jobs::Job* job = FindJob(exit.worker.job);
+    const jobs::Ended ended =
+        jobs::OnExit(job, exit.worker.rank, exit.exit, options_.patience, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+  effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
+}
+
+void Cluster::WorkerLogged(SessionId session, const WorkerId& worker,
+                           const std::vector<std::string>& lines, absl::Time now) {
+  AgentHeard(session, now);
+  jobs::Job* job = FindJob(worker.job);
+  if (job == nullptr || lines.empty()) return;
+  for (const std::string& line : lines) {
+    batch_.logs.push_back(
+        {worker.job, ++job->log_sequence, worker.generation, worker.rank, line});
+  }
+  dirty_[job->id];
+  effects_.push_back(LogsChanged{job->id});
+}
+
+jobs::Rank* Cluster::CurrentRank(const WorkerId& id) {
+  jobs::Job* job = FindJob(id.job);
+  if (job == nullptr || !job->live || job->generation != id.generation ||
+      id.rank >= job->ranks.size()) {
+    return nullptr;
+  }
+  jobs::Rank& rank = job->ranks[id.rank];
+  return rank.exited || rank.incarnation != id.incarnation ? nullptr : &rank;
+}
+
+}  // namespace muster::cluster

@@ -1,0 +1,362 @@
+#include "coordinator/cluster/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+// Versions that may be shown before the next ceiling has to be stored.
+constexpr uint64_t kVersionReserve = 1000;
+// A tick that comes later than this part of a lease means that the coordinator itself stood still.
+constexpr double kPauseOfLease = 0.5;
+
+std::string Sentence(const jobs::Job& job) {
+  std::string text = absl::StrCat("job '", job.id, "'");
+  if (job.generation > 0) absl::StrAppend(&text, " generation ", job.generation);
+  absl::StrAppend(&text, ": ", jobs::Name(job.state));
+  if (!job.state_reason.empty()) absl::StrAppend(&text, ": ", job.state_reason);
+  return text;
+}
+
+}  // namespace
+
+Cluster::Cluster(const Options& options, const store::Image& image, absl::Time now)
+    : options_(options), membership_(options.timing), last_tick_(now) {
+  for (const store::NodeRow& row : image.nodes) {
+    membership_.ExpectAgent({.node = row.node,
+                             .incarnation = row.incarnation,
+                             .host = row.host,
+                             .slots = row.slots},
+                            now);
+  }
+  for (const store::RequestRow& row : image.requests) requests_[row.request_id] = row;
+  for (const jobs::Job& stored : image.jobs) {
+    jobs::Job& job = jobs_[stored.id] = stored;
+    jobs::OnLoaded(&job, options_.patience, now);
+    submitted_[job.number] = job.id;
+    said_[job.id] = job.state;
+    if (!job.terminal()) open_[job.number] = job.id;
+    if (!job.live) continue;
+    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+      const jobs::Rank& r = job.ranks[rank];
+      if (r.exited) continue;
+      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now);
+      if (job.ending || r.finished) membership_.Release(job.id, rank);
+      if (membership_.FindAgent(r.node) == nullptr) {
+        membership_.ExpectAgent(
+            {.node = r.node, .incarnation = r.agent_incarnation, .host = r.host}, now);
+      }
+    }
+  }
+}
+
+jobs::Job* Cluster::FindJob(const std::string& job_id) {
+  const auto found = jobs_.find(job_id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+const jobs::Job* Cluster::Find(const std::string& job_id) const {
+  const auto found = jobs_.find(job_id);
+  return found == jobs_.end() ? nullptr : &found->second;
+}
+
+// ---- Clients.
+
+absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& request_id,
+                                                         const std::string& fingerprint) const {
+  const auto known = requests_.find(request_id);
+  if (request_id.empty() || known == requests_.end()) return nullptr;
+  if (known->second.fingerprint != fingerprint) {
+    return Refuse(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+                  absl::StrCat("request id '", request_id,
+                               "' was used for another request; take a fresh UUID"));
+  }
+  return &known->second;
+}
+
+void Cluster::Remember(const std::string& request_id, const std::string& fingerprint,
+                       const std::string& job_id) {
+  if (request_id.empty()) return;
+  const store::RequestRow row{request_id, fingerprint, job_id};
+  requests_[request_id] = row;
+  batch_.requests.push_back(row);
+}
+
+absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
+  const auto repeat = Repeat(submission.request_id, submission.fingerprint);
+  if (!repeat.ok()) return repeat.status();
+  if (*repeat != nullptr) return (*repeat)->job_id;
+
+  const uint64_t number = submitted_.empty() ? 1 : submitted_.rbegin()->first + 1;
+  std::string id = submission.job_id;
+  if (id.empty()) {
+    uint64_t suffix = number;
+    do {
+      id = absl::StrCat(submission.name, "-", suffix++);
+    } while (jobs_.contains(id));
+  } else if (jobs_.contains(id)) {
+    return Refuse(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
+                  absl::StrCat("there is a job '", id, "' already (", jobs::Name(Find(id)->state),
+                               "); choose another id, or none"));
+  }
+  jobs::Job& job = jobs_[id];
+  job.id = id;
+  job.number = number;
+  job.spec = submission.spec;
+  job.plan = submission.plan;
+  job.create_time = now;
+  submitted_[number] = id;
+  open_[number] = id;
+  Remember(submission.request_id, submission.fingerprint, id);
+  ListsChanged(&job);
+  Follow(&job, {}, now);
+  return id;
+}
+
+absl::Status Cluster::Stop(const std::string& job_id, const std::string& request_id,
+                           const std::string& fingerprint, absl::Time now) {
+  const auto repeat = Repeat(request_id, fingerprint);
+  if (!repeat.ok()) return repeat.status();
+  if (*repeat != nullptr) return absl::OkStatus();
+  jobs::Job* job = FindJob(job_id);
+  if (job == nullptr) {
+    return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                  absl::StrCat("there is no job '", job_id, "'"));
+  }
+  if (job->terminal()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
+                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already"));
+  }
+  Remember(request_id, fingerprint, job_id);
+  const bool first = !job->stop_requested;
+  const jobs::Ended ended = jobs::OnStop(job, options_.patience, now);
+  if (first && job->live && !job->ending) {
+    const uint64_t number = job->commands.Append(commands::Kind::kStop);
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      SendToRank(*job, rank, job->commands.commands()[number - 1]);
+    }
+  }
+  ListsChanged(job);
+  Follow(job, ended, now);
+  return absl::OkStatus();
+}
+
+// ---- Time.
+
+void Cluster::Tick(absl::Time now) {
+  if (now - last_tick_ > kPauseOfLease * options_.timing.lease) {
+    effects_.push_back(Say{absl::StrCat("the coordinator itself was away for ",
+                                        absl::FormatDuration(now - last_tick_),
+                                        ": everybody gets a new lease")});
+    membership_.GrantFreshGrace(now);
+  }
+  last_tick_ = now;
+  const membership::Membership::Expired expired = membership_.Expire(now);
+  for (const auto& [agent, reason] : expired.agents) {
+    effects_.push_back(Say{reason});
+    batch_.removed_nodes.push_back(agent.node);
+    Close(agent.session, absl::DeadlineExceededError(reason));
+    AgentProcessGone(agent.node, "", reason, now);
+  }
+  for (const auto& [worker, reason] : expired.workers) {
+    Close(worker.session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                                 absl::StrCat("this process was given up: it ", reason)));
+    jobs::Job* job = FindJob(worker.id.job);
+    if (job == nullptr || job->generation != worker.id.generation) continue;
+    const jobs::Ended ended = jobs::OnLost(job, worker.id.rank, reason, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+  const auto open = open_;
+  for (const auto& [number, id] : open) {
+    jobs::Job* job = FindJob(id);
+    const jobs::Ended ended = jobs::OnTick(job, now);
+    if (ended.empty()) continue;
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+  Schedule(now);
+}
+
+// ---- Consequences.
+
+void Cluster::Changed(jobs::Job* job) {
+  ++job->version;
+  if (job->terminal()) {
+    job->version_ceiling = job->version;
+  } else if (job->version > job->version_ceiling) {
+    job->version_ceiling = job->version + kVersionReserve;
+  }
+  dirty_[job->id];
+}
+
+void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
+
+void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
+  EndRanks(*job, ended);
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    if (job->ranks[rank].exited || !job->live) {
+      Close(membership_.Forget(job->id, rank),
+            Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                   "this process is taken for ended"));
+    } else if (job->ending || job->ranks[rank].finished) {
+      membership_.Release(job->id, rank);
+    }
+  }
+  if (job->terminal()) {
+    open_.erase(job->number);
+    speed_.erase(job->id);
+  }
+  Changed(job);
+  const auto said = said_.find(job->id);
+  if (said == said_.end() || said->second != job->state) {
+    said_[job->id] = job->state;
+    effects_.push_back(Say{Sentence(*job)});
+  }
+  Schedule(now);
+}
+
+void Cluster::EndRanks(const jobs::Job& job, const jobs::Ended& ended) {
+  for (uint32_t rank : ended) {
+    SendToNode(job.ranks[rank].node, StopWorker{job.Worker(rank), options_.patience.kill});
+  }
+}
+
+void Cluster::SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order) {
+  const membership::Worker* worker = membership_.FindWorker(job.id, rank);
+  if (worker == nullptr || !worker->attached()) return;
+  effects_.push_back(SendToWorker{worker->session, std::move(order)});
+}
+
+void Cluster::SendToNode(const std::string& node, AgentOrder order) {
+  const membership::Agent* agent = membership_.FindAgent(node);
+  if (agent == nullptr || !agent->attached()) return;
+  effects_.push_back(SendToAgent{agent->session, std::move(order)});
+}
+
+void Cluster::Close(SessionId session, const absl::Status& why) {
+  if (session == 0) return;
+  agent_sessions_.erase(session);
+  worker_sessions_.erase(session);
+  effects_.push_back(CloseSession{session, why});
+}
+
+void Cluster::Detached(SessionId session, absl::Time now) {
+  if (const auto agent = agent_sessions_.find(session); agent != agent_sessions_.end()) {
+    const std::string node = agent->second;
+    agent_sessions_.erase(agent);
+    if (membership_.AgentDetached(node, session, now)) {
+      effects_.push_back(Say{absl::StrCat("node '", node, "': the agent's connection broke")});
+      Schedule(now);
+    }
+    return;
+  }
+  const auto worker = worker_sessions_.find(session);
+  if (worker == worker_sessions_.end()) return;
+  const WorkerId id = worker->second;
+  worker_sessions_.erase(worker);
+  if (!membership_.WorkerDetached(id, session, now)) return;
+  if (jobs::Job* job = FindJob(id.job)) Changed(job);
+}
+
+// ---- Slots.
+
+jobs::Slots Cluster::OfferedSlots() const {
+  jobs::Slots slots;
+  for (const auto& [node, agent] : membership_.agents()) {
+    if (agent.attached()) slots.Offer(node, agent.slots);
+  }
+  for (const auto& [number, id] : open_) {
+    const jobs::Job& job = jobs_.at(id);
+    if (!job.live) continue;
+    for (const jobs::Rank& rank : job.ranks) {
+      if (!rank.exited) slots.Use({rank.node, rank.slot});
+    }
+  }
+  return slots;
+}
+
+void Cluster::Schedule(absl::Time now) {
+  const bool anybody_waits = std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
+    return jobs_.at(entry.second).waiting();
+  });
+  if (!anybody_waits) return;
+  jobs::Slots slots = OfferedSlots();
+  std::string blocked_by;
+  for (const auto& [number, id] : open_) {
+    jobs::Job& job = jobs_.at(id);
+    if (!job.waiting()) continue;
+    std::string reason;
+    if (!blocked_by.empty()) {
+      reason = absl::StrCat("waits behind job '", blocked_by, "'");
+    } else if (const auto placed = slots.Place(job.plan.world_size); placed.has_value()) {
+      Start(&job, *placed, now);
+      continue;
+    } else {
+      blocked_by = id;
+      reason = slots.Shortage(job.plan.world_size);
+    }
+    if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
+    if (job.state_reason == reason) continue;
+    job.state_reason = reason;
+    Changed(&job);
+    effects_.push_back(Say{Sentence(job)});
+  }
+}
+
+void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now) {
+  std::vector<jobs::Rank> ranks;
+  for (const jobs::Slot& slot : placed) {
+    const membership::Agent& agent = *membership_.FindAgent(slot.node);
+    ranks.push_back({.node = slot.node,
+                     .slot = slot.slot,
+                     .host = agent.host,
+                     .agent_incarnation = agent.incarnation,
+                     .incarnation = options_.new_incarnation()});
+  }
+  jobs::StartGeneration(job, std::move(ranks), now);
+  speed_.erase(job->id);
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const jobs::Rank& r = job->ranks[rank];
+    membership_.ExpectWorker(job->Worker(rank), r.node, false, now);
+    SendToNode(r.node, StartWorker{job->Worker(rank), r.slot});
+  }
+  ListsChanged(job);
+  Changed(job);
+  said_[job->id] = job->state;
+  effects_.push_back(Say{Sentence(*job)});
+}
+
+// ---- What came of it.
+
+store::Batch Cluster::TakeBatch() {
+  for (const auto& [id, what] : dirty_) {
+    using Lists = store::Batch::JobRow::Lists;
+    batch_.jobs.push_back({.job = jobs_.at(id),
+                           .lists = what.lists ? Lists::kReplace : Lists::kKeep,
+                           .changed_ranks = {what.ranks.begin(), what.ranks.end()}});
+    effects_.push_back(JobChanged{id});
+  }
+  dirty_.clear();
+  return std::exchange(batch_, {});
+}
+
+std::vector<Effect> Cluster::TakeEffects() { return std::exchange(effects_, {}); }
+
+double Cluster::SamplesPerSecond(const std::string& job_id) const {
+  const auto speed = speed_.find(job_id);
+  if (speed == speed_.end()) return 0;
+  double samples = 0;
+  absl::Duration duration;
+  for (const auto& step : speed->second.steps) {
+    samples += static_cast<double>(step.samples);
+    duration += step.duration;
+  }
+  return duration > absl::ZeroDuration() ? samples / absl::ToDoubleSeconds(duration) : 0;
+}
+
+}  // namespace muster::cluster

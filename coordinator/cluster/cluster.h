@@ -1,0 +1,147 @@
+// The coordinator's whole state and every decision about it: jobs, membership and commands put together.
+// Pure: (state, event, now) -> (state, rows to store, effects). No thread, no clock, no disk, no wire.
+//
+// Each event is a method. Its caller then takes what changed with TakeBatch(), commits that, and only after
+// success lets out TakeEffects(). After a failed commit the object must not be used any further: it is ahead
+// of what is stored. A new one made from the store's Image carries on.
+#ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
+#define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/cluster/effect.h"
+#include "coordinator/cluster/event.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/life.h"
+#include "coordinator/jobs/placement.h"
+#include "coordinator/membership/membership.h"
+#include "coordinator/store/store.h"
+
+namespace muster::cluster {
+
+struct Options {
+  membership::Timing timing;
+  jobs::Patience patience;
+  // A new unique name for a process. Random in life, counted in tests.
+  std::function<std::string()> new_incarnation;
+};
+
+class Cluster {
+ public:
+  // Live generations go on: their agents and workers have one fresh lease to come back.
+  Cluster(const Options& options, const store::Image& image, absl::Time now);
+
+  // ---- Clients.
+  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS | REQUEST_ID_REUSED.
+  absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
+  // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED; ALREADY_EXISTS
+  // REQUEST_ID_REUSED.
+  absl::Status Stop(const std::string& job_id, const std::string& request_id,
+                    const std::string& fingerprint, absl::Time now);
+
+  // ---- Agents. After an error the caller ends the stream with it.
+  absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
+  void AgentHeard(SessionId session, absl::Time now);
+  void WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now);
+  void WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now);
+  void WorkerLogged(SessionId session, const WorkerId& worker,
+                    const std::vector<std::string>& lines, absl::Time now);
+
+  // ---- Workers. After an error the caller ends the stream with it.
+  absl::Status AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now);
+  void WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
+  // INVALID_ARGUMENT: a gap before its sequence.
+  absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
+
+  // An agent's or a worker's stream broke. Unknown sessions are ignored.
+  void Detached(SessionId session, absl::Time now);
+
+  // Time passed. To be called several times per lease; a longer silence is taken for the coordinator's own
+  // pause, and everybody gets a new lease.
+  void Tick(absl::Time now);
+
+  // ---- What came of it.
+  store::Batch TakeBatch();
+  std::vector<Effect> TakeEffects();
+
+  // ---- Looking. Null when not known.
+  const jobs::Job* Find(const std::string& job_id) const;
+  // By number.
+  const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
+  const membership::Membership& membership() const { return membership_; }
+  // Over the last steps, all ranks together; 0 without any.
+  double SamplesPerSecond(const std::string& job_id) const;
+  jobs::Slots OfferedSlots() const;
+
+ private:
+  // What changed of a job since the last TakeBatch().
+  struct Dirty {
+    bool lists = false;
+    std::set<uint32_t> ranks;
+  };
+  struct Speed {
+    struct Step {
+      uint64_t samples = 0;
+      absl::Duration duration;
+    };
+    std::deque<Step> steps;
+  };
+
+  jobs::Job* FindJob(const std::string& job_id);
+  // The rank that this process is, where it is the current one and not gone.
+  jobs::Rank* CurrentRank(const WorkerId& id);
+  // A change that watchers see.
+  void Changed(jobs::Job* job);
+  // A change of anything in its lists.
+  void ListsChanged(jobs::Job* job);
+  // Acts on a change of state: tells processes to end, forgets those that are gone, says what happened.
+  void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
+  void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
+            absl::Time now);
+  void RecordStep(jobs::Job* job, const StepDone& step);
+  void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
+  void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
+  void SendToNode(const std::string& node, AgentOrder order);
+  void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
+  void Close(SessionId session, const absl::Status& why);
+  // Starts what fits, first come first served, and says why the others wait.
+  void Schedule(absl::Time now);
+  void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
+  void AgentProcessGone(const std::string& node, const std::string& incarnation,
+                        const std::string& reason, absl::Time now);
+  absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
+                                                  const std::string& fingerprint) const;
+  void Remember(const std::string& request_id, const std::string& fingerprint,
+                const std::string& job_id);
+
+  const Options options_;
+  membership::Membership membership_;
+  std::map<std::string, jobs::Job> jobs_;
+  std::map<uint64_t, std::string> submitted_;
+  // Not terminal, by number.
+  std::map<uint64_t, std::string> open_;
+  std::map<std::string, store::RequestRow> requests_;
+  std::map<std::string, Speed> speed_;
+  std::map<SessionId, std::string> agent_sessions_;
+  std::map<SessionId, WorkerId> worker_sessions_;
+  absl::Time last_tick_;
+
+  std::map<std::string, Dirty> dirty_;
+  // The last state said in the daemon's log.
+  std::map<std::string, jobs::State> said_;
+  store::Batch batch_;
+  std::vector<Effect> effects_;
+};
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_

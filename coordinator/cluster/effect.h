@@ -1,0 +1,94 @@
+// What the cluster wants done in the world, once its changes are durable.
+#ifndef MUSTER_COORDINATOR_CLUSTER_EFFECT_H_
+#define MUSTER_COORDINATOR_CLUSTER_EFFECT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "coordinator/commands/command_log.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/membership/membership.h"
+#include "coordinator/membership/timing.h"
+#include "coordinator/membership/worker_id.h"
+
+namespace muster::cluster {
+
+using membership::SessionId;
+using membership::WorkerId;
+
+// ---- To an agent.
+struct WelcomeAgent {
+  membership::Timing timing;
+};
+struct StartWorker {
+  WorkerId worker;
+  uint32_t slot = 0;
+};
+struct StopWorker {
+  WorkerId worker;
+  absl::Duration grace;
+};
+struct AckExit {
+  WorkerId worker;
+};
+using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit>;
+
+// ---- To a worker.
+struct WelcomeWorker {
+  std::string spec;
+  membership::Timing timing;
+  // Newest first.
+  std::vector<jobs::Checkpoint> checkpoints;
+  uint64_t acked_report = 0;
+  std::optional<jobs::Rendezvous> rendezvous;
+  std::string host;
+};
+struct AckReport {
+  uint64_t sequence = 0;
+};
+struct CheckpointRecorded {
+  uint64_t step = 0;
+  std::string path;
+  std::vector<std::string> remove;
+};
+using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Command, AckReport,
+                                 CheckpointRecorded>;
+
+// ---- Effects.
+struct SendToAgent {
+  SessionId session = 0;
+  AgentOrder order;
+};
+struct SendToWorker {
+  SessionId session = 0;
+  WorkerOrder order;
+};
+struct CloseSession {
+  SessionId session = 0;
+  absl::Status why;
+};
+// For those who watch.
+struct JobChanged {
+  std::string job;
+};
+struct StepsChanged {
+  std::string job;
+};
+struct LogsChanged {
+  std::string job;
+};
+// For the daemon's own log.
+struct Say {
+  std::string text;
+};
+using Effect =
+    std::variant<SendToAgent, SendToWorker, CloseSession, JobChanged, StepsChanged, LogsChanged, Say>;
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_EFFECT_H_

@@ -1,0 +1,116 @@
+// What happens to the cluster, in plain values: the service makes these from the wire.
+#ifndef MUSTER_COORDINATOR_CLUSTER_EVENT_H_
+#define MUSTER_COORDINATOR_CLUSTER_EVENT_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/jobs/job.h"
+#include "coordinator/jobs/life.h"
+#include "coordinator/membership/worker_id.h"
+
+namespace muster::cluster {
+
+using membership::WorkerId;
+
+struct Submission {
+  // Empty: one is made from the name.
+  std::string job_id;
+  std::string name;
+  std::string request_id;
+  // Of the request's contents.
+  std::string fingerprint;
+  std::string spec;
+  jobs::Plan plan;
+};
+
+struct WorkerExit {
+  WorkerId worker;
+  int64_t pid = 0;
+  jobs::Exit exit;
+};
+
+struct RunningWorker {
+  WorkerId worker;
+  int64_t pid = 0;
+};
+
+struct AgentHello {
+  std::string node;
+  std::string incarnation;
+  std::string host;
+  uint32_t slots = 0;
+  std::vector<RunningWorker> running;
+  std::vector<WorkerExit> exits;
+};
+
+struct WorkerHello {
+  WorkerId worker;
+  int64_t pid = 0;
+  uint64_t newest_command = 0;
+};
+
+struct Heartbeat {
+  uint64_t step = 0;
+  std::string progress;
+  std::string stage;
+};
+
+// ---- Reports of a worker.
+struct SessionStarted {
+  uint64_t step = 0;
+  std::string checkpoint_path;
+};
+struct StepDone {
+  uint64_t step = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  std::optional<double> grad_norm;
+  uint64_t samples = 0;
+  absl::Duration duration;
+};
+struct StageStarted {
+  std::string stage;
+  uint64_t step = 0;
+};
+struct Validated {
+  uint64_t step = 0;
+  double loss = 0;
+};
+struct CheckpointWritten {
+  uint64_t step = 0;
+  std::string path;
+};
+struct CheckpointFailed {
+  uint64_t step = 0;
+  std::string reason;
+};
+struct CheckpointBad {
+  std::string path;
+  std::string reason;
+};
+struct CommandApplied {
+  uint64_t number = 0;
+  uint64_t step = 0;
+};
+struct Exported {
+  std::string path;
+};
+struct Finished {
+  uint64_t step = 0;
+};
+struct Report {
+  uint64_t sequence = 0;
+  std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
+               CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, Exported,
+               Finished, jobs::ReportedFailure>
+      what;
+};
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_EVENT_H_

@@ -1,0 +1,198 @@
+// Events of workers.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/jobs/checkpoints.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+// Throughput is averaged over so many steps.
+constexpr size_t kSpeedSteps = 20;
+
+template <typename... Cases>
+struct Overload : Cases... {
+  using Cases::operator()...;
+};
+template <typename... Cases>
+Overload(Cases...) -> Overload<Cases...>;
+
+}  // namespace
+
+absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now) {
+  const WorkerId& id = hello.worker;
+  jobs::Job* job = FindJob(id.job);
+  if (job == nullptr) {
+    return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                  absl::StrCat("there is no job '", id.job, "'"));
+  }
+  if (job->terminal() || id.generation != job->generation) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
+                  absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state),
+                               " in generation ", job->generation,
+                               "; this process belongs to generation ", id.generation));
+  }
+  const auto replaced = membership_.AttachWorker(id, session, now);
+  if (!replaced.ok()) return replaced.status();
+  Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));
+  worker_sessions_[session] = id;
+
+  jobs::Rank& rank = job->ranks[id.rank];
+  if (rank.pid != hello.pid) {
+    rank.pid = hello.pid;
+    dirty_[job->id].ranks.insert(id.rank);
+  }
+  effects_.push_back(SendToWorker{session, WelcomeWorker{.spec = job->spec,
+                                                         .timing = options_.timing,
+                                                         .checkpoints = jobs::Usable(*job),
+                                                         .acked_report = rank.acked_report,
+                                                         .rendezvous = job->rendezvous,
+                                                         .host = rank.host}});
+  for (const commands::Command& command : job->commands.After(hello.newest_command)) {
+    effects_.push_back(SendToWorker{session, command});
+  }
+  // What it may not have heard before its stream broke.
+  if (id.rank == 0 && !job->checkpoints.empty() &&
+      job->checkpoints.back().generation == job->generation) {
+    const jobs::Checkpoint& newest = job->checkpoints.back();
+    effects_.push_back(SendToWorker{
+        session, CheckpointRecorded{newest.step, newest.path, job->dropped_checkpoints}});
+  }
+  Changed(job);
+  return absl::OkStatus();
+}
+
+void Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now) {
+  const auto worker = worker_sessions_.find(session);
+  if (worker == worker_sessions_.end()) return;
+  const WorkerId& id = worker->second;
+  const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress, now);
+  jobs::Rank* rank = CurrentRank(id);
+  jobs::Job* job = FindJob(id.job);
+  if (rank == nullptr || !moved) return;
+  rank->step = std::max(rank->step, heartbeat.step);
+  if (id.rank == 0 && rank->session_started && !rank->finished) {
+    job->step = std::max(job->step, heartbeat.step);
+    if (!heartbeat.stage.empty()) job->stage = heartbeat.stage;
+  }
+  // Seen by watchers, but not worth a write of its own.
+  if (job->version < job->version_ceiling) {
+    ++job->version;
+    effects_.push_back(JobChanged{job->id});
+  } else {
+    Changed(job);
+  }
+}
+
+absl::Status Cluster::WorkerReported(SessionId session, const Report& report, absl::Time now) {
+  const auto worker = worker_sessions_.find(session);
+  if (worker == worker_sessions_.end()) return absl::OkStatus();
+  const WorkerId id = worker->second;
+  membership_.WorkerHeard(id, now);
+  jobs::Rank* rank = CurrentRank(id);
+  if (rank == nullptr) return absl::OkStatus();
+  if (report.sequence > rank->acked_report + 1) {
+    return absl::InvalidArgumentError(absl::StrCat("report ", report.sequence, " came after report ",
+                                                   rank->acked_report, ": those between are lost"));
+  }
+  jobs::Job* job = FindJob(id.job);
+  if (report.sequence == rank->acked_report + 1) {
+    rank->acked_report = report.sequence;
+    dirty_[id.job].ranks.insert(id.rank);
+    // The acknowledgement leaves before what may close the stream.
+    effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
+    Take(job, id.rank, id, report, now);
+  } else {
+    effects_.push_back(SendToWorker{session, AckReport{rank->acked_report}});
+  }
+  return absl::OkStatus();
+}
+
+void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
+                   absl::Time now) {
+  jobs::Ended ended;
+  std::visit(
+      Overload{
+          [](const std::monostate&) {},
+          [&](const jobs::Rendezvous& rendezvous) {
+            job->rendezvous = rendezvous;
+            for (uint32_t r = 0; r < job->ranks.size(); ++r) SendToRank(*job, r, rendezvous);
+          },
+          [&](const SessionStarted& started) {
+            membership_.SessionStarted(id, now);
+            jobs::OnSessionStarted(job, rank, started.step);
+            if (rank == 0 && !started.checkpoint_path.empty()) {
+              effects_.push_back(Say{absl::StrCat("job '", job->id, "' generation ",
+                                                  job->generation, " goes on from ",
+                                                  started.checkpoint_path)});
+            }
+          },
+          [&](const StepDone& step) {
+            job->ranks[rank].step = step.step;
+            RecordStep(job, step);
+          },
+          [&](const StageStarted& stage) {
+            job->stage = stage.stage;
+            job->step = stage.step;
+          },
+          [&](const Validated& validated) {
+            job->validation_loss = validated.loss;
+            job->validation_step = validated.step;
+          },
+          [&](const CheckpointWritten& written) { RecordCheckpoint(job, written, now); },
+          [&](const CheckpointFailed& failed) {
+            effects_.push_back(Say{absl::StrCat("job '", job->id, "': the checkpoint at step ",
+                                                failed.step, " failed: ", failed.reason)});
+          },
+          [&](const CheckpointBad& bad) {
+            if (jobs::MarkBad(job, bad.path, bad.reason)) ListsChanged(job);
+            effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
+                                                " is damaged: ", bad.reason)});
+          },
+          [&](const CommandApplied& applied) {
+            if (job->commands.Applied(applied.number, applied.step)) ListsChanged(job);
+          },
+          [&](const Exported& exported) { job->exported_path = exported.path; },
+          [&](const Finished& finished) {
+            job->ranks[rank].step = finished.step;
+            jobs::OnFinished(job, rank, options_.patience, now);
+          },
+          [&](const jobs::ReportedFailure& failure) {
+            ended = jobs::OnFailureReport(job, rank, failure, now);
+            ListsChanged(job);
+          },
+      },
+      report.what);
+  Follow(job, ended, now);
+}
+
+void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
+  job->step = step.step;
+  job->loss = step.loss;
+  auto& steps = speed_[job->id].steps;
+  steps.push_back({step.samples, step.duration});
+  if (steps.size() > kSpeedSteps) steps.pop_front();
+  batch_.steps.push_back({.job_id = job->id,
+                          .step = step.step,
+                          .generation = job->generation,
+                          .loss = step.loss,
+                          .learning_rate = step.learning_rate,
+                          .grad_norm = step.grad_norm,
+                          .samples = step.samples,
+                          .duration = step.duration});
+  effects_.push_back(StepsChanged{job->id});
+}
+
+void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now) {
+  const auto dropped = jobs::RecordCheckpoint(job, {.step = written.step,
+                                                    .generation = job->generation,
+                                                    .path = written.path,
+                                                    .create_time = now});
+  ListsChanged(job);
+  SendToRank(*job, 0, CheckpointRecorded{written.step, written.path, dropped});
+}
+
+}  // namespace muster::cluster

@@ -1,0 +1,60 @@
+#include "coordinator/jobs/failure.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::jobs {
+namespace {
+
+constexpr size_t kShownConsequences = 3;
+
+// Reported failures and lost processes are equally sure: the earlier one wins.
+int Sureness(const FailureNote& note) {
+  return note.kind == FailureKind::kReported ? static_cast<int>(FailureKind::kLost)
+                                             : static_cast<int>(note.kind);
+}
+
+}  // namespace
+
+std::optional<Failure> RootCause(const std::vector<FailureNote>& notes) {
+  const auto root = std::min_element(
+      notes.begin(), notes.end(),
+      [](const FailureNote& a, const FailureNote& b) { return Sureness(a) < Sureness(b); });
+  if (root == notes.end()) return std::nullopt;
+  Failure failure{.root = *root};
+  size_t more = 0;
+  for (auto note = notes.begin(); note != notes.end(); ++note) {
+    if (note == root) continue;
+    if (failure.consequences.size() < kShownConsequences) {
+      failure.consequences.push_back(absl::StrCat("rank ", note->rank, ": ", note->reason));
+    } else {
+      ++more;
+    }
+  }
+  if (more > 0) failure.consequences.push_back(absl::StrCat("and ", more, " more"));
+  return failure;
+}
+
+void AddNote(std::vector<FailureNote>* notes, FailureNote note) {
+  std::erase_if(*notes, [&](const FailureNote& old) { return old.generation < note.generation; });
+  const auto known = std::find_if(notes->begin(), notes->end(), [&](const FailureNote& old) {
+    return old.rank == note.rank;
+  });
+  if (known == notes->end()) {
+    notes->push_back(std::move(note));
+    return;
+  }
+  if (Sureness(note) < Sureness(*known)) {
+    if (note.log_tail.empty()) note.log_tail = known->log_tail;
+    *known = std::move(note);
+  } else if (known->log_tail.empty()) {
+    known->log_tail = note.log_tail;
+  }
+}
+
+std::string Describe(const FailureNote& note) {
+  return absl::StrCat("rank ", note.rank, " on node '", note.node, "': ", note.reason);
+}
+
+}  // namespace muster::jobs

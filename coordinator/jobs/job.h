@@ -1,0 +1,167 @@
+// What the coordinator knows of one job: plain values, all durable. The state machine over them is in
+// life.h.
+#ifndef MUSTER_COORDINATOR_JOBS_JOB_H_
+#define MUSTER_COORDINATOR_JOBS_JOB_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/commands/command_log.h"
+#include "coordinator/membership/worker_id.h"
+
+namespace muster::jobs {
+
+// Values are those of v1::Job::State and are stored: never renumbered.
+enum class State {
+  kQueued = 1,
+  kStarting = 2,
+  kRunning = 3,
+  kRecovering = 4,
+  kStopping = 5,
+  kSucceeded = 6,
+  kFailed = 7,
+  kCancelled = 8,
+};
+const char* Name(State state);
+inline bool IsTerminal(State state) { return state >= State::kSucceeded; }
+
+// What of the job file the coordinator acts on.
+struct Plan {
+  uint32_t world_size = 1;
+  uint64_t total_steps = 0;
+  uint32_t max_restarts = 0;
+  uint32_t keep_checkpoints = 3;
+};
+
+// One rank of the newest generation: a process on a slot.
+struct Rank {
+  std::string node;
+  uint32_t slot = 0;
+  // Where other nodes reach this one.
+  std::string host;
+  // Of the agent process that starts it; its workers die with it.
+  std::string agent_incarnation;
+  std::string incarnation;
+  int64_t pid = 0;
+  uint64_t step = 0;
+  // The newest report of this process that is taken.
+  uint64_t acked_report = 0;
+  bool session_started = false;
+  // It did all its work, or stopped as asked.
+  bool finished = false;
+  // Its process is gone.
+  bool exited = false;
+
+  bool operator==(const Rank&) const = default;
+};
+
+struct Checkpoint {
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  std::string path;
+  absl::Time create_time = absl::InfinitePast();
+  // Set where it was found damaged and put aside.
+  std::string bad_reason;
+
+  bool operator==(const Checkpoint&) const = default;
+};
+
+// How sure a failure is to be a cause, the surest first. Values are stored: never renumbered.
+enum class FailureKind {
+  // The worker said so itself.
+  kReported = 1,
+  // Ended by a signal, lost, or not to be started.
+  kLost = 2,
+  // An exit code without a report before it.
+  kExitCode = 3,
+  // It follows from another rank's end.
+  kConsequence = 4,
+};
+
+// One rank's end within a generation that failed.
+struct FailureNote {
+  uint64_t generation = 0;
+  uint32_t rank = 0;
+  std::string node;
+  uint64_t step = 0;
+  FailureKind kind = FailureKind::kReported;
+  // Starting over would end the same way.
+  bool permanent = false;
+  std::string reason;
+  std::string log_tail;
+
+  bool operator==(const FailureNote&) const = default;
+};
+
+struct Rendezvous {
+  std::string host;
+  uint32_t port = 0;
+
+  bool operator==(const Rendezvous&) const = default;
+};
+
+struct Job {
+  std::string id;
+  // Of submission, from 1: who came first.
+  uint64_t number = 0;
+  // v1::JobSpec with its defaults filled in, serialized; the cores never look inside.
+  std::string spec;
+  Plan plan;
+
+  State state = State::kQueued;
+  std::string state_reason;
+  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is, and no
+  // version above it is ever shown before a higher ceiling is stored.
+  uint64_t version = 1;
+  uint64_t version_ceiling = 1;
+  absl::Time create_time = absl::InfinitePast();
+  // Infinite past: not yet.
+  absl::Time start_time = absl::InfinitePast();
+  absl::Time end_time = absl::InfinitePast();
+
+  uint64_t generation = 0;
+  // Processes of `generation` may exist.
+  bool live = false;
+  // `generation` is to end before its work is done.
+  bool ending = false;
+  bool stop_requested = false;
+  uint32_t restarts = 0;
+  std::optional<Rendezvous> rendezvous;
+
+  std::string stage;
+  uint64_t step = 0;
+  std::optional<double> loss;
+  std::optional<double> validation_loss;
+  uint64_t validation_step = 0;
+  std::string exported_path;
+  uint64_t log_sequence = 0;
+
+  std::vector<Rank> ranks;
+  // Oldest first.
+  std::vector<Checkpoint> checkpoints;
+  // Files of checkpoints that no longer count and that a rank 0 may not have been told of yet.
+  std::vector<std::string> dropped_checkpoints;
+  // Of the newest generation that failed, in the order in which they became known.
+  std::vector<FailureNote> failures;
+  commands::CommandLog commands;
+
+  // ---- Not stored.
+  // When the processes of an ending generation were first told to end.
+  absl::Time end_told = absl::InfinitePast();
+  // When what is not over by itself by then is told to end (again).
+  absl::Time patience_end = absl::InfiniteFuture();
+
+  bool terminal() const { return IsTerminal(state); }
+  // In line for slots.
+  bool waiting() const { return !terminal() && !live; }
+  membership::WorkerId Worker(uint32_t rank) const {
+    return {id, generation, rank, ranks[rank].incarnation};
+  }
+};
+
+}  // namespace muster::jobs
+
+#endif  // MUSTER_COORDINATOR_JOBS_JOB_H_

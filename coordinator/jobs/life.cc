@@ -1,0 +1,291 @@
+#include "coordinator/jobs/life.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/jobs/failure.h"
+
+namespace muster::jobs {
+namespace {
+
+bool All(const Job& job, bool Rank::*flag) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
+}
+
+size_t Count(const Job& job, bool Rank::*flag) {
+  return std::count_if(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
+}
+
+std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
+
+void End(Job* job, State state, const std::string& reason, absl::Time now) {
+  job->state = state;
+  job->state_reason = reason;
+  job->end_time = now;
+  job->stage.clear();
+  job->patience_end = absl::InfiniteFuture();
+}
+
+// The generation is over: what becomes of the job.
+void Conclude(Job* job, absl::Time now) {
+  const bool done = !job->ending && All(*job, &Rank::finished);
+  job->live = false;
+  job->stage.clear();
+  if (job->stop_requested) return End(job, State::kCancelled, "stopped as asked", now);
+  if (done) return End(job, State::kSucceeded, "", now);
+  const auto failure = RootCause(job->failures);
+  const std::string cause = failure.has_value() ? Describe(failure->root) : "unknown cause";
+  if (failure.has_value() && failure->root.permanent) {
+    return End(job, State::kFailed, cause, now);
+  }
+  if (job->restarts >= job->plan.max_restarts) {
+    return End(job, State::kFailed,
+               absl::StrCat(cause, "; restarted ", job->restarts, " of ", job->plan.max_restarts,
+                            " times allowed"),
+               now);
+  }
+  job->state = State::kRecovering;
+  job->state_reason = absl::StrCat(cause, "; waits for slots");
+}
+
+// State and reason of a generation that lives.
+void DescribeLive(Job* job) {
+  const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
+  const size_t started = Count(*job, &Rank::session_started);
+  if (job->stop_requested) {
+    job->state = State::kStopping;
+    job->state_reason = job->ending ? absl::StrCat("waits for ", Processes(left), " to end")
+                                    : "stops at the next step";
+  } else if (job->ending) {
+    job->state = State::kRecovering;
+    const auto failure = RootCause(job->failures);
+    job->state_reason =
+        absl::StrCat(failure.has_value() ? Describe(failure->root) : "ending", "; waits for ",
+                     Processes(left), " to end");
+  } else if (started == job->ranks.size()) {
+    job->state = State::kRunning;
+    job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit" : "";
+  } else {
+    job->state = State::kStarting;
+    job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
+  }
+}
+
+void Settle(Job* job, absl::Time now) {
+  if (!job->live) return;
+  if (All(*job, &Rank::exited)) {
+    Conclude(job, now);
+  } else {
+    DescribeLive(job);
+  }
+}
+
+// Processes that should be over are told to end, again and again until they are.
+constexpr absl::Duration kRetell = absl::Seconds(10);
+
+Ended Tell(Job* job, absl::Time now) {
+  job->patience_end = now + kRetell;
+  Ended ended;
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    if (!job->ranks[rank].exited) ended.push_back(rank);
+  }
+  return ended;
+}
+
+Ended EndProcesses(Job* job, absl::Time now) {
+  if (!job->ending) job->end_told = now;
+  job->ending = true;
+  return Tell(job, now);
+}
+
+FailureNote NoteFor(const Job& job, uint32_t rank, FailureKind kind, const std::string& reason) {
+  return {.generation = job.generation,
+          .rank = rank,
+          .node = job.ranks[rank].node,
+          .step = job.ranks[rank].step,
+          .kind = kind,
+          .reason = reason};
+}
+
+// A rank failed: notes it and, unless that has happened, begins the end of its generation.
+Ended Fail(Job* job, FailureNote note, absl::Time now) {
+  AddNote(&job->failures, std::move(note));
+  Ended ended;
+  if (!job->ending) ended = EndProcesses(job, now);
+  Settle(job, now);
+  return ended;
+}
+
+bool Ignored(const Job& job, uint32_t rank) {
+  return job.terminal() || !job.live || rank >= job.ranks.size() || job.ranks[rank].exited;
+}
+
+FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
+  FailureNote note;
+  switch (exit.cause) {
+    case Exit::Cause::kSignal:
+      note = NoteFor(job, rank, FailureKind::kLost, absl::StrCat("killed by signal ", exit.number));
+      break;
+    case Exit::Cause::kStartError:
+      note = NoteFor(job, rank, FailureKind::kLost,
+                     absl::StrCat("could not be started: ", exit.start_error));
+      break;
+    case Exit::Cause::kCode:
+      note = NoteFor(job, rank, FailureKind::kExitCode,
+                     absl::StrCat("exited with code ", exit.number, " before it finished"));
+      break;
+  }
+  note.log_tail = exit.log_tail;
+  return note;
+}
+
+// Whether a process that was told to end ended because of that. SIGKILL comes `kill` after SIGTERM, so an
+// earlier one had another sender.
+bool EndedAsTold(const Job& job, const Exit& exit, const Patience& patience, absl::Time now) {
+  if (!job.ending) return false;
+  switch (exit.cause) {
+    case Exit::Cause::kStartError:
+      return true;
+    case Exit::Cause::kSignal:
+      return exit.number == SIGTERM ||
+             (exit.number == SIGKILL && now - job.end_told >= patience.kill);
+    case Exit::Cause::kCode:
+      return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+const char* Name(State state) {
+  switch (state) {
+    case State::kQueued:
+      return "QUEUED";
+    case State::kStarting:
+      return "STARTING";
+    case State::kRunning:
+      return "RUNNING";
+    case State::kRecovering:
+      return "RECOVERING";
+    case State::kStopping:
+      return "STOPPING";
+    case State::kSucceeded:
+      return "SUCCEEDED";
+    case State::kFailed:
+      return "FAILED";
+    case State::kCancelled:
+      return "CANCELLED";
+  }
+  return "UNKNOWN";
+}
+
+void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
+  if (!job->waiting()) return;
+  if (job->generation > 0) ++job->restarts;
+  ++job->generation;
+  if (job->start_time == absl::InfinitePast()) job->start_time = now;
+  job->ranks = std::move(ranks);
+  job->live = true;
+  job->ending = false;
+  job->rendezvous.reset();
+  Settle(job, now);
+}
+
+void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
+  if (Ignored(*job, rank)) return;
+  job->ranks[rank].session_started = true;
+  job->ranks[rank].step = step;
+  if (rank == 0) job->step = step;
+  DescribeLive(job);
+}
+
+void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time now) {
+  if (Ignored(*job, rank)) return;
+  job->ranks[rank].finished = true;
+  if (!job->ending && All(*job, &Rank::finished)) {
+    job->stage.clear();
+    job->patience_end = now + patience.stop;
+  }
+  Settle(job, now);
+}
+
+Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now) {
+  if (Ignored(*job, rank)) return {};
+  FailureNote note =
+      NoteFor(*job, rank,
+              failure.consequence ? FailureKind::kConsequence : FailureKind::kReported,
+              failure.reason);
+  note.step = failure.step;
+  note.permanent = failure.permanent && !failure.consequence;
+  return Fail(job, std::move(note), now);
+}
+
+Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now) {
+  if (Ignored(*job, rank)) return {};
+  job->ranks[rank].exited = true;
+  for (FailureNote& note : job->failures) {
+    if (note.generation == job->generation && note.rank == rank && note.log_tail.empty()) {
+      note.log_tail = exit.log_tail;
+    }
+  }
+  if (!job->ranks[rank].finished && !EndedAsTold(*job, exit, patience, now)) {
+    return Fail(job, NoteForExit(*job, rank, exit), now);
+  }
+  Settle(job, now);
+  return {};
+}
+
+Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {
+  if (Ignored(*job, rank) || job->ending || job->ranks[rank].finished) return {};
+  return Fail(job, NoteFor(*job, rank, FailureKind::kLost, reason), now);
+}
+
+Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {
+  if (Ignored(*job, rank)) return {};
+  job->ranks[rank].exited = true;
+  if (!job->ranks[rank].finished) {
+    return Fail(job, NoteFor(*job, rank, FailureKind::kLost, reason), now);
+  }
+  Settle(job, now);
+  return {};
+}
+
+Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
+  if (job->terminal() || job->stop_requested) return {};
+  job->stop_requested = true;
+  if (!job->live) {
+    End(job, State::kCancelled, "stopped as asked", now);
+    return {};
+  }
+  // Before the session stands there is nothing to save and nobody to obey a command.
+  Ended ended;
+  if (job->state == State::kStarting) ended = EndProcesses(job, now);
+  if (!job->ending) job->patience_end = now + patience.stop;
+  Settle(job, now);
+  return ended;
+}
+
+Ended OnTick(Job* job, absl::Time now) {
+  if (!job->live || now < job->patience_end) return {};
+  // Everything was done: processes that hang at their exit do not make it undone.
+  if (!job->ending && All(*job, &Rank::finished)) return Tell(job, now);
+  Ended ended = EndProcesses(job, now);
+  Settle(job, now);
+  return ended;
+}
+
+void OnLoaded(Job* job, const Patience& patience, absl::Time now) {
+  job->version = ++job->version_ceiling;
+  if (!job->live) return;
+  if (job->ending) {
+    job->end_told = now;
+    job->patience_end = now + kRetell;
+  } else if (job->stop_requested || All(*job, &Rank::finished)) {
+    job->patience_end = now + patience.stop;
+  }
+}
+
+}  // namespace muster::jobs

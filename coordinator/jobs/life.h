@@ -1,0 +1,80 @@
+// The life of a job: (job, event, now) -> (changed job, which processes to end). Pure.
+//
+//   QUEUED -> STARTING -> RUNNING -> SUCCEEDED        all ranks finished, all processes gone
+//     STARTING, RUNNING -> RECOVERING                 any rank failed or was lost: its generation ends
+//       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
+//   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without processes: at once)
+//
+// A generation is one set of processes. It ends as a whole, its successor starts when none of them is left,
+// and generations only grow. A terminal state never changes: later events are ignored.
+#ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
+#define MUSTER_COORDINATOR_JOBS_LIFE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "coordinator/jobs/job.h"
+
+namespace muster::jobs {
+
+struct Patience {
+  // For a stop command to take effect, and for processes that finished to exit.
+  absl::Duration stop = absl::Seconds(30);
+  // Between SIGTERM and SIGKILL.
+  absl::Duration kill = absl::Seconds(2);
+};
+
+// The ranks whose processes are to be told to end.
+using Ended = std::vector<uint32_t>;
+
+// A new generation; `ranks` carry where and as whom they run. The job must be waiting(). A start after a
+// failure counts as a restart.
+void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
+
+// Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
+void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);
+
+void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time now);
+
+// A worker says itself that it failed.
+struct ReportedFailure {
+  uint64_t step = 0;
+  std::string reason;
+  bool consequence = false;
+  bool permanent = false;
+};
+Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
+
+// A process ended.
+struct Exit {
+  enum class Cause { kCode, kSignal, kStartError };
+  Cause cause = Cause::kCode;
+  // The exit code or the signal.
+  int number = 0;
+  // Why it could not be started.
+  std::string start_error;
+  std::string log_tail;
+};
+Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now);
+
+// The process may still exist, but nothing is known of it any more.
+Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
+
+// The process is certainly gone, with its agent.
+Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
+
+// Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state` STOPPING with
+// nothing ended.
+Ended OnStop(Job* job, const Patience& patience, absl::Time now);
+
+// Time passed: ends what should have ended by itself.
+Ended OnTick(Job* job, absl::Time now);
+
+// After a restart of the coordinator: everybody gets time anew.
+void OnLoaded(Job* job, const Patience& patience, absl::Time now);
+
+}  // namespace muster::jobs
+
+#endif  // MUSTER_COORDINATOR_JOBS_LIFE_H_

@@ -1,0 +1,173 @@
+#include "coordinator/launch/local_agent.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <sys/eventfd.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/status.h"
+
+namespace muster::launch {
+namespace {
+
+constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+// An agent that lived so long did not fail at its start.
+constexpr absl::Duration kGoodLife = absl::Seconds(30);
+
+int Millis(absl::Duration d) { return static_cast<int>(absl::ToInt64Milliseconds(d)); }
+
+// Clock ticks since the machine's start; 0 when there is no such process.
+uint64_t StartTime(pid_t pid) {
+  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  // The second field is the name in parentheses, which may hold anything.
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  for (int i = 3; i < 22; ++i) fields >> field;
+  uint64_t start = 0;
+  fields >> start;
+  return start;
+}
+
+bool Readable(int fd, absl::Duration timeout) {
+  pollfd entry{.fd = fd, .events = POLLIN};
+  return poll(&entry, 1, Millis(timeout)) > 0;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<LocalAgent>> LocalAgent::Start(const LocalAgentOptions& options) {
+  std::unique_ptr<LocalAgent> self(new LocalAgent(options));
+  self->stop_ = process::Fd(eventfd(0, EFD_CLOEXEC));
+  self->Adopt();
+  if (self->adopted_.get() < 0) RETURN_IF_ERROR(self->Launch());
+  self->watcher_ = std::thread([raw = self.get()] { raw->Watch(); });
+  return self;
+}
+
+LocalAgent::~LocalAgent() {
+  if (watcher_.joinable()) {
+    const uint64_t one = 1;
+    (void)!write(stop_.get(), &one, sizeof(one));
+    watcher_.join();
+  }
+  if (process_ != nullptr) process_->Stop(options_.grace);
+  EndAdopted();
+  std::error_code error;
+  std::filesystem::remove(RecordPath(), error);
+}
+
+absl::StatusOr<LocalAgent::Record> LocalAgent::ReadRecord() const {
+  ASSIGN_OR_RETURN(const std::string text, files::ReadFile(RecordPath()));
+  std::istringstream fields(text);
+  Record record;
+  fields >> record.pid >> record.start_time >> record.coordinator >> record.slots;
+  if (fields.fail() || record.pid <= 0) {
+    return absl::DataLossError(absl::StrCat(RecordPath(), " cannot be read"));
+  }
+  return record;
+}
+
+absl::Status LocalAgent::WriteRecord(pid_t pid) const {
+  return files::WriteAtomically(RecordPath(),
+                                absl::StrCat(pid, " ", StartTime(pid), " ", options_.coordinator,
+                                             " ", options_.slots, "\n"));
+}
+
+void LocalAgent::Adopt() {
+  const auto record = ReadRecord();
+  if (!record.ok()) return;
+  process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, record->pid, 0)));
+  // Only now that the descriptor holds the process is its number certain.
+  if (pidfd.get() < 0 || record->start_time == 0 || StartTime(record->pid) != record->start_time) {
+    return;
+  }
+  adopted_ = std::move(pidfd);
+  if (record->coordinator == options_.coordinator && record->slots == options_.slots) {
+    spdlog::info("the local agent (process {}) is still there", record->pid);
+    return;
+  }
+  spdlog::info("the local agent (process {}) was started for {} with {} slots: ending it",
+               record->pid, record->coordinator, record->slots);
+  EndAdopted();
+}
+
+void LocalAgent::EndAdopted() {
+  const int pidfd = adopted_.get();
+  if (pidfd < 0) return;
+  syscall(SYS_pidfd_send_signal, pidfd, SIGTERM, nullptr, 0);
+  if (!Readable(pidfd, options_.grace)) {
+    syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, nullptr, 0);
+    Readable(pidfd, options_.grace);
+  }
+  adopted_ = process::Fd();
+}
+
+absl::Status LocalAgent::Launch() {
+  // Its output goes to a file: a pipe to this process would break when this process is killed.
+  process::SpawnOptions spawn;
+  spawn.argv = {"/bin/sh",
+                "-c",
+                "exec \"$@\" >>\"$0\" 2>&1",
+                LogPath(),
+                options_.program,
+                "--coordinator",
+                options_.coordinator,
+                "--slots",
+                absl::StrCat(options_.slots),
+                "--node",
+                "local",
+                "--exit-with-lease"};
+  spawn.grouping = process::Grouping::kOwnSession;
+  if (access(options_.program.c_str(), X_OK) != 0) {
+    return absl::NotFoundError(
+        absl::StrCat(options_.program, " is not there or cannot be executed; --agent names it"));
+  }
+  ASSIGN_OR_RETURN(process_, spawner_.Spawn(spawn));
+  return WriteRecord(process_->pid());
+}
+
+void LocalAgent::Watch() {
+  absl::Duration pause = kFirstPause;
+  absl::Time born = absl::Now();
+  while (true) {
+    pollfd entries[] = {{.fd = stop_.get(), .events = POLLIN}, {.fd = Watched(), .events = POLLIN}};
+    // Without a process (it could not be started) only the pause is waited for.
+    const bool alive = entries[1].fd >= 0;
+    if (alive) poll(entries, 2, -1);
+    if (entries[0].revents != 0) return;
+    if (alive) {
+      std::string how = "ended";
+      if (process_ != nullptr) {
+        const auto exit = process_->Wait(absl::InfiniteDuration());
+        how = exit.has_value() ? exit->ToString() : how;
+      }
+      spdlog::warn("the local agent: {}; starting it anew (its log: {})", how, LogPath());
+      process_.reset();
+      adopted_ = process::Fd();
+      if (absl::Now() - born > kGoodLife) pause = kFirstPause;
+    }
+    if (Readable(stop_.get(), pause)) return;
+    pause = std::min(2 * pause, kLongestPause);
+    born = absl::Now();
+    if (const absl::Status status = Launch(); !status.ok()) {
+      spdlog::error("the local agent cannot be started: {}", Message(status));
+    }
+  }
+}
+
+}  // namespace muster::launch

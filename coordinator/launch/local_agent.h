@@ -1,0 +1,79 @@
+// The agent of the coordinator's own machine (`--local-slots`): a process in a session of its own, so that a
+// killed coordinator takes neither it nor its workers along. The next coordinator on the same state directory
+// finds it by STATE/local-agent.pid and takes it over. Started anew whenever it ends.
+#ifndef MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
+#define MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
+
+#include <sys/types.h>
+
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "common/process/fd.h"
+#include "common/process/process.h"
+
+namespace muster::launch {
+
+struct LocalAgentOptions {
+  // The muster-agent program.
+  std::string program;
+  // Where the coordinator listens, host:port.
+  std::string coordinator;
+  uint32_t slots = 1;
+  // local-agent.pid and local-agent.log go there.
+  std::string state_directory;
+  // Between SIGTERM and SIGKILL at the end; the agent needs part of it to end its workers.
+  absl::Duration grace = absl::Seconds(10);
+};
+
+// Thread-safe.
+class LocalAgent {
+ public:
+  // Takes over the agent that a former coordinator left, where it fits (same program, coordinator and slots);
+  // otherwise ends that one and starts a new one. Errors: NOT_FOUND, PERMISSION_DENIED: the program cannot be
+  // started; UNAVAILABLE: the state directory cannot be written.
+  static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
+  // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
+  ~LocalAgent();
+
+ private:
+  explicit LocalAgent(const LocalAgentOptions& options) : options_(options) {}
+
+  // What STATE/local-agent.pid says; start_time tells a process from a later one of the same number.
+  struct Record {
+    pid_t pid = 0;
+    uint64_t start_time = 0;
+    std::string coordinator;
+    uint32_t slots = 0;
+  };
+  absl::StatusOr<Record> ReadRecord() const;
+  absl::Status WriteRecord(pid_t pid) const;
+  std::string RecordPath() const { return options_.state_directory + "/local-agent.pid"; }
+  std::string LogPath() const { return options_.state_directory + "/local-agent.log"; }
+
+  // The former agent's process, where it lives.
+  void Adopt();
+  void EndAdopted();
+  absl::Status Launch();
+  // Starts it anew whenever it ends, until stop_ is readable.
+  void Watch();
+  int Watched() const { return process_ != nullptr ? process_->pidfd() : adopted_.get(); }
+
+  const LocalAgentOptions options_;
+  process::Spawner spawner_;
+  process::Fd stop_;
+
+  // ---- Of the watching thread, once it runs.
+  std::unique_ptr<process::Process> process_;
+  // A pidfd: the agent is not our child.
+  process::Fd adopted_;
+
+  std::thread watcher_;
+};
+
+}  // namespace muster::launch
+
+#endif  // MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_

@@ -1,0 +1,122 @@
+// musterd: the coordinator of a cluster. One process, one state directory.
+#include <signal.h>
+#include <spdlog/spdlog.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "absl/time/time.h"
+#include "common/files/files.h"
+#include "common/log/log.h"
+#include "common/status/status.h"
+#include "coordinator/launch/local_agent.h"
+#include "coordinator/service/coordinator.h"
+#include "coordinator/store/sqlite_store.h"
+
+namespace muster {
+namespace {
+
+constexpr int kUsageError = 2;
+
+struct Flags {
+  std::string state;
+  std::string port_file;
+  std::string agent;
+  std::string lease = "10s";
+  uint32_t local_slots = 0;
+  service::CoordinatorOptions coordinator;
+};
+
+// Beside this program, as installed; in a build tree it is in its own folder.
+std::string DefaultAgent() {
+  std::error_code error;
+  const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const auto beside = here / "muster-agent";
+  const auto built = here.parent_path() / "worker" / "agent" / "muster-agent";
+  return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built
+                                                                                          : beside;
+}
+
+absl::StatusOr<absl::Duration> ParseLease(const std::string& text) {
+  absl::Duration lease;
+  if (!absl::ParseDuration(text, &lease) || lease < absl::Seconds(1) || lease > absl::Hours(1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--lease ", text, ": expected a time from 1s to 1h"));
+  }
+  return lease;
+}
+
+absl::Status Run(Flags flags, const sigset_t& signals) {
+  ASSIGN_OR_RETURN(flags.coordinator.timing.lease, ParseLease(flags.lease));
+  ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state));
+  bool store_failed = false;
+  flags.coordinator.on_failure = [&store_failed](const absl::Status& why) {
+    spdlog::error("{}; ending, so that the next start carries on from what is stored",
+                  Message(why));
+    store_failed = true;
+    kill(getpid(), SIGTERM);
+  };
+  ASSIGN_OR_RETURN(auto coordinator, service::Coordinator::Start(flags.coordinator, store.get()));
+  spdlog::info("listening on {}, state in {}", coordinator->address(), flags.state);
+  if (!flags.port_file.empty()) {
+    RETURN_IF_ERROR(files::WriteAtomically(flags.port_file, coordinator->address() + "\n"));
+  }
+  std::unique_ptr<launch::LocalAgent> agent;
+  if (flags.local_slots > 0) {
+    ASSIGN_OR_RETURN(agent, launch::LocalAgent::Start({.program = flags.agent,
+                                                       .coordinator = coordinator->address(),
+                                                       .slots = flags.local_slots,
+                                                       .state_directory = flags.state}));
+  }
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("stopping");
+  coordinator.reset();
+  agent.reset();
+  if (store_failed) return absl::UnavailableError("the store failed");
+  spdlog::info("stopped");
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  CLI::App app("Coordinates training jobs: takes them, places them on agents, tracks every rank.",
+               "musterd");
+  muster::Flags flags;
+  flags.agent = muster::DefaultAgent();
+  app.add_option("--listen", flags.coordinator.server.listen, "host:port; port 0 takes a free one")
+      ->capture_default_str();
+  app.add_option("--state", flags.state, "Directory of the store; made where it is missing")
+      ->required();
+  app.add_option("--local-slots", flags.local_slots,
+                 "Also run an agent on this machine with so many slots");
+  app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
+  app.add_option("--lease", flags.lease,
+                 "An agent or worker that is not heard of for so long is lost")
+      ->capture_default_str();
+  app.add_option("--port-file", flags.port_file,
+                 "Write host:port to this file once the coordinator listens");
+  app.add_flag("--insecure", flags.coordinator.server.allow_insecure,
+               "Allow to listen beyond loopback without TLS");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    return app.exit(error) == 0 ? 0 : muster::kUsageError;
+  }
+  // Before any thread is started, so that all of them inherit it.
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGTERM);
+  sigaddset(&signals, SIGINT);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  muster::InitLog("musterd");
+  const absl::Status status = muster::Run(std::move(flags), signals);
+  if (status.ok()) return 0;
+  spdlog::error("{}", muster::Message(status));
+  return absl::IsInvalidArgument(status) ? muster::kUsageError : 1;
+}

@@ -1,0 +1,209 @@
+#include "coordinator/membership/membership.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::membership {
+namespace {
+
+absl::Status Stale(const std::string& reason, const std::string& message) {
+  return Refuse(absl::StatusCode::kFailedPrecondition, reason, message);
+}
+
+}  // namespace
+
+absl::StatusOr<Membership::Attached> Membership::AttachAgent(const Agent& agent, SessionId session,
+                                                             absl::Time now) {
+  if (replaced_agents_.contains(agent.incarnation)) {
+    return Stale("STALE_INCARNATION", absl::StrCat("node '", agent.node,
+                                                   "': a newer agent process has this name"));
+  }
+  Attached result;
+  const auto known = agents_.find(agent.node);
+  if (known != agents_.end()) {
+    result.replaced = known->second.session;
+    result.new_incarnation = known->second.incarnation != agent.incarnation;
+    if (result.new_incarnation) replaced_agents_.insert(known->second.incarnation);
+  }
+  Agent& entry = agents_[agent.node];
+  entry = agent;
+  entry.session = session;
+  entry.last_seen = now;
+  entry.lease_end = now + timing_.lease;
+  return result;
+}
+
+void Membership::ExpectAgent(const Agent& agent, absl::Time now) {
+  Agent& entry = agents_[agent.node];
+  entry = agent;
+  entry.session = 0;
+  entry.lease_end = now + timing_.lease;
+}
+
+void Membership::AgentHeard(const std::string& node, absl::Time now) {
+  const auto agent = agents_.find(node);
+  if (agent == agents_.end()) return;
+  agent->second.last_seen = now;
+  agent->second.lease_end = now + timing_.lease;
+}
+
+bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
+  const auto agent = agents_.find(node);
+  if (agent == agents_.end() || agent->second.session != session) return false;
+  agent->second.session = 0;
+  agent->second.lease_end = now + timing_.lease;
+  return true;
+}
+
+void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
+                              absl::Time now) {
+  Worker& worker = workers_[{id.job, id.rank}];
+  worker = Worker{.id = id, .node = node};
+  worker.progressed = now;
+  worker.session_started = attached_before;
+  if (attached_before) worker.lease_end = now + timing_.lease;
+}
+
+absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId session,
+                                                   absl::Time now) {
+  const auto found = workers_.find({id.job, id.rank});
+  const std::string who = absl::StrCat("job '", id.job, "' generation ", id.generation, " rank ",
+                                       id.rank);
+  if (found == workers_.end()) {
+    return Stale("STALE_INCARNATION", absl::StrCat(who, ": this process was given up"));
+  }
+  Worker& worker = found->second;
+  if (worker.id.generation != id.generation) {
+    return Stale("STALE_GENERATION",
+                 absl::StrCat(who, ": the generation is now ", worker.id.generation));
+  }
+  if (worker.id.incarnation != id.incarnation) {
+    return Stale("STALE_INCARNATION", absl::StrCat(who, ": another process owns this rank"));
+  }
+  const SessionId replaced = worker.session;
+  worker.session = session;
+  worker.last_seen = now;
+  worker.lease_end = now + timing_.lease;
+  return replaced;
+}
+
+Worker* Membership::Find(const WorkerId& id) {
+  const auto found = workers_.find({id.job, id.rank});
+  return found == workers_.end() || found->second.id != id ? nullptr : &found->second;
+}
+
+void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {
+  Worker* worker = Find(id);
+  if (worker == nullptr) return;
+  worker->last_seen = now;
+  worker->lease_end = now + timing_.lease;
+}
+
+bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
+                                  absl::Time now) {
+  WorkerHeard(id, now);
+  Worker* worker = Find(id);
+  if (worker == nullptr || (worker->step == step && worker->progress == progress)) return false;
+  worker->step = step;
+  worker->progress = progress;
+  worker->progressed = now;
+  return true;
+}
+
+void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
+  Worker* worker = Find(id);
+  if (worker == nullptr) return;
+  worker->session_started = true;
+  worker->progressed = now;
+}
+
+bool Membership::WorkerDetached(const WorkerId& id, SessionId session, absl::Time now) {
+  Worker* worker = Find(id);
+  if (worker == nullptr || worker->session != session) return false;
+  worker->session = 0;
+  worker->lease_end = now + timing_.lease;
+  return true;
+}
+
+void Membership::Release(const std::string& job, uint32_t rank) {
+  const auto found = workers_.find({job, rank});
+  if (found != workers_.end()) found->second.released = true;
+}
+
+SessionId Membership::Forget(const std::string& job, uint32_t rank) {
+  const auto found = workers_.find({job, rank});
+  if (found == workers_.end()) return 0;
+  const SessionId session = found->second.session;
+  workers_.erase(found);
+  return session;
+}
+
+std::string Membership::Hang(const Worker& worker, absl::Time now) const {
+  const std::string where =
+      worker.progress.empty() ? std::string() : absl::StrCat(" (last: ", worker.progress, ")");
+  if (!worker.session_started) {
+    return absl::StrCat("did not start within ", absl::FormatDuration(timing_.startup), where);
+  }
+  return absl::StrCat("made no progress for ",
+                      absl::FormatDuration(absl::Trunc(now - worker.progressed, absl::Seconds(1))),
+                      " at step ", worker.step, where);
+}
+
+Membership::Expired Membership::Expire(absl::Time now) {
+  Expired expired;
+  for (auto agent = agents_.begin(); agent != agents_.end();) {
+    if (agent->second.lease_end > now) {
+      ++agent;
+      continue;
+    }
+    expired.agents.push_back(
+        {agent->second, absl::StrCat("the agent of node '", agent->first,
+                                     "' was not heard of for ", absl::FormatDuration(timing_.lease))});
+    agent = agents_.erase(agent);
+  }
+  for (auto found = workers_.begin(); found != workers_.end();) {
+    const Worker& worker = found->second;
+    const absl::Duration patience =
+        worker.session_started ? timing_.Progress() : timing_.startup;
+    std::string reason;
+    if (worker.lease_end <= now) {
+      reason = absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",
+                            absl::FormatDuration(timing_.lease));
+    } else if (worker.progressed + patience <= now) {
+      reason = Hang(worker, now);
+    }
+    if (reason.empty() || worker.released) {
+      ++found;
+      continue;
+    }
+    expired.workers.push_back({worker, reason});
+    found = workers_.erase(found);
+  }
+  std::stable_sort(expired.workers.begin(), expired.workers.end(),
+                   [](const LostWorker& a, const LostWorker& b) {
+                     return a.worker.progressed < b.worker.progressed;
+                   });
+  return expired;
+}
+
+void Membership::GrantFreshGrace(absl::Time now) {
+  for (auto& [node, agent] : agents_) agent.lease_end = now + timing_.lease;
+  for (auto& [key, worker] : workers_) {
+    if (worker.lease_end != absl::InfiniteFuture()) worker.lease_end = now + timing_.lease;
+    worker.progressed = now;
+  }
+}
+
+const Agent* Membership::FindAgent(const std::string& node) const {
+  const auto found = agents_.find(node);
+  return found == agents_.end() ? nullptr : &found->second;
+}
+
+const Worker* Membership::FindWorker(const std::string& job, uint32_t rank) const {
+  const auto found = workers_.find({job, rank});
+  return found == workers_.end() ? nullptr : &found->second;
+}
+
+}  // namespace muster::membership

@@ -1,0 +1,133 @@
+// Who is there: agents and workers, their control streams, their leases and their progress. Pure: time is an
+// argument, streams are numbers, and nothing here is durable (after a restart the coordinator expects again
+// what its store says, with a fresh lease).
+//
+// An agent or worker is attached while it holds a stream. Hearing from it renews its lease; a broken stream
+// leaves it detached, with one lease to come back. Liveness (stream, heartbeat) and progress (step, what it
+// does) are judged apart. Expire() names those that are lost, once, and forgets them.
+#ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
+#define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/membership/timing.h"
+#include "coordinator/membership/worker_id.h"
+
+namespace muster::membership {
+
+// One control stream; unique within a coordinator process. 0: none.
+using SessionId = uint64_t;
+
+struct Agent {
+  std::string node;
+  std::string incarnation;
+  // Where other nodes reach this one.
+  std::string host;
+  uint32_t slots = 0;
+  SessionId session = 0;
+  absl::Time last_seen = absl::InfinitePast();
+  absl::Time lease_end = absl::InfiniteFuture();
+
+  bool attached() const { return session != 0; }
+};
+
+struct Worker {
+  WorkerId id;
+  std::string node;
+  SessionId session = 0;
+  absl::Time last_seen = absl::InfinitePast();
+  // Infinite until it first attaches: until then only start-up is judged.
+  absl::Time lease_end = absl::InfiniteFuture();
+  // The last time its step or progress changed.
+  absl::Time progressed = absl::InfinitePast();
+  uint64_t step = 0;
+  std::string progress;
+  bool session_started = false;
+  // Finished, or to be stopped: judged no more.
+  bool released = false;
+
+  bool attached() const { return session != 0; }
+};
+
+class Membership {
+ public:
+  explicit Membership(const Timing& timing) : timing_(timing) {}
+
+  // ---- Agents, by node name.
+  struct Attached {
+    // The stream that is no longer the owner's, to be closed; 0: none.
+    SessionId replaced = 0;
+    // Another process than the one known under this name so far: that one's workers are dead.
+    bool new_incarnation = false;
+  };
+  // A newer process takes the name over. FAILED_PRECONDITION STALE_INCARNATION: the incarnation was
+  // replaced by a newer one before.
+  absl::StatusOr<Attached> AttachAgent(const Agent& agent, SessionId session, absl::Time now);
+  // Known from the store: detached, with a fresh lease.
+  void ExpectAgent(const Agent& agent, absl::Time now);
+  void AgentHeard(const std::string& node, absl::Time now);
+  // Only where `session` is still its stream. Returns whether it was.
+  bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
+
+  // ---- Workers, by job and rank: one owner each.
+  // A process that is being started, or (attached_before) that held a stream before a restart.
+  void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
+                    absl::Time now);
+  // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank. The
+  // result is the stream it replaces (0: none).
+  absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now);
+  void WorkerHeard(const WorkerId& id, absl::Time now);
+  // A sign of life that also says where it is. Returns whether that differs from before.
+  bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
+                        absl::Time now);
+  void SessionStarted(const WorkerId& id, absl::Time now);
+  bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
+  void Release(const std::string& job, uint32_t rank);
+  // Its process is gone. The result is the stream to close (0: none).
+  SessionId Forget(const std::string& job, uint32_t rank);
+
+  // ---- Time.
+  struct LostAgent {
+    Agent agent;
+    std::string reason;
+  };
+  struct LostWorker {
+    Worker worker;
+    std::string reason;
+  };
+  struct Expired {
+    std::vector<LostAgent> agents;
+    // Those that stood still first come first.
+    std::vector<LostWorker> workers;
+  };
+  Expired Expire(absl::Time now);
+  // Every lease and watchdog begins anew: the coordinator itself was away.
+  void GrantFreshGrace(absl::Time now);
+
+  // ---- Looking. Null when not known.
+  const Agent* FindAgent(const std::string& node) const;
+  const Worker* FindWorker(const std::string& job, uint32_t rank) const;
+  const std::map<std::string, Agent>& agents() const { return agents_; }
+  const Timing& timing() const { return timing_; }
+
+ private:
+  Worker* Find(const WorkerId& id);
+  std::string Hang(const Worker& worker, absl::Time now) const;
+
+  const Timing timing_;
+  std::map<std::string, Agent> agents_;
+  // Incarnations that a newer process of the same name replaced.
+  std::set<std::string> replaced_agents_;
+  std::map<std::pair<std::string, uint32_t>, Worker> workers_;
+};
+
+}  // namespace muster::membership
+
+#endif  // MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_

@@ -1,0 +1,112 @@
+#include "coordinator/service/control_services.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+namespace {
+
+class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
+ public:
+  using SessionStream::SessionStream;
+  using Session::Send;
+  void Send(const cluster::AgentOrder& order) override { Put(ToWire(order)); }
+
+ protected:
+  absl::Status Take(const v1::AgentMessage& message, cluster::Cluster& cluster,
+                    absl::Time now) override {
+    if (!greeted_) return Greet(message, cluster, now);
+    switch (message.kind_case()) {
+      case v1::AgentMessage::kHeartbeat:
+        cluster.AgentHeard(id(), now);
+        break;
+      case v1::AgentMessage::kWorkerStarted:
+        cluster.WorkerStarted(id(),
+                              {FromWire(message.worker_started().worker()),
+                               message.worker_started().pid()},
+                              now);
+        break;
+      case v1::AgentMessage::kWorkerExit:
+        cluster.WorkerExited(id(), FromWire(message.worker_exit()), now);
+        break;
+      case v1::AgentMessage::kWorkerLog: {
+        const auto& log = message.worker_log();
+        cluster.WorkerLogged(id(), FromWire(log.worker()),
+                             {log.lines().begin(), log.lines().end()}, now);
+        break;
+      }
+      case v1::AgentMessage::kHello:
+        return absl::InvalidArgumentError("a second Hello");
+      case v1::AgentMessage::KIND_NOT_SET:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  absl::Status Greet(const v1::AgentMessage& message, cluster::Cluster& cluster, absl::Time now) {
+    const v1::AgentHello& hello = message.hello();
+    if (!message.has_hello() || hello.node().empty() || hello.incarnation().empty() ||
+        hello.slots() == 0) {
+      return absl::InvalidArgumentError(
+          "expected a Hello with node, incarnation and at least one slot first");
+    }
+    greeted_ = true;
+    return cluster.AttachAgent(id(), FromWire(hello), now);
+  }
+
+  bool greeted_ = false;
+};
+
+class WorkerStream : public SessionStream<v1::WorkerMessage, v1::WorkerDirective> {
+ public:
+  using SessionStream::SessionStream;
+  using Session::Send;
+  void Send(const cluster::WorkerOrder& order) override { Put(ToWire(order)); }
+
+ protected:
+  absl::Status Take(const v1::WorkerMessage& message, cluster::Cluster& cluster,
+                    absl::Time now) override {
+    if (!greeted_) {
+      if (!message.has_hello()) return absl::InvalidArgumentError("expected a Hello first");
+      greeted_ = true;
+      return cluster.AttachWorker(id(), FromWire(message.hello()), now);
+    }
+    switch (message.kind_case()) {
+      case v1::WorkerMessage::kHeartbeat:
+        cluster.WorkerBeat(id(), FromWire(message.heartbeat()), now);
+        break;
+      case v1::WorkerMessage::kReport:
+        return cluster.WorkerReported(id(), FromWire(message.report()), now);
+      case v1::WorkerMessage::kHello:
+        return absl::InvalidArgumentError("a second Hello");
+      case v1::WorkerMessage::KIND_NOT_SET:
+        break;
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  bool greeted_ = false;
+};
+
+}  // namespace
+
+grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* AgentService::Attach(
+    grpc::CallbackServerContext*) {
+  auto stream = std::make_shared<AgentStream>(engine_, sessions_, ids_->Next());
+  stream->Begin();
+  return stream.get();
+}
+
+grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* WorkerService::Attach(
+    grpc::CallbackServerContext*) {
+  auto stream = std::make_shared<WorkerStream>(engine_, sessions_, ids_->Next());
+  stream->Begin();
+  return stream.get();
+}
+
+}  // namespace muster::service

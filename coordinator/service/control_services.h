@@ -1,0 +1,52 @@
+// muster.v1.AgentService and muster.v1.WorkerService over the engine.
+#ifndef MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICES_H_
+#define MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICES_H_
+
+#include <atomic>
+
+#include "coordinator/service/engine.h"
+#include "coordinator/service/session.h"
+#include "proto/muster/v1/agent_service.grpc.pb.h"
+#include "proto/muster/v1/worker_service.grpc.pb.h"
+
+namespace muster::service {
+
+// Numbers of the streams, across both services. Thread-safe.
+class SessionIds {
+ public:
+  cluster::SessionId Next() { return ++last_; }
+
+ private:
+  std::atomic<cluster::SessionId> last_ = 0;
+};
+
+// The engine, the sessions and the ids outlive the server that these are registered with. Thread-safe.
+class AgentService final : public v1::AgentService::CallbackService {
+ public:
+  AgentService(Engine* engine, Sessions* sessions, SessionIds* ids)
+      : engine_(engine), sessions_(sessions), ids_(ids) {}
+  grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  Engine* const engine_;
+  Sessions* const sessions_;
+  SessionIds* const ids_;
+};
+
+class WorkerService final : public v1::WorkerService::CallbackService {
+ public:
+  WorkerService(Engine* engine, Sessions* sessions, SessionIds* ids)
+      : engine_(engine), sessions_(sessions), ids_(ids) {}
+  grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* Attach(
+      grpc::CallbackServerContext* context) override;
+
+ private:
+  Engine* const engine_;
+  Sessions* const sessions_;
+  SessionIds* const ids_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICES_H_

@@ -1,0 +1,86 @@
+#include "coordinator/service/coordinator.h"
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <utility>
+
+#include "common/ids/ids.h"
+#include "common/status/status.h"
+
+namespace muster::service {
+namespace {
+
+// Time for streams to end before they are cut.
+constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
+
+// Tells the time of day at the start, and from then on goes on steadily whatever is done to the system's
+// clock: leases must not end because somebody set it.
+std::function<absl::Time()> SteadyClock() {
+  const absl::Time start = absl::Now();
+  const auto origin = std::chrono::steady_clock::now();
+  return [=] { return start + absl::FromChrono(std::chrono::steady_clock::now() - origin); };
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
+                                                                store::Store* store) {
+  std::unique_ptr<Coordinator> self(new Coordinator());
+  EngineOptions engine;
+  engine.cluster.timing = options.timing;
+  engine.cluster.patience = options.patience;
+  engine.cluster.new_incarnation = NewUuid;
+  engine.clock = SteadyClock();
+  engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->Let(effect); };
+  engine.on_failure = options.on_failure;
+  ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
+  self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_,
+                                                    &self->logs_, &self->steps_);
+  self->agent_service_ =
+      std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
+  self->worker_service_ =
+      std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
+  ASSIGN_OR_RETURN(self->server_,
+                   Server::Start(options.server, {self->job_service_.get(),
+                                                  self->agent_service_.get(),
+                                                  self->worker_service_.get()}));
+  return self;
+}
+
+Coordinator::~Coordinator() {
+  if (server_ != nullptr) {
+    engine_->Post(nullptr, [this](const absl::Status&) {
+      const absl::Status why = absl::UnavailableError("the coordinator is stopping");
+      for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
+      sessions_.EndAll(why);
+    });
+    server_->Shutdown(kShutdownGrace);
+  }
+  if (engine_ != nullptr) engine_->Stop();
+}
+
+void Coordinator::Let(const cluster::Effect& effect) {
+  if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
+    if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
+  } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
+    if (Session* session = sessions_.Find(worker->session)) session->Send(worker->order);
+  } else if (const auto* close = std::get_if<cluster::CloseSession>(&effect)) {
+    if (Session* session = sessions_.Find(close->session)) session->End(close->why);
+  } else if (const auto* job = std::get_if<cluster::JobChanged>(&effect)) {
+    jobs_.Poke(job->job);
+    // Those who follow rows end with their job.
+    if (engine_->cluster().Find(job->job)->terminal()) {
+      logs_.Poke(job->job);
+      steps_.Poke(job->job);
+    }
+  } else if (const auto* logs = std::get_if<cluster::LogsChanged>(&effect)) {
+    logs_.Poke(logs->job);
+  } else if (const auto* steps = std::get_if<cluster::StepsChanged>(&effect)) {
+    steps_.Poke(steps->job);
+  } else if (const auto* say = std::get_if<cluster::Say>(&effect)) {
+    spdlog::info("{}", say->text);
+  }
+}
+
+}  // namespace muster::service

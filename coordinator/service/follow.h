@@ -1,0 +1,131 @@
+// Server streams that follow a job: its snapshots, its log, its steps. Actors on the engine's thread: every
+// member is used only there, except where gRPC calls in.
+#ifndef MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
+#define MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "coordinator/membership/refusal.h"
+#include "coordinator/service/engine.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+
+// Something that wants to know when a job changed.
+class Follower {
+ public:
+  virtual ~Follower() = default;
+  virtual void Poke() = 0;
+  virtual void End(const absl::Status& why) = 0;
+};
+
+// Who follows which job. Only on the engine's thread.
+class Followers {
+ public:
+  void Add(const std::string& job, Follower* follower) { followers_[job].insert(follower); }
+  void Remove(const std::string& job, Follower* follower);
+  void Poke(const std::string& job);
+  // Ends all, and those that come later at once.
+  void EndAll(const absl::Status& why);
+  const absl::Status& ended() const { return ended_; }
+
+ private:
+  std::map<std::string, std::set<Follower*>> followers_;
+  absl::Status ended_;
+};
+
+// A stream of T about one job. Subclasses say what comes next.
+template <typename T>
+class FollowStream : public grpc::ServerWriteReactor<T>,
+                     public Follower,
+                     public std::enable_shared_from_this<FollowStream<T>> {
+ public:
+  FollowStream(Engine* engine, Followers* followers, std::string job)
+      : engine_(engine), followers_(followers), job_(std::move(job)) {}
+
+  // Called once, right after construction.
+  void Begin() {
+    self_ = this->shared_from_this();
+    engine_->Post(nullptr, [self = self_](const absl::Status& committed) { self->Enter(committed); });
+  }
+
+  void Poke() override {
+    if (ended_ || writing_) return;
+    const absl::StatusOr<bool> next = Next(&item_);
+    if (!next.ok()) return End(next.status());
+    if (*next) {
+      writing_ = true;
+      this->StartWrite(&item_);
+    } else if (Over()) {
+      End(absl::OkStatus());
+    }
+  }
+
+  void End(const absl::Status& why) override {
+    if (ended_) return;
+    ended_ = true;
+    followers_->Remove(job_, this);
+    last_word_ = why;
+    if (!writing_) this->Finish(ToWire(why));
+  }
+
+  // ---- Called by gRPC, on its threads.
+  void OnWriteDone(bool ok) override {
+    engine_->Post(nullptr, [self = self_, ok](const absl::Status& committed) {
+      self->writing_ = false;
+      if (self->ended_) return self->Finish(ToWire(self->last_word_));
+      if (!ok || !committed.ok()) return self->End(ok ? committed : absl::CancelledError());
+      self->Poke();
+    });
+  }
+  void OnCancel() override {
+    engine_->Post(nullptr,
+                  [self = self_](const absl::Status&) { self->End(absl::CancelledError()); });
+  }
+  void OnDone() override { self_.reset(); }
+
+ protected:
+  // Fills in what comes next; false when there is nothing yet.
+  virtual absl::StatusOr<bool> Next(T* item) = 0;
+  // Whether nothing will come any more.
+  virtual bool Over() = 0;
+
+  const std::string& job_id() const { return job_; }
+  // Null only before the stream began.
+  const jobs::Job* job() const { return engine_->cluster().Find(job_); }
+  Engine& engine() { return *engine_; }
+
+ private:
+  void Enter(const absl::Status& committed) {
+    if (!committed.ok()) return End(committed);
+    if (!followers_->ended().ok()) return End(followers_->ended());
+    if (job() == nullptr) {
+      return End(Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                        "there is no job '" + job_ + "'"));
+    }
+    followers_->Add(job_, this);
+    Poke();
+  }
+
+  Engine* const engine_;
+  Followers* const followers_;
+  const std::string job_;
+  // Keeps this alive until gRPC is done with it.
+  std::shared_ptr<FollowStream> self_;
+
+  T item_;
+  bool writing_ = false;
+  bool ended_ = false;
+  absl::Status last_word_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_FOLLOW_H_

@@ -1,0 +1,46 @@
+// muster.v1.JobService over the engine.
+#ifndef MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
+
+#include "coordinator/service/engine.h"
+#include "coordinator/service/follow.h"
+#include "proto/muster/v1/job_service.grpc.pb.h"
+
+namespace muster::service {
+
+// The engine and the followers outlive the server that this is registered with. Thread-safe.
+class JobService final : public v1::JobService::CallbackService {
+ public:
+  JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps)
+      : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps) {}
+
+  grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
+                                      const v1::SubmitJobRequest* request,
+                                      v1::Job* response) override;
+  grpc::ServerUnaryReactor* ValidateJob(grpc::CallbackServerContext* context,
+                                        const v1::ValidateJobRequest* request,
+                                        v1::ValidateJobResponse* response) override;
+  grpc::ServerUnaryReactor* GetJob(grpc::CallbackServerContext* context,
+                                   const v1::GetJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* ListJobs(grpc::CallbackServerContext* context,
+                                     const v1::ListJobsRequest* request,
+                                     v1::ListJobsResponse* response) override;
+  grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* context,
+                                    const v1::StopJobRequest* request, v1::Job* response) override;
+  grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
+                                              const v1::WatchJobRequest* request) override;
+  grpc::ServerWriteReactor<v1::LogLine>* StreamLogs(grpc::CallbackServerContext* context,
+                                                    const v1::StreamLogsRequest* request) override;
+  grpc::ServerWriteReactor<v1::StepMetrics>* StreamMetrics(
+      grpc::CallbackServerContext* context, const v1::StreamMetricsRequest* request) override;
+
+ private:
+  Engine* const engine_;
+  Followers* const jobs_;
+  Followers* const logs_;
+  Followers* const steps_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_

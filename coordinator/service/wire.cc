@@ -1,0 +1,242 @@
+#include "coordinator/service/wire.h"
+
+#include <utility>
+
+#include "common/rpc/error.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::service {
+namespace {
+
+void Set(google::protobuf::Duration* out, absl::Duration value) {
+  out->set_seconds(absl::IDivDuration(value, absl::Seconds(1), &value));
+  out->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(value)));
+}
+
+absl::Duration Get(const google::protobuf::Duration& value) {
+  return absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
+}
+
+void Set(v1::WorkerIdentity* out, const cluster::WorkerId& id) {
+  out->set_job_id(id.job);
+  out->set_generation(id.generation);
+  out->set_rank(id.rank);
+  out->set_incarnation(id.incarnation);
+}
+
+void Set(v1::Rendezvous* out, const jobs::Rendezvous& rendezvous) {
+  out->set_host(rendezvous.host);
+  out->set_port(rendezvous.port);
+}
+
+// One overload per order.
+struct AgentOrderToWire {
+  v1::AgentDirective* out;
+  void operator()(const cluster::WelcomeAgent& welcome) {
+    auto* message = out->mutable_welcome();
+    Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
+    Set(message->mutable_lease(), welcome.timing.lease);
+  }
+  void operator()(const cluster::StartWorker& start) {
+    Set(out->mutable_start_worker()->mutable_worker(), start.worker);
+    out->mutable_start_worker()->set_slot(start.slot);
+  }
+  void operator()(const cluster::StopWorker& stop) {
+    Set(out->mutable_stop_worker()->mutable_worker(), stop.worker);
+    Set(out->mutable_stop_worker()->mutable_grace(), stop.grace);
+  }
+  void operator()(const cluster::AckExit& ack) {
+    Set(out->mutable_worker_exit_ack()->mutable_worker(), ack.worker);
+  }
+};
+
+struct WorkerOrderToWire {
+  v1::WorkerDirective* out;
+  void operator()(const cluster::WelcomeWorker& welcome) {
+    auto* message = out->mutable_welcome();
+    message->mutable_spec()->ParseFromString(welcome.spec);
+    Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
+    Set(message->mutable_lease(), welcome.timing.lease);
+    Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout());
+    for (const jobs::Checkpoint& checkpoint : welcome.checkpoints) {
+      auto* added = message->add_checkpoints();
+      added->set_step(checkpoint.step);
+      added->set_generation(checkpoint.generation);
+      added->set_path(checkpoint.path);
+    }
+    message->set_acked_sequence(welcome.acked_report);
+    if (welcome.rendezvous.has_value()) Set(message->mutable_rendezvous(), *welcome.rendezvous);
+    message->set_host(welcome.host);
+  }
+  void operator()(const jobs::Rendezvous& rendezvous) {
+    Set(out->mutable_rendezvous(), rendezvous);
+  }
+  void operator()(const commands::Command& command) {
+    out->mutable_command()->set_number(command.number);
+    switch (command.kind) {
+      case commands::Kind::kStop:
+        out->mutable_command()->mutable_stop();
+        break;
+    }
+  }
+  void operator()(const cluster::AckReport& ack) {
+    out->mutable_report_ack()->set_sequence(ack.sequence);
+  }
+  void operator()(const cluster::CheckpointRecorded& recorded) {
+    auto* message = out->mutable_checkpoint_recorded();
+    message->set_step(recorded.step);
+    message->set_path(recorded.path);
+    for (const std::string& path : recorded.remove) message->add_remove(path);
+  }
+};
+
+}  // namespace
+
+grpc::Status ToWire(const absl::Status& status) {
+  const std::string reason = RefusalReason(status);
+  if (reason.empty()) return ToGrpc(status);
+  return ToGrpc(MakeError(status.code(), reason, std::string(status.message())));
+}
+
+cluster::WorkerId FromWire(const v1::WorkerIdentity& worker) {
+  return {worker.job_id(), worker.generation(), worker.rank(), worker.incarnation()};
+}
+
+cluster::RunningWorker FromWire(const v1::RunningWorker& worker) {
+  return {FromWire(worker.worker()), worker.pid()};
+}
+
+cluster::WorkerExit FromWire(const v1::WorkerExit& exit) {
+  cluster::WorkerExit result{.worker = FromWire(exit.worker()), .pid = exit.pid()};
+  result.exit.log_tail = exit.log_tail();
+  switch (exit.cause_case()) {
+    case v1::WorkerExit::kSignal:
+      result.exit.cause = jobs::Exit::Cause::kSignal;
+      result.exit.number = exit.signal();
+      break;
+    case v1::WorkerExit::kStartError:
+      result.exit.cause = jobs::Exit::Cause::kStartError;
+      result.exit.start_error = exit.start_error();
+      break;
+    case v1::WorkerExit::kExitCode:
+    case v1::WorkerExit::CAUSE_NOT_SET:
+      result.exit.number = exit.exit_code();
+      break;
+  }
+  return result;
+}
+
+cluster::AgentHello FromWire(const v1::AgentHello& hello) {
+  cluster::AgentHello result{.node = hello.node(),
+                             .incarnation = hello.incarnation(),
+                             .host = hello.host(),
+                             .slots = hello.slots()};
+  for (const auto& worker : hello.running()) result.running.push_back(FromWire(worker));
+  for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));
+  return result;
+}
+
+cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
+  return {FromWire(hello.worker()), hello.pid(), hello.newest_command()};
+}
+
+cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
+  return {heartbeat.step(), heartbeat.progress(), heartbeat.stage()};
+}
+
+cluster::Report FromWire(const v1::WorkerReport& report) {
+  cluster::Report result{.sequence = report.sequence()};
+  switch (report.kind_case()) {
+    case v1::WorkerReport::kRendezvous:
+      result.what = jobs::Rendezvous{report.rendezvous().host(), report.rendezvous().port()};
+      break;
+    case v1::WorkerReport::kSessionStarted:
+      result.what = cluster::SessionStarted{report.session_started().step(),
+                                            report.session_started().checkpoint_path()};
+      break;
+    case v1::WorkerReport::kStep: {
+      const auto& step = report.step();
+      cluster::StepDone done{.step = step.step(),
+                             .loss = step.loss(),
+                             .learning_rate = step.learning_rate(),
+                             .samples = step.samples(),
+                             .duration = Get(step.duration())};
+      if (step.has_grad_norm()) done.grad_norm = step.grad_norm();
+      result.what = done;
+      break;
+    }
+    case v1::WorkerReport::kStageStarted:
+      result.what =
+          cluster::StageStarted{report.stage_started().stage(), report.stage_started().step()};
+      break;
+    case v1::WorkerReport::kValidated:
+      result.what = cluster::Validated{report.validated().step(), report.validated().loss()};
+      break;
+    case v1::WorkerReport::kCheckpointWritten:
+      result.what = cluster::CheckpointWritten{report.checkpoint_written().step(),
+                                               report.checkpoint_written().path()};
+      break;
+    case v1::WorkerReport::kCheckpointFailed:
+      result.what = cluster::CheckpointFailed{report.checkpoint_failed().step(),
+                                              report.checkpoint_failed().reason()};
+      break;
+    case v1::WorkerReport::kCheckpointBad:
+      result.what = cluster::CheckpointBad{report.checkpoint_bad().path(),
+                                           report.checkpoint_bad().reason()};
+      break;
+    case v1::WorkerReport::kCommandApplied:
+      result.what = cluster::CommandApplied{report.command_applied().number(),
+                                            report.command_applied().step()};
+      break;
+    case v1::WorkerReport::kExported:
+      result.what = cluster::Exported{report.exported().path()};
+      break;
+    case v1::WorkerReport::kFinished:
+      result.what = cluster::Finished{report.finished().step()};
+      break;
+    case v1::WorkerReport::kFailure:
+      result.what = jobs::ReportedFailure{.step = report.failure().step(),
+                                          .reason = report.failure().reason(),
+                                          .consequence = report.failure().consequence(),
+                                          .permanent = report.failure().permanent()};
+      break;
+    case v1::WorkerReport::KIND_NOT_SET:
+      break;
+  }
+  return result;
+}
+
+v1::AgentDirective ToWire(const cluster::AgentOrder& order) {
+  v1::AgentDirective directive;
+  std::visit(AgentOrderToWire{&directive}, order);
+  return directive;
+}
+
+v1::WorkerDirective ToWire(const cluster::WorkerOrder& order) {
+  v1::WorkerDirective directive;
+  std::visit(WorkerOrderToWire{&directive}, order);
+  return directive;
+}
+
+v1::StepMetrics ToWire(const store::StepRow& step) {
+  v1::StepMetrics message;
+  message.set_step(step.step);
+  message.set_loss(step.loss);
+  message.set_learning_rate(step.learning_rate);
+  if (step.grad_norm.has_value()) message.set_grad_norm(*step.grad_norm);
+  message.set_samples(step.samples);
+  Set(message.mutable_duration(), step.duration);
+  message.set_generation(step.generation);
+  return message;
+}
+
+v1::LogLine ToWire(const store::LogRow& line) {
+  v1::LogLine message;
+  message.set_sequence(line.sequence);
+  message.set_generation(line.generation);
+  message.set_rank(line.rank);
+  message.set_text(line.text);
+  return message;
+}
+
+}  // namespace muster::service

@@ -1,0 +1,42 @@
+// Between the wire and the cores' plain values, in both directions. Nothing beyond this folder sees a message
+// of muster.v1, except for the job file, which stays a serialized string.
+#ifndef MUSTER_COORDINATOR_SERVICE_WIRE_H_
+#define MUSTER_COORDINATOR_SERVICE_WIRE_H_
+
+#include <grpcpp/support/status.h>
+
+#include "absl/status/status.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/effect.h"
+#include "coordinator/cluster/event.h"
+#include "coordinator/store/store.h"
+#include "proto/muster/v1/agent_service.pb.h"
+#include "proto/muster/v1/job.pb.h"
+#include "proto/muster/v1/job_service.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
+
+namespace muster::service {
+
+// With ErrorInfo where the cores gave a reason.
+grpc::Status ToWire(const absl::Status& status);
+
+// ---- From the wire.
+cluster::WorkerId FromWire(const v1::WorkerIdentity& worker);
+cluster::RunningWorker FromWire(const v1::RunningWorker& worker);
+cluster::WorkerExit FromWire(const v1::WorkerExit& exit);
+cluster::AgentHello FromWire(const v1::AgentHello& hello);
+cluster::WorkerHello FromWire(const v1::WorkerHello& hello);
+cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat);
+cluster::Report FromWire(const v1::WorkerReport& report);
+
+// ---- To the wire.
+v1::AgentDirective ToWire(const cluster::AgentOrder& order);
+v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
+v1::StepMetrics ToWire(const store::StepRow& step);
+v1::LogLine ToWire(const store::LogRow& line);
+// A job as it is now, with what is known of its ranks.
+v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_WIRE_H_

@@ -1,0 +1,128 @@
+// The tables of the SQLite store; docs/store.md describes them.
+#ifndef MUSTER_COORDINATOR_STORE_SCHEMA_H_
+#define MUSTER_COORDINATOR_STORE_SCHEMA_H_
+
+namespace muster::store {
+
+// In `PRAGMA user_version`. A file of a newer version is refused.
+inline constexpr int kSchemaVersion = 1;
+
+inline constexpr char kSchema[] = R"sql(
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY,
+  number INTEGER NOT NULL UNIQUE,
+  spec BLOB NOT NULL,
+  world_size INTEGER NOT NULL,
+  total_steps INTEGER NOT NULL,
+  max_restarts INTEGER NOT NULL,
+  keep_checkpoints INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  state_reason TEXT NOT NULL,
+  version_ceiling INTEGER NOT NULL,
+  create_time INTEGER,
+  start_time INTEGER,
+  end_time INTEGER,
+  generation INTEGER NOT NULL,
+  live INTEGER NOT NULL,
+  ending INTEGER NOT NULL,
+  stop_requested INTEGER NOT NULL,
+  restarts INTEGER NOT NULL,
+  rendezvous_host TEXT,
+  rendezvous_port INTEGER,
+  stage TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  loss REAL,
+  validation_loss REAL,
+  validation_step INTEGER NOT NULL,
+  exported_path TEXT NOT NULL,
+  log_sequence INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE ranks (
+  job_id TEXT NOT NULL,
+  rank INTEGER NOT NULL,
+  node TEXT NOT NULL,
+  slot INTEGER NOT NULL,
+  host TEXT NOT NULL,
+  agent_incarnation TEXT NOT NULL,
+  incarnation TEXT NOT NULL,
+  pid INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  acked_report INTEGER NOT NULL,
+  session_started INTEGER NOT NULL,
+  finished INTEGER NOT NULL,
+  exited INTEGER NOT NULL,
+  PRIMARY KEY (job_id, rank)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE checkpoints (
+  job_id TEXT NOT NULL,
+  path TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  create_time INTEGER,
+  bad_reason TEXT NOT NULL,
+  dropped INTEGER NOT NULL,
+  PRIMARY KEY (job_id, path)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE failures (
+  job_id TEXT NOT NULL,
+  position INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  node TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  permanent INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  log_tail TEXT NOT NULL,
+  PRIMARY KEY (job_id, position)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE commands (
+  job_id TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  applied_step INTEGER,
+  PRIMARY KEY (job_id, number)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE nodes (
+  node TEXT PRIMARY KEY,
+  incarnation TEXT NOT NULL,
+  host TEXT NOT NULL,
+  slots INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE requests (
+  request_id TEXT PRIMARY KEY,
+  fingerprint TEXT NOT NULL,
+  job_id TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE steps (
+  job_id TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  loss REAL,
+  learning_rate REAL,
+  grad_norm REAL,
+  samples INTEGER NOT NULL,
+  duration_ns INTEGER NOT NULL,
+  PRIMARY KEY (job_id, step)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE logs (
+  job_id TEXT NOT NULL,
+  sequence INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  rank INTEGER NOT NULL,
+  text TEXT NOT NULL,
+  PRIMARY KEY (job_id, sequence)
+) STRICT, WITHOUT ROWID;
+)sql";
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_SCHEMA_H_

@@ -1,0 +1,462 @@
+#include "coordinator/store/sqlite_store.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/store/schema.h"
+#include "coordinator/store/statement.h"
+
+namespace muster::store {
+namespace {
+
+absl::Status Execute(sqlite3* db, const char* sql) {
+  if (sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
+  return SqliteError(db, sql);
+}
+
+// SQLite stores a NaN as null.
+double NanWhenAbsent(std::optional<double> value) {
+  return value.value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory) {
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat("state directory ", directory, " cannot be made: ", error.message()));
+  }
+  std::unique_ptr<SqliteStore> store(new SqliteStore(directory + "/muster.db"));
+  RETURN_IF_ERROR(store->Lock(directory));
+  RETURN_IF_ERROR(Annotate(store->OpenFile(), store->path_));
+  return store;
+}
+
+SqliteStore::~SqliteStore() {
+  for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  sqlite3_close(db_);
+  if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+absl::Status SqliteStore::Lock(const std::string& directory) {
+  const std::string path = directory + "/lock";
+  lock_fd_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (lock_fd_ < 0) {
+    return absl::UnavailableError(absl::StrCat(path, " cannot be opened: ", strerror(errno)));
+  }
+  if (flock(lock_fd_, LOCK_EX | LOCK_NB) == 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("state directory ", directory,
+                   " is in use by another musterd; stop that one, or choose another directory"));
+}
+
+absl::Status SqliteStore::OpenFile() {
+  constexpr int kFlags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
+  if (sqlite3_open_v2(path_.c_str(), &db_, kFlags, nullptr) != SQLITE_OK) {
+    return SqliteError(db_, "open");
+  }
+  // For somebody who looks at the file with the sqlite3 tool.
+  sqlite3_busy_timeout(db_, 5000);
+  RETURN_IF_ERROR(Execute(db_, "PRAGMA journal_mode=WAL"));
+  RETURN_IF_ERROR(Execute(db_, "PRAGMA synchronous=FULL"));
+  return Migrate();
+}
+
+absl::Status SqliteStore::Migrate() {
+  int version = 0;
+  {
+    Statement statement(db_, &statements_, "PRAGMA user_version");
+    if (statement.Next()) version = static_cast<int>(statement.Int());
+    RETURN_IF_ERROR(statement.status());
+  }
+  if (version == kSchemaVersion) return absl::OkStatus();
+  if (version > kSchemaVersion) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the file is of schema version ", version, ", this musterd knows up to ",
+                     kSchemaVersion, "; use the newer musterd that wrote it"));
+  }
+  const std::string sql = absl::StrCat("BEGIN IMMEDIATE;", kSchema,
+                                       "PRAGMA user_version=", kSchemaVersion, ";COMMIT;");
+  return Execute(db_, sql.c_str());
+}
+
+absl::Status SqliteStore::Commit(const Batch& batch) {
+  RETURN_IF_ERROR(Statement(db_, &statements_, "BEGIN IMMEDIATE").Run());
+  absl::Status status = Write(batch);
+  if (status.ok()) status = Statement(db_, &statements_, "COMMIT").Run();
+  if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  return Annotate(status, path_);
+}
+
+absl::Status SqliteStore::Write(const Batch& batch) {
+  for (const Batch::JobRow& row : batch.jobs) RETURN_IF_ERROR(WriteJob(row));
+  for (const NodeRow& row : batch.nodes) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO nodes VALUES (?,?,?,?)")
+                        .Bind(row.node)
+                        .Bind(row.incarnation)
+                        .Bind(row.host)
+                        .Bind(row.slots)
+                        .Run());
+  }
+  for (const std::string& node : batch.removed_nodes) {
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM nodes WHERE node = ?").Bind(node).Run());
+  }
+  for (const RequestRow& row : batch.requests) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO requests VALUES (?,?,?)")
+                        .Bind(row.request_id)
+                        .Bind(row.fingerprint)
+                        .Bind(row.job_id)
+                        .Run());
+  }
+  for (const StepRow& row : batch.steps) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO steps VALUES (?,?,?,?,?,?,?,?)")
+                        .Bind(row.job_id)
+                        .Bind(row.step)
+                        .Bind(row.generation)
+                        .Bind(row.loss)
+                        .Bind(row.learning_rate)
+                        .Bind(row.grad_norm)
+                        .Bind(row.samples)
+                        .Bind(absl::ToInt64Nanoseconds(row.duration))
+                        .Run());
+  }
+  std::map<std::string, uint64_t> newest_line;
+  for (const LogRow& row : batch.logs) {
+    newest_line[row.job_id] = row.sequence;
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO logs VALUES (?,?,?,?,?)")
+                        .Bind(row.job_id)
+                        .Bind(row.sequence)
+                        .Bind(row.generation)
+                        .Bind(row.rank)
+                        .Bind(row.text)
+                        .Run());
+  }
+  for (const auto& [job_id, newest] : newest_line) {
+    if (newest <= kKeptLogLines) continue;
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM logs WHERE job_id = ? AND sequence <= ?")
+            .Bind(job_id)
+            .Bind(newest - kKeptLogLines)
+            .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
+  const jobs::Job& job = row.job;
+  Statement statement(db_, &statements_,
+                      "REPLACE INTO jobs VALUES "
+                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  statement.Bind(job.id)
+      .Bind(job.number)
+      .BindBlob(job.spec)
+      .Bind(job.plan.world_size)
+      .Bind(job.plan.total_steps)
+      .Bind(job.plan.max_restarts)
+      .Bind(job.plan.keep_checkpoints)
+      .Bind(static_cast<int>(job.state))
+      .Bind(job.state_reason)
+      .Bind(job.version_ceiling)
+      .Bind(job.create_time)
+      .Bind(job.start_time)
+      .Bind(job.end_time)
+      .Bind(job.generation)
+      .Bind(job.live)
+      .Bind(job.ending)
+      .Bind(job.stop_requested)
+      .Bind(job.restarts);
+  if (job.rendezvous.has_value()) {
+    statement.Bind(job.rendezvous->host).Bind(job.rendezvous->port);
+  } else {
+    statement.BindNull().BindNull();
+  }
+  statement.Bind(job.stage)
+      .Bind(job.step)
+      .Bind(job.loss)
+      .Bind(job.validation_loss)
+      .Bind(job.validation_step)
+      .Bind(job.exported_path)
+      .Bind(job.log_sequence);
+  RETURN_IF_ERROR(statement.Run());
+  const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
+  std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
+  if (replace) {
+    RETURN_IF_ERROR(WriteLists(job));
+    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) ranks.insert(rank);
+  }
+  for (uint32_t number : ranks) {
+    const jobs::Rank& rank = job.ranks.at(number);
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
+            .Bind(job.id)
+            .Bind(number)
+            .Bind(rank.node)
+            .Bind(rank.slot)
+            .Bind(rank.host)
+            .Bind(rank.agent_incarnation)
+            .Bind(rank.incarnation)
+            .Bind(rank.pid)
+            .Bind(rank.step)
+            .Bind(rank.acked_report)
+            .Bind(rank.session_started)
+            .Bind(rank.finished)
+            .Bind(rank.exited)
+            .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
+  for (const char* table : {"ranks", "checkpoints", "failures", "commands"}) {
+    RETURN_IF_ERROR(Statement(db_, &statements_,
+                              absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
+                        .Bind(job.id)
+                        .Run());
+  }
+  const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?)";
+  for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, insert)
+                        .Bind(job.id)
+                        .Bind(checkpoint.path)
+                        .Bind(checkpoint.step)
+                        .Bind(checkpoint.generation)
+                        .Bind(checkpoint.create_time)
+                        .Bind(checkpoint.bad_reason)
+                        .Bind(false)
+                        .Run());
+  }
+  for (const std::string& path : job.dropped_checkpoints) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, insert)
+                        .Bind(job.id)
+                        .Bind(path)
+                        .Bind(0)
+                        .Bind(0)
+                        .BindNull()
+                        .Bind(std::string())
+                        .Bind(true)
+                        .Run());
+  }
+  for (size_t position = 0; position < job.failures.size(); ++position) {
+    const jobs::FailureNote& note = job.failures[position];
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "INSERT INTO failures VALUES (?,?,?,?,?,?,?,?,?,?)")
+            .Bind(job.id)
+            .Bind(static_cast<uint64_t>(position))
+            .Bind(note.generation)
+            .Bind(note.rank)
+            .Bind(note.node)
+            .Bind(note.step)
+            .Bind(static_cast<int>(note.kind))
+            .Bind(note.permanent)
+            .Bind(note.reason)
+            .Bind(note.log_tail)
+            .Run());
+  }
+  for (const commands::Command& command : job.commands.commands()) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO commands VALUES (?,?,?,?)")
+                        .Bind(job.id)
+                        .Bind(command.number)
+                        .Bind(static_cast<int>(command.kind))
+                        .Bind(command.applied_step)
+                        .Run());
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Image> SqliteStore::Load() {
+  std::map<std::string, jobs::Job> jobs;
+  std::map<uint64_t, std::string> order;
+  Statement rows(db_, &statements_, "SELECT * FROM jobs");
+  while (rows.Next()) {
+    jobs::Job job;
+    job.id = rows.Text();
+    job.number = rows.Uint();
+    job.spec = rows.Text();
+    job.plan.world_size = static_cast<uint32_t>(rows.Uint());
+    job.plan.total_steps = rows.Uint();
+    job.plan.max_restarts = static_cast<uint32_t>(rows.Uint());
+    job.plan.keep_checkpoints = static_cast<uint32_t>(rows.Uint());
+    job.state = static_cast<jobs::State>(rows.Int());
+    job.state_reason = rows.Text();
+    job.version_ceiling = rows.Uint();
+    job.version = job.version_ceiling;
+    job.create_time = rows.Time();
+    job.start_time = rows.Time();
+    job.end_time = rows.Time();
+    job.generation = rows.Uint();
+    job.live = rows.Bool();
+    job.ending = rows.Bool();
+    job.stop_requested = rows.Bool();
+    job.restarts = static_cast<uint32_t>(rows.Uint());
+    if (!rows.SkipNull()) {
+      job.rendezvous.emplace();
+      job.rendezvous->host = rows.Text();
+      job.rendezvous->port = static_cast<uint32_t>(rows.Uint());
+    } else {
+      rows.SkipNull();
+    }
+    job.stage = rows.Text();
+    job.step = rows.Uint();
+    job.loss = rows.OptionalDouble();
+    job.validation_loss = rows.OptionalDouble();
+    job.validation_step = rows.Uint();
+    job.exported_path = rows.Text();
+    job.log_sequence = rows.Uint();
+    order[job.number] = job.id;
+    jobs[job.id] = std::move(job);
+  }
+  RETURN_IF_ERROR(Annotate(rows.status(), path_));
+  RETURN_IF_ERROR(Annotate(LoadLists(&jobs), path_));
+
+  Image image;
+  for (const auto& [number, id] : order) image.jobs.push_back(std::move(jobs[id]));
+  Statement nodes(db_, &statements_, "SELECT * FROM nodes ORDER BY node");
+  while (nodes.Next()) {
+    NodeRow row;
+    row.node = nodes.Text();
+    row.incarnation = nodes.Text();
+    row.host = nodes.Text();
+    row.slots = static_cast<uint32_t>(nodes.Uint());
+    image.nodes.push_back(row);
+  }
+  RETURN_IF_ERROR(Annotate(nodes.status(), path_));
+  Statement requests(db_, &statements_, "SELECT * FROM requests ORDER BY request_id");
+  while (requests.Next()) {
+    RequestRow row;
+    row.request_id = requests.Text();
+    row.fingerprint = requests.Text();
+    row.job_id = requests.Text();
+    image.requests.push_back(row);
+  }
+  RETURN_IF_ERROR(Annotate(requests.status(), path_));
+  return image;
+}
+
+absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
+  Statement ranks(db_, &statements_, "SELECT * FROM ranks ORDER BY job_id, rank");
+  while (ranks.Next()) {
+    auto& list = (*jobs)[ranks.Text()].ranks;
+    if (ranks.Uint() != list.size()) return absl::DataLossError("a row of table ranks is missing");
+    jobs::Rank rank;
+    rank.node = ranks.Text();
+    rank.slot = static_cast<uint32_t>(ranks.Uint());
+    rank.host = ranks.Text();
+    rank.agent_incarnation = ranks.Text();
+    rank.incarnation = ranks.Text();
+    rank.pid = ranks.Int();
+    rank.step = ranks.Uint();
+    rank.acked_report = ranks.Uint();
+    rank.session_started = ranks.Bool();
+    rank.finished = ranks.Bool();
+    rank.exited = ranks.Bool();
+    list.push_back(std::move(rank));
+  }
+  RETURN_IF_ERROR(ranks.status());
+  Statement checkpoints(db_, &statements_,
+                        "SELECT * FROM checkpoints ORDER BY job_id, step, generation, path");
+  while (checkpoints.Next()) {
+    jobs::Job& job = (*jobs)[checkpoints.Text()];
+    jobs::Checkpoint checkpoint;
+    checkpoint.path = checkpoints.Text();
+    checkpoint.step = checkpoints.Uint();
+    checkpoint.generation = checkpoints.Uint();
+    checkpoint.create_time = checkpoints.Time();
+    checkpoint.bad_reason = checkpoints.Text();
+    if (checkpoints.Bool()) {
+      job.dropped_checkpoints.push_back(checkpoint.path);
+    } else {
+      job.checkpoints.push_back(std::move(checkpoint));
+    }
+  }
+  RETURN_IF_ERROR(checkpoints.status());
+  Statement failures(db_, &statements_, "SELECT * FROM failures ORDER BY job_id, position");
+  while (failures.Next()) {
+    auto& list = (*jobs)[failures.Text()].failures;
+    failures.Uint();
+    jobs::FailureNote note;
+    note.generation = failures.Uint();
+    note.rank = static_cast<uint32_t>(failures.Uint());
+    note.node = failures.Text();
+    note.step = failures.Uint();
+    note.kind = static_cast<jobs::FailureKind>(failures.Int());
+    note.permanent = failures.Bool();
+    note.reason = failures.Text();
+    note.log_tail = failures.Text();
+    list.push_back(std::move(note));
+  }
+  RETURN_IF_ERROR(failures.status());
+  std::map<std::string, std::vector<commands::Command>> commands;
+  Statement rows(db_, &statements_, "SELECT * FROM commands ORDER BY job_id, number");
+  while (rows.Next()) {
+    auto& list = commands[rows.Text()];
+    commands::Command command;
+    command.number = rows.Uint();
+    command.kind = static_cast<commands::Kind>(rows.Int());
+    if (!rows.SkipNull()) command.applied_step = rows.Uint();
+    list.push_back(command);
+  }
+  RETURN_IF_ERROR(rows.status());
+  for (auto& [id, list] : commands) (*jobs)[id].commands = commands::CommandLog(std::move(list));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<StepRow>> SqliteStore::ReadSteps(const std::string& job_id,
+                                                            uint64_t from_step, size_t limit) {
+  std::vector<StepRow> steps;
+  Statement rows(db_, &statements_,
+                 "SELECT * FROM steps WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?");
+  rows.Bind(job_id).Bind(from_step).Bind(static_cast<uint64_t>(limit));
+  while (rows.Next()) {
+    StepRow row;
+    row.job_id = rows.Text();
+    row.step = rows.Uint();
+    row.generation = rows.Uint();
+    row.loss = NanWhenAbsent(rows.OptionalDouble());
+    row.learning_rate = NanWhenAbsent(rows.OptionalDouble());
+    row.grad_norm = rows.OptionalDouble();
+    row.samples = rows.Uint();
+    row.duration = absl::Nanoseconds(rows.Int());
+    steps.push_back(std::move(row));
+  }
+  RETURN_IF_ERROR(Annotate(rows.status(), path_));
+  return steps;
+}
+
+absl::StatusOr<std::vector<LogRow>> SqliteStore::ReadLogs(const std::string& job_id,
+                                                          uint64_t after_sequence,
+                                                          std::optional<uint32_t> rank,
+                                                          size_t limit) {
+  std::vector<LogRow> lines;
+  Statement rows(db_, &statements_,
+                 "SELECT * FROM logs WHERE job_id = ? AND sequence > ? AND (?3 IS NULL OR rank = "
+                 "?3) ORDER BY sequence LIMIT ?");
+  rows.Bind(job_id).Bind(after_sequence).Bind(rank).Bind(static_cast<uint64_t>(limit));
+  while (rows.Next()) {
+    LogRow row;
+    row.job_id = rows.Text();
+    row.sequence = rows.Uint();
+    row.generation = rows.Uint();
+    row.rank = static_cast<uint32_t>(rows.Uint());
+    row.text = rows.Text();
+    lines.push_back(std::move(row));
+  }
+  RETURN_IF_ERROR(Annotate(rows.status(), path_));
+  return lines;
+}
+
+}  // namespace muster::store

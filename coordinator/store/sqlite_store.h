@@ -1,0 +1,54 @@
+// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log, synchronous=FULL: what
+// Commit() answered survives a power cut. DIRECTORY/lock keeps a second coordinator out.
+#ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
+#define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
+
+#include <sqlite3.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/store/store.h"
+
+namespace muster::store {
+
+class SqliteStore : public Store {
+ public:
+  // Makes the directory and the file where they are missing. Errors: FAILED_PRECONDITION: another
+  // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the file is no
+  // database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk says no.
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory);
+  // Closes the file and frees the lock.
+  ~SqliteStore() override;
+
+  absl::Status Commit(const Batch& batch) override;
+  absl::StatusOr<Image> Load() override;
+  absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
+                                                 size_t limit) override;
+  absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
+                                               std::optional<uint32_t> rank,
+                                               size_t limit) override;
+
+ private:
+  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+
+  absl::Status Lock(const std::string& directory);
+  absl::Status OpenFile();
+  absl::Status Migrate();
+  absl::Status Write(const Batch& batch);
+  absl::Status WriteJob(const Batch::JobRow& row);
+  absl::Status WriteLists(const jobs::Job& job);
+  absl::Status LoadLists(std::map<std::string, jobs::Job>* jobs);
+
+  const std::string path_;
+  int lock_fd_ = -1;
+  sqlite3* db_ = nullptr;
+  // Compiled once each, by their text.
+  std::map<std::string, sqlite3_stmt*> statements_;
+};
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_

@@ -1,0 +1,120 @@
+// The coordinator's durable state: one transaction per batch of changes, everything loaded at start, steps
+// and log lines read by range. docs/store.md is the schema.
+//
+// Not thread-safe: the coordinator's event loop is its only user. Two implementations, one conformance suite:
+// SQLite (sqlite_store.h) and memory (memory_store.h).
+#ifndef MUSTER_COORDINATOR_STORE_STORE_H_
+#define MUSTER_COORDINATOR_STORE_STORE_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "coordinator/jobs/job.h"
+
+namespace muster::store {
+
+// A node that offers slots.
+struct NodeRow {
+  std::string node;
+  std::string incarnation;
+  std::string host;
+  uint32_t slots = 0;
+
+  bool operator==(const NodeRow&) const = default;
+};
+
+// A request that acted: the same id never acts again.
+struct RequestRow {
+  std::string request_id;
+  // Of the call and its contents.
+  std::string fingerprint;
+  std::string job_id;
+
+  bool operator==(const RequestRow&) const = default;
+};
+
+struct StepRow {
+  std::string job_id;
+  // From 1.
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  double loss = 0;
+  double learning_rate = 0;
+  std::optional<double> grad_norm;
+  uint64_t samples = 0;
+  absl::Duration duration;
+
+  bool operator==(const StepRow&) const = default;
+};
+
+struct LogRow {
+  std::string job_id;
+  // Grows within the job.
+  uint64_t sequence = 0;
+  uint64_t generation = 0;
+  uint32_t rank = 0;
+  std::string text;
+
+  bool operator==(const LogRow&) const = default;
+};
+
+// What changed, by key; each row replaces the one it finds.
+struct Batch {
+  struct JobRow {
+    jobs::Job job;
+    // Of its lists (ranks, checkpoints, failures, commands) either all are replaced, or only the rows of
+    // `changed_ranks` are.
+    enum class Lists { kReplace, kKeep } lists = Lists::kReplace;
+    std::vector<uint32_t> changed_ranks;
+  };
+  std::vector<JobRow> jobs;
+  std::vector<NodeRow> nodes;
+  std::vector<std::string> removed_nodes;
+  std::vector<RequestRow> requests;
+  std::vector<StepRow> steps;
+  std::vector<LogRow> logs;
+
+  bool empty() const {
+    return jobs.empty() && nodes.empty() && removed_nodes.empty() && requests.empty() &&
+           steps.empty() && logs.empty();
+  }
+};
+
+// Everything but steps and logs.
+struct Image {
+  // By number.
+  std::vector<jobs::Job> jobs;
+  std::vector<NodeRow> nodes;
+  std::vector<RequestRow> requests;
+};
+
+// Log lines kept per job; older ones go.
+inline constexpr uint64_t kKeptLogLines = 10000;
+
+class Store {
+ public:
+  virtual ~Store() = default;
+
+  // All of it or nothing; durable when it returns OK. After an error nothing may be assumed but that a fresh
+  // Load() tells the truth.
+  virtual absl::Status Commit(const Batch& batch) = 0;
+  // DATA_LOSS: what is stored cannot be read.
+  virtual absl::StatusOr<Image> Load() = 0;
+  // In step order, from `from_step`, at most `limit`.
+  virtual absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id,
+                                                         uint64_t from_step, size_t limit) = 0;
+  // In order, those after `after_sequence`, at most `limit`; of one rank where it is given.
+  virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
+                                                       uint64_t after_sequence,
+                                                       std::optional<uint32_t> rank,
+                                                       size_t limit) = 0;
+};
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_STORE_H_
