@@ -16,7 +16,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/files/disk.h"
 #include "common/manifest/manifest.h"
+#include "worker/checkpoint/cut.h"
 #include "worker/checkpoint/state.h"
 
 namespace muster::comm {
@@ -39,6 +41,7 @@ struct SavePoint {
   int64_t last_command = 0;  // number of the last applied command
   int64_t epoch = 0;         // sampler position: what was consumed
   int64_t cursor = 0;
+  friend bool operator==(const SavePoint&, const SavePoint&) = default;
 };
 
 struct SaveOutcome {
@@ -55,7 +58,8 @@ struct SetAsideCheckpoint {
 
 struct RestoreOutcome {
   // NOT_FOUND: no candidate was good, see `set_aside`. FAILED_PRECONDITION: a whole checkpoint of
-  // another model. In both cases no tensor was touched.
+  // another model. Other codes: a candidate could not be read, which says nothing about it (it is
+  // not set aside). In every case no tensor was touched.
   absl::Status status;
   std::string name;
   manifest::Manifest manifest;
@@ -64,8 +68,9 @@ struct RestoreOutcome {
 
 class Saver {
  public:
-  // `communicator` must outlive the saver.
-  Saver(SaverOptions options, comm::Communicator* communicator);
+  // `communicator` and `disk` must outlive the saver.
+  Saver(SaverOptions options, comm::Communicator* communicator,
+        files::Disk& disk = files::Disk::Real());
 
   // Proves by a nonce file that all ranks see the same directory. The outcome is
   // FAILED_PRECONDITION naming the ranks that do not, on all ranks.
@@ -80,13 +85,15 @@ class Saver {
                                          const State& state);
 
  private:
-  struct Record;  // what one rank tells the others
-  absl::StatusOr<std::vector<Record>> Exchange(const Record& mine, const char* what, int64_t step);
+  // This rank's part of a save into the temporary directory.
+  absl::StatusOr<manifest::FileRecord> WritePart(const std::string& temporary,
+                                                 const std::vector<Cut>& cuts, const State& state);
 
   const SaverOptions options_;
   comm::Communicator* const communicator_;
+  files::Disk& disk_;
   std::optional<SavePoint> last_point_;
-  SaveOutcome last_outcome_;  // of last_point_
+  SaveOutcome last_outcome_;  // of last_point_, committed
 };
 
 }  // namespace muster::checkpoint

@@ -1,0 +1,263 @@
+// The commit rule without a communicator: ranks one after another, killed or failing anywhere.
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/arange.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/zeros_like.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "common/status/status.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/directory.h"
+#include "worker/checkpoint/load.h"
+#include "worker/checkpoint/shard.h"
+
+namespace muster::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+State MakeState(float offset) {
+  return {{"param", "w", at::arange(35, at::kFloat).add_(offset).view({5, 7})},
+          {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
+          {"step", "w", at::full({}, offset, at::kFloat)},
+          {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)}};
+}
+
+State Empty() {
+  State state = MakeState(0);
+  for (StateTensor& item : state) item.tensor = at::zeros_like(item.tensor).fill_(-7);
+  return state;
+}
+
+bool Same(const State& a, const State& b) {
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (!a[i].tensor.equal(b[i].tensor)) return false;
+  }
+  return true;
+}
+
+absl::Status SaveAll(const std::string& directory, int64_t step, int64_t ranks, const State& state,
+                     files::Disk& disk) {
+  const std::string temporary = files::JoinPath(directory, TemporaryName(step, 1));
+  RETURN_IF_ERROR(files::CreateDirectories(temporary));
+  const auto cuts = CutState(state, ranks);
+  manifest::Manifest manifest = {.job = "j",
+                                 .step = step,
+                                 .generation = 1,
+                                 .world_size = ranks,
+                                 .strategy = "ddp",
+                                 .model_kind = "toy"};
+  manifest.pieces = Pieces(state, cuts);
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    ASSIGN_OR_RETURN(manifest::FileRecord record,
+                     WriteShard(temporary, rank, cuts[rank], state, disk));
+    manifest.files.push_back(record);
+  }
+  return Commit(temporary, files::JoinPath(directory, FinalName(step, 1)), manifest, disk);
+}
+
+TEST(CommitTest, RoundTripsAtEveryWorldSize) {
+  for (int64_t ranks : {1, 2, 3, 4, 9}) {
+    files::TempDir dir;
+    const State saved = MakeState(3);
+    ASSERT_TRUE(SaveAll(dir.path(), 5, ranks, saved, files::Disk::Real()).ok());
+    EXPECT_FALSE(fs::exists(dir.Path("step-5-g1.tmp")));
+    const State loaded = Empty();
+    const auto manifest = Load(dir.Path("step-5-g1"), loaded);
+    ASSERT_TRUE(manifest.ok()) << manifest.status();
+    EXPECT_EQ(manifest->step, 5);
+    EXPECT_TRUE(Same(saved, loaded)) << ranks;
+  }
+}
+
+TEST(CommitTest, ShardsAreNearlyEven) {
+  files::TempDir dir;
+  State state = {{"param", "w", at::arange(100000, at::kFloat)}};
+  ASSERT_TRUE(SaveAll(dir.path(), 1, 3, state, files::Disk::Real()).ok());
+  for (int rank = 0; rank < 3; ++rank) {
+    EXPECT_NEAR(fs::file_size(dir.Path("step-1-g1/" + ShardName(rank))), 400000.0 / 3, 300);
+  }
+}
+
+// Counts the calls and stops at one of them.
+class BreakingDisk : public files::Disk {
+ public:
+  enum class Way { kFail, kKill };
+  BreakingDisk(int at, Way way) : at_(at), way_(way) {}
+
+  absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
+    if (Now()) {
+      Disk::Write(fd, data, size / 2, path).IgnoreError();  // torn
+      return Break(path);
+    }
+    return Disk::Write(fd, data, size, path);
+  }
+  absl::Status Sync(int fd, const std::string& path) override {
+    return Now() ? Break(path) : Disk::Sync(fd, path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    return Now() ? Break(to) : Disk::Rename(from, to);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    return Now() ? Break(path) : Disk::SyncDirectory(path);
+  }
+  int calls() const { return calls_; }
+
+ private:
+  bool Now() { return calls_++ == at_; }
+  absl::Status Break(const std::string& path) {
+    if (way_ == Way::kKill) _exit(9);
+    return files::ErrnoStatus(EIO, "break", path);
+  }
+
+  const int at_;
+  const Way way_;
+  int calls_ = 0;
+};
+
+int CallsOfASave() {
+  files::TempDir dir;
+  BreakingDisk counter(-1, BreakingDisk::Way::kFail);
+  EXPECT_TRUE(SaveAll(dir.path(), 1, 2, MakeState(1), counter).ok());
+  return counter.calls();
+}
+
+TEST(CommitTest, AKillAtAnyCallLeavesTheLastGoodOneAndNothingThatLooksWhole) {
+  const int calls = CallsOfASave();
+  ASSERT_GT(calls, 10);
+  for (int at = 0; at < calls; ++at) {
+    files::TempDir dir;
+    ASSERT_TRUE(SaveAll(dir.path(), 1, 2, MakeState(1), files::Disk::Real()).ok());
+    const pid_t child = fork();
+    if (child == 0) {
+      BreakingDisk disk(at, BreakingDisk::Way::kKill);
+      SaveAll(dir.path(), 2, 2, MakeState(2), disk).IgnoreError();
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 9) << at;
+    const State loaded = Empty();
+    if (fs::exists(dir.Path("step-2-g1"))) {
+      ASSERT_TRUE(Load(dir.Path("step-2-g1"), loaded).ok()) << at;
+      EXPECT_TRUE(Same(loaded, MakeState(2)));
+    }
+    EXPECT_TRUE(RemoveStale(dir.path(), {"step-1-g1"}).ok());
+    ASSERT_TRUE(Load(dir.Path("step-1-g1"), loaded).ok()) << at;
+    EXPECT_TRUE(Same(loaded, MakeState(1)));
+    EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), {}), 1) << at;
+    // The same step can be saved again.
+    EXPECT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real()).ok()) << at;
+  }
+}
+
+TEST(CommitTest, AFailureOfAnyCallIsAFailedSaveThatCanBeRepeated) {
+  const int calls = CallsOfASave();
+  for (int at = 0; at < calls; ++at) {
+    files::TempDir dir;
+    BreakingDisk disk(at, BreakingDisk::Way::kFail);
+    const absl::Status status = SaveAll(dir.path(), 2, 2, MakeState(2), disk);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("Input/output error")) << at;
+    EXPECT_FALSE(fs::exists(dir.Path("step-2-g1"))) << at;
+    EXPECT_TRUE(RemoveDirectory(dir.Path("step-2-g1.tmp")).ok());
+    EXPECT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real()).ok()) << at;
+  }
+}
+
+TEST(CommitTest, AnExistingCheckpointIsNotReplaced) {
+  files::TempDir dir;
+  ASSERT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(1), files::Disk::Real()).ok());
+  EXPECT_EQ(SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real()).code(),
+            absl::StatusCode::kAlreadyExists);
+  const State loaded = Empty();
+  ASSERT_TRUE(Load(dir.Path("step-2-g1"), loaded).ok());
+  EXPECT_TRUE(Same(loaded, MakeState(1)));
+}
+
+TEST(CommitTest, IncompleteManifestsAreNotCommitted) {
+  files::TempDir dir;
+  ASSERT_TRUE(files::CreateDirectories(dir.Path("t")).ok());
+  manifest::Manifest manifest;
+  manifest.pieces = {{"param", "w", {4}, 0, 4, "rank-0.safetensors"}};
+  EXPECT_EQ(Commit(dir.Path("t"), dir.Path("f"), manifest).code(), absl::StatusCode::kDataLoss);
+  EXPECT_FALSE(fs::exists(dir.Path("f")));
+}
+
+class LoadTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(SaveAll(dir_.path(), 1, 2, MakeState(1), files::Disk::Real()).ok());
+  }
+
+  // Loading fails, says so, and leaves the tensors alone.
+  std::string ErrorOf(absl::StatusCode code) {
+    const State state = Empty();
+    const absl::Status status = Load(path_, state).status();
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_TRUE(Same(state, Empty()));
+    return std::string(status.message());
+  }
+
+  files::TempDir dir_;
+  const std::string path_ = dir_.Path("step-1-g1");
+};
+
+TEST_F(LoadTest, EveryTruncationAndFlipOfAShardIsFoundAndNothingIsLoaded) {
+  const std::string shard = path_ + "/rank-1.safetensors";
+  const std::string good = *files::ReadFile(shard);
+  for (size_t i = 0; i < good.size(); i += 7) {
+    ASSERT_TRUE(files::WriteAtomically(shard, good.substr(0, i)).ok());
+    EXPECT_THAT(ErrorOf(absl::StatusCode::kDataLoss), HasSubstr("rank-1.safetensors: expected"));
+    std::string bad = good;
+    bad[i] ^= 1;
+    ASSERT_TRUE(files::WriteAtomically(shard, bad).ok());
+    EXPECT_THAT(ErrorOf(absl::StatusCode::kDataLoss), HasSubstr("expected the hash"));
+  }
+}
+
+TEST_F(LoadTest, MissingShardAndMissingManifestAreFound) {
+  fs::remove(path_ + "/rank-0.safetensors");
+  EXPECT_THAT(ErrorOf(absl::StatusCode::kDataLoss), HasSubstr("rank-0.safetensors: No such file"));
+  fs::remove(path_ + "/MANIFEST.json");
+  EXPECT_THAT(ErrorOf(absl::StatusCode::kNotFound), HasSubstr("MANIFEST.json"));
+}
+
+TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
+  State other = Empty();
+  other[0].tensor = at::full({7, 5}, 1, at::kFloat);
+  other[3].parameter = "bias";
+  const absl::Status status = Load(path_, other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            path_ +
+                ": checkpoint of step 1 (model toy) does not fit: param/w: expected [7, 5], "
+                "found [5, 7]; no param/bias; unexpected param/b");
+}
+
+TEST_F(LoadTest, ParametersAloneCanBeLoadedWhenTheRestMayBeIgnored) {
+  State some = {Empty()[0], Empty()[3]};
+  EXPECT_FALSE(Load(path_, some).ok());
+  ASSERT_TRUE(Load(path_, some, Surplus::kIgnore).ok());
+  EXPECT_TRUE(some[1].tensor.equal(MakeState(1)[3].tensor));
+}
+
+TEST(ShardTest, StateThatCannotBeWrittenIsNamed) {
+  files::TempDir dir;
+  State state = {{"param", "w", at::arange(4)}};
+  EXPECT_EQ(std::string(CheckState(state).message()),
+            "state param/w: expected a contiguous float32 tensor on the CPU");
+  state = {MakeState(0)[0], MakeState(0)[0]};
+  EXPECT_EQ(std::string(CheckState(state).message()), "state param/w is there twice");
+}
+
+}  // namespace
+}  // namespace muster::checkpoint

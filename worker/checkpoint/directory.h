@@ -1,0 +1,61 @@
+// The directory of a job's checkpoints: names, commit, setting aside, cleaning up. What is called
+// step-N-gG is whole; what is called step-N-gG.tmp is not.
+#ifndef MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
+#define MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files/disk.h"
+#include "common/manifest/manifest.h"
+
+namespace muster::checkpoint {
+
+// "step-200-g3" and "step-200-g3.tmp".
+std::string FinalName(int64_t step, int64_t generation);
+std::string TemporaryName(int64_t step, int64_t generation);
+
+struct CheckpointName {
+  int64_t step = 0;
+  int64_t generation = 0;
+};
+
+// The inverse of FinalName; nothing for any other name.
+std::optional<CheckpointName> ParseFinalName(const std::string& name);
+
+// Makes `temporary` (with all shards in it, synced) the checkpoint `final`: manifest, fsync, fsync
+// of the directory, rename, fsync of the parent. After an error nothing is called `final` that was
+// not before; `temporary` is left to RemoveDirectory. ALREADY_EXISTS when there is a `final`.
+absl::Status Commit(const std::string& temporary, const std::string& final,
+                    const manifest::Manifest& manifest, files::Disk& disk = files::Disk::Real());
+
+// Renames a broken checkpoint to "<path>.bad" ("<path>.bad.2", ... when taken); gives the new path.
+absl::StatusOr<std::string> SetAside(const std::string& path);
+
+// Removes a whole checkpoint: renames it to "<path>.tmp" first, so that a kill half way leaves
+// nothing that looks whole. OK when there is none.
+absl::Status RemoveCheckpoint(const std::string& path);
+
+// Removes a directory with everything in it. OK when there is none.
+absl::Status RemoveDirectory(const std::string& path);
+
+// Removes what earlier generations left: step-N-gG.tmp, the step-N-gG whose names are not in
+// `keep`, and nonce files. Never anything else: files and names of any other shape, .bad ones too,
+// stay. Gives the names removed. Only while nobody writes there.
+absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& directory,
+                                                     const std::vector<std::string>& keep);
+
+// The nonce file proves that two processes see the same directory: one writes it (after making
+// the directory), others look, the first removes it.
+absl::Status WriteNonce(const std::string& directory, uint64_t nonce);
+// NOT_FOUND, or FAILED_PRECONDITION when the file holds another nonce.
+absl::Status CheckNonce(const std::string& directory, uint64_t nonce);
+void RemoveNonce(const std::string& directory, uint64_t nonce);
+
+}  // namespace muster::checkpoint
+
+#endif  // MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_

@@ -1,0 +1,80 @@
+#include "worker/checkpoint/exchange.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/zeros.h"
+#include "absl/strings/str_cat.h"
+#include "common/problems/problems.h"
+#include "common/status/status.h"
+
+namespace muster::checkpoint {
+namespace {
+
+// The fixed-size form in which a result travels, as int64 words.
+struct Record {
+  int64_t code;
+  uint64_t size;
+  char hash[32];
+  char text[464];
+};
+static_assert(sizeof(Record) == 512 && sizeof(Record) % sizeof(int64_t) == 0);
+constexpr int64_t kWords = sizeof(Record) / sizeof(int64_t);
+
+Record Encode(const PartResult& result) {
+  Record record = {};
+  record.code = static_cast<int64_t>(result.status().code());
+  if (result.ok()) {
+    record.size = result->size;
+    std::memcpy(record.hash, result->hash.data(),
+                std::min(result->hash.size(), sizeof(record.hash)));
+  } else {
+    const std::string text = Message(result.status());
+    std::memcpy(record.text, text.data(), std::min(text.size(), sizeof(record.text)));
+  }
+  return record;
+}
+
+PartResult Decode(const Record& record) {
+  if (record.code == 0) {
+    return manifest::FileRecord{
+        "", record.size, std::string(record.hash, strnlen(record.hash, sizeof(record.hash)))};
+  }
+  return absl::Status(static_cast<absl::StatusCode>(record.code),
+                      std::string(record.text, strnlen(record.text, sizeof(record.text))));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicator,
+                                                 const PartResult& mine, const char* what,
+                                                 int64_t step) {
+  const int64_t ranks = communicator.world_size();
+  const at::Tensor in = at::zeros({kWords}, at::kLong);
+  const at::Tensor out = at::zeros({ranks * kWords}, at::kLong);
+  const Record record = Encode(mine);
+  std::memcpy(in.data_ptr<int64_t>(), &record, sizeof(record));
+  RETURN_IF_ERROR(communicator.AllGather(out, in, {what, step})->Wait());
+  std::vector<PartResult> results;
+  for (int64_t rank = 0; rank < ranks; ++rank) {
+    Record theirs;
+    std::memcpy(&theirs, out.data_ptr<int64_t>() + rank * kWords, sizeof(theirs));
+    results.push_back(Decode(theirs));
+  }
+  return results;
+}
+
+absl::Status Combine(const std::vector<PartResult>& results) {
+  absl::StatusCode code = absl::StatusCode::kOk;
+  Problems problems;
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    if (results[rank].ok()) continue;
+    if (code == absl::StatusCode::kOk) code = results[rank].status().code();
+    problems.Add(absl::StrCat("rank ", rank, ": ", Message(results[rank].status())));
+  }
+  return absl::Status(code, problems.Text());
+}
+
+}  // namespace muster::checkpoint

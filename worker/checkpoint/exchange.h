@@ -1,0 +1,30 @@
+// All ranks tell each other how their part of a common task went.
+#ifndef MUSTER_WORKER_CHECKPOINT_EXCHANGE_H_
+#define MUSTER_WORKER_CHECKPOINT_EXCHANGE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
+#include "worker/comm/communicator.h"
+
+namespace muster::checkpoint {
+
+// A rank's result: an error, or (when the task was to write one) a file. Error texts are cut at
+// about 450 bytes; the file's name does not travel.
+using PartResult = absl::StatusOr<manifest::FileRecord>;
+
+// The results of all ranks, in rank order. Collective; an error is the communicator's.
+absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicator,
+                                                 const PartResult& mine, const char* what,
+                                                 int64_t step);
+
+// OK, or the errors by rank ("rank 1: ...; rank 2: ..."), with the code of the first.
+absl::Status Combine(const std::vector<PartResult>& results);
+
+}  // namespace muster::checkpoint
+
+#endif  // MUSTER_WORKER_CHECKPOINT_EXCHANGE_H_

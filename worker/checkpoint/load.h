@@ -1,0 +1,52 @@
+// Reading a checkpoint: all of it is verified before any of it is used.
+#ifndef MUSTER_WORKER_CHECKPOINT_LOAD_H_
+#define MUSTER_WORKER_CHECKPOINT_LOAD_H_
+
+#include <map>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
+#include "common/safetensors/safetensors.h"
+#include "worker/checkpoint/state.h"
+
+namespace muster::checkpoint {
+
+// What the checkpoint may hold beyond the state that is to be filled.
+enum class Surplus {
+  kRefuse,  // nothing: training goes on from exactly this
+  kIgnore,  // anything: parameters alone are enough for evaluation
+};
+
+// A verified checkpoint, mapped. Threading: const.
+class VerifiedCheckpoint {
+ public:
+  // Reads everything once, against the sizes and hashes of the manifest.
+  // NOT_FOUND: no manifest; DATA_LOSS: what is broken, capped at 3.
+  static absl::StatusOr<VerifiedCheckpoint> Open(const std::string& directory);
+
+  const manifest::Manifest& manifest() const { return manifest_; }
+
+  // FAILED_PRECONDITION with all differences (capped at 3) when `state` is not what was saved:
+  // names, shapes expected and found.
+  absl::Status CheckFits(const State& state, Surplus surplus = Surplus::kRefuse) const;
+
+  // Copies into the tensors of `state`, which CheckFits accepted. Does not fail.
+  void CopyTo(const State& state) const;
+
+ private:
+  VerifiedCheckpoint(manifest::Manifest manifest, std::map<std::string, safetensors::File> files);
+
+  manifest::Manifest manifest_;
+  std::map<std::string, safetensors::File> files_;
+};
+
+// Open, CheckFits, CopyTo: fills all of `state`, whatever the world size that wrote it, or
+// touches nothing.
+absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
+                                        Surplus surplus = Surplus::kRefuse);
+
+}  // namespace muster::checkpoint
+
+#endif  // MUSTER_WORKER_CHECKPOINT_LOAD_H_

@@ -1,0 +1,211 @@
+#include "worker/checkpoint/saver.h"
+
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/arange.h"
+#include "ATen/ops/full.h"
+#include "ATen/ops/zeros.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/directory.h"
+#include "worker/comm/local/local_group.h"
+
+namespace muster::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+State MakeState(float offset) {
+  return {{"param", "w", at::arange(100, at::kFloat).add_(offset)},
+          {"step", "w", at::full({}, offset, at::kFloat)}};
+}
+
+State Blank() {
+  return {{"param", "w", at::zeros({100}, at::kFloat)}, {"step", "w", at::zeros({}, at::kFloat)}};
+}
+
+class BrokenDisk : public files::Disk {
+ public:
+  absl::Status Sync(int, const std::string& path) override {
+    return files::ErrnoStatus(EIO, "fsync", path);
+  }
+};
+
+class SaverTest : public ::testing::TestWithParam<int> {
+ protected:
+  // Runs `body` as every rank of a fresh group.
+  void Run(int64_t generation, const std::function<void(int rank, Saver& saver)>& body,
+           int broken_rank = -1) {
+    const int ranks = GetParam();
+    auto group = comm::LocalGroup::Create(ranks);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < ranks; ++rank) {
+      threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
+        BrokenDisk broken;
+        const std::string directory = static_cast<size_t>(rank) < directories_.size()
+                                          ? directories_[rank]
+                                          : dir_.Path("ckpt");
+        Saver saver({directory, "j", generation, "ddp", "toy"}, communicator.get(),
+                    rank == broken_rank ? broken : files::Disk::Real());
+        body(rank, saver);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+  }
+
+  std::string SaveStep(int64_t step, int64_t generation) {
+    Run(generation, [&](int, Saver& saver) {
+      const auto outcome = saver.Save({step, 1, 2, 3}, MakeState(step));
+      EXPECT_TRUE(outcome.ok() && outcome->status.ok());
+    });
+    return dir_.Path("ckpt/" + FinalName(step, generation));
+  }
+
+  files::TempDir dir_;
+  std::vector<std::string> directories_;  // by rank, when they differ
+};
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, SaverTest, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(SaverTest, SavesAndRestoresWithTheSameOutcomeOnAllRanks) {
+  Run(4, [&](int, Saver& saver) {
+    const auto shared = saver.CheckSharedDirectory();
+    ASSERT_TRUE(shared.ok() && shared->ok()) << *shared;
+    const auto saved = saver.Save({10, 5, 1, 64}, MakeState(1));
+    ASSERT_TRUE(saved.ok() && saved->status.ok()) << saved->status;
+    EXPECT_EQ(saved->name, "step-10-g4");
+    EXPECT_EQ(saved->manifest.files.size(), GetParam());
+    const State state = Blank();
+    const auto restored = saver.Restore({"step-10-g4"}, state);
+    ASSERT_TRUE(restored.ok() && restored->status.ok()) << restored->status;
+    EXPECT_EQ(restored->manifest, saved->manifest);
+    EXPECT_EQ(restored->manifest.last_command, 5);
+    EXPECT_EQ(restored->manifest.cursor, 64);
+    EXPECT_EQ(restored->manifest.world_size, GetParam());
+    EXPECT_TRUE(state[0].tensor.equal(MakeState(1)[0].tensor));
+    EXPECT_EQ(state[1].tensor.item<float>(), 1);
+  });
+  EXPECT_EQ(std::distance(fs::directory_iterator(dir_.Path("ckpt")), {}), 1);
+}
+
+TEST_P(SaverTest, SavingThePointAgainGivesTheFirstOutcome) {
+  Run(1, [&](int, Saver& saver) {
+    const auto first = saver.Save({10, 5, 1, 64}, MakeState(1));
+    const auto again = saver.Save({10, 5, 1, 64}, MakeState(1));
+    ASSERT_TRUE(again.ok() && again->status.ok());
+    EXPECT_EQ(again->manifest, first->manifest);
+    EXPECT_EQ(saver.Save({10, 6, 1, 64}, MakeState(1))->status.code(),
+              absl::StatusCode::kAlreadyExists);
+    EXPECT_TRUE(saver.Save({11, 6, 1, 64}, MakeState(1))->status.ok());
+  });
+}
+
+TEST_P(SaverTest, OneRanksFailureFailsTheSaveOnAllByNameAndLeavesNothing) {
+  const int broken = GetParam() - 1;
+  Run(
+      1,
+      [&](int, Saver& saver) {
+        const auto outcome = saver.Save({10, 0, 0, 0}, MakeState(1));
+        ASSERT_TRUE(outcome.ok());
+        EXPECT_THAT(
+            std::string(outcome->status.message()),
+            AllOf(HasSubstr("checkpoint step-10-g1: rank " + std::to_string(broken) + ": fsync"),
+                  HasSubstr("Input/output error")));
+      },
+      broken);
+  EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
+  SaveStep(10, 1);  // training goes on, and the next attempt works
+}
+
+TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
+  SaveStep(1, 1);
+  const std::string newest = SaveStep(2, 1);
+  fs::resize_file(newest + "/rank-0.safetensors", 20);
+  Run(2, [&](int, Saver& saver) {
+    const State state = Blank();
+    const auto outcome = saver.Restore({"step-2-g1", "step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok() && outcome->status.ok()) << outcome->status;
+    EXPECT_EQ(outcome->name, "step-1-g1");
+    ASSERT_EQ(outcome->set_aside.size(), 1u);
+    EXPECT_EQ(outcome->set_aside[0].name, "step-2-g1");
+    EXPECT_THAT(outcome->set_aside[0].reason, HasSubstr("rank 0: "));
+    EXPECT_EQ(state[1].tensor.item<float>(), 1);
+  });
+  EXPECT_TRUE(fs::exists(newest + ".bad"));
+  EXPECT_FALSE(fs::exists(newest));
+}
+
+TEST_P(SaverTest, NoGoodCheckpointIsNotFoundAndTouchesNothing) {
+  const std::string only = SaveStep(1, 1);
+  fs::remove(only + "/MANIFEST.json");
+  Run(2, [&](int, Saver& saver) {
+    const State state = Blank();
+    const auto outcome = saver.Restore({"step-7-g1", "step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound);
+    EXPECT_EQ(outcome->set_aside.size(), 2u);
+    EXPECT_EQ(state[1].tensor.item<float>(), 0);
+    EXPECT_EQ(std::string(saver.Restore({}, state)->status.message()),
+              "no checkpoint to restore from");
+  });
+}
+
+TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
+  const std::string path = SaveStep(1, 1);
+  Run(2, [&](int, Saver& saver) {
+    State state = Blank();
+    state[0].parameter = "v";
+    const auto outcome = saver.Restore({"step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(outcome->set_aside.empty());
+  });
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {
+  const int stray = GetParam() - 1;
+  if (stray == 0) return;  // one rank sees what it sees
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_[stray] = dir_.Path("elsewhere");
+  Run(1, [&](int, Saver& saver) {
+    const auto shared = saver.CheckSharedDirectory();
+    ASSERT_TRUE(shared.ok());
+    EXPECT_EQ(shared->code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(shared->message()),
+                HasSubstr("is not the one that rank 0 sees: rank " + std::to_string(stray) + ": "));
+  });
+  EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
+}
+
+TEST_P(SaverTest, ADirectoryThatCannotBeMadeIsAnOutcome) {
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("ckpt"), "a file").ok());
+  Run(1, [&](int, Saver& saver) {
+    const auto shared = saver.CheckSharedDirectory();
+    ASSERT_TRUE(shared.ok());
+    EXPECT_THAT(std::string(shared->message()), HasSubstr("rank 0: make directory"));
+    EXPECT_FALSE(saver.Save({1, 0, 0, 0}, MakeState(1))->status.ok());
+  });
+}
+
+TEST_P(SaverTest, ADeadPeerIsTheCommunicatorsError) {
+  if (GetParam() == 1) return;
+  Run(1, [&](int rank, Saver& saver) {
+    if (rank == GetParam() - 1) return;  // its communicator goes
+    EXPECT_EQ(saver.Save({1, 0, 0, 0}, MakeState(1)).status().code(),
+              absl::StatusCode::kUnavailable);
+  });
+}
+
+}  // namespace
+}  // namespace muster::checkpoint
