@@ -32,8 +32,7 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
   const int64_t accumulate = parts_.job->batch.accumulate;
   StepResult result;
   parts_.context->set_mode(models::Mode::kTrain);
-  parts_.ddp->BeginStep(step);
-  parts_.ddp->SetDivisor(divisor);
+  parts_.ddp->BeginStep(step, divisor);
   for (int64_t micro_batch = 0; micro_batch < accumulate; ++micro_batch) {
     parts_.ddp->BeginMicroBatch(/*last=*/micro_batch + 1 == accumulate);
     ASSIGN_OR_RETURN(const double loss, ForwardBackward(step, micro_batch, position));

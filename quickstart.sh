@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and trains a small byte-level GPT on this machine's licence texts with two
+# ranks under a real coordinator and agent. Everything it writes lies in out/.
+set -euo pipefail
+cd "$(dirname "$0")"
+third_party/install.sh
+
+echo "== building"
+bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent //worker:muster-worker
+mkdir -p out/bin out/quickstart
+install -m 755 bazel-bin/client/cli/muster bazel-bin/coordinator/musterd \
+  bazel-bin/worker/agent/muster-agent bazel-bin/worker/muster-worker out/bin
+export PATH="$PWD/out/bin:$PATH"
+
+echo "== packing the text"
+mapfile -t texts < <(find /usr/share/common-licenses -type f | sort)
+cd out/quickstart
+muster data pack --tokenizer bytes --split 0.9 --out train.bin --out-rest validate.bin "${texts[@]}" |
+  tee pack.txt
+
+echo "== training"
+cp ../../deploy/quickstart/licences-gpt.yaml .
+muster run licences-gpt.yaml
+
+cat <<'E2'
+
+What to try next (in out/quickstart, with out/bin on your PATH):
+  edit licences-gpt.yaml (layers, steps, batch) and   muster run licences-gpt.yaml
+  keep a coordinator and hand it jobs:
+    musterd --listen 127.0.0.1:7070 --state state --local-slots 2 &
+    export MUSTER_ADDRESS=127.0.0.1:7070
+    muster submit licences-gpt.yaml --id first && muster watch first
+    muster get first -o json; muster logs first -f; muster stop first
+  look into a checkpoint:   muster checkpoints inspect checkpoints/<job>/<step>
+  open the weights in Python:
+    transformers.AutoModelForCausalLM.from_pretrained("out/quickstart/model")
+E2

@@ -1,0 +1,12 @@
+// gRPC and protobuf come from Debian and are not instrumented: what they synchronise by atomics is invisible
+// to ThreadSanitizer, so what happens inside them is left out.
+extern "C" const char* __tsan_default_suppressions();
+
+extern "C" const char* __tsan_default_suppressions() {
+  return "called_from_lib:libgrpc.so\n"
+         "called_from_lib:libgrpc++.so\n"
+         "called_from_lib:libgpr.so\n"
+         "called_from_lib:libprotobuf.so\n"
+         "race:^grpc::\n"
+         "race:libgrpc\n";
+}

@@ -1,0 +1,96 @@
+#include "worker/train/checkpoints.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/status/status.h"
+#include "worker/checkpoint/directory.h"
+
+namespace muster::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string NameOf(const std::string& path) { return fs::path(path).filename(); }
+
+// A job in its first generation has written nothing: what lies there belongs to somebody else.
+absl::Status RefuseForeign(const std::string& folder) {
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder, error)) {
+    if (!checkpoint::ParseFinalName(entry.path().filename()).has_value()) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "checkpoint.directory: ", entry.path().string(),
+        " was written by another job of the same id; choose another job id or directory, or move it "
+        "away"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config) {
+  return files::JoinPath(config.directory, identity.job);
+}
+
+Checkpoints::Checkpoints(const Identity& identity, std::string folder, const std::string& model_kind,
+                         comm::Communicator* communicator, EventSink* events)
+    : identity_(identity),
+      folder_(std::move(folder)),
+      events_(events),
+      saver_({.directory = folder_,
+              .job = identity.job,
+              .generation = identity.generation,
+              .strategy = "ddp",
+              .model_kind = model_kind},
+             communicator) {}
+
+void Checkpoints::Report(const Event& event) {
+  if (identity_.rank == 0) events_->Report(event);
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(const Identity& identity,
+                                                               const CheckpointConfig& config,
+                                                               const std::string& model_kind,
+                                                               comm::Communicator* communicator,
+                                                               EventSink* events) {
+  std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(
+      identity, CheckpointFolder(identity, config), model_kind, communicator, events));
+  ASSIGN_OR_RETURN(const absl::Status shared, checkpoints->saver_.CheckSharedDirectory());
+  RETURN_IF_ERROR(Annotate(shared, "checkpoint.directory"));
+  return checkpoints;
+}
+
+absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
+    const std::vector<std::string>& recorded, const checkpoint::State& state) {
+  if (identity_.generation == 1 && identity_.rank == 0) RETURN_IF_ERROR(RefuseForeign(folder_));
+  std::vector<std::string> names;
+  for (const std::string& path : recorded) names.push_back(NameOf(path));
+  ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(names, state));
+  for (const auto& bad : outcome.set_aside) {
+    Report(CheckpointBad{files::JoinPath(folder_, bad.name), bad.reason});
+  }
+  if (identity_.rank == 0) RETURN_IF_ERROR(checkpoint::RemoveStale(folder_, names).status());
+  if (absl::IsNotFound(outcome.status)) return Restored{};  // none is good: from the start
+  RETURN_IF_ERROR(Annotate(outcome.status, "restoring a checkpoint"));
+  return Restored{.point = {.step = outcome.manifest.step,
+                            .last_command = outcome.manifest.last_command,
+                            .epoch = outcome.manifest.epoch,
+                            .cursor = outcome.manifest.cursor},
+                  .path = files::JoinPath(folder_, outcome.name)};
+}
+
+absl::Status Checkpoints::Save(const checkpoint::SavePoint& point,
+                               const checkpoint::State& state) {
+  ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state));
+  if (outcome.status.ok()) {
+    Report(CheckpointWritten{point.step, files::JoinPath(folder_, outcome.name)});
+  } else {
+    Report(CheckpointFailed{point.step, Message(outcome.status)});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train
