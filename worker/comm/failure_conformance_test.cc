@@ -53,7 +53,7 @@ TEST_P(FailureConformance, ARankThatLeavesEarlyFailsTheOperationsItIsMissedIn) {
 
 TEST_P(FailureConformance, ACleanEndFailsNobodyHoweverUnevenly) {
   // Ranks leave as soon as their own part is done, while others still wait.
-  for (int round = 0; round < 20; ++round) {
+  for (int round = 0; round < 8; ++round) {
     RunRanks(implementation(), world_size(), [&](std::unique_ptr<Communicator> ranks) {
       at::Tensor flat = at::ones({50000 + 1000 * round});
       const absl::Status status = ranks->AllReduceSum(flat, {"last", round})->Wait();
