@@ -1,15 +1,17 @@
 #include "common/jobfile/jobfile.h"
 
+#include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <set>
-#include <vector>
+#include <sstream>
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/jobfile/scalar.h"
+#include "common/jobfile/utf8.h"
 #include "common/jobfile/yaml_message.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
@@ -44,29 +46,62 @@ bool Follows(const std::string& path, const jobspec::ProblemList& known,
   return false;
 }
 
+// Remembers where a document begins and cares for nothing else.
+class DocumentStart : public YAML::EventHandler {
+ public:
+  int line() const { return line_; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override { line_ = mark.line + 1; }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                  YAML::EmitterStyle::value) override {}
+  void OnMapEnd() override {}
+
+ private:
+  int line_ = 0;
+};
+
+// The line where a second document begins; 0 when there is none. YAML::LoadAll would say the same, but on a
+// stray "}" it makes empty documents without end.
+int SecondDocument(const std::string& text) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  DocumentStart first;
+  DocumentStart second;
+  return parser.HandleNextDocument(first) && parser.HandleNextDocument(second) ? second.line() : 0;
+}
+
 // The whole text as one mapping.
 absl::StatusOr<YAML::Node> ParseYaml(const std::string& text, const std::string& file) {
   if (text.size() > kMaxBytes) {
     return OneProblem(file, absl::StrCat("found ", text.size(), " bytes; allowed: ", kMaxBytes), 0);
   }
-  if (const size_t nul = text.find('\0'); nul != std::string::npos) {
-    return OneProblem(file, "holds a NUL character: this is no text file",
-                      1 + static_cast<int>(std::count(text.begin(), text.begin() + nul, '\n')));
+  const size_t text_end = std::min(ValidUtf8Prefix(text), text.find('\0'));
+  if (text_end < text.size()) {
+    return OneProblem(file, "holds bytes that are no UTF-8 text",
+                      1 + static_cast<int>(std::count(text.begin(), text.begin() + text_end, '\n')));
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.empty() || documents[0].IsNull()) {
+    const YAML::Node root = YAML::Load(text);
+    if (!root.IsDefined() || root.IsNull()) {
       return OneProblem(file, "is empty; allowed: a job (see docs/job-file.md)", 0);
     }
-    if (documents.size() > 1) {
-      return OneProblem(file, "holds more than one document ('---'); allowed: one job",
-                        LineOf(documents[1], 0));
+    if (const int line = SecondDocument(text); line > 0) {
+      return OneProblem(file, "another document begins here, or text that belongs to nothing; allowed: one job",
+                        line);
     }
-    if (!documents[0].IsMap()) {
-      return OneProblem(file, absl::StrCat("found ", Found(documents[0]), "; allowed: a mapping such as 'name: x'"),
-                        LineOf(documents[0], 1));
+    if (!root.IsMap()) {
+      return OneProblem(file,
+                        absl::StrCat("found ", Found(root), "; allowed: a mapping such as 'name: x'"),
+                        LineOf(root, 1));
     }
-    return documents[0];
+    return root;
   } catch (const YAML::Exception& error) {
     return OneProblem(file, absl::StrCat("this is no YAML: ", error.msg),
                       error.mark.is_null() ? 0 : error.mark.line + 1);

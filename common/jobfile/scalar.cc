@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/jobfile/near_name.h"
+#include "common/jobfile/utf8.h"
 #include "common/jobspec/fields.h"
 
 namespace muster::jobfile {
@@ -18,7 +19,9 @@ using google::protobuf::Message;
 
 std::string Shortened(const std::string& text) {
   constexpr size_t kLongest = 60;
-  std::string shown = text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
+  std::string shown = text.substr(0, kLongest);
+  shown.resize(ValidUtf8Prefix(shown));  // no half character
+  if (shown.size() < text.size()) shown += "...";
   for (char& c : shown) {
     if (static_cast<unsigned char>(c) < 0x20) c = ' ';
   }
