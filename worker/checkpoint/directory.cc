@@ -123,6 +123,7 @@ absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& director
 
 absl::Status WriteNonce(const std::string& directory, uint64_t nonce) {
   RETURN_IF_ERROR(files::CreateDirectories(directory));
+  RETURN_IF_ERROR(files::Disk::Real().SyncDirectory(files::ParentDirectory(directory)));
   return files::WriteAtomically(NoncePath(directory, nonce), absl::StrCat(nonce));
 }
 
