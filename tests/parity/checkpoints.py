@@ -1,0 +1,43 @@
+"""Reads Muster's checkpoints (docs/checkpoint-format.md) with the safetensors package."""
+
+import json
+import pathlib
+
+import torch
+from safetensors import safe_open
+
+
+def all_steps(directory, job_id):
+    """{step: folder} of a job's checkpoints."""
+    found = {}
+    for folder in pathlib.Path(directory, job_id).glob("step-*-g*"):
+        if (folder / "MANIFEST.json").exists() and not folder.name.endswith((".tmp", ".bad")):
+            found[json.loads((folder / "MANIFEST.json").read_text())["step"]] = folder
+    return dict(sorted(found.items()))
+
+
+def read(folder, slots=None):
+    """{slot/parameter: tensor} of the named slots (None: all), put together from the ranks' pieces."""
+    manifest = json.loads((folder / "MANIFEST.json").read_text())
+    files = {
+        file["name"]: safe_open(folder / file["name"], framework="pt") for file in manifest["files"]
+    }
+    tensors, filled = {}, {}
+    for piece in manifest["pieces"]:
+        if slots is not None and piece["slot"] not in slots:
+            continue
+        name = f"{piece['slot']}/{piece['parameter']}"
+        if name not in tensors:
+            tensors[name] = torch.full(piece["shape"], float("nan"))
+            filled[name] = 0
+        part = files[piece["file"]].get_tensor(name).reshape(-1)
+        tensors[name].view(-1)[piece["begin"] : piece["end"]] = part
+        filled[name] += piece["end"] - piece["begin"]
+    for name, tensor in tensors.items():
+        assert filled[name] == tensor.numel(), f"{folder}: {name} is not complete"
+    return tensors
+
+
+def parameters(folder):
+    """{parameter name: tensor}."""
+    return {name.removeprefix("param/"): tensor for name, tensor in read(folder, {"param"}).items()}

@@ -1,0 +1,44 @@
+"""docs/sampler.md in Python: which samples a step takes. Written from that page, not from the C++ code."""
+
+_MASK = (1 << 64) - 1
+_GAMMA = 0x9E3779B97F4A7C15
+
+
+def _mix(z):
+    z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
+    return z ^ (z >> 31)
+
+
+def permutation(seed, epoch, size):
+    """The order of an epoch: Fisher-Yates from the end, driven by splitmix64."""
+    order = list(range(size))
+    state = _mix((_mix((seed + _GAMMA) & _MASK) + epoch) & _MASK)
+    for i in range(size - 1, 0, -1):
+        state = (state + _GAMMA) & _MASK
+        j = (_mix(state) * (i + 1)) >> 64
+        order[i], order[j] = order[j], order[i]
+    return order
+
+
+def steps(size, seed, world_size, per_rank, accumulate=1, order="shuffled", last="drop"):
+    """Yields, for each step without end, a list over ranks of lists over micro-batches of sample indices."""
+    global_batch = world_size * accumulate * per_rank
+    if last == "drop" and size < global_batch:
+        raise ValueError(f"{size} samples are less than a step takes, {global_batch}")
+    epoch = 0
+    while True:
+        places = permutation(seed, epoch, size) if order == "shuffled" else list(range(size))
+        for cursor in range(0, size, global_batch):
+            if last == "drop" and cursor + global_batch > size:
+                break
+            # Past the end only when padding: the epoch's order starts over.
+            taken = [places[(cursor + i) % size] for i in range(global_batch)]
+            micro_batches = [
+                taken[i : i + per_rank] for i in range(0, global_batch, per_rank)
+            ]
+            yield [
+                micro_batches[rank * accumulate : (rank + 1) * accumulate]
+                for rank in range(world_size)
+            ]
+        epoch += 1

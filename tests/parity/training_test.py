@@ -1,0 +1,196 @@
+"""Muster's training against plain PyTorch, and against itself where it promises the same bits.
+
+Where the tolerances come from (contract.md 5): both sides compute in float32 with the same kernels, but add
+in different orders: gradients of micro-batches (per rank, then over ranks, here; one after the other there),
+the norm for clipping (float64 here, float32 there), fused against plain optimizer loops. Each such difference is
+about 1e-7 of its value.
+  SGD            a difference of a gradient reaches the parameter times the learning rate: 1e-6, absolute.
+  AdamW, 1e-5    divides by sqrt(v) + eps, which blows rounding up at most 1e-7 / 1e-5 times the rate: 1e-6.
+  AdamW, 1e-8    gradients that are zero but for rounding (GPT-2's key bias: softmax does not see it) are blown
+                 up to steps of the whole rate, in a random direction. They do not matter to the loss, so losses are
+                 compared: 1e-5.
+"""
+
+import copy
+
+import pytest
+import torch
+
+from tests import bazel
+from tests.parity import checkpoints, cluster, reference, workloads
+
+WORKLOADS = {"gpt2": workloads.gpt2, "mlp": workloads.mlp}
+OPTIMIZERS = {
+    "sgd": {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}},
+    "adamw": {"adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1}},
+    "adamw_1e-8": {"adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-8, "weight_decay": 0.1}},
+}
+# The epochs of the small data sets end within the 50 steps, so their ends are met too.
+ORDERS = {"gpt2": ("shuffled", "drop"), "mlp": ("shuffled", "pad")}
+STEPS = 50
+
+
+@pytest.fixture(scope="module")
+def muster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    programs = cluster.install(bazel.runfile, folder / "bin")
+    with cluster.Cluster(programs, folder, slots=4) as running:
+        yield running
+
+
+def training_job(folder, kind, optimizer, world_size, steps=STEPS, **model):
+    spec = WORKLOADS[kind](folder, **model)
+    order, last = ORDERS[kind]
+    spec |= {
+        "world_size": world_size,
+        # Small enough for several buckets.
+        "strategy": {"ddp": {"bucket_mb": 0.005}},
+        "optimizer": copy.deepcopy(OPTIMIZERS[optimizer]),
+        "schedule": {"warmup_cosine": {"warmup_steps": 5, "min_ratio": 0.1}},
+        "batch": {"per_rank": 3, "accumulate": 2, "order": order, "last": last},
+        "clip_grad_norm": 0.3,
+        "stages": [{"fit": {"steps": steps}}],
+    }
+    return spec
+
+
+def with_checkpoints(spec, folder):
+    """A save compares the parameters of all ranks bitwise, and fails the job when they differ: so a job that
+    saves after each step and succeeds shows that its ranks agreed after each step."""
+    directory = folder / "checkpoints"
+    return spec | {"checkpoint": {"directory": str(directory), "every_steps": 1, "keep": 1000}}
+
+
+def largest_difference(found, expected):
+    assert found.keys() == expected.keys()
+    return max((found[name] - expected[name]).abs().max().item() for name in expected)
+
+
+def assert_losses_close(found, expected, tolerance):
+    assert len(found) == len(expected)
+    worst = max(range(len(found)), key=lambda i: abs(found[i] - expected[i]))
+    difference = abs(found[worst] - expected[worst])
+    print(f"largest difference of a loss: {difference:.2e}, step {worst + 1}")
+    assert difference <= tolerance, f"step {worst + 1}: {found[worst]} and {expected[worst]}"
+
+
+def assert_bitwise_equal(found, expected):
+    assert found.keys() == expected.keys()
+    differ = [name for name in expected if not torch.equal(found[name], expected[name])]
+    assert not differ, f"{len(differ)} of {len(expected)} tensors differ, first {differ[0]}"
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("kind", ["gpt2", "mlp"])
+def test_fifty_steps_equal_pytorch(muster, tmp_path, kind, optimizer, world_size):
+    spec = training_job(tmp_path, kind, optimizer, world_size)
+    job = f"equal-{kind}-{optimizer}-{world_size}"
+    muster.run(with_checkpoints(spec, tmp_path), job)
+    expected = reference.train(spec)
+
+    # Else this would test neither clipping nor training.
+    assert sum(norm > spec["clip_grad_norm"] for norm in expected.norms) >= STEPS / 2
+    first, last = expected.parameters[1], expected.parameters[STEPS]
+    assert largest_difference(first, last) > 1e-2
+
+    metrics = muster.metrics(job)
+    factor = reference.rate_factor(spec["schedule"], STEPS)
+    for step, (found, norm) in enumerate(zip(metrics, expected.norms)):
+        assert found["learning_rate"] == pytest.approx(
+            next(iter(spec["optimizer"].values()))["lr"] * factor(step), rel=1e-12
+        )
+        # Our norm is rounded once; torch's is a float32 norm of float32 norms.
+        assert found["grad_norm"] == pytest.approx(norm, rel=1e-5)
+    assert_losses_close([step["loss"] for step in metrics], expected.losses, 1e-6)
+    folders = checkpoints.all_steps(tmp_path / "checkpoints", job)
+    assert list(folders) == list(range(1, STEPS + 1))
+    worst = 0
+    for step in [1, *range(10, STEPS + 1, 10)]:
+        found = checkpoints.parameters(folders[step])
+        difference = largest_difference(found, expected.parameters[step])
+        assert difference <= 1e-6, f"after step {step}"
+        worst = max(worst, difference)
+    print(f"largest difference of a parameter: {worst:.2e}")
+
+
+@pytest.mark.parametrize("world_size", [2, 3])
+def test_losses_of_adamw_with_small_eps_equal_pytorch(muster, tmp_path, world_size):
+    spec = training_job(tmp_path, "gpt2", "adamw_1e-8", world_size)
+    muster.run(spec, f"small-eps-{world_size}")
+    assert_losses_close(muster.losses(f"small-eps-{world_size}"), reference.train(spec).losses, 1e-5)
+
+
+def test_sequential_order_equals_pytorch(muster, tmp_path):
+    spec = training_job(tmp_path, "mlp", "sgd", world_size=2, steps=20)
+    spec["batch"] |= {"order": "sequential", "last": "drop"}
+    muster.run(spec, "sequential")
+    assert_losses_close(muster.losses("sequential"), reference.train(spec).losses, 1e-6)
+
+
+def test_another_sample_order_is_noticed(muster, tmp_path):
+    # The comparison itself: with another order of samples the losses are far apart.
+    spec = training_job(tmp_path, "mlp", "sgd", world_size=2, steps=20)
+    muster.run(spec, "noticed")
+    expected = reference.train(spec, seed_of_sampler=spec["seed"] + 1).losses
+    found = muster.losses("noticed")
+    assert max(abs(a - b) for a, b in zip(found, expected)) > 1e-2
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "mlp"])
+def test_losses_agree_across_world_sizes(muster, tmp_path, kind):
+    losses = {}
+    for world_size, accumulate, per_rank in [(1, 2, 6), (2, 2, 3), (4, 1, 3)]:
+        spec = training_job(tmp_path, kind, "adamw", world_size)
+        # The same twelve samples in each step.
+        spec["batch"] |= {"per_rank": per_rank, "accumulate": accumulate}
+        muster.run(spec, f"world-{kind}-{world_size}")
+        losses[world_size] = muster.losses(f"world-{kind}-{world_size}")
+    assert_losses_close(losses[2], losses[1], 1e-5)
+    assert_losses_close(losses[4], losses[1], 1e-5)
+
+
+@pytest.mark.parametrize("world_size", [1, 2])
+def test_the_same_job_twice_is_bitwise_equal(muster, tmp_path, world_size):
+    ends = []
+    for run in ["first", "second"]:
+        # Dropout: the random numbers are equal too.
+        spec = training_job(tmp_path, "gpt2", "adamw", world_size, steps=12, dropout=0.1)
+        job = f"twice-{run}-{world_size}"
+        muster.run(with_checkpoints(spec, tmp_path), job)
+        folders = checkpoints.all_steps(tmp_path / "checkpoints", job)
+        ends.append((muster.losses(job), checkpoints.read(folders[12])))
+    assert ends[0][0] == ends[1][0]
+    assert_bitwise_equal(ends[1][1], ends[0][1])
+
+
+@pytest.mark.parametrize("world_size", [1, 3])
+def test_validation_in_between_changes_nothing(muster, tmp_path, world_size):
+    ends = {}
+    for validate_every in [0, 4]:
+        spec = training_job(tmp_path, "gpt2", "adamw", world_size, steps=14, dropout=0.1)
+        spec["stages"][0]["fit"]["validate_every"] = validate_every
+        job = f"every-{validate_every}-{world_size}"
+        found = muster.run(with_checkpoints(spec, tmp_path), job)
+        assert int(found.get("validation_step", 0)) == (12 if validate_every else 0)
+        folders = checkpoints.all_steps(tmp_path / "checkpoints", job)
+        # Parameters, moments and step counts.
+        states = {step: checkpoints.read(folder) for step, folder in folders.items()}
+        ends[validate_every] = (muster.losses(job), states)
+    assert ends[0][0] == ends[4][0]
+    for step in range(1, 15):
+        assert_bitwise_equal(ends[4][1][step], ends[0][1][step])
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3])
+@pytest.mark.parametrize("kind", ["gpt2", "mlp"])
+def test_validation_loss_is_the_mean_over_all_samples(muster, tmp_path, kind, world_size):
+    # 13 and 23 samples: the last round is uneven, and some ranks have nothing in it.
+    spec = WORKLOADS[kind](tmp_path)
+    spec |= {
+        "world_size": world_size,
+        "batch": {"per_rank": 4},
+        "stages": [{"validate": {}}],
+    }
+    found = muster.run(spec, f"validate-{kind}-{world_size}")
+    assert found["validation_loss"] == pytest.approx(reference.validation_loss(spec), abs=1e-6)
