@@ -3,6 +3,7 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -29,6 +30,13 @@ void End(Job* job, State state, const std::string& reason, absl::Time now) {
   job->patience_end = absl::InfiniteFuture();
 }
 
+// The failure that ended the newest generation; absent where none did.
+std::optional<Failure> OwnFailure(const Job& job) {
+  auto failure = RootCause(job.failures);
+  if (failure.has_value() && failure->root.generation != job.generation) return std::nullopt;
+  return failure;
+}
+
 // The generation is over: what becomes of the job.
 void Conclude(Job* job, absl::Time now) {
   const bool done = !job->ending && All(*job, &Rank::finished);
@@ -36,19 +44,21 @@ void Conclude(Job* job, absl::Time now) {
   job->stage.clear();
   if (job->stop_requested) return End(job, State::kCancelled, "stopped as asked", now);
   if (done) return End(job, State::kSucceeded, "", now);
-  const auto failure = RootCause(job->failures);
-  const std::string cause = failure.has_value() ? Describe(failure->root) : "unknown cause";
-  if (failure.has_value() && failure->root.permanent) {
-    return End(job, State::kFailed, cause, now);
+  const auto failure = OwnFailure(*job);
+  job->state = State::kRecovering;
+  if (!failure.has_value()) {
+    job->state_reason = "interrupted; waits for slots";
+    return;
   }
+  const std::string cause = Describe(failure->root);
+  job->state_reason = absl::StrCat(cause, "; waits for slots");
+  if (failure->root.permanent) return End(job, State::kFailed, cause, now);
   if (job->restarts >= job->plan.max_restarts) {
     return End(job, State::kFailed,
                absl::StrCat(cause, "; restarted ", job->restarts, " of ", job->plan.max_restarts,
                             " times allowed"),
                now);
   }
-  job->state = State::kRecovering;
-  job->state_reason = absl::StrCat(cause, "; waits for slots");
 }
 
 // State and reason of a generation that lives.
@@ -61,9 +71,9 @@ void DescribeLive(Job* job) {
                                     : "stops at the next step";
   } else if (job->ending) {
     job->state = State::kRecovering;
-    const auto failure = RootCause(job->failures);
+    const auto failure = OwnFailure(*job);
     job->state_reason =
-        absl::StrCat(failure.has_value() ? Describe(failure->root) : "ending", "; waits for ",
+        absl::StrCat(failure.has_value() ? Describe(failure->root) : "interrupted", "; waits for ",
                      Processes(left), " to end");
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
@@ -184,12 +194,13 @@ const char* Name(State state) {
 
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   if (!job->waiting()) return;
-  if (job->generation > 0) ++job->restarts;
+  if (OwnFailure(*job).has_value()) ++job->restarts;
   ++job->generation;
   if (job->start_time == absl::InfinitePast()) job->start_time = now;
   job->ranks = std::move(ranks);
   job->live = true;
   job->ending = false;
+  job->patience_end = absl::InfiniteFuture();  // that of the generation before
   job->rendezvous.reset();
   Settle(job, now);
 }
@@ -251,6 +262,13 @@ Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
   }
   Settle(job, now);
   return {};
+}
+
+Ended OnInterrupted(Job* job, absl::Time now) {
+  if (!job->live || job->ending || All(*job, &Rank::finished)) return {};
+  Ended ended = EndProcesses(job, now);
+  Settle(job, now);
+  return ended;
 }
 
 Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
