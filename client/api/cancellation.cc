@@ -1,0 +1,37 @@
+#include "client/api/cancellation.h"
+
+namespace muster::client {
+
+void Cancellation::Cancel() {
+  absl::MutexLock lock(&mutex_);
+  cancelled_ = true;
+  // TryCancel neither blocks nor calls back; the lock keeps the context alive.
+  if (context_ != nullptr) context_->TryCancel();
+}
+
+bool Cancellation::cancelled() const {
+  absl::MutexLock lock(&mutex_);
+  return cancelled_;
+}
+
+bool Cancellation::WaitFor(absl::Duration timeout) const {
+  absl::MutexLock lock(&mutex_);
+  mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), timeout);
+  return cancelled_;
+}
+
+Cancellation::Scope::Scope(Cancellation* cancellation, grpc::ClientContext* context)
+    : cancellation_(cancellation) {
+  if (cancellation_ == nullptr) return;
+  absl::MutexLock lock(&cancellation_->mutex_);
+  cancellation_->context_ = context;
+  if (cancellation_->cancelled_) context->TryCancel();
+}
+
+Cancellation::Scope::~Scope() {
+  if (cancellation_ == nullptr) return;
+  absl::MutexLock lock(&cancellation_->mutex_);
+  cancellation_->context_ = nullptr;
+}
+
+}  // namespace muster::client

@@ -1,0 +1,42 @@
+// Ends a blocking call from another thread.
+#ifndef MUSTER_CLIENT_API_CANCELLATION_H_
+#define MUSTER_CLIENT_API_CANCELLATION_H_
+
+#include <grpcpp/client_context.h>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+
+namespace muster::client {
+
+// Once cancelled, for good: calls that run with it end with CANCELLED, and those that begin later do so at
+// once. Must outlive its calls. Thread-safe.
+class Cancellation {
+ public:
+  void Cancel();
+  bool cancelled() const;
+  // Waits until cancelled, at most so long; says whether it is.
+  bool WaitFor(absl::Duration timeout) const;
+
+  // Ties the calls of `context` to this, for the life of the Scope. `cancellation` may be null.
+  class Scope {
+   public:
+    Scope(Cancellation* cancellation, grpc::ClientContext* context);
+    ~Scope();
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Cancellation* const cancellation_;
+  };
+
+ private:
+  mutable absl::Mutex mutex_;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
+};
+
+}  // namespace muster::client
+
+#endif  // MUSTER_CLIENT_API_CANCELLATION_H_

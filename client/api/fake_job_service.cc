@@ -1,0 +1,191 @@
+#include "client/api/fake_job_service.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/error.h"
+
+namespace muster::client {
+namespace {
+
+bool Ended(const v1::Job& job) { return job.state() >= v1::Job::SUCCEEDED; }
+
+grpc::Status NotFound(const std::string& id) {
+  return ToGrpc(MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                          absl::StrCat("there is no job '", id, "'")));
+}
+
+const grpc::Status kBroken(grpc::StatusCode::UNAVAILABLE, "Socket closed");
+
+}  // namespace
+
+void FakeJobService::Put(v1::Job job) {
+  absl::MutexLock lock(&mutex_);
+  job.set_version(jobs_[job.id()].version() + 1);
+  jobs_[job.id()] = std::move(job);
+}
+
+void FakeJobService::AddLog(const std::string& job_id, const v1::LogLine& line) {
+  absl::MutexLock lock(&mutex_);
+  logs_[job_id].push_back(line);
+}
+
+void FakeJobService::AddStep(const std::string& job_id, const v1::StepMetrics& step) {
+  absl::MutexLock lock(&mutex_);
+  steps_[job_id].push_back(step);
+}
+
+void FakeJobService::BreakStreams() {
+  absl::MutexLock lock(&mutex_);
+  ++era_;
+}
+
+void FakeJobService::OnSubmit(std::function<void(const v1::Job&)> react) {
+  absl::MutexLock lock(&mutex_);
+  on_submit_ = std::move(react);
+}
+
+void FakeJobService::StopLeadsTo(v1::Job::State state) {
+  absl::MutexLock lock(&mutex_);
+  stop_leads_to_ = state;
+}
+
+void FakeJobService::ValidateAnswers(v1::ValidateJobResponse response) {
+  absl::MutexLock lock(&mutex_);
+  validation_ = std::move(response);
+}
+
+std::vector<uint64_t> FakeJobService::watches() const {
+  absl::MutexLock lock(&mutex_);
+  return watches_;
+}
+
+void FakeJobService::AwaitWatches(int count) const {
+  const auto begun = [this, count]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+    return watches_.size() >= static_cast<size_t>(count);
+  };
+  absl::MutexLock lock(&mutex_);
+  mutex_.Await(absl::Condition(&begun));
+}
+
+grpc::Status FakeJobService::SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest* request,
+                                       v1::Job* response) {
+  std::function<void(const v1::Job&)> react;
+  {
+    absl::MutexLock lock(&mutex_);
+    const std::string id =
+        request->job_id().empty() ? absl::StrCat(request->spec().name(), "-1") : request->job_id();
+    if (jobs_.count(id) > 0) {
+      return ToGrpc(MakeError(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
+                              absl::StrCat("there is a job '", id, "' already")));
+    }
+    v1::Job& job = jobs_[id];
+    job.set_id(id);
+    job.set_state(v1::Job::QUEUED);
+    job.set_version(1);
+    *job.mutable_spec() = request->spec();
+    *response = job;
+    react = on_submit_;
+  }
+  if (react) react(*response);
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::ValidateJob(grpc::ServerContext*, const v1::ValidateJobRequest*,
+                                         v1::ValidateJobResponse* response) {
+  absl::MutexLock lock(&mutex_);
+  *response = validation_;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
+                                    v1::Job* response) {
+  absl::MutexLock lock(&mutex_);
+  const auto job = jobs_.find(request->job_id());
+  if (job == jobs_.end()) return NotFound(request->job_id());
+  *response = job->second;
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::ListJobs(grpc::ServerContext*, const v1::ListJobsRequest* request,
+                                      v1::ListJobsResponse* response) {
+  absl::MutexLock lock(&mutex_);
+  auto job = jobs_.upper_bound(request->page_token());
+  for (; job != jobs_.end() && response->jobs_size() < 2; ++job) *response->add_jobs() = job->second;
+  if (job != jobs_.end()) response->set_next_page_token(response->jobs(1).id());
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::WatchJob(grpc::ServerContext* context,
+                                      const v1::WatchJobRequest* request,
+                                      grpc::ServerWriter<v1::Job>* writer) {
+  const std::string id = request->job_id();
+  uint64_t version = request->after_version();
+  int era;
+  {
+    absl::MutexLock lock(&mutex_);
+    era = era_;
+    watches_.push_back(version);
+    if (jobs_.count(id) == 0) return NotFound(id);
+  }
+  while (true) {
+    v1::Job job;
+    {
+      const auto news = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+        return era_ != era || jobs_.at(id).version() > version || context->IsCancelled();
+      };
+      absl::MutexLock lock(&mutex_);
+      // A cancelled call wakes nobody: look now and then.
+      while (!mutex_.AwaitWithTimeout(absl::Condition(&news), absl::Milliseconds(20))) {
+      }
+      if (era_ != era) return kBroken;
+      job = jobs_.at(id);
+    }
+    if (context->IsCancelled()) return grpc::Status::CANCELLED;
+    version = job.version();
+    writer->Write(job);
+    if (Ended(job)) return grpc::Status::OK;
+  }
+}
+
+grpc::Status FakeJobService::StreamLogs(grpc::ServerContext*, const v1::StreamLogsRequest* request,
+                                        grpc::ServerWriter<v1::LogLine>* writer) {
+  absl::MutexLock lock(&mutex_);
+  if (jobs_.count(request->job_id()) == 0) return NotFound(request->job_id());
+  for (const v1::LogLine& line : logs_[request->job_id()]) {
+    if (line.sequence() <= request->after_sequence()) continue;
+    if (request->has_rank() && line.rank() != request->rank()) continue;
+    writer->Write(line);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::StreamMetrics(grpc::ServerContext*,
+                                           const v1::StreamMetricsRequest* request,
+                                           grpc::ServerWriter<v1::StepMetrics>* writer) {
+  absl::MutexLock lock(&mutex_);
+  if (jobs_.count(request->job_id()) == 0) return NotFound(request->job_id());
+  for (const v1::StepMetrics& step : steps_[request->job_id()]) {
+    if (step.step() >= request->from_step()) writer->Write(step);
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status FakeJobService::StopJob(grpc::ServerContext*, const v1::StopJobRequest* request,
+                                     v1::Job* response) {
+  absl::MutexLock lock(&mutex_);
+  const auto found = jobs_.find(request->job_id());
+  if (found == jobs_.end()) return NotFound(request->job_id());
+  v1::Job& job = found->second;
+  if (Ended(job)) {
+    return ToGrpc(MakeError(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
+                            absl::StrCat("job '", job.id(), "' has ended")));
+  }
+  job.set_state(stop_leads_to_);
+  job.set_version(job.version() + 1);
+  *response = job;
+  return grpc::Status::OK;
+}
+
+}  // namespace muster::client
