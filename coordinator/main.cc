@@ -20,6 +20,8 @@ namespace muster {
 namespace {
 
 constexpr int kUsageError = 2;
+// For the workers of the local agent to end.
+constexpr absl::Duration kDrainPatience = absl::Seconds(5);
 
 struct Flags {
   std::string state;
@@ -74,6 +76,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("stopping");
+  if (agent != nullptr) coordinator->Drain(launch::kLocalNode, kDrainPatience);
   coordinator.reset();
   agent.reset();
   if (store_failed) return absl::UnavailableError("the store failed");

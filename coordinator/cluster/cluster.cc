@@ -182,6 +182,29 @@ void Cluster::Tick(absl::Time now) {
   Schedule(now);
 }
 
+void Cluster::Drain(const std::string& node, absl::Time now) {
+  draining_.insert(node);
+  const auto open = open_;
+  for (const auto& [number, id] : open) {
+    jobs::Job* job = FindJob(id);
+    const bool there = job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
+                                                [&](const jobs::Rank& r) { return r.node == node; });
+    if (!there) continue;
+    const jobs::Ended ended = jobs::OnInterrupted(job, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+}
+
+bool Cluster::HasProcesses(const std::string& node) const {
+  return std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
+    const jobs::Job& job = jobs_.at(entry.second);
+    return job.live && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const jobs::Rank& r) {
+             return r.node == node && !r.exited;
+           });
+  });
+}
+
 // ---- Consequences.
 
 void Cluster::Changed(jobs::Job* job) {
@@ -268,7 +291,7 @@ void Cluster::Detached(SessionId session, absl::Time now) {
 jobs::Slots Cluster::OfferedSlots() const {
   jobs::Slots slots;
   for (const auto& [node, agent] : membership_.agents()) {
-    if (agent.attached()) slots.Offer(node, agent.slots);
+    if (agent.attached() && !draining_.contains(node)) slots.Offer(node, agent.slots);
   }
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);

@@ -62,6 +62,11 @@ class Cluster {
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 
+  // The node's processes are to end and nothing is placed on it any more (for as long as this object lives):
+  // it is about to be stopped on purpose. The jobs go on elsewhere or later, without counting a restart.
+  void Drain(const std::string& node, absl::Time now);
+  bool HasProcesses(const std::string& node) const;
+
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
   void Detached(SessionId session, absl::Time now);
 
@@ -133,6 +138,7 @@ class Cluster {
   std::map<std::string, Speed> speed_;
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;
+  std::set<std::string> draining_;
   absl::Time last_tick_;
 
   std::map<std::string, Dirty> dirty_;

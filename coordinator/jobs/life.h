@@ -29,8 +29,8 @@ struct Patience {
 // The ranks whose processes are to be told to end.
 using Ended = std::vector<uint32_t>;
 
-// A new generation; `ranks` carry where and as whom they run. The job must be waiting(). A start after a
-// failure counts as a restart.
+// A new generation; `ranks` carry where and as whom they run. No effect unless the job is waiting(). A start
+// after a failure counts as a restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
 // Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
@@ -64,6 +64,10 @@ Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
 
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
+
+// The processes are to make room although nothing failed; the job starts anew later, which does not count as a
+// restart.
+Ended OnInterrupted(Job* job, absl::Time now);
 
 // Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state` STOPPING with
 // nothing ended.

@@ -130,7 +130,7 @@ absl::Status LocalAgent::Launch() {
                 "--slots",
                 absl::StrCat(options_.slots),
                 "--node",
-                "local",
+                kLocalNode,
                 "--exit-with-lease"};
   spawn.grouping = process::Grouping::kOwnSession;
   if (access(options_.program.c_str(), X_OK) != 0) {

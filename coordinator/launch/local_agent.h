@@ -17,6 +17,9 @@
 
 namespace muster::launch {
 
+// Its name among the nodes.
+inline constexpr char kLocalNode[] = "local";
+
 struct LocalAgentOptions {
   // The muster-agent program.
   std::string program;

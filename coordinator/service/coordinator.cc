@@ -60,6 +60,23 @@ Coordinator::~Coordinator() {
   if (engine_ != nullptr) engine_->Stop();
 }
 
+void Coordinator::Drain(const std::string& node, absl::Duration timeout) {
+  const auto drained = std::make_shared<absl::Notification>();
+  engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
+                [=, this](const absl::Status& committed) {
+                  if (!committed.ok()) return drained->Notify();
+                  draining_ = node;
+                  drained_ = drained;
+                  CheckDrained();
+                });
+  drained->WaitForNotificationWithTimeout(timeout);
+}
+
+void Coordinator::CheckDrained() {
+  if (drained_ == nullptr || engine_->cluster().HasProcesses(draining_)) return;
+  std::exchange(drained_, nullptr)->Notify();
+}
+
 void Coordinator::Let(const cluster::Effect& effect) {
   if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
     if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
@@ -69,6 +86,7 @@ void Coordinator::Let(const cluster::Effect& effect) {
     if (Session* session = sessions_.Find(close->session)) session->End(close->why);
   } else if (const auto* job = std::get_if<cluster::JobChanged>(&effect)) {
     jobs_.Poke(job->job);
+    CheckDrained();
     // Those who follow rows end with their job.
     if (engine_->cluster().Find(job->job)->terminal()) {
       logs_.Poke(job->job);

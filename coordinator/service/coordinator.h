@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/rpc/rpc.h"
 #include "coordinator/jobs/life.h"
@@ -38,18 +39,25 @@ class Coordinator {
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   ~Coordinator();
 
+  // Ends the node's processes before its agent is stopped on purpose, so that this counts as no failure.
+  // Returns when they are gone, or after `timeout`.
+  void Drain(const std::string& node, absl::Duration timeout);
+
   // host:port
   const std::string& address() const { return server_->address(); }
 
  private:
   Coordinator() = default;
   void Let(const cluster::Effect& effect);
+  void CheckDrained();
 
   // ---- Of the engine's thread.
   Sessions sessions_;
   Followers jobs_;
   Followers logs_;
   Followers steps_;
+  std::string draining_;
+  std::shared_ptr<absl::Notification> drained_;
 
   SessionIds ids_;
   std::unique_ptr<Engine> engine_;

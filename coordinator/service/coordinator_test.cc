@@ -1,0 +1,605 @@
+#include "coordinator/service/coordinator.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "common/files/temp_dir.h"
+#include "common/rpc/error.h"
+#include "coordinator/service/fake_peers.h"
+#include "coordinator/store/sqlite_store.h"
+#include "proto/muster/v1/job_service.grpc.pb.h"
+
+namespace muster::service {
+namespace {
+
+v1::JobSpec Spec(uint32_t world_size = 2, uint32_t max_restarts = 3) {
+  v1::JobSpec spec;
+  spec.set_name("tiny");
+  spec.set_world_size(world_size);
+  auto* mlp = spec.mutable_model()->mutable_mlp();
+  mlp->set_inputs(4);
+  mlp->add_hidden(8);
+  mlp->set_classes(2);
+  spec.mutable_data()->mutable_train()->mutable_safetensors()->set_path("/data/train.safetensors");
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  spec.mutable_batch()->set_per_rank(4);
+  spec.add_stages()->mutable_fit()->set_steps(10);
+  spec.mutable_checkpoint()->set_directory("/ckpt");
+  spec.mutable_checkpoint()->set_keep(2);
+  spec.mutable_restart()->set_max_restarts(max_restarts);
+  return spec;
+}
+
+// A running coordinator over a SQLite directory, and a client.
+class CoordinatorTest : public testing::Test {
+ protected:
+  void SetUp() override { StartCoordinator(); }
+
+  void StartCoordinator() {
+    auto store = store::SqliteStore::Open(dir_.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    store_ = std::move(*store);
+    CoordinatorOptions options;
+    // Longer than any test: only what a test does ends anything.
+    options.timing.lease = absl::Minutes(10);
+    options.timing.startup = absl::Minutes(10);
+    auto coordinator = Coordinator::Start(options, store_.get());
+    ASSERT_TRUE(coordinator.ok()) << coordinator.status();
+    coordinator_ = std::move(*coordinator);
+    jobs_ = v1::JobService::NewStub(OpenChannel(address()));
+  }
+  void StopCoordinator() {
+    coordinator_.reset();
+    store_.reset();
+  }
+  const std::string& address() const { return coordinator_->address(); }
+
+  grpc::Status Submit(const v1::JobSpec& spec, const std::string& id, v1::Job* job,
+                      const std::string& request_id = NewUuid()) {
+    grpc::ClientContext context;
+    v1::SubmitJobRequest request;
+    *request.mutable_spec() = spec;
+    request.set_job_id(id);
+    request.set_request_id(request_id);
+    return jobs_->SubmitJob(&context, request, job);
+  }
+  grpc::Status Stop(const std::string& id, v1::Job* job,
+                    const std::string& request_id = NewUuid()) {
+    grpc::ClientContext context;
+    v1::StopJobRequest request;
+    request.set_job_id(id);
+    request.set_request_id(request_id);
+    return jobs_->StopJob(&context, request, job);
+  }
+  v1::Job Get(const std::string& id) {
+    grpc::ClientContext context;
+    v1::GetJobRequest request;
+    request.set_job_id(id);
+    v1::Job job;
+    const grpc::Status status = jobs_->GetJob(&context, request, &job);
+    EXPECT_TRUE(status.ok()) << status.error_message();
+    return job;
+  }
+  // Watches until the job fits; the snapshot that did.
+  v1::Job WatchUntil(const std::string& id, const std::function<bool(const v1::Job&)>& fits) {
+    grpc::ClientContext context;
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kBound));
+    v1::WatchJobRequest request;
+    request.set_job_id(id);
+    auto stream = jobs_->WatchJob(&context, request);
+    v1::Job job;
+    while (stream->Read(&job)) {
+      if (fits(job)) return job;
+    }
+    ADD_FAILURE() << "job " << id << " never got there: " << job.ShortDebugString() << "; "
+                  << stream->Finish().error_message();
+    return job;
+  }
+  v1::Job WatchUntil(const std::string& id, v1::Job::State state) {
+    return WatchUntil(id, [=](const v1::Job& job) { return job.state() == state; });
+  }
+
+  template <typename T>
+  static std::vector<T> ReadAll(grpc::ClientReader<T>* stream) {
+    std::vector<T> all;
+    T item;
+    while (stream->Read(&item)) all.push_back(item);
+    EXPECT_TRUE(stream->Finish().ok());
+    return all;
+  }
+  std::vector<v1::StepMetrics> Steps(const std::string& id, bool follow = false) {
+    grpc::ClientContext context;
+    v1::StreamMetricsRequest request;
+    request.set_job_id(id);
+    request.set_follow(follow);
+    return ReadAll(jobs_->StreamMetrics(&context, request).get());
+  }
+  std::vector<v1::LogLine> Logs(const std::string& id, std::optional<uint32_t> rank = {}) {
+    grpc::ClientContext context;
+    v1::StreamLogsRequest request;
+    request.set_job_id(id);
+    if (rank.has_value()) request.set_rank(*rank);
+    return ReadAll(jobs_->StreamLogs(&context, request).get());
+  }
+
+  files::TempDir dir_;
+  std::unique_ptr<store::SqliteStore> store_;
+  std::unique_ptr<Coordinator> coordinator_;
+  std::unique_ptr<v1::JobService::Stub> jobs_;
+};
+
+// Both ranks of one generation, attached and in their session.
+struct Pair {
+  Pair(const std::string& address, FakeAgent* agent, uint64_t generation, uint64_t step = 0)
+      : id0(agent->Started(generation, 0)),
+        id1(agent->Started(generation, 1)),
+        rank0(address, id0),
+        rank1(address, id1) {
+    welcome = rank0.Welcome().value_or(v1::WorkerWelcome());
+    EXPECT_TRUE(rank1.Welcome().has_value());
+    EXPECT_TRUE(rank0.Report(FakeWorker::SessionStarted(step)));
+    EXPECT_TRUE(rank1.Report(FakeWorker::SessionStarted(step)));
+  }
+  void FinishAndExit(FakeAgent* agent, uint64_t step, bool stopped = false) {
+    EXPECT_TRUE(rank0.Report(FakeWorker::Finished(step, stopped)));
+    EXPECT_TRUE(rank1.Report(FakeWorker::Finished(step, stopped)));
+    EXPECT_TRUE(agent->Exit(id0, 0));
+    EXPECT_TRUE(agent->Exit(id1, 0));
+  }
+
+  v1::WorkerIdentity id0;
+  v1::WorkerIdentity id1;
+  FakeWorker rank0;
+  FakeWorker rank1;
+  v1::WorkerWelcome welcome;
+};
+
+TEST_F(CoordinatorTest, AJobRunsToItsEnd) {
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  EXPECT_EQ(job.state(), v1::Job::QUEUED);
+  EXPECT_EQ(job.state_reason(), "needs 2 slots; no agent is attached");
+
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  const v1::WorkerIdentity id0 = agent.Started(1, 0);
+  const v1::WorkerIdentity id1 = agent.Started(1, 1);
+  EXPECT_EQ(id0.job_id(), "a");
+  EXPECT_NE(id0.incarnation(), id1.incarnation());
+
+  FakeWorker rank0(address(), id0);
+  const auto welcome = rank0.Welcome();
+  ASSERT_TRUE(welcome.has_value());
+  EXPECT_EQ(welcome->spec().world_size(), 2);
+  EXPECT_EQ(welcome->host(), "127.0.0.1");
+  EXPECT_EQ(welcome->lease().seconds(), 600);
+  EXPECT_FALSE(welcome->has_rendezvous());
+  v1::WorkerReport rendezvous;
+  rendezvous.mutable_rendezvous()->set_host("127.0.0.1");
+  rendezvous.mutable_rendezvous()->set_port(4242);
+  ASSERT_TRUE(rank0.Report(rendezvous));
+  FakeWorker rank1(address(), id1);
+  ASSERT_EQ(rank1.Welcome()->rendezvous().port(), 4242);
+
+  ASSERT_TRUE(rank0.Report(FakeWorker::SessionStarted(0)));
+  EXPECT_EQ(Get("a").state(), v1::Job::STARTING);
+  ASSERT_TRUE(rank1.Report(FakeWorker::SessionStarted(0)));
+  EXPECT_EQ(Get("a").state(), v1::Job::RUNNING);
+
+  v1::WorkerReport stage;
+  stage.mutable_stage_started()->set_stage("fit");
+  ASSERT_TRUE(rank0.Report(stage));
+  ASSERT_TRUE(rank0.Report(FakeWorker::Step(1, 0.5)));
+  ASSERT_TRUE(rank0.Report(FakeWorker::Step(2, 0.25)));
+  v1::WorkerReport validated;
+  validated.mutable_validated()->set_step(2);
+  validated.mutable_validated()->set_loss(0.75);
+  ASSERT_TRUE(rank0.Report(validated));
+  rank1.Beat(2, "step 2: all_reduce 'bucket 0'");
+  job = WatchUntil("a", [](const v1::Job& j) { return j.ranks(1).step() == 2; });
+  EXPECT_EQ(job.stage(), "fit");
+  EXPECT_EQ(job.step(), 2);
+  EXPECT_EQ(job.total_steps(), 10);
+  EXPECT_EQ(job.loss(), 0.25);
+  EXPECT_EQ(job.validation_loss(), 0.75);
+  EXPECT_EQ(job.validation_step(), 2);
+  EXPECT_EQ(job.samples_per_second(), 16);
+  EXPECT_EQ(job.generation(), 1);
+  EXPECT_EQ(job.world_size(), 2);
+  EXPECT_EQ(job.ranks(1).progress(), "step 2: all_reduce 'bucket 0'");
+  EXPECT_EQ(job.ranks(1).node(), "n1");
+  EXPECT_EQ(job.ranks(1).pid(), 1001);
+  EXPECT_EQ(job.ranks(1).state(), v1::RankStatus::ATTACHED);
+  EXPECT_TRUE(job.ranks(1).has_last_seen());
+
+  v1::WorkerReport exported;
+  exported.mutable_exported()->set_path("/out/model.safetensors");
+  ASSERT_TRUE(rank0.Report(exported));
+  ASSERT_TRUE(rank0.Report(FakeWorker::Finished(10)));
+  ASSERT_TRUE(rank1.Report(FakeWorker::Finished(10)));
+  ASSERT_TRUE(agent.Exit(id0, 0));
+  EXPECT_EQ(Get("a").state(), v1::Job::RUNNING);
+  ASSERT_TRUE(agent.Exit(id1, 0));
+  job = Get("a");
+  EXPECT_EQ(job.state(), v1::Job::SUCCEEDED);
+  EXPECT_EQ(job.exported_path(), "/out/model.safetensors");
+  EXPECT_TRUE(job.has_end_time());
+  EXPECT_EQ(job.ranks(0).state(), v1::RankStatus::EXITED);
+  EXPECT_EQ(job.restarts(), 0);
+  EXPECT_FALSE(job.has_failure());
+  const auto steps = Steps("a", true);
+  ASSERT_EQ(steps.size(), 2);
+  EXPECT_EQ(steps[1].step(), 2);
+  EXPECT_EQ(steps[1].loss(), 0.25);
+  EXPECT_EQ(steps[1].duration().nanos(), 500000000);
+}
+
+TEST_F(CoordinatorTest, JobsRunFirstComeFirstServed) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  ASSERT_TRUE(agent.Welcomed());
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1), "first", &job).ok());
+  ASSERT_TRUE(Submit(Spec(2), "second", &job).ok());
+  EXPECT_EQ(job.state_reason(), "needs 2 slots; 2 are offered by 1 node, 1 of them free");
+  // It would fit, but must not overtake.
+  ASSERT_TRUE(Submit(Spec(1), "third", &job).ok());
+  EXPECT_EQ(job.state_reason(), "waits behind job 'second'");
+
+  const v1::WorkerIdentity first = agent.Started(1, 0);
+  EXPECT_EQ(first.job_id(), "first");
+  FakeWorker worker(address(), first);
+  ASSERT_TRUE(worker.Welcome().has_value());
+  ASSERT_TRUE(worker.Report(FakeWorker::Finished(10)));
+  ASSERT_TRUE(agent.Exit(first, 0));
+  EXPECT_EQ(agent.Started(1, 0).job_id(), "second");
+  EXPECT_EQ(Get("third").state(), v1::Job::QUEUED);
+}
+
+TEST_F(CoordinatorTest, AStoppedJobObeysTheCommandAndEndsAsCancelled) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  const std::string request_id = NewUuid();
+  ASSERT_TRUE(Stop("a", &job, request_id).ok());
+  EXPECT_EQ(job.state(), v1::Job::STOPPING);
+  // A repeat acts once.
+  ASSERT_TRUE(Stop("a", &job, request_id).ok());
+  EXPECT_EQ(pair.rank0.Command()->number(), 1);
+  EXPECT_TRUE(pair.rank1.Command()->has_stop());
+  // Who attaches again is told again, unless it knows.
+  FakeWorker again(address(), pair.id1, 0);
+  EXPECT_EQ(again.Command()->number(), 1);
+
+  v1::WorkerReport applied;
+  applied.mutable_command_applied()->set_number(1);
+  applied.mutable_command_applied()->set_step(4);
+  ASSERT_TRUE(pair.rank0.Report(applied));
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Finished(4, true)));
+  again.Welcome();
+  ASSERT_TRUE(again.Report(FakeWorker::Finished(4, true)));
+  ASSERT_TRUE(agent.Exit(pair.id0, 0));
+  ASSERT_TRUE(agent.Exit(pair.id1, 0));
+  EXPECT_EQ(Get("a").state(), v1::Job::CANCELLED);
+  ASSERT_TRUE(Stop("a", &job, request_id).ok());
+  const grpc::Status late = Stop("a", &job);
+  EXPECT_EQ(late.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ErrorReason(FromGrpc(late)), "JOB_ALREADY_ENDED");
+}
+
+TEST_F(CoordinatorTest, AQueuedJobIsCancelledAtOnce) {
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  ASSERT_TRUE(Stop("a", &job).ok());
+  EXPECT_EQ(job.state(), v1::Job::CANCELLED);
+}
+
+TEST_F(CoordinatorTest, AKilledWorkerIsTheCauseAndTheJobStartsAnewFromItsCheckpoint) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  for (uint64_t step : {2, 4, 6}) {
+    ASSERT_TRUE(pair.rank0.Report(
+        FakeWorker::CheckpointWritten(step, absl::StrCat("/ckpt/step-", step, "-g1"))));
+  }
+  const auto recorded = pair.rank0.Take([](const v1::WorkerDirective& d) {
+    return d.has_checkpoint_recorded() && d.checkpoint_recorded().step() == 6;
+  });
+  ASSERT_EQ(recorded->checkpoint_recorded().remove_size(), 1);
+  EXPECT_EQ(recorded->checkpoint_recorded().remove(0), "/ckpt/step-2-g1");
+
+  // What follows from the death of rank 1 may become known before it.
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Failed("rank 1 is gone", true, false)));
+  EXPECT_EQ(Get("a").state(), v1::Job::RECOVERING);
+  ASSERT_TRUE(agent.ToldToStop(pair.id0));
+  ASSERT_TRUE(agent.Exit(pair.id1, 0, 9));
+  job = Get("a");
+  EXPECT_EQ(job.failure().rank(), 1);
+  EXPECT_EQ(job.failure().reason(), "killed by signal 9");
+  EXPECT_EQ(job.failure().node(), "n1");
+  EXPECT_EQ(job.failure().log_tail(), "last words");
+  ASSERT_EQ(job.failure().consequences_size(), 1);
+  EXPECT_EQ(job.failure().consequences(0), "rank 0: rank 1 is gone");
+  ASSERT_TRUE(agent.Exit(pair.id0, 1));
+
+  Pair next(address(), &agent, 2, 6);
+  ASSERT_EQ(next.welcome.checkpoints_size(), 2);
+  EXPECT_EQ(next.welcome.checkpoints(0).path(), "/ckpt/step-6-g1");
+  job = Get("a");
+  EXPECT_EQ(job.state(), v1::Job::RUNNING);
+  EXPECT_EQ(job.generation(), 2);
+  EXPECT_EQ(job.restarts(), 1);
+  EXPECT_EQ(job.step(), 6);
+  EXPECT_EQ(job.checkpoints(0).step(), 4);
+
+  // The former process is refused, and so is one that pretends to be the new one.
+  FakeWorker stale(address(), pair.id1);
+  EXPECT_EQ(stale.End()->error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ErrorReason(FromGrpc(*stale.End())), "STALE_GENERATION");
+  v1::WorkerIdentity other = next.id1;
+  other.set_incarnation("other");
+  FakeWorker pretender(address(), other);
+  EXPECT_EQ(ErrorReason(FromGrpc(*pretender.End())), "STALE_INCARNATION");
+  next.FinishAndExit(&agent, 10);
+  EXPECT_EQ(Get("a").state(), v1::Job::SUCCEEDED);
+}
+
+TEST_F(CoordinatorTest, TooManyFailuresAndPermanentOnesFailTheJob) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1, 1), "twice", &job).ok());
+  for (uint64_t generation : {1, 2}) {
+    const auto id = agent.Started(generation, 0);
+    ASSERT_TRUE(agent.Exit(id, 7));
+  }
+  job = Get("twice");
+  EXPECT_EQ(job.state(), v1::Job::FAILED);
+  EXPECT_EQ(job.failure().reason(), "exited with code 7 before it finished");
+  EXPECT_EQ(job.failure().generation(), 2);
+  EXPECT_EQ(job.restarts(), 1);
+
+  ASSERT_TRUE(Submit(Spec(1), "permanent", &job).ok());
+  const auto id = agent.Started(1, 0);
+  FakeWorker worker(address(), id);
+  ASSERT_TRUE(worker.Welcome().has_value());
+  ASSERT_TRUE(worker.Report(FakeWorker::Failed("no such file", false, true)));
+  ASSERT_TRUE(agent.Exit(id, 1));
+  job = Get("permanent");
+  EXPECT_EQ(job.state(), v1::Job::FAILED);
+  EXPECT_EQ(job.failure().reason(), "no such file");
+  EXPECT_EQ(job.restarts(), 0);
+}
+
+TEST_F(CoordinatorTest, ARestartedCoordinatorCarriesOnMidJob) {
+  const v1::AgentHello hello = FakeAgent::Hello("n1", 2);
+  v1::Job job;
+  std::optional<v1::WorkerIdentity> id0, id1;
+  const std::string request_id = NewUuid();
+  {
+    FakeAgent agent(address(), hello);
+    ASSERT_TRUE(Submit(Spec(), "a", &job, request_id).ok());
+    Pair pair(address(), &agent, 1);
+    id0 = pair.id0;
+    id1 = pair.id1;
+    ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(1, 0.5)));
+    StopCoordinator();
+    EXPECT_EQ(agent.End()->error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(pair.rank0.End()->error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
+  StartCoordinator();
+  job = Get("a");
+  EXPECT_EQ(job.state(), v1::Job::RUNNING);
+  EXPECT_EQ(job.step(), 1);
+  EXPECT_EQ(job.ranks(1).state(), v1::RankStatus::DETACHED);
+  // The same request still acts once.
+  ASSERT_TRUE(Submit(Spec(), "a", &job, request_id).ok());
+
+  v1::AgentHello back = hello;
+  *back.add_running()->mutable_worker() = *id0;
+  *back.add_exits() = FakeAgent::ExitOf(*id1, 0);
+  FakeWorker rank1(address(), *id1);
+  ASSERT_TRUE(rank1.Welcome().has_value());
+  ASSERT_TRUE(rank1.Report(FakeWorker::Finished(10)));
+  FakeWorker rank0(address(), *id0);
+  const auto welcome = rank0.Welcome();
+  EXPECT_EQ(welcome->acked_sequence(), 2);
+  // A report that was durable before is acknowledged, and taken once.
+  v1::WorkerReport repeat = FakeWorker::Step(1, 99);
+  repeat.set_sequence(2);
+  ASSERT_TRUE(rank0.SendReport(repeat));
+  ASSERT_TRUE(rank0.Report(FakeWorker::Step(2, 0.25)));
+  ASSERT_TRUE(rank0.Report(FakeWorker::Finished(10)));
+  FakeAgent agent(address(), back);
+  ASSERT_TRUE(agent.Acked(*id1));
+  ASSERT_TRUE(agent.Exit(*id0, 0));
+  EXPECT_EQ(Get("a").state(), v1::Job::SUCCEEDED);
+  const auto steps = Steps("a");
+  ASSERT_EQ(steps.size(), 2);
+  EXPECT_EQ(steps[0].loss(), 0.5);
+}
+
+TEST_F(CoordinatorTest, ANewAgentProcessMeansThatTheFormerWorkersAreDead) {
+  v1::Job job;
+  FakeAgent former(address(), FakeAgent::Hello("n1", 2));
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &former, 1);
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  EXPECT_EQ(ErrorReason(FromGrpc(*former.End())), "STALE_INCARNATION");
+  EXPECT_EQ(agent.Started(2, 0).job_id(), "a");
+  EXPECT_EQ(Get("a").restarts(), 1);
+}
+
+TEST_F(CoordinatorTest, AnAgentThatComesBackIsToldToEndWhatIsNotWanted) {
+  v1::AgentHello hello = FakeAgent::Hello("n1", 2);
+  auto* worker = hello.add_running()->mutable_worker();
+  worker->set_job_id("gone");
+  worker->set_generation(3);
+  worker->set_incarnation("x");
+  FakeAgent agent(address(), hello);
+  EXPECT_TRUE(agent.ToldToStop(*worker));
+}
+
+TEST_F(CoordinatorTest, IdsAndRequestIdsAreTakenOnce) {
+  v1::Job job;
+  const std::string request_id = NewUuid();
+  ASSERT_TRUE(Submit(Spec(), "", &job, request_id).ok());
+  EXPECT_EQ(job.id(), "tiny-1");
+  v1::Job again;
+  ASSERT_TRUE(Submit(Spec(), "", &again, request_id).ok());
+  EXPECT_EQ(again.id(), "tiny-1");
+  EXPECT_EQ(ErrorReason(FromGrpc(Submit(Spec(3), "", &again, request_id))), "REQUEST_ID_REUSED");
+  const grpc::Status taken = Submit(Spec(), "tiny-1", &again);
+  EXPECT_EQ(taken.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(ErrorReason(FromGrpc(taken)), "JOB_ALREADY_EXISTS");
+}
+
+TEST_F(CoordinatorTest, ARefusedJobNamesEveryProblemAndStoresNothing) {
+  v1::JobSpec spec = Spec();
+  spec.set_world_size(0);
+  spec.mutable_optimizer()->mutable_sgd()->set_lr(-1);
+  v1::Job job;
+  const grpc::Status refused = Submit(spec, "Bad Id", &job);
+  EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(ErrorReason(FromGrpc(refused)), "JOB_SPEC_INVALID");
+  EXPECT_EQ(Problems(FromGrpc(refused)).problems_size(), 3);
+  grpc::ClientContext context;
+  v1::ListJobsResponse list;
+  ASSERT_TRUE(jobs_->ListJobs(&context, {}, &list).ok());
+  EXPECT_EQ(list.jobs_size(), 0);
+}
+
+TEST_F(CoordinatorTest, ValidateWarnsOfMissingSlots) {
+  grpc::ClientContext context;
+  v1::ValidateJobRequest request;
+  *request.mutable_spec() = Spec();
+  v1::ValidateJobResponse response;
+  ASSERT_TRUE(jobs_->ValidateJob(&context, request, &response).ok());
+  EXPECT_EQ(response.problems_size(), 0);
+  EXPECT_EQ(response.resolved().batch().accumulate(), 1);
+  ASSERT_EQ(response.warnings_size(), 1);
+  EXPECT_EQ(response.warnings(0), "needs 2 slots; no agent is attached");
+}
+
+TEST_F(CoordinatorTest, UnknownJobsAreNotFoundEverywhere) {
+  v1::Job job;
+  EXPECT_EQ(ErrorReason(FromGrpc(Stop("nope", &job))), "JOB_NOT_FOUND");
+  grpc::ClientContext watch;
+  v1::WatchJobRequest request;
+  request.set_job_id("nope");
+  auto stream = jobs_->WatchJob(&watch, request);
+  EXPECT_FALSE(stream->Read(&job));
+  EXPECT_EQ(ErrorReason(FromGrpc(stream->Finish())), "JOB_NOT_FOUND");
+  v1::WorkerIdentity id;
+  id.set_job_id("nope");
+  FakeWorker worker(address(), id);
+  EXPECT_EQ(worker.End()->error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST_F(CoordinatorTest, AWatchResumesAfterAVersionAndEndsWithTheJob) {
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  grpc::ClientContext context;
+  v1::WatchJobRequest request;
+  request.set_job_id("a");
+  request.set_after_version(job.version());
+  auto stream = jobs_->WatchJob(&context, request);
+  ASSERT_TRUE(Stop("a", &job).ok());
+  v1::Job seen;
+  ASSERT_TRUE(stream->Read(&seen));
+  EXPECT_EQ(seen.state(), v1::Job::CANCELLED);
+  EXPECT_GT(seen.version(), request.after_version());
+  EXPECT_FALSE(stream->Read(&seen));
+  EXPECT_TRUE(stream->Finish().ok());
+  // With the last version there is nothing to say but that it is over.
+  grpc::ClientContext late;
+  request.set_after_version(seen.version());
+  auto over = jobs_->WatchJob(&late, request);
+  EXPECT_FALSE(over->Read(&seen));
+  EXPECT_TRUE(over->Finish().ok());
+}
+
+TEST_F(CoordinatorTest, LogsAndMetricsFollowAJobToItsEnd) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  grpc::ClientContext logs_context, steps_context;
+  v1::StreamLogsRequest logs_request;
+  logs_request.set_job_id("a");
+  logs_request.set_follow(true);
+  auto logs = jobs_->StreamLogs(&logs_context, logs_request);
+  v1::StreamMetricsRequest steps_request;
+  steps_request.set_job_id("a");
+  steps_request.set_follow(true);
+  auto steps = jobs_->StreamMetrics(&steps_context, steps_request);
+
+  v1::AgentMessage message;
+  *message.mutable_worker_log()->mutable_worker() = pair.id0;
+  message.mutable_worker_log()->add_lines("one");
+  message.mutable_worker_log()->add_lines("two");
+  agent.Send(message);
+  *message.mutable_worker_log()->mutable_worker() = pair.id1;
+  message.mutable_worker_log()->clear_lines();
+  message.mutable_worker_log()->add_lines("three");
+  agent.Send(message);
+  v1::LogLine line;
+  for (const char* text : {"one", "two", "three"}) {
+    ASSERT_TRUE(logs->Read(&line));
+    EXPECT_EQ(line.text(), text);
+  }
+  EXPECT_EQ(line.sequence(), 3);
+  EXPECT_EQ(line.rank(), 1);
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(1, 0.5)));
+  v1::StepMetrics step;
+  ASSERT_TRUE(steps->Read(&step));
+  EXPECT_EQ(step.step(), 1);
+  pair.FinishAndExit(&agent, 10);
+  EXPECT_FALSE(logs->Read(&line));
+  EXPECT_TRUE(logs->Finish().ok());
+  EXPECT_FALSE(steps->Read(&step));
+  EXPECT_TRUE(steps->Finish().ok());
+  ASSERT_EQ(Logs("a", 1).size(), 1);
+  EXPECT_EQ(Logs("a").size(), 3);
+}
+
+TEST_F(CoordinatorTest, ListsNewestFirstInPages) {
+  v1::Job job;
+  for (const char* id : {"a", "b", "c"}) ASSERT_TRUE(Submit(Spec(), id, &job).ok());
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  std::vector<std::string> ids;
+  do {
+    grpc::ClientContext context;
+    v1::ListJobsResponse page;
+    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
+    for (const auto& listed : page.jobs()) ids.push_back(listed.id());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_EQ(ids, (std::vector<std::string>{"c", "b", "a"}));
+  request.set_page_token("nonsense");
+  grpc::ClientContext context;
+  v1::ListJobsResponse page;
+  EXPECT_EQ(jobs_->ListJobs(&context, request, &page).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CoordinatorTest, AStreamWithoutAHelloIsRefused) {
+  FakeAgent agent(address(), v1::AgentHello());
+  EXPECT_EQ(agent.End()->error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CoordinatorTest, AGapInTheReportsIsRefused) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  v1::WorkerReport report = FakeWorker::Step(1, 0.5);
+  report.set_sequence(7);
+  EXPECT_FALSE(pair.rank0.SendReport(report));
+  EXPECT_EQ(pair.rank0.End()->error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+}  // namespace
+}  // namespace muster::service
