@@ -1,0 +1,130 @@
+#include "coordinator/launch/local_agent.h"
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <functional>
+#include <string>
+
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+
+namespace muster::launch {
+namespace {
+
+// Plays the agent: writes its process number and arguments to a named pipe, so that a test waits for it by
+// reading, and sleeps until it is ended.
+class LocalAgentTest : public testing::Test {
+ protected:
+  LocalAgentTest() {
+    EXPECT_EQ(mkfifo(pipe_.c_str(), 0600), 0);
+    std::ofstream script(program_);
+    script << "#!/bin/sh\necho $$ \"$@\" > " << pipe_ << "\nexec sleep 1000\n";
+    script.close();
+    EXPECT_EQ(chmod(program_.c_str(), 0700), 0);
+    options_ = {.program = program_,
+                .coordinator = "127.0.0.1:4242",
+                .slots = 2,
+                .state_directory = dir_.path()};
+  }
+
+  // Waits for the next agent to start; its process number and arguments.
+  std::pair<pid_t, std::string> Started() {
+    std::ifstream pipe(pipe_);
+    pid_t pid = 0;
+    std::string arguments;
+    pipe >> pid >> std::ws;
+    std::getline(pipe, arguments);
+    return {pid, arguments};
+  }
+  static bool Lives(pid_t pid) { return kill(pid, 0) == 0; }
+
+  files::TempDir dir_;
+  const std::string pipe_ = dir_.Path("pipe");
+  const std::string program_ = dir_.Path("agent");
+  LocalAgentOptions options_;
+};
+
+TEST_F(LocalAgentTest, StartsTheAgentInASessionOfItsOwnAndEndsItAtTheEnd) {
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  const auto [pid, arguments] = Started();
+  EXPECT_EQ(arguments,
+            "--coordinator 127.0.0.1:4242 --slots 2 --node local --exit-with-lease");
+  EXPECT_EQ(getsid(pid), pid);
+  agent->reset();
+  EXPECT_FALSE(Lives(pid));
+  EXPECT_FALSE(files::ReadFile(dir_.Path("local-agent.pid")).ok());
+}
+
+TEST_F(LocalAgentTest, AnAgentThatEndsIsStartedAnew) {
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  const pid_t first = Started().first;
+  kill(first, SIGKILL);
+  const pid_t second = Started().first;
+  EXPECT_NE(second, first);
+  EXPECT_TRUE(Lives(second));
+}
+
+// What a killed coordinator leaves: a child process that starts an agent and is killed.
+pid_t LeaveAnAgent(const LocalAgentOptions& options, const std::function<pid_t()>& started) {
+  const pid_t child = fork();
+  if (child == 0) {
+    auto agent = LocalAgent::Start(options);
+    pause();
+    _exit(0);
+  }
+  const pid_t pid = started();
+  // The record is written right after the start.
+  while (!files::ReadFile(options.state_directory + "/local-agent.pid").ok()) usleep(1000);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  return pid;
+}
+
+TEST_F(LocalAgentTest, OutlivesAKilledCoordinatorAndIsTakenOver) {
+  const pid_t pid = LeaveAnAgent(options_, [&] { return Started().first; });
+  ASSERT_TRUE(Lives(pid));
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  EXPECT_TRUE(Lives(pid));
+  // It is watched, too.
+  kill(pid, SIGKILL);
+  const pid_t next = Started().first;
+  EXPECT_TRUE(Lives(next));
+}
+
+TEST_F(LocalAgentTest, OneThatSpeaksToAnotherAddressIsReplaced) {
+  const pid_t pid = LeaveAnAgent(options_, [&] { return Started().first; });
+  options_.coordinator = "127.0.0.1:5000";
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  const auto [next, arguments] = Started();
+  EXPECT_NE(next, pid);
+  EXPECT_NE(arguments.find("127.0.0.1:5000"), std::string::npos);
+}
+
+TEST_F(LocalAgentTest, ARecordOfAnotherProcessIsNotBelieved) {
+  // This very process, with a wrong start time: a number that was given out again.
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path("local-agent.pid"),
+                                     std::to_string(getpid()) + " 1 127.0.0.1:4242 2\n")
+                  .ok());
+  auto agent = LocalAgent::Start(options_);
+  ASSERT_TRUE(agent.ok()) << agent.status();
+  EXPECT_NE(Started().first, getpid());
+}
+
+TEST_F(LocalAgentTest, AMissingProgramIsNamed) {
+  options_.program = "/nowhere/muster-agent";
+  const auto agent = LocalAgent::Start(options_);
+  EXPECT_EQ(agent.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_NE(agent.status().message().find("/nowhere/muster-agent"), absl::string_view::npos);
+}
+
+}  // namespace
+}  // namespace muster::launch
