@@ -1,5 +1,6 @@
 """What users get wrong: a clear error, the right exit code, nothing half-stored."""
 
+import pathlib
 import struct
 
 import pytest
@@ -158,7 +159,7 @@ def largest_file(folder):
 
 def test_verify_finds_one_flipped_bit_and_a_cut_file(muster):
     muster.cli("run", jobs.write_job(muster.folder))
-    newest, *others = sorted((muster.folder / "checkpoints").iterdir(), reverse=True)
+    newest, *others = sorted((muster.folder / "checkpoints").glob("*/step-*"), reverse=True)
     muster.cli("checkpoints", "verify", newest)
     assert "20" in muster.cli("checkpoints", "inspect", newest).out
     victim = largest_file(newest)
@@ -181,7 +182,7 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_is_used(cluster):
         harness.kill(worker.pid)
     recorded = client.get("damaged").checkpoints
     newest = max(recorded, key=lambda checkpoint: checkpoint.step)
-    damage(largest_file(cluster.folder / "checkpoints" / newest.path.rsplit("/", 1)[1]))
+    damage(largest_file(pathlib.Path(newest.path)))
     cluster.cli("wait", "damaged")
     job = client.get("damaged")
     assert job.step == 400 and job.restarts >= 1

@@ -105,8 +105,8 @@ def run(muster, strikes, source, local):
         checkpoint={"directory": "checkpoints", "every_steps": EVERY, "keep": 2},
         restart={"max_restarts": 50},
     )
-    saves = muster.folder / "checkpoints"
-    saves.mkdir()
+    saves = muster.folder / "checkpoints" / "chaos"
+    saves.mkdir(parents=True)
     cluster = Cluster(muster, local)
     watch = harness.FolderWatch(saves)
     muster.cli("submit", job_file, "--id", "chaos")
@@ -134,10 +134,10 @@ def run(muster, strikes, source, local):
     cluster.stop()
     muster.assert_no_process(at_once=True)
     muster.assert_no_temporary_file()
-    assert muster.files("checkpoints") == sorted(
+    assert muster.files("checkpoints/chaos") == sorted(
         checkpoint.path.rsplit("/", 1)[1] for checkpoint in job.checkpoints
     )
-    expected = {"checkpoints", "job.yaml", "model.safetensors", "programs.log", "state", "tmp", "train.bin"}
+    expected = {"checkpoints", "config.json", "job.yaml", "model.safetensors", "programs.log", "state", "tmp", "train.bin"}
     assert set(muster.files(".")) == expected
     return job, losses, (muster.folder / "model.safetensors").read_bytes()
 

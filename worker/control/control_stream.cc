@@ -221,12 +221,16 @@ class ControlStreamImpl : public ControlStream {
         };
         mutex_.AwaitWithDeadline(absl::Condition(&work), next_heartbeat);
         if (closing_) return;
-        if (absl::Now() >= next_heartbeat) next_heartbeat = absl::Now() + interval;
+        const absl::Time now = absl::Now();
+        // First of all, so that a rank whose reports never end still says where it is.
+        const bool heartbeat_due = now >= next_heartbeat;
+        if (heartbeat_due) next_heartbeat = now + interval;
         if (stream_ == nullptr) {
-          if (absl::Now() - last_contact_ < lease) continue;
+          if (now - last_contact_ < lease) continue;
           break;
         }
-        message = NextMessage();
+        if (!heartbeat_due && !outbox_.HasNext()) continue;
+        message = heartbeat_due ? Heartbeat() : NextReport();
         stream = stream_;
         writing_ = true;
       }
@@ -241,14 +245,15 @@ class ControlStreamImpl : public ControlStream {
                      absl::FormatDuration(lease))));
   }
 
-  // A report if there is one, else a heartbeat.
-  v1::WorkerMessage NextMessage() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+  v1::WorkerMessage Heartbeat() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     v1::WorkerMessage message;
-    if (auto report = outbox_.Next()) {
-      *message.mutable_report() = *std::move(report);
-    } else {
-      *message.mutable_heartbeat() = progress_;
-    }
+    *message.mutable_heartbeat() = progress_;
+    return message;
+  }
+
+  v1::WorkerMessage NextReport() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    v1::WorkerMessage message;
+    *message.mutable_report() = *outbox_.Next();
     return message;
   }
 

@@ -1,0 +1,268 @@
+// The stream against a real gRPC server whose handler is a script of the test.
+#include "worker/control/control_stream.h"
+
+#include <grpcpp/server_context.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <mutex>
+#include <vector>
+
+#include "absl/synchronization/notification.h"
+#include "common/rpc/error.h"
+#include "common/rpc/rpc.h"
+#include "proto/muster/v1/worker_service.grpc.pb.h"
+
+namespace muster::control {
+namespace {
+
+using ServerStream = grpc::ServerReaderWriter<v1::WorkerDirective, v1::WorkerMessage>;
+
+// Hands each connection to the next script (the last one serves all that follow).
+class ScriptedCoordinator : public v1::WorkerService::Service {
+ public:
+  using Script = std::function<absl::Status(ServerStream*)>;
+
+  explicit ScriptedCoordinator(std::vector<Script> scripts) : scripts_(std::move(scripts)) {
+    auto server = Server::Start({}, {this});
+    server_ = std::move(server).value();
+  }
+
+  grpc::Status Attach(grpc::ServerContext*, ServerStream* stream) override {
+    size_t index;
+    {
+      std::lock_guard lock(mutex_);
+      index = std::min(connections_++, scripts_.size() - 1);
+    }
+    return ToGrpc(scripts_[index](stream));
+  }
+
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  const std::vector<Script> scripts_;
+  std::mutex mutex_;
+  size_t connections_ = 0;
+  std::unique_ptr<Server> server_;
+};
+
+v1::WorkerMessage Read(ServerStream* stream) {
+  v1::WorkerMessage message;
+  stream->Read(&message);
+  return message;
+}
+
+void Welcome(ServerStream* stream, uint64_t acked = 0, double lease_seconds = 60) {
+  v1::WorkerDirective directive;
+  auto* welcome = directive.mutable_welcome();
+  welcome->mutable_spec()->set_name("job");
+  welcome->mutable_heartbeat_interval()->set_nanos(1000000);
+  welcome->mutable_lease()->set_nanos(static_cast<int32_t>((lease_seconds - int(lease_seconds)) * 1e9));
+  welcome->mutable_lease()->set_seconds(static_cast<int64_t>(lease_seconds));
+  welcome->set_acked_sequence(acked);
+  stream->Write(directive);
+}
+
+void Ack(ServerStream* stream, uint64_t sequence) {
+  v1::WorkerDirective directive;
+  directive.mutable_report_ack()->set_sequence(sequence);
+  stream->Write(directive);
+}
+
+// Reads to the end of the stream, so that the client is the one that closes it.
+absl::Status Drain(ServerStream* stream) {
+  v1::WorkerMessage message;
+  while (stream->Read(&message)) {
+  }
+  return absl::OkStatus();
+}
+
+v1::WorkerMessage NextReport(ServerStream* stream) {
+  while (true) {
+    v1::WorkerMessage message = Read(stream);
+    if (!message.has_heartbeat()) return message;
+  }
+}
+
+v1::WorkerReport Step(uint64_t step) {
+  v1::WorkerReport report;
+  report.mutable_step()->set_step(step);
+  return report;
+}
+
+struct Client {
+  absl::Notification fatal;
+  absl::Status why;
+  std::vector<std::string> removed;
+  absl::StatusOr<std::unique_ptr<ControlStream>> stream = absl::UnknownError("not connected");
+
+  explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30)) {
+    ControlStreamOptions options;
+    options.coordinator = address;
+    options.worker.set_job_id("job");
+    options.pid = 42;
+    options.connect_timeout = timeout;
+    options.on_remove = [this](const auto& paths) { removed = paths; };
+    options.on_fatal = [this](const absl::Status& status) {
+      why = status;
+      fatal.Notify();
+    };
+    stream = ControlStream::Connect(std::move(options));
+  }
+};
+
+TEST(ControlStream, SaysWhoItIsAndIsTold) {
+  v1::WorkerMessage hello;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+    hello = Read(stream);
+    Welcome(stream);
+    v1::WorkerDirective directive;
+    directive.mutable_rendezvous()->set_port(99);
+    stream->Write(directive);
+    return Drain(stream);
+  }});
+  Client client(coordinator.address());
+  ASSERT_TRUE(client.stream.ok()) << client.stream.status();
+  EXPECT_EQ(hello.hello().worker().job_id(), "job");
+  EXPECT_EQ(hello.hello().pid(), 42);
+  EXPECT_EQ((*client.stream)->welcome().spec().name(), "job");
+  EXPECT_EQ((*client.stream)->WaitForRendezvous(absl::Seconds(30))->port(), 99u);
+}
+
+TEST(ControlStream, ReportsArriveInOrderAndFlushWaitsForTheirAcknowledgement) {
+  std::vector<uint64_t> steps;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+    Read(stream);
+    Welcome(stream);
+    for (int i = 0; i < 3; ++i) {
+      const v1::WorkerReport report = NextReport(stream).report();
+      steps.push_back(report.step().step());
+      Ack(stream, report.sequence());
+    }
+    return Drain(stream);
+  }});
+  Client client(coordinator.address());
+  for (uint64_t step : {10, 11, 12}) (*client.stream)->Report(Step(step));
+  EXPECT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
+  EXPECT_EQ(steps, (std::vector<uint64_t>{10, 11, 12}));
+}
+
+TEST(ControlStream, AfterABrokenConnectionUnacknowledgedReportsAreRepeated) {
+  std::vector<uint64_t> repeated;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream);
+                                     NextReport(stream);
+                                     NextReport(stream);
+                                     return absl::UnavailableError("restart");
+                                   },
+                                   [&](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream, /*acked=*/1);
+                                     for (int i = 0; i < 2; ++i) {
+                                       repeated.push_back(NextReport(stream).report().sequence());
+                                     }
+                                     Ack(stream, 3);
+                                     return Drain(stream);
+                                   }});
+  Client client(coordinator.address());
+  for (uint64_t step : {1, 2, 3}) (*client.stream)->Report(Step(step));
+  EXPECT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
+  EXPECT_EQ(repeated, (std::vector<uint64_t>{2, 3}));
+}
+
+TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
+  absl::Notification sent;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+    Read(stream);
+    Welcome(stream);
+    for (uint64_t number : {1, 1, 2}) {
+      v1::WorkerDirective directive;
+      directive.mutable_command()->set_number(number);
+      directive.mutable_command()->mutable_stop();
+      stream->Write(directive);
+    }
+    v1::WorkerDirective recorded;
+    recorded.mutable_checkpoint_recorded()->add_remove("/old");
+    stream->Write(recorded);
+    const v1::WorkerReport report = NextReport(stream).report();
+    Ack(stream, report.sequence());
+    return Drain(stream);
+  }});
+  Client client(coordinator.address());
+  (*client.stream)->Report(Step(1));
+  ASSERT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
+  EXPECT_EQ((*client.stream)->NewestCommand(), 2u);
+  EXPECT_EQ((*client.stream)->GetCommand(2).number(), 2u);
+  EXPECT_EQ(client.removed, std::vector<std::string>{"/old"});
+}
+
+TEST(ControlStream, HeartbeatsAreSentAlsoWhenReportsNeverEnd) {
+  absl::Notification heard;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+    Read(stream);
+    Welcome(stream);
+    v1::WorkerMessage message;
+    while (stream->Read(&message)) {
+      if (message.has_heartbeat() && message.heartbeat().step() == 7 && !heard.HasBeenNotified()) {
+        heard.Notify();
+      }
+    }
+    return absl::OkStatus();
+  }});
+  Client client(coordinator.address());
+  v1::WorkerHeartbeat progress;
+  progress.set_step(7);
+  (*client.stream)->SetProgress(progress);
+  while (!heard.HasBeenNotified()) (*client.stream)->Report(Step(1));
+}
+
+TEST(ControlStream, AStaleProcessIsRefusedAtOnce) {
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+    Read(stream);
+    return MakeError(absl::StatusCode::kFailedPrecondition, "STALE_GENERATION", "too old");
+  }});
+  Client client(coordinator.address());
+  EXPECT_EQ(ErrorReason(client.stream.status()), "STALE_GENERATION");
+  EXPECT_FALSE(client.fatal.HasBeenNotified());
+}
+
+TEST(ControlStream, AProcessThatBecomesStaleIsToldToEnd) {
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream);
+                                     return absl::UnavailableError("restart");
+                                   },
+                                   [](ServerStream* stream) {
+                                     Read(stream);
+                                     return MakeError(absl::StatusCode::kFailedPrecondition,
+                                                      "STALE_INCARNATION", "given up");
+                                   }});
+  Client client(coordinator.address());
+  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_EQ(ErrorReason(client.why), "STALE_INCARNATION");
+}
+
+TEST(ControlStream, AWholeLeaseWithoutCoordinatorIsFatal) {
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream, 0, /*lease_seconds=*/0.05);
+                                     return absl::UnavailableError("gone");
+                                   },
+                                   [](ServerStream* stream) {
+                                     Read(stream);  // accepts, and never welcomes
+                                     return Drain(stream);
+                                   }});
+  Client client(coordinator.address());
+  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_EQ(client.why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST(ControlStream, NobodyThereIsAnErrorThatNamesTheAddress) {
+  Client client("127.0.0.1:1", absl::Milliseconds(50));
+  EXPECT_EQ(client.stream.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_NE(std::string(client.stream.status().message()).find("127.0.0.1:1"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace muster::control
