@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "coordinator/jobs/failure.h"
@@ -195,6 +196,15 @@ TEST(Life, AnInterruptionIsNoRestart) {
   EXPECT_TRUE(job.failures.empty());
 }
 
+TEST(Life, ThePatienceOfAFormerGenerationDoesNotEndTheNext) {
+  Job job = Running(1, 3);
+  OnFailureReport(&job, 0, {.reason = "boom"}, At(1));
+  OnExit(&job, 0, Code(1), kPatience, At(2));
+  StartGeneration(&job, Ranks(job), At(3));
+  EXPECT_TRUE(OnTick(&job, At(1000)).empty());
+  EXPECT_FALSE(job.ending);
+}
+
 TEST(Stop, AWaitingJobIsCancelledAtOnce) {
   Job job = NewJob();
   EXPECT_TRUE(OnStop(&job, kPatience, At(1)).empty());
@@ -304,9 +314,14 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           if (pick(4) == 0) OnInterrupted(&job, At(now));
           if (pick(6) == 0) OnStop(&job, kPatience, At(now));
           break;
-        default:
-          OnTick(&job, At(now));
+        default: {
+          const bool done = std::all_of(job.ranks.begin(), job.ranks.end(),
+                                        [](const Rank& r) { return r.finished; });
+          const bool ended = !OnTick(&job, At(now)).empty();
+          // Time alone ends nobody who is at work.
+          ASSERT_TRUE(!ended || before.ending || before.stop_requested || done) << seed;
           break;
+        }
       }
       if (before.terminal()) {
         ASSERT_EQ(job.state, before.state) << seed;
