@@ -1,0 +1,124 @@
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/table.h"
+#include "common/manifest/manifest.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+using Manifest = manifest::Manifest;
+
+// Per slot ("parameter", "exp_avg", ...): how many tensors and elements.
+struct SlotSize {
+  std::set<std::string> tensors;
+  int64_t elements = 0;
+};
+
+std::map<std::string, SlotSize> Slots(const Manifest& manifest) {
+  std::map<std::string, SlotSize> slots;
+  for (const manifest::Piece& piece : manifest.pieces) {
+    SlotSize& slot = slots[piece.slot];
+    slot.tensors.insert(piece.parameter);
+    slot.elements += piece.end - piece.begin;
+  }
+  return slots;
+}
+
+uint64_t Bytes(const Manifest& manifest) {
+  uint64_t bytes = 0;
+  for (const manifest::FileRecord& file : manifest.files) bytes += file.size;
+  return bytes;
+}
+
+std::string ToText(const Manifest& manifest) {
+  Table facts;
+  facts.Add({"job", manifest.job});
+  facts.Add({"step", absl::StrCat(manifest.step)});
+  facts.Add({"generation", absl::StrCat(manifest.generation)});
+  facts.Add({"last command", absl::StrCat(manifest.last_command)});
+  facts.Add({"data position", absl::StrCat("epoch ", manifest.epoch, ", sample ", manifest.cursor)});
+  facts.Add({"model", manifest.model_kind});
+  facts.Add({"strategy", absl::StrCat(manifest.strategy, ", ", manifest.world_size, " ranks")});
+  Table slots({"SLOT", "TENSORS", "ELEMENTS"});
+  for (const auto& [name, slot] : Slots(manifest)) {
+    slots.Add({name, absl::StrCat(slot.tensors.size()), absl::StrCat(slot.elements)});
+  }
+  Table files({"FILE", "BYTES", "XXH3-128"});
+  for (const manifest::FileRecord& file : manifest.files) {
+    files.Add({file.name, absl::StrCat(file.size), file.hash});
+  }
+  return absl::StrCat(facts.Text(), "\n", slots.Text(), "\n", files.Text());
+}
+
+std::string ToJson(const Manifest& manifest) {
+  nlohmann::ordered_json json = {
+      {"job", manifest.job},           {"step", manifest.step},
+      {"generation", manifest.generation}, {"last_command", manifest.last_command},
+      {"epoch", manifest.epoch},       {"cursor", manifest.cursor},
+      {"world_size", manifest.world_size}, {"strategy", manifest.strategy},
+      {"model", manifest.model_kind},
+  };
+  json["slots"] = nlohmann::ordered_json::array();
+  for (const auto& [name, slot] : Slots(manifest)) {
+    json["slots"].push_back(
+        {{"slot", name}, {"tensors", slot.tensors.size()}, {"elements", slot.elements}});
+  }
+  json["files"] = nlohmann::ordered_json::array();
+  for (const manifest::FileRecord& file : manifest.files) {
+    json["files"].push_back({{"name", file.name}, {"size", file.size}, {"hash", file.hash}});
+  }
+  return json.dump(2) + "\n";
+}
+
+ExitCode Inspect(Console* console, const CommonOptions& options, const std::string& directory) {
+  const auto manifest = manifest::Read(directory);
+  if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
+  console->out << (options.output == Output::kJson ? ToJson(*manifest) : ToText(*manifest));
+  return kDone;
+}
+
+ExitCode Verify(Console* console, const CommonOptions& options, const std::string& directory) {
+  const auto manifest = manifest::Verify(directory);
+  if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
+  if (options.output == Output::kJson) {
+    console->out << ToJson(*manifest);
+  } else {
+    console->out << directory << ": good: step " << manifest->step << ", " << manifest->files.size()
+                 << " files, "
+                 << absl::StrFormat("%.1f MiB", Bytes(*manifest) / double{1 << 20}) << "\n";
+  }
+  return kDone;
+}
+
+using Action = ExitCode (*)(Console*, const CommonOptions&, const std::string&);
+
+void AddAction(CLI::App* group, const std::string& name, const std::string& help, Action action,
+               Console* console, ExitCode* code) {
+  struct Options : CommonOptions {
+    std::string directory;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = group->add_subcommand(name, help);
+  command->add_option("DIR", options->directory, "A checkpoint's directory (step-...)")->required();
+  AddOutputOption(command, options.get());
+  command->callback([=] { *code = action(console, *options, options->directory); });
+}
+
+}  // namespace
+
+void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code) {
+  CLI::App* group = app->add_subcommand("checkpoints", "Look into checkpoints; needs no coordinator");
+  group->require_subcommand(1);
+  AddAction(group, "inspect", "What a checkpoint holds", Inspect, console, code);
+  AddAction(group, "verify", "Read all of it and compare sizes, hashes and completeness", Verify,
+            console, code);
+}
+
+}  // namespace muster::cli

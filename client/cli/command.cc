@@ -1,0 +1,90 @@
+#include "client/cli/command.h"
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/error.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+
+void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
+  std::map<std::string, Output> forms = {{"table", Output::kTable}, {"json", Output::kJson}};
+  if (with_csv) forms["csv"] = Output::kCsv;
+  command
+      ->add_option_function<std::string>(
+          "-o,--output",
+          [forms, options](const std::string& form) { options->output = forms.at(form); },
+          with_csv ? "table (default), json or csv" : "table (default) or json")
+      ->check([forms](const std::string& form) {
+        return forms.count(form) > 0 ? std::string() : absl::StrCat("'", form, "' is no output form");
+      })
+      ->type_name("FORM");
+}
+
+void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options) {
+  options->address = console->environment("MUSTER_ADDRESS");
+  command->add_option("--address", options->address, "The coordinator; default $MUSTER_ADDRESS")
+      ->type_name("HOST:PORT");
+  AddOutputOption(command, options);
+}
+
+void AddRetryOption(CLI::App* command, CommonOptions* options) {
+  AddDurationOption(command, "--retry-for", &options->retry_for,
+                    "How long a coordinator that went away is tried again (default 30s)");
+}
+
+void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
+                       const std::string& help) {
+  command
+      ->add_option_function<std::string>(
+          name, [value](const std::string& text) { absl::ParseDuration(text, value); }, help)
+      ->check([](const std::string& text) {
+        absl::Duration duration;
+        const bool good = absl::ParseDuration(text, &duration) && duration >= absl::ZeroDuration();
+        return good ? std::string() : absl::StrCat("'", text, "' is no duration such as 60s or 1m30s");
+      })
+      ->type_name("DURATION");
+}
+
+absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options) {
+  if (options.address.empty()) {
+    return absl::InvalidArgumentError(
+        "no coordinator is named: give --address HOST:PORT or set MUSTER_ADDRESS (`muster run FILE` "
+        "needs none)");
+  }
+  return client::MusterClient::Connect(options.address);
+}
+
+ExitCode Fail(Console* console, const absl::Status& status) {
+  const ExitCode code = ExitCodeOf(status);
+  console->err << "muster: " << Message(status) << "\n";
+  if (code == kUnreachable && ErrorReason(status).empty()) {
+    console->err << "Is musterd running there? Start one with `musterd --listen HOST:PORT --state DIR`, "
+                    "or name another with --address.\n";
+  }
+  console->err.flush();
+  return code;
+}
+
+ExitCode FailWith(Console* console, const std::string& message, ExitCode code) {
+  console->err << "muster: " << message << std::endl;
+  return code;
+}
+
+std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const std::string& path) {
+  auto file = jobfile::LoadJobFile(path);
+  if (file.ok()) return std::make_unique<jobfile::JobFile>(*std::move(file));
+  FailWith(console, Message(file.status()));
+  return nullptr;
+}
+
+ExitCode FailSubmission(Console* console, const absl::Status& status, const std::string& path,
+                        const jobfile::JobFile& file) {
+  v1::SpecProblems problems = Problems(status);
+  if (problems.problems().empty()) return Fail(console, status);
+  jobfile::AddLines(file.lines, &problems);
+  return FailWith(console, Message(jobfile::ProblemsError(path, problems)), kUsage);
+}
+
+}  // namespace muster::cli

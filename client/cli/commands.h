@@ -1,0 +1,28 @@
+// The commands of `muster`. Each adds itself to the application; when it is chosen it runs and leaves its exit
+// code in *code. `console` and `code` must outlive the application.
+#ifndef MUSTER_CLIENT_CLI_COMMANDS_H_
+#define MUSTER_CLIENT_CLI_COMMANDS_H_
+
+#include <CLI/CLI.hpp>
+
+#include "client/cli/console.h"
+#include "client/cli/exit_code.h"
+
+namespace muster::cli {
+
+void AddRun(CLI::App* app, Console* console, ExitCode* code);
+void AddSubmit(CLI::App* app, Console* console, ExitCode* code);
+void AddValidate(CLI::App* app, Console* console, ExitCode* code);
+void AddList(CLI::App* app, Console* console, ExitCode* code);
+void AddGet(CLI::App* app, Console* console, ExitCode* code);
+void AddWatch(CLI::App* app, Console* console, ExitCode* code);
+void AddLogs(CLI::App* app, Console* console, ExitCode* code);
+void AddWait(CLI::App* app, Console* console, ExitCode* code);
+void AddStop(CLI::App* app, Console* console, ExitCode* code);
+void AddMetrics(CLI::App* app, Console* console, ExitCode* code);
+void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code);
+void AddData(CLI::App* app, Console* console, ExitCode* code);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_COMMANDS_H_

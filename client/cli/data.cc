@@ -1,0 +1,64 @@
+#include <nlohmann/json.hpp>
+
+#include "client/api/cancellation.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/pack.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+struct DataPackOptions : CommonOptions {
+  PackOptions pack;
+  std::string tokenizer;
+};
+
+ExitCode DataPack(Console* console, const DataPackOptions& options) {
+  client::Cancellation interrupted;
+  const Interrupts::Listener listener(&console->interrupts, [&](int) { interrupted.Cancel(); });
+  const auto packed = Pack(options.pack, [&] { return interrupted.cancelled(); });
+  if (absl::IsCancelled(packed.status())) return FailWith(console, "interrupted", kInterrupted);
+  if (!packed.ok()) {
+    return FailWith(console, Message(packed.status()),
+                    absl::IsInvalidArgument(packed.status()) ? kUsage : kOtherError);
+  }
+  if (options.output == Output::kJson) {
+    nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
+    for (const PackedFile& file : *packed) {
+      json["files"].push_back({{"path", file.path}, {"tokens", file.tokens}, {"dtype", "uint16"}});
+    }
+    console->out << json.dump(2) << "\n";
+  } else {
+    for (const PackedFile& file : *packed) {
+      console->out << file.path << ": " << file.tokens << " tokens (uint16)\n";
+    }
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddData(CLI::App* app, Console* console, ExitCode* code) {
+  CLI::App* group = app->add_subcommand("data", "Make training data; needs no coordinator");
+  group->require_subcommand(1);
+  auto options = std::make_shared<DataPackOptions>();
+  CLI::App* command = group->add_subcommand(
+      "pack", "Make a token file of any files, one after the other: uint16, little endian");
+  command->add_option("INPUT", options->pack.inputs, "Files to read")->required();
+  command->add_option("--tokenizer", options->tokenizer, "bytes: every byte is a token, 0 to 255")
+      ->required()
+      ->check(CLI::IsMember({"bytes"}))
+      ->type_name("bytes");
+  command->add_option("--out", options->pack.out, "The token file")->required()->type_name("FILE");
+  command
+      ->add_option("--split", options->pack.split,
+                   "Only this part of the tokens, such as 0.9; the others go to --out-rest")
+      ->type_name("PART");
+  command->add_option("--out-rest", options->pack.out_rest, "The token file of the rest")
+      ->type_name("FILE");
+  AddOutputOption(command, options.get());
+  command->callback([=] { *code = DataPack(console, *options); });
+}
+
+}  // namespace muster::cli

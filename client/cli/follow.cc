@@ -1,0 +1,40 @@
+#include "client/cli/follow.h"
+
+#include "absl/time/clock.h"
+#include "client/cli/job_text.h"
+#include "client/cli/json.h"
+#include "client/cli/progress.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+
+absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
+                                  const std::string& job_id, const client::StreamOptions& options) {
+  Progress progress(console->err_is_terminal ? ProgressForm::kTerminal : ProgressForm::kPlain);
+  v1::Job last;
+  const absl::Status status = client->Watch(job_id, options, [&](const v1::Job& job) {
+    last = job;
+    console->err << progress.Update(job, absl::Now()) << std::flush;
+    return true;
+  });
+  console->err << progress.Interrupt() << std::flush;
+  RETURN_IF_ERROR(status);
+  return last;
+}
+
+ExitCode ReportEnd(Console* console, const v1::Job& job, Output output) {
+  if (output == Output::kJson) {
+    console->out << Json(job, JsonForm::kPretty);
+  } else {
+    console->out << JobSummary(job) << "\n";
+  }
+  console->out.flush();
+  if (job.state() == v1::Job::FAILED) {
+    const std::string failure = FailureText(job);
+    console->err << "muster: job " << job.id() << " failed: "
+                 << (failure.empty() ? job.state_reason() + "\n" : failure) << std::flush;
+  }
+  return ExitCodeOf(job.state());
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,141 @@
+#include "client/cli/job_text.h"
+
+#include <algorithm>
+#include <sstream>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "client/cli/table.h"
+
+namespace muster::cli {
+namespace {
+
+absl::Time Time(const google::protobuf::Timestamp& time) {
+  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
+}
+
+std::string Stamp(const google::protobuf::Timestamp& time) {
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", Time(time), absl::UTCTimeZone());
+}
+
+}  // namespace
+
+std::string StateName(v1::Job::State state) { return v1::Job::State_Name(state); }
+
+std::string Steps(const v1::Job& job) { return absl::StrCat(job.step(), "/", job.total_steps()); }
+
+std::string Loss(bool has, double loss) { return has ? absl::StrFormat("%.4f", loss) : "-"; }
+
+std::string HumanDuration(absl::Duration duration) {
+  duration = std::max(duration, absl::ZeroDuration());
+  if (duration < absl::Seconds(10)) return absl::StrFormat("%.1fs", absl::ToDoubleSeconds(duration));
+  const int64_t seconds = absl::ToInt64Seconds(duration);
+  if (seconds < 60) return absl::StrCat(seconds, "s");
+  if (seconds < 3600) return absl::StrFormat("%dm%02ds", seconds / 60, seconds % 60);
+  if (seconds < 100 * 3600) return absl::StrFormat("%dh%02dm", seconds / 3600, seconds / 60 % 60);
+  return absl::StrCat(seconds / 86400, "d");
+}
+
+std::string Ago(const google::protobuf::Timestamp& time, absl::Time now) {
+  if (time.seconds() == 0) return "-";
+  return absl::StrCat(HumanDuration(now - Time(time)), " ago");
+}
+
+std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now) {
+  Table table({"ID", "STATE", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION", "RESTARTS", "CREATED"});
+  for (const v1::Job& job : jobs) {
+    table.Add({job.id(), StateName(job.state()), absl::StrCat(job.world_size()),
+               job.stage().empty() ? "-" : job.stage(), Steps(job), Loss(job.has_loss(), job.loss()),
+               Loss(job.has_validation_loss(), job.validation_loss()), absl::StrCat(job.restarts()),
+               Ago(job.create_time(), now)});
+  }
+  return table.Text();
+}
+
+std::string JobDetails(const v1::Job& job, absl::Time now) {
+  Table facts;
+  const auto add = [&facts](const std::string& name, const std::string& value) {
+    if (!value.empty()) facts.Add({name, value});
+  };
+  add("id", job.id());
+  add("name", job.spec().name());
+  add("state", job.state_reason().empty()
+                   ? StateName(job.state())
+                   : absl::StrCat(StateName(job.state()), ": ", job.state_reason()));
+  add("stage", job.stage());
+  add("step", Steps(job));
+  if (job.has_loss()) add("loss", Loss(true, job.loss()));
+  if (job.has_validation_loss()) {
+    add("validation loss", absl::StrCat(Loss(true, job.validation_loss()), " after step ",
+                                        job.validation_step()));
+  }
+  if (job.samples_per_second() > 0) {
+    add("samples/s", absl::StrFormat("%.1f", job.samples_per_second()));
+  }
+  add("ranks", absl::StrCat(job.world_size()));
+  add("generation", absl::StrCat(job.generation(), ", restarts: ", job.restarts()));
+  add("created", Stamp(job.create_time()));
+  if (job.has_start_time()) add("started", Stamp(job.start_time()));
+  if (job.has_end_time()) add("ended", Stamp(job.end_time()));
+  add("weights", job.exported_path());
+  std::string text = facts.Text();
+
+  if (!job.ranks().empty()) {
+    Table ranks({"RANK", "NODE", "PID", "DEVICE", "STATE", "STEP", "SEEN", "PROGRESS"});
+    for (const v1::RankStatus& rank : job.ranks()) {
+      ranks.Add({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.pid()), rank.device(),
+                 v1::RankStatus::State_Name(rank.state()), absl::StrCat(rank.step()),
+                 Ago(rank.last_seen(), now), rank.progress()});
+    }
+    absl::StrAppend(&text, "\n", ranks.Text());
+  }
+  if (!job.checkpoints().empty()) {
+    Table checkpoints({"CHECKPOINT", "GENERATION", "CREATED", "PATH"});
+    for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
+      checkpoints.Add({absl::StrCat("step ", checkpoint.step()), absl::StrCat(checkpoint.generation()),
+                       Ago(checkpoint.create_time(), now),
+                       checkpoint.bad_reason().empty()
+                           ? checkpoint.path()
+                           : absl::StrCat(checkpoint.path(), " BAD: ", checkpoint.bad_reason())});
+    }
+    absl::StrAppend(&text, "\n", checkpoints.Text());
+  }
+  const std::string failure = FailureText(job);
+  if (!failure.empty()) absl::StrAppend(&text, "\nlast failure: ", failure);
+  return text;
+}
+
+std::string JobSummary(const v1::Job& job) {
+  std::string text =
+      absl::StrCat("job ", job.id(), " ", StateName(job.state()), ": ", Steps(job), " steps");
+  if (job.has_loss()) absl::StrAppend(&text, ", loss ", Loss(true, job.loss()));
+  if (job.has_validation_loss()) {
+    absl::StrAppend(&text, ", validation loss ", Loss(true, job.validation_loss()));
+  }
+  if (job.has_start_time() && job.has_end_time()) {
+    absl::StrAppend(&text, ", ", HumanDuration(Time(job.end_time()) - Time(job.start_time())));
+  }
+  if (job.restarts() > 0) absl::StrAppend(&text, ", restarts ", job.restarts());
+  if (!job.exported_path().empty()) absl::StrAppend(&text, ", weights in ", job.exported_path());
+  return text;
+}
+
+std::string FailureText(const v1::Job& job) {
+  if (!job.has_failure()) return "";
+  const v1::Failure& failure = job.failure();
+  std::string text = absl::StrCat("rank ", failure.rank());
+  if (!failure.node().empty()) absl::StrAppend(&text, " on ", failure.node());
+  absl::StrAppend(&text, ", generation ", failure.generation(), ", step ", failure.step(), ": ",
+                  failure.reason(), "\n");
+  for (const std::string& consequence : failure.consequences()) {
+    absl::StrAppend(&text, "  then: ", consequence, "\n");
+  }
+  if (!failure.log_tail().empty()) {
+    absl::StrAppend(&text, "  last lines of its log:\n");
+    std::istringstream lines(failure.log_tail());
+    for (std::string line; std::getline(lines, line);) absl::StrAppend(&text, "    ", line, "\n");
+  }
+  return text;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,35 @@
+// Jobs as text for people.
+#ifndef MUSTER_CLIENT_CLI_JOB_TEXT_H_
+#define MUSTER_CLIENT_CLI_JOB_TEXT_H_
+
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+
+// "RUNNING"
+std::string StateName(v1::Job::State state);
+// "120/1000"
+std::string Steps(const v1::Job& job);
+// "2.3456"; "-" where there is none.
+std::string Loss(bool has, double loss);
+// "1h02m", "2m03s", "4.5s": as people say it.
+std::string HumanDuration(absl::Duration duration);
+// "3m10s ago"; "-" for a time that is not set.
+std::string Ago(const google::protobuf::Timestamp& time, absl::Time now);
+
+// One line per job with a header.
+std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now);
+// Everything about one job.
+std::string JobDetails(const v1::Job& job, absl::Time now);
+// "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended. One line.
+std::string JobSummary(const v1::Job& job);
+// Rank, node, step, reason, what followed, and the log's tail; empty without a failure. Several lines.
+std::string FailureText(const v1::Job& job);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_JOB_TEXT_H_

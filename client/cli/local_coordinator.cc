@@ -1,0 +1,184 @@
+#include "client/cli/local_coordinator.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/files/files.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr absl::Duration kStartPatience = absl::Seconds(30);
+// More than musterd needs to end its agent and the agent its workers, each with its own grace.
+constexpr absl::Duration kStopPatience = absl::Seconds(30);
+constexpr absl::Duration kHurriedPatience = absl::Seconds(3);
+constexpr absl::Duration kPoll = absl::Milliseconds(20);
+
+bool IsProgram(const std::string& path) {
+  std::error_code error;
+  return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
+}
+
+// Field 22 of /proc/PID/stat, which tells a process from a later one of the same number; 0 without one.
+uint64_t StartTime(pid_t pid) {
+  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
+  // The program's name, in parentheses, may hold anything.
+  const size_t end = text.rfind(')');
+  if (end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(end + 1));
+  std::string skipped;
+  for (int field = 3; field < 22; ++field) fields >> skipped;
+  uint64_t start = 0;
+  fields >> start;
+  return fields.fail() ? 0 : start;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> FindMusterd(const std::string& bin_dir) {
+  std::vector<std::string> places;
+  if (!bin_dir.empty()) {
+    places = {bin_dir};
+  } else {
+    std::error_code error;
+    const auto here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+    places = {here.string(), (here / "../../coordinator").lexically_normal().string()};
+  }
+  for (const std::string& place : places) {
+    const std::string program = files::JoinPath(place, "musterd");
+    if (IsProgram(program)) return program;
+  }
+  std::string message = absl::StrCat("there is no program musterd in ", places[0]);
+  if (places.size() > 1) absl::StrAppend(&message, " (nor in ", places[1], ")");
+  return absl::NotFoundError(absl::StrCat(message, "; MUSTER_BIN_DIR may name its folder"));
+}
+
+LocalCoordinator::LocalCoordinator(std::string state_directory, bool temporary)
+    : state_directory_(std::move(state_directory)), temporary_(temporary) {}
+
+absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
+    const LocalCoordinatorOptions& options, const client::Cancellation& interrupted) {
+  std::string state = options.state_directory;
+  if (state.empty()) {
+    state = files::JoinPath(options.temporary_root, "muster-run-XXXXXX");
+    if (mkdtemp(state.data()) == nullptr) {
+      return absl::InternalError(absl::StrCat("cannot make a directory in ", options.temporary_root,
+                                              ": ", strerror(errno)));
+    }
+  } else {
+    RETURN_IF_ERROR(files::CreateDirectories(state));
+    // The coordinator's own folder is the current one, but let its messages be clear.
+    state = std::filesystem::absolute(state).lexically_normal().string();
+  }
+  std::unique_ptr<LocalCoordinator> coordinator(
+      new LocalCoordinator(state, options.state_directory.empty()));
+  RETURN_IF_ERROR(coordinator->Launch(options, interrupted));
+  return coordinator;
+}
+
+absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
+                                      const client::Cancellation& interrupted) {
+  const std::string port_file = files::JoinPath(state_directory_, "address");
+  std::error_code ignored;
+  std::filesystem::remove(port_file, ignored);  // of a former run
+  // The shell only points its output at a file, and becomes musterd.
+  ASSIGN_OR_RETURN(
+      process_,
+      spawner_.Spawn({.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1",
+                               files::JoinPath(state_directory_, "musterd.log"), options.program,
+                               "--listen", "127.0.0.1:0", "--state", state_directory_,
+                               "--local-slots", absl::StrCat(options.slots), "--port-file", port_file},
+                      .grouping = process::Grouping::kOwnGroup,
+                      .parent_death_signal = SIGTERM}));
+  const absl::Time deadline = absl::Now() + kStartPatience;
+  while (true) {
+    // The coordinator writes the file at once or not at all.
+    const auto address = files::ReadFile(port_file);
+    if (address.ok()) {
+      address_ = address->substr(0, address->find('\n'));
+      return absl::OkStatus();
+    }
+    if (interrupted.cancelled()) return absl::CancelledError("interrupted");
+    if (const auto exit = process_->Wait(kPoll); exit.has_value()) {
+      return absl::UnavailableError(absl::StrCat("the coordinator (", options.program, ") ended with ",
+                                                 exit->ToString(), ":\n", LogTail()));
+    }
+    if (absl::Now() > deadline) {
+      return absl::UnavailableError(absl::StrCat("the coordinator (", options.program,
+                                                 ") does not listen after ",
+                                                 absl::FormatDuration(kStartPatience), ":\n", LogTail()));
+    }
+  }
+}
+
+LocalCoordinator::~LocalCoordinator() {
+  Stop([] { return false; });
+}
+
+std::string LocalCoordinator::LogTail() const {
+  constexpr size_t kLines = 10;
+  std::ifstream log(files::JoinPath(state_directory_, "musterd.log"));
+  std::deque<std::string> lines;
+  for (std::string line; std::getline(log, line);) {
+    lines.push_back(line);
+    if (lines.size() > kLines) lines.pop_front();
+  }
+  std::string text;
+  for (const std::string& line : lines) absl::StrAppend(&text, "  ", line, "\n");
+  return text;
+}
+
+void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
+  if (stopped_) return;
+  stopped_ = true;
+  if (process_ != nullptr) {
+    process_->Signal(SIGTERM);
+    absl::Time deadline = absl::Now() + kStopPatience;
+    bool hurried = false;
+    std::optional<process::Exit> exit;
+    while (!(exit = process_->Wait(kPoll)).has_value() && absl::Now() < deadline) {
+      if (hurried || !hurry()) continue;
+      hurried = true;
+      deadline = std::min(deadline, absl::Now() + kHurriedPatience);
+    }
+    if (!exit.has_value()) {
+      process_->Signal(SIGKILL);
+      exit = process_->Wait(absl::InfiniteDuration());
+    }
+    // One that ended in good order has taken its agent along.
+    if (*exit != process::Exit{}) KillAgent();
+  }
+  if (!temporary_) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(state_directory_, ignored);
+}
+
+void LocalCoordinator::KillAgent() {
+  std::ifstream record(files::JoinPath(state_directory_, "local-agent.pid"));
+  pid_t pid = 0;
+  uint64_t start_time = 0;
+  if (!(record >> pid >> start_time) || pid <= 1) return;
+  const process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+  // Only now that the descriptor holds the process is its number certain.
+  if (pidfd.get() < 0 || start_time == 0 || StartTime(pid) != start_time) return;
+  // Its workers die with it.
+  syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
+  pollfd ended{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
+  poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kHurriedPatience)));
+}
+
+}  // namespace muster::cli

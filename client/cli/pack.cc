@@ -1,0 +1,140 @@
+#include "client/cli/pack.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <memory>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/files/hashing_writer.h"
+#include "common/files/mapped_file.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+constexpr size_t kChunk = 1 << 20;
+
+// A file being written under a temporary name.
+class TokenWriter {
+ public:
+  explicit TokenWriter(std::string path) : path_(std::move(path)) {}
+  ~TokenWriter() {
+    std::error_code ignored;
+    if (durable_) std::filesystem::remove(temporary(), ignored);
+  }
+
+  absl::Status Open() {
+    ASSIGN_OR_RETURN(writer_, files::HashingWriter::Create(temporary()));
+    return absl::OkStatus();
+  }
+
+  absl::Status Append(const uint8_t* bytes, size_t count) {
+    buffer_.resize(2 * count);
+    for (size_t i = 0; i < count; ++i) {
+      buffer_[2 * i] = bytes[i];
+      buffer_[2 * i + 1] = 0;
+    }
+    tokens_ += count;
+    return writer_->Append(buffer_.data(), buffer_.size());
+  }
+
+  absl::Status MakeDurable() {
+    RETURN_IF_ERROR(writer_->Finish().status());
+    durable_ = true;
+    return absl::OkStatus();
+  }
+
+  absl::Status Publish() {
+    RETURN_IF_ERROR(files::RenameDurably(temporary(), path_));
+    durable_ = false;
+    return absl::OkStatus();
+  }
+
+  PackedFile result() const { return {path_, tokens_}; }
+
+ private:
+  std::string temporary() const { return path_ + ".tmp"; }
+
+  const std::string path_;
+  std::unique_ptr<files::HashingWriter> writer_;
+  std::vector<uint8_t> buffer_;
+  uint64_t tokens_ = 0;
+  // Complete under the temporary name, which is then ours to remove.
+  bool durable_ = false;
+};
+
+absl::Status Check(const PackOptions& options) {
+  const bool splits = options.split != 1;
+  if (splits && !(options.split > 0 && options.split < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--split ", options.split, ": allowed is a number above 0 and below 1"));
+  }
+  if (splits != !options.out_rest.empty()) {
+    return absl::InvalidArgumentError("--split and --out-rest belong together: one of them is missing");
+  }
+  std::error_code ignored;
+  for (const std::string& out : {options.out, options.out_rest}) {
+    for (const std::string& input : options.inputs) {
+      if (std::filesystem::equivalent(out, input, ignored)) {
+        return absl::InvalidArgumentError(absl::StrCat(out, " is both input and output"));
+      }
+    }
+  }
+  if (splits && std::filesystem::weakly_canonical(options.out, ignored) ==
+                    std::filesystem::weakly_canonical(options.out_rest, ignored)) {
+    return absl::InvalidArgumentError(absl::StrCat("--out and --out-rest are both ", options.out));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
+                                             const std::function<bool()>& interrupted) {
+  RETURN_IF_ERROR(Check(options));
+  std::vector<files::MappedFile> inputs;
+  uint64_t total = 0;
+  for (const std::string& path : options.inputs) {
+    ASSIGN_OR_RETURN(files::MappedFile input, files::MappedFile::Open(path));
+    total += input.size();
+    inputs.push_back(std::move(input));
+  }
+  std::vector<std::unique_ptr<TokenWriter>> writers;
+  writers.push_back(std::make_unique<TokenWriter>(options.out));
+  uint64_t first = total;
+  if (!options.out_rest.empty()) {
+    writers.push_back(std::make_unique<TokenWriter>(options.out_rest));
+    first = static_cast<uint64_t>(std::floor(static_cast<double>(total) * options.split));
+  }
+  if (first == 0 || (writers.size() == 2 && first == total)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the inputs have ", total, " bytes: too few for ", writers.size(),
+                     writers.size() == 1 ? " file" : " files"));
+  }
+  for (const auto& writer : writers) RETURN_IF_ERROR(writer->Open());
+  uint64_t done = 0;
+  for (const files::MappedFile& input : inputs) {
+    for (size_t at = 0; at < input.size();) {
+      if (interrupted()) return absl::CancelledError("interrupted");
+      const bool in_first = done < first;
+      size_t count = std::min(kChunk, input.size() - at);
+      if (in_first) count = std::min<uint64_t>(count, first - done);
+      RETURN_IF_ERROR(writers[in_first ? 0 : 1]->Append(input.data() + at, count));
+      at += count;
+      done += count;
+    }
+  }
+  for (const auto& writer : writers) RETURN_IF_ERROR(writer->MakeDurable());
+  std::vector<PackedFile> results;
+  for (const auto& writer : writers) {
+    RETURN_IF_ERROR(writer->Publish());
+    results.push_back(writer->result());
+  }
+  return results;
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,38 @@
+// Makes token files (docs/job-file.md, data.*.tokens) of any files: every byte is a token.
+#ifndef MUSTER_CLIENT_CLI_PACK_H_
+#define MUSTER_CLIENT_CLI_PACK_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::cli {
+
+struct PackOptions {
+  // Read one after the other; regular files.
+  std::vector<std::string> inputs;
+  std::string out;
+  // Where the tokens beyond the first `split` of all go; empty: there are none.
+  std::string out_rest;
+  // Above 0 and below 1 with out_rest.
+  double split = 1;
+};
+
+struct PackedFile {
+  std::string path;
+  uint64_t tokens = 0;
+};
+
+// Writes uint16, little endian. A file appears under its name only when all of it is durable; after an error
+// nothing new is there. `interrupted` is asked now and then.
+// INVALID_ARGUMENT: options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...:
+// of the file that is named. CANCELLED: interrupted.
+absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
+                                             const std::function<bool()>& interrupted);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_PACK_H_

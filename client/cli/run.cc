@@ -1,0 +1,155 @@
+#include <signal.h>
+
+#include <google/protobuf/util/message_differencer.h>
+
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/follow.h"
+#include "client/cli/local_coordinator.h"
+#include "client/cli/stopper.h"
+#include "common/jobfile/check_files.h"
+#include "common/jobspec/jobspec.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+struct RunOptions : CommonOptions {
+  std::string file;
+  std::string state;
+  uint32_t slots = 0;
+};
+
+// A coordinator on this machine that does not answer has ended; there is no use in waiting long.
+constexpr absl::Duration kLocalRetry = absl::Seconds(5);
+
+class Run {
+ public:
+  Run(Console* console, const RunOptions& options)
+      : console_(console), options_(options), stopper_(&console->interrupts) {}
+
+  ExitCode Execute() {
+    file_ = LoadOrExplain(console_, options_.file);
+    if (file_ == nullptr) return kUsage;
+    if (!options_.address.empty()) return RunAt(options_.address, options_.retry_for);
+    const absl::Status fit = FitsThisMachine();
+    if (!fit.ok()) return FailWith(console_, Message(fit), kUsage);
+    const ExitCode code = RunHere();
+    if (coordinator_ != nullptr) coordinator_->Stop([this] { return stopper_.hurried(); });
+    return code;
+  }
+
+ private:
+  absl::Status FitsThisMachine() {
+    v1::SpecProblems problems = jobfile::CheckFiles(file_->spec);
+    if (options_.slots > 0 && file_->spec.world_size() > options_.slots) {
+      auto* problem = problems.add_problems();
+      problem->set_path("world_size");
+      problem->set_message(absl::StrCat("found ", file_->spec.world_size(), "; allowed: at most ",
+                                        options_.slots, ", the slots of this run (--slots)"));
+    }
+    jobfile::AddLines(file_->lines, &problems);
+    if (problems.problems().empty()) return absl::OkStatus();
+    return jobfile::ProblemsError(options_.file, problems);
+  }
+
+  ExitCode RunHere() {
+    const auto program = FindMusterd(console_->environment("MUSTER_BIN_DIR"));
+    if (!program.ok()) return FailWith(console_, Message(program.status()));
+    LocalCoordinatorOptions local;
+    local.program = *program;
+    local.slots = options_.slots > 0 ? options_.slots : file_->spec.world_size();
+    local.state_directory = options_.state;
+    const std::string temporary_root = console_->environment("TMPDIR");
+    if (!temporary_root.empty()) local.temporary_root = temporary_root;
+    auto coordinator = LocalCoordinator::Start(local, *stopper_.interruption());
+    if (!coordinator.ok()) {
+      if (stopper_.interrupted()) return kInterrupted;
+      return FailWith(console_, Message(coordinator.status()));
+    }
+    coordinator_ = *std::move(coordinator);
+    const ExitCode code = RunAt(coordinator_->address(), kLocalRetry);
+    if (code != kUnreachable || stopper_.interrupted()) return code;
+    const auto exit = coordinator_->Exited();
+    return FailWith(console_, absl::StrCat("the coordinator of this run ",
+                                           exit.has_value() ? exit->ToString() : "does not answer",
+                                           "; the last lines of its log:\n", coordinator_->LogTail()));
+  }
+
+  ExitCode RunAt(const std::string& address, absl::Duration retry_for) {
+    const auto client = client::MusterClient::Connect(address);
+    if (!client.ok()) return Fail(console_, client.status());
+    if (stopper_.interrupted()) return kInterrupted;
+    const auto job = FindOrSubmit(client->get());
+    if (!job.ok()) return FailSubmission(console_, job.status(), options_.file, *file_);
+    stopper_.JobRuns(client->get(), job->id());
+    const auto ended =
+        FollowJob(console_, client->get(), job->id(),
+                  {.retry_for = retry_for, .cancellation = stopper_.at_once()});
+    stopper_.JobHasEnded();
+    if (!ended.ok()) {
+      if (!stopper_.interrupted()) return Fail(console_, ended.status());
+      console_->err << "muster: ended without waiting for job " << job->id() << std::endl;
+      return kInterrupted;
+    }
+    const ExitCode code = ReportEnd(console_, *ended, options_.output);
+    return stopper_.interrupted() && code != kDone ? kInterrupted : code;
+  }
+
+  // With --state: the same job, where a former run was killed in the middle of it.
+  absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client) {
+    if (!options_.state.empty() && coordinator_ != nullptr) {
+      ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, client->List());
+      for (const v1::Job& job : jobs) {
+        if (client::HasEnded(job.state())) continue;
+        if (google::protobuf::util::MessageDifferencer::Equals(
+                job.spec(), jobspec::ResolveDefaults(file_->spec))) {
+          console_->err << "job " << job.id() << " goes on from step " << job.step() << std::endl;
+          return job;
+        }
+        return absl::FailedPreconditionError(
+            absl::StrCat(options_.state, " holds the unfinished job ", job.id(),
+                         ", which is another one; finish it with its own job file, or name another "
+                         "--state"));
+      }
+    }
+    return client->Submit(file_->spec, "");
+  }
+
+  Console* const console_;
+  const RunOptions& options_;
+  Stopper stopper_;
+  std::unique_ptr<jobfile::JobFile> file_;
+  std::unique_ptr<LocalCoordinator> coordinator_;
+};
+
+}  // namespace
+
+void AddRun(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<RunOptions>();
+  CLI::App* command = app->add_subcommand(
+      "run",
+      "Run a job to its end and show its progress; without an address on this machine, with a coordinator "
+      "of its own that is gone afterwards. Ctrl-C stops the job, a second one ends everything at once");
+  command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
+  AddCommonOptions(command, console, options.get());
+  command
+      ->add_option("--slots", options->slots,
+                   "Ranks that this machine may run (default: as many as the job has)")
+      ->check(CLI::Range(1, 65536))
+      ->type_name("N");
+  command
+      ->add_option("--state", options->state,
+                   "Keep the coordinator's state there: when this run is killed, the same command goes on "
+                   "with its job (default: a temporary directory)")
+      ->type_name("DIR");
+  AddRetryOption(command, options.get());
+  command->callback([=] {
+    // A closed pipe must not keep the coordinator from being stopped.
+    signal(SIGPIPE, SIG_IGN);
+    *code = Run(console, *options).Execute();
+  });
+}
+
+}  // namespace muster::cli

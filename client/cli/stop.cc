@@ -1,0 +1,48 @@
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/follow.h"
+#include "client/cli/job_text.h"
+#include "client/cli/json.h"
+
+namespace muster::cli {
+namespace {
+
+struct StopOptions : CommonOptions {
+  std::string job;
+  bool wait = false;
+};
+
+ExitCode Stop(Console* console, const StopOptions& options) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto job = (*client)->Stop(options.job);
+  if (!job.ok()) return Fail(console, job.status());
+  if (!options.wait) {
+    if (options.output == Output::kJson) {
+      console->out << Json(*job, JsonForm::kPretty);
+    } else {
+      console->out << "job " << job->id() << " " << StateName(job->state()) << "\n";
+    }
+    return kDone;
+  }
+  const auto ended = FollowJob(console, client->get(), options.job, {.retry_for = options.retry_for});
+  if (!ended.ok()) return Fail(console, ended.status());
+  const ExitCode code = ReportEnd(console, *ended, options.output);
+  // Stopped, as was asked for.
+  return code == kJobCancelled ? kDone : code;
+}
+
+}  // namespace
+
+void AddStop(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<StopOptions>();
+  CLI::App* command = app->add_subcommand(
+      "stop", "End a job at its next step, with a checkpoint where it has them; it becomes CANCELLED");
+  command->add_option("JOB", options->job, "The job's id")->required();
+  command->add_flag("--wait", options->wait, "Return when it has ended (0: stopped as asked)");
+  AddCommonOptions(command, console, options.get());
+  AddRetryOption(command, options.get());
+  command->callback([=] { *code = Stop(console, *options); });
+}
+
+}  // namespace muster::cli

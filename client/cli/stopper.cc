@@ -1,0 +1,63 @@
+#include "client/cli/stopper.h"
+
+namespace muster::cli {
+namespace {
+
+// The coordinator itself ends a job's processes after 30 s.
+constexpr absl::Duration kStopPatience = absl::Seconds(45);
+
+}  // namespace
+
+Stopper::Stopper(Interrupts* interrupts)
+    : thread_([this] { Run(); }), listener_(interrupts, [this](int count) {
+        interrupted_.Cancel();
+        if (count > 1) at_once_.Cancel();
+        absl::MutexLock lock(&mutex_);
+        wanted_ = true;
+      }) {}
+
+Stopper::~Stopper() {
+  {
+    absl::MutexLock lock(&mutex_);
+    over_ = true;
+  }
+  thread_.join();
+}
+
+void Stopper::JobRuns(client::MusterClient* client, const std::string& job_id) {
+  absl::MutexLock lock(&mutex_);
+  client_ = client;
+  job_id_ = job_id;
+}
+
+void Stopper::JobHasEnded() {
+  const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !calling_; };
+  absl::MutexLock lock(&mutex_);
+  client_ = nullptr;
+  over_ = true;
+  mutex_.Await(absl::Condition(&idle));
+}
+
+void Stopper::Run() {
+  client::MusterClient* client = nullptr;
+  std::string job_id;
+  {
+    const auto due = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return over_ || (wanted_ && client_ != nullptr);
+    };
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(&due));
+    if (over_) return;
+    client = client_;
+    job_id = job_id_;
+    calling_ = true;
+  }
+  // An error leaves nothing to be done but to wait: the job has ended, or the coordinator is gone.
+  client->Stop(job_id).IgnoreError();
+  absl::MutexLock lock(&mutex_);
+  calling_ = false;
+  if (mutex_.AwaitWithTimeout(absl::Condition(&over_), kStopPatience)) return;
+  at_once_.Cancel();
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,54 @@
+// What Ctrl-C means while `muster run` runs a job: the first asks the job to stop, the second ends all at once.
+#ifndef MUSTER_CLIENT_CLI_STOPPER_H_
+#define MUSTER_CLIENT_CLI_STOPPER_H_
+
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "client/api/cancellation.h"
+#include "client/api/client.h"
+#include "client/cli/interrupts.h"
+
+namespace muster::cli {
+
+// Listens to interrupts for its life. Thread-safe.
+class Stopper {
+ public:
+  explicit Stopper(Interrupts* interrupts);
+  ~Stopper();
+
+  bool interrupted() const { return interrupted_.cancelled(); }
+  bool hurried() const { return at_once_.cancelled(); }
+  // Cancelled by the first interrupt: nothing new need begin.
+  client::Cancellation* interruption() { return &interrupted_; }
+  // Cancelled by the second interrupt, or when the job does not stop in time.
+  client::Cancellation* at_once() { return &at_once_; }
+
+  // From now on the first interrupt stops this job; where it has come already, at once. `client` must live
+  // until JobHasEnded returns.
+  void JobRuns(client::MusterClient* client, const std::string& job_id);
+  void JobHasEnded();
+
+ private:
+  void Run();
+
+  client::Cancellation interrupted_;
+  client::Cancellation at_once_;
+
+  mutable absl::Mutex mutex_;
+  client::MusterClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::string job_id_ ABSL_GUARDED_BY(mutex_);
+  bool wanted_ ABSL_GUARDED_BY(mutex_) = false;   // an interrupt has come
+  bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // client_ is being used
+  bool over_ ABSL_GUARDED_BY(mutex_) = false;
+
+  // After what they use.
+  std::thread thread_;
+  Interrupts::Listener listener_;
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_STOPPER_H_

@@ -1,0 +1,90 @@
+#include "absl/strings/str_cat.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/json.h"
+#include "common/jobfile/check_files.h"
+#include "common/jobspec/jobspec.h"
+#include "common/rpc/error.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+// Input files that are not there: problems where the job would run here, else only warnings.
+void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobResponse* response) {
+  v1::SpecProblems problems = jobfile::CheckFiles(file.spec);
+  jobfile::AddLines(file.lines, &problems);
+  for (const v1::SpecProblem& problem : problems.problems()) {
+    if (here) {
+      *response->add_problems() = problem;
+    } else {
+      response->add_warnings(
+          absl::StrCat(problem.path(), ": ", problem.message(), " (on this machine)"));
+    }
+  }
+}
+
+v1::ValidateJobResponse Check(const CommonOptions& options, const jobfile::JobFile& file) {
+  v1::ValidateJobResponse response;
+  if (!options.address.empty()) {
+    auto client = client::MusterClient::Connect(options.address);
+    auto answer = client.ok() ? (*client)->Validate(file.spec) : client.status();
+    if (answer.ok()) {
+      response = *std::move(answer);
+      v1::SpecProblems problems;
+      problems.mutable_problems()->Swap(response.mutable_problems());
+      jobfile::AddLines(file.lines, &problems);
+      response.mutable_problems()->Swap(problems.mutable_problems());
+    } else {
+      response.add_warnings(absl::StrCat("the coordinator was not asked: ", Message(answer.status())));
+    }
+  }
+  CheckInputs(file, options.address.empty(), &response);
+  if (response.problems().empty() && !response.has_resolved()) {
+    *response.mutable_resolved() = jobspec::ResolveDefaults(file.spec);
+  }
+  if (!response.problems().empty()) response.clear_resolved();
+  return response;
+}
+
+ExitCode Validate(Console* console, const CommonOptions& options, const std::string& path) {
+  v1::ValidateJobResponse response;
+  std::string refusal;
+  const auto file = jobfile::LoadJobFile(path);
+  if (file.ok()) {
+    response = Check(options, *file);
+    v1::SpecProblems problems;
+    *problems.mutable_problems() = response.problems();
+    if (!problems.problems().empty()) refusal = Message(jobfile::ProblemsError(path, problems));
+  } else {
+    *response.mutable_problems() = Problems(file.status()).problems();
+    refusal = Message(file.status());
+  }
+  if (options.output == Output::kJson) console->out << Json(response, JsonForm::kPretty);
+  for (const std::string& warning : response.warnings()) {
+    console->err << "warning: " << warning << "\n";
+  }
+  if (!refusal.empty()) return FailWith(console, refusal, kUsage);
+  if (options.output != Output::kJson) {
+    console->out << path << ": good: job " << response.resolved().name() << ", "
+                 << response.resolved().world_size() << " ranks, "
+                 << jobspec::TotalSteps(response.resolved()) << " steps\n";
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddValidate(CLI::App* app, Console* console, ExitCode* code) {
+  struct Options : CommonOptions {
+    std::string file;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app->add_subcommand(
+      "validate", "Everything that is wrong with a job file; needs no coordinator, asks one where named");
+  command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
+  AddCommonOptions(command, console, options.get());
+  command->callback([=] { *code = Validate(console, *options, options->file); });
+}
+
+}  // namespace muster::cli
