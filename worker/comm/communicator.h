@@ -40,8 +40,9 @@ struct OpLabel {
   int64_t step = 0;
 };
 
-// One operation in flight. Buffers must stay alive and untouched until Wait has returned. Destroying
-// it without Wait waits first, so that buffers are never freed under a running operation.
+// One operation in flight. Buffers must stay untouched until Wait has returned OK; after an error they
+// hold anything, and may change until the communicator is destroyed. (Their memory is kept alive as long
+// as it is needed.) Destroying a Work without Wait waits first. A communicator outlives its works.
 class Work {
  public:
   virtual ~Work() = default;

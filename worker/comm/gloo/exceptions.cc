@@ -11,6 +11,7 @@ namespace {
 // "Connection closed by peer [127.0.0.1]:4711".
 std::string Clean(std::string text) {
   text = text.substr(0, text.find('\n'));
+  text = text.substr(0, text.find(". This is typically caused by"));
   if (text.rfind("[/", 0) == 0) {
     if (const size_t end = text.find("] "); end != std::string::npos) text = text.substr(end + 2);
   }

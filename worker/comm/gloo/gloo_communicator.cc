@@ -56,9 +56,9 @@ class ScratchPool {
 struct Operation {
   OperationSpec spec;
   int64_t number = 0;
+  at::Tensor scratch;  // holds the contributions; before the transfers, which write to it
   std::vector<std::unique_ptr<Transfer>> contributions;  // to reduce, in rank order, own rank left out
   std::vector<std::unique_ptr<Transfer>> transfers;      // everything else
-  at::Tensor scratch;                                    // holds the contributions
   bool broken = false;                                   // some transfer failed or was never posted
 
   // Guarded by the communicator's mutex.
@@ -124,7 +124,7 @@ class GlooCommunicator : public Communicator {
   void ReduceLoop();
   void FinishLoop();
   void Reduce(Operation& operation);
-  void Finish(Operation& operation);
+  void Finish(std::shared_ptr<Operation> operation);
   std::shared_ptr<Operation> Next(std::deque<std::shared_ptr<Operation>>& queue);
   void Queue(std::deque<std::shared_ptr<Operation>>& queue, std::shared_ptr<Operation> operation);
   // Waits in order. The first failure fails the communicator, and marks the operation broken.
@@ -161,9 +161,13 @@ class GlooCommunicator : public Communicator {
   std::map<int, int64_t> left_after_ ABSL_GUARDED_BY(mu_);  // peer -> its number of operations
   std::deque<std::shared_ptr<Operation>> to_reduce_ ABSL_GUARDED_BY(mu_);
   std::deque<std::shared_ptr<Operation>> to_finish_ ABSL_GUARDED_BY(mu_);
+  bool told_ ABSL_GUARDED_BY(mu_) = false;      // the peers were told of the failure
   bool closing_ ABSL_GUARDED_BY(mu_) = false;   // saying goodbye: failures do not matter any more
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the threads end when their queue is empty
   ScratchPool scratch_ ABSL_GUARDED_BY(mu_);
+  // Operations that failed, with their transfers and buffers: Gloo cannot take back a message that is
+  // half sent, and would block the connection, also for the news of the failure.
+  std::vector<std::shared_ptr<Operation>> broken_ ABSL_GUARDED_BY(mu_);
 };
 
 class GlooWork : public Work {
@@ -199,8 +203,10 @@ GlooCommunicator::~GlooCommunicator() {
     watch_->SayGoodbye(issued);
   } else {
     Abort(absl::CancelledError("the communicator was destroyed with operations in flight"));
+    absl::MutexLock lock(&mu_, absl::Condition(&told_));
   }
-  mesh_->CancelAll();
+  watch_->WaitUntilHeard();
+  mesh_->CancelFrom(0);
   {
     absl::MutexLock lock(&mu_);
     stopping_ = true;
@@ -233,7 +239,7 @@ std::unique_ptr<Work> GlooCommunicator::Issue(OperationSpec spec) {
   }
   if (world_size() == 1) {
     Reduce(*operation);
-    Finish(*operation);
+    Finish(operation);
   } else {
     Queue(operation->contributions.empty() ? to_finish_ : to_reduce_, operation);
   }
@@ -369,15 +375,20 @@ void GlooCommunicator::Reduce(Operation& operation) {
   }
 }
 
-void GlooCommunicator::Finish(Operation& operation) {
-  // Buffers go back to their owner with `done`: no transfer may use them any more.
-  operation.contributions.clear();
-  operation.transfers.clear();
+void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
+  if (!operation->broken) {
+    operation->contributions.clear();
+    operation->transfers.clear();
+  }
   absl::MutexLock lock(&mu_);
-  if (operation.scratch.defined()) scratch_.Give(std::move(operation.scratch));
-  in_flight_.erase(operation.number);
-  operation.result = operation.broken ? WithOperation(operation.spec, failure_) : absl::OkStatus();
-  operation.done = true;
+  in_flight_.erase(operation->number);
+  operation->done = true;
+  if (operation->broken) {
+    operation->result = WithOperation(operation->spec, failure_);
+    broken_.push_back(std::move(operation));
+  } else if (operation->scratch.defined()) {
+    scratch_.Give(std::move(operation->scratch));
+  }
 }
 
 void GlooCommunicator::ReduceLoop() {
@@ -397,7 +408,7 @@ void GlooCommunicator::ReduceLoop() {
 void GlooCommunicator::FinishLoop() {
   while (auto operation = Next(to_finish_)) {
     WaitFor(*operation, operation->transfers, finisher_waits_for_);
-    Finish(*operation);
+    Finish(std::move(operation));
   }
 }
 
@@ -461,7 +472,9 @@ void GlooCommunicator::Fail(const absl::Status& cause, const absl::Status& for_p
   }
   if (watch_ == nullptr) return;
   watch_->TellFailure(for_peers);
-  mesh_->CancelAll();
+  mesh_->CancelFrom(PeerWatch::kFirstFreeTag);
+  absl::MutexLock lock(&mu_);
+  told_ = true;
 }
 
 void GlooCommunicator::PeerLeft(int peer, int64_t operations) {

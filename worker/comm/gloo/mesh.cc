@@ -1,6 +1,8 @@
 #include "worker/comm/gloo/mesh.h"
 
+#include <algorithm>
 #include <csignal>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -22,11 +24,12 @@ class GlooMesh;
 
 class GlooTransfer : public Transfer {
  public:
-  GlooTransfer(GlooMesh* mesh, int peer, c10::intrusive_ptr<c10d::Work> work)
-      : mesh_(mesh), peer_(peer), work_(std::move(work)) {}
+  GlooTransfer(GlooMesh* mesh, int peer, uint32_t tag, c10::intrusive_ptr<c10d::Work> work)
+      : mesh_(mesh), peer_(peer), tag_(tag), work_(std::move(work)) {}
   ~GlooTransfer() override;
 
   int peer() const override { return peer_; }
+  uint32_t tag() const { return tag_; }
 
   absl::Status Wait(std::chrono::milliseconds limit) override {
     bool finished = false;
@@ -45,6 +48,7 @@ class GlooTransfer : public Transfer {
  private:
   GlooMesh* const mesh_;
   const int peer_;
+  const uint32_t tag_;
   const c10::intrusive_ptr<c10d::Work> work_;
 };
 
@@ -53,23 +57,25 @@ class GlooMesh : public Mesh {
   explicit GlooMesh(c10::intrusive_ptr<c10d::ProcessGroupGloo> group) : group_(std::move(group)) {}
 
   MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) override {
-    return Post(peer, [&] {
+    return Post(peer, tag, [&] {
       std::vector<at::Tensor> tensors{AsTensor(const_cast<void*>(data), bytes)};
       return group_->send(tensors, peer, static_cast<int>(tag));
     });
   }
 
   MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) override {
-    return Post(peer, [&] {
+    return Post(peer, tag, [&] {
       std::vector<at::Tensor> tensors{AsTensor(data, bytes)};
       return group_->recv(tensors, peer, static_cast<int>(tag));
     });
   }
 
-  void CancelAll() override {
+  void CancelFrom(uint32_t tag) override {
     absl::MutexLock lock(&mu_);
-    cancelled_ = true;
-    for (GlooTransfer* transfer : transfers_) transfer->Cancel();
+    cancelled_from_ = std::min(cancelled_from_, tag);
+    for (GlooTransfer* transfer : transfers_) {
+      if (transfer->tag() >= tag) transfer->Cancel();
+    }
   }
 
   void Remove(GlooTransfer* transfer) {
@@ -84,20 +90,20 @@ class GlooMesh : public Mesh {
 
   // The group is not thread-safe, so it is called under the lock; it only queues the message.
   template <typename Function>
-  MaybeTransfer Post(int peer, Function&& post) {
+  MaybeTransfer Post(int peer, uint32_t tag, Function&& post) {
     absl::MutexLock lock(&mu_);
-    if (cancelled_) return absl::CancelledError("cancelled");
+    if (tag >= cancelled_from_) return absl::CancelledError("cancelled");
     c10::intrusive_ptr<c10d::Work> work;
     const absl::Status status = CatchExceptions([&] { work = post(); });
     if (!status.ok()) return GlooTransfer::Gone(status, peer);
-    auto transfer = std::make_unique<GlooTransfer>(this, peer, std::move(work));
+    auto transfer = std::make_unique<GlooTransfer>(this, peer, tag, std::move(work));
     transfers_.insert(transfer.get());
     return transfer;
   }
 
   absl::Mutex mu_;
   const c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
-  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  uint32_t cancelled_from_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<uint32_t>::max();
   std::set<GlooTransfer*> transfers_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -26,7 +26,7 @@ class Transfer {
 
   virtual int peer() const = 0;
 
-  // UNAVAILABLE "rank 2 is gone: ...", CANCELLED after CancelAll. Call it once. Running into `limit`
+  // UNAVAILABLE "rank 2 is gone: ...", CANCELLED after Cancel. Call it once. Running into `limit`
   // breaks all connections: for the last message of a mesh only.
   virtual absl::Status Wait(std::chrono::milliseconds limit = std::chrono::hours(24 * 365)) = 0;
 };
@@ -39,8 +39,9 @@ class Mesh {
   virtual MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) = 0;
   virtual MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) = 0;
 
-  // Ends all waiting, now and later, with CANCELLED; nothing can be posted any more.
-  virtual void CancelAll() = 0;
+  // For all messages with this tag or a higher one: ends all waiting, now and later, with CANCELLED;
+  // nothing can be posted any more.
+  virtual void CancelFrom(uint32_t tag) = 0;
 };
 
 // Blocks until all ranks are connected.

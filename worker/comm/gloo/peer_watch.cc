@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint32_t kMessageTag = 0;
 constexpr uint32_t kAcknowledgeTag = 1;
-constexpr std::chrono::milliseconds kGoodbyeLimit = std::chrono::seconds(2);
+constexpr std::chrono::milliseconds kHeardLimit = std::chrono::seconds(2);
 
 }  // namespace
 
@@ -43,20 +43,25 @@ void PeerWatch::Watch(Peer& peer) {
   if (absl::IsCancelled(status)) return;
   if (!status.ok()) return events_.failed(status);
   const Message& message = peer.message;
-  if (message.operations < 0) {
-    return events_.failed(absl::Status(static_cast<absl::StatusCode>(message.code),
-                                       std::string(message.text.data())));
+  if (message.operations >= 0) {
+    events_.left(peer.rank, message.operations);
+  } else {
+    events_.failed(absl::Status(static_cast<absl::StatusCode>(message.code),
+                                std::string(message.text.data())));
   }
-  events_.left(peer.rank, message.operations);
   static constexpr char kAcknowledgement = 1;
   auto sent = mesh_->Send(&kAcknowledgement, 1, peer.rank, kAcknowledgeTag);
   if (sent.ok()) peer.acknowledge = std::move(*sent);
 }
 
+// A peer that is gone cannot be told, and need not be.
 void PeerWatch::SendAll(const Message& message) {
   outbox_ = message;
   for (Peer& peer : peers_) {
-    // A peer that is gone cannot be told, and need not be.
+    auto receive = mesh_->Receive(&peer.acknowledgement, 1, peer.rank, kAcknowledgeTag);
+    if (receive.ok()) acknowledgements_.push_back(std::move(*receive));
+  }
+  for (Peer& peer : peers_) {
     auto send = mesh_->Send(&outbox_, sizeof(Message), peer.rank, kMessageTag);
     if (send.ok()) sends_.push_back(std::move(*send));
   }
@@ -69,15 +74,11 @@ void PeerWatch::TellFailure(const absl::Status& cause) {
   SendAll(message);
 }
 
-void PeerWatch::SayGoodbye(int64_t operations) {
-  std::vector<std::unique_ptr<Transfer>> acknowledgements;
-  for (Peer& peer : peers_) {
-    auto receive = mesh_->Receive(&peer.acknowledgement, 1, peer.rank, kAcknowledgeTag);
-    if (receive.ok()) acknowledgements.push_back(std::move(*receive));
-  }
-  SendAll({.operations = operations});
-  for (auto& acknowledgement : acknowledgements) {
-    acknowledgement->Wait(kGoodbyeLimit).IgnoreError();
+void PeerWatch::SayGoodbye(int64_t operations) { SendAll({.operations = operations}); }
+
+void PeerWatch::WaitUntilHeard() {
+  for (auto& acknowledgement : acknowledgements_) {
+    acknowledgement->Wait(kHeardLimit).IgnoreError();
   }
 }
 

@@ -3,8 +3,8 @@
 // One receive per peer is posted for the whole life of a mesh, on a tag of its own, with a thread that
 // waits for it. It ends in one of three ways: the peer says goodbye (a clean end, with the number of
 // operations it took part in), the peer tells why it failed (so that every rank names the root cause),
-// or the connection breaks. A goodbye is acknowledged by the watching thread: connections are ordered,
-// so the leaving rank then knows that everything it sent has arrived, and may close them.
+// or the connection breaks. A message is acknowledged by the peer's watching thread: connections are
+// ordered, so the rank then knows that everything it sent has arrived, and may close them.
 #ifndef MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 #define MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 
@@ -32,16 +32,17 @@ class PeerWatch {
   };
 
   PeerWatch(Mesh* mesh, int rank, int world_size, Events events);
-  ~PeerWatch();  // after Mesh::CancelAll, which ends the threads
+  ~PeerWatch();  // after Mesh::CancelFrom(0), which ends the threads
 
   absl::Status Start();
 
-  // Tells all peers why this rank failed. Best effort; does not block. Once, and not after SayGoodbye.
-  void TellFailure(const absl::Status& cause);
+  // A rank sends one message in its life. Neither blocks.
+  void TellFailure(const absl::Status& cause);   // why this rank failed
+  void SayGoodbye(int64_t operations);           // it is done, after so many operations
 
-  // Tells all peers that this rank is done after so many operations, and waits until they know: two
-  // seconds at most, and only for a peer that is alive and hangs. Once; the last use of the mesh.
-  void SayGoodbye(int64_t operations);
+  // Waits until all peers have the message: two seconds at most, and only for a peer that is alive and
+  // hangs. The last use of the mesh.
+  void WaitUntilHeard();
 
  private:
   struct Message {
@@ -66,6 +67,7 @@ class PeerWatch {
   std::vector<Peer> peers_;  // without this rank; each used by its thread
   Message outbox_;
   std::vector<std::unique_ptr<Transfer>> sends_;
+  std::vector<std::unique_ptr<Transfer>> acknowledgements_;
 };
 
 }  // namespace muster::comm
