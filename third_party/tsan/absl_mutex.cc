@@ -87,6 +87,14 @@ void Mutex::LockWhen(const Condition& condition) {
   real(this, condition);
 }
 
+// LockWhenWithTimeout and Notification call this one.
+bool Mutex::LockWhenWithDeadline(const Condition& condition, Time deadline) {
+  static auto* real = Real<bool(Mutex*, const Condition&, Time)>(
+      "_ZN4absl7debian35Mutex20LockWhenWithDeadlineERKNS0_9ConditionENS0_4TimeE");
+  Locking locking(this);
+  return real(this, condition, deadline);
+}
+
 void Mutex::Await(const Condition& condition) {
   static auto* real =
       Real<void(Mutex*, const Condition&)>("_ZN4absl7debian35Mutex5AwaitERKNS0_9ConditionE");
@@ -94,13 +102,7 @@ void Mutex::Await(const Condition& condition) {
   real(this, condition);
 }
 
-bool Mutex::AwaitWithTimeout(const Condition& condition, Duration timeout) {
-  static auto* real = Real<bool(Mutex*, const Condition&, Duration)>(
-      "_ZN4absl7debian35Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE");
-  Waiting waiting(this);
-  return real(this, condition, timeout);
-}
-
+// AwaitWithTimeout calls this one.
 bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
   static auto* real = Real<bool(Mutex*, const Condition&, Time)>(
       "_ZN4absl7debian35Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE");
