@@ -7,6 +7,11 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgpr.so\n"
          "called_from_lib:libprotobuf.so\n"
+         "called_from_lib:libupb.so\n"
+         // absl::Status counts its references in the library, where ThreadSanitizer does not see it.
+         "called_from_lib:libabsl_status.so\n"
+         "race:absl::debian3::Status::UnrefNonInlined\n"
+         "race:absl::debian3::status_internal::Payload\n"
          "race:^grpc::\n"
          "race:libgrpc\n";
 }
