@@ -87,10 +87,10 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> Meet(ControlStream& strea
                             absl::ToChronoMilliseconds(timeout));
 }
 
-absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identity& identity) {
-  const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
-  Communicators result;
-  ASSIGN_OR_RETURN(result.store, Meet(stream, identity.rank, timeout));
+absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identity& identity,
+                                      absl::Duration timeout,
+                                      std::unique_ptr<comm::RendezvousStore> store) {
+  Communicators result{.store = std::move(store), .control = nullptr, .gradients = nullptr};
   comm::GlooOptions options{.rank = static_cast<int>(identity.rank),
                             .world_size = static_cast<int>(stream.welcome().spec().world_size()),
                             .name = "control",
@@ -107,39 +107,8 @@ struct Outcome {
   train::SessionEnd end;
   absl::Status error;
   train::FailureKind kind = train::FailureKind::kTransient;
+  bool reported = false;
 };
-
-Outcome RunSession(ControlStream& stream, const train::Identity& identity) {
-  const auto job = JobFromSpec(stream.welcome().spec());
-  if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
-  const auto communicators = Connect(stream, identity);
-  if (!communicators.ok()) {
-    return {.error = Annotate(communicators.status(), "meeting the other ranks"),
-            .kind = train::FailureKind::kConsequence};
-  }
-  const StreamCommands commands(&stream);
-  StreamEvents events(&stream, identity.generation);
-  train::SessionParts parts{.control = communicators->control.get(),
-                            .gradients = communicators->gradients.get(),
-                            .commands = &commands,
-                            .events = &events,
-                            .checkpoints = {}};
-  for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
-    parts.checkpoints.push_back(checkpoint.path());
-  }
-  auto session = train::Session::Create(identity, *job, parts);
-  if (!session.ok()) {
-    return {.error = session.status(),
-            .kind = train::Classify(session.status(), train::Phase::kCreate)};
-  }
-  const auto end = (*session)->Run();
-  if (!end.ok()) {
-    return {.end = {.step = events.step()},
-            .error = end.status(),
-            .kind = train::Classify(end.status(), train::Phase::kRun)};
-  }
-  return {.end = *end};
-}
 
 v1::WorkerReport EndReport(const Outcome& outcome) {
   v1::WorkerReport report;
@@ -154,6 +123,78 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
   failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
   return report;
+}
+
+// Waits until the end is durable (a failure: 2 s at most). Does nothing the second time.
+void ReportEnd(ControlStream& stream, Outcome& outcome) {
+  if (std::exchange(outcome.reported, true)) return;
+  const bool failed = !outcome.error.ok();
+  if (failed) {
+    spdlog::error("{}", Message(outcome.error));
+  } else {
+    spdlog::info("{} after step {}", outcome.end.stopped ? "stopped" : "finished",
+                 outcome.end.step);
+  }
+  stream.Report(EndReport(outcome));
+  const absl::Status flushed =
+      stream.Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
+  if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
+}
+
+// What a rank could not do for the meeting: hosting the store depends on nobody, all else on the others.
+Outcome FailedToMeet(const absl::Status& error, bool hosting) {
+  Outcome outcome{.error = Annotate(error, "meeting the other ranks"),
+                  .kind = train::FailureKind::kConsequence};
+  if (hosting) {
+    outcome.kind = absl::IsInvalidArgument(error) ? train::FailureKind::kPermanent
+                                                  : train::FailureKind::kTransient;
+  }
+  return outcome;
+}
+
+// Ends the communicators after an error. A cause is durable before the others can learn of it: as soon as
+// one of them reports the consequence, the coordinator ends all processes, this one too, and the cause would
+// be lost.
+void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outcome& outcome) {
+  if (outcome.kind != train::FailureKind::kConsequence) ReportEnd(stream, outcome);
+  communicators.control->Abort(outcome.error);
+  communicators.gradients->Abort(outcome.error);
+}
+
+Outcome Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
+              const Communicators& communicators) {
+  const StreamCommands commands(&stream);
+  StreamEvents events(&stream, identity.generation);
+  train::SessionParts parts{.control = communicators.control.get(),
+                            .gradients = communicators.gradients.get(),
+                            .commands = &commands,
+                            .events = &events,
+                            .checkpoints = {}};
+  for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
+    parts.checkpoints.push_back(checkpoint.path());
+  }
+  const auto session = train::Session::Create(identity, job, parts);
+  const absl::StatusOr<train::SessionEnd> end =
+      session.ok() ? (*session)->Run() : session.status();
+  if (end.ok()) return {.end = *end};
+  const auto phase = session.ok() ? train::Phase::kRun : train::Phase::kCreate;
+  Outcome outcome{.end = {.step = events.step()},
+                  .error = end.status(),
+                  .kind = train::Classify(end.status(), phase)};
+  // While the session lives: its end would wait for operations in which the others may not take part.
+  LeaveOthers(stream, communicators, outcome);
+  return outcome;
+}
+
+Outcome RunSession(ControlStream& stream, const train::Identity& identity) {
+  const auto job = JobFromSpec(stream.welcome().spec());
+  if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
+  const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
+  auto store = Meet(stream, identity.rank, timeout);
+  if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
+  const auto communicators = Connect(stream, identity, timeout, *std::move(store));
+  if (!communicators.ok()) return FailedToMeet(communicators.status(), /*hosting=*/false);
+  return Train(stream, identity, *job, *communicators);
 }
 
 void RemoveCheckpoints(const std::vector<std::string>& paths) {
@@ -177,22 +218,15 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.pid = getpid();
   stream_options.on_remove = RemoveCheckpoints;
   stream_options.on_fatal = options.on_fatal;
-  ASSIGN_OR_RETURN(const auto stream, ControlStream::Connect(std::move(stream_options)));
-  spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
-               identity.rank, stream->welcome().spec().world_size());
-
-  const Outcome outcome = RunSession(*stream, identity);
-  if (outcome.error.ok()) {
-    spdlog::info("{} after step {}", outcome.end.stopped ? "stopped" : "finished",
-                 outcome.end.step);
-  } else {
-    spdlog::error("{}", Message(outcome.error));
+  const auto stream = ControlStream::Connect(std::move(stream_options));
+  if (!stream.ok()) {
+    options.on_fatal(stream.status());
+    return stream.status();
   }
-  stream->Report(EndReport(outcome));
-  const bool failed = !outcome.error.ok();
-  const absl::Status flushed =
-      stream->Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
-  if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
+  spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
+               identity.rank, (*stream)->welcome().spec().world_size());
+  Outcome outcome = RunSession(**stream, identity);
+  ReportEnd(**stream, outcome);
   return outcome.error;
 }
 

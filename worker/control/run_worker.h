@@ -13,14 +13,14 @@ namespace muster::control {
 struct WorkerOptions {
   std::string coordinator;  // host:port
   train::Identity identity;
-  // The process must end now: it is stale, or cut off for a whole lease. Called from another thread while
-  // RunWorker may hang in a collective, so a process calls _exit here.
+  // The process must end now: it is stale, or cut off (for a whole lease, or from the beginning). Called
+  // from any thread, also while RunWorker may hang in a collective, so a process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;
 };
 
 // Blocks until the rank's session is over and its end is reported. OK: finished, or stopped as asked.
 // Otherwise the error that ended it, which has been reported (and acknowledged, or 2 s have passed).
-// FAILED_PRECONDITION or NOT_FOUND before a session began: this process is stale.
+// Not welcomed at all: what on_fatal was given.
 absl::Status RunWorker(const WorkerOptions& options);
 
 }  // namespace muster::control

@@ -1,0 +1,165 @@
+// Whole workers as threads of this process, against a coordinator that only welcomes, acknowledges and notes.
+#include "worker/control/run_worker.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/server_context.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/rpc/error.h"
+#include "common/rpc/rpc.h"
+#include "proto/muster/v1/worker_service.grpc.pb.h"
+
+namespace muster::control {
+namespace {
+
+using ::testing::HasSubstr;
+using ServerStream = grpc::ServerReaderWriter<v1::WorkerDirective, v1::WorkerMessage>;
+
+class NotingCoordinator : public v1::WorkerService::Service {
+ public:
+  NotingCoordinator() { server_ = Server::Start({}, {this}).value(); }
+
+  // What a rank is welcomed with. Before the workers start.
+  v1::WorkerWelcome& welcome(uint32_t rank) { return welcomes_[rank]; }
+  // In the order in which they came; after the workers' end.
+  const std::vector<std::pair<uint32_t, v1::WorkerFailure>>& failures() const { return failures_; }
+  const std::string& address() const { return server_->address(); }
+
+  grpc::Status Attach(grpc::ServerContext*, ServerStream* stream) override {
+    v1::WorkerMessage message;
+    stream->Read(&message);
+    const uint32_t rank = message.hello().worker().rank();
+    if (welcomes_.count(rank) == 0) return ToGrpc(absl::FailedPreconditionError("stale"));
+    {
+      std::lock_guard lock(mutex_);
+      streams_[rank] = stream;
+      v1::WorkerDirective directive;
+      *directive.mutable_welcome() = welcomes_[rank];
+      stream->Write(directive);
+      if (meeting_.has_rendezvous()) stream->Write(meeting_);
+    }
+    while (stream->Read(&message)) {
+      if (message.has_report()) Take(rank, message.report());
+    }
+    std::lock_guard lock(mutex_);
+    streams_.erase(rank);
+    return grpc::Status::OK;
+  }
+
+ private:
+  void Take(uint32_t rank, const v1::WorkerReport& report) {
+    std::lock_guard lock(mutex_);
+    if (report.has_failure()) failures_.emplace_back(rank, report.failure());
+    if (report.has_rendezvous()) {
+      *meeting_.mutable_rendezvous() = report.rendezvous();
+      for (const auto& [peer, stream] : streams_) stream->Write(meeting_);
+    }
+    v1::WorkerDirective directive;
+    directive.mutable_report_ack()->set_sequence(report.sequence());
+    streams_[rank]->Write(directive);
+  }
+
+  std::map<uint32_t, v1::WorkerWelcome> welcomes_;
+  std::mutex mutex_;
+  std::map<uint32_t, ServerStream*> streams_;
+  v1::WorkerDirective meeting_;
+  std::vector<std::pair<uint32_t, v1::WorkerFailure>> failures_;
+  std::unique_ptr<Server> server_;
+};
+
+class RunWorkerTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    data_ = ::testing::TempDir() + "/train.bin";
+    std::ofstream file(data_, std::ios::binary);
+    for (uint16_t i = 0; i < 200; ++i) file.write(reinterpret_cast<const char*>(&i), 1).put(0);
+  }
+
+  v1::WorkerWelcome Welcome(uint32_t world_size) const {
+    v1::WorkerWelcome welcome;
+    welcome.set_host("127.0.0.1");
+    welcome.mutable_heartbeat_interval()->set_seconds(1);
+    welcome.mutable_lease()->set_seconds(60);
+    welcome.mutable_collective_timeout()->set_seconds(60);
+    v1::JobSpec& spec = *welcome.mutable_spec();
+    spec.set_world_size(world_size);
+    auto& gpt2 = *spec.mutable_model()->mutable_gpt2();
+    gpt2.set_vocab_size(256);
+    gpt2.set_context(8);
+    gpt2.set_layers(1);
+    gpt2.set_heads(1);
+    gpt2.set_width(8);
+    spec.mutable_data()->mutable_train()->mutable_tokens()->add_path(data_);
+    spec.mutable_strategy()->mutable_ddp()->set_bucket_mb(1);
+    spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+    spec.mutable_batch()->set_per_rank(1);
+    spec.mutable_batch()->set_accumulate(1);
+    spec.add_stages()->mutable_fit()->set_steps(2);
+    return welcome;
+  }
+
+  absl::Status Run(int64_t rank) {
+    WorkerOptions options;
+    options.coordinator = coordinator_.address();
+    options.identity = {"job", 1, rank, "incarnation"};
+    options.on_fatal = [this](const absl::Status& why) { fatal_ = why; };
+    return RunWorker(options);
+  }
+
+  std::string data_;
+  NotingCoordinator coordinator_;
+  absl::Status fatal_;
+};
+
+TEST_F(RunWorkerTest, FinishesAJob) {
+  coordinator_.welcome(0) = Welcome(1);
+  EXPECT_TRUE(Run(0).ok());
+  EXPECT_TRUE(coordinator_.failures().empty());
+}
+
+// As soon as the coordinator hears of a consequence it ends all workers, also the one that knows the cause.
+TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
+  coordinator_.welcome(0) = Welcome(2);
+  coordinator_.welcome(1) = Welcome(2);
+  coordinator_.welcome(1).mutable_spec()->mutable_data()->mutable_train()->mutable_tokens()->set_path(
+      0, "/no/such/train.bin");
+  std::thread other([this] { EXPECT_FALSE(Run(1).ok()); });
+  EXPECT_FALSE(Run(0).ok());
+  other.join();
+  ASSERT_EQ(coordinator_.failures().size(), 2u);
+  const auto& [cause_rank, cause] = coordinator_.failures()[0];
+  EXPECT_EQ(cause_rank, 1u);
+  EXPECT_TRUE(cause.permanent());
+  EXPECT_FALSE(cause.consequence());
+  EXPECT_THAT(cause.reason(), HasSubstr("/no/such/train.bin"));
+  const auto& [rank, consequence] = coordinator_.failures()[1];
+  EXPECT_EQ(rank, 0u);
+  EXPECT_TRUE(consequence.consequence());
+  EXPECT_THAT(consequence.reason(), HasSubstr("rank 1 aborted: data.train"));
+}
+
+TEST_F(RunWorkerTest, AHostThatCannotHoldTheMeetingIsACauseOfItsOwn) {
+  coordinator_.welcome(0) = Welcome(1);
+  coordinator_.welcome(0).set_host("no address");
+  EXPECT_FALSE(Run(0).ok());
+  ASSERT_EQ(coordinator_.failures().size(), 1u);
+  EXPECT_TRUE(coordinator_.failures()[0].second.permanent());
+  EXPECT_FALSE(coordinator_.failures()[0].second.consequence());
+  EXPECT_THAT(coordinator_.failures()[0].second.reason(), HasSubstr("'no address'"));
+}
+
+TEST_F(RunWorkerTest, AStaleProcessIsToldToEnd) {
+  EXPECT_TRUE(absl::IsFailedPrecondition(Run(7)));
+  EXPECT_TRUE(absl::IsFailedPrecondition(fatal_));
+}
+
+}  // namespace
+}  // namespace muster::control
