@@ -1,0 +1,33 @@
+#include "worker/train/guarded.h"
+
+#include <gtest/gtest.h>
+
+#include <new>
+#include <stdexcept>
+
+namespace muster::train {
+namespace {
+
+absl::Status Throwing(void (*body)()) {
+  return Guarded("training", [body] {
+    body();
+    return absl::OkStatus();
+  });
+}
+
+TEST(Guarded, GivesTheTextOfLibTorchsErrorsWithoutTheirBacktrace) {
+  const absl::Status status = Throwing([] { TORCH_CHECK(false, "sizes 2 and 3 differ"); });
+  EXPECT_EQ(status, absl::InternalError("training: sizes 2 and 3 differ"));
+}
+
+TEST(Guarded, TellsOtherExceptionsAndLackOfMemoryApart) {
+  EXPECT_EQ(Throwing([] { throw std::runtime_error("x"); }), absl::InternalError("training: x"));
+  EXPECT_TRUE(absl::IsResourceExhausted(Throwing([] { throw std::bad_alloc(); })));
+}
+
+TEST(Guarded, PassesTheResultThrough) {
+  EXPECT_EQ(Guarded("training", [] { return absl::NotFoundError("y"); }), absl::NotFoundError("y"));
+}
+
+}  // namespace
+}  // namespace muster::train
