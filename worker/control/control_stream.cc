@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -10,7 +11,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
@@ -24,6 +25,11 @@ using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerDirective>;
 
 absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
+}
+
+// A clock that only goes forward, as absl::Time: leases must not end because somebody set the date.
+absl::Time SteadyNow() {
+  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
 bool IsRefusal(const absl::Status& status) {
@@ -124,7 +130,7 @@ class ControlStreamImpl : public ControlStream {
         break;
       }
       if (last_contact_ == absl::InfiniteFuture()) {
-        last_contact_ = absl::Now();
+        last_contact_ = SteadyNow();
         spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
       }
       mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::Milliseconds(100));
@@ -210,7 +216,7 @@ class ControlStreamImpl : public ControlStream {
   void WriteLoop() {
     const absl::Duration interval = FromProto(welcome().heartbeat_interval());
     const absl::Duration lease = FromProto(welcome().lease());
-    absl::Time next_heartbeat = absl::Now() + interval;
+    absl::Time next_heartbeat = SteadyNow() + interval;
     while (true) {
       std::optional<v1::WorkerMessage> message;
       Stream* stream = nullptr;
@@ -219,9 +225,9 @@ class ControlStreamImpl : public ControlStream {
         const auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
           return closing_ || (stream_ != nullptr && outbox_.HasNext());
         };
-        mutex_.AwaitWithDeadline(absl::Condition(&work), next_heartbeat);
+        mutex_.AwaitWithTimeout(absl::Condition(&work), next_heartbeat - SteadyNow());
         if (closing_) return;
-        const absl::Time now = absl::Now();
+        const absl::Time now = SteadyNow();
         // First of all, so that a rank whose reports never end still says where it is.
         const bool heartbeat_due = now >= next_heartbeat;
         if (heartbeat_due) next_heartbeat = now + interval;
