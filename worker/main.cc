@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
   app.add_option("--generation", options.identity.generation)->required();
   app.add_option("--rank", options.identity.rank)->required();
   app.add_option("--incarnation", options.identity.incarnation)->required();
-  app.add_option("--agent-pid", agent_pid, "the agent; without it the worker ends at once");
+  app.add_option("--agent-pid", agent_pid, "the agent: a worker that is not its child ends at once");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
