@@ -23,13 +23,12 @@ def objects(text):
 
 
 def test_a_job_from_submit_to_its_end(muster):
-    job_file = jobs.write_job(muster.folder, data=None, **{
-        "data": {
-            "train": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
-            "validate": {"tokens": {"path": "train.bin", "dtype": "uint16"}},
-        },
-        "stages": [{"fit": {"steps": 20, "validate_every": 10}}, {"validate": {}}],
-    })
+    tokens = {"tokens": {"path": "train.bin", "dtype": "uint16"}}
+    job_file = jobs.write_job(
+        muster.folder,
+        data={"train": tokens, "validate": tokens},
+        stages=[{"fit": {"steps": 20, "validate_every": 10}}, {"validate": {}}],
+    )
     daemon = muster.musterd()
     client = api.Jobs(muster.address)
 
@@ -55,7 +54,7 @@ def test_a_job_from_submit_to_its_end(muster):
     assert [(rank.rank, rank.step) for rank in job.ranks] == [(0, 20), (1, 20)]
     assert {rank.node for rank in job.ranks} == {"node-1", "node-2"}
     assert [checkpoint.step for checkpoint in job.checkpoints] == [10, 15, 20]
-    assert muster.files("checkpoints") == sorted(c.path.rsplit("/", 1)[1] for c in job.checkpoints)
+    assert muster.files("checkpoints/first") == sorted(c.path.rsplit("/", 1)[1] for c in job.checkpoints)
     assert job.exported_path == str(muster.folder / "model.safetensors")
     assert 0 < job.loss < 7 and 0 < job.validation_loss < 7 and job.validation_step == 20
     with safe_open(job.exported_path, "pt") as weights:
