@@ -81,11 +81,25 @@ absl::Status Commit(const std::string& temporary, const std::string& final,
   return durable;
 }
 
-absl::StatusOr<std::string> SetAside(const std::string& path) {
-  std::string aside = path + ".bad";
-  for (int i = 2; fs::exists(aside); ++i) aside = absl::StrCat(path, ".bad.", i);
+absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& suffix) {
+  std::string aside = path + suffix;
+  for (int i = 2; fs::exists(aside); ++i) aside = absl::StrCat(path, suffix, ".", i);
   RETURN_IF_ERROR(files::RenameDurably(path, aside));
   return aside;
+}
+
+absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    if (ParseFinalName(name).has_value()) names.push_back(name);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return files::ErrnoStatus(error.value(), "list", directory);
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 absl::Status RemoveDirectory(const std::string& path) {

@@ -1,7 +1,6 @@
 #include "worker/train/checkpoints.h"
 
 #include <filesystem>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,13 +17,21 @@ std::string NameOf(const std::string& path) { return fs::path(path).filename(); 
 
 // A job in its first generation has written nothing: what lies there belongs to somebody else.
 absl::Status RefuseForeign(const std::string& folder) {
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (!checkpoint::ParseFinalName(entry.path().filename()).has_value()) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "checkpoint.directory: ", entry.path().string(),
-        " was written by another job of the same id; choose another job id or directory, or move it "
-        "away"));
+  ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
+  if (names.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "checkpoint.directory: ", files::JoinPath(folder, names[0]),
+      " was written by another job of the same id; choose another job id or directory, or move it "
+      "away"));
+}
+
+// Later, where nothing is recorded, they may be this job's own, never recorded, or those of another job, when
+// the first generation ended before it could refuse them. So they are kept, out of the way.
+absl::Status KeepUnrecorded(const std::string& folder) {
+  ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
+  for (const std::string& name : names) {
+    RETURN_IF_ERROR(
+        checkpoint::SetAside(files::JoinPath(folder, name), ".unrecorded").status());
   }
   return absl::OkStatus();
 }
@@ -65,7 +72,9 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(const Identity& i
 
 absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
     const std::vector<std::string>& recorded, const checkpoint::State& state) {
-  if (identity_.generation == 1 && identity_.rank == 0) RETURN_IF_ERROR(RefuseForeign(folder_));
+  if (identity_.rank == 0 && recorded.empty()) {
+    RETURN_IF_ERROR(identity_.generation == 1 ? RefuseForeign(folder_) : KeepUnrecorded(folder_));
+  }
   std::vector<std::string> names;
   for (const std::string& path : recorded) names.push_back(NameOf(path));
   ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(names, state));

@@ -37,7 +37,8 @@ class Checkpoints {
                                                            EventSink* events);
 
   // Fills `state` from the first good one of `recorded` (directories, newest first) and removes what is
-  // neither recorded nor put aside. Broken ones are put aside and reported.
+  // neither recorded nor put aside. Broken ones are put aside and reported. Where nothing is recorded, whole
+  // checkpoints are not removed but renamed to <name>.unrecorded: they may be another job's.
   absl::StatusOr<Restored> Restore(const std::vector<std::string>& recorded,
                                    const checkpoint::State& state);
 

@@ -214,6 +214,20 @@ TEST_F(SessionTest, UnrecordedCheckpointsAreRemovedAndForeignOnesRefused) {
   EXPECT_TRUE(fs::exists(first->outside.checkpoints()[2]));
 }
 
+// The first generation may end before it could refuse them.
+TEST_F(SessionTest, WhereNothingIsRecordedCheckpointsAreKeptAside) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 1);
+  const auto later = RunSessions(job, 1, 2, {});
+  ASSERT_TRUE(later->ends[0].ok()) << later->ends[0].status();
+  EXPECT_EQ(later->outside.losses().size(), 12u);
+  for (const std::string& path : first->outside.checkpoints()) {
+    EXPECT_FALSE(fs::exists(path));
+    EXPECT_TRUE(fs::exists(path + ".unrecorded/MANIFEST.json"));
+  }
+}
+
 TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
   const auto run = RunSessions(SmallJob(), 3, 1, {}, /*stop_after=*/5);
   for (const auto& end : run->ends) {
