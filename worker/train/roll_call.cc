@@ -51,7 +51,7 @@ constexpr std::pair<const char*, Field> kEqual[] = {
     {"attempt", &RollCallRecord::attempt},
     {"epoch", &RollCallRecord::epoch},
     {"sampler cursor", &RollCallRecord::cursor},
-    {"plan fingerprint", &RollCallRecord::plan_fingerprint},
+    {"plan fingerprint (model, job, sizes of the data sets)", &RollCallRecord::plan_fingerprint},
     {"loss step", &RollCallRecord::loss_step},
 };
 

@@ -108,7 +108,7 @@ absl::Status SessionImpl::Build() {
     ASSIGN_OR_RETURN(validate_data_, OpenDataset("data.validate", *job_.validate, *model_));
   }
   if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
-  fingerprint_ = PlanFingerprint(job_, *model_);
+  fingerprint_ = PlanFingerprint(job_, *model_, train_data_.get(), validate_data_.get());
   state_ = TrainingState(*model_, optimizer_.get());
 
   std::string started_from;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/data/safetensors_dataset.h"
@@ -66,7 +67,31 @@ checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* op
   return state;
 }
 
-int64_t PlanFingerprint(const Job& job, const models::Model& model) {
+namespace {
+
+// Every bit of the numbers counts.
+template <typename... Numbers>
+std::string Exactly(Numbers... numbers) {
+  std::string text;
+  ((text += absl::StrFormat("%.17g ", static_cast<double>(numbers))), ...);
+  return text;
+}
+
+std::string Describe(const optim::AdamWOptions& adamw) {
+  return Exactly(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay);
+}
+std::string Describe(const optim::SgdOptions& sgd) {
+  return Exactly(sgd.momentum, sgd.weight_decay, sgd.nesterov);
+}
+std::string Describe(const optim::Constant&) { return ""; }
+std::string Describe(const optim::WarmupCosine& cosine) {
+  return Exactly(cosine.warmup_steps, cosine.total_steps, cosine.min_ratio);
+}
+
+}  // namespace
+
+int64_t PlanFingerprint(const Job& job, const models::Model& model, const data::Dataset* train,
+                        const data::Dataset* validate) {
   std::string plan = absl::StrCat("ddp ", job.ddp.bucket_bytes, " ", job.ddp.first_bucket_bytes, ";");
   for (const auto& parameter : model.Parameters()) {
     absl::StrAppend(&plan, parameter.name);
@@ -75,10 +100,16 @@ int64_t PlanFingerprint(const Job& job, const models::Model& model) {
   }
   absl::StrAppend(&plan, "batch ", job.batch.per_rank, " ", job.batch.accumulate, " ",
                   static_cast<int>(job.batch.order), " ", static_cast<int>(job.batch.last), ";");
-  absl::StrAppend(&plan, "clip ", job.clip_grad_norm.value_or(0), "; seed ", job.seed, ";");
+  absl::StrAppend(&plan, "clip ", Exactly(job.clip_grad_norm.value_or(0)), "; seed ", job.seed, ";");
   if (job.optimizer.has_value()) {
-    absl::StrAppend(&plan, "optimizer ", job.optimizer->kind.index(), " ", job.optimizer->lr, ";");
+    absl::StrAppend(&plan, "optimizer ", job.optimizer->kind.index(), " ", Exactly(job.optimizer->lr),
+                    std::visit([](const auto& kind) { return Describe(kind); }, job.optimizer->kind),
+                    ";");
   }
+  absl::StrAppend(&plan, "schedule ", job.schedule.index(), " ",
+                  std::visit([](const auto& kind) { return Describe(kind); }, job.schedule), ";");
+  absl::StrAppend(&plan, "samples ", train != nullptr ? train->size() : 0, " ",
+                  validate != nullptr ? validate->size() : 0, ";");
   for (const Stage& stage : job.stages) {
     const auto* fit = std::get_if<FitStage>(&stage);
     absl::StrAppend(&plan, "stage ", fit ? fit->steps : 0, " ", fit ? fit->validate_every : 0, ";");

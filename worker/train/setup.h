@@ -31,8 +31,10 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const Optimizer
 checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer);
 
 // Hash of what all ranks must agree on before they communicate: parameter names and shapes, strategy,
-// optimizer, schedule, batch, stages.
-int64_t PlanFingerprint(const Job& job, const models::Model& model);
+// optimizer, schedule, batch, stages, and the sizes of the data sets (each rank opens its own files; null:
+// none).
+int64_t PlanFingerprint(const Job& job, const models::Model& model, const data::Dataset* train,
+                        const data::Dataset* validate);
 
 }  // namespace muster::train
 
