@@ -1,9 +1,10 @@
 #include "client/cli/cli.h"
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
+#include "common/jobfile/near_name.h"
 
 namespace muster::cli {
 namespace {
@@ -18,13 +19,26 @@ First steps:
   muster run job.yaml             train on this machine, with a coordinator of its own
   muster COMMAND --help           the options of a command)";
 
+// What is wrong with the first word; empty when nothing is. CLI11 would only say that a command is needed.
+std::string UnknownCommand(const CLI::App& app, const std::string& word) {
+  if (word.empty() || word[0] == '-') return "";
+  std::vector<std::string> names;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (command->get_name() == word) return "";
+    names.push_back(command->get_name());
+  }
+  const std::string near = jobfile::NearName(word, names);
+  return absl::StrCat("there is no command '", word, "'",
+                      near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
+                      "; `muster --help` lists them");
+}
+
 }  // namespace
 
 ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console) {
   ExitCode code = kDone;
   CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows and stops them.",
                "muster");
-  app.footer(kFooter);
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   AddRun(&app, console, &code);
@@ -39,6 +53,16 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddMetrics(&app, console, &code);
   AddCheckpoints(&app, console, &code);
   AddData(&app, console, &code);
+  // Last, so that the commands do not inherit it.
+  app.footer(kFooter);
+  if (arguments.empty()) {
+    console->err << app.help() << std::flush;
+    return kUsage;
+  }
+  if (const std::string problem = UnknownCommand(app, arguments[0]); !problem.empty()) {
+    console->err << "muster: " << problem << std::endl;
+    return kUsage;
+  }
   try {
     // CLI11 takes them last first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));

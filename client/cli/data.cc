@@ -1,5 +1,6 @@
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "client/api/cancellation.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
@@ -26,12 +27,16 @@ ExitCode DataPack(Console* console, const DataPackOptions& options) {
   if (options.output == Output::kJson) {
     nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
     for (const PackedFile& file : *packed) {
-      json["files"].push_back({{"path", file.path}, {"tokens", file.tokens}, {"dtype", "uint16"}});
+      json["files"].push_back({{"path", file.path},
+                               {"tokens", file.tokens},
+                               {"dtype", "uint16"},
+                               {"unigram_entropy", file.unigram_entropy}});
     }
     console->out << json.dump(2) << "\n";
   } else {
     for (const PackedFile& file : *packed) {
-      console->out << file.path << ": " << file.tokens << " tokens (uint16)\n";
+      console->out << file.path << ": " << file.tokens << " tokens (uint16), unigram entropy "
+                   << absl::StrFormat("%.4f", file.unigram_entropy) << " nats per token\n";
     }
   }
   return kDone;

@@ -1,6 +1,7 @@
 #include "client/cli/pack.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <filesystem>
 #include <memory>
@@ -37,6 +38,7 @@ class TokenWriter {
     for (size_t i = 0; i < count; ++i) {
       buffer_[2 * i] = bytes[i];
       buffer_[2 * i + 1] = 0;
+      ++counts_[bytes[i]];
     }
     tokens_ += count;
     return writer_->Append(buffer_.data(), buffer_.size());
@@ -54,15 +56,26 @@ class TokenWriter {
     return absl::OkStatus();
   }
 
-  PackedFile result() const { return {path_, tokens_}; }
+  PackedFile result() const { return {path_, tokens_, UnigramEntropy()}; }
 
  private:
   std::string temporary() const { return path_ + ".tmp"; }
+
+  double UnigramEntropy() const {
+    double entropy = 0;
+    for (const uint64_t count : counts_) {
+      if (count == 0) continue;
+      const double share = static_cast<double>(count) / static_cast<double>(tokens_);
+      entropy -= share * std::log(share);
+    }
+    return entropy;
+  }
 
   const std::string path_;
   std::unique_ptr<files::HashingWriter> writer_;
   std::vector<uint8_t> buffer_;
   uint64_t tokens_ = 0;
+  std::array<uint64_t, 256> counts_ = {};
   // Complete under the temporary name, which is then ours to remove.
   bool durable_ = false;
 };

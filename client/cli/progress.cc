@@ -22,7 +22,7 @@ bool Runs(v1::Job::State state) { return state == v1::Job::RUNNING || state == v
 }  // namespace
 
 std::string ProgressLine(const v1::Job& job) {
-  std::string line = absl::StrCat(job.stage().empty() ? "-" : job.stage(), "  ", Steps(job));
+  std::string line = absl::StrCat(job.stage(), "  ", Steps(job));
   if (job.total_steps() > 0) absl::StrAppend(&line, "  ", 100 * job.step() / job.total_steps(), "%");
   if (job.has_loss()) absl::StrAppend(&line, "  loss ", Loss(true, job.loss()));
   if (job.has_validation_loss()) {
@@ -51,7 +51,9 @@ std::string Progress::Events(const v1::Job& job) const {
   if (job.state() != last_.state() ||
       (!Runs(job.state()) && job.state_reason() != last_.state_reason())) {
     absl::StrAppend(&events, job.id(), ": ", StateName(job.state()));
-    if (!job.state_reason().empty()) absl::StrAppend(&events, ": ", job.state_reason());
+    // A failure is told at length, once.
+    const bool told = job.state() == v1::Job::FAILED && job.has_failure();
+    if (!job.state_reason().empty() && !told) absl::StrAppend(&events, ": ", job.state_reason());
     absl::StrAppend(&events, "\n");
   }
   if (job.has_validation_loss() && (!last_.has_validation_loss() ||
@@ -72,9 +74,9 @@ std::string Progress::Events(const v1::Job& job) const {
 
 std::string Progress::Update(const v1::Job& job, absl::Time now) {
   const std::string events = Events(job);
-  const bool ended = job.state() >= v1::Job::SUCCEEDED;
   const bool another_stage = job.stage() != last_.stage() && !job.stage().empty();
-  const std::string line = Runs(job.state()) || ended ? ProgressLine(job) : "";
+  // Of a job that has ended there is a summary.
+  const std::string line = Runs(job.state()) && !job.stage().empty() ? ProgressLine(job) : "";
   last_ = job;
   std::string text;
   if (form_ == ProgressForm::kTerminal) {
@@ -82,16 +84,12 @@ std::string Progress::Update(const v1::Job& job, absl::Time now) {
     if (line_is_open_) text = kEraseLine;
     absl::StrAppend(&text, events, line);
     line_is_open_ = !line.empty();
-    if (ended && line_is_open_) {
-      text += '\n';
-      line_is_open_ = false;
-    }
     last_line_ = line;
     return text;
   }
   text = events;
   if (!line.empty() && line != last_line_ &&
-      (ended || another_stage || now - last_plain_ >= plain_interval_)) {
+      (another_stage || now - last_plain_ >= plain_interval_)) {
     absl::StrAppend(&text, line, "\n");
     last_line_ = line;
     last_plain_ = now;

@@ -3,6 +3,7 @@
 #include <google/protobuf/util/message_differencer.h>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
@@ -114,7 +115,14 @@ class Run {
                          "--state"));
       }
     }
-    return client->Submit(file_->spec, "");
+    return client->Submit(file_->spec, coordinator_ != nullptr ? NewId() : "");
+  }
+
+  // A coordinator that begins with nothing would give every run the same id, and runs with the same
+  // checkpoint directory would meet there.
+  std::string NewId() const {
+    return absl::StrCat(file_->spec.name(), "-",
+                        absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
   }
 
   Console* const console_;
@@ -128,10 +136,11 @@ class Run {
 
 void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command = app->add_subcommand(
-      "run",
-      "Run a job to its end and show its progress; without an address on this machine, with a coordinator "
-      "of its own that is gone afterwards. Ctrl-C stops the job, a second one ends everything at once");
+  CLI::App* command =
+      app->add_subcommand("run", "Run a job to its end; on this machine where no address is given");
+  command->footer(
+      "Without an address it starts a coordinator of its own, which is gone afterwards. Ctrl-C stops the job "
+      "(with a\ncheckpoint where it has them); a second Ctrl-C ends everything at once.");
   command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
   AddCommonOptions(command, console, options.get());
   command
@@ -141,8 +150,7 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
       ->type_name("N");
   command
       ->add_option("--state", options->state,
-                   "Keep the coordinator's state there: when this run is killed, the same command goes on "
-                   "with its job (default: a temporary directory)")
+                   "Keep the coordinator's state there; after a kill, the same command goes on with its job")
       ->type_name("DIR");
   AddRetryOption(command, options.get());
   command->callback([=] {

@@ -81,7 +81,7 @@ void AddValidate(CLI::App* app, Console* console, ExitCode* code) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
-      "validate", "Everything that is wrong with a job file; needs no coordinator, asks one where named");
+      "validate", "Everything that is wrong with a job file; needs no coordinator");
   command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Validate(console, *options, options->file); });

@@ -1,0 +1,367 @@
+// The commands against a JobService over real gRPC: what goes to stdout, what to stderr, which exit code.
+#include "client/cli/cli.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/json_util.h>
+#include <gtest/gtest.h>
+
+#include <sys/stat.h>
+
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "client/api/fake_job_service.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "common/rpc/rpc.h"
+
+namespace muster::cli {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+constexpr char kJobFile[] = R"(name: tiny
+world_size: 2
+model: {mlp: {inputs: 4, hidden: [8], classes: 2}}
+data: {train: {safetensors: {path: rows}}}
+optimizer: {sgd: {lr: 0.1}}
+batch: {per_rank: 1}
+stages: {fit: {steps: 3}}
+)";
+
+class CliTest : public testing::Test {
+ protected:
+  CliTest() : interrupts_([] {}) {}
+
+  void SetUp() override {
+    server_ = Server::Start({}, {&service_}).value();
+    environment_["MUSTER_ADDRESS"] = server_->address();
+    environment_["TMPDIR"] = folder_.path();
+    Write("job.yaml", kJobFile);
+    Write("rows", "x");
+  }
+
+  void Write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(files::WriteAtomically(folder_.Path(name), text).ok());
+  }
+
+  ExitCode Muster(const std::vector<std::string>& arguments) {
+    out_.str("");
+    err_.str("");
+    Console console{.out = out_,
+                    .err = err_,
+                    .environment = [this](const std::string& name) { return environment_[name]; },
+                    .interrupts = interrupts_};
+    return RunCommandLine(arguments, &console);
+  }
+  std::string out() const { return out_.str(); }
+  std::string err() const { return err_.str(); }
+
+  v1::Job Put(const std::string& text) {
+    v1::Job job;
+    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job));
+    service_.Put(job);
+    return job;
+  }
+
+  files::TempDir folder_;
+  client::FakeJobService service_;
+  std::unique_ptr<Server> server_;
+  std::map<std::string, std::string> environment_;
+  std::ostringstream out_;
+  std::ostringstream err_;
+  Interrupts interrupts_;
+};
+
+TEST_F(CliTest, HelpIsAResultAndListsTheCommands) {
+  EXPECT_EQ(Muster({"--help"}), kDone);
+  EXPECT_THAT(out(), AllOf(HasSubstr("submit"), HasSubstr("checkpoints"), HasSubstr("Exit codes")));
+  EXPECT_EQ(Muster({"data", "pack", "--help"}), kDone);
+  EXPECT_THAT(out(), HasSubstr("--tokenizer"));
+}
+
+TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{}, "Usage"},
+      {{"sumbit", "job.yaml"}, "there is no command 'sumbit'; did you mean submit?"},
+      {{"submit"}, "FILE is required"},
+      {{"list", "-o", "xml"}, "'xml' is no output form"},
+      {{"list", "extra"}, "extra"},
+      {{"get", "a", "--frob"}, "--frob"},
+      {{"wait", "a", "--timeout", "soon"}, "'soon' is no duration"},
+      {{"wait", "a", "--timeout", "-1s"}, "'-1s' is no duration"},
+      {{"logs", "a", "--rank", "-1"}, "--rank"},
+      {{"run", "job.yaml", "--slots", "0"}, "--slots"},
+      {{"checkpoints"}, "subcommand"},
+      {{"data", "pack", "--tokenizer", "words", "--out", "o", "i"}, "words"},
+      {{"list", "--address", "nowhere"}, "expected host:port"},
+  };
+  for (const auto& [arguments, message] : cases) {
+    EXPECT_EQ(Muster(arguments), kUsage) << message;
+    EXPECT_THAT(err(), HasSubstr(message));
+    EXPECT_THAT(out(), IsEmpty()) << message;
+  }
+}
+
+TEST_F(CliTest, WithoutAnAddressItSaysHowToGiveOne) {
+  environment_.erase("MUSTER_ADDRESS");
+  EXPECT_EQ(Muster({"list"}), kUsage);
+  EXPECT_THAT(err(), AllOf(HasSubstr("--address"), HasSubstr("MUSTER_ADDRESS")));
+}
+
+TEST_F(CliTest, AnAbsentCoordinatorIs104) {
+  const std::string address = server_->address();
+  server_.reset();
+  const std::vector<std::vector<std::string>> commands = {
+      {"list"}, {"get", "a"}, {"watch", "a"}, {"wait", "a"}, {"logs", "a", "-f"}, {"stop", "a"},
+      {"metrics", "a"}, {"submit", folder_.Path("job.yaml")}, {"run", folder_.Path("job.yaml")}};
+  for (const auto& command : commands) {
+    EXPECT_EQ(Muster(command), kUnreachable) << command[0];
+    EXPECT_THAT(err(), HasSubstr(address)) << command[0];
+  }
+}
+
+TEST_F(CliTest, AnUnknownJobIs102) {
+  for (const char* command : {"get", "watch", "wait", "logs", "stop", "metrics"}) {
+    EXPECT_EQ(Muster({command, "nobody"}), kNotFound) << command;
+    EXPECT_THAT(err(), HasSubstr("nobody")) << command;
+    EXPECT_THAT(out(), IsEmpty()) << command;
+  }
+}
+
+TEST_F(CliTest, SubmitPrintsTheIdAlone) {
+  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml")}), kDone);
+  EXPECT_EQ(out(), "tiny-1\n");
+  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--id", "mine", "-o", "json"}), kDone);
+  v1::Job job;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
+  EXPECT_EQ(job.id(), "mine");
+  EXPECT_EQ(job.spec().data().train().safetensors().path(), folder_.Path("rows"));
+}
+
+TEST_F(CliTest, ATakenIdIs1) {
+  Put("id: 'mine' state: RUNNING");
+  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--id", "mine"}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("mine"));
+}
+
+TEST_F(CliTest, ARefusedJobFileIs2AndNothingIsSubmitted) {
+  Write("bad.yaml", std::string(kJobFile) + "sead: 1\nclip_grad_norm: no\n");
+  for (const char* command : {"submit", "run", "validate"}) {
+    EXPECT_EQ(Muster({command, folder_.Path("bad.yaml")}), kUsage) << command;
+    EXPECT_THAT(err(), AllOf(HasSubstr("bad.yaml:8: sead: unknown key; did you mean seed?"),
+                             HasSubstr("bad.yaml:9: clip_grad_norm: found 'no'")));
+    EXPECT_EQ(Muster({command, folder_.Path("none.yaml")}), kUsage) << command;
+    EXPECT_THAT(err(), HasSubstr("none.yaml"));
+  }
+  EXPECT_EQ(Muster({"list"}), kDone);
+  EXPECT_THAT(out(), IsEmpty());
+}
+
+TEST_F(CliTest, TheExitCodeSaysHowTheJobEnded) {
+  Put("id: 'good' state: SUCCEEDED step: 3 total_steps: 3 loss: 0.5 exported_path: '/w'");
+  Put("id: 'stopped' state: CANCELLED");
+  Put(R"(id: 'bad' state: FAILED
+         failure { rank: 1 node: 'n7' generation: 2 step: 17 reason: 'out of luck'
+                   consequences: 'rank 0: peer gone' log_tail: 'first\nlast' })");
+  for (const char* command : {"wait", "watch"}) {
+    EXPECT_EQ(Muster({command, "good"}), kDone);
+    EXPECT_EQ(Muster({command, "stopped"}), kJobCancelled);
+    EXPECT_EQ(Muster({command, "bad"}), kJobFailed);
+    EXPECT_THAT(err(), HasSubstr("rank 1 on n7, generation 2, step 17: out of luck\n"
+                                 "  then: rank 0: peer gone\n"
+                                 "  last lines of its log:\n    first\n    last\n"));
+  }
+  EXPECT_EQ(Muster({"wait", "good"}), kDone);
+  EXPECT_EQ(out(), "job good SUCCEEDED: 3/3 steps, loss 0.5000, weights in /w\n");
+  for (const char* id : {"good", "stopped", "bad"}) EXPECT_EQ(Muster({"get", id}), kDone);
+}
+
+TEST_F(CliTest, SubmitWaitFollowsToTheEnd) {
+  service_.OnSubmit([this](const v1::Job& job) {
+    v1::Job changed = job;
+    changed.set_state(v1::Job::RUNNING);
+    service_.Put(changed);
+    changed.set_state(v1::Job::FAILED);
+    changed.mutable_failure()->set_reason("out of luck");
+    service_.Put(changed);
+  });
+  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--wait"}), kJobFailed);
+  EXPECT_THAT(out(), StartsWith("tiny-1\njob tiny-1 FAILED"));
+  EXPECT_THAT(err(), HasSubstr("out of luck"));
+}
+
+TEST_F(CliTest, WaitTimesOutWith101) {
+  Put("id: 'a' state: RUNNING");
+  EXPECT_EQ(Muster({"wait", "a", "--timeout", "10ms"}), kTimedOut);
+  EXPECT_THAT(err(), HasSubstr("10ms"));
+}
+
+TEST_F(CliTest, WatchThatLosesItsCoordinatorIs104AfterItsBound) {
+  Put("id: 'a' state: RUNNING");
+  std::thread killer([this] {
+    service_.AwaitWatches(1);
+    service_.BreakStreams();
+  });
+  EXPECT_EQ(Muster({"watch", "a", "--retry-for", "0s"}), kUnreachable);
+  killer.join();
+  EXPECT_THAT(err(), HasSubstr(server_->address()));
+}
+
+TEST_F(CliTest, StopWaitIs0WhenStoppedAsAsked) {
+  Put("id: 'a' state: RUNNING");
+  EXPECT_EQ(Muster({"stop", "a", "--wait"}), kDone);
+  EXPECT_THAT(out(), HasSubstr("CANCELLED"));
+  EXPECT_EQ(Muster({"stop", "a"}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("has ended"));
+}
+
+TEST_F(CliTest, ListAndGetGiveTheMessagesAsJson) {
+  const v1::Job job = Put("id: 'a' state: RUNNING step: 7 loss: 0.1234567890123456 version: 1");
+  Put("id: 'b' state: QUEUED");
+  Put("id: 'c' state: QUEUED");
+  EXPECT_EQ(Muster({"list", "-o", "json"}), kDone);
+  v1::ListJobsResponse jobs;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &jobs).ok()) << out();
+  EXPECT_EQ(jobs.jobs_size(), 3);
+  EXPECT_EQ(Muster({"get", "a", "-o", "json"}), kDone);
+  EXPECT_THAT(out(), HasSubstr("\"state\": \"RUNNING\""));
+  EXPECT_THAT(out(), HasSubstr("\"total_steps\": \"0\""));
+  EXPECT_THAT(out(), Not(HasSubstr("validation_loss")));
+  v1::Job parsed;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &parsed).ok());
+  EXPECT_EQ(parsed.SerializeAsString(), job.SerializeAsString());
+  EXPECT_EQ(Muster({"list"}), kDone);
+  EXPECT_THAT(out(), StartsWith("ID  STATE    RANKS"));
+}
+
+TEST_F(CliTest, StreamsGiveOneObjectPerLine) {
+  Put("id: 'a' state: SUCCEEDED");
+  for (int i = 1; i <= 2; ++i) {
+    v1::LogLine line;
+    line.set_sequence(i);
+    line.set_generation(1);
+    line.set_rank(i - 1);
+    line.set_text("hello");
+    service_.AddLog("a", line);
+    v1::StepMetrics step;
+    step.set_step(i);
+    step.set_loss(0.5);
+    service_.AddStep("a", step);
+  }
+  EXPECT_EQ(Muster({"logs", "a", "-o", "json"}), kDone);
+  EXPECT_EQ(out(), "{\"sequence\":\"1\",\"generation\":\"1\",\"rank\":0,\"text\":\"hello\"}\n"
+                   "{\"sequence\":\"2\",\"generation\":\"1\",\"rank\":1,\"text\":\"hello\"}\n");
+  EXPECT_EQ(Muster({"logs", "a", "--rank", "1"}), kDone);
+  EXPECT_EQ(out(), "[1.1] hello\n");
+  EXPECT_EQ(Muster({"metrics", "a", "-o", "csv"}), kDone);
+  EXPECT_EQ(out(), "step,loss,learning_rate,grad_norm,samples,seconds,generation\n"
+                   "1,0.5,0,,0,0.000000000,0\n2,0.5,0,,0,0.000000000,0\n");
+}
+
+TEST_F(CliTest, ValidateNeedsNoCoordinatorAndLooksAtTheFiles) {
+  environment_.erase("MUSTER_ADDRESS");
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
+  EXPECT_THAT(out(), HasSubstr("job.yaml: good: job tiny, 2 ranks, 3 steps"));
+  Write("rows", "");
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("job.yaml:4: data.train.safetensors.path: "));
+}
+
+TEST_F(CliTest, ValidateTellsTheCoordinatorsWarningsAndProblems) {
+  v1::ValidateJobResponse response;
+  response.add_warnings("needs 2 slots; 0 are offered");
+  service_.ValidateAnswers(response);
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
+  EXPECT_THAT(err(), HasSubstr("warning: needs 2 slots"));
+  auto* problem = response.add_problems();
+  problem->set_path("batch.per_rank");
+  problem->set_message("too few");
+  service_.ValidateAnswers(response);
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("job.yaml:6: batch.per_rank: too few"));
+}
+
+TEST_F(CliTest, RunFollowsAJobOnAGivenCoordinator) {
+  service_.OnSubmit([this](const v1::Job& job) {
+    v1::Job done = job;
+    done.set_state(v1::Job::SUCCEEDED);
+    service_.Put(done);
+  });
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kDone);
+  EXPECT_THAT(out(), StartsWith("job tiny-1 SUCCEEDED"));
+}
+
+TEST_F(CliTest, AnInterruptOfRunStopsTheJobAndIs130) {
+  std::thread terminal([this] {
+    service_.AwaitWatches(1);
+    interrupts_.Deliver();
+  });
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kInterrupted);
+  terminal.join();
+  EXPECT_THAT(out(), StartsWith("job tiny-1 CANCELLED"));
+}
+
+TEST_F(CliTest, ASecondInterruptWaitsForNothing) {
+  service_.StopLeadsTo(v1::Job::STOPPING);
+  std::thread terminal([this] {
+    service_.AwaitWatches(1);
+    interrupts_.Deliver();
+    interrupts_.Deliver();
+  });
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kInterrupted);
+  terminal.join();
+}
+
+TEST_F(CliTest, RunRefusesMoreRanksThanSlots) {
+  environment_.erase("MUSTER_ADDRESS");
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml"), "--slots", "1"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("job.yaml:2: world_size: found 2; allowed: at most 1"));
+}
+
+TEST_F(CliTest, RunSaysWhereMusterdIsMissing) {
+  environment_.erase("MUSTER_ADDRESS");
+  environment_["MUSTER_BIN_DIR"] = folder_.path();
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kOtherError);
+  EXPECT_THAT(err(), AllOf(HasSubstr("musterd"), HasSubstr(folder_.path())));
+}
+
+TEST_F(CliTest, RunShowsWhyItsCoordinatorDidNotStart) {
+  environment_.erase("MUSTER_ADDRESS");
+  environment_["MUSTER_BIN_DIR"] = folder_.path();
+  Write("musterd", "#!/bin/sh\necho the disk is on fire\nexit 7\n");
+  ASSERT_EQ(chmod(folder_.Path("musterd").c_str(), 0755), 0);
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kOtherError);
+  EXPECT_THAT(err(), AllOf(HasSubstr("exit code 7"), HasSubstr("the disk is on fire")));
+}
+
+TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
+  environment_.erase("MUSTER_ADDRESS");
+  EXPECT_EQ(Muster({"data", "pack", "--tokenizer", "bytes", "--out", folder_.Path("t.bin"),
+                    folder_.Path("job.yaml")}), kDone);
+  EXPECT_THAT(out(), HasSubstr("t.bin: "));
+  EXPECT_EQ(Muster({"data", "pack", "--tokenizer", "bytes", "--out", folder_.Path("u.bin"),
+                    folder_.Path("none")}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("none"));
+  EXPECT_EQ(Muster({"checkpoints", "verify", folder_.path()}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("MANIFEST.json"));
+}
+
+TEST_F(CliTest, AFullDiskIsNoSuccess) {
+  Put("id: 'a' state: RUNNING");
+  out_.setstate(std::ios::badbit);
+  EXPECT_EQ(Muster({"get", "a"}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("cannot be written"));
+}
+
+}  // namespace
+}  // namespace muster::cli
