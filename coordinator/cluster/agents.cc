@@ -124,8 +124,7 @@ void Cluster::WorkerLogged(SessionId session, const WorkerId& worker,
   jobs::Job* job = FindJob(worker.job);
   if (job == nullptr || lines.empty()) return;
   for (const std::string& line : lines) {
-    batch_.logs.push_back(
-        {worker.job, ++job->log_sequence, worker.generation, worker.rank, line});
+    batch_.logs.push_back({worker.job, ++job->log_sequence, worker.generation, worker.rank, line});
   }
   dirty_[job->id];
   effects_.push_back(LogsChanged{job->id});

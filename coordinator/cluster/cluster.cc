@@ -27,11 +27,9 @@ std::string Sentence(const jobs::Job& job) {
 Cluster::Cluster(const Options& options, const store::Image& image, absl::Time now)
     : options_(options), membership_(options.timing), last_tick_(now) {
   for (const store::NodeRow& row : image.nodes) {
-    membership_.ExpectAgent({.node = row.node,
-                             .incarnation = row.incarnation,
-                             .host = row.host,
-                             .slots = row.slots},
-                            now);
+    membership_.ExpectAgent(
+        {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
+        now);
   }
   for (const store::RequestRow& row : image.requests) requests_[row.request_id] = row;
   for (const jobs::Job& stored : image.jobs) {
@@ -149,9 +147,9 @@ absl::Status Cluster::Stop(const std::string& job_id, const std::string& request
 
 void Cluster::Tick(absl::Time now) {
   if (now - last_tick_ > kPauseOfLease * options_.timing.lease) {
-    effects_.push_back(Say{absl::StrCat("the coordinator itself was away for ",
-                                        absl::FormatDuration(now - last_tick_),
-                                        ": everybody gets a new lease")});
+    effects_.push_back(
+        Say{absl::StrCat("the coordinator itself was away for ",
+                         absl::FormatDuration(now - last_tick_), ": everybody gets a new lease")});
     membership_.GrantFreshGrace(now);
   }
   last_tick_ = now;
@@ -187,8 +185,9 @@ void Cluster::Drain(const std::string& node, absl::Time now) {
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
-    const bool there = job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
-                                                [&](const jobs::Rank& r) { return r.node == node; });
+    const bool there =
+        job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
+                                 [&](const jobs::Rank& r) { return r.node == node; });
     if (!there) continue;
     const jobs::Ended ended = jobs::OnInterrupted(job, now);
     ListsChanged(job);

@@ -1,9 +1,10 @@
-// The coordinator's whole state and every decision about it: jobs, membership and commands put together.
-// Pure: (state, event, now) -> (state, rows to store, effects). No thread, no clock, no disk, no wire.
+// The coordinator's whole state and every decision about it: jobs, membership and commands put
+// together. Pure: (state, event, now) -> (state, rows to store, effects). No thread, no clock, no
+// disk, no wire.
 //
-// Each event is a method. Its caller then takes what changed with TakeBatch(), commits that, and only after
-// success lets out TakeEffects(). After a failed commit the object must not be used any further: it is ahead
-// of what is stored. A new one made from the store's Image carries on.
+// Each event is a method. Its caller then takes what changed with TakeBatch(), commits that, and
+// only after success lets out TakeEffects(). After a failed commit the object must not be used any
+// further: it is ahead of what is stored. A new one made from the store's Image carries on.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -62,16 +63,17 @@ class Cluster {
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 
-  // The node's processes are to end and nothing is placed on it any more (for as long as this object lives):
-  // it is about to be stopped on purpose. The jobs go on elsewhere or later, without counting a restart.
+  // The node's processes are to end and nothing is placed on it any more (for as long as this
+  // object lives): it is about to be stopped on purpose. The jobs go on elsewhere or later, without
+  // counting a restart.
   void Drain(const std::string& node, absl::Time now);
   bool HasProcesses(const std::string& node) const;
 
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
   void Detached(SessionId session, absl::Time now);
 
-  // Time passed. To be called several times per lease; a longer silence is taken for the coordinator's own
-  // pause, and everybody gets a new lease.
+  // Time passed. To be called several times per lease; a longer silence is taken for the
+  // coordinator's own pause, and everybody gets a new lease.
   void Tick(absl::Time now);
 
   // ---- What came of it.
@@ -108,7 +110,8 @@ class Cluster {
   void Changed(jobs::Job* job);
   // A change of anything in its lists.
   void ListsChanged(jobs::Job* job);
-  // Acts on a change of state: tells processes to end, forgets those that are gone, says what happened.
+  // Acts on a change of state: tells processes to end, forgets those that are gone, says what
+  // happened.
   void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
             absl::Time now);

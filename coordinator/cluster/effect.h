@@ -41,6 +41,7 @@ using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit>;
 // ---- To a worker.
 struct WelcomeWorker {
   std::string spec;
+  absl::Time job_create_time;
   membership::Timing timing;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
@@ -56,8 +57,8 @@ struct CheckpointRecorded {
   std::string path;
   std::vector<std::string> remove;
 };
-using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Command, AckReport,
-                                 CheckpointRecorded>;
+using WorkerOrder =
+    std::variant<WelcomeWorker, jobs::Rendezvous, commands::Command, AckReport, CheckpointRecorded>;
 
 // ---- Effects.
 struct SendToAgent {
@@ -86,8 +87,8 @@ struct LogsChanged {
 struct Say {
   std::string text;
 };
-using Effect =
-    std::variant<SendToAgent, SendToWorker, CloseSession, JobChanged, StepsChanged, LogsChanged, Say>;
+using Effect = std::variant<SendToAgent, SendToWorker, CloseSession, JobChanged, StepsChanged,
+                            LogsChanged, Say>;
 
 }  // namespace muster::cluster
 

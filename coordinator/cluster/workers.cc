@@ -30,10 +30,10 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
                   absl::StrCat("there is no job '", id.job, "'"));
   }
   if (job->terminal() || id.generation != job->generation) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
-                  absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state),
-                               " in generation ", job->generation,
-                               "; this process belongs to generation ", id.generation));
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
+        absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",
+                     job->generation, "; this process belongs to generation ", id.generation));
   }
   const auto replaced = membership_.AttachWorker(id, session, now);
   if (!replaced.ok()) return replaced.status();
@@ -46,6 +46,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     dirty_[job->id].ranks.insert(id.rank);
   }
   effects_.push_back(SendToWorker{session, WelcomeWorker{.spec = job->spec,
+                                                         .job_create_time = job->create_time,
                                                          .timing = options_.timing,
                                                          .checkpoints = jobs::Usable(*job),
                                                          .acked_report = rank.acked_report,
@@ -95,8 +96,9 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
   jobs::Rank* rank = CurrentRank(id);
   if (rank == nullptr) return absl::OkStatus();
   if (report.sequence > rank->acked_report + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("report ", report.sequence, " came after report ",
-                                                   rank->acked_report, ": those between are lost"));
+    return absl::InvalidArgumentError(absl::StrCat("report ", report.sequence,
+                                                   " came after report ", rank->acked_report,
+                                                   ": those between are lost"));
   }
   jobs::Job* job = FindJob(id.job);
   if (report.sequence == rank->acked_report + 1) {
@@ -125,9 +127,9 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             membership_.SessionStarted(id, now);
             jobs::OnSessionStarted(job, rank, started.step);
             if (rank == 0 && !started.checkpoint_path.empty()) {
-              effects_.push_back(Say{absl::StrCat("job '", job->id, "' generation ",
-                                                  job->generation, " goes on from ",
-                                                  started.checkpoint_path)});
+              effects_.push_back(
+                  Say{absl::StrCat("job '", job->id, "' generation ", job->generation,
+                                   " goes on from ", started.checkpoint_path)});
             }
           },
           [&](const StepDone& step) {

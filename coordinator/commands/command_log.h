@@ -1,5 +1,5 @@
-// The numbered command log of one job: durable, delivered in order, acknowledged with the step at which a
-// command took effect. A repeat is recognised by its number. Pure.
+// The numbered command log of one job: durable, delivered in order, acknowledged with the step at
+// which a command took effect. A repeat is recognised by its number. Pure.
 #ifndef MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 #define MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 

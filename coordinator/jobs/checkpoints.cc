@@ -17,7 +17,8 @@ std::vector<std::string> RecordCheckpoint(Job* job, Checkpoint checkpoint) {
                               [](const Checkpoint& c) { return c.bad_reason.empty(); });
   std::vector<std::string> dropped;
   while (good > job->plan.keep_checkpoints || (!all.empty() && !all.front().bad_reason.empty())) {
-    // The files of a damaged one were put aside by the worker that found it: they are not ours to delete.
+    // The files of a damaged one were put aside by the worker that found it: they are not ours to
+    // delete.
     if (all.front().bad_reason.empty()) {
       dropped.push_back(all.front().path);
       --good;

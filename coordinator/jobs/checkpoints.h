@@ -9,9 +9,9 @@
 
 namespace muster::jobs {
 
-// Records one and drops those beyond job->plan.keep_checkpoints good ones (the oldest first; damaged ones do
-// not count, and go once they are older than all that stay). A repeat (same path) changes nothing. The
-// result: the paths dropped now, whose files may be deleted.
+// Records one and drops those beyond job->plan.keep_checkpoints good ones (the oldest first;
+// damaged ones do not count, and go once they are older than all that stay). A repeat (same path)
+// changes nothing. The result: the paths dropped now, whose files may be deleted.
 std::vector<std::string> RecordCheckpoint(Job* job, Checkpoint checkpoint);
 
 // False when it is not known.

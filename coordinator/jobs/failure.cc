@@ -38,9 +38,8 @@ std::optional<Failure> RootCause(const std::vector<FailureNote>& notes) {
 
 void AddNote(std::vector<FailureNote>* notes, FailureNote note) {
   std::erase_if(*notes, [&](const FailureNote& old) { return old.generation < note.generation; });
-  const auto known = std::find_if(notes->begin(), notes->end(), [&](const FailureNote& old) {
-    return old.rank == note.rank;
-  });
+  const auto known = std::find_if(notes->begin(), notes->end(),
+                                  [&](const FailureNote& old) { return old.rank == note.rank; });
   if (known == notes->end()) {
     notes->push_back(std::move(note));
     return;

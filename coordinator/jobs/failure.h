@@ -17,12 +17,12 @@ struct Failure {
   std::vector<std::string> consequences;
 };
 
-// The first that is certainly a cause (reported as such, a signal, a lost process); without any, the first
-// unexplained exit; without that, the first at all. Absent without notes.
+// The first that is certainly a cause (reported as such, a signal, a lost process); without any,
+// the first unexplained exit; without that, the first at all. Absent without notes.
 std::optional<Failure> RootCause(const std::vector<FailureNote>& notes);
 
-// Adds what became known of a rank's end. Notes of older generations are dropped; of one rank the surer note
-// stays, and a missing log tail is filled in.
+// Adds what became known of a rank's end. Notes of older generations are dropped; of one rank the
+// surer note stays, and a missing log tail is filled in.
 void AddNote(std::vector<FailureNote>* notes, FailureNote note);
 
 // "rank 1 on node 'a': killed by signal 9".

@@ -33,10 +33,10 @@ TEST(RootCause, AnUnexplainedExitCodeIsACauseOnlyWhereNothingSurerIsKnown) {
 }
 
 TEST(RootCause, IsTheFirstConsequenceWhereThereIsNothingElse) {
-  EXPECT_EQ(RootCause({Note(1, FailureKind::kConsequence, "a"),
-                       Note(0, FailureKind::kConsequence, "b")})
-                ->root.rank,
-            1);
+  EXPECT_EQ(
+      RootCause({Note(1, FailureKind::kConsequence, "a"), Note(0, FailureKind::kConsequence, "b")})
+          ->root.rank,
+      1);
 }
 
 TEST(RootCause, ShowsAtMostThreeConsequences) {

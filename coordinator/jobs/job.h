@@ -1,5 +1,5 @@
-// What the coordinator knows of one job: plain values, all durable. The state machine over them is in
-// life.h.
+// What the coordinator knows of one job: plain values, all durable. The state machine over them is
+// in life.h.
 #ifndef MUSTER_COORDINATOR_JOBS_JOB_H_
 #define MUSTER_COORDINATOR_JOBS_JOB_H_
 
@@ -113,8 +113,8 @@ struct Job {
 
   State state = State::kQueued;
   std::string state_reason;
-  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is, and no
-  // version above it is ever shown before a higher ceiling is stored.
+  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is,
+  // and no version above it is ever shown before a higher ceiling is stored.
   uint64_t version = 1;
   uint64_t version_ceiling = 1;
   absl::Time create_time = absl::InfinitePast();

@@ -72,9 +72,8 @@ void DescribeLive(Job* job) {
   } else if (job->ending) {
     job->state = State::kRecovering;
     const auto failure = OwnFailure(*job);
-    job->state_reason =
-        absl::StrCat(failure.has_value() ? Describe(failure->root) : "interrupted", "; waits for ",
-                     Processes(left), " to end");
+    job->state_reason = absl::StrCat(failure.has_value() ? Describe(failure->root) : "interrupted",
+                                     "; waits for ", Processes(left), " to end");
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
     job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit" : "";
@@ -152,8 +151,8 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
   return note;
 }
 
-// Whether a process that was told to end ended because of that. SIGKILL comes `kill` after SIGTERM, so an
-// earlier one had another sender.
+// Whether a process that was told to end ended because of that. SIGKILL comes `kill` after SIGTERM,
+// so an earlier one had another sender.
 bool EndedAsTold(const Job& job, const Exit& exit, const Patience& patience, absl::Time now) {
   if (!job.ending) return false;
   switch (exit.cause) {
@@ -226,8 +225,7 @@ void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time no
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   FailureNote note =
-      NoteFor(*job, rank,
-              failure.consequence ? FailureKind::kConsequence : FailureKind::kReported,
+      NoteFor(*job, rank, failure.consequence ? FailureKind::kConsequence : FailureKind::kReported,
               failure.reason);
   note.step = failure.step;
   note.permanent = failure.permanent && !failure.consequence;

@@ -1,12 +1,14 @@
 // The life of a job: (job, event, now) -> (changed job, which processes to end). Pure.
 //
 //   QUEUED -> STARTING -> RUNNING -> SUCCEEDED        all ranks finished, all processes gone
-//     STARTING, RUNNING -> RECOVERING                 any rank failed or was lost: its generation ends
+//     STARTING, RUNNING -> RECOVERING                 any rank failed or was lost: its generation
+//     ends
 //       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
-//   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without processes: at once)
+//   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
+//   processes: at once)
 //
-// A generation is one set of processes. It ends as a whole, its successor starts when none of them is left,
-// and generations only grow. A terminal state never changes: later events are ignored.
+// A generation is one set of processes. It ends as a whole, its successor starts when none of them
+// is left, and generations only grow. A terminal state never changes: later events are ignored.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -29,8 +31,8 @@ struct Patience {
 // The ranks whose processes are to be told to end.
 using Ended = std::vector<uint32_t>;
 
-// A new generation; `ranks` carry where and as whom they run. No effect unless the job is waiting(). A start
-// after a failure counts as a restart.
+// A new generation; `ranks` carry where and as whom they run. No effect unless the job is
+// waiting(). A start after a failure counts as a restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
 // Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
@@ -65,12 +67,12 @@ Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
-// The processes are to make room although nothing failed; the job starts anew later, which does not count as a
-// restart.
+// The processes are to make room although nothing failed; the job starts anew later, which does not
+// count as a restart.
 Ended OnInterrupted(Job* job, absl::Time now);
 
-// Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state` STOPPING with
-// nothing ended.
+// Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state`
+// STOPPING with nothing ended.
 Ended OnStop(Job* job, const Patience& patience, absl::Time now);
 
 // Time passed: ends what should have ended by itself.

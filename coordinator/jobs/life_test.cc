@@ -196,15 +196,6 @@ TEST(Life, AnInterruptionIsNoRestart) {
   EXPECT_TRUE(job.failures.empty());
 }
 
-TEST(Life, ThePatienceOfAFormerGenerationDoesNotEndTheNext) {
-  Job job = Running(1, 3);
-  OnFailureReport(&job, 0, {.reason = "boom"}, At(1));
-  OnExit(&job, 0, Code(1), kPatience, At(2));
-  StartGeneration(&job, Ranks(job), At(3));
-  EXPECT_TRUE(OnTick(&job, At(1000)).empty());
-  EXPECT_FALSE(job.ending);
-}
-
 TEST(Stop, AWaitingJobIsCancelledAtOnce) {
   Job job = NewJob();
   EXPECT_TRUE(OnStop(&job, kPatience, At(1)).empty());
@@ -267,8 +258,8 @@ TEST(Loaded, EverybodyGetsTimeAnewAndVersionsNeverGoBack) {
   EXPECT_EQ(OnTick(&loaded, At(130)).size(), 2);
 }
 
-// Any events in any order: terminal states never reopen, generations and restarts only grow and stay within
-// their limits, and no process of a former generation is left when the next one starts.
+// Any events in any order: terminal states never reopen, generations and restarts only grow and
+// stay within their limits, and no process of a former generation is left when the next one starts.
 TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
   for (uint32_t seed = 0; seed < 3000; ++seed) {
     std::mt19937 random(seed);

@@ -1,5 +1,5 @@
-// First come first served placement of jobs on slots: the first job in line that does not fit blocks those
-// behind it, so no job starves. Pure.
+// First come first served placement of jobs on slots: the first job in line that does not fit
+// blocks those behind it, so no job starves. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 #define MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 
@@ -29,8 +29,9 @@ class Slots {
   uint32_t free() const;
   uint32_t nodes() const { return static_cast<uint32_t>(free_.size()); }
 
-  // One slot per rank: the nodes in the order of their free slots, the emptiest first (then by name), so
-  // that a job spans few nodes. Takes them. Absent, and nothing taken, when there are too few.
+  // One slot per rank: the nodes in the order of their free slots, the emptiest first (then by
+  // name), so that a job spans few nodes. Takes them. Absent, and nothing taken, when there are too
+  // few.
   std::optional<std::vector<Slot>> Place(uint32_t world_size);
 
   // "needs 4 slots; 2 are offered by 1 node, 0 of them free".

@@ -43,6 +43,16 @@ uint64_t StartTime(pid_t pid) {
   return start;
 }
 
+// The last line of a file, at most 2000 characters; empty without one.
+std::string LastLine(const std::string& path) {
+  std::ifstream file(path, std::ios::ate);
+  const auto size = static_cast<int64_t>(file.tellg());
+  file.seekg(std::max<int64_t>(0, size - 2000));
+  std::string line, last;
+  while (std::getline(file, line)) last = line;
+  return last;
+}
+
 bool Readable(int fd, absl::Duration timeout) {
   pollfd entry{.fd = fd, .events = POLLIN};
   return poll(&entry, 1, Millis(timeout)) > 0;
@@ -83,9 +93,9 @@ absl::StatusOr<LocalAgent::Record> LocalAgent::ReadRecord() const {
 }
 
 absl::Status LocalAgent::WriteRecord(pid_t pid) const {
-  return files::WriteAtomically(RecordPath(),
-                                absl::StrCat(pid, " ", StartTime(pid), " ", options_.coordinator,
-                                             " ", options_.slots, "\n"));
+  return files::WriteAtomically(
+      RecordPath(),
+      absl::StrCat(pid, " ", StartTime(pid), " ", options_.coordinator, " ", options_.slots, "\n"));
 }
 
 void LocalAgent::Adopt() {
@@ -156,7 +166,8 @@ void LocalAgent::Watch() {
         const auto exit = process_->Wait(absl::InfiniteDuration());
         how = exit.has_value() ? exit->ToString() : how;
       }
-      spdlog::warn("the local agent: {}; starting it anew (its log: {})", how, LogPath());
+      spdlog::warn("the local agent: {}; starting it anew; the last line of {}: {}", how, LogPath(),
+                   LastLine(LogPath()));
       process_.reset();
       adopted_ = process::Fd();
       if (absl::Now() - born > kGoodLife) pause = kFirstPause;

@@ -1,6 +1,7 @@
-// The agent of the coordinator's own machine (`--local-slots`): a process in a session of its own, so that a
-// killed coordinator takes neither it nor its workers along. The next coordinator on the same state directory
-// finds it by STATE/local-agent.pid and takes it over. Started anew whenever it ends.
+// The agent of the coordinator's own machine (`--local-slots`): a process in a session of its own,
+// so that a killed coordinator takes neither it nor its workers along. The next coordinator on the
+// same state directory finds it by STATE/local-agent.pid and takes it over. Started anew whenever
+// it ends.
 #ifndef MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
 #define MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
 
@@ -35,9 +36,9 @@ struct LocalAgentOptions {
 // Thread-safe.
 class LocalAgent {
  public:
-  // Takes over the agent that a former coordinator left, where it fits (same program, coordinator and slots);
-  // otherwise ends that one and starts a new one. Errors: NOT_FOUND, PERMISSION_DENIED: the program cannot be
-  // started; UNAVAILABLE: the state directory cannot be written.
+  // Takes over the agent that a former coordinator left, where it fits (same program, coordinator
+  // and slots); otherwise ends that one and starts a new one. Errors: NOT_FOUND, PERMISSION_DENIED:
+  // the program cannot be started; UNAVAILABLE: the state directory cannot be written.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
   ~LocalAgent();
@@ -45,7 +46,8 @@ class LocalAgent {
  private:
   explicit LocalAgent(const LocalAgentOptions& options) : options_(options) {}
 
-  // What STATE/local-agent.pid says; start_time tells a process from a later one of the same number.
+  // What STATE/local-agent.pid says; start_time tells a process from a later one of the same
+  // number.
   struct Record {
     pid_t pid = 0;
     uint64_t start_time = 0;

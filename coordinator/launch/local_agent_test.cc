@@ -16,8 +16,8 @@
 namespace muster::launch {
 namespace {
 
-// Plays the agent: writes its process number and arguments to a named pipe, so that a test waits for it by
-// reading, and sleeps until it is ended.
+// Plays the agent: writes its process number and arguments to a named pipe, so that a test waits
+// for it by reading, and sleeps until it is ended.
 class LocalAgentTest : public testing::Test {
  protected:
   LocalAgentTest() {
@@ -53,8 +53,7 @@ TEST_F(LocalAgentTest, StartsTheAgentInASessionOfItsOwnAndEndsItAtTheEnd) {
   auto agent = LocalAgent::Start(options_);
   ASSERT_TRUE(agent.ok()) << agent.status();
   const auto [pid, arguments] = Started();
-  EXPECT_EQ(arguments,
-            "--coordinator 127.0.0.1:4242 --slots 2 --node local --exit-with-lease");
+  EXPECT_EQ(arguments, "--coordinator 127.0.0.1:4242 --slots 2 --node local --exit-with-lease");
   EXPECT_EQ(getsid(pid), pid);
   agent->reset();
   EXPECT_FALSE(Lives(pid));

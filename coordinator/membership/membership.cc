@@ -17,8 +17,8 @@ absl::Status Stale(const std::string& reason, const std::string& message) {
 absl::StatusOr<Membership::Attached> Membership::AttachAgent(const Agent& agent, SessionId session,
                                                              absl::Time now) {
   if (replaced_agents_.contains(agent.incarnation)) {
-    return Stale("STALE_INCARNATION", absl::StrCat("node '", agent.node,
-                                                   "': a newer agent process has this name"));
+    return Stale("STALE_INCARNATION",
+                 absl::StrCat("node '", agent.node, "': a newer agent process has this name"));
   }
   Attached result;
   const auto known = agents_.find(agent.node);
@@ -69,8 +69,8 @@ void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool 
 absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId session,
                                                    absl::Time now) {
   const auto found = workers_.find({id.job, id.rank});
-  const std::string who = absl::StrCat("job '", id.job, "' generation ", id.generation, " rank ",
-                                       id.rank);
+  const std::string who =
+      absl::StrCat("job '", id.job, "' generation ", id.generation, " rank ", id.rank);
   if (found == workers_.end()) {
     return Stale("STALE_INCARNATION", absl::StrCat(who, ": this process was given up"));
   }
@@ -159,14 +159,13 @@ Membership::Expired Membership::Expire(absl::Time now) {
       continue;
     }
     expired.agents.push_back(
-        {agent->second, absl::StrCat("the agent of node '", agent->first,
-                                     "' was not heard of for ", absl::FormatDuration(timing_.lease))});
+        {agent->second, absl::StrCat("the agent of node '", agent->first, "' was not heard of for ",
+                                     absl::FormatDuration(timing_.lease))});
     agent = agents_.erase(agent);
   }
   for (auto found = workers_.begin(); found != workers_.end();) {
     const Worker& worker = found->second;
-    const absl::Duration patience =
-        worker.session_started ? timing_.Progress() : timing_.startup;
+    const absl::Duration patience = worker.session_started ? timing_.Progress() : timing_.startup;
     std::string reason;
     if (worker.lease_end <= now) {
       reason = absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",

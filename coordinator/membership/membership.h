@@ -1,10 +1,11 @@
-// Who is there: agents and workers, their control streams, their leases and their progress. Pure: time is an
-// argument, streams are numbers, and nothing here is durable (after a restart the coordinator expects again
-// what its store says, with a fresh lease).
+// Who is there: agents and workers, their control streams, their leases and their progress. Pure:
+// time is an argument, streams are numbers, and nothing here is durable (after a restart the
+// coordinator expects again what its store says, with a fresh lease).
 //
-// An agent or worker is attached while it holds a stream. Hearing from it renews its lease; a broken stream
-// leaves it detached, with one lease to come back. Liveness (stream, heartbeat) and progress (step, what it
-// does) are judged apart. Expire() names those that are lost, once, and forgets them.
+// An agent or worker is attached while it holds a stream. Hearing from it renews its lease; a
+// broken stream leaves it detached, with one lease to come back. Liveness (stream, heartbeat) and
+// progress (step, what it does) are judged apart. Expire() names those that are lost, once, and
+// forgets them.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -80,8 +81,8 @@ class Membership {
   // A process that is being started, or (attached_before) that held a stream before a restart.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
                     absl::Time now);
-  // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank. The
-  // result is the stream it replaces (0: none).
+  // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
+  // The result is the stream it replaces (0: none).
   absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now);
   void WorkerHeard(const WorkerId& id, absl::Time now);
   // A sign of life that also says where it is. Returns whether that differs from before.

@@ -66,8 +66,7 @@ TEST(Workers, OnlyTheExpectedProcessAttaches) {
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0, 1), 1, At(1)).status()), "STALE_GENERATION");
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0, 2, "x"), 1, At(1)).status()),
             "STALE_INCARNATION");
-  EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1, 2), 1, At(1)).status()),
-            "STALE_INCARNATION");
+  EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1, 2), 1, At(1)).status()), "STALE_INCARNATION");
   EXPECT_TRUE(members.AttachWorker(Id(0, 2), 1, At(1)).ok());
   EXPECT_EQ(*members.AttachWorker(Id(0, 2), 2, At(2)), 1);
   EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1, At(3)));

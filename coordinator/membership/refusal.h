@@ -1,5 +1,5 @@
-// Errors of the cores: a status with a stable reason for programs ("STALE_GENERATION"), without any wire
-// type. The service turns the reason into ErrorInfo.
+// Errors of the cores: a status with a stable reason for programs ("STALE_GENERATION"), without any
+// wire type. The service turns the reason into ErrorInfo.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_REFUSAL_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_REFUSAL_H_
 

@@ -1,6 +1,6 @@
-// The ladder of times that liveness is judged by, all from one setting: heartbeat < lease < progress
-// watchdog < collective timeout. The coordinator, which knows the culprit, acts before a collective's own
-// timeout does.
+// The ladder of times that liveness is judged by, all from one setting: heartbeat < lease <
+// progress watchdog < collective timeout. The coordinator, which knows the culprit, acts before a
+// collective's own timeout does.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_TIMING_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_TIMING_H_
 
@@ -11,7 +11,8 @@ namespace muster::membership {
 struct Timing {
   // An agent or worker that is not heard of for so long is lost.
   absl::Duration lease = absl::Seconds(10);
-  // A worker may show no progress for so long before its session started (it loads its model and data).
+  // A worker may show no progress for so long before its session started (it loads its model and
+  // data).
   absl::Duration startup = absl::Seconds(60);
 
   absl::Duration Heartbeat() const { return lease / 5; }

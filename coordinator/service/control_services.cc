@@ -11,8 +11,8 @@ namespace {
 
 class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
  public:
-  using SessionStream::SessionStream;
   using Session::Send;
+  using SessionStream::SessionStream;
   void Send(const cluster::AgentOrder& order) override { Put(ToWire(order)); }
 
  protected:
@@ -24,18 +24,17 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
         cluster.AgentHeard(id(), now);
         break;
       case v1::AgentMessage::kWorkerStarted:
-        cluster.WorkerStarted(id(),
-                              {FromWire(message.worker_started().worker()),
-                               message.worker_started().pid()},
-                              now);
+        cluster.WorkerStarted(
+            id(), {FromWire(message.worker_started().worker()), message.worker_started().pid()},
+            now);
         break;
       case v1::AgentMessage::kWorkerExit:
         cluster.WorkerExited(id(), FromWire(message.worker_exit()), now);
         break;
       case v1::AgentMessage::kWorkerLog: {
         const auto& log = message.worker_log();
-        cluster.WorkerLogged(id(), FromWire(log.worker()),
-                             {log.lines().begin(), log.lines().end()}, now);
+        cluster.WorkerLogged(id(), FromWire(log.worker()), {log.lines().begin(), log.lines().end()},
+                             now);
         break;
       }
       case v1::AgentMessage::kHello:
@@ -63,8 +62,8 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
 
 class WorkerStream : public SessionStream<v1::WorkerMessage, v1::WorkerDirective> {
  public:
-  using SessionStream::SessionStream;
   using Session::Send;
+  using SessionStream::SessionStream;
   void Send(const cluster::WorkerOrder& order) override { Put(ToWire(order)); }
 
  protected:

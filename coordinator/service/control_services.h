@@ -20,7 +20,8 @@ class SessionIds {
   std::atomic<cluster::SessionId> last_ = 0;
 };
 
-// The engine, the sessions and the ids outlive the server that these are registered with. Thread-safe.
+// The engine, the sessions and the ids outlive the server that these are registered with.
+// Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
   AgentService(Engine* engine, Sessions* sessions, SessionIds* ids)

@@ -14,8 +14,8 @@ namespace {
 // Time for streams to end before they are cut.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 
-// Tells the time of day at the start, and from then on goes on steadily whatever is done to the system's
-// clock: leases must not end because somebody set it.
+// Tells the time of day at the start, and from then on goes on steadily whatever is done to the
+// system's clock: leases must not end because somebody set it.
 std::function<absl::Time()> SteadyClock() {
   const absl::Time start = absl::Now();
   const auto origin = std::chrono::steady_clock::now();
@@ -35,16 +35,15 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->Let(effect); };
   engine.on_failure = options.on_failure;
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
-  self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_,
-                                                    &self->logs_, &self->steps_);
+  self->job_service_ =
+      std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_);
   self->agent_service_ =
       std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->worker_service_ =
       std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
-  ASSIGN_OR_RETURN(self->server_,
-                   Server::Start(options.server, {self->job_service_.get(),
-                                                  self->agent_service_.get(),
-                                                  self->worker_service_.get()}));
+  ASSIGN_OR_RETURN(self->server_, Server::Start(options.server, {self->job_service_.get(),
+                                                                 self->agent_service_.get(),
+                                                                 self->worker_service_.get()}));
   return self;
 }
 

@@ -24,23 +24,23 @@ struct CoordinatorOptions {
   ServerOptions server;
   membership::Timing timing;
   jobs::Patience patience;
-  // The store failed and the coordinator only answers UNAVAILABLE from now on: the process should end. Runs
-  // on a thread of the coordinator; must not block.
+  // The store failed and the coordinator only answers UNAVAILABLE from now on: the process should
+  // end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
 };
 
 // Thread-safe.
 class Coordinator {
  public:
-  // Carries on from what is stored, and listens. `store` outlives the coordinator. Errors: the store's and
-  // the server's.
+  // Carries on from what is stored, and listens. `store` outlives the coordinator. Errors: the
+  // store's and the server's.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   ~Coordinator();
 
-  // Ends the node's processes before its agent is stopped on purpose, so that this counts as no failure.
-  // Returns when they are gone, or after `timeout`.
+  // Ends the node's processes before its agent is stopped on purpose, so that this counts as no
+  // failure. Returns when they are gone, or after `timeout`.
   void Drain(const std::string& node, absl::Duration timeout);
 
   // host:port

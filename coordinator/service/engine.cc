@@ -19,8 +19,7 @@ absl::Status Stopping() { return absl::UnavailableError("the coordinator is stop
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
   auto image = store->Load();
   if (!image.ok()) return image.status();
-  auto cluster =
-      std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
+  auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));
   engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });
   return engine;
@@ -97,8 +96,8 @@ void Engine::Work(std::vector<Task> tasks) {
 }
 
 void Engine::Fail(const absl::Status& status) {
-  failure_ = absl::UnavailableError(absl::StrCat("the coordinator's store failed: ",
-                                                 status.message()));
+  failure_ =
+      absl::UnavailableError(absl::StrCat("the coordinator's store failed: ", status.message()));
   options_.on_failure(failure_);
 }
 

@@ -1,12 +1,13 @@
-// The one place where the coordinator's state changes: a thread that takes what happened from a queue, applies
-// all of it to the cluster, commits what changed in one transaction, and only then lets effects and answers
-// out.
+// The one place where the coordinator's state changes: a thread that takes what happened from a
+// queue, applies all of it to the cluster, commits what changed in one transaction, and only then
+// lets effects and answers out.
 //
-// Crash only: when a commit fails, everything that waited for it is answered with UNAVAILABLE, nothing is
-// applied any more, and `on_failure` is told; the daemon ends, and the next one carries on from the store.
+// Crash only: when a commit fails, everything that waited for it is answered with UNAVAILABLE,
+// nothing is applied any more, and `on_failure` is told; the daemon ends, and the next one carries
+// on from the store.
 //
-// Life cycle: Start, then Post from any thread; the destructor stops. Functions given to Post run on the
-// engine's thread, without any lock held, so they may call gRPC.
+// Life cycle: Start, then Post from any thread; the destructor stops. Functions given to Post run
+// on the engine's thread, without any lock held, so they may call gRPC.
 #ifndef MUSTER_COORDINATOR_SERVICE_ENGINE_H_
 #define MUSTER_COORDINATOR_SERVICE_ENGINE_H_
 
@@ -41,14 +42,15 @@ class Engine {
   // Stops.
   ~Engine();
 
-  // Changes the cluster; may be null. Not called once the store has failed or the engine was stopped.
+  // Changes the cluster; may be null. Not called once the store has failed or the engine was
+  // stopped.
   using Apply = std::function<void(cluster::Cluster&, absl::Time)>;
   // What was applied is durable, or UNAVAILABLE. Always called exactly once (may be null).
   using Done = std::function<void(const absl::Status&)>;
   void Post(Apply apply, Done done);
 
-  // Ends the thread; what is posted from now on is answered with UNAVAILABLE at once. Not from the engine's
-  // thread.
+  // Ends the thread; what is posted from now on is answered with UNAVAILABLE at once. Not from the
+  // engine's thread.
   void Stop();
 
   // ---- Only on the engine's thread, in Done or in an effect: what is committed.

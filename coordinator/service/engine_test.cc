@@ -73,7 +73,8 @@ TEST_F(EngineTest, AFailedCommitIsAnsweredWithUnavailableAndLetsNothingOut) {
   EXPECT_EQ(answer.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(answer.message().find("disk full"), absl::string_view::npos);
   EXPECT_EQ(changes_, 1);
-  // Nor is anything taken afterwards, although the disk is well again: the state in memory is ahead.
+  // Nor is anything taken afterwards, although the disk is well again: the state in memory is
+  // ahead.
   store_.broken = false;
   const int commits = store_.commits;
   EXPECT_EQ(Submit("c").code(), absl::StatusCode::kUnavailable);

@@ -1,5 +1,5 @@
-// Agents and workers that a test plays itself, over the real streams of a real server. Every wait is for a
-// message or an end, with a bound that only a broken coordinator reaches.
+// Agents and workers that a test plays itself, over the real streams of a real server. Every wait
+// is for a message or an end, with a bound that only a broken coordinator reaches.
 #ifndef MUSTER_COORDINATOR_SERVICE_FAKE_PEERS_H_
 #define MUSTER_COORDINATOR_SERVICE_FAKE_PEERS_H_
 

@@ -1,5 +1,5 @@
-// Server streams that follow a job: its snapshots, its log, its steps. Actors on the engine's thread: every
-// member is used only there, except where gRPC calls in.
+// Server streams that follow a job: its snapshots, its log, its steps. Actors on the engine's
+// thread: every member is used only there, except where gRPC calls in.
 #ifndef MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 #define MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 
@@ -53,7 +53,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   // Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
-    engine_->Post(nullptr, [self = self_](const absl::Status& committed) { self->Enter(committed); });
+    engine_->Post(nullptr,
+                  [self = self_](const absl::Status& committed) { self->Enter(committed); });
   }
 
   void Poke() override {
@@ -107,8 +108,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     if (!committed.ok()) return End(committed);
     if (!followers_->ended().ok()) return End(followers_->ended());
     if (job() == nullptr) {
-      return End(Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                        "there is no job '" + job_ + "'"));
+      return End(
+          Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "there is no job '" + job_ + "'"));
     }
     followers_->Add(job_, this);
     Poke();

@@ -5,12 +5,6 @@
 namespace muster::service {
 namespace {
 
-void Set(google::protobuf::Timestamp* out, absl::Time value) {
-  const int64_t micros = absl::ToUnixMicros(value);
-  out->set_seconds(micros / 1000000);
-  out->set_nanos(static_cast<int32_t>(micros % 1000000) * 1000);
-}
-
 v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker* worker) {
   if (rank.exited || worker == nullptr) return v1::RankStatus::EXITED;
   if (worker->attached()) return v1::RankStatus::ATTACHED;

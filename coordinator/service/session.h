@@ -1,5 +1,5 @@
-// The control streams of agents and workers. Actors on the engine's thread: messages are applied to the
-// cluster in the order in which they come, orders leave in the order in which they were given.
+// The control streams of agents and workers. Actors on the engine's thread: messages are applied to
+// the cluster in the order in which they come, orders leave in the order in which they were given.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
@@ -68,7 +68,8 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     if (ended_) return;
     ended_ = true;
     sessions_->Remove(id_);
-    // What was given out before goes first: an acknowledgement must not be lost to the end that follows it.
+    // What was given out before goes first: an acknowledgement must not be lost to the end that
+    // follows it.
     last_word_ = why;
     if (!writing_) this->Finish(ToWire(why));
   }

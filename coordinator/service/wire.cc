@@ -55,6 +55,7 @@ struct WorkerOrderToWire {
   void operator()(const cluster::WelcomeWorker& welcome) {
     auto* message = out->mutable_welcome();
     message->mutable_spec()->ParseFromString(welcome.spec);
+    Set(message->mutable_job_create_time(), welcome.job_create_time);
     Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
     Set(message->mutable_lease(), welcome.timing.lease);
     Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout());
@@ -91,6 +92,12 @@ struct WorkerOrderToWire {
 };
 
 }  // namespace
+
+void Set(google::protobuf::Timestamp* out, absl::Time value) {
+  const int64_t micros = absl::ToUnixMicros(value);
+  out->set_seconds(micros / 1000000);
+  out->set_nanos(static_cast<int32_t>(micros % 1000000) * 1000);
+}
 
 grpc::Status ToWire(const absl::Status& status) {
   const std::string reason = RefusalReason(status);
@@ -181,8 +188,8 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
                                               report.checkpoint_failed().reason()};
       break;
     case v1::WorkerReport::kCheckpointBad:
-      result.what = cluster::CheckpointBad{report.checkpoint_bad().path(),
-                                           report.checkpoint_bad().reason()};
+      result.what =
+          cluster::CheckpointBad{report.checkpoint_bad().path(), report.checkpoint_bad().reason()};
       break;
     case v1::WorkerReport::kCommandApplied:
       result.what = cluster::CommandApplied{report.command_applied().number(),

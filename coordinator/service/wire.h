@@ -1,5 +1,5 @@
-// Between the wire and the cores' plain values, in both directions. Nothing beyond this folder sees a message
-// of muster.v1, except for the job file, which stays a serialized string.
+// Between the wire and the cores' plain values, in both directions. Nothing beyond this folder sees
+// a message of muster.v1, except for the job file, which stays a serialized string.
 #ifndef MUSTER_COORDINATOR_SERVICE_WIRE_H_
 #define MUSTER_COORDINATOR_SERVICE_WIRE_H_
 
@@ -30,6 +30,8 @@ cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat);
 cluster::Report FromWire(const v1::WorkerReport& report);
 
 // ---- To the wire.
+// In microseconds, as they are stored.
+void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);
 v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
 v1::StepMetrics ToWire(const store::StepRow& step);

@@ -18,8 +18,7 @@ class MemoryStore : public Store {
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
                                                  size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
-                                               std::optional<uint32_t> rank,
-                                               size_t limit) override;
+                                               std::optional<uint32_t> rank, size_t limit) override;
 
  private:
   std::map<std::string, jobs::Job> jobs_;

@@ -5,10 +5,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -24,11 +22,6 @@ namespace {
 absl::Status Execute(sqlite3* db, const char* sql) {
   if (sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
   return SqliteError(db, sql);
-}
-
-// SQLite stores a NaN as null.
-double NanWhenAbsent(std::optional<double> value) {
-  return value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 }  // namespace
@@ -85,12 +78,12 @@ absl::Status SqliteStore::Migrate() {
   }
   if (version == kSchemaVersion) return absl::OkStatus();
   if (version > kSchemaVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the file is of schema version ", version, ", this musterd knows up to ",
-                     kSchemaVersion, "; use the newer musterd that wrote it"));
+    return absl::FailedPreconditionError(absl::StrCat("the file is of schema version ", version,
+                                                      ", this musterd knows up to ", kSchemaVersion,
+                                                      "; use the newer musterd that wrote it"));
   }
-  const std::string sql = absl::StrCat("BEGIN IMMEDIATE;", kSchema,
-                                       "PRAGMA user_version=", kSchemaVersion, ";COMMIT;");
+  const std::string sql =
+      absl::StrCat("BEGIN IMMEDIATE;", kSchema, "PRAGMA user_version=", kSchemaVersion, ";COMMIT;");
   return Execute(db_, sql.c_str());
 }
 
@@ -223,10 +216,10 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
 
 absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
   for (const char* table : {"ranks", "checkpoints", "failures", "commands"}) {
-    RETURN_IF_ERROR(Statement(db_, &statements_,
-                              absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
-                        .Bind(job.id)
-                        .Run());
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
+            .Bind(job.id)
+            .Run());
   }
   const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?)";
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
@@ -276,187 +269,6 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
                         .Run());
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<Image> SqliteStore::Load() {
-  std::map<std::string, jobs::Job> jobs;
-  std::map<uint64_t, std::string> order;
-  Statement rows(db_, &statements_, "SELECT * FROM jobs");
-  while (rows.Next()) {
-    jobs::Job job;
-    job.id = rows.Text();
-    job.number = rows.Uint();
-    job.spec = rows.Text();
-    job.plan.world_size = static_cast<uint32_t>(rows.Uint());
-    job.plan.total_steps = rows.Uint();
-    job.plan.max_restarts = static_cast<uint32_t>(rows.Uint());
-    job.plan.keep_checkpoints = static_cast<uint32_t>(rows.Uint());
-    job.state = static_cast<jobs::State>(rows.Int());
-    job.state_reason = rows.Text();
-    job.version_ceiling = rows.Uint();
-    job.version = job.version_ceiling;
-    job.create_time = rows.Time();
-    job.start_time = rows.Time();
-    job.end_time = rows.Time();
-    job.generation = rows.Uint();
-    job.live = rows.Bool();
-    job.ending = rows.Bool();
-    job.stop_requested = rows.Bool();
-    job.restarts = static_cast<uint32_t>(rows.Uint());
-    if (!rows.SkipNull()) {
-      job.rendezvous.emplace();
-      job.rendezvous->host = rows.Text();
-      job.rendezvous->port = static_cast<uint32_t>(rows.Uint());
-    } else {
-      rows.SkipNull();
-    }
-    job.stage = rows.Text();
-    job.step = rows.Uint();
-    job.loss = rows.OptionalDouble();
-    job.validation_loss = rows.OptionalDouble();
-    job.validation_step = rows.Uint();
-    job.exported_path = rows.Text();
-    job.log_sequence = rows.Uint();
-    order[job.number] = job.id;
-    jobs[job.id] = std::move(job);
-  }
-  RETURN_IF_ERROR(Annotate(rows.status(), path_));
-  RETURN_IF_ERROR(Annotate(LoadLists(&jobs), path_));
-
-  Image image;
-  for (const auto& [number, id] : order) image.jobs.push_back(std::move(jobs[id]));
-  Statement nodes(db_, &statements_, "SELECT * FROM nodes ORDER BY node");
-  while (nodes.Next()) {
-    NodeRow row;
-    row.node = nodes.Text();
-    row.incarnation = nodes.Text();
-    row.host = nodes.Text();
-    row.slots = static_cast<uint32_t>(nodes.Uint());
-    image.nodes.push_back(row);
-  }
-  RETURN_IF_ERROR(Annotate(nodes.status(), path_));
-  Statement requests(db_, &statements_, "SELECT * FROM requests ORDER BY request_id");
-  while (requests.Next()) {
-    RequestRow row;
-    row.request_id = requests.Text();
-    row.fingerprint = requests.Text();
-    row.job_id = requests.Text();
-    image.requests.push_back(row);
-  }
-  RETURN_IF_ERROR(Annotate(requests.status(), path_));
-  return image;
-}
-
-absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
-  Statement ranks(db_, &statements_, "SELECT * FROM ranks ORDER BY job_id, rank");
-  while (ranks.Next()) {
-    auto& list = (*jobs)[ranks.Text()].ranks;
-    if (ranks.Uint() != list.size()) return absl::DataLossError("a row of table ranks is missing");
-    jobs::Rank rank;
-    rank.node = ranks.Text();
-    rank.slot = static_cast<uint32_t>(ranks.Uint());
-    rank.host = ranks.Text();
-    rank.agent_incarnation = ranks.Text();
-    rank.incarnation = ranks.Text();
-    rank.pid = ranks.Int();
-    rank.step = ranks.Uint();
-    rank.acked_report = ranks.Uint();
-    rank.session_started = ranks.Bool();
-    rank.finished = ranks.Bool();
-    rank.exited = ranks.Bool();
-    list.push_back(std::move(rank));
-  }
-  RETURN_IF_ERROR(ranks.status());
-  Statement checkpoints(db_, &statements_,
-                        "SELECT * FROM checkpoints ORDER BY job_id, step, generation, path");
-  while (checkpoints.Next()) {
-    jobs::Job& job = (*jobs)[checkpoints.Text()];
-    jobs::Checkpoint checkpoint;
-    checkpoint.path = checkpoints.Text();
-    checkpoint.step = checkpoints.Uint();
-    checkpoint.generation = checkpoints.Uint();
-    checkpoint.create_time = checkpoints.Time();
-    checkpoint.bad_reason = checkpoints.Text();
-    if (checkpoints.Bool()) {
-      job.dropped_checkpoints.push_back(checkpoint.path);
-    } else {
-      job.checkpoints.push_back(std::move(checkpoint));
-    }
-  }
-  RETURN_IF_ERROR(checkpoints.status());
-  Statement failures(db_, &statements_, "SELECT * FROM failures ORDER BY job_id, position");
-  while (failures.Next()) {
-    auto& list = (*jobs)[failures.Text()].failures;
-    failures.Uint();
-    jobs::FailureNote note;
-    note.generation = failures.Uint();
-    note.rank = static_cast<uint32_t>(failures.Uint());
-    note.node = failures.Text();
-    note.step = failures.Uint();
-    note.kind = static_cast<jobs::FailureKind>(failures.Int());
-    note.permanent = failures.Bool();
-    note.reason = failures.Text();
-    note.log_tail = failures.Text();
-    list.push_back(std::move(note));
-  }
-  RETURN_IF_ERROR(failures.status());
-  std::map<std::string, std::vector<commands::Command>> commands;
-  Statement rows(db_, &statements_, "SELECT * FROM commands ORDER BY job_id, number");
-  while (rows.Next()) {
-    auto& list = commands[rows.Text()];
-    commands::Command command;
-    command.number = rows.Uint();
-    command.kind = static_cast<commands::Kind>(rows.Int());
-    if (!rows.SkipNull()) command.applied_step = rows.Uint();
-    list.push_back(command);
-  }
-  RETURN_IF_ERROR(rows.status());
-  for (auto& [id, list] : commands) (*jobs)[id].commands = commands::CommandLog(std::move(list));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<StepRow>> SqliteStore::ReadSteps(const std::string& job_id,
-                                                            uint64_t from_step, size_t limit) {
-  std::vector<StepRow> steps;
-  Statement rows(db_, &statements_,
-                 "SELECT * FROM steps WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?");
-  rows.Bind(job_id).Bind(from_step).Bind(static_cast<uint64_t>(limit));
-  while (rows.Next()) {
-    StepRow row;
-    row.job_id = rows.Text();
-    row.step = rows.Uint();
-    row.generation = rows.Uint();
-    row.loss = NanWhenAbsent(rows.OptionalDouble());
-    row.learning_rate = NanWhenAbsent(rows.OptionalDouble());
-    row.grad_norm = rows.OptionalDouble();
-    row.samples = rows.Uint();
-    row.duration = absl::Nanoseconds(rows.Int());
-    steps.push_back(std::move(row));
-  }
-  RETURN_IF_ERROR(Annotate(rows.status(), path_));
-  return steps;
-}
-
-absl::StatusOr<std::vector<LogRow>> SqliteStore::ReadLogs(const std::string& job_id,
-                                                          uint64_t after_sequence,
-                                                          std::optional<uint32_t> rank,
-                                                          size_t limit) {
-  std::vector<LogRow> lines;
-  Statement rows(db_, &statements_,
-                 "SELECT * FROM logs WHERE job_id = ? AND sequence > ? AND (?3 IS NULL OR rank = "
-                 "?3) ORDER BY sequence LIMIT ?");
-  rows.Bind(job_id).Bind(after_sequence).Bind(rank).Bind(static_cast<uint64_t>(limit));
-  while (rows.Next()) {
-    LogRow row;
-    row.job_id = rows.Text();
-    row.sequence = rows.Uint();
-    row.generation = rows.Uint();
-    row.rank = static_cast<uint32_t>(rows.Uint());
-    row.text = rows.Text();
-    lines.push_back(std::move(row));
-  }
-  RETURN_IF_ERROR(Annotate(rows.status(), path_));
-  return lines;
 }
 
 }  // namespace muster::store

@@ -1,5 +1,6 @@
-// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log, synchronous=FULL: what
-// Commit() answered survives a power cut. DIRECTORY/lock keeps a second coordinator out.
+// The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log,
+// synchronous=FULL: what Commit() answered survives a power cut. DIRECTORY/lock keeps a second
+// coordinator out.
 #ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 
@@ -17,8 +18,9 @@ namespace muster::store {
 class SqliteStore : public Store {
  public:
   // Makes the directory and the file where they are missing. Errors: FAILED_PRECONDITION: another
-  // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the file is no
-  // database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk says no.
+  // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the
+  // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk
+  // says no.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory);
   // Closes the file and frees the lock.
   ~SqliteStore() override;
@@ -28,8 +30,7 @@ class SqliteStore : public Store {
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
                                                  size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
-                                               std::optional<uint32_t> rank,
-                                               size_t limit) override;
+                                               std::optional<uint32_t> rank, size_t limit) override;
 
  private:
   explicit SqliteStore(std::string path) : path_(std::move(path)) {}

@@ -1,4 +1,5 @@
-// One run of a SQLite statement: values bound in order, rows read in order. The statement stays compiled.
+// One run of a SQLite statement: values bound in order, rows read in order. The statement stays
+// compiled.
 #ifndef MUSTER_COORDINATOR_STORE_STATEMENT_H_
 #define MUSTER_COORDINATOR_STORE_STATEMENT_H_
 

@@ -1,8 +1,8 @@
-// The coordinator's durable state: one transaction per batch of changes, everything loaded at start, steps
-// and log lines read by range. docs/store.md is the schema.
+// The coordinator's durable state: one transaction per batch of changes, everything loaded at
+// start, steps and log lines read by range. docs/store.md is the schema.
 //
-// Not thread-safe: the coordinator's event loop is its only user. Two implementations, one conformance suite:
-// SQLite (sqlite_store.h) and memory (memory_store.h).
+// Not thread-safe: the coordinator's event loop is its only user. Two implementations, one
+// conformance suite: SQLite (sqlite_store.h) and memory (memory_store.h).
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
@@ -67,8 +67,8 @@ struct LogRow {
 struct Batch {
   struct JobRow {
     jobs::Job job;
-    // Of its lists (ranks, checkpoints, failures, commands) either all are replaced, or only the rows of
-    // `changed_ranks` are.
+    // Of its lists (ranks, checkpoints, failures, commands) either all are replaced, or only the
+    // rows of `changed_ranks` are.
     enum class Lists { kReplace, kKeep } lists = Lists::kReplace;
     std::vector<uint32_t> changed_ranks;
   };
@@ -100,8 +100,8 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // All of it or nothing; durable when it returns OK. After an error nothing may be assumed but that a fresh
-  // Load() tells the truth.
+  // All of it or nothing; durable when it returns OK. After an error nothing may be assumed but
+  // that a fresh Load() tells the truth.
   virtual absl::Status Commit(const Batch& batch) = 0;
   // DATA_LOSS: what is stored cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;

@@ -112,12 +112,20 @@ void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
 }
 
 StepRow Step(uint64_t step, double loss, const std::string& job = "a") {
-  return {.job_id = job, .step = step, .generation = 1, .loss = loss, .learning_rate = 0.5,
-          .samples = 8, .duration = absl::Milliseconds(3)};
+  return {.job_id = job,
+          .step = step,
+          .generation = 1,
+          .loss = loss,
+          .learning_rate = 0.5,
+          .samples = 8,
+          .duration = absl::Milliseconds(3)};
 }
 
 LogRow Line(uint64_t sequence, uint32_t rank = 0, const std::string& job = "a") {
-  return {.job_id = job, .sequence = sequence, .generation = 1, .rank = rank,
+  return {.job_id = job,
+          .sequence = sequence,
+          .generation = 1,
+          .rank = rank,
           .text = "line " + std::to_string(sequence)};
 }
 
@@ -182,7 +190,8 @@ TEST_P(StoreTest, EveryFieldOfAJobComesBack) {
 }
 
 TEST_P(StoreTest, JobsComeInTheOrderOfTheirNumbers) {
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 3)}, {FullJob("b", 1)}, {FullJob("c", 2)}}}).ok());
+  ASSERT_TRUE(
+      store().Commit({.jobs = {{FullJob("a", 3)}, {FullJob("b", 1)}, {FullJob("c", 2)}}}).ok());
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 3);
   EXPECT_EQ(image.jobs[0].id, "b");
@@ -198,9 +207,8 @@ TEST_P(StoreTest, KeptListsStayAndChangedRanksAreReplaced) {
   next.ranks[1].acked_report = 99;
   next.checkpoints.clear();
   next.failures.clear();
-  ASSERT_TRUE(store()
-                  .Commit({.jobs = {{.job = next, .lists = Lists::kKeep, .changed_ranks = {0}}}})
-                  .ok());
+  ASSERT_TRUE(
+      store().Commit({.jobs = {{.job = next, .lists = Lists::kKeep, .changed_ranks = {0}}}}).ok());
   kind->Reopen();
   const Image image = Load();
   jobs::Job expected = FullJob("a", 1);
@@ -238,7 +246,8 @@ TEST_P(StoreTest, NodesAndRequestsAreUpsertedAndNodesRemoved) {
 TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestOfAStepStands) {
   StepRow clipped = Step(3, 0.25);
   clipped.grad_norm = 1.5;
-  ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(9, 9, "b")}}).ok());
+  ASSERT_TRUE(
+      store().Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(9, 9, "b")}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {clipped}}).ok());
   kind->Reopen();
   EXPECT_EQ(*store().ReadSteps("a", 2, 10), (std::vector<StepRow>{Step(2, 2), clipped}));

@@ -1,0 +1,108 @@
+// A cluster as tests drive it: over a memory store, without threads or time of its own.
+#ifndef MUSTER_COORDINATOR_CLUSTER_WORLD_H_
+#define MUSTER_COORDINATOR_CLUSTER_WORLD_H_
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/store/memory_store.h"
+
+namespace muster::cluster {
+
+inline const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+// A cluster over a memory store; every event is committed before its effects are looked at.
+class World {
+ public:
+  World() { Restart(); }
+
+  // As a coordinator that is killed and started: only what was committed is left.
+  void Restart() {
+    Options options;
+    options.timing.lease = absl::Seconds(10);
+    options.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
+    cluster_ = std::make_unique<Cluster>(options, *store_.Load(), now());
+  }
+  void Commit() {
+    ASSERT_TRUE(store_.Commit(cluster_->TakeBatch()).ok());
+    for (Effect& effect : cluster_->TakeEffects()) effects.push_back(std::move(effect));
+  }
+  absl::Time now() const { return kStart + absl::Seconds(seconds); }
+  Cluster& cluster() { return *cluster_; }
+  store::MemoryStore& store() { return store_; }
+  const jobs::Job& job(const std::string& id) { return *cluster_->Find(id); }
+
+  void Submit(const std::string& id, uint32_t world_size, uint32_t max_restarts = 3) {
+    Submission submission{.job_id = id, .name = id};
+    submission.plan.world_size = world_size;
+    submission.plan.max_restarts = max_restarts;
+    ASSERT_TRUE(cluster_->Submit(submission, now()).ok());
+    Commit();
+  }
+  absl::Status Attach(SessionId session, const AgentHello& hello) {
+    const absl::Status status = cluster_->AttachAgent(session, hello, now());
+    Commit();
+    return status;
+  }
+  absl::Status AttachWorker(SessionId session, const WorkerId& id) {
+    const absl::Status status = cluster_->AttachWorker(session, {.worker = id}, now());
+    Commit();
+    return status;
+  }
+  absl::Status Report(SessionId session, const cluster::Report& report) {
+    const absl::Status status = cluster_->WorkerReported(session, report, now());
+    Commit();
+    return status;
+  }
+  void Exit(SessionId session, const WorkerId& id, int signal) {
+    WorkerExit exit{.worker = id};
+    exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
+    cluster_->WorkerExited(session, exit, now());
+    Commit();
+  }
+  // Lets time pass in steps that the coordinator takes for its own regular ones.
+  void Pass(double duration) {
+    for (const double end = seconds + duration; seconds < end;) {
+      seconds += 1;
+      cluster_->Tick(now());
+      Commit();
+    }
+  }
+  // Effects of one kind since the last call for it, of orders to agents or workers.
+  template <typename Send, typename Order>
+  std::vector<Order> Orders() {
+    std::vector<Order> orders;
+    for (const Effect& effect : effects) {
+      const auto* send = std::get_if<Send>(&effect);
+      const auto* order = send == nullptr ? nullptr : std::get_if<Order>(&send->order);
+      if (order != nullptr) orders.push_back(*order);
+    }
+    return orders;
+  }
+  std::vector<StartWorker> Starts() { return Orders<SendToAgent, StartWorker>(); }
+  std::vector<StopWorker> Stops() { return Orders<SendToAgent, StopWorker>(); }
+
+  double seconds = 0;
+  std::vector<Effect> effects;
+
+ private:
+  store::MemoryStore store_;
+  int incarnations_ = 0;
+  std::unique_ptr<Cluster> cluster_;
+};
+
+inline AgentHello Hello(const std::string& node, uint32_t slots,
+                        const std::string& incarnation = "a") {
+  return {.node = node, .incarnation = incarnation, .host = node, .slots = slots};
+}
+
+}  // namespace muster::cluster
+
+#endif  // MUSTER_COORDINATOR_CLUSTER_WORLD_H_
