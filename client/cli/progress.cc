@@ -44,10 +44,10 @@ Progress::Progress(ProgressForm form, absl::Duration plain_interval)
 
 std::string Progress::Events(const v1::Job& job) const {
   std::string events;
-  if (job.restarts() > last_.restarts() || (job.state() == v1::Job::RECOVERING &&
-                                            last_.state() != v1::Job::RECOVERING)) {
-    if (job.has_failure()) absl::StrAppend(&events, "failure: ", FailureText(job));
-  }
+  // That of a job that failed comes with its summary.
+  const bool is_new = job.has_failure() && job.state() != v1::Job::FAILED &&
+                      job.failure().SerializeAsString() != last_.failure().SerializeAsString();
+  if (is_new) absl::StrAppend(&events, "failure: ", FailureText(job));
   if (job.state() != last_.state() ||
       (!Runs(job.state()) && job.state_reason() != last_.state_reason())) {
     absl::StrAppend(&events, job.id(), ": ", StateName(job.state()));

@@ -53,6 +53,11 @@ TEST(Progress, EventsAreNeverHeldBack) {
              checkpoints { step: 10 path: "/c/step-10" })"), kStart);
   EXPECT_THAT(failure, StartsWith("failure: rank 1 on n, generation 1, step 11: killed by signal 9\n"));
   EXPECT_THAT(failure, HasSubstr("tiny-1: RECOVERING: waits\n"));
+  EXPECT_EQ(progress.Update(
+                Job(R"(state: STARTING step: 10 restarts: 1
+                       failure { rank: 1 node: "n" generation: 1 step: 11 reason: "killed by signal 9" }
+                       checkpoints { step: 10 path: "/c/step-10" })"), kStart),
+            "tiny-1: STARTING\n");
 }
 
 TEST(Progress, AWaitingJobSaysWhyWheneverTheReasonChanges) {
