@@ -3,6 +3,7 @@
 //
 // Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale or cut off.
 #include <ATen/Parallel.h>
+#include <malloc.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -12,7 +13,19 @@
 #include "common/status/status.h"
 #include "worker/control/run_worker.h"
 
+namespace {
+
+// Gradients and activations are freed and allocated anew in each step. Given back to the kernel each time, they
+// come back as page faults: 4800 a step and a tenth of its CPU time for 8 layers of 1024 x 1024.
+void KeepFreedMemory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  KeepFreedMemory();
   muster::control::WorkerOptions options;
   int64_t agent_pid = 0;
   CLI::App app("One rank of a Muster job; started by muster-agent.");

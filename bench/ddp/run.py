@@ -41,6 +41,8 @@ TICKS = os.sysconf("SC_CLK_TCK")
 LOSS_STEPS = 100
 LOSS_TOLERANCE = 1e-5
 AGAINST_ITSELF = "PyTorch DDP tuned, again"
+# What muster-worker asks of glibc for itself (worker/main.cc): so much of the difference is malloc's.
+KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 
 
 @dataclasses.dataclass
@@ -101,7 +103,7 @@ class Arm:
 
 
 class PyTorch(Arm):
-    def __init__(self, name, kind, case, inputs, folder):
+    def __init__(self, name, kind, case, inputs, folder, variables=None):
         super().__init__(name)
         folder.mkdir()
         self._outputs = [folder / f"rank{rank}" for rank in range(WORLD_SIZE)]
@@ -112,7 +114,7 @@ class PyTorch(Arm):
                 subprocess.Popen(
                     [*command, str(rank), inputs, folder / "store", output],
                     cwd=ROOT,
-                    env=cluster.environment(),
+                    env={**cluster.environment(), **(variables or {})},
                     stderr=open(folder / f"rank{rank}.log", "wb"),
                 )
             )
@@ -202,13 +204,14 @@ def measure(case, arguments, programs):
                 arms[-1].warm_up()
 
             add(Muster, "Muster DDP", case, inputs, folder / "muster", programs)
-            for name, kind in [
-                ("PyTorch DDP tuned", "tuned"),
-                (AGAINST_ITSELF, "tuned"),
-                ("PyTorch DDP default", "default"),
-                ("no communication", "floor"),
+            for name, kind, variables in [
+                ("PyTorch DDP tuned", "tuned", {}),
+                (AGAINST_ITSELF, "tuned", {}),
+                ("PyTorch DDP tuned, freed memory kept", "tuned", KEEP_FREED_MEMORY),
+                ("PyTorch DDP default", "default", {}),
+                ("no communication", "floor", {}),
             ]:
-                add(PyTorch, name, kind, case, inputs, folder / name.replace(" ", "-"))
+                add(PyTorch, name, kind, case, inputs, folder / name.replace(" ", "-"), variables)
             for number in range(arguments.rounds):
                 print(f"{case.name}: round {number + 1} of {arguments.rounds}", file=sys.stderr)
                 time.sleep(GAP)
@@ -218,6 +221,7 @@ def measure(case, arguments, programs):
                 # From the last block's end to here the arm was stopped: one step without end.
                 arm.measured = arm.results()
             report(case, arms)
+            print(f"\nLoad average over the last minutes of it: {os.getloadavg()[1]:.1f}; 1 belongs to each rank.", flush=True)
         finally:
             for arm in arms:
                 arm.close()
@@ -233,7 +237,7 @@ def report(case, arms):
     itself = next(arm for arm in arms if arm.name == AGAINST_ITSELF)
     _, low, high = ratio(itself, tuned)
     resolved = low <= 1 <= high and 0.98 <= low and high <= 1.02
-    print(f"\n### {case.name}: {case.options}, {case.per_rank} samples per rank\n")
+    print(f"\n### {case.name}, {case.per_rank} samples per rank\n")
     print("| | ms per step | CPU s per step | ratio to tuned (95%) | Muster's ratio to it (95%) |")
     print("|---|---|---|---|---|")
     for arm in arms:
