@@ -11,7 +11,9 @@ struct GlooOptions {
   int world_size = 1;
   // Tells the communicators of one store apart: "roll_call", "gradients". The same on all ranks.
   std::string name;
-  // Longest time that Work::Wait waits for peers that are alive, and that Create waits for all ranks.
+  // Longest time that Create waits for all ranks to come.
+  std::chrono::milliseconds connect_timeout = std::chrono::minutes(2);
+  // Longest time that Work::Wait waits for peers that are alive.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
   // The address of this machine that peers connect to.
   std::string hostname = "127.0.0.1";

@@ -1,6 +1,8 @@
 #include <spawn.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
+#include <barrier>
 #include <string>
 #include <thread>
 #include <vector>
@@ -29,8 +31,16 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
   std::vector<char*> argv;
   for (std::string& argument : arguments) argv.push_back(argument.data());
   argv.push_back(nullptr);
+  int order[2];  // a byte in it orders the victim to die
+  ASSERT_EQ(pipe(order), 0);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, order[0], 0);
   pid_t pid = 0;
-  ASSERT_EQ(posix_spawn(&pid, program.c_str(), nullptr, nullptr, argv.data(), environ), 0);
+  ASSERT_EQ(posix_spawn(&pid, program.c_str(), &actions, nullptr, argv.data(), environ), 0);
+  posix_spawn_file_actions_destroy(&actions);
+
+  std::barrier warm(victim);
 
   std::vector<std::thread> survivors;
   for (int rank = 0; rank < victim; ++rank) {
@@ -41,9 +51,12 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
           CreateGlooCommunicator({.rank = rank, .world_size = world_size, .name = "test"}, **own);
       ASSERT_TRUE(ranks.ok()) << ranks.status();
       for (int step = 0; step < 2; ++step) {
-        const absl::Status warm = (*ranks)->AllReduceSum(at::ones({1000}), {"warm-up", step})->Wait();
-        ASSERT_TRUE(warm.ok()) << warm;
+        const absl::Status warm_up =
+            (*ranks)->AllReduceSum(at::ones({1000}), {"warm-up", step})->Wait();
+        EXPECT_TRUE(warm_up.ok()) << warm_up;
       }
+      warm.arrive_and_wait();
+      if (rank == 0) EXPECT_EQ(write(order[1], "x", 1), 1);
       auto first = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 0", 17});
       auto second = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 1", 17});
       for (int bucket = 0; bucket < 2; ++bucket) {
@@ -64,6 +77,8 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
     });
   }
   for (std::thread& survivor : survivors) survivor.join();
+  close(order[0]);
+  close(order[1]);
   int status = 0;
   ASSERT_EQ(waitpid(pid, &status, 0), pid);
   EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;

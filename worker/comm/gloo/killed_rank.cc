@@ -1,4 +1,4 @@
-// killed_rank PORT RANK WORLD_SIZE: takes part in two reductions, then dies by SIGKILL.
+// killed_rank PORT RANK WORLD_SIZE: takes part in two reductions, and dies by SIGKILL once it can read a byte.
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -16,5 +16,6 @@ int main(int argc, char** argv) {
   for (int step = 0; step < 2; ++step) {
     if (!(*ranks)->AllReduceSum(at::ones({1000}), {"warm-up", step})->Wait().ok()) return 5;
   }
+  std::cin.get();
   std::raise(SIGKILL);
 }

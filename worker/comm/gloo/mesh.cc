@@ -126,7 +126,7 @@ absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
   IgnoreSigpipe();
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
   const absl::Status status = CatchExceptions([&] {
-    auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
+    auto gloo = c10d::ProcessGroupGloo::Options::create(options.connect_timeout);
     gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname));
     gloo->threads = 1;  // it runs collectives, which are not used
     auto prefixed =

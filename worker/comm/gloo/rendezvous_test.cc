@@ -45,7 +45,7 @@ TEST(Rendezvous, ARankThatNeverComesFailsTheOthers) {
   auto host = HostStore();
   ASSERT_TRUE(host.ok()) << host.status();
   auto communicator = CreateGlooCommunicator(
-      {.rank = 0, .world_size = 2, .name = "alone", .timeout = milliseconds(300)}, **host);
+      {.rank = 0, .world_size = 2, .name = "alone", .connect_timeout = milliseconds(300)}, **host);
   EXPECT_FALSE(communicator.ok());
   EXPECT_NE(communicator.status().ToString().find("communicator 'alone'"), std::string::npos)
       << communicator.status();
