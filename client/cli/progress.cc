@@ -65,7 +65,8 @@ std::string Progress::Events(const v1::Job& job) const {
   const uint64_t newest =
       last_.checkpoints().empty() ? 0 : last_.checkpoints().rbegin()->step();
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-    if (checkpoint.step() > newest) {
+    // Those from before the first look are no news.
+    if (!last_.id().empty() && checkpoint.step() > newest) {
       absl::StrAppend(&events, "step ", checkpoint.step(), ": checkpoint ", checkpoint.path(), "\n");
     }
   }
