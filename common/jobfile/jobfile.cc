@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/jobfile/scalar.h"
-#include "common/jobfile/utf8.h"
+#include "common/utf8/utf8.h"
 #include "common/jobfile/yaml_message.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"

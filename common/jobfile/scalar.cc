@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/jobfile/near_name.h"
-#include "common/jobfile/utf8.h"
+#include "common/utf8/utf8.h"
 #include "common/jobspec/fields.h"
 
 namespace muster::jobfile {

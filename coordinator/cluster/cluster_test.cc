@@ -37,7 +37,7 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
     ASSERT_TRUE(world.AttachWorker(10 + rank, world.job("job").Worker(rank)).ok());
     ASSERT_TRUE(world.Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
   }
-  for (int second = 0; second < 40 && world.Stops().empty(); ++second) {
+  for (int second = 0; second < 400 && world.Stops().empty(); ++second) {
     world.cluster().AgentHeard(1, world.now());
     world.cluster().WorkerBeat(10, {.step = 1, .progress = absl::StrCat("step ", second)},
                                world.now());
@@ -48,7 +48,7 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").failures[0].rank, 1);
   EXPECT_EQ(world.job("job").failures[0].reason,
-            "made no progress for 30s at step 1 (last: forward)");
+            "made no progress for 5m at step 1 (last: forward)");
 }
 
 TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {

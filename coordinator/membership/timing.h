@@ -13,12 +13,13 @@ struct Timing {
   absl::Duration lease = absl::Seconds(10);
   // A worker may show no progress for so long before its session started (it loads its model and
   // data).
-  absl::Duration startup = absl::Seconds(60);
+  absl::Duration startup = absl::Minutes(5);
 
   absl::Duration Heartbeat() const { return lease / 5; }
-  // A worker whose step and progress stay the same for so long hangs.
-  absl::Duration Progress() const { return 3 * lease; }
-  absl::Duration CollectiveTimeout() const { return 6 * lease; }
+  // A worker whose step and progress stay the same for so long hangs. Generous: one step of a large model may
+  // take minutes, and what is dead rather than slow is known by its lease.
+  absl::Duration Progress() const { return 30 * lease; }
+  absl::Duration CollectiveTimeout() const { return 60 * lease; }
 };
 
 }  // namespace muster::membership

@@ -55,7 +55,7 @@ struct WorkerOrderToWire {
   void operator()(const cluster::WelcomeWorker& welcome) {
     auto* message = out->mutable_welcome();
     message->mutable_spec()->ParseFromString(welcome.spec);
-    Set(message->mutable_job_create_time(), welcome.job_create_time);
+    service::Set(message->mutable_job_create_time(), welcome.job_create_time);
     Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
     Set(message->mutable_lease(), welcome.timing.lease);
     Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout());

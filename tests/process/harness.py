@@ -216,7 +216,8 @@ class Muster:
         assert left == []
 
     def files(self, folder):
-        return sorted(path.name for path in (self.folder / folder).iterdir())
+        """Names in a folder, without the owner file of a job's checkpoints."""
+        return sorted(path.name for path in (self.folder / folder).iterdir() if path.name != ".muster-job")
 
 
 class FolderWatch:

@@ -27,9 +27,6 @@ class LineSplitter {
   size_t left_out_ = 0;
 };
 
-// `text` with every byte that is not part of valid UTF-8 replaced by U+FFFD.
-std::string ValidUtf8(const std::string& text);
-
 }  // namespace muster::agent
 
 #endif  // MUSTER_WORKER_AGENT_LINE_SPLITTER_H_

@@ -81,9 +81,9 @@ absl::Status Commit(const std::string& temporary, const std::string& final,
   return durable;
 }
 
-absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& suffix) {
-  std::string aside = path + suffix;
-  for (int i = 2; fs::exists(aside); ++i) aside = absl::StrCat(path, suffix, ".", i);
+absl::StatusOr<std::string> SetAside(const std::string& path) {
+  std::string aside = path + ".bad";
+  for (int i = 2; fs::exists(aside); ++i) aside = absl::StrCat(path, ".bad.", i);
   RETURN_IF_ERROR(files::RenameDurably(path, aside));
   return aside;
 }

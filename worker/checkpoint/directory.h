@@ -33,9 +33,8 @@ std::optional<CheckpointName> ParseFinalName(const std::string& name);
 absl::Status Commit(const std::string& temporary, const std::string& final,
                     const manifest::Manifest& manifest, files::Disk& disk = files::Disk::Real());
 
-// Renames a checkpoint that is not to be used, nor to be removed, to "<path>.bad" ("<path>.bad.2", ...
-// when taken), or with another `suffix`; gives the new path.
-absl::StatusOr<std::string> SetAside(const std::string& path, const std::string& suffix = ".bad");
+// Renames a broken checkpoint to "<path>.bad" ("<path>.bad.2", ... when taken); gives the new path.
+absl::StatusOr<std::string> SetAside(const std::string& path);
 
 // The names of whole checkpoints there; none where there is no such directory.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory);

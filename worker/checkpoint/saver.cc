@@ -135,12 +135,16 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& ca
       outcome.manifest = checkpoint->manifest();
       return outcome;
     }
-    bool broken = false;
+    size_t damaged = 0;
+    size_t missing = 0;
     for (const PartResult& result : results) {
-      broken |= absl::IsDataLoss(result.status()) || absl::IsNotFound(result.status());
+      damaged += absl::IsDataLoss(result.status());
+      missing += absl::IsNotFound(result.status());
     }
-    if (!broken) {
-      outcome.status = Annotate(status, path);
+    if (damaged == 0 && missing < results.size()) {
+      // What only some ranks miss is there: their view of the file system is at fault.
+      outcome.status = missing == 0 ? Annotate(status, path)
+                                    : absl::InternalError(absl::StrCat(path, ": ", status.message()));
       return outcome;
     }
     // Its absence, or a failure to rename, is told by the reason already.

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "common/utf8/utf8.h"
+
 namespace muster::control {
 namespace {
 
@@ -40,11 +42,11 @@ struct Fill {
   }
   void operator()(const train::CheckpointFailed& event) const {
     report.mutable_checkpoint_failed()->set_step(event.step);
-    report.mutable_checkpoint_failed()->set_reason(event.reason);
+    report.mutable_checkpoint_failed()->set_reason(ValidUtf8(event.reason));
   }
   void operator()(const train::CheckpointBad& event) const {
     report.mutable_checkpoint_bad()->set_path(event.path);
-    report.mutable_checkpoint_bad()->set_reason(event.reason);
+    report.mutable_checkpoint_bad()->set_reason(ValidUtf8(event.reason));
   }
   void operator()(const train::CommandApplied& event) const {
     report.mutable_command_applied()->set_number(event.number);

@@ -1,5 +1,6 @@
 #include "worker/control/run_worker.h"
 
+#include <google/protobuf/util/time_util.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include "absl/time/time.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
+#include "common/utf8/utf8.h"
 #include "worker/checkpoint/directory.h"
 #include "worker/comm/gloo/gloo_communicator.h"
 #include "worker/comm/gloo/rendezvous.h"
@@ -94,6 +96,7 @@ absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identi
   comm::GlooOptions options{.rank = static_cast<int>(identity.rank),
                             .world_size = static_cast<int>(stream.welcome().spec().world_size()),
                             .name = "control",
+                            .connect_timeout = absl::ToChronoMilliseconds(timeout),
                             .timeout = absl::ToChronoMilliseconds(timeout),
                             .hostname = stream.welcome().host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
@@ -119,7 +122,7 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   }
   v1::WorkerFailure& failure = *report.mutable_failure();
   failure.set_step(outcome.end.step);
-  failure.set_reason(Message(outcome.error));
+  failure.set_reason(ValidUtf8(Message(outcome.error)));
   failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
   failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
   return report;
@@ -225,7 +228,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   }
   spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
                identity.rank, (*stream)->welcome().spec().world_size());
-  Outcome outcome = RunSession(**stream, identity);
+  train::Identity instance = identity;
+  instance.job_instance =
+      google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
+  Outcome outcome = RunSession(**stream, instance);
   ReportEnd(**stream, outcome);
   return outcome.error;
 }

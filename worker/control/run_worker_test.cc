@@ -109,7 +109,7 @@ class RunWorkerTest : public ::testing::Test {
   absl::Status Run(int64_t rank) {
     WorkerOptions options;
     options.coordinator = coordinator_.address();
-    options.identity = {"job", 1, rank, "incarnation"};
+    options.identity = {"job", "", 1, rank, "incarnation"};
     options.on_fatal = [this](const absl::Status& why) { fatal_ = why; };
     return RunWorker(options);
   }

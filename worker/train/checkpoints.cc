@@ -15,25 +15,22 @@ namespace fs = std::filesystem;
 
 std::string NameOf(const std::string& path) { return fs::path(path).filename(); }
 
-// A job in its first generation has written nothing: what lies there belongs to somebody else.
-absl::Status RefuseForeign(const std::string& folder) {
+// Says whose folder it is.
+constexpr char kOwnerFile[] = ".muster-job";
+
+// Makes the folder this job's, unless there are checkpoints of another job in it.
+absl::Status Claim(const std::string& folder, const Identity& identity) {
+  const std::string path = files::JoinPath(folder, kOwnerFile);
+  const std::string owner = absl::StrCat(identity.job, " ", identity.job_instance, "\n");
+  const auto found = files::ReadFile(path);
+  if (found.ok() && *found == owner) return absl::OkStatus();
+  if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
-  if (names.empty()) return absl::OkStatus();
+  if (names.empty()) return files::WriteAtomically(path, owner);
   return absl::FailedPreconditionError(absl::StrCat(
       "checkpoint.directory: ", files::JoinPath(folder, names[0]),
       " was written by another job of the same id; choose another job id or directory, or move it "
       "away"));
-}
-
-// Later, where nothing is recorded, they may be this job's own, never recorded, or those of another job, when
-// the first generation ended before it could refuse them. So they are kept, out of the way.
-absl::Status KeepUnrecorded(const std::string& folder) {
-  ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
-  for (const std::string& name : names) {
-    RETURN_IF_ERROR(
-        checkpoint::SetAside(files::JoinPath(folder, name), ".unrecorded").status());
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace
@@ -72,9 +69,7 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(const Identity& i
 
 absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
     const std::vector<std::string>& recorded, const checkpoint::State& state) {
-  if (identity_.rank == 0 && recorded.empty()) {
-    RETURN_IF_ERROR(identity_.generation == 1 ? RefuseForeign(folder_) : KeepUnrecorded(folder_));
-  }
+  if (identity_.rank == 0) RETURN_IF_ERROR(Claim(folder_, identity_));
   std::vector<std::string> names;
   for (const std::string& path : recorded) names.push_back(NameOf(path));
   ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(names, state));
@@ -91,15 +86,15 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
                   .path = files::JoinPath(folder_, outcome.name)};
 }
 
-absl::Status Checkpoints::Save(const checkpoint::SavePoint& point,
-                               const checkpoint::State& state) {
+absl::StatusOr<bool> Checkpoints::Save(const checkpoint::SavePoint& point,
+                                       const checkpoint::State& state) {
   ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state));
   if (outcome.status.ok()) {
     Report(CheckpointWritten{point.step, files::JoinPath(folder_, outcome.name)});
   } else {
     Report(CheckpointFailed{point.step, Message(outcome.status)});
   }
-  return absl::OkStatus();
+  return outcome.status.ok();
 }
 
 }  // namespace muster::train

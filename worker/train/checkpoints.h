@@ -28,8 +28,7 @@ class Checkpoints {
     std::string path;             // empty: nothing to restore
   };
 
-  // Proves that all ranks see one folder. FAILED_PRECONDITION: they do not, or a job that has recorded
-  // nothing yet finds checkpoints there that it did not write.
+  // Proves that all ranks see one folder. FAILED_PRECONDITION: they do not.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(const Identity& identity,
                                                            const CheckpointConfig& config,
                                                            const std::string& model_kind,
@@ -37,13 +36,14 @@ class Checkpoints {
                                                            EventSink* events);
 
   // Fills `state` from the first good one of `recorded` (directories, newest first) and removes what is
-  // neither recorded nor put aside. Broken ones are put aside and reported. Where nothing is recorded, whole
-  // checkpoints are not removed but renamed to <name>.unrecorded: they may be another job's.
+  // neither recorded nor put aside. Broken ones are put aside and reported. FAILED_PRECONDITION: the folder
+  // holds checkpoints of another job (by the owner file, which the first session of a job writes).
   absl::StatusOr<Restored> Restore(const std::vector<std::string>& recorded,
                                    const checkpoint::State& state);
 
-  // Saves; a failure of the files is reported and training goes on. An error is the communicator's.
-  absl::Status Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
+  // Saves. False: the files failed, which is reported, and training goes on. An error is the
+  // communicator's.
+  absl::StatusOr<bool> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
 
  private:
   Checkpoints(const Identity& identity, std::string folder, const std::string& model_kind,

@@ -21,6 +21,8 @@ namespace muster::train {
 // Which process this is. The pair (generation, incarnation) marks everything it writes or sends.
 struct Identity {
   std::string job;
+  // What tells this job from another of the same id, under another coordinator; the same in all generations.
+  std::string job_instance;
   int64_t generation = 0;
   int64_t rank = 0;
   std::string incarnation;

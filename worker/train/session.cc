@@ -10,6 +10,7 @@
 #include "worker/models/seed.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/evaluate.h"
+#include "worker/train/finite.h"
 #include "worker/train/guarded.h"
 #include "worker/train/roll_call.h"
 #include "worker/train/setup.h"
@@ -227,19 +228,21 @@ absl::Status SessionImpl::Validate() {
 absl::Status SessionImpl::Save() {
   if (saved_step_ == step_) return absl::OkStatus();
   Progress("saving a checkpoint");
+  RETURN_IF_ERROR(CheckFinite(*model_, step_));
   RETURN_IF_ERROR(ddp_->VerifyParametersEqual(step_));
-  RETURN_IF_ERROR(checkpoints_->Save({.step = step_,
-                                      .last_command = applied_command_,
-                                      .epoch = position_.epoch,
-                                      .cursor = position_.cursor},
-                                     state_));
-  saved_step_ = step_;
+  ASSIGN_OR_RETURN(const bool saved, checkpoints_->Save({.step = step_,
+                                                         .last_command = applied_command_,
+                                                         .epoch = position_.epoch,
+                                                         .cursor = position_.cursor},
+                                                        state_));
+  if (saved) saved_step_ = step_;
   return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Export() {
   if (job_.export_path.empty()) return absl::OkStatus();
   Progress("exporting the weights");
+  RETURN_IF_ERROR(CheckFinite(*model_, step_));
   if (leader()) {
     RETURN_IF_ERROR(
         Annotate(checkpoint::ExportModel(job_.export_path, *model_), "export.path"));

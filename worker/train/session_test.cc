@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
 #include <map>
@@ -116,7 +117,8 @@ class SessionTest : public ::testing::Test {
         if (rank == kill_rank) return;
         const SessionParts parts{own_control.get(), own_gradients.get(), &result->outside,
                                  &result->outside, checkpoints};
-        auto session = Session::Create({"job", generation, rank, "i"}, job, parts);
+        auto session = Session::Create(
+            {"job", job_instance_, generation, rank, "incarnation"}, job, parts);
         result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
       });
     }
@@ -125,6 +127,7 @@ class SessionTest : public ::testing::Test {
   }
 
   fs::path folder_;
+  std::string job_instance_ = "this";
 };
 
 TEST_F(SessionTest, TrainsToTheEndAtEveryWorldSize) {
@@ -203,29 +206,19 @@ TEST_F(SessionTest, UnrecordedCheckpointsAreRemovedAndForeignOnesRefused) {
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 1);
   ASSERT_EQ(first->outside.checkpoints().size(), 3u);
-  // Generation 1 must not find anything that it did not write.
-  const auto foreign = RunSessions(job, 1);
-  EXPECT_EQ(foreign->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_TRUE(fs::exists(first->outside.checkpoints()[0]));
-  // A later generation removes what was never recorded.
+  // A job of the same id under another coordinator, in whatever generation it first looks.
+  job_instance_ = "another";
+  for (int64_t generation : {1, 2}) {
+    const auto foreign = RunSessions(job, 1, generation);
+    EXPECT_EQ(foreign->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(fs::exists(first->outside.checkpoints()[0]));
+  }
+  // The job itself removes what was never recorded.
+  job_instance_ = "this";
   const auto later = RunSessions(job, 1, 2, {first->outside.checkpoints()[2]});
   ASSERT_TRUE(later->ends[0].ok()) << later->ends[0].status();
   EXPECT_FALSE(fs::exists(first->outside.checkpoints()[0]));
   EXPECT_TRUE(fs::exists(first->outside.checkpoints()[2]));
-}
-
-// The first generation may end before it could refuse them.
-TEST_F(SessionTest, WhereNothingIsRecordedCheckpointsAreKeptAside) {
-  Job job = SmallJob();
-  job.checkpoint = Every(4);
-  const auto first = RunSessions(job, 1);
-  const auto later = RunSessions(job, 1, 2, {});
-  ASSERT_TRUE(later->ends[0].ok()) << later->ends[0].status();
-  EXPECT_EQ(later->outside.losses().size(), 12u);
-  for (const std::string& path : first->outside.checkpoints()) {
-    EXPECT_FALSE(fs::exists(path));
-    EXPECT_TRUE(fs::exists(path + ".unrecorded/MANIFEST.json"));
-  }
 }
 
 TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
@@ -255,6 +248,18 @@ TEST_F(SessionTest, ALossThatIsNotFiniteEndsTheJobForGood) {
     EXPECT_EQ(end.status().code(), absl::StatusCode::kOutOfRange) << end.status();
     EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kPermanent);
   }
+}
+
+TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
+  Job job = SmallJob();
+  job.optimizer = OptimizerConfig{INFINITY, optim::SgdOptions{}};  // spoils them behind a finite loss
+  job.stages = {FitStage{1, 0}};
+  job.export_path = folder_ / "model.safetensors";
+  job.checkpoint = Every(1);
+  const auto run = RunSessions(job, 2);
+  EXPECT_EQ(run->ends[0].status().code(), absl::StatusCode::kOutOfRange) << run->ends[0].status();
+  EXPECT_TRUE(run->outside.checkpoints().empty());
+  EXPECT_FALSE(fs::exists(job.export_path));
 }
 
 TEST_F(SessionTest, BadFilesAreNamed) {

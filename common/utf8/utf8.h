@@ -1,0 +1,19 @@
+// UTF-8, as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Protobuf texts must be
+// such: a peer refuses a message with any other.
+#ifndef MUSTER_COMMON_UTF8_UTF8_H_
+#define MUSTER_COMMON_UTF8_UTF8_H_
+
+#include <cstddef>
+#include <string>
+
+namespace muster {
+
+// How many bytes from the start are whole, valid characters; text.size() where all are.
+size_t ValidUtf8Prefix(const std::string& text);
+
+// `text` with every byte that is not part of a valid character replaced by U+FFFD.
+std::string ValidUtf8(const std::string& text);
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_UTF8_UTF8_H_
