@@ -63,7 +63,7 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
 
   if (!spec.has_strategy()) spec.mutable_strategy()->mutable_ddp();
   if (spec.strategy().has_ddp() && !spec.strategy().ddp().has_bucket_mb()) {
-    spec.mutable_strategy()->mutable_ddp()->set_bucket_mb(25);
+    spec.mutable_strategy()->mutable_ddp()->set_bucket_mb(4);
   }
   if (spec.has_optimizer()) ResolveOptimizer(spec.mutable_optimizer());
 

@@ -51,7 +51,7 @@ TEST(ResolveDefaults, FillsWhatTheProtoNames) {
       train { tokens { path: "/d/train.bin" dtype: UINT16 } }
       validate { tokens { path: "/d/val.bin" dtype: UINT16 } }
     }
-    strategy { ddp { bucket_mb: 25 } }
+    strategy { ddp { bucket_mb: 4 } }
     optimizer { adamw { lr: 0.001 betas: [0.9, 0.999] eps: 1e-8 weight_decay: 0.01 } }
     schedule { warmup_cosine { warmup_steps: 10 total_steps: 100 min_ratio: 0 } }
     batch { per_rank: 8 accumulate: 1 order: SHUFFLED last: DROP }
