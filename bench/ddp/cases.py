@@ -178,8 +178,8 @@ class Case:
 CASES = {
     case.name: case
     for case in [
-        Case("mlp-8x1024", "mlp", {"inputs": 1024, "hidden": [1024] * 7, "classes": 1024}, 32, 4096, 1e-4),
-        Case("linear-200x64", "mlp", {"inputs": 64, "hidden": [64] * 199, "classes": 64}, 32, 4096, 1e-6),
+        Case("mlp-8x1024", "mlp", {"inputs": 1024, "hidden": [1024] * 7, "classes": 1024}, 32, 4096, 1e-5),
+        Case("linear-200x64", "mlp", {"inputs": 64, "hidden": [64] * 199, "classes": 64}, 32, 4096, 1e-7),
         Case(
             "gpt-4x256",
             "gpt2",

@@ -49,11 +49,20 @@ KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 <<
 class Block:
     wall: float
     cpu: float  # seconds of all the arm's processes
+    foreign: float  # CPU seconds of everything else on the machine
 
 
 def cpu_seconds(pid):
     fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / TICKS
+
+
+def machine_cpu_seconds():
+    """CPU seconds that the machine has spent busy, stolen ones too."""
+    user, nice, system, _, _, irq, softirq, steal, *_ = map(
+        int, pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]
+    )
+    return (user + nice + system + irq + softirq + steal) / TICKS
 
 
 def pin(pid, core):
@@ -76,11 +85,12 @@ class Arm:
         return sum(map(cpu_seconds, self.ranks + self.others))
 
     def run_block(self, seconds):
-        cpu, start = self.cpu(), time.monotonic()
+        cpu, machine, start = self.cpu(), machine_cpu_seconds(), time.monotonic()
         self.signal(signal.SIGCONT)
         time.sleep(seconds)
         self.signal(signal.SIGSTOP)
-        self.blocks.append(Block(time.monotonic() - start, self.cpu() - cpu))
+        wall, cpu = time.monotonic() - start, self.cpu() - cpu
+        self.blocks.append(Block(wall, cpu, max(0.0, machine_cpu_seconds() - machine - cpu)))
 
     def warm_up(self):
         while self.steps_done() < WARM_UP_STEPS:
@@ -150,14 +160,23 @@ class Muster(Arm):
         super().__init__(name)
         # A stopped worker must not lose its lease.
         self._cluster = cluster.Cluster(programs, folder, slots=WORLD_SIZE, lease="1h")
+        try:
+            self._start(case, inputs)
+        except BaseException:
+            self._cluster.close()
+            raise
+
+    def _start(self, case, inputs):
         self._cluster.submit(case.job(inputs, steps=10_000_000), "bench")
         while self._job()["state"] != "RUNNING":
             time.sleep(0.1)
         self.ranks = [int(rank["pid"]) for rank in self._job()["ranks"]]
         for rank, pid in enumerate(self.ranks):
             pin(pid, rank)
-        (agent,) = pathlib.Path(f"/proc/{self._cluster.pid}/task/{self._cluster.pid}/children").read_text().split()
-        self.others = [self._cluster.pid, int(agent)]
+        threads = pathlib.Path(f"/proc/{self._cluster.pid}/task").iterdir()
+        children = " ".join((thread / "children").read_text() for thread in threads).split()
+        self.others = [self._cluster.pid, *map(int, children)]  # musterd and its agent
+        assert len(self.others) == 2, children
 
     def _job(self):
         job = self._cluster.job("bench")
@@ -221,7 +240,6 @@ def measure(case, arguments, programs):
                 # From the last block's end to here the arm was stopped: one step without end.
                 arm.measured = arm.results()
             report(case, arms)
-            print(f"\nLoad average over the last minutes of it: {os.getloadavg()[1]:.1f}; 1 belongs to each rank.", flush=True)
         finally:
             for arm in arms:
                 arm.close()
@@ -248,6 +266,9 @@ def report(case, arms):
             for other, a, b in [(tuned, arm, tuned), (muster, muster, arm)]
         ]
         print(f"| {arm.name} | {step:.1f} | {cpu:.3f} | {cells[0]} | {cells[1]} |")
+    foreign = [block.foreign / block.wall for arm in arms for block in arm.blocks]
+    print(f"\nOther processes used {statistics.median(foreign):.2f} cores in the median block, "
+          f"{max(foreign):.2f} in the worst.")
     if not resolved:
         print("\n**No resolution, no claim**: A against A is not within 2% of 1, or its interval leaves 1 out.")
 
@@ -263,7 +284,7 @@ def report(case, arms):
             verdict = "other gradients, so other losses"
         elif apart > LOSS_TOLERANCE:
             verdict += ": **void**"
-        print(f"- {arm.name}: {shown}; {verdict}")
+        print(f"- {arm.name}: {shown}; {verdict}", flush=True)
 
 
 def build(folder):
