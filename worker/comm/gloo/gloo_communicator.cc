@@ -1,10 +1,8 @@
 #include "worker/comm/gloo/gloo_communicator.h"
 
 #include <atomic>
-#include <cstring>
 #include <deque>
 #include <map>
-#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -17,18 +15,15 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/status/status.h"
+#include "worker/comm/gloo/exchange.h"
 #include "worker/comm/gloo/mesh.h"
 #include "worker/comm/gloo/peer_watch.h"
 #include "worker/comm/operation.h"
-#include "worker/comm/rank_sum.h"
-#include "worker/comm/slices.h"
 
 namespace muster::comm {
 namespace {
 
 constexpr int kNobody = -1;
-
-char* Bytes(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
 
 // Memory for contributions, kept from step to step: fresh pages cost as much as the sum itself.
 // One thread at a time.
@@ -56,10 +51,8 @@ class ScratchPool {
 struct Operation {
   OperationSpec spec;
   int64_t number = 0;
-  at::Tensor scratch;  // holds the contributions; before the transfers, which write to it
-  std::vector<std::unique_ptr<Transfer>> contributions;  // to reduce, in rank order, own rank left out
-  std::vector<std::unique_ptr<Transfer>> transfers;      // everything else
-  bool broken = false;                                   // some transfer failed or was never posted
+  Exchange exchange;
+  bool broken = false;  // some transfer failed or was never posted
 
   // Guarded by the communicator's mutex.
   bool done = false;
@@ -110,20 +103,8 @@ class GlooCommunicator : public Communicator {
  private:
   std::unique_ptr<Work> Issue(OperationSpec spec);
 
-  // Post what an operation sends and receives. In the issuing thread.
-  absl::Status Post(Operation& operation);
-  absl::Status PostAllGather(Operation& operation);
-  absl::Status PostAllReduce(Operation& operation);
-  absl::Status PostBroadcast(Operation& operation);
-  absl::Status PostReducedSlice(Operation& operation);  // in the reducing thread
-
-  absl::Status Send(Operation& operation, const void* data, size_t bytes, int peer, uint32_t tag);
-  absl::Status Receive(std::vector<std::unique_ptr<Transfer>>& to, void* data, size_t bytes,
-                       int peer, uint32_t tag);
-
   void ReduceLoop();
   void FinishLoop();
-  void Reduce(Operation& operation);
   void Finish(std::shared_ptr<Operation> operation);
   std::shared_ptr<Operation> Next(std::deque<std::shared_ptr<Operation>>& queue);
   void Queue(std::deque<std::shared_ptr<Operation>>& queue, std::shared_ptr<Operation> operation);
@@ -231,154 +212,31 @@ std::unique_ptr<Work> GlooCommunicator::Issue(OperationSpec spec) {
     for (const auto& [peer, operations] : left_after_) {
       if (operation->number >= operations) status = LeftEarly(peer, operations);
     }
+    const int64_t scratch = ScratchBytes(operation->spec, world_size());
+    if (scratch > 0) operation->exchange.scratch = scratch_.Take(scratch);
   }
-  if (status.ok()) status = Post(*operation);
+  operation->exchange.contribution_tag = Tag(operation->number, 0);
+  operation->exchange.result_tag = Tag(operation->number, 1);
+  if (status.ok()) {
+    status = PostExchange(operation->spec, world_size(), mesh_.get(), operation->exchange);
+  }
   if (!status.ok()) {
     operation->broken = true;
     Fail(status);
   }
   if (world_size() == 1) {
-    Reduce(*operation);
+    if (!operation->broken) AddContributions(operation->spec, 1, operation->exchange);
     Finish(operation);
   } else {
-    Queue(operation->contributions.empty() ? to_finish_ : to_reduce_, operation);
+    Queue(operation->exchange.contributions.empty() ? to_finish_ : to_reduce_, operation);
   }
   return std::make_unique<GlooWork>(this, std::move(operation));
 }
 
-absl::Status GlooCommunicator::Post(Operation& operation) {
-  switch (operation.spec.kind) {
-    case OperationKind::kAllGather:
-      return PostAllGather(operation);
-    case OperationKind::kAllReduceSum:
-      return PostAllReduce(operation);
-    case OperationKind::kBroadcast:
-      return PostBroadcast(operation);
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GlooCommunicator::Send(Operation& operation, const void* data, size_t bytes, int peer,
-                                    uint32_t tag) {
-  if (bytes == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(auto transfer, mesh_->Send(data, bytes, peer, tag));
-  operation.transfers.push_back(std::move(transfer));
-  return absl::OkStatus();
-}
-
-absl::Status GlooCommunicator::Receive(std::vector<std::unique_ptr<Transfer>>& to, void* data,
-                                       size_t bytes, int peer, uint32_t tag) {
-  if (bytes == 0) return absl::OkStatus();
-  ASSIGN_OR_RETURN(auto transfer, mesh_->Receive(data, bytes, peer, tag));
-  to.push_back(std::move(transfer));
-  return absl::OkStatus();
-}
-
-absl::Status GlooCommunicator::PostAllGather(Operation& operation) {
-  const int64_t bytes = operation.spec.input.nbytes();
-  char* out = Bytes(operation.spec.output);
-  const char* in = Bytes(operation.spec.input);
-  const uint32_t tag = Tag(operation.number, 1);
-  for (int distance = 1; distance < world_size(); ++distance) {
-    const int from = (rank() + world_size() - distance) % world_size();
-    RETURN_IF_ERROR(Receive(operation.transfers, out + from * bytes, bytes, from, tag));
-  }
-  for (int distance = 1; distance < world_size(); ++distance) {
-    RETURN_IF_ERROR(Send(operation, in, bytes, (rank() + distance) % world_size(), tag));
-  }
-  if (bytes > 0) std::memmove(out + rank() * bytes, in, bytes);
-  return absl::OkStatus();
-}
-
-absl::Status GlooCommunicator::PostBroadcast(Operation& operation) {
-  const int64_t bytes = operation.spec.output.nbytes();
-  char* data = Bytes(operation.spec.output);
-  const uint32_t tag = Tag(operation.number, 1);
-  if (rank() != operation.spec.root) {
-    return Receive(operation.transfers, data, bytes, operation.spec.root, tag);
-  }
-  for (int distance = 1; distance < world_size(); ++distance) {
-    RETURN_IF_ERROR(Send(operation, data, bytes, (rank() + distance) % world_size(), tag));
-  }
-  return absl::OkStatus();
-}
-
-// Every rank sends slice j of its buffer to rank j, which adds them (ReduceLoop) and sends the result
-// back. The result of slice j may be received straight into the buffer that slice j is still being
-// sent from: rank j can only send it when it has received all of it.
-absl::Status GlooCommunicator::PostAllReduce(Operation& operation) {
-  const at::Tensor& flat = operation.spec.output;
-  const int64_t element = flat.element_size();
-  char* data = Bytes(flat);
-  const Slice own = SliceOf(flat.numel(), rank(), world_size());
-  const int64_t own_bytes = own.size() * element;
-  if (own_bytes > 0 && world_size() > 1) {
-    absl::MutexLock lock(&mu_);
-    operation.scratch = scratch_.Take((world_size() - 1) * own_bytes);
-  }
-  int64_t offset = 0;
-  for (int peer = 0; peer < world_size(); ++peer) {
-    if (peer == rank()) continue;
-    if (own_bytes > 0) {
-      RETURN_IF_ERROR(Receive(operation.contributions, Bytes(operation.scratch) + offset, own_bytes,
-                              peer, Tag(operation.number, 0)));
-    }
-    offset += own_bytes;
-    const Slice theirs = SliceOf(flat.numel(), peer, world_size());
-    RETURN_IF_ERROR(Receive(operation.transfers, data + theirs.begin * element,
-                            theirs.size() * element, peer, Tag(operation.number, 1)));
-  }
-  for (int distance = 1; distance < world_size(); ++distance) {
-    const int peer = (rank() + distance) % world_size();
-    const Slice theirs = SliceOf(flat.numel(), peer, world_size());
-    RETURN_IF_ERROR(Send(operation, data + theirs.begin * element, theirs.size() * element, peer,
-                         Tag(operation.number, 0)));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status GlooCommunicator::PostReducedSlice(Operation& operation) {
-  const at::Tensor& flat = operation.spec.output;
-  const int64_t element = flat.element_size();
-  const Slice own = SliceOf(flat.numel(), rank(), world_size());
-  for (int distance = 1; distance < world_size(); ++distance) {
-    RETURN_IF_ERROR(Send(operation, Bytes(flat) + own.begin * element, own.size() * element,
-                         (rank() + distance) % world_size(), Tag(operation.number, 1)));
-  }
-  return absl::OkStatus();
-}
-
-template <typename T>
-void AddContributions(const OperationSpec& spec, const at::Tensor& scratch, int world_size) {
-  T* data = static_cast<T*>(spec.output.mutable_data_ptr());
-  const Slice own = SliceOf(spec.output.numel(), spec.rank, world_size);
-  const T* contribution =
-      scratch.defined() ? static_cast<const T*>(scratch.const_data_ptr()) : nullptr;
-  std::vector<const T*> sources;
-  for (int rank = 0; rank < world_size; ++rank) {
-    sources.push_back(rank == spec.rank ? data + own.begin : contribution);
-    if (rank != spec.rank) contribution += own.size();
-  }
-  RankOrderedSum(sources, data + own.begin, own.size(), spec.divide_by);
-}
-
-void GlooCommunicator::Reduce(Operation& operation) {
-  const OperationSpec& spec = operation.spec;
-  if (operation.broken || spec.kind != OperationKind::kAllReduceSum) return;
-  switch (spec.output.scalar_type()) {
-    case at::kFloat:
-      return AddContributions<float>(spec, operation.scratch, world_size());
-    case at::kDouble:
-      return AddContributions<double>(spec, operation.scratch, world_size());
-    default:
-      return AddContributions<int64_t>(spec, operation.scratch, world_size());
-  }
-}
-
 void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
   if (!operation->broken) {
-    operation->contributions.clear();
-    operation->transfers.clear();
+    operation->exchange.contributions.clear();
+    operation->exchange.transfers.clear();
   }
   absl::MutexLock lock(&mu_);
   in_flight_.erase(operation->number);
@@ -386,17 +244,19 @@ void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
   if (operation->broken) {
     operation->result = WithOperation(operation->spec, failure_);
     broken_.push_back(std::move(operation));
-  } else if (operation->scratch.defined()) {
-    scratch_.Give(std::move(operation->scratch));
+  } else if (operation->exchange.scratch.defined()) {
+    scratch_.Give(std::move(operation->exchange.scratch));
   }
 }
 
 void GlooCommunicator::ReduceLoop() {
   while (auto operation = Next(to_reduce_)) {
-    WaitFor(*operation, operation->contributions, reducer_waits_for_);
-    Reduce(*operation);
+    WaitFor(*operation, operation->exchange.contributions, reducer_waits_for_);
     if (!operation->broken) {
-      if (absl::Status status = PostReducedSlice(*operation); !status.ok()) {
+      AddContributions(operation->spec, world_size(), operation->exchange);
+      const absl::Status status =
+          PostReducedSlice(operation->spec, world_size(), mesh_.get(), operation->exchange);
+      if (!status.ok()) {
         operation->broken = true;
         if (!absl::IsCancelled(status)) Fail(status);
       }
@@ -407,7 +267,7 @@ void GlooCommunicator::ReduceLoop() {
 
 void GlooCommunicator::FinishLoop() {
   while (auto operation = Next(to_finish_)) {
-    WaitFor(*operation, operation->transfers, finisher_waits_for_);
+    WaitFor(*operation, operation->exchange.transfers, finisher_waits_for_);
     Finish(std::move(operation));
   }
 }
