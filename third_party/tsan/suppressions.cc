@@ -10,6 +10,9 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libupb.so\n"
          // absl::Status counts its references in the library, where ThreadSanitizer does not see it.
          "called_from_lib:libabsl_status.so\n"
+         "called_from_lib:libabsl_strings.so\n"
+         "called_from_lib:libabsl_time.so\n"
+         "called_from_lib:libabsl_cord.so\n"
          "race:absl::debian3::Status::UnrefNonInlined\n"
          "race:absl::debian3::status_internal::Payload\n"
          "race:^grpc::\n"
