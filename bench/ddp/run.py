@@ -315,7 +315,8 @@ def main():
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     arguments = parser.parse_args()
     # A terminated run ends its processes too: stopped ones would stay for ever.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="muster-bench-bin-") as name:
         programs = arguments.programs or build(pathlib.Path(name))
         print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, torch {torch.__version__}, "
