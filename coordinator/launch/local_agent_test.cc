@@ -72,15 +72,22 @@ TEST_F(LocalAgentTest, AnAgentThatEndsIsStartedAnew) {
 
 // What a killed coordinator leaves: a child process that starts an agent and is killed.
 pid_t LeaveAnAgent(const LocalAgentOptions& options, const std::function<pid_t()>& started) {
+  int ready[2];
+  if (pipe(ready) != 0) return -1;
   const pid_t child = fork();
   if (child == 0) {
     auto agent = LocalAgent::Start(options);
-    pause();
+    // The agent's record stands once it is started.
+    const char byte = agent.ok() ? 1 : 0;
+    if (write(ready[1], &byte, 1) == 1) pause();
     _exit(0);
   }
+  close(ready[1]);
+  char byte = 0;
+  EXPECT_EQ(read(ready[0], &byte, 1), 1);
+  EXPECT_EQ(byte, 1);
+  close(ready[0]);
   const pid_t pid = started();
-  // The record is written right after the start.
-  while (!files::ReadFile(options.state_directory + "/local-agent.pid").ok()) usleep(1000);
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   return pid;
