@@ -173,6 +173,24 @@ TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
   EXPECT_TRUE(fs::exists(path));
 }
 
+// Its view of the file system is at fault, not the checkpoint.
+TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
+  if (GetParam() == 1) return;  // one rank is all ranks
+  const std::string path = SaveStep(1, 1);
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  Run(2, [&](int, Saver& saver) {
+    const State state = Blank();
+    const auto outcome = saver.Restore({"step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    // Not NOT_FOUND, on which the job would start over.
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
+    EXPECT_TRUE(outcome->set_aside.empty());
+    EXPECT_EQ(state[1].tensor.item<float>(), 0);
+  });
+  EXPECT_TRUE(fs::exists(path));
+}
+
 TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {
   const int stray = GetParam() - 1;
   if (stray == 0) return;  // one rank sees what it sees
