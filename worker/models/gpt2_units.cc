@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ATen/ops/addmm.h"
 #include "ATen/ops/embedding.h"
@@ -73,10 +74,10 @@ class Block : public Unit {
     };
     const Tensor flat = x.reshape({rows, width});
 
-    const Tensor qkv = Apply(attention_in_, Norm(ln_1_, flat)).view({batch, length, 3 * width});
+    // split, not narrow: its gradient is one concatenation.
+    const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
     Tensor mixed =
-        CausalAttention(split(qkv.narrow(2, 0, width)), split(qkv.narrow(2, width, width)),
-                        split(qkv.narrow(2, 2 * width, width)), shape_.dropout, context);
+        CausalAttention(split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
     mixed = mixed.transpose(1, 2).reshape({rows, width});
     const Tensor attended =
         flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));

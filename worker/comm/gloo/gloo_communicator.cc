@@ -124,7 +124,7 @@ class GlooCommunicator : public Communicator {
   // Two tags per operation: contributions, and results.
   static uint32_t Tag(int64_t number, int phase) {
     return PeerWatch::kFirstFreeTag +
-           static_cast<uint32_t>((2 * number + phase) % (int64_t{1} << 30));
+           static_cast<uint32_t>((2 * number + phase) % (int64_t{1} << 29));
   }
 
   const GlooOptions options_;

@@ -20,6 +20,11 @@
 namespace muster::comm {
 namespace {
 
+// Between two ranks, one for each direction. A thread that sends holds Gloo's lock on the connection while the
+// kernel copies; when something arrives on it meanwhile, Gloo's polling thread tries that lock again and again,
+// on the sender's core if it has no other. With one connection that made a step of 8 x 1024 16% longer.
+constexpr uint32_t kConnections = 2;
+
 class GlooMesh;
 
 class GlooTransfer : public Transfer {
@@ -59,14 +64,14 @@ class GlooMesh : public Mesh {
   MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) override {
     return Post(peer, tag, [&] {
       std::vector<at::Tensor> tensors{AsTensor(const_cast<void*>(data), bytes)};
-      return group_->send(tensors, peer, static_cast<int>(tag));
+      return group_->send(tensors, peer, WireTag(tag, group_->getRank(), peer));
     });
   }
 
   MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) override {
     return Post(peer, tag, [&] {
       std::vector<at::Tensor> tensors{AsTensor(data, bytes)};
-      return group_->recv(tensors, peer, static_cast<int>(tag));
+      return group_->recv(tensors, peer, WireTag(tag, peer, group_->getRank()));
     });
   }
 
@@ -84,6 +89,11 @@ class GlooMesh : public Mesh {
   }
 
  private:
+  // c10d picks the device, and so the connection, by tag modulo their number: see kConnections.
+  static int WireTag(uint32_t tag, int from, int to) {
+    return static_cast<int>(kConnections * tag + (from < to ? 1 : 0));
+  }
+
   static at::Tensor AsTensor(void* data, size_t bytes) {
     return at::from_blob(data, {static_cast<int64_t>(bytes)}, at::TensorOptions(at::kByte));
   }
@@ -127,7 +137,9 @@ absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group;
   const absl::Status status = CatchExceptions([&] {
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.connect_timeout);
-    gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname));
+    for (uint32_t i = 0; i < kConnections; ++i) {
+      gloo->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(options.hostname));
+    }
     gloo->threads = 1;  // it runs collectives, which are not used
     auto prefixed =
         c10::make_intrusive<c10d::PrefixStore>("comm/" + options.name, store.impl().store);

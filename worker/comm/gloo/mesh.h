@@ -1,6 +1,6 @@
 // Point-to-point messages between all pairs of ranks: the only user of c10d::ProcessGroupGloo.
 //
-// Both sides name the message by a tag; the receiver posts a buffer of the same size. Posting never
+// Both sides name the message by a tag below 2^30; the receiver posts a buffer of the same size. Posting never
 // blocks and makes no thread hop; several messages may be in flight. A dead peer fails the transfers
 // with it at once; a peer that is alive and silent fails nothing: Cancel is how to stop waiting.
 // Threads: everything may be called from any thread.
