@@ -43,8 +43,6 @@ TICKS = os.sysconf("SC_CLK_TCK")
 LOSS_STEPS = 100
 LOSS_TOLERANCE = 1e-5
 AGAINST_ITSELF = "PyTorch DDP tuned, again"
-# What muster-worker asks of glibc for itself (worker/main.cc): so much of the difference is malloc's.
-KEEP_FREED_MEMORY = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 32)}
 
 
 @dataclasses.dataclass
@@ -115,7 +113,7 @@ class Arm:
 
 
 class PyTorch(Arm):
-    def __init__(self, name, kind, case, inputs, folder, variables=None):
+    def __init__(self, name, kind, case, inputs, folder):
         super().__init__(name)
         folder.mkdir()
         self._outputs = [folder / f"rank{rank}" for rank in range(WORLD_SIZE)]
@@ -126,7 +124,7 @@ class PyTorch(Arm):
                 subprocess.Popen(
                     [*command, str(rank), inputs, folder / "store", output],
                     cwd=ROOT,
-                    env={**cluster.environment(), **(variables or {})},
+                    env=cluster.environment(),
                     stderr=open(folder / f"rank{rank}.log", "wb"),
                 )
             )
@@ -225,14 +223,13 @@ def measure(case, arguments, programs):
                 arms[-1].warm_up()
 
             add(Muster, "Muster DDP", case, inputs, folder / "muster", programs)
-            for name, kind, variables in [
-                ("PyTorch DDP tuned", "tuned", {}),
-                (AGAINST_ITSELF, "tuned", {}),
-                ("PyTorch DDP tuned, freed memory kept", "tuned", KEEP_FREED_MEMORY),
-                ("PyTorch DDP default", "default", {}),
-                ("no communication", "floor", {}),
+            for name, kind in [
+                ("PyTorch DDP tuned", "tuned"),
+                (AGAINST_ITSELF, "tuned"),
+                ("PyTorch DDP default", "default"),
+                ("no communication", "floor"),
             ]:
-                add(PyTorch, name, kind, case, inputs, folder / name.replace(" ", "-"), variables)
+                add(PyTorch, name, kind, case, inputs, folder / name.replace(" ", "-"))
             clean = []
             for number in range(3 * arguments.rounds):
                 time.sleep(GAP)
@@ -310,7 +307,7 @@ def build(folder):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--block", type=float, default=3.0, help="seconds")
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     arguments = parser.parse_args()
