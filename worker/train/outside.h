@@ -39,6 +39,8 @@ struct StepFinished {
   std::optional<double> grad_norm;  // before clipping
   int64_t samples = 0;              // of all ranks
   double seconds = 0;
+  bool skipped = false;              // nothing was updated; `loss` may be any number
+  std::optional<double> loss_scale;  // that this step's gradients were computed with; float16 only
 };
 struct Validated {
   int64_t step = 0;
