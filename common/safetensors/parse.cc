@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <optional>
-#include <set>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/safetensors/safetensors.h"
+#include "common/safetensors/strict_json.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
 
@@ -45,23 +45,13 @@ absl::StatusOr<uint64_t> HeaderLength(const uint8_t* data, size_t size, const st
   return length;
 }
 
-// The header's JSON object; a key given twice is an error, which a DOM parser alone would hide.
+// The header's JSON object.
 absl::StatusOr<Json> ParseJson(const uint8_t* data, uint64_t length, const std::string& path) {
-  std::set<std::string> names;
-  std::string duplicate;
-  const auto note_names = [&](int depth, Json::parse_event_t event, Json& parsed) {
-    if (event == Json::parse_event_t::key && depth == 1) {
-      const std::string& name = parsed.get_ref<const std::string&>();
-      if (!names.insert(name).second && duplicate.empty()) duplicate = name;
-    }
-    return true;
-  };
   if (length == 0 || data[0] != '{') {
     return Broken(path, "expected the header to start with '{'");
   }
-  Json header = Json::parse(data, data + length, note_names, /*allow_exceptions=*/false);
-  if (header.is_discarded()) return Broken(path, "the header is not valid JSON");
-  if (!duplicate.empty()) return Broken(path, absl::StrCat("'", duplicate, "' is there twice"));
+  absl::StatusOr<Json> header = ParseStrictJson(data, length);
+  if (!header.ok()) return Broken(path, absl::StrCat("the header: ", Message(header.status())));
   return header;
 }
 

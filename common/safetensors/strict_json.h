@@ -1,0 +1,18 @@
+// JSON as file formats need it: a key given twice is an error, which a parser into a tree alone would hide.
+#ifndef MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
+#define MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json.hpp"
+
+namespace muster::safetensors {
+
+// DATA_LOSS: "not valid JSON" (or not UTF-8), or the first key that some object has twice.
+absl::StatusOr<nlohmann::json> ParseStrictJson(const uint8_t* data, size_t size);
+
+}  // namespace muster::safetensors
+
+#endif  // MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
