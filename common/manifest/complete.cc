@@ -32,6 +32,11 @@ void CheckTensor(const std::string& name, std::vector<const Piece*> pieces, Prob
                                  " and ", ShapeString(piece->shape)));
       return;
     }
+    if (piece->dtype != pieces.front()->dtype) {
+      problems->Add(absl::StrCat(name, ": its pieces disagree on the dtype: ", pieces.front()->dtype,
+                                 " and ", piece->dtype));
+      return;
+    }
   }
   const int64_t elements = ElementsOf(shape);
   if (elements < 0) {

@@ -29,7 +29,8 @@ Json ToJson(const Manifest& manifest) {
                       {"shape", piece.shape},
                       {"begin", piece.begin},
                       {"end", piece.end},
-                      {"file", piece.file}});
+                      {"file", piece.file},
+                      {"dtype", piece.dtype}});
   }
   return {{"format", kFormat},
           {"version", kVersion},
@@ -73,6 +74,7 @@ Manifest FromJson(const Json& json) {
     item.at("begin").get_to(piece.begin);
     item.at("end").get_to(piece.end);
     item.at("file").get_to(piece.file);
+    if (item.contains("dtype")) item["dtype"].get_to(piece.dtype);
     manifest.pieces.push_back(std::move(piece));
   }
   return manifest;

@@ -31,6 +31,7 @@ struct Piece {
   int64_t begin = 0;
   int64_t end = 0;
   std::string file;
+  std::string dtype = "F32";  // of the whole tensor, by its name in safetensors files
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
@@ -60,8 +61,8 @@ absl::Status Write(const Manifest& manifest, const std::string& directory,
 // expected, found).
 absl::StatusOr<Manifest> Read(const std::string& directory);
 
-// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape, and lie in files
-// that are listed.
+// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie in
+// files that are listed.
 absl::Status CheckComplete(const Manifest& manifest);
 
 // Read, CheckComplete, and every file against its size, its hash and its own header. DATA_LOSS

@@ -16,7 +16,7 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-// Two files that hold w [2, 3] cut at 4 and the scalar step.
+// Two files that hold w [2, 3] cut at 4, the scalar step and a counter.
 class ManifestTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -31,10 +31,12 @@ class ManifestTest : public ::testing::Test {
                  .model_kind = "mlp"};
     AddFile("rank-0.safetensors", {{"param/w", safetensors::DType::kF32, {4}}});
     AddFile("rank-1.safetensors", {{"param/w", safetensors::DType::kF32, {2}},
-                                   {"step/w", safetensors::DType::kF32, {1}}});
+                                   {"step/w", safetensors::DType::kF32, {1}},
+                                   {"buffer/n", safetensors::DType::kI64, {1}}});
     manifest_.pieces = {{"param", "w", {2, 3}, 0, 4, "rank-0.safetensors"},
                         {"param", "w", {2, 3}, 4, 6, "rank-1.safetensors"},
-                        {"step", "w", {}, 0, 1, "rank-1.safetensors"}};
+                        {"step", "w", {}, 0, 1, "rank-1.safetensors"},
+                        {"buffer", "n", {}, 0, 1, "rank-1.safetensors", "I64"}};
   }
 
   void AddFile(const std::string& name, std::vector<safetensors::Entry> entries) {
@@ -87,6 +89,25 @@ TEST_F(ManifestTest, OtherVersionIsNamed) {
               HasSubstr("expected muster-checkpoint version 1, found muster-checkpoint version 2"));
 }
 
+TEST_F(ManifestTest, PiecesWithoutADtypeAreF32) {
+  manifest_.pieces.pop_back();
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  std::string text = *files::ReadFile(dir_.Path(kFileName));
+  const std::string dtype = ",\n   \"dtype\": \"F32\"";
+  int removed = 0;
+  for (size_t at; (at = text.find(dtype)) != std::string::npos; ++removed) text.erase(at, dtype.size());
+  ASSERT_EQ(removed, 3) << text;
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
+  const auto read = Verify(dir_.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, manifest_);
+}
+
+TEST_F(ManifestTest, PiecesOfAnotherDtypeThanTheFilesAreFound) {
+  manifest_.pieces[3].dtype = "F32";
+  EXPECT_THAT(VerifyError(), HasSubstr("entry 'buffer/n': expected F32 [1], found I64 [1]"));
+}
+
 TEST_F(ManifestTest, HolesOverlapsAndUnknownFilesAreIncomplete) {
   const Manifest good = manifest_;
   manifest_.pieces[1].begin = 5;
@@ -103,6 +124,9 @@ TEST_F(ManifestTest, HolesOverlapsAndUnknownFilesAreIncomplete) {
   manifest_ = good;
   manifest_.pieces[1].shape = {6};
   EXPECT_THAT(CompleteError(), HasSubstr("disagree on the shape: [2, 3] and [6]"));
+  manifest_ = good;
+  manifest_.pieces[1].dtype = "I64";
+  EXPECT_THAT(CompleteError(), HasSubstr("param/w: its pieces disagree on the dtype: F32 and I64"));
   manifest_ = good;
   manifest_.pieces[2].file = "rank-2.safetensors";
   EXPECT_THAT(CompleteError(), HasSubstr("step/w: its file 'rank-2.safetensors' is not listed"));

@@ -36,11 +36,11 @@ absl::Status VerifyFile(const std::string& directory, const FileRecord& record,
     if (entry == nullptr) {
       return absl::DataLossError(absl::StrCat(path, ": no entry '", name, "'"));
     }
-    if (entry->dtype != safetensors::DType::kF32 || entry->shape != expected) {
-      return absl::DataLossError(absl::StrCat(path, ": entry '", name, "': expected F32 ",
-                                              safetensors::ShapeString(expected), ", found ",
-                                              safetensors::Name(entry->dtype), " ",
-                                              safetensors::ShapeString(entry->shape)));
+    if (safetensors::Name(entry->dtype) != piece.dtype || entry->shape != expected) {
+      return absl::DataLossError(absl::StrCat(
+          path, ": entry '", name, "': expected ", piece.dtype, " ",
+          safetensors::ShapeString(expected), ", found ", safetensors::Name(entry->dtype), " ",
+          safetensors::ShapeString(entry->shape)));
     }
   }
   return absl::OkStatus();

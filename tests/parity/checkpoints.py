@@ -7,6 +7,9 @@ import torch
 from safetensors import safe_open
 
 
+DTYPES = {"F32": torch.float32, "I64": torch.int64}
+
+
 def all_steps(directory, job_id):
     """{step: folder} of a job's checkpoints."""
     found = {}
@@ -28,9 +31,10 @@ def read(folder, slots=None):
             continue
         name = f"{piece['slot']}/{piece['parameter']}"
         if name not in tensors:
-            tensors[name] = torch.full(piece["shape"], float("nan"))
+            tensors[name] = torch.empty(piece["shape"], dtype=DTYPES[piece["dtype"]])
             filled[name] = 0
         part = files[piece["file"]].get_tensor(name).reshape(-1)
+        assert part.dtype == tensors[name].dtype
         tensors[name].view(-1)[piece["begin"] : piece["end"]] = part
         filled[name] += piece["end"] - piece["begin"]
     for name, tensor in tensors.items():
@@ -41,3 +45,8 @@ def read(folder, slots=None):
 def parameters(folder):
     """{parameter name: tensor}."""
     return {name.removeprefix("param/"): tensor for name, tensor in read(folder, {"param"}).items()}
+
+
+def buffers(folder):
+    """{buffer name: tensor}."""
+    return {name.removeprefix("buffer/"): tensor for name, tensor in read(folder, {"buffer"}).items()}

@@ -29,7 +29,9 @@ State MakeState(float offset) {
   return {{"param", "w", at::arange(35, at::kFloat).add_(offset).view({5, 7})},
           {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
           {"step", "w", at::full({}, offset, at::kFloat)},
-          {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)}};
+          {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)},
+          // Beyond float32's whole numbers, and long enough to be cut.
+          {"buffer", "n", at::arange(40, at::kLong).add_((int64_t{1} << 40) + 1 + int64_t(offset))}};
 }
 
 State Empty() {
@@ -40,6 +42,7 @@ State Empty() {
 
 bool Same(const State& a, const State& b) {
   for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].tensor.scalar_type() != b[i].tensor.scalar_type()) return false;
     if (!a[i].tensor.equal(b[i].tensor)) return false;
   }
   return true;
@@ -243,6 +246,17 @@ TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
                 "found [5, 7]; no param/bias; unexpected param/b");
 }
 
+TEST_F(LoadTest, AnotherDtypeIsRefused) {
+  State other = Empty();
+  other[3].tensor = other[3].tensor.to(at::kLong);
+  other[4].tensor = other[4].tensor.to(at::kFloat);
+  const absl::Status status = Load(path_, other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            path_ + ": checkpoint of step 1 (model toy) does not fit: param/b: expected I64, found "
+                    "F32; buffer/n: expected F32, found I64");
+}
+
 TEST_F(LoadTest, ParametersAloneCanBeLoadedWhenTheRestMayBeIgnored) {
   State some = {Empty()[0], Empty()[3]};
   EXPECT_FALSE(Load(path_, some).ok());
@@ -252,9 +266,9 @@ TEST_F(LoadTest, ParametersAloneCanBeLoadedWhenTheRestMayBeIgnored) {
 
 TEST(ShardTest, StateThatCannotBeWrittenIsNamed) {
   files::TempDir dir;
-  State state = {{"param", "w", at::arange(4)}};
+  State state = {{"param", "w", at::arange(4, at::kDouble)}};
   EXPECT_EQ(std::string(CheckState(state).message()),
-            "state param/w: expected a contiguous float32 tensor on the CPU");
+            "state param/w: expected a contiguous float32 or int64 tensor on the CPU");
   state = {MakeState(0)[0], MakeState(0)[0]};
   EXPECT_EQ(std::string(CheckState(state).message()), "state param/w is there twice");
 }

@@ -32,10 +32,8 @@ VerifiedCheckpoint::VerifiedCheckpoint(manifest::Manifest manifest,
 
 absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) const {
   RETURN_IF_ERROR(CheckState(state));
-  std::map<std::string, std::vector<int64_t>> saved;
-  for (const manifest::Piece& piece : manifest_.pieces) {
-    saved[manifest::EntryName(piece)] = piece.shape;
-  }
+  std::map<std::string, const manifest::Piece*> saved;
+  for (const manifest::Piece& piece : manifest_.pieces) saved[manifest::EntryName(piece)] = &piece;
   Problems problems;
   for (const StateTensor& item : state) {
     const std::string name = absl::StrCat(item.slot, "/", item.parameter);
@@ -44,14 +42,17 @@ absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) 
       problems.Add(absl::StrCat("no ", name));
       continue;
     }
-    if (item.tensor.sizes() != at::IntArrayRef(found->second)) {
+    const manifest::Piece& piece = *found->second;
+    if (item.tensor.sizes() != at::IntArrayRef(piece.shape)) {
       problems.Add(absl::StrCat(name, ": expected ", ShapeString(item.tensor.sizes().vec()),
-                                ", found ", ShapeString(found->second)));
+                                ", found ", ShapeString(piece.shape)));
+    } else if (DTypeName(item.tensor) != piece.dtype) {
+      problems.Add(absl::StrCat(name, ": expected ", DTypeName(item.tensor), ", found ", piece.dtype));
     }
     saved.erase(found);
   }
   if (surplus == Surplus::kRefuse) {
-    for (const auto& [name, shape] : saved) problems.Add(absl::StrCat("unexpected ", name));
+    for (const auto& [name, piece] : saved) problems.Add(absl::StrCat("unexpected ", name));
   }
   return problems.ToStatus(absl::StatusCode::kFailedPrecondition,
                            absl::StrCat("checkpoint of step ", manifest_.step, " (model ",
@@ -59,17 +60,18 @@ absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) 
 }
 
 void VerifiedCheckpoint::CopyTo(const State& state) const {
-  std::map<std::string, float*> targets;
+  std::map<std::string, const at::Tensor*> targets;
   for (const StateTensor& item : state) {
-    targets[absl::StrCat(item.slot, "/", item.parameter)] = item.tensor.data_ptr<float>();
+    targets[absl::StrCat(item.slot, "/", item.parameter)] = &item.tensor;
   }
   for (const manifest::Piece& piece : manifest_.pieces) {
     const std::string name = manifest::EntryName(piece);
     const auto target = targets.find(name);
     if (target == targets.end() || piece.begin == piece.end) continue;
     const safetensors::File& file = files_.at(piece.file);
-    std::memcpy(target->second + piece.begin, file.data(*file.Find(name)),
-                (piece.end - piece.begin) * sizeof(float));
+    const int64_t size = target->second->element_size();
+    std::memcpy(static_cast<char*>(target->second->mutable_data_ptr()) + piece.begin * size,
+                file.data(*file.Find(name)), (piece.end - piece.begin) * size);
   }
 }
 

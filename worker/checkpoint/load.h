@@ -29,7 +29,7 @@ class VerifiedCheckpoint {
   const manifest::Manifest& manifest() const { return manifest_; }
 
   // FAILED_PRECONDITION with all differences (capped at 3) when `state` is not what was saved:
-  // names, shapes expected and found.
+  // names, shapes and dtypes expected and found.
   absl::Status CheckFits(const State& state, Surplus surplus = Surplus::kRefuse) const;
 
   // Copies into the tensors of `state`, which CheckFits accepted. Does not fail.

@@ -27,11 +27,14 @@ using ::testing::HasSubstr;
 
 State MakeState(float offset) {
   return {{"param", "w", at::arange(100, at::kFloat).add_(offset)},
-          {"step", "w", at::full({}, offset, at::kFloat)}};
+          {"step", "w", at::full({}, offset, at::kFloat)},
+          {"buffer", "n", at::full({}, int64_t{1} << 40, at::kLong).add_(int64_t(offset))}};
 }
 
 State Blank() {
-  return {{"param", "w", at::zeros({100}, at::kFloat)}, {"step", "w", at::zeros({}, at::kFloat)}};
+  return {{"param", "w", at::zeros({100}, at::kFloat)},
+          {"step", "w", at::zeros({}, at::kFloat)},
+          {"buffer", "n", at::zeros({}, at::kLong)}};
 }
 
 class BrokenDisk : public files::Disk {
@@ -94,6 +97,7 @@ TEST_P(SaverTest, SavesAndRestoresWithTheSameOutcomeOnAllRanks) {
     EXPECT_EQ(restored->manifest.world_size, GetParam());
     EXPECT_TRUE(state[0].tensor.equal(MakeState(1)[0].tensor));
     EXPECT_EQ(state[1].tensor.item<float>(), 1);
+    EXPECT_EQ(state[2].tensor.item<int64_t>(), (int64_t{1} << 40) + 1);
   });
   EXPECT_EQ(std::distance(fs::directory_iterator(dir_.Path("ckpt")), {}), 1);
 }

@@ -13,7 +13,14 @@
 namespace muster::checkpoint {
 namespace {
 
+using safetensors::DType;
+
 std::string EntryName(const StateTensor& item) { return item.slot + "/" + item.parameter; }
+
+// Only for types that CheckState lets through.
+DType DTypeOf(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
+}
 
 }  // namespace
 
@@ -23,10 +30,11 @@ absl::Status CheckState(const State& state) {
   std::set<std::string> names;
   for (const StateTensor& item : state) {
     const at::Tensor& tensor = item.tensor;
-    if (!tensor.defined() || tensor.scalar_type() != at::kFloat || !tensor.is_contiguous() ||
-        !tensor.device().is_cpu()) {
+    if (!tensor.defined() ||
+        (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kLong) ||
+        !tensor.is_contiguous() || !tensor.device().is_cpu()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "state ", EntryName(item), ": expected a contiguous float32 tensor on the CPU"));
+          "state ", EntryName(item), ": expected a contiguous float32 or int64 tensor on the CPU"));
     }
     if (!names.insert(EntryName(item)).second) {
       return absl::InvalidArgumentError(absl::StrCat("state ", EntryName(item), " is there twice"));
@@ -34,6 +42,8 @@ absl::Status CheckState(const State& state) {
   }
   return absl::OkStatus();
 }
+
+std::string DTypeName(const at::Tensor& tensor) { return safetensors::Name(DTypeOf(tensor)); }
 
 std::vector<std::vector<Cut>> CutState(const State& state, int64_t parts) {
   std::vector<int64_t> elements;
@@ -47,7 +57,7 @@ std::vector<manifest::Piece> Pieces(const State& state, const std::vector<std::v
     for (const Cut& cut : cuts[rank]) {
       const StateTensor& item = state[cut.tensor];
       pieces.push_back({item.slot, item.parameter, item.tensor.sizes().vec(), cut.begin, cut.end,
-                        ShardName(static_cast<int64_t>(rank))});
+                        ShardName(static_cast<int64_t>(rank)), DTypeName(item.tensor)});
     }
   }
   return pieces;
@@ -59,8 +69,8 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
   RETURN_IF_ERROR(CheckState(state));
   std::vector<safetensors::Entry> entries;
   for (const Cut& cut : cuts) {
-    entries.push_back(
-        {EntryName(state[cut.tensor]), safetensors::DType::kF32, {cut.end - cut.begin}});
+    const StateTensor& item = state[cut.tensor];
+    entries.push_back({EntryName(item), DTypeOf(item.tensor), {cut.end - cut.begin}});
   }
   ASSIGN_OR_RETURN(const safetensors::FilePlan plan,
                    safetensors::Plan(std::move(entries), {{"format", "pt"}}));
@@ -69,8 +79,10 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
                    files::HashingWriter::Create(files::JoinPath(directory, name), disk));
   RETURN_IF_ERROR(writer->Append(plan.prefix.data(), plan.prefix.size()));
   for (const Cut& cut : cuts) {
-    const float* data = state[cut.tensor].tensor.const_data_ptr<float>();
-    RETURN_IF_ERROR(writer->Append(data + cut.begin, (cut.end - cut.begin) * sizeof(float)));
+    const at::Tensor& tensor = state[cut.tensor].tensor;
+    const char* data = static_cast<const char*>(tensor.const_data_ptr());
+    const int64_t size = tensor.element_size();
+    RETURN_IF_ERROR(writer->Append(data + cut.begin * size, (cut.end - cut.begin) * size));
   }
   ASSIGN_OR_RETURN(const files::FileDigest digest, writer->Finish());
   return manifest::FileRecord{name, digest.size, digest.hash};

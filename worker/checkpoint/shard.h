@@ -17,6 +17,9 @@ namespace muster::checkpoint {
 // "rank-3.safetensors"
 std::string ShardName(int64_t rank);
 
+// "F32": a state tensor's type as the manifest names it.
+std::string DTypeName(const at::Tensor& tensor);
+
 // INVALID_ARGUMENT unless every tensor is as state.h says and no name is there twice.
 absl::Status CheckState(const State& state);
 

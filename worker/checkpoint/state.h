@@ -1,4 +1,4 @@
-// The training state as a checkpoint sees it: a list of named float32 tensors.
+// The training state as a checkpoint sees it: a list of named tensors.
 #ifndef MUSTER_WORKER_CHECKPOINT_STATE_H_
 #define MUSTER_WORKER_CHECKPOINT_STATE_H_
 
@@ -9,11 +9,11 @@
 
 namespace muster::checkpoint {
 
-// One tensor of the state: float32, contiguous, on the CPU. `slot` is "param", "exp_avg",
+// One tensor of the state: float32 or int64, contiguous, on the CPU. `slot` is "param", "buffer", "exp_avg",
 // "exp_avg_sq", "step" (a scalar, shape []) or "momentum_buffer". Copies share the tensor.
 struct StateTensor {
   std::string slot;
-  std::string parameter;  // the parameter's full name
+  std::string parameter;  // the parameter's full name, or the buffer's
   at::Tensor tensor;
 };
 
