@@ -1,0 +1,15 @@
+// Patterns over parameter names, as job files and commands write them: `*` stands for any characters (also none,
+// also dots), `?` for exactly one; everything else for itself. Bytes, case matters. Pure.
+#ifndef MUSTER_COMMON_GLOB_GLOB_H_
+#define MUSTER_COMMON_GLOB_GLOB_H_
+
+#include <string_view>
+
+namespace muster {
+
+// Whether `pattern` matches the whole of `text`. At most their lengths' product in time.
+bool GlobMatches(std::string_view pattern, std::string_view text);
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_GLOB_GLOB_H_
