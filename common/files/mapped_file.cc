@@ -40,21 +40,38 @@ absl::StatusOr<MappedFile> MappedFile::Open(const std::string& path) {
     }
   }
   close(fd);
-  return MappedFile(path, static_cast<const uint8_t*>(mapping), size);
+  return MappedFile(path, static_cast<const uint8_t*>(mapping), size, info.st_dev, info.st_ino);
 }
 
-MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size)
-    : path_(std::move(path)), data_(data), size_(size) {}
+MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size, uint64_t device,
+                       uint64_t inode)
+    : path_(std::move(path)), data_(data), size_(size), device_(device), inode_(inode) {}
+
+absl::Status MappedFile::CheckNotShrunk() const {
+  struct stat info;
+  // A file of that name that is gone or another one leaves the mapped one as it was.
+  if (stat(path_.c_str(), &info) != 0 || info.st_dev != device_ || info.st_ino != inode_ ||
+      static_cast<size_t>(info.st_size) >= size_) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(path_, ": shortened while in use: expected the ", size_,
+                   " bytes it had when it was opened, found ", info.st_size));
+}
 
 MappedFile::MappedFile(MappedFile&& other) noexcept
     : path_(std::move(other.path_)),
       data_(std::exchange(other.data_, nullptr)),
-      size_(std::exchange(other.size_, 0)) {}
+      size_(std::exchange(other.size_, 0)),
+      device_(other.device_),
+      inode_(other.inode_) {}
 
 MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(data_, other.data_);
   std::swap(size_, other.size_);
+  std::swap(device_, other.device_);
+  std::swap(inode_, other.inode_);
   return *this;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace muster::files {
@@ -25,12 +26,19 @@ class MappedFile {
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
+  // FAILED_PRECONDITION when the file has shrunk since it was mapped (in place: one that was replaced by
+  // another stays as it was). Before a read this finds what would end the process, except for a file that shrinks
+  // during that very read. One stat.
+  absl::Status CheckNotShrunk() const;
+
  private:
-  MappedFile(std::string path, const uint8_t* data, size_t size);
+  MappedFile(std::string path, const uint8_t* data, size_t size, uint64_t device, uint64_t inode);
 
   std::string path_;
   const uint8_t* data_ = nullptr;
   size_t size_ = 0;
+  uint64_t device_ = 0;
+  uint64_t inode_ = 0;
 };
 
 }  // namespace muster::files

@@ -1,5 +1,6 @@
 #include "common/files/mapped_file.h"
 
+#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -34,6 +35,24 @@ TEST(MappedFileTest, MissingFileAndDirectoryAreNamed) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(std::string(status.message()),
             dir.path() + ": expected a regular file, found a directory");
+}
+
+TEST(MappedFileTest, AFileThatShrinksInPlaceIsNoticedAndAReplacedOneIsNot) {
+  TempDir dir;
+  ASSERT_TRUE(WriteAtomically(dir.Path("a"), std::string(10000, 'x')).ok());
+  const auto file = MappedFile::Open(dir.Path("a"));
+  EXPECT_TRUE(file->CheckNotShrunk().ok());
+  ASSERT_TRUE(WriteAtomically(dir.Path("a"), "another file").ok());
+  EXPECT_TRUE(file->CheckNotShrunk().ok());
+  EXPECT_EQ(file->data()[9999], 'x');
+
+  const auto another = MappedFile::Open(dir.Path("a"));
+  std::filesystem::resize_file(dir.Path("a"), 3);
+  const absl::Status status = another->CheckNotShrunk();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(std::string(status.message()),
+            dir.Path("a") + ": shortened while in use: expected the 12 bytes it had when it was "
+                            "opened, found 3");
 }
 
 }  // namespace
