@@ -8,7 +8,7 @@ packages=(
   bazel-bootstrap bazel-rules-java bazel-rules-proto bazel-skylib g++ git
   libabsl-dev libcli11-dev libgloo-dev libgmock-dev libgrpc++-dev libgtest-dev libprotobuf-dev
   libspdlog-dev libsqlite3-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
-  protobuf-compiler protobuf-compiler-grpc python3 python3-venv
+  protobuf-compiler protobuf-compiler-grpc python3 python3-venv zlib1g-dev
 )
 # Exactly these: the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)
