@@ -72,6 +72,7 @@ class File {
 
   const Header& header() const { return header_; }
   const std::string& path() const { return file_.path(); }
+  const files::MappedFile& mapped() const { return file_; }
   // Null when there is none.
   const Entry* Find(const std::string& name) const;
   // The bytes of an entry of this header; may be unaligned.

@@ -1,6 +1,8 @@
 #include "worker/data/safetensors_dataset.h"
 
+#include <cmath>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -14,6 +16,7 @@ namespace muster::data {
 namespace {
 
 using safetensors::DType;
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 
 constexpr InputSpec kSpec{.kind = InputSpec::Kind::kRows, .row_elements = 4, .classes = 3};
@@ -71,11 +74,61 @@ TEST_F(SafetensorsDatasetTest, DataThatDoNotFitAreRefusedWithExpectedAndFound) {
   EXPECT_THAT(ErrorOf({Rows("a", 0, 2), Rows("b", 0, 2, {4})}),
               HasSubstr("expected rows of [2, 2]"));
   EXPECT_THAT(ErrorOf({Rows("a", 0, 2, {2, 2}, 2)}),
-              HasSubstr("labels: row 1: expected a class in [0, 3), found 3"));
+              ContainsRegex("labels: row 1, byte offset [0-9]+: expected a class in \\[0, 3\\), found 3"));
   EXPECT_THAT(ErrorOf({Rows("a", 0, 0)}), HasSubstr("expected a row, found none"));
   EXPECT_THAT(ErrorOf({}), HasSubstr("at least one path"));
   EXPECT_THAT(ErrorOf({Rows("a", 0, 1)}, {.kind = InputSpec::Kind::kTokens}),
               HasSubstr("takes tokens"));
+}
+
+TEST_F(SafetensorsDatasetTest, TheIgnoredLabelIsAllowed) {
+  InputSpec ignoring = kSpec;
+  ignoring.ignored = -1;
+  const auto dataset = OpenSafetensors({Rows("a", 0, 2, {2, 2}, -1)}, ignoring);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {0};
+  EXPECT_EQ((*dataset)->Read(samples)->targets[0].item<int64_t>(), -1);
+  EXPECT_THAT(ErrorOf({Rows("a", 0, 2, {2, 2}, -2)}, ignoring), HasSubstr("found -2"));
+  EXPECT_THAT(ErrorOf({Rows("a", 0, 2, {2, 2}, -1)}), HasSubstr("found -1"));
+}
+
+TEST_F(SafetensorsDatasetTest, TargetsMayBeNumbersAndBadOnesAreLocated) {
+  const auto plan =
+      safetensors::Plan({{"inputs", DType::kF32, {2, 4}}, {"labels", DType::kF32, {2, 1}}}, {});
+  const std::vector<float> numbers = {0, 1, 2, 3, 4, 5, 6, 7, 0.5, -NAN};
+  ASSERT_TRUE(files::WriteAtomically(
+                  dir_.Path("a"),
+                  plan->prefix + std::string(reinterpret_cast<const char*>(numbers.data()), 40))
+                  .ok());
+  InputSpec spec = kSpec;
+  spec.target_numbers = 1;
+  const auto dataset = OpenSafetensors({dir_.Path("a")}, spec);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {0};
+  EXPECT_EQ((*dataset)->Read(samples)->targets[0][0].item<float>(), 0.5);
+  const std::vector<int64_t> bad = {1};
+  const absl::Status status = (*dataset)->Read(bad).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr(dir_.Path("a") + ": labels: row 1, byte offset " +
+                        std::to_string(plan->prefix.size() + 36) + ": expected finite numbers"));
+  spec.target_numbers = 2;
+  EXPECT_THAT(ErrorOf({dir_.Path("a")}, spec),
+              HasSubstr("labels: expected float32 [2, 2] (numbers, one row for each row of inputs), "
+                        "found float32 [2, 1]"));
+}
+
+TEST_F(SafetensorsDatasetTest, OtherTypesAreRefused) {
+  for (const auto& [name, inputs, labels] :
+       std::vector<std::tuple<std::string, DType, DType>>{{"inputs", DType::kF64, DType::kI64},
+                                                          {"inputs", DType::kI64, DType::kI64},
+                                                          {"labels", DType::kF32, DType::kF64},
+                                                          {"labels", DType::kF32, DType::kI32}}) {
+    const auto plan = safetensors::Plan({{"inputs", inputs, {1, 4}}, {"labels", labels, {1}}}, {});
+    const size_t bytes = 4 * safetensors::ElementSize(inputs) + safetensors::ElementSize(labels);
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), plan->prefix + std::string(bytes, '\0')).ok());
+    EXPECT_THAT(ErrorOf({dir_.Path("a")}), HasSubstr(dir_.Path("a") + ": " + name + ": expected "));
+  }
 }
 
 TEST_F(SafetensorsDatasetTest, MissingKeyAndBrokenFileAreRefused) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
+#include "worker/data/file_offsets.h"
 #include "worker/data/max_token.h"
 
 namespace muster::data {
@@ -20,9 +21,10 @@ static_assert(std::endian::native == std::endian::little, "token files are mappe
 template <typename Token>
 class TokenDataset : public Dataset {
  public:
-  explicit TokenDataset(int64_t context) : context_(context) {}
+  explicit TokenDataset(const InputSpec& spec)
+      : context_(spec.context), vocab_size_(spec.vocab_size) {}
 
-  absl::Status Add(const std::string& path, int64_t vocab_size) {
+  absl::Status Add(const std::string& path) {
     ASSIGN_OR_RETURN(files::MappedFile file, files::MappedFile::Open(path));
     if (file.size() % sizeof(Token) != 0) {
       return absl::InvalidArgumentError(
@@ -30,35 +32,30 @@ class TokenDataset : public Dataset {
                        8 * sizeof(Token), " tokens), found ", file.size()));
     }
     const size_t tokens = file.size() / sizeof(Token);
-    const Token* data = reinterpret_cast<const Token*>(file.data());
-    if (const auto at = FirstBeyond(data, tokens, vocab_size); at.has_value()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ": token ", data[*at], " at byte offset ", *at * sizeof(Token),
-                       " is beyond the model's vocabulary of ", vocab_size));
-    }
-    const int64_t samples = tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_;
+    RETURN_IF_ERROR(CheckTokens(file, 0, tokens));
+    offsets_.Append(tokens == 0 ? 0 : static_cast<int64_t>(tokens - 1) / context_);
     total_tokens_ += static_cast<int64_t>(tokens);
-    size_ += samples;
     files_.push_back(std::move(file));
-    ends_.push_back(size_);
     return absl::OkStatus();
   }
 
   int64_t total_tokens() const { return total_tokens_; }
-  int64_t size() const override { return size_; }
+  int64_t size() const override { return offsets_.size(); }
 
   absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const override {
     const int64_t batch = static_cast<int64_t>(samples.size());
     Batch out = {at::empty({batch, context_}, at::kLong), at::empty({batch, context_}, at::kLong)};
     int64_t* inputs = out.inputs.data_ptr<int64_t>();
     int64_t* targets = out.targets.data_ptr<int64_t>();
+    std::vector<bool> checked(files_.size());
     for (int64_t sample : samples) {
-      if (sample < 0 || sample >= size_) {
-        return absl::OutOfRangeError(absl::StrCat("sample ", sample, ": expected one of ", size_));
-      }
-      const size_t file = std::upper_bound(ends_.begin(), ends_.end(), sample) - ends_.begin();
-      const int64_t within = sample - (file == 0 ? 0 : ends_[file - 1]);
-      const Token* tokens = reinterpret_cast<const Token*>(files_[file].data()) + within * context_;
+      ASSIGN_OR_RETURN(const FileOffsets::Place place, offsets_.Find(sample));
+      const files::MappedFile& file = files_[place.file];
+      if (!checked[place.file]) RETURN_IF_ERROR(file.CheckNotShrunk());
+      checked[place.file] = true;
+      // Again: the file may have been overwritten since it was opened.
+      RETURN_IF_ERROR(CheckTokens(file, place.within * context_, context_ + 1));
+      const Token* tokens = Tokens(file) + place.within * context_;
       std::copy_n(tokens, context_, inputs);
       std::copy_n(tokens + 1, context_, targets);
       inputs += context_;
@@ -68,18 +65,31 @@ class TokenDataset : public Dataset {
   }
 
  private:
+  static const Token* Tokens(const files::MappedFile& file) {
+    return reinterpret_cast<const Token*>(file.data());
+  }
+
+  absl::Status CheckTokens(const files::MappedFile& file, size_t first, size_t count) const {
+    const auto found = FirstBeyond(Tokens(file) + first, count, vocab_size_);
+    if (!found.has_value()) return absl::OkStatus();
+    const size_t at = first + *found;
+    return absl::InvalidArgumentError(
+        absl::StrCat(file.path(), ": token ", Tokens(file)[at], " at byte offset ", at * sizeof(Token),
+                     " is beyond the model's vocabulary of ", vocab_size_));
+  }
+
   const int64_t context_;
-  int64_t size_ = 0;
+  const int64_t vocab_size_;
   int64_t total_tokens_ = 0;
   std::vector<files::MappedFile> files_;
-  std::vector<int64_t> ends_;  // samples in the files up to and with this one
+  FileOffsets offsets_;
 };
 
 template <typename Token>
 absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::vector<std::string>& paths,
                                               const InputSpec& spec) {
-  auto dataset = std::make_unique<TokenDataset<Token>>(spec.context);
-  for (const std::string& path : paths) RETURN_IF_ERROR(dataset->Add(path, spec.vocab_size));
+  auto dataset = std::make_unique<TokenDataset<Token>>(spec);
+  for (const std::string& path : paths) RETURN_IF_ERROR(dataset->Add(path));
   if (dataset->size() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(
         paths.front(), paths.size() > 1 ? absl::StrCat(" and ", paths.size() - 1, " more") : "",

@@ -1,0 +1,34 @@
+// The header of an IDX file (the layout of MNIST): two zero bytes, the element type, the number of dimensions, the
+// dimensions as 32-bit numbers, big endian; then the data.
+#ifndef MUSTER_WORKER_DATA_IDX_H_
+#define MUSTER_WORKER_DATA_IDX_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::data {
+
+// Bytes of the part whose length is fixed: it says how long the rest is.
+inline constexpr size_t kIdxMagic = 4;
+
+struct IdxHeader {
+  std::vector<int64_t> shape;
+  int64_t data_offset = 0;
+  int64_t data_bytes = 0;  // that the shape takes
+};
+
+// Length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: no IDX file, or elements that are no
+// unsigned bytes, or no or more than 4 dimensions. `path` is for errors only.
+absl::StatusOr<size_t> IdxHeaderSize(const uint8_t* magic, const std::string& path);
+
+// Of the whole header. INVALID_ARGUMENT: a shape that overflows.
+absl::StatusOr<IdxHeader> ParseIdxHeader(const uint8_t* header, size_t size,
+                                         const std::string& path);
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_IDX_H_

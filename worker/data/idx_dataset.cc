@@ -1,0 +1,129 @@
+#include "worker/data/idx_dataset.h"
+
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/files/mapped_file.h"
+#include "common/status/status.h"
+#include "worker/data/gzip.h"
+#include "worker/data/idx.h"
+#include "worker/data/row_dataset.h"
+
+namespace muster::data {
+namespace {
+
+absl::Status WrongSize(const std::string& path, const IdxHeader& header, const std::string& found) {
+  return absl::DataLossError(absl::StrCat(
+      path, ": IDX: expected ", header.data_bytes, " bytes after the header, as its shape [",
+      absl::StrJoin(header.shape, ", "), "] says, found ", found));
+}
+
+absl::Status TooShort(const std::string& path, size_t found) {
+  return absl::DataLossError(
+      absl::StrCat(path, ": IDX: truncated: expected a header, found ", found, " bytes"));
+}
+
+absl::StatusOr<Array> OpenPlain(const std::string& path) {
+  ASSIGN_OR_RETURN(files::MappedFile opened, files::MappedFile::Open(path));
+  const auto file = std::make_shared<const files::MappedFile>(std::move(opened));
+  if (file->size() < kIdxMagic) return TooShort(path, file->size());
+  ASSIGN_OR_RETURN(const size_t header_size, IdxHeaderSize(file->data(), path));
+  if (file->size() < header_size) return TooShort(path, file->size());
+  ASSIGN_OR_RETURN(const IdxHeader header, ParseIdxHeader(file->data(), header_size, path));
+  const int64_t found = static_cast<int64_t>(file->size()) - header.data_offset;
+  if (found != header.data_bytes) return WrongSize(path, header, absl::StrCat(found));
+  return Array{.path = path,
+               .shape = header.shape,
+               .data = file->data() + header.data_offset,
+               .offset = header.data_offset,
+               .owner = file,
+               .mapped = file.get()};
+}
+
+absl::StatusOr<Array> OpenPacked(const std::string& path) {
+  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
+  Gunzip gunzip(file.data(), file.size(), path);
+  std::vector<uint8_t> start(kIdxMagic);
+  ASSIGN_OR_RETURN(size_t count, gunzip.Read(start.data(), start.size()));
+  if (count < start.size()) return TooShort(path, count);
+  ASSIGN_OR_RETURN(const size_t header_size, IdxHeaderSize(start.data(), path));
+  start.resize(header_size);
+  ASSIGN_OR_RETURN(count, gunzip.Read(start.data() + kIdxMagic, header_size - kIdxMagic));
+  if (count < header_size - kIdxMagic) return TooShort(path, kIdxMagic + count);
+  ASSIGN_OR_RETURN(const IdxHeader header, ParseIdxHeader(start.data(), header_size, path));
+
+  // Before any memory is taken: a header may say anything.
+  const uint64_t most = Gunzip::MostUnpacked(file.size());
+  if (static_cast<uint64_t>(header.data_bytes) > most) {
+    return WrongSize(path, header, absl::StrCat("a gzip file of ", file.size(), " bytes, which holds at most ",
+                                                most));
+  }
+  const std::shared_ptr<uint8_t[]> data(new uint8_t[header.data_bytes]);
+  ASSIGN_OR_RETURN(count, gunzip.Read(data.get(), header.data_bytes));
+  if (static_cast<int64_t>(count) < header.data_bytes) {
+    return WrongSize(path, header, absl::StrCat(count));
+  }
+  uint8_t beyond;  // also reads the checksum
+  ASSIGN_OR_RETURN(count, gunzip.Read(&beyond, 1));
+  if (count > 0) return WrongSize(path, header, "more");
+  return Array{.path = path,
+               .shape = header.shape,
+               .data = data.get(),
+               .offset = header.data_offset,
+               .owner = data};
+}
+
+absl::StatusOr<Array> Open(const std::string& path, const std::string& name,
+                           const std::vector<size_t>& ranks, const char* expected) {
+  ASSIGN_OR_RETURN(Array array, absl::EndsWith(path, ".gz") ? OpenPacked(path) : OpenPlain(path));
+  array.name = name;
+  array.type = ElementType::kUint8;
+  for (const size_t rank : ranks) {
+    if (array.shape.size() == rank) return array;
+  }
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, ": expected ", expected, ", found [",
+                                                 absl::StrJoin(array.shape, ", "), "]"));
+}
+
+absl::StatusOr<ByteValues> Values(double mean, double std) {
+  ByteValues values;
+  for (int byte = 0; byte < 256; ++byte) {
+    values[byte] = static_cast<float>((byte / 255.0 - mean) / std);
+    if (!std::isfinite(values[byte])) {
+      return absl::InvalidArgumentError(absl::StrCat("the byte ", byte, " becomes ", values[byte],
+                                                     " with mean ", mean, " and std ", std));
+    }
+  }
+  return values;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec) {
+  if (options.images.size() != options.labels.size()) {
+    return absl::InvalidArgumentError(absl::StrCat("expected as many files of labels as of images, ",
+                                                   options.images.size(), ", found ",
+                                                   options.labels.size()));
+  }
+  if (spec.target_numbers > 0) {
+    return absl::InvalidArgumentError(
+        "the labels of IDX files are classes, the model's loss takes numbers");
+  }
+  ASSIGN_OR_RETURN(const ByteValues values, Values(options.mean, options.std));
+  std::vector<RowFile> files;
+  for (size_t i = 0; i < options.images.size(); ++i) {
+    RowFile& file = files.emplace_back();
+    ASSIGN_OR_RETURN(file.inputs,
+                     Open(options.images[i], "images", {3, 4}, "[N, H, W] or [N, C, H, W]"));
+    ASSIGN_OR_RETURN(file.labels, Open(options.labels[i], "labels", {1}, "[N]"));
+    if (file.inputs.shape.size() == 3) {
+      file.inputs.shape.insert(file.inputs.shape.begin() + 1, 1);
+    }
+  }
+  return MakeRowDataset(std::move(files), spec, values);
+}
+
+}  // namespace muster::data

@@ -1,0 +1,30 @@
+// Images with labels from IDX files, the layout of MNIST (docs/data.md). Pairs of files follow one another.
+#ifndef MUSTER_WORKER_DATA_IDX_DATASET_H_
+#define MUSTER_WORKER_DATA_IDX_DATASET_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+
+namespace muster::data {
+
+struct IdxOptions {
+  std::vector<std::string> images;  // [N, H, W], read as [N, 1, H, W], or [N, C, H, W]
+  std::vector<std::string> labels;  // [N], as many files as images
+  // A byte b becomes (b / 255 - mean) / std.
+  double mean = 0;
+  double std = 1;
+};
+
+// A name that ends in .gz is unpacked into memory, at most to the size that its own header says; others are mapped.
+// Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different lengths, for what is no IDX file of
+// unsigned bytes, for targets that are numbers, and a scale that leaves float32; NOT_FOUND etc. for files that cannot
+// be opened; DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec);
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_IDX_DATASET_H_

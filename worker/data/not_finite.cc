@@ -1,0 +1,32 @@
+#include "worker/data/not_finite.h"
+
+#include <bit>
+#include <cstdint>
+
+namespace muster::data {
+namespace {
+
+// All bits of the exponent are set in NaN and infinities alone.
+constexpr uint32_t kExponent = 0x7F800000;
+
+uint32_t IsSpecial(float number) { return (std::bit_cast<uint32_t>(number) & kExponent) == kExponent; }
+
+// GCC 12 at -O2 vectorises only what costs nothing; this loop must not be left scalar.
+__attribute__((optimize("O3"))) bool AnySpecial(const float* numbers, size_t count) {
+  uint32_t any = 0;
+  for (size_t i = 0; i < count; ++i) {
+    any |= (std::bit_cast<uint32_t>(numbers[i]) & kExponent) == kExponent;
+  }
+  return any != 0;
+}
+
+}  // namespace
+
+std::optional<size_t> FirstNotFinite(const float* numbers, size_t count) {
+  if (!AnySpecial(numbers, count)) return std::nullopt;
+  size_t i = 0;
+  while (!IsSpecial(numbers[i])) ++i;
+  return i;
+}
+
+}  // namespace muster::data

@@ -1,0 +1,28 @@
+// The header of NumPy's .npy (format versions 1.0, 2.0 and 3.0): what an array file says of itself.
+#ifndef MUSTER_WORKER_DATA_NPY_H_
+#define MUSTER_WORKER_DATA_NPY_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::data {
+
+struct NpyHeader {
+  std::string descr;  // "<f4"
+  bool fortran_order = false;
+  std::vector<int64_t> shape;
+  size_t data_offset = 0;
+};
+
+// Reads the header at the beginning of a file in memory. `path` is for errors only.
+// INVALID_ARGUMENT: no .npy file, a version that is not known, a dtype of several fields.
+// DATA_LOSS: truncated, or a header that is not what NumPy writes.
+absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size, const std::string& path);
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_NPY_H_

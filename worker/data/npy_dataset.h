@@ -1,0 +1,24 @@
+// Rows from NumPy's .npy files, memory-mapped (docs/data.md). Pairs of files follow one another.
+#ifndef MUSTER_WORKER_DATA_NPY_DATASET_H_
+#define MUSTER_WORKER_DATA_NPY_DATASET_H_
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/data/dataset.h"
+
+namespace muster::data {
+
+// `inputs` and `labels`: as many files of each.
+// Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different lengths, for what is no .npy file, Fortran
+// order, and a dtype other than '<f4' and '<i8' (objects and structures too); NOT_FOUND etc. for files that cannot be
+// opened; DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenNpy(const std::vector<std::string>& inputs,
+                                                 const std::vector<std::string>& labels,
+                                                 const InputSpec& spec);
+
+}  // namespace muster::data
+
+#endif  // MUSTER_WORKER_DATA_NPY_DATASET_H_

@@ -1,0 +1,201 @@
+#include "worker/data/npy_dataset.h"
+
+#include <cmath>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace muster::data {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr InputSpec kClasses{.kind = InputSpec::Kind::kRows, .row_elements = 4, .classes = 3};
+constexpr InputSpec kNumbers{.kind = InputSpec::Kind::kRows, .row_elements = 4, .target_numbers = 2};
+
+// As NumPy writes it: the header padded so that the data begin at a multiple of 64.
+std::string Npy(const std::string& header, const std::string& data, int version = 1) {
+  const size_t start = version == 1 ? 10 : 12;
+  std::string text = header;
+  while ((start + text.size() + 1) % 64 != 0) text += ' ';
+  text += '\n';
+  std::string file = "\x93NUMPY";
+  file += static_cast<char>(version);
+  file += '\0';
+  for (size_t i = 0; i < start - 8; ++i) file += static_cast<char>(text.size() >> (8 * i));
+  return file + text + data;
+}
+
+std::string Header(const std::string& descr, const std::string& shape, bool fortran = false) {
+  return "{'descr': " + descr + ", 'fortran_order': " + (fortran ? "True" : "False") +
+         ", 'shape': " + shape + ", }";
+}
+
+template <typename T>
+std::string Bytes(const std::vector<T>& values) {
+  return std::string(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T));
+}
+
+class NpyDatasetTest : public ::testing::Test {
+ protected:
+  std::string Write(const std::string& name, const std::string& bytes) {
+    EXPECT_TRUE(files::WriteAtomically(dir_.Path(name), bytes).ok());
+    return dir_.Path(name);
+  }
+  // Two rows [2, 2], counting.
+  std::string Inputs(int version = 1) {
+    return Write("inputs.npy", Npy(Header("'<f4'", "(2, 2, 2)"),
+                                   Bytes<float>({0, 1, 2, 3, 4, 5, 6, 7}), version));
+  }
+  std::string Labels() {
+    return Write("labels.npy", Npy(Header("'<i8'", "(2,)"), Bytes<int64_t>({2, 0})));
+  }
+  absl::Status ErrorOf(const std::string& inputs, const std::string& labels,
+                       const InputSpec& spec = kClasses) {
+    const auto dataset = OpenNpy({inputs}, {labels}, spec);
+    EXPECT_FALSE(dataset.ok());
+    return dataset.status();
+  }
+  std::string ErrorOfInputs(const std::string& file) {
+    return std::string(ErrorOf(Write("x.npy", file), Labels()).message());
+  }
+
+  files::TempDir dir_;
+};
+
+TEST_F(NpyDatasetTest, EveryVersionOfTheFormatIsRead) {
+  for (const int version : {1, 2, 3}) {
+    const auto dataset = OpenNpy({Inputs(version)}, {Labels()}, kClasses);
+    ASSERT_TRUE(dataset.ok()) << dataset.status();
+    const std::vector<int64_t> samples = {1, 0};
+    const auto batch = (*dataset)->Read(samples);
+    EXPECT_EQ(batch->inputs.sizes(), (at::IntArrayRef{2, 2, 2}));
+    EXPECT_EQ(batch->inputs[0][1][1].item<float>(), 7);
+    EXPECT_EQ(batch->inputs[1][0][1].item<float>(), 1);
+    EXPECT_EQ(batch->targets[1].item<int64_t>(), 2);
+  }
+}
+
+TEST_F(NpyDatasetTest, TargetsMayBeNumbers) {
+  const std::string labels =
+      Write("y.npy", Npy(Header("'<f4'", "(2, 2)"), Bytes<float>({1.5, 2, 3, -4})));
+  const auto dataset = OpenNpy({Inputs()}, {labels}, kNumbers);
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  const std::vector<int64_t> samples = {1};
+  const auto batch = (*dataset)->Read(samples);
+  EXPECT_EQ(batch->targets.sizes(), (at::IntArrayRef{1, 2}));
+  EXPECT_EQ(batch->targets[0][1].item<float>(), -4);
+  // One number for each row may be a list of numbers.
+  InputSpec one = kNumbers;
+  one.target_numbers = 1;
+  const std::string narrow = Write("z.npy", Npy(Header("'<f4'", "(2,)"), Bytes<float>({5, 6})));
+  EXPECT_EQ((*OpenNpy({Inputs()}, {narrow}, one))->Read(samples)->targets.sizes(),
+            (at::IntArrayRef{1, 1}));
+  EXPECT_THAT(std::string(ErrorOf(Inputs(), Labels(), kNumbers).message()),
+              HasSubstr("expected float32 [2, 2] (numbers, one row for each row of inputs), found int64 [2]"));
+  EXPECT_THAT(std::string(ErrorOf(Inputs(), labels).message()),
+              HasSubstr("labels: expected int64 [2] (classes, one for each row of inputs), found float32 [2, 2]"));
+}
+
+TEST_F(NpyDatasetTest, EveryTruncationIsRefused) {
+  const std::string file = Npy(Header("'<f4'", "(2, 2, 2)"), Bytes<float>({0, 1, 2, 3, 4, 5, 6, 7}));
+  for (size_t size = 0; size < file.size(); ++size) {
+    const absl::Status status = ErrorOf(Write("x.npy", file.substr(0, size)), Labels());
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << size << status;
+  }
+  EXPECT_THAT(ErrorOfInputs(file.substr(0, file.size() - 1)),
+              HasSubstr("x.npy: inputs: expected 32 bytes after the header, as '<f4' [2, 2, 2] takes, found 31"));
+  EXPECT_THAT(ErrorOfInputs(file + "x"), HasSubstr("found 33"));
+}
+
+TEST_F(NpyDatasetTest, WhatIsNotReadIsRefusedClearly) {
+  const std::string data(32, '\0');
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(2, 2, 2)", /*fortran=*/true), data)),
+              HasSubstr("inputs: expected C order, found Fortran order; numpy.ascontiguousarray"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f8'", "(2, 2, 1)"), data)),
+              HasSubstr("expected dtype '<f4' (float32), found '<f8'"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'>f4'", "(2, 2, 2)"), data)), HasSubstr("found '>f4' (big endian)"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'|O'", "(2,)"), data)), HasSubstr("found '|O' (Python objects)"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("[('a', '<f4')]", "(2,)"), data)), HasSubstr("one of several fields"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "()"), std::string(4, '\0'))),
+              HasSubstr("inputs: expected [N, ...] with 4 numbers per row, found []"));
+  EXPECT_THAT(ErrorOfInputs("PK\x03\x04zip"), HasSubstr("not a .npy file"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(2, 2, 2)"), data, 4)),
+              HasSubstr("expected format version 1.0, 2.0 or 3.0, found 4.0"));
+  EXPECT_THAT(std::string(
+                  ErrorOf(Inputs(), Write("y.npy", Npy(Header("'<i4'", "(2,)"), std::string(8, '\0')))).message()),
+              HasSubstr("labels: expected dtype '<i8' (int64) or '<f4' (float32), found '<i4'"));
+  EXPECT_THAT(std::string(OpenNpy({Inputs()}, {}, kClasses).status().message()),
+              HasSubstr("expected as many files of labels as of inputs, 1, found 0"));
+}
+
+TEST_F(NpyDatasetTest, AStrangeHeaderIsRefused) {
+  const std::string strange[] = {
+      "",
+      "{}",
+      "[]",
+      "{'descr': '<f4'}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2)} + 1",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, -2)}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2.0)}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2 2 2)}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+      "{'descr': '<f4', 'fortran_order': Perhaps, 'shape': (2, 2, 2)}",
+      "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2)}",
+      "{'descr': '<f4', 'fortran_order': False, 'shape': (2, 2, 2), 'more': 1}",
+      "{'descr': '<f4, 'fortran_order': False, 'shape': (2, 2, 2)}",
+      "{'descr': '<\nf4', 'fortran_order': False, 'shape': (2, 2, 2)}",
+  };
+  for (const std::string& header : strange) {
+    const absl::Status status =
+        ErrorOf(Write("x.npy", Npy(header, std::string(32, '\0'))), Labels());
+    EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << header << "\n" << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not a whole .npy file: the header: expected"))
+        << header;
+  }
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(4611686018427387904, 4611686018427387904)"), "")),
+              HasSubstr("expected more than 2^64 bytes"));
+  std::string many = "(";
+  for (int i = 0; i < 1000; ++i) many += "1,";
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", many + ")"), "")), HasSubstr("too many dimensions"));
+}
+
+TEST_F(NpyDatasetTest, NumbersThatAreNotFiniteAreFoundWhereverTheyAre) {
+  for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    for (size_t at = 0; at < 8; ++at) {
+      std::vector<float> numbers = {0, 1, 2, 3, 4, 5, 6, 7};
+      numbers[at] = bad;
+      const std::string path = Write("x.npy", Npy(Header("'<f4'", "(2, 4)"), Bytes(numbers)));
+      const auto dataset = OpenNpy({path}, {Labels()}, kClasses);
+      ASSERT_TRUE(dataset.ok()) << dataset.status();
+      const std::vector<int64_t> good = {1 - static_cast<int64_t>(at / 4)};
+      EXPECT_TRUE((*dataset)->Read(good).ok());
+      const std::vector<int64_t> both = {0, 1};
+      const absl::Status status = (*dataset)->Read(both).status();
+      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr(path + ": inputs: row " + std::to_string(at / 4) + ", byte offset " +
+                            std::to_string(128 + 4 * at) + ": expected finite numbers, found "));
+    }
+  }
+}
+
+TEST_F(NpyDatasetTest, TargetsThatAreNotFiniteAreFound) {
+  const std::string labels =
+      Write("y.npy", Npy(Header("'<f4'", "(2, 2)"), Bytes<float>({1, 2, 3, std::nanf("")})));
+  const auto dataset = OpenNpy({Inputs()}, {labels}, kNumbers);
+  const std::vector<int64_t> samples = {1};
+  EXPECT_THAT(std::string((*dataset)->Read(samples).status().message()),
+              HasSubstr("labels: row 1, byte offset 140: expected finite numbers, found nan"));
+}
+
+}  // namespace
+}  // namespace muster::data

@@ -1,0 +1,217 @@
+#include "worker/data/row_dataset.h"
+
+#include <cstring>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/empty.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status.h"
+#include "worker/data/file_offsets.h"
+#include "worker/data/not_finite.h"
+
+namespace muster::data {
+namespace {
+
+int64_t ElementSize(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+      return 1;
+    case ElementType::kFloat32:
+      return 4;
+    case ElementType::kInt64:
+      return 8;
+  }
+  return 0;
+}
+
+const char* Name(ElementType type) {
+  switch (type) {
+    case ElementType::kUint8:
+      return "uint8";
+    case ElementType::kFloat32:
+      return "float32";
+    case ElementType::kInt64:
+      return "int64";
+  }
+  return "?";
+}
+
+std::string ShapeString(const std::vector<int64_t>& shape) {
+  return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
+}
+
+std::string Describe(const Array& array) {
+  return absl::StrCat(Name(array.type), " ", ShapeString(array.shape));
+}
+
+absl::Status Wrong(const Array& array, const std::string& what) {
+  return absl::InvalidArgumentError(absl::StrCat(array.path, ": ", array.name, ": ", what));
+}
+
+// Element `within` of a row of `row_elements`.
+absl::Status WrongElement(const Array& array, int64_t row, int64_t row_elements, int64_t within,
+                          const std::string& what) {
+  const int64_t at = array.offset + (row * row_elements + within) * ElementSize(array.type);
+  return Wrong(array, absl::StrCat("row ", row, ", byte offset ", at, ": ", what));
+}
+
+class RowDataset : public Dataset {
+ public:
+  RowDataset(const InputSpec& spec, const ByteValues& bytes) : spec_(spec), bytes_(bytes) {}
+
+  absl::Status Add(RowFile file) {
+    RETURN_IF_ERROR(CheckInputs(file.inputs));
+    RETURN_IF_ERROR(CheckLabels(file.labels, file.inputs.shape[0]));
+    row_shape_.assign(file.inputs.shape.begin() + 1, file.inputs.shape.end());
+    offsets_.Append(file.inputs.shape[0]);
+    files_.push_back(std::move(file));
+    return absl::OkStatus();
+  }
+
+  int64_t size() const override { return offsets_.size(); }
+
+  absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const override {
+    std::vector<FileOffsets::Place> places;
+    for (const int64_t sample : samples) {
+      ASSIGN_OR_RETURN(places.emplace_back(), offsets_.Find(sample));
+    }
+    RETURN_IF_ERROR(CheckFiles(places));
+    const int64_t batch = static_cast<int64_t>(samples.size());
+    std::vector<int64_t> shape = {batch};
+    shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
+    Batch out = {at::empty(shape, at::kFloat),
+                 numbers() ? at::empty({batch, spec_.target_numbers}, at::kFloat)
+                           : at::empty({batch}, at::kLong)};
+    float* inputs = out.inputs.data_ptr<float>();
+    for (int64_t i = 0; i < batch; ++i) {
+      const RowFile& file = files_[places[i].file];
+      const int64_t row = places[i].within;
+      RETURN_IF_ERROR(ReadInputs(file.inputs, row, inputs + i * spec_.row_elements));
+      if (numbers()) {
+        RETURN_IF_ERROR(ReadNumbers(file.labels, row, spec_.target_numbers,
+                                    out.targets.data_ptr<float>() + i * spec_.target_numbers));
+      } else {
+        ASSIGN_OR_RETURN(out.targets.data_ptr<int64_t>()[i], ReadClass(file.labels, row));
+      }
+    }
+    return out;
+  }
+
+ private:
+  bool numbers() const { return spec_.target_numbers > 0; }
+
+  absl::Status CheckInputs(const Array& inputs) const {
+    if (inputs.type == ElementType::kInt64) {
+      return Wrong(inputs, absl::StrCat("expected float32 rows, found ", Describe(inputs)));
+    }
+    int64_t elements = 1;
+    bool overflow = false;  // possible when there are no rows
+    for (size_t i = 1; i < inputs.shape.size(); ++i) {
+      overflow |= __builtin_mul_overflow(elements, inputs.shape[i], &elements);
+    }
+    if (inputs.shape.size() < 2 || overflow || elements != spec_.row_elements) {
+      return Wrong(inputs, absl::StrCat("expected [N, ...] with ", spec_.row_elements,
+                                        " numbers per row, found ", ShapeString(inputs.shape)));
+    }
+    if (files_.empty()) return absl::OkStatus();
+    const std::vector<int64_t> row(inputs.shape.begin() + 1, inputs.shape.end());
+    if (row != row_shape_) {
+      return Wrong(inputs, absl::StrCat("expected rows of ", ShapeString(row_shape_), " as in ",
+                                        files_.front().inputs.path, ", found ", ShapeString(row)));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckLabels(const Array& labels, int64_t rows) const {
+    if (numbers()) {
+      const std::vector<int64_t> wide = {rows, spec_.target_numbers};
+      const bool narrow = spec_.target_numbers == 1 && labels.shape == std::vector<int64_t>{rows};
+      if (labels.type != ElementType::kFloat32 || (labels.shape != wide && !narrow)) {
+        return Wrong(labels, absl::StrCat("expected float32 ", ShapeString(wide),
+                                          " (numbers, one row for each row of inputs), found ",
+                                          Describe(labels)));
+      }
+      return absl::OkStatus();
+    }
+    if (labels.type == ElementType::kFloat32 || labels.shape != std::vector<int64_t>{rows}) {
+      return Wrong(labels, absl::StrCat("expected int64 ", ShapeString({rows}),
+                                        " (classes, one for each row of inputs), found ",
+                                        Describe(labels)));
+    }
+    for (int64_t row = 0; row < rows; ++row) RETURN_IF_ERROR(ReadClass(labels, row).status());
+    return absl::OkStatus();
+  }
+
+  absl::Status CheckFiles(const std::vector<FileOffsets::Place>& places) const {
+    std::vector<bool> checked(files_.size());
+    for (const auto& place : places) {
+      if (checked[place.file]) continue;
+      checked[place.file] = true;
+      for (const Array* array : {&files_[place.file].inputs, &files_[place.file].labels}) {
+        if (array->mapped != nullptr) RETURN_IF_ERROR(array->mapped->CheckNotShrunk());
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadInputs(const Array& array, int64_t row, float* out) const {
+    if (array.type == ElementType::kFloat32) {
+      return ReadNumbers(array, row, spec_.row_elements, out);
+    }
+    const uint8_t* in = array.data + row * spec_.row_elements;
+    for (int64_t i = 0; i < spec_.row_elements; ++i) out[i] = bytes_[in[i]];
+    return absl::OkStatus();
+  }
+
+  static absl::Status ReadNumbers(const Array& array, int64_t row, int64_t count, float* out) {
+    const size_t bytes = static_cast<size_t>(count) * sizeof(float);
+    std::memcpy(out, array.data + row * bytes, bytes);
+    if (const auto at = FirstNotFinite(out, count); at.has_value()) {
+      return WrongElement(array, row, count, *at,
+                          absl::StrCat("expected finite numbers, found ", out[*at]));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::StatusOr<int64_t> ReadClass(const Array& array, int64_t row) const {
+    int64_t found = 0;
+    if (array.type == ElementType::kUint8) {
+      found = array.data[row];
+    } else {
+      std::memcpy(&found, array.data + row * sizeof(found), sizeof(found));
+    }
+    if ((found < 0 || found >= spec_.classes) && found != spec_.ignored) {
+      return WrongElement(array, row, 1, 0,
+                          absl::StrCat("expected a class in [0, ", spec_.classes, "), found ", found));
+    }
+    return found;
+  }
+
+  const InputSpec spec_;
+  const ByteValues bytes_;
+  std::vector<int64_t> row_shape_;
+  std::vector<RowFile> files_;
+  FileOffsets offsets_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
+                                                        const InputSpec& spec,
+                                                        const ByteValues& bytes) {
+  if (spec.kind != InputSpec::Kind::kRows) {
+    return absl::InvalidArgumentError("the model takes tokens, the data are rows");
+  }
+  if (files.empty()) return absl::InvalidArgumentError("expected at least one path");
+  const std::string first = files.front().inputs.path;
+  auto dataset = std::make_unique<RowDataset>(spec, bytes);
+  for (RowFile& file : files) RETURN_IF_ERROR(dataset->Add(std::move(file)));
+  if (dataset->size() == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(first, ": expected a row, found none"));
+  }
+  return dataset;
+}
+
+}  // namespace muster::data
