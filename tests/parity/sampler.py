@@ -10,10 +10,12 @@ def _mix(z):
     return z ^ (z >> 31)
 
 
-def permutation(seed, epoch, size):
-    """The order of an epoch: Fisher-Yates from the end, driven by splitmix64."""
+def permutation(seed, epoch, size, rank=None):
+    """The order of an epoch: Fisher-Yates from the end, driven by splitmix64. `rank`: that of its own file."""
     order = list(range(size))
     state = _mix((_mix((seed + _GAMMA) & _MASK) + epoch) & _MASK)
+    if rank is not None:
+        state = _mix((state + rank + 1) & _MASK)
     for i in range(size - 1, 0, -1):
         state = (state + _GAMMA) & _MASK
         j = (_mix(state) * (i + 1)) >> 64
@@ -40,5 +42,27 @@ def steps(size, seed, world_size, per_rank, accumulate=1, order="shuffled", last
             yield [
                 micro_batches[rank * accumulate : (rank + 1) * accumulate]
                 for rank in range(world_size)
+            ]
+        epoch += 1
+
+
+def own_steps(sizes, seed, per_rank, accumulate=1, order="shuffled", last="drop"):
+    """As steps, but each rank has a file of its own with so many samples, and the indices are within that."""
+    shortest, taken = min(sizes), accumulate * per_rank
+    epoch = 0
+    while True:
+        orders = [
+            permutation(seed, epoch, size, rank) if order == "shuffled" else list(range(size))
+            for rank, size in enumerate(sizes)
+        ]
+        for place in range(0, shortest, taken):
+            if last == "drop" and place + taken > shortest:
+                break
+            yield [
+                [
+                    [own[(place + micro * per_rank + i) % len(own)] for i in range(per_rank)]
+                    for micro in range(accumulate)
+                ]
+                for own in orders
             ]
         epoch += 1

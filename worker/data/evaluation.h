@@ -3,6 +3,8 @@
 //
 // Round b covers samples [b*W*P, (b+1)*W*P), cut at the size; rank r takes the part of it that
 // starts at b*W*P + r*P. In the last round some ranks may have fewer samples, or none.
+//
+// With files of their own, round b covers samples [b*P, (b+1)*P) of every rank's file, cut at its size.
 #ifndef MUSTER_WORKER_DATA_EVALUATION_H_
 #define MUSTER_WORKER_DATA_EVALUATION_H_
 
@@ -15,10 +17,12 @@ struct EvaluationPlan {
   int64_t size = 0;
   int64_t world_size = 1;
   int64_t per_rank = 1;
+  // Samples in each rank's own file, in rank order, in place of a common data set of `size`.
+  std::vector<int64_t> own_sizes = {};
 
   // Rounds of the pass, the same on all ranks.
   int64_t rounds() const;
-  // At most per_rank indices; may be empty in the last round.
+  // At most per_rank indices; may be empty in the last round (with own files: from some round on).
   std::vector<int64_t> Samples(int64_t rank, int64_t round) const;
 };
 

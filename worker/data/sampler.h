@@ -4,11 +4,16 @@
 // A step takes G = world_size * accumulate * per_rank consecutive positions of the epoch's order.
 // Rank r takes positions [r*A*P, (r+1)*A*P) of them, and its micro-batch m the m-th P of those.
 //
+// With a file of its own, a rank takes A*P consecutive positions of its own file's order, and the
+// shortest file ends the epoch. The cursor still counts the samples of all ranks together, so that
+// they agree on it.
+//
 // Threading: one thread (it keeps the current epoch's permutation).
 #ifndef MUSTER_WORKER_DATA_SAMPLER_H_
 #define MUSTER_WORKER_DATA_SAMPLER_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -21,18 +26,25 @@ enum class Order { kShuffled, kSequential };
 // starting the epoch's order over.
 enum class Last { kDrop, kPad };
 
+// A rank's own file.
+struct OwnFile {
+  int64_t rank = 0;      // whose it is
+  int64_t shortest = 0;  // samples in the shortest file of all ranks
+};
+
 struct SamplerOptions {
-  int64_t size = 0;  // samples in the data set
+  int64_t size = 0;  // samples in the data set, or in the own file
   uint64_t seed = 0;
   int64_t world_size = 1;
   int64_t per_rank = 1;    // P, samples of one micro-batch on one rank
   int64_t accumulate = 1;  // A, micro-batches of one step
   Order order = Order::kShuffled;
   Last last = Last::kDrop;
+  std::optional<OwnFile> own;  // absent: the data set is common to all ranks
 };
 
-// What was consumed: all of the epochs before `epoch`, and `cursor` samples of it. Independent of
-// the world size.
+// What was consumed: all of the epochs before `epoch`, and `cursor` samples of it, by all ranks
+// together. Independent of the world size, unless each rank has its own file.
 struct Position {
   int64_t epoch = 0;
   int64_t cursor = 0;
@@ -56,7 +68,8 @@ class Sampler {
   // size of the data set, and is only moved to the next epoch by the step that goes there.
   Position After(Position position) const;
 
-  // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices.
+  // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices. With
+  // own files only that of its owner.
   std::vector<int64_t> Samples(Position position, int64_t rank, int64_t micro_batch);
 
  private:
@@ -64,6 +77,7 @@ class Sampler {
 
   SamplerOptions options_;
   int64_t global_batch_;
+  int64_t epoch_size_;  // where the cursor ends
   int64_t cached_epoch_ = -1;
   std::vector<int64_t> permutation_;  // of cached_epoch_
 };

@@ -139,6 +139,76 @@ TEST(SamplerTest, SequentialOrderIsTheDatas) {
   EXPECT_THAT(GlobalBatch(sampler, options, {5, 4}), ElementsAre(4, 5, 6, 7));
 }
 
+// Ranks whose own files have these sizes, in rank order.
+std::vector<Sampler> OwnSamplers(const std::vector<int64_t>& sizes, Last last) {
+  std::vector<Sampler> samplers;
+  const int64_t shortest = *std::min_element(sizes.begin(), sizes.end());
+  for (size_t rank = 0; rank < sizes.size(); ++rank) {
+    samplers.push_back(Make({.size = sizes[rank],
+                             .seed = 5,
+                             .world_size = static_cast<int64_t>(sizes.size()),
+                             .per_rank = 2,
+                             .accumulate = 2,
+                             .last = last,
+                             .own = OwnFile{static_cast<int64_t>(rank), shortest}}));
+  }
+  return samplers;
+}
+
+TEST(SamplerTest, WithOwnFilesEachRankWalksItsOwnOrderAndTheShortestEndsTheEpoch) {
+  const std::vector<int64_t> sizes = {13, 9, 30};
+  auto samplers = OwnSamplers(sizes, Last::kDrop);
+  Position position;
+  for (int64_t epoch = 0; epoch < 3; ++epoch) {
+    for (int64_t step = 0; step < 2; ++step) {  // 9 / 4
+      for (int64_t rank = 0; rank < 3; ++rank) {
+        EXPECT_EQ(samplers[rank].steps_per_epoch(), 2);
+        EXPECT_EQ(samplers[rank].Begin(position), (Position{epoch, step * 12}));
+        const auto order = Permutation(5, epoch, sizes[rank], rank);
+        for (int64_t micro = 0; micro < 2; ++micro) {
+          EXPECT_THAT(samplers[rank].Samples(position, rank, micro),
+                      ElementsAre(order[4 * step + 2 * micro], order[4 * step + 2 * micro + 1]));
+        }
+        EXPECT_EQ(samplers[rank].After(position), samplers[0].After(position));
+      }
+      position = samplers[0].After(position);
+    }
+  }
+}
+
+TEST(SamplerTest, WithOwnFilesOnlyTheShortOnesStartOverWhenPadding) {
+  const std::vector<int64_t> sizes = {6, 9};
+  auto samplers = OwnSamplers(sizes, Last::kPad);
+  EXPECT_EQ(samplers[1].steps_per_epoch(), 2);
+  const Position second = samplers[0].After({0, 0});
+  EXPECT_EQ(second, (Position{0, 8}));
+  const auto first_order = Permutation(5, 0, 6, 0);
+  const auto second_order = Permutation(5, 0, 9, 1);
+  EXPECT_THAT(samplers[0].Samples(second, 0, 1), ElementsAre(first_order[0], first_order[1]));
+  EXPECT_THAT(samplers[1].Samples(second, 1, 1), ElementsAre(second_order[6], second_order[7]));
+  EXPECT_EQ(samplers[1].After(second), (Position{0, 12}));
+  EXPECT_EQ(samplers[0].Begin({0, 12}), (Position{1, 0}));
+}
+
+TEST(SamplerTest, OwnFilesOfOneSizeAreStillOrderedDifferently) {
+  EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20, 1));
+  EXPECT_NE(Permutation(5, 0, 20, 0), Permutation(5, 0, 20));
+  // The one of docs/sampler.md, made by its Python.
+  EXPECT_THAT(Permutation(1, 0, 10, 0), ElementsAre(9, 3, 1, 4, 5, 0, 6, 7, 2, 8));
+  EXPECT_THAT(Permutation(1, 0, 10, 1), ElementsAre(3, 9, 2, 6, 1, 4, 5, 0, 8, 7));
+}
+
+TEST(SamplerTest, TheShortestOwnFileMustFillAStep) {
+  const auto refused = Sampler::Create({.size = 50,
+                                        .world_size = 2,
+                                        .per_rank = 3,
+                                        .accumulate = 2,
+                                        .own = OwnFile{.rank = 1, .shortest = 5}});
+  EXPECT_THAT(std::string(refused.status().message()),
+              HasSubstr("the shortest of the ranks' files has 5 samples, less than one step takes of it: 2 "
+                        "micro-batches x 3 samples"));
+}
+
 TEST(SamplerTest, ImpossibleOptionsAreRefused) {
   EXPECT_THAT(
       std::string(Sampler::Create({.size = 5, .world_size = 2, .per_rank = 3}).status().message()),
