@@ -9,8 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "common/files/files.h"
-#include "common/files/hashing_writer.h"
+#include "client/cli/staged_file.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
 
@@ -19,17 +18,12 @@ namespace {
 
 constexpr size_t kChunk = 1 << 20;
 
-// A file being written under a temporary name.
 class TokenWriter {
  public:
   explicit TokenWriter(std::string path) : path_(std::move(path)) {}
-  ~TokenWriter() {
-    std::error_code ignored;
-    if (durable_) std::filesystem::remove(temporary(), ignored);
-  }
 
   absl::Status Open() {
-    ASSIGN_OR_RETURN(writer_, files::HashingWriter::Create(temporary()));
+    ASSIGN_OR_RETURN(file_, StagedFile::Create(path_));
     return absl::OkStatus();
   }
 
@@ -41,26 +35,15 @@ class TokenWriter {
       ++counts_[bytes[i]];
     }
     tokens_ += count;
-    return writer_->Append(buffer_.data(), buffer_.size());
+    return file_->Append(buffer_.data(), buffer_.size());
   }
 
-  absl::Status MakeDurable() {
-    RETURN_IF_ERROR(writer_->Finish().status());
-    durable_ = true;
-    return absl::OkStatus();
-  }
-
-  absl::Status Publish() {
-    RETURN_IF_ERROR(files::RenameDurably(temporary(), path_));
-    durable_ = false;
-    return absl::OkStatus();
-  }
+  absl::Status MakeDurable() { return file_->MakeDurable(); }
+  absl::Status Publish() { return file_->Publish(); }
 
   PackedFile result() const { return {path_, tokens_, UnigramEntropy()}; }
 
  private:
-  std::string temporary() const { return path_ + ".tmp"; }
-
   double UnigramEntropy() const {
     double entropy = 0;
     for (const uint64_t count : counts_) {
@@ -72,12 +55,10 @@ class TokenWriter {
   }
 
   const std::string path_;
-  std::unique_ptr<files::HashingWriter> writer_;
+  std::unique_ptr<StagedFile> file_;
   std::vector<uint8_t> buffer_;
   uint64_t tokens_ = 0;
   std::array<uint64_t, 256> counts_ = {};
-  // Complete under the temporary name, which is then ours to remove.
-  bool durable_ = false;
 };
 
 absl::Status Check(const PackOptions& options) {

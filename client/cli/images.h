@@ -1,0 +1,43 @@
+// Makes a labelled image set in the layout of MNIST (docs/data.md): digits as glyphs.h draws them.
+#ifndef MUSTER_CLIENT_CLI_IMAGES_H_
+#define MUSTER_CLIENT_CLI_IMAGES_H_
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::cli {
+
+struct ImagesOptions {
+  // Made where it is missing.
+  std::string folder;
+  // Images of each set; the first ones are the same however many there are.
+  int64_t train = 20000;
+  int64_t test = 4000;
+  uint64_t seed = 0;
+  // Pixels of a side.
+  int size = 28;
+};
+
+struct ImageFile {
+  std::string path;
+  uint64_t items = 0;
+};
+
+inline constexpr int64_t kMostImages = 10'000'000;
+inline constexpr int kLeastImageSize = 8;
+inline constexpr int kMostImageSize = 512;
+
+// Writes train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. They
+// appear under their names when all are durable; after an error nothing new is there (but the folder).
+// `interrupted` is asked now and then.
+// INVALID_ARGUMENT: numbers out of range. CANCELLED: interrupted. Else the errors of common/files.
+absl::StatusOr<std::vector<ImageFile>> MakeImages(const ImagesOptions& options,
+                                                  const std::function<bool()>& interrupted);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_IMAGES_H_

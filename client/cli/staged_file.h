@@ -1,0 +1,40 @@
+// A file being written beside its place, which takes that place only when all of it is durable.
+#ifndef MUSTER_CLIENT_CLI_STAGED_FILE_H_
+#define MUSTER_CLIENT_CLI_STAGED_FILE_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/files/hashing_writer.h"
+
+namespace muster::cli {
+
+// Open, Append..., MakeDurable, Publish. One that is destroyed before Publish leaves nothing. Threading: one
+// thread. Errors: those of common/files.
+class StagedFile {
+ public:
+  static absl::StatusOr<std::unique_ptr<StagedFile>> Create(const std::string& path);
+  ~StagedFile();
+
+  absl::Status Append(const void* data, size_t size) { return writer_->Append(data, size); }
+  // After this nothing but a rename is left to do.
+  absl::Status MakeDurable();
+  absl::Status Publish();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  explicit StagedFile(std::string path);
+  std::string temporary() const { return path_ + ".tmp"; }
+
+  const std::string path_;
+  std::unique_ptr<files::HashingWriter> writer_;
+  bool durable_ = false;  // complete under the temporary name, which is then ours to remove
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_STAGED_FILE_H_
