@@ -38,6 +38,7 @@ class Model {
 
   // In forward order, each once.
   std::vector<Parameter> Parameters() const { return root_->Parameters(); }
+  std::vector<Buffer> Buffers() const { return root_->Buffers(); }
 
   const std::string& kind() const { return kind_; }
 

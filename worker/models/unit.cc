@@ -22,6 +22,17 @@ void Unit::Collect(std::vector<Parameter>* out) const {
   }
 }
 
+std::vector<Buffer> Unit::Buffers() const {
+  std::vector<Buffer> all;
+  CollectBuffers(&all);
+  return all;
+}
+
+void Unit::CollectBuffers(std::vector<Buffer>* out) const {
+  out->insert(out->end(), buffers_.begin(), buffers_.end());
+  for (const auto& child : children_) child->CollectBuffers(out);
+}
+
 void Unit::ReplaceParameter(size_t index, at::Tensor tensor) {
   parameters_[index].tensor = std::move(tensor);
 }
@@ -31,6 +42,11 @@ size_t Unit::AddParameter(std::string full_name, at::Tensor tensor) {
   order_.emplace_back(true, parameters_.size());
   parameters_.push_back({std::move(full_name), std::move(tensor)});
   return parameters_.size() - 1;
+}
+
+size_t Unit::AddBuffer(std::string full_name, at::Tensor tensor) {
+  buffers_.push_back({std::move(full_name), std::move(tensor)});
+  return buffers_.size() - 1;
 }
 
 Unit& Unit::AddChild(std::unique_ptr<Unit> child) {

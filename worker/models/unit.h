@@ -26,6 +26,13 @@ struct Parameter {
   at::Tensor tensor;
 };
 
+// State that a forward changes and no gradient reaches, such as BatchNorm's statistics: float32 or int64, contiguous.
+// Copies share the tensor. Buffers are saved, exported and broadcast; a forward in Mode::kEvaluate leaves them alone.
+struct Buffer {
+  std::string name;
+  at::Tensor tensor;
+};
+
 class Unit;
 
 enum class Mode { kTrain, kEvaluate };
@@ -65,10 +72,13 @@ class Unit {
 
   // The unit's own parameters and its children, each in the order of registration.
   const std::vector<Parameter>& own_parameters() const { return parameters_; }
+  const std::vector<Buffer>& own_buffers() const { return buffers_; }
   const std::vector<std::unique_ptr<Unit>>& children() const { return children_; }
 
   // All parameters of this unit and below in forward order, each once (a tied weight once).
   std::vector<Parameter> Parameters() const;
+  // All buffers of this unit and below: a unit's own ones, then its children's.
+  std::vector<Buffer> Buffers() const;
 
   // Puts another tensor of the same shape behind an own parameter (sharding strategies do).
   void ReplaceParameter(size_t index, at::Tensor tensor);
@@ -76,15 +86,19 @@ class Unit {
  protected:
   // Registration, in forward order. `full_name` is the weight file's name.
   size_t AddParameter(std::string full_name, at::Tensor tensor);
+  size_t AddBuffer(std::string full_name, at::Tensor tensor);
   Unit& AddChild(std::unique_ptr<Unit> child);
 
   const at::Tensor& parameter(size_t index) const { return parameters_[index].tensor; }
+  const at::Tensor& buffer(size_t index) const { return buffers_[index].tensor; }
 
  private:
   void Collect(std::vector<Parameter>* out) const;
+  void CollectBuffers(std::vector<Buffer>* out) const;
 
   const std::string name_;
   std::vector<Parameter> parameters_;
+  std::vector<Buffer> buffers_;
   std::vector<std::unique_ptr<Unit>> children_;
   // The registration order of both: {true, index of a parameter} or {false, index of a child}.
   std::vector<std::pair<bool, size_t>> order_;

@@ -1,0 +1,114 @@
+#include "worker/models/unit.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/ones.h"
+#include "ATen/ops/zeros.h"
+#include "gtest/gtest.h"
+#include "worker/models/seed.h"
+
+namespace muster::models {
+namespace {
+
+// y = x + weight; counts its forwards in a buffer.
+class Leaf : public Unit {
+ public:
+  explicit Leaf(const std::string& name) : Unit(name) {
+    AddParameter(name + ".weight", at::ones({2}));
+    AddBuffer(name + ".forwards", at::zeros({}, at::kLong));
+  }
+
+  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override {
+    if (context.training()) buffer(0).add_(1);
+    return x + parameter(0);
+  }
+};
+
+// Parameters and buffers of its own before, between and after the children.
+class Tree : public Unit {
+ public:
+  Tree() : Unit("tree") {
+    AddParameter("first", at::ones({2}));
+    AddChild(std::make_unique<Leaf>("a"));
+    AddBuffer("mean", at::zeros({2}));
+    AddParameter("between", at::ones({2}));
+    AddChild(std::make_unique<Leaf>("b"));
+    AddParameter("last", at::ones({2}));
+  }
+
+  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override {
+    at::Tensor y = x;
+    for (const auto& child : children()) y = context.Call(*child, y);
+    return y;
+  }
+};
+
+template <typename Named>
+std::vector<std::string> Names(const std::vector<Named>& all) {
+  std::vector<std::string> names;
+  for (const auto& one : all) names.push_back(one.name);
+  return names;
+}
+
+TEST(UnitTest, ParametersComeInTheOrderOfRegistrationThroughChildren) {
+  const Tree tree;
+  EXPECT_EQ(Names(tree.Parameters()),
+            (std::vector<std::string>{"first", "a.weight", "between", "b.weight", "last"}));
+  EXPECT_EQ(Names(tree.own_parameters()), (std::vector<std::string>{"first", "between", "last"}));
+  for (const Parameter& parameter : tree.Parameters()) {
+    EXPECT_TRUE(parameter.tensor.requires_grad() && parameter.tensor.is_leaf()) << parameter.name;
+  }
+}
+
+TEST(UnitTest, BuffersAreAUnitsOwnAndThenItsChildren) {
+  const Tree tree;
+  EXPECT_EQ(Names(tree.Buffers()), (std::vector<std::string>{"mean", "a.forwards", "b.forwards"}));
+  EXPECT_EQ(Names(tree.own_buffers()), std::vector<std::string>{"mean"});
+  for (const Buffer& buffer : tree.Buffers()) EXPECT_FALSE(buffer.tensor.requires_grad());
+}
+
+TEST(UnitTest, CopiesShareTheTensors) {
+  Tree tree;
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const auto buffers = tree.Buffers();
+  context.Call(tree, at::zeros({2}));
+  context.set_mode(Mode::kEvaluate);
+  context.Call(tree, at::zeros({2}));
+  EXPECT_EQ(buffers[1].tensor.item<int64_t>(), 1);
+  tree.Parameters()[1].tensor.detach().fill_(5);
+  EXPECT_EQ(context.Call(tree, at::zeros({2}))[0].item<float>(), 6);
+}
+
+TEST(UnitTest, AReplacedParameterIsReadByTheNextForward) {
+  Tree tree;
+  ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
+  tree.children()[1]->ReplaceParameter(0, at::ones({2}).mul_(10));
+  EXPECT_EQ(context.Call(tree, at::zeros({2}))[1].item<float>(), 11);
+  EXPECT_EQ(tree.Parameters()[3].tensor[0].item<float>(), 10);
+  EXPECT_EQ(tree.Parameters()[3].name, "b.weight");
+}
+
+// As a sharding strategy does.
+class Recording : public ForwardContext {
+ public:
+  using ForwardContext::ForwardContext;
+  at::Tensor Call(Unit& unit, const at::Tensor& x) override {
+    calls.push_back(unit.name());
+    return ForwardContext::Call(unit, x);
+  }
+  std::vector<std::string> calls;
+};
+
+TEST(UnitTest, EveryCallComesThroughTheContext) {
+  Tree tree;
+  Recording context(Mode::kEvaluate, MakeGenerator(0));
+  context.Call(tree, at::zeros({2}));
+  EXPECT_EQ(context.calls, (std::vector<std::string>{"tree", "a", "b"}));
+}
+
+}  // namespace
+}  // namespace muster::models
