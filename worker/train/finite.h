@@ -9,7 +9,8 @@
 
 namespace muster::train {
 
-// OUT_OF_RANGE naming the first parameter with a value that is not finite. Asked before weights are kept.
+// OUT_OF_RANGE naming the first parameter or buffer with a value that is not finite. Asked before weights are
+// kept.
 absl::Status CheckFinite(const models::Model& model, int64_t step);
 
 }  // namespace muster::train

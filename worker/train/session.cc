@@ -143,7 +143,10 @@ absl::Status SessionImpl::BuildTraining() {
   for (const auto& parameter : model_->Parameters()) {
     parameters.push_back({parameter.name, parameter.tensor});
   }
-  ASSIGN_OR_RETURN(ddp_, parallel::Ddp::Create(std::move(parameters), parts_.gradients, job_.ddp));
+  std::vector<parallel::DdpBuffer> buffers;
+  for (const auto& buffer : model_->Buffers()) buffers.push_back({buffer.name, buffer.tensor});
+  ASSIGN_OR_RETURN(ddp_, parallel::Ddp::Create(std::move(parameters), std::move(buffers),
+                                               parts_.gradients, job_.ddp));
   stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), &context_, train_data_.get(),
                                   &*sampler_, ddp_.get(), optimizer_.get()});
   return absl::OkStatus();

@@ -59,6 +59,9 @@ checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* op
   for (const auto& parameter : model.Parameters()) {
     state.push_back({"param", parameter.name, parameter.tensor.detach()});
   }
+  for (const auto& buffer : model.Buffers()) {
+    state.push_back({"buffer", buffer.name, buffer.tensor});
+  }
   if (optimizer != nullptr) {
     for (const auto& piece : optimizer->State()) {
       state.push_back({piece.slot, piece.parameter, piece.tensor});
@@ -97,6 +100,9 @@ int64_t PlanFingerprint(const Job& job, const models::Model& model, const data::
     absl::StrAppend(&plan, parameter.name);
     for (const int64_t size : parameter.tensor.sizes()) absl::StrAppend(&plan, ",", size);
     absl::StrAppend(&plan, ";");
+  }
+  for (const auto& buffer : model.Buffers()) {
+    absl::StrAppend(&plan, "buffer ", buffer.name, " ", buffer.tensor.nbytes(), ";");
   }
   absl::StrAppend(&plan, "batch ", job.batch.per_rank, " ", job.batch.accumulate, " ",
                   static_cast<int>(job.batch.order), " ", static_cast<int>(job.batch.last), ";");

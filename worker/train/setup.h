@@ -26,11 +26,11 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> OpenDataset(const std::string& na
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const OptimizerConfig& config,
                                                                  const models::Model& model);
 
-// Everything that a checkpoint holds as tensors: parameters, and the optimizer's state where there is one
-// (null: none). The tensors are live.
+// Everything that a checkpoint holds as tensors: parameters, buffers, and the optimizer's state where there
+// is one (null: none). The tensors are live.
 checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer);
 
-// Hash of what all ranks must agree on before they communicate: parameter names and shapes, strategy,
+// Hash of what all ranks must agree on before they communicate: parameters and buffers, strategy,
 // optimizer, schedule, batch, stages, and the sizes of the data sets (each rank opens its own files; null:
 // none).
 int64_t PlanFingerprint(const Job& job, const models::Model& model, const data::Dataset* train,

@@ -12,6 +12,7 @@
 #include "torch/csrc/autograd/function_hook.h"
 #include "torch/csrc/autograd/variable.h"
 #include "worker/parallel/ddp/buckets.h"
+#include "worker/parallel/ddp/buffer_sync.h"
 #include "worker/parallel/ddp/parameter_hash.h"
 
 namespace muster::parallel {
@@ -43,15 +44,41 @@ absl::Status CheckParameters(const std::vector<DdpParameter>& parameters) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBuffers(const std::vector<DdpBuffer>& buffers) {
+  std::unordered_set<std::string> names;
+  for (const auto& [name, tensor] : buffers) {
+    const auto refuse = [&name = name](const std::string& why) {
+      return absl::InvalidArgumentError(absl::StrCat("buffer '", name, "' ", why));
+    };
+    if (!tensor.defined()) return refuse("is undefined");
+    if (!tensor.device().is_cpu()) return refuse("is not on the CPU");
+    if (tensor.requires_grad()) return refuse("requires a gradient");
+    if (!tensor.is_contiguous()) return refuse("is not contiguous");
+    if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kLong) {
+      return refuse(absl::StrCat("is ", c10::toString(tensor.scalar_type()),
+                                 ", not float32 or int64"));
+    }
+    if (!names.insert(name).second) return refuse("is there twice");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<at::Tensor> TensorsOf(const std::vector<DdpBuffer>& buffers) {
+  std::vector<at::Tensor> tensors;
+  for (const DdpBuffer& buffer : buffers) tensors.push_back(buffer.tensor);
+  return tensors;
+}
+
 class BucketedDdp : public Ddp {
  public:
-  BucketedDdp(std::vector<DdpParameter> parameters, comm::Communicator* communicator,
-              const DdpOptions& options);
+  BucketedDdp(std::vector<DdpParameter> parameters, std::vector<DdpBuffer> buffers,
+              comm::Communicator* communicator, const DdpOptions& options);
   ~BucketedDdp() override;
 
   void BeginStep(int64_t step, double divisor) override;
   void BeginMicroBatch(bool last) override { reducing_ = last; }
   absl::Status FinishBackward() override;
+  void RestoreBuffers() override { buffer_sync_.Restore(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
   int64_t bucket_count() const override { return buckets_.size(); }
 
@@ -81,24 +108,30 @@ class BucketedDdp : public Ddp {
   void GradientAccumulated(int index);
   void MoveIntoBucket(ParameterState& state);
   void MarkReady(ParameterState& state);
-  void LaunchReadyBuckets();
+  // The forwards of this step are done: the buffers first, then buckets in order.
+  void Launch();
 
   comm::Communicator* const communicator_;
   std::vector<ParameterState> parameters_;
   std::vector<BucketState> buckets_;
+  const std::vector<DdpBuffer> buffers_;
+  BufferSync buffer_sync_;
 
   // This step's.
   int64_t step_ = 0;
   double divisor_ = 1.0;
   bool reducing_ = false;  // in the last micro-batch
   absl::Status error_;
+  bool buffers_launched_ = false;
   size_t next_to_launch_ = 0;  // buckets are launched in order: the same order on every rank
   std::vector<std::unique_ptr<comm::Work>> works_;
 };
 
-BucketedDdp::BucketedDdp(std::vector<DdpParameter> parameters, comm::Communicator* communicator,
-                         const DdpOptions& options)
-    : communicator_(communicator) {
+BucketedDdp::BucketedDdp(std::vector<DdpParameter> parameters, std::vector<DdpBuffer> buffers,
+                         comm::Communicator* communicator, const DdpOptions& options)
+    : communicator_(communicator),
+      buffers_(std::move(buffers)),
+      buffer_sync_(TensorsOf(buffers_), communicator) {
   std::vector<int64_t> elements;
   for (DdpParameter& parameter : parameters) {
     elements.push_back(parameter.tensor.numel());
@@ -149,6 +182,8 @@ void BucketedDdp::BeginStep(int64_t step, double divisor) {
     state.in_bucket = state.ready = false;
   }
   for (BucketState& bucket : buckets_) bucket.pending = bucket.size;
+  buffers_launched_ = false;
+  buffer_sync_.BeginStep();
 }
 
 void BucketedDdp::GradientAccumulated(int index) {
@@ -171,7 +206,7 @@ void BucketedDdp::GradientAccumulated(int index) {
   }
   if (reducing_) {
     MarkReady(state);
-    LaunchReadyBuckets();
+    Launch();
   }
 }
 
@@ -197,7 +232,11 @@ void BucketedDdp::MarkReady(ParameterState& state) {
   --buckets_[state.bucket].pending;
 }
 
-void BucketedDdp::LaunchReadyBuckets() {
+void BucketedDdp::Launch() {
+  if (!std::exchange(buffers_launched_, true)) {
+    // Every rank is active in every step: the highest is the last.
+    buffer_sync_.Launch(communicator_->world_size() - 1, step_);
+  }
   while (next_to_launch_ < buckets_.size() && buckets_[next_to_launch_].pending == 0) {
     const BucketState& bucket = buckets_[next_to_launch_++];
     works_.push_back(
@@ -217,7 +256,7 @@ absl::Status BucketedDdp::FinishBackward() {
       }
       MarkReady(state);
     }
-    LaunchReadyBuckets();
+    Launch();
   }
   absl::Status status = error_;
   for (auto& work : works_) {
@@ -225,6 +264,8 @@ absl::Status BucketedDdp::FinishBackward() {
     if (status.ok()) status = reduced;
   }
   works_.clear();
+  const absl::Status synchronized = buffer_sync_.Finish();
+  if (status.ok()) status = synchronized;
   return status;
 }
 
@@ -232,8 +273,12 @@ absl::Status BucketedDdp::VerifyParametersEqual(int64_t step) {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;
   for (const ParameterState& state : parameters_) {
-    names.push_back(state.parameter.name);
+    names.push_back(absl::StrCat("parameter '", state.parameter.name, "'"));
     tensors.push_back(state.parameter.tensor);
+  }
+  for (const DdpBuffer& buffer : buffers_) {
+    names.push_back(absl::StrCat("buffer '", buffer.name, "'"));
+    tensors.push_back(buffer.tensor);
   }
   return CheckEqualOnAllRanks(names, tensors, step, communicator_);
 }
@@ -241,13 +286,16 @@ absl::Status BucketedDdp::VerifyParametersEqual(int64_t step) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Ddp>> Ddp::Create(std::vector<DdpParameter> parameters,
+                                                 std::vector<DdpBuffer> buffers,
                                                  comm::Communicator* communicator,
                                                  const DdpOptions& options) {
   RETURN_IF_ERROR(CheckParameters(parameters));
+  RETURN_IF_ERROR(CheckBuffers(buffers));
   if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0) {
     return absl::InvalidArgumentError("bucket sizes must be above 0 bytes");
   }
-  return std::make_unique<BucketedDdp>(std::move(parameters), communicator, options);
+  return std::make_unique<BucketedDdp>(std::move(parameters), std::move(buffers), communicator,
+                                       options);
 }
 
 }  // namespace muster::parallel

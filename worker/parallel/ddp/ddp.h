@@ -10,6 +10,8 @@
 // p.grad() of every parameter is a view into a flat bucket: (rank-ordered sum over ranks) / divisor.
 // A parameter that no micro-batch used has a zero gradient.
 // p.grad() is a different tensor in every step: read it when needed, do not keep it.
+// Buffers follow the highest rank that is active in the step: FinishBackward leaves its own, as they were
+// after its last forward, on every rank (buffer_sync.h). So they are equal on all ranks between steps.
 //
 // Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
 // parameter (autograd has one per tensor); the destructor removes them, and waits for reductions in
@@ -36,6 +38,12 @@ struct DdpParameter {
   at::Tensor tensor;
 };
 
+// What forwards change without gradients: contiguous, on the CPU, float32 or int64.
+struct DdpBuffer {
+  std::string name;
+  at::Tensor tensor;
+};
+
 struct DdpOptions {
   // A bucket is closed once it holds so many bytes; the first one (the end of the model) earlier, so
   // that reduction starts early. Small beside PyTorch's 25 MiB: reductions overlap one another, and
@@ -46,9 +54,10 @@ struct DdpOptions {
 
 class Ddp {
  public:
-  // parameters: in forward order, each once, the same on all ranks. INVALID_ARGUMENT, with the name,
-  // when one does not fit.
+  // parameters: in forward order, each once, the same on all ranks; buffers too. INVALID_ARGUMENT, with
+  // the name, when one does not fit.
   static absl::StatusOr<std::unique_ptr<Ddp>> Create(std::vector<DdpParameter> parameters,
+                                                     std::vector<DdpBuffer> buffers,
                                                      comm::Communicator* communicator,
                                                      const DdpOptions& options);
   virtual ~Ddp() = default;
@@ -60,11 +69,16 @@ class Ddp {
   // Before each forward. Reduction starts in the backward of the last micro-batch.
   virtual void BeginMicroBatch(bool last) = 0;
 
-  // After the last backward: reduces what backward did not reach, and waits for all buckets.
+  // After the last backward: reduces what backward did not reach, and waits for all buckets and for the
+  // buffers.
   virtual absl::Status FinishBackward() = 0;
 
-  // Compares a hash of all parameters over ranks, bitwise. DATA_LOSS names the ranks that differ and
-  // the first parameter in which they do.
+  // For a step that is left out: puts the buffers back to what they were at BeginStep. After
+  // FinishBackward.
+  virtual void RestoreBuffers() = 0;
+
+  // Compares a hash of all parameters and buffers over ranks, bitwise. DATA_LOSS names the ranks that
+  // differ and the first parameter or buffer in which they do.
   virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
 
   // Number of buckets, for reports and tests.

@@ -1,4 +1,4 @@
-// Do all ranks hold the same parameters, to the bit?
+// Do all ranks hold the same tensors, to the bit?
 #ifndef MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
 #define MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
 
@@ -11,8 +11,8 @@
 
 namespace muster::parallel {
 
-// A collective: every rank calls it with the same names in the same order. DATA_LOSS on every rank,
-// with the first parameter that differs and the ranks whose bits differ from rank 0's.
+// A collective: every rank calls it with the same names ("parameter 'w'") in the same order. DATA_LOSS on
+// every rank, with the first tensor that differs and the ranks whose bits differ from rank 0's.
 absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
                                   const std::vector<at::Tensor>& tensors, int64_t step,
                                   comm::Communicator* communicator);

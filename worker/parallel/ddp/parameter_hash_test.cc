@@ -22,7 +22,7 @@ std::vector<absl::Status> Check(int world_size, const std::vector<int>& differen
         // -0.0 equals 0.0, but not to the bit.
         if (rank == other) b.data_ptr<float>()[14] = -0.0f;
       }
-      results[rank] = CheckEqualOnAllRanks({"a", "b"}, {a, b}, 12, ranks[rank].get());
+      results[rank] = CheckEqualOnAllRanks({"parameter 'a'", "buffer 'b'"}, {a, b}, 12, ranks[rank].get());
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -39,10 +39,10 @@ TEST(CheckEqualOnAllRanks, NamesTheParameterAndTheRanks) {
   for (const absl::Status& status : Check(4, {1, 3})) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
     EXPECT_EQ(std::string(status.message()),
-              "step 12: parameter 'b' differs from rank 0's on rank 1, 3");
+              "step 12: buffer 'b' differs from rank 0's on rank 1, 3");
   }
   EXPECT_EQ(std::string(Check(8, {1, 2, 3, 4, 7})[5].message()),
-            "step 12: parameter 'b' differs from rank 0's on rank 1, 2, 3 and 2 more");
+            "step 12: buffer 'b' differs from rank 0's on rank 1, 2, 3 and 2 more");
 }
 
 }  // namespace

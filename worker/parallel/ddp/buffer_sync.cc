@@ -1,0 +1,56 @@
+#include "worker/parallel/ddp/buffer_sync.h"
+
+#include <cstring>
+#include <utility>
+
+#include "ATen/ops/empty.h"
+#include "common/status/status.h"
+
+namespace muster::parallel {
+
+BufferSync::BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* communicator)
+    : buffers_(std::move(buffers)), communicator_(communicator) {
+  int64_t bytes = 0;
+  for (const at::Tensor& buffer : buffers_) bytes += buffer.nbytes();
+  kept_ = at::empty({bytes}, at::TensorOptions(at::kByte));
+  sent_ = at::empty({bytes}, at::TensorOptions(at::kByte));
+}
+
+void BufferSync::BeginStep() {
+  work_.reset();  // of a step that failed; waits
+  Pack(kept_);
+}
+
+void BufferSync::Launch(int root, int64_t step) {
+  if (sent_.numel() == 0) return;
+  Pack(sent_);
+  work_ = communicator_->Broadcast(sent_, root, {"buffers", step});
+}
+
+absl::Status BufferSync::Finish() {
+  if (work_ == nullptr) return absl::OkStatus();
+  const auto work = std::move(work_);
+  RETURN_IF_ERROR(work->Wait());
+  Unpack(sent_);
+  return absl::OkStatus();
+}
+
+void BufferSync::Restore() { Unpack(kept_); }
+
+void BufferSync::Pack(const at::Tensor& packed) const {
+  uint8_t* at = packed.mutable_data_ptr<uint8_t>();
+  for (const at::Tensor& buffer : buffers_) {
+    if (buffer.nbytes() > 0) std::memcpy(at, buffer.const_data_ptr(), buffer.nbytes());
+    at += buffer.nbytes();
+  }
+}
+
+void BufferSync::Unpack(const at::Tensor& packed) const {
+  const uint8_t* at = packed.const_data_ptr<uint8_t>();
+  for (const at::Tensor& buffer : buffers_) {
+    if (buffer.nbytes() > 0) std::memcpy(buffer.mutable_data_ptr(), at, buffer.nbytes());
+    at += buffer.nbytes();
+  }
+}
+
+}  // namespace muster::parallel
