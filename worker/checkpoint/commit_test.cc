@@ -12,6 +12,7 @@
 #include "ATen/ops/zeros_like.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
+#include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -179,8 +180,8 @@ TEST(CommitTest, AFailureOfAnyCallIsAFailedSaveThatCanBeRepeated) {
 TEST(CommitTest, AnExistingCheckpointIsNotReplaced) {
   files::TempDir dir;
   ASSERT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(1), files::Disk::Real()).ok());
-  EXPECT_EQ(SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real()).code(),
-            absl::StatusCode::kAlreadyExists);
+  const absl::Status again = SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real());
+  EXPECT_EQ(again, absl::AlreadyExistsError(dir.Path("step-2-g1") + ": exists already"));
   const State loaded = Empty();
   ASSERT_TRUE(Load(dir.Path("step-2-g1"), loaded).ok());
   EXPECT_TRUE(Same(loaded, MakeState(1)));
@@ -193,6 +194,48 @@ TEST(CommitTest, IncompleteManifestsAreNotCommitted) {
   manifest.pieces = {{"param", "w", {4}, 0, 4, "rank-0.safetensors"}};
   EXPECT_EQ(Commit(dir.Path("t"), dir.Path("f"), manifest).code(), absl::StatusCode::kDataLoss);
   EXPECT_FALSE(fs::exists(dir.Path("f")));
+}
+
+// Writes down what a save asks of the disk: "sync rank-0.safetensors".
+class RecordingDisk : public files::Disk {
+ public:
+  absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
+    if (calls.empty() || calls.back() != Call("write", path)) calls.push_back(Call("write", path));
+    return Disk::Write(fd, data, size, path);
+  }
+  absl::Status Sync(int fd, const std::string& path) override {
+    calls.push_back(Call("sync", path));
+    return Disk::Sync(fd, path);
+  }
+  absl::Status Rename(const std::string& from, const std::string& to) override {
+    calls.push_back(Call("rename to", to));
+    return Disk::Rename(from, to);
+  }
+  absl::Status SyncDirectory(const std::string& path) override {
+    calls.push_back(Call("sync directory", path));
+    return Disk::SyncDirectory(path);
+  }
+
+  std::vector<std::string> calls;
+
+ private:
+  static std::string Call(const char* what, const std::string& path) {
+    return std::string(what) + " " + fs::path(path).filename().string();
+  }
+};
+
+// After a crash of the machine only what was synced is there: files before the manifest, all of it
+// before the name that says that it is whole.
+TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
+  files::TempDir dir;
+  RecordingDisk disk;
+  ASSERT_TRUE(SaveAll(dir.Path("ckpt"), 5, 2, MakeState(1), disk).ok());
+  EXPECT_THAT(disk.calls,
+              ::testing::ElementsAre("write rank-0.safetensors", "sync rank-0.safetensors",
+                                     "write rank-1.safetensors", "sync rank-1.safetensors",
+                                     "write MANIFEST.json", "sync MANIFEST.json",
+                                     "sync directory step-5-g1.tmp", "rename to step-5-g1",
+                                     "sync directory ckpt"));
 }
 
 class LoadTest : public ::testing::Test {
@@ -269,8 +312,32 @@ TEST(ShardTest, StateThatCannotBeWrittenIsNamed) {
   State state = {{"param", "w", at::arange(4, at::kDouble)}};
   EXPECT_EQ(std::string(CheckState(state).message()),
             "state param/w: expected a contiguous float32 or int64 tensor on the CPU");
+  state[0].tensor = at::arange(4, at::kFloat).view({2, 2}).t();
+  EXPECT_FALSE(CheckState(state).ok());
+  state[0].tensor = at::Tensor();
+  EXPECT_FALSE(CheckState(state).ok());
   state = {MakeState(0)[0], MakeState(0)[0]};
   EXPECT_EQ(std::string(CheckState(state).message()), "state param/w is there twice");
+}
+
+TEST(ShardTest, StateThatDoesNotFitIsNeitherWrittenNorFilled) {
+  files::TempDir dir;
+  State state = MakeState(1);
+  ASSERT_TRUE(SaveAll(dir.path(), 1, 1, state, files::Disk::Real()).ok());
+  state[0].tensor = at::arange(35, at::kFloat).view({7, 5}).t();
+  const auto cuts = CutState(state, 1);
+  EXPECT_EQ(WriteShard(dir.path(), 0, cuts[0], state).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(fs::exists(dir.Path(ShardName(0))));
+  EXPECT_EQ(Load(dir.Path("step-1-g1"), state).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(ShardTest, FilesSayThatTheyHoldTensorsOfTorch) {
+  files::TempDir dir;
+  ASSERT_TRUE(SaveAll(dir.path(), 1, 1, MakeState(1), files::Disk::Real()).ok());
+  const auto file = safetensors::File::Open(dir.Path("step-1-g1/rank-0.safetensors"));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->header().metadata, (safetensors::Metadata{{"format", "pt"}}));
 }
 
 }  // namespace

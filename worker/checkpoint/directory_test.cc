@@ -81,6 +81,26 @@ TEST_F(DirectoryTest, RemoveCheckpointWorksOverAnInterruptedRemoval) {
   EXPECT_TRUE(RemoveCheckpoint(dir_.Path("step-1-g1")).ok());
 }
 
+TEST_F(DirectoryTest, ListsWholeCheckpointsOnlyInOrder) {
+  for (const char* name : {"step-2-g1", "step-1-g2", "step-1-g1", "step-3-g1.tmp", "step-3-g1.bad", "mine"}) {
+    Make(name);
+  }
+  const auto names = ListCheckpoints(dir_.path());
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_THAT(*names, ElementsAre("step-1-g1", "step-1-g2", "step-2-g1"));
+  const auto none = ListCheckpoints(dir_.Path("none"));
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_THAT(*none, IsEmpty());
+  EXPECT_FALSE(ListCheckpoints(dir_.Path("mine/file")).ok());
+}
+
+TEST_F(DirectoryTest, ANonceOfAnotherValueIsRefused) {
+  ASSERT_TRUE(files::WriteAtomically(dir_.Path(".muster-nonce-0000000000000007"), "8").ok());
+  const absl::Status status = CheckNonce(dir_.path(), 7);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_NE(std::string(status.message()).find("expected 7, found '8'"), std::string::npos) << status;
+}
+
 TEST_F(DirectoryTest, NonceIsSeenWhereItWasWritten) {
   const std::string here = dir_.Path("a/b");
   ASSERT_TRUE(WriteNonce(here, 1).ok());

@@ -108,8 +108,8 @@ TEST_P(SaverTest, SavingThePointAgainGivesTheFirstOutcome) {
     const auto again = saver.Save({10, 5, 1, 64}, MakeState(1));
     ASSERT_TRUE(again.ok() && again->status.ok());
     EXPECT_EQ(again->manifest, first->manifest);
-    EXPECT_EQ(saver.Save({10, 6, 1, 64}, MakeState(1))->status.code(),
-              absl::StatusCode::kAlreadyExists);
+    EXPECT_EQ(saver.Save({10, 6, 1, 64}, MakeState(1))->status,
+              absl::AlreadyExistsError("step-10-g1 was saved after command 5 already"));
     EXPECT_TRUE(saver.Save({11, 6, 1, 64}, MakeState(1))->status.ok());
   });
 }
@@ -129,6 +129,52 @@ TEST_P(SaverTest, OneRanksFailureFailsTheSaveOnAllByNameAndLeavesNothing) {
       broken);
   EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
   SaveStep(10, 1);  // training goes on, and the next attempt works
+}
+
+// What only rank 0 does.
+class DiskThatCannotRename : public files::Disk {
+ public:
+  absl::Status Rename(const std::string&, const std::string& to) override {
+    return files::ErrnoStatus(EIO, "rename", to);
+  }
+};
+
+TEST_P(SaverTest, AFailedCommitFailsTheSaveOnAllAndLeavesNothing) {
+  auto group = comm::LocalGroup::Create(GetParam());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    threads.emplace_back([&, communicator = std::move(group[rank])] {
+      DiskThatCannotRename disk;
+      Saver saver({dir_.Path("ckpt"), "j", 1, "ddp", "toy"}, communicator.get(), disk);
+      const auto outcome = saver.Save({10, 0, 0, 0}, MakeState(1));
+      ASSERT_TRUE(outcome.ok());
+      EXPECT_THAT(std::string(outcome->status.message()),
+                  HasSubstr("checkpoint step-10-g1: rank 0: rename"));
+      EXPECT_EQ(outcome->manifest, manifest::Manifest());
+      // It does not count as saved: the same point is tried again.
+      EXPECT_FALSE(saver.Save({10, 0, 0, 0}, MakeState(1))->status.ok());
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
+}
+
+TEST_P(SaverTest, TheManifestTellsWhoWroteWhat) {
+  Run(4, [&](int, Saver& saver) {
+    const manifest::Manifest manifest = saver.Save({10, 5, 1, 64}, MakeState(1))->manifest;
+    EXPECT_EQ(manifest.job, "j");
+    EXPECT_EQ(manifest.step, 10);
+    EXPECT_EQ(manifest.generation, 4);
+    EXPECT_EQ(manifest.last_command, 5);
+    EXPECT_EQ(manifest.epoch, 1);
+    EXPECT_EQ(manifest.cursor, 64);
+    EXPECT_EQ(manifest.world_size, GetParam());
+    EXPECT_EQ(manifest.strategy, "ddp");
+    EXPECT_EQ(manifest.model_kind, "toy");
+    const auto read = manifest::Read(dir_.Path("ckpt/step-10-g4"));
+    ASSERT_TRUE(read.ok()) << read.status();
+    EXPECT_EQ(*read, manifest);
+  });
 }
 
 TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
@@ -193,6 +239,21 @@ TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
     EXPECT_EQ(state[1].tensor.item<float>(), 0);
   });
   EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_P(SaverTest, WhatOneRankMissesAndAnotherFindsBrokenIsSetAside) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound) << outcome->status;
+    EXPECT_EQ(outcome->set_aside.size(), 1u);
+  });
+  EXPECT_TRUE(fs::exists(path + ".bad"));
 }
 
 TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {
