@@ -1,4 +1,7 @@
-// Learning-rate schedules: pure functions of the step.
+// Learning-rate schedules: pure functions of the step. docs/optimizers.md has the formulas.
+//
+// Step s (from 0) of a warm-up of W steps has (s + 1) / W of the rate, in every schedule that has one; what is said
+// below counts from the step behind it.
 #ifndef MUSTER_WORKER_OPTIM_SCHEDULE_H_
 #define MUSTER_WORKER_OPTIM_SCHEDULE_H_
 
@@ -7,17 +10,46 @@
 
 namespace muster::optim {
 
-struct Constant {};
+struct Constant {
+  int64_t warmup_steps = 0;
+};
 
-// Step s (from 0) of warmup_steps W has (s + 1) / W of the rate; then a half cosine from 1 to
-// min_ratio over total_steps - W steps, and min_ratio for ever after.
+// A half cosine from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever after
+// (torch's CosineAnnealingLR up to T_max).
 struct WarmupCosine {
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
   double min_ratio = 0.0;
 };
 
-using Schedule = std::variant<Constant, WarmupCosine>;
+// A straight line from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever after (LinearLR).
+struct Linear {
+  int64_t warmup_steps = 0;
+  int64_t total_steps = 0;
+  double min_ratio = 0.0;
+};
+
+// Times gamma after every step_size steps (StepLR).
+struct StepDecay {
+  int64_t warmup_steps = 0;
+  int64_t step_size = 1;
+  double gamma = 0.1;
+};
+
+// From 1 / div_factor up to 1 over the first pct_start of the steps, and down to 1 / div_factor / final_div_factor at
+// the last one, which holds for ever after; with three phases down to 1 / div_factor in as many steps as up, and then
+// to the last value (OneCycleLR).
+struct OneCycle {
+  enum class Anneal { kCosine, kLinear };
+  int64_t total_steps = 1;
+  double pct_start = 0.3;
+  double div_factor = 25;
+  double final_div_factor = 1e4;
+  Anneal anneal = Anneal::kCosine;
+  bool three_phase = false;
+};
+
+using Schedule = std::variant<Constant, WarmupCosine, Linear, StepDecay, OneCycle>;
 
 // The factor on the base learning rate in step `step` (from 0).
 double LearningRateFactor(const Schedule& schedule, int64_t step);
