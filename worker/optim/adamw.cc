@@ -22,16 +22,22 @@ class AdamW : public Optimizer {
     for (size_t i = 0; i < parameters_.tensors.size(); ++i) {
       steps_.push_back(at::zeros({}, at::TensorOptions(at::kFloat)));
     }
+    for (const ParameterClass& alike : parameters_.classes) {
+      calls_.push_back({alike, Select(parameters_.tensors, alike), Select(exp_avgs_, alike),
+                        Select(exp_avg_sqs_, alike), Select(steps_, alike)});
+    }
   }
 
   absl::Status Step(double learning_rate) override {
     ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
-    if (gradients.empty()) return absl::OkStatus();
     c10::NoGradGuard no_grad;
     for (at::Tensor& step : steps_) *step.mutable_data_ptr<float>() += 1.0f;
-    at::_fused_adamw_(parameters_.tensors, gradients, exp_avgs_, exp_avg_sqs_, {}, steps_,
-                      learning_rate, options_.beta1, options_.beta2, options_.weight_decay,
-                      options_.eps, /*amsgrad=*/false, /*maximize=*/false);
+    for (const FusedCall& call : calls_) {
+      at::_fused_adamw_(call.parameters, Select(gradients, call.alike), call.exp_avgs,
+                        call.exp_avg_sqs, {}, call.steps, learning_rate * call.alike.lr_scale,
+                        options_.beta1, options_.beta2, call.alike.weight_decay, options_.eps,
+                        /*amsgrad=*/false, /*maximize=*/false);
+    }
     return absl::OkStatus();
   }
 
@@ -46,11 +52,18 @@ class AdamW : public Optimizer {
   }
 
  private:
+  // One class of parameters, with its state.
+  struct FusedCall {
+    ParameterClass alike;
+    std::vector<at::Tensor> parameters, exp_avgs, exp_avg_sqs, steps;
+  };
+
   const AdamWOptions options_;
   const ParameterList parameters_;
   const std::vector<at::Tensor> exp_avgs_;
   const std::vector<at::Tensor> exp_avg_sqs_;
   std::vector<at::Tensor> steps_;
+  std::vector<FusedCall> calls_;
 };
 
 absl::Status CheckOptions(const AdamWOptions& options) {
@@ -70,7 +83,7 @@ absl::Status CheckOptions(const AdamWOptions& options) {
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters)));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay));
   return std::make_unique<AdamW>(std::move(list), options);
 }
 

@@ -18,7 +18,7 @@ struct AdamWOptions {
   double beta1 = 0.9;   // in [0, 1)
   double beta2 = 0.999;  // in [0, 1)
   double eps = 1e-8;     // >= 0
-  double weight_decay = 0.01;  // >= 0
+  double weight_decay = 0.01;  // >= 0; of parameters that have none of their own
 };
 
 // INVALID_ARGUMENT names the option or parameter that does not fit.

@@ -1,7 +1,10 @@
 #include "worker/optim/adamw.h"
 
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ATen/ops/empty.h"
 #include "ATen/ops/full.h"
@@ -138,10 +141,59 @@ TEST(AdamW, RefusesOptionsAndParametersThatDoNotFit) {
   EXPECT_EQ(message({}, {.beta2 = -0.5}), "adamw: beta2 is -0.5, allowed is [0, 1)");
   EXPECT_EQ(message({}, {.eps = NAN}), "adamw: eps is nan, allowed is >= 0");
   EXPECT_EQ(message({}, {.weight_decay = -1}), "adamw: weight_decay is -1, allowed is >= 0");
-  EXPECT_EQ(message({{"p", at::zeros({2}, at::kDouble)}}, {}),
-            "parameter 'p' is not dense float32 on the CPU");
+  for (const at::Tensor& tensor :
+       {at::zeros({2}, at::kDouble), at::zeros({4}).slice(0, 0, 4, 2),
+        at::zeros({2}, at::TensorOptions(at::kMeta)), at::Tensor()}) {
+    EXPECT_EQ(message({{"p", tensor}}, {}), "parameter 'p' is not dense float32 on the CPU");
+  }
   EXPECT_EQ(message({{"p", at::zeros({2})}, {"p", at::zeros({2})}}, {}),
             "parameter 'p' is there twice");
+  EXPECT_EQ(message({{"p", at::zeros({2}), -0.5}}, {}),
+            "weight_decay of parameter 'p' is -0.5, allowed is >= 0");
+  EXPECT_EQ(message({{"p", at::zeros({2}), 0.5, NAN}}, {}),
+            "lr_scale of parameter 'p' is nan, allowed is >= 0");
+}
+
+// Parameters of three classes, interleaved, against one optimizer per parameter that has its settings for its own.
+TEST(AdamW, ParametersWithSettingsOfTheirOwnAreSteppedWithThem) {
+  const AdamWOptions options{.weight_decay = 0.1};
+  const struct {
+    std::optional<double> weight_decay;
+    double lr_scale;
+  } settings[] = {{std::nullopt, 1}, {0.0, 1}, {std::nullopt, 0.25}, {0.1, 1}, {0.0, 1}, {0.5, 0}};
+  std::vector<OptimizedParameter> together;
+  std::vector<at::Tensor> alone;
+  std::vector<std::unique_ptr<Optimizer>> optimizers;
+  for (size_t k = 0; k < 6; ++k) {
+    const std::string name = "p" + std::to_string(k);
+    const int64_t elements = 5 + 16 * k;
+    together.push_back({name, Filled(elements, k).requires_grad_(true), settings[k].weight_decay,
+                        settings[k].lr_scale});
+    alone.push_back(Filled(elements, k).requires_grad_(true));
+    AdamWOptions own = options;
+    own.weight_decay = settings[k].weight_decay.value_or(options.weight_decay);
+    optimizers.push_back(*CreateAdamW({{name, alone.back()}}, own));
+  }
+  auto optimizer = CreateAdamW(together, options);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  for (int step = 0; step < 3; ++step) {
+    for (size_t k = 0; k < 6; ++k) {
+      alone[k].mutable_grad() = together[k].tensor.mutable_grad() =
+          Filled(alone[k].numel(), 50 + 10 * step + k);
+      ASSERT_TRUE(optimizers[k]->Step(0.01 * settings[k].lr_scale).ok());
+    }
+    ASSERT_TRUE((*optimizer)->Step(0.01).ok());
+  }
+  const auto state = (*optimizer)->State();
+  for (size_t k = 0; k < 6; ++k) {
+    EXPECT_TRUE(together[k].tensor.detach().equal(alone[k].detach())) << k;
+    const auto own = optimizers[k]->State();
+    for (size_t i = 0; i < 3; ++i) {
+      EXPECT_EQ(state[3 * k + i].parameter, "p" + std::to_string(k));
+      EXPECT_TRUE(state[3 * k + i].tensor.equal(own[i].tensor)) << k << " " << own[i].slot;
+    }
+  }
+  EXPECT_TRUE(together[5].tensor.detach().equal(Filled(85, 5))) << "at rate 0 nothing moves";
 }
 
 TEST(AdamW, WithoutParametersAStepIsEmpty) {

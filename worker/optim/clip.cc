@@ -3,7 +3,6 @@
 #include <cmath>
 #include <cstdint>
 
-
 namespace muster::optim {
 namespace {
 
@@ -32,17 +31,16 @@ float GradientNorm(const std::vector<at::Tensor>& gradients) {
   return static_cast<float>(std::sqrt(sum));
 }
 
-float ClipGradientNorm(const std::vector<at::Tensor>& gradients, double max_norm) {
-  const float norm = GradientNorm(gradients);
-  if (!std::isfinite(norm)) return norm;
-  const float scale = static_cast<float>(max_norm / (static_cast<double>(norm) + 1e-6));
-  if (scale < 1.0f) {
-    for (const at::Tensor& gradient : gradients) {
-      float* values = static_cast<float*>(gradient.mutable_data_ptr());
-      for (int64_t i = 0; i < gradient.numel(); ++i) values[i] *= scale;
-    }
+void ScaleGradients(const std::vector<at::Tensor>& gradients, float factor) {
+  for (const at::Tensor& gradient : gradients) {
+    float* values = static_cast<float*>(gradient.mutable_data_ptr());
+    for (int64_t i = 0; i < gradient.numel(); ++i) values[i] *= factor;
   }
-  return norm;
+}
+
+void ClipGradients(const std::vector<at::Tensor>& gradients, float norm, double max_norm) {
+  const float scale = static_cast<float>(max_norm / (static_cast<double>(norm) + 1e-6));
+  if (scale < 1.0f) ScaleGradients(gradients, scale);
 }
 
 }  // namespace muster::optim

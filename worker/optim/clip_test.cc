@@ -16,27 +16,42 @@ at::Tensor Tensor(const std::vector<float>& values) {
   return tensor;
 }
 
-TEST(ClipGradientNorm, ScalesAllGradientsByTheGlobalNorm) {
+TEST(ClipGradients, ScalesAllGradientsByTheGlobalNorm) {
   const at::Tensor a = Tensor({3, 0, 0}), b = Tensor({4}), c = Tensor({});
-  EXPECT_EQ(ClipGradientNorm({a, b, c}, 1.0), 5.0f);
+  EXPECT_EQ(GradientNorm({a, b, c}), 5.0f);
+  ClipGradients({a, b, c}, 5.0f, 1.0);
   EXPECT_NEAR(a[0].item<float>(), 3.0 / (5.0 + 1e-6), 1e-7);
   EXPECT_NEAR(b[0].item<float>(), 4.0 / (5.0 + 1e-6), 1e-7);
 }
 
-TEST(ClipGradientNorm, LeavesSmallGradientsAsTheyAre) {
+TEST(ClipGradients, LeavesSmallGradientsAsTheyAre) {
   const at::Tensor a = Tensor({0.3f, 0.4f});
-  EXPECT_FLOAT_EQ(ClipGradientNorm({a}, 1.0), 0.5f);
+  ClipGradients({a}, GradientNorm({a}), 1.0);
   EXPECT_EQ(a[0].item<float>(), 0.3f);
   EXPECT_EQ(a[1].item<float>(), 0.4f);
 }
 
-TEST(ClipGradientNorm, GivesAndKeepsNormsThatAreNotFinite) {
+TEST(ScaleGradients, MultipliesEveryElement) {
+  const at::Tensor a = Tensor({1, -2, 3}), b = Tensor({0.5f}), c = Tensor({});
+  ScaleGradients({a, b, c}, 0.25f);
+  EXPECT_EQ(a[0].item<float>(), 0.25f);
+  EXPECT_EQ(a[1].item<float>(), -0.5f);
+  EXPECT_EQ(a[2].item<float>(), 0.75f);
+  EXPECT_EQ(b[0].item<float>(), 0.125f);
+}
+
+TEST(GradientNorm, IsNotFiniteWhenAnyElementIsNot) {
   const float infinity = std::numeric_limits<float>::infinity();
-  const at::Tensor a = Tensor({1, infinity}), b = Tensor({1, NAN});
-  EXPECT_EQ(ClipGradientNorm({a}, 1.0), infinity);
-  EXPECT_TRUE(std::isnan(ClipGradientNorm({b}, 1.0)));
-  EXPECT_EQ(a[0].item<float>(), 1.0f);
-  EXPECT_EQ(b[0].item<float>(), 1.0f);
+  // At every place of the unrolled sum, and behind it.
+  for (int64_t place = 0; place < 19; ++place) {
+    at::Tensor values = at::full({19}, 1.0f);
+    values.data_ptr<float>()[place] = infinity;
+    EXPECT_EQ(GradientNorm({Tensor({1}), values}), infinity) << place;
+    values.data_ptr<float>()[place] = -infinity;
+    EXPECT_EQ(GradientNorm({values, Tensor({1})}), infinity) << place;
+    values.data_ptr<float>()[place] = NAN;
+    EXPECT_TRUE(std::isnan(GradientNorm({values, Tensor({1})}))) << place;
+  }
 }
 
 TEST(GradientNorm, OfNothingIsZero) { EXPECT_EQ(GradientNorm({}), 0.0f); }

@@ -7,6 +7,7 @@
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZER_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZER_H_
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,12 +20,16 @@ namespace muster::optim {
 struct OptimizedParameter {
   std::string name;
   at::Tensor tensor;
+  // Of this parameter; empty: the optimizer's own.
+  std::optional<double> weight_decay = std::nullopt;
+  // Factor on the learning rate of every step.
+  double lr_scale = 1;
 };
 
 // One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.
 struct NamedTensor {
   std::string parameter;
-  std::string slot;  // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer
+  std::string slot;  // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer; loss scaler: scaler
   at::Tensor tensor;  // of the parameter's shape; "step" is a float32 scalar
 };
 

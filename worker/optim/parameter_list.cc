@@ -8,10 +8,26 @@
 
 namespace muster::optim {
 
-absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters) {
+namespace {
+
+void AddToClass(size_t index, double weight_decay, double lr_scale,
+                std::vector<ParameterClass>* classes) {
+  for (ParameterClass& existing : *classes) {
+    if (existing.weight_decay == weight_decay && existing.lr_scale == lr_scale) {
+      existing.members.push_back(index);
+      return;
+    }
+  }
+  classes->push_back({weight_decay, lr_scale, {index}});
+}
+
+}  // namespace
+
+absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
+                                                double weight_decay) {
   ParameterList list;
   std::unordered_set<std::string> names;
-  for (auto& [name, tensor] : parameters) {
+  for (auto& [name, tensor, own_decay, lr_scale] : parameters) {
     if (!tensor.defined() || !tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat ||
         !tensor.is_contiguous()) {
       return absl::InvalidArgumentError(
@@ -20,6 +36,13 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
     if (!names.insert(name).second) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' is there twice"));
     }
+    const double decay = own_decay.value_or(weight_decay);
+    for (const auto& [what, value] : {std::pair("weight_decay", decay), std::pair("lr_scale", lr_scale)}) {
+      if (value >= 0) continue;
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, " of parameter '", name, "' is ", value, ", allowed is >= 0"));
+    }
+    AddToClass(list.names.size(), decay, lr_scale, &list.classes);
     list.names.push_back(std::move(name));
     list.tensors.push_back(std::move(tensor));
   }
@@ -43,6 +66,14 @@ absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameter
     gradients.push_back(gradient);
   }
   return gradients;
+}
+
+std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
+                               const ParameterClass& members) {
+  std::vector<at::Tensor> selected;
+  selected.reserve(members.members.size());
+  for (const size_t index : members.members) selected.push_back(tensors[index]);
+  return selected;
 }
 
 std::vector<at::Tensor> Zeros(const ParameterList& parameters) {

@@ -10,16 +10,29 @@
 
 namespace muster::optim {
 
+// Parameters that are stepped alike: by one fused call.
+struct ParameterClass {
+  double weight_decay = 0;
+  double lr_scale = 1;
+  std::vector<size_t> members;  // indices, rising
+};
+
 struct ParameterList {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;  // the same order
+  std::vector<ParameterClass> classes;  // each parameter in one; in the order of their first members
 };
 
-// INVALID_ARGUMENT names a parameter that is not dense float32 on the CPU, or that is there twice.
-absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters);
+// `weight_decay`: of the parameters that have none of their own. INVALID_ARGUMENT names a parameter that is not dense
+// float32 on the CPU, that is there twice, or whose decay or lr_scale is below 0.
+absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
+                                                double weight_decay);
 
 // FAILED_PRECONDITION names a parameter without a gradient, or with one of another shape or type.
 absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameters);
+
+// Those of a class, in its order.
+std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors, const ParameterClass& members);
 
 // One zero tensor per parameter.
 std::vector<at::Tensor> Zeros(const ParameterList& parameters);

@@ -16,16 +16,22 @@ class Sgd : public Optimizer {
   Sgd(ParameterList parameters, const SgdOptions& options)
       : options_(options), parameters_(std::move(parameters)) {
     if (options_.momentum != 0) buffers_ = Zeros(parameters_);
+    for (const ParameterClass& alike : parameters_.classes) {
+      calls_.push_back({alike, Select(parameters_.tensors, alike), {}});
+      if (!buffers_.empty()) calls_.back().buffers = Select(buffers_, alike);
+    }
   }
 
   absl::Status Step(double learning_rate) override {
     ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
-    if (gradients.empty()) return absl::OkStatus();
     c10::NoGradGuard no_grad;
-    // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
-    at::_fused_sgd_(parameters_.tensors, gradients, buffers_, options_.weight_decay,
-                    options_.momentum, learning_rate, /*dampening=*/0.0, options_.nesterov,
-                    /*maximize=*/false, /*is_first_step=*/false);
+    for (const FusedCall& call : calls_) {
+      // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
+      at::_fused_sgd_(call.parameters, Select(gradients, call.alike), call.buffers,
+                      call.alike.weight_decay, options_.momentum,
+                      learning_rate * call.alike.lr_scale, /*dampening=*/0.0, options_.nesterov,
+                      /*maximize=*/false, /*is_first_step=*/false);
+    }
     return absl::OkStatus();
   }
 
@@ -38,9 +44,16 @@ class Sgd : public Optimizer {
   }
 
  private:
+  // One class of parameters, with its state.
+  struct FusedCall {
+    ParameterClass alike;
+    std::vector<at::Tensor> parameters, buffers;
+  };
+
   const SgdOptions options_;
   const ParameterList parameters_;
   std::vector<at::Tensor> buffers_;
+  std::vector<FusedCall> calls_;
 };
 
 }  // namespace
@@ -58,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParame
   if (options.nesterov && options.momentum == 0) {
     return absl::InvalidArgumentError("sgd: nesterov needs momentum");
   }
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters)));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay));
   return std::make_unique<Sgd>(std::move(list), options);
 }
 

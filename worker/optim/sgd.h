@@ -14,7 +14,7 @@ namespace muster::optim {
 
 struct SgdOptions {
   double momentum = 0.0;      // >= 0
-  double weight_decay = 0.0;  // >= 0
+  double weight_decay = 0.0;  // >= 0; of parameters that have none of their own
   bool nesterov = false;      // needs momentum
 };
 

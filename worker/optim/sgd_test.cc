@@ -1,7 +1,9 @@
 #include "worker/optim/sgd.h"
 
 #include <cmath>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "ATen/ops/empty.h"
 #include "ATen/ops/full.h"
@@ -89,6 +91,44 @@ TEST(Sgd, StateFilledFromOutsideContinuesBitwise) {
   EXPECT_TRUE(p.detach().equal(q.detach()));
 }
 
+TEST(Sgd, ParametersWithSettingsOfTheirOwnAreSteppedWithThem) {
+  for (const double momentum : {0.0, 0.9}) {
+    const SgdOptions options{.momentum = momentum, .weight_decay = 0.1, .nesterov = momentum != 0};
+    std::vector<OptimizedParameter> together = {
+        {"a", Filled(20, 1).requires_grad_(true)},
+        {"b", Filled(33, 2).requires_grad_(true), 0.0},
+        {"c", Filled(7, 3).requires_grad_(true), std::nullopt, 0.5},
+        {"d", Filled(64, 4).requires_grad_(true)}};
+    std::vector<ScalarSgd> expected[4];
+    for (int k = 0; k < 4; ++k) {
+      for (int64_t i = 0; i < together[k].tensor.numel(); ++i) {
+        expected[k].push_back({.p = Value(i, k + 1)});
+      }
+    }
+    auto optimizer = CreateSgd(together, options);
+    ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+    for (int step = 0; step < 3; ++step) {
+      for (int k = 0; k < 4; ++k) {
+        together[k].tensor.mutable_grad() = Filled(together[k].tensor.numel(), 20 + 5 * step + k);
+        SgdOptions own = options;
+        own.weight_decay = together[k].weight_decay.value_or(options.weight_decay);
+        for (size_t i = 0; i < expected[k].size(); ++i) {
+          expected[k][i].Step(Value(i, 20 + 5 * step + k), 0.1 * together[k].lr_scale, own);
+        }
+      }
+      ASSERT_TRUE((*optimizer)->Step(0.1).ok());
+    }
+    const auto state = (*optimizer)->State();
+    ASSERT_EQ(state.size(), momentum == 0 ? 0 : 4);
+    for (int k = 0; k < 4; ++k) {
+      for (size_t i = 0; i < expected[k].size(); ++i) {
+        EXPECT_NEAR(together[k].tensor.detach()[i].item<float>(), expected[k][i].p, 1e-6);
+        if (momentum != 0) EXPECT_NEAR(state[k].tensor[i].item<float>(), expected[k][i].b, 1e-6);
+      }
+    }
+  }
+}
+
 TEST(Sgd, ZeroGradientStillMovesByMomentumAndDecay) {
   at::Tensor p = at::full({1}, 1.0f).requires_grad_(true);
   auto optimizer = CreateSgd({{"p", p}}, {.momentum = 0.5});
@@ -99,10 +139,24 @@ TEST(Sgd, ZeroGradientStillMovesByMomentumAndDecay) {
   EXPECT_FLOAT_EQ(p.detach()[0].item<float>(), 1.0f - 0.1f - 0.05f);
 }
 
-TEST(Sgd, AMissingGradientIsNamed) {
-  at::Tensor p = at::zeros({1}).requires_grad_(true);
+TEST(Sgd, AMissingGradientIsNamedAndNothingMoves) {
+  at::Tensor p = at::full({1}, 1.0f).requires_grad_(true), q = at::zeros({1}).requires_grad_(true);
+  auto optimizer = CreateSgd({{"p", p}, {"q", q}}, {.momentum = 0.9});
+  p.mutable_grad() = at::full({1}, 1.0f);
+  EXPECT_EQ(std::string((*optimizer)->Step(0.1).message()), "parameter 'q' has no gradient");
+  EXPECT_EQ(p.detach()[0].item<float>(), 1.0f);
+  EXPECT_EQ((*optimizer)->State()[0].tensor[0].item<float>(), 0.0f);
+}
+
+TEST(Sgd, AGradientThatDoesNotFitIsNamed) {
+  at::Tensor p = at::zeros({4}).requires_grad_(true);
   auto optimizer = CreateSgd({{"p", p}}, {});
-  EXPECT_EQ(std::string((*optimizer)->Step(0.1).message()), "parameter 'p' has no gradient");
+  for (const at::Tensor& gradient :
+       {at::zeros({8}).slice(0, 0, 8, 2), at::zeros({2, 2}), at::zeros({4}, at::kDouble)}) {
+    p.mutable_grad() = gradient;
+    EXPECT_EQ(std::string((*optimizer)->Step(0.1).message()),
+              "the gradient of parameter 'p' has another shape or type");
+  }
 }
 
 TEST(Sgd, RefusesOptionsThatDoNotFit) {
