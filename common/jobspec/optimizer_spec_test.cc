@@ -1,0 +1,185 @@
+// Defaults and rules of optimizer, schedule, precision, loss_scale and on_nan.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "common/jobspec/jobspec.h"
+
+namespace muster::jobspec {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// A job that runs, with `settings` on top: 100 steps.
+v1::JobSpec Job(const std::string& settings) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    name: "rows" world_size: 2
+    model { mlp { inputs: 4 classes: 3 } }
+    data { train { safetensors { path: "/d/train.safetensors" } } }
+    optimizer { sgd { lr: 0.1 } }
+    batch { per_rank: 8 }
+    stages { fit { steps: 60 } }
+    stages { fit { steps: 40 } })",
+                                                            &spec));
+  v1::JobSpec more;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(settings, &more)) << settings;
+  if (more.has_optimizer()) spec.clear_optimizer();
+  spec.MergeFrom(more);
+  return spec;
+}
+
+void ExpectResolved(const std::string& settings, const std::string& expected) {
+  const v1::JobSpec found = ResolveDefaults(Job(settings));
+  const v1::JobSpec wanted = ResolveDefaults(Job(expected));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(found, wanted))
+      << found.DebugString() << "\nexpected\n" << wanted.DebugString();
+  // What is expected is complete: it says the same without ResolveDefaults.
+  const v1::JobSpec plain = Job(expected);
+  using google::protobuf::util::MessageDifferencer;
+  EXPECT_TRUE(MessageDifferencer::Equals(found.optimizer(), plain.optimizer())) << settings;
+  EXPECT_TRUE(MessageDifferencer::Equals(found.schedule(), plain.schedule())) << settings;
+  EXPECT_TRUE(MessageDifferencer::Equals(found.loss_scale(), plain.loss_scale())) << settings;
+  EXPECT_EQ(found.on_nan(), plain.on_nan());
+  EXPECT_TRUE(MessageDifferencer::Equals(found, ResolveDefaults(found)));
+  EXPECT_THAT(ValidateSpec(found).problems(), IsEmpty());
+}
+
+constexpr char kSgd[] =
+    "optimizer { sgd { lr: 0.1 momentum: 0 weight_decay: 0 nesterov: false } } on_nan: FAIL ";
+
+TEST(ResolveDefaults, FillsSchedules) {
+  const std::string sgd = kSgd;
+  ExpectResolved("", sgd + "schedule { constant {} }");
+  ExpectResolved("schedule { constant { warmup_steps: 3 } }",
+                 sgd + "schedule { constant { warmup_steps: 3 } }");
+  ExpectResolved("schedule { warmup_cosine {} }",
+                 sgd + "schedule { warmup_cosine { total_steps: 100 min_ratio: 0 } }");
+  ExpectResolved("schedule { linear { warmup_steps: 3 } }",
+                 sgd + "schedule { linear { warmup_steps: 3 total_steps: 100 min_ratio: 0 } }");
+  ExpectResolved("schedule { linear { total_steps: 7 min_ratio: 0.5 } }",
+                 sgd + "schedule { linear { total_steps: 7 min_ratio: 0.5 } }");
+  ExpectResolved("schedule { step { step_size: 5 } }",
+                 sgd + "schedule { step { step_size: 5 gamma: 0.1 } }");
+  ExpectResolved("schedule { one_cycle {} }",
+                 sgd + "schedule { one_cycle { total_steps: 100 pct_start: 0.3 div_factor: 25 "
+                       "final_div_factor: 1e4 anneal: COS three_phase: false } }");
+  ExpectResolved("schedule { one_cycle { total_steps: 9 pct_start: 0.5 div_factor: 2 "
+                 "final_div_factor: 3 anneal: LINEAR three_phase: true } }",
+                 sgd + "schedule { one_cycle { total_steps: 9 pct_start: 0.5 div_factor: 2 "
+                       "final_div_factor: 3 anneal: LINEAR three_phase: true } }");
+}
+
+TEST(ResolveDefaults, FillsTheLossScaleOfFloat16Only) {
+  const std::string rest = std::string(kSgd) + "schedule { constant {} } ";
+  ExpectResolved("precision: BFLOAT16", rest + "precision: BFLOAT16");
+  ExpectResolved("precision: FLOAT16",
+                 rest + "precision: FLOAT16 loss_scale { initial: 65536 growth_factor: 2 "
+                        "backoff_factor: 0.5 growth_interval: 2000 }");
+  ExpectResolved("precision: FLOAT16 loss_scale { growth_interval: 10 }",
+                 rest + "precision: FLOAT16 loss_scale { initial: 65536 growth_factor: 2 "
+                        "backoff_factor: 0.5 growth_interval: 10 }");
+}
+
+TEST(ResolveDefaults, LeavesOpenWhatAGroupDoesNotSet) {
+  const std::string groups = " groups { match: \"*\" lr_scale: 0.5 } groups { match: \"b\" weight_decay: 0 } } ";
+  ExpectResolved("optimizer { sgd { lr: 0.1 }" + groups,
+                 "optimizer { sgd { lr: 0.1 momentum: 0 weight_decay: 0 nesterov: false }" + groups +
+                     "on_nan: FAIL schedule { constant {} }");
+}
+
+TEST(ValidateSpec, TakesWhatIsJustPossible) {
+  for (const char* settings : {
+           "schedule { constant { warmup_steps: 100 } }",
+           "schedule { linear { warmup_steps: 100 } }",
+           "schedule { linear { warmup_steps: 300 total_steps: 300 min_ratio: 1 } }",
+           "schedule { step { warmup_steps: 100 step_size: 1 gamma: 2 } }",
+           "schedule { one_cycle { three_phase: true pct_start: 0.5 } }",
+           "schedule { one_cycle { pct_start: 0.99 div_factor: 1 final_div_factor: 1 } }",
+           "schedule { one_cycle { div_factor: 4 final_div_factor: 0.25 } }",
+           "precision: FLOAT16 loss_scale { initial: 1e-3 growth_interval: 16777216 }",
+           "on_nan: SKIP_STEP",
+           "optimizer { sgd { lr: 1 momentum: 0.9 nesterov: true } }",
+           "optimizer { adamw { lr: 1 } groups { match: \"*\" weight_decay: 0 lr_scale: 0 } }",
+       }) {
+    EXPECT_THAT(ValidateSpec(Job(settings)).problems(), IsEmpty()) << settings;
+    EXPECT_THAT(ValidateSpec(ResolveDefaults(Job(settings))).problems(), IsEmpty()) << settings;
+  }
+}
+
+struct Case {
+  const char* settings;
+  const char* path;
+  const char* message;  // part of it
+};
+
+TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
+  const Case cases[] = {
+      {"schedule { constant { warmup_steps: 101 } }", "schedule.constant.warmup_steps",
+       "found 101; allowed: at most the steps of all fit stages, 100"},
+      {"schedule { step { warmup_steps: 101 step_size: 1 } }", "schedule.step.warmup_steps", "found 101"},
+      {"schedule { step {} }", "schedule.step.step_size", "is missing or 0; allowed: 1 to"},
+      {"schedule { step { step_size: 1 gamma: 0 } }", "schedule.step.gamma", "found 0; allowed: a number above 0"},
+      {"schedule { step { step_size: 1 gamma: -0.5 } }", "schedule.step.gamma", "found -0.5"},
+      {"schedule { step { step_size: 1 gamma: nan } }", "schedule.step.gamma", "found nan"},
+      {"schedule { linear { warmup_steps: 101 } }", "schedule.linear.warmup_steps",
+       "found 101; allowed: at most"},
+      {"schedule { linear { warmup_steps: 8 total_steps: 7 } }", "schedule.linear.warmup_steps",
+       "found 8; allowed: at most total_steps, 7"},
+      {"schedule { linear { total_steps: 0 } }", "schedule.linear.total_steps", "is missing or 0"},
+      {"schedule { linear { min_ratio: -0.1 } }", "schedule.linear.min_ratio", "found -0.1; allowed: 0 to 1"},
+      {"schedule { linear { min_ratio: 1.1 } }", "schedule.linear.min_ratio", "found 1.1"},
+      {"schedule { warmup_cosine { total_steps: 0 } }", "schedule.warmup_cosine.total_steps", "is missing or 0"},
+      {"schedule { one_cycle { total_steps: 0 } }", "schedule.one_cycle.total_steps", "is missing or 0"},
+      {"schedule { one_cycle { pct_start: 0 } }", "schedule.one_cycle.pct_start", "found 0; allowed: above 0 and below 1"},
+      {"schedule { one_cycle { pct_start: 1 } }", "schedule.one_cycle.pct_start", "found 1"},
+      {"schedule { one_cycle { pct_start: 0.6 three_phase: true } }", "schedule.one_cycle.pct_start",
+       "found 0.6; allowed: at most 0.5 with three_phase"},
+      {"schedule { one_cycle { div_factor: 0.9 } }", "schedule.one_cycle.div_factor", "found 0.9; allowed: 1 or more"},
+      {"schedule { one_cycle { final_div_factor: 0.01 } }", "schedule.one_cycle.final_div_factor",
+       "found 0.01; allowed: 1 / div_factor or more"},
+      {"schedule { one_cycle { final_div_factor: -1 } }", "schedule.one_cycle.final_div_factor", "found -1"},
+      {"loss_scale {}", "loss_scale", "only precision float16 uses it"},
+      {"precision: BFLOAT16 loss_scale { initial: 1 }", "loss_scale", "only precision float16 uses it"},
+      {"precision: FLOAT16 loss_scale { initial: 0 }", "loss_scale.initial", "found 0; allowed: a number above 0"},
+      {"precision: FLOAT16 loss_scale { initial: 1e39 }", "loss_scale.initial", "at most 3.40282e+38"},
+      {"precision: FLOAT16 loss_scale { growth_factor: 1 }", "loss_scale.growth_factor", "found 1; allowed: a number above 1"},
+      {"precision: FLOAT16 loss_scale { backoff_factor: 1 }", "loss_scale.backoff_factor", "above 0 and below 1"},
+      {"precision: FLOAT16 loss_scale { backoff_factor: 0 }", "loss_scale.backoff_factor", "above 0 and below 1"},
+      {"precision: FLOAT16 loss_scale { growth_interval: 0 }", "loss_scale.growth_interval", "found 0; allowed: 1 to 16777216"},
+      {"precision: FLOAT16 loss_scale { growth_interval: 16777217 }", "loss_scale.growth_interval", "found 16777217"},
+      {"optimizer { sgd { lr: 1 nesterov: true } }", "optimizer.sgd.nesterov", "momentum is 0"},
+      {"optimizer { sgd { lr: 1 } groups { match: \"a\" } }", "optimizer.groups[0]",
+       "sets nothing; allowed: weight_decay, lr_scale, or both"},
+      {"optimizer { sgd { lr: 1 } groups { match: \"a\" lr_scale: 1 } groups { lr_scale: 1 } }",
+       "optimizer.groups[1].match", "is missing"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" weight_decay: -1 } }",
+       "optimizer.groups[0].weight_decay", "found -1; allowed: 0 or more"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" lr_scale: -1 } }",
+       "optimizer.groups[0].lr_scale", "found -1; allowed: 0 or more"},
+      {"optimizer { adamw { lr: 1 } groups { match: \"a\" lr_scale: inf } }",
+       "optimizer.groups[0].lr_scale", "finite"},
+  };
+  for (const Case& one : cases) {
+    for (const v1::JobSpec& spec : {Job(one.settings), ResolveDefaults(Job(one.settings))}) {
+      const v1::SpecProblems problems = ValidateSpec(spec);
+      ASSERT_EQ(problems.problems_size(), 1) << one.settings << "\n" << FormatProblems(problems);
+      EXPECT_EQ(problems.problems(0).path(), one.path);
+      EXPECT_THAT(problems.problems(0).message(), HasSubstr(one.message));
+    }
+  }
+}
+
+TEST(ValidateSpec, RefusesUnknownAlternatives) {
+  v1::JobSpec spec = Job("");
+  spec.set_on_nan(static_cast<v1::JobSpec::OnNan>(9));
+  EXPECT_EQ(FormatProblems(ValidateSpec(spec)), "on_nan: found the unknown number 9; allowed: fail, skip_step\n");
+}
+
+}  // namespace
+}  // namespace muster::jobspec

@@ -1,0 +1,16 @@
+// The rules of what happens to gradients: `optimizer`, `schedule`, `precision` with its `loss_scale`.
+#ifndef MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
+#define MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
+
+#include "common/jobspec/problem_list.h"
+#include "proto/muster/v1/job_spec.pb.h"
+
+namespace muster::jobspec {
+
+void ValidateOptimizer(const v1::JobSpec& spec, ProblemList* problems);
+void ValidateSchedule(const v1::JobSpec& spec, ProblemList* problems);
+void ValidatePrecision(const v1::JobSpec& spec, ProblemList* problems);
+
+}  // namespace muster::jobspec
+
+#endif  // MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
