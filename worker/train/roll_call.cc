@@ -16,14 +16,15 @@ namespace muster::train {
 namespace {
 
 // The record as it travels: the members in order, floating point by its bits.
-constexpr int kFields = 12;
+constexpr int kFields = 13;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
   const int64_t fields[kFields] = {
       record.generation,      record.step,          record.attempt,
       record.epoch,           record.cursor,        record.micro_batches,
       record.samples,         record.newest_command, record.plan_fingerprint,
-      record.loss_step,       std::bit_cast<int64_t>(record.loss_sum), record.loss_micro_batches};
+      record.loss_step,       std::bit_cast<int64_t>(record.loss_sum), record.loss_micro_batches,
+      record.loss_outcome};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -39,7 +40,8 @@ RollCallRecord Decode(const int64_t* in) {
           .plan_fingerprint = in[8],
           .loss_step = in[9],
           .loss_sum = std::bit_cast<double>(in[10]),
-          .loss_micro_batches = in[11]};
+          .loss_micro_batches = in[11],
+          .loss_outcome = in[12]};
 }
 
 using Field = int64_t RollCallRecord::*;
@@ -53,6 +55,7 @@ constexpr std::pair<const char*, Field> kEqual[] = {
     {"sampler cursor", &RollCallRecord::cursor},
     {"plan fingerprint (model, job, sizes of the data sets)", &RollCallRecord::plan_fingerprint},
     {"loss step", &RollCallRecord::loss_step},
+    {"outcome of the loss step", &RollCallRecord::loss_outcome},
 };
 
 absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
@@ -67,21 +70,51 @@ absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
   return absl::OkStatus();
 }
 
+// "rank 1 (nan), rank 4 (inf)", capped at three; empty when all losses are finite.
+std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
+  constexpr int kShown = 3;
+  std::string text;
+  int count = 0;
+  for (size_t rank = 0; rank < table.size(); ++rank) {
+    if (std::isfinite(table[rank].loss_sum) || ++count > kShown) continue;
+    absl::StrAppend(&text, count == 1 ? "" : ", ", "rank ", rank, " (", table[rank].loss_sum, ")");
+  }
+  if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
+  return text;
+}
+
+// What must not go on: see Outcome.
+absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) {
+  const auto outcome = static_cast<Outcome>(table[0].loss_outcome);
+  if (outcome == Outcome::kSkipped) return absl::OkStatus();
+  const std::string ranks = NonFiniteLosses(table);
+  std::string message;
+  if (!ranks.empty()) {
+    message = absl::StrCat("the loss of step ", table[0].loss_step, " is not finite on ", ranks);
+  } else if (outcome == Outcome::kRefused) {
+    message = absl::StrCat("a gradient of step ", table[0].loss_step,
+                           " is not finite, although the loss is (", mean, ")");
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      message,
+      outcome == Outcome::kApplied ? "; no checkpoint and no export holds anything of it"
+                                   : "; nothing of it was applied",
+      "; look at the learning rate, clip_grad_norm, and the data of that step"));
+}
+
 absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecord>& table) {
   if (table[0].loss_step == 0) return std::nullopt;
   double sum = 0;
   int64_t micro_batches = 0;
-  for (size_t rank = 0; rank < table.size(); ++rank) {
-    if (!std::isfinite(table[rank].loss_sum)) {
-      return absl::OutOfRangeError(
-          absl::StrCat("the loss of step ", table[0].loss_step, " is not finite on rank ", rank,
-                       " (", table[rank].loss_sum,
-                       "); look at the learning rate, clip_grad_norm, and the data of that step"));
-    }
-    sum += table[rank].loss_sum;
-    micro_batches += table[rank].loss_micro_batches;
+  for (const RollCallRecord& record : table) {
+    sum += record.loss_sum;
+    micro_batches += record.loss_micro_batches;
   }
-  return StepLoss{table[0].loss_step, sum / static_cast<double>(micro_batches)};
+  const double mean = sum / static_cast<double>(micro_batches);
+  RETURN_IF_ERROR(CheckLosses(table, mean));
+  return StepLoss{table[0].loss_step, mean};
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
+#include "worker/train/outcome.h"
 
 namespace muster::train {
 
@@ -38,11 +39,13 @@ struct RollCallRecord {
   int64_t loss_step = 0;
   double loss_sum = 0;
   int64_t loss_micro_batches = 0;
+  // What became of that step: an Outcome.
+  int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
 };
 
 struct StepLoss {
   int64_t step = 0;
-  double mean = 0;
+  double mean = 0;  // not finite only where the step was skipped
 };
 
 // What the ranks do next; equal on all of them.
@@ -58,7 +61,7 @@ struct RollCallPlan {
 
 // Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
 // FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan
-// OUT_OF_RANGE         a loss is not finite
+// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table);
 
 // Exchanges the records. One call is in flight at a time; used by one thread.

@@ -49,6 +49,41 @@ TEST(Decide, ALossThatIsNotFiniteNamesStepAndRank) {
   EXPECT_NE(message.find("step 7 is not finite on rank 1"), std::string::npos) << message;
 }
 
+RollCallRecord Rank(Outcome outcome, double loss_sum) {
+  RollCallRecord record = Rank(0, loss_sum);
+  record.loss_outcome = static_cast<int64_t>(outcome);
+  return record;
+}
+
+std::string ErrorOf(const std::vector<RollCallRecord>& table) {
+  const absl::Status status = Decide(table).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+  return std::string(status.message());
+}
+
+TEST(Decide, WhatIsNotFiniteEndsTheJobUnlessTheStepWasSkippedForIt) {
+  const double nan = std::nan(""), inf = INFINITY;
+  const std::string advice =
+      "; look at the learning rate, clip_grad_norm, and the data of that step";
+  EXPECT_EQ(ErrorOf({Rank(Outcome::kApplied, 1), Rank(Outcome::kApplied, -inf)}),
+            "the loss of step 7 is not finite on rank 1 (-inf); no checkpoint and no export holds "
+            "anything of it" + advice);
+  for (const Outcome outcome : {Outcome::kRefused, Outcome::kOverflowed}) {
+    EXPECT_EQ(ErrorOf({Rank(outcome, nan), Rank(outcome, 1), Rank(outcome, inf), Rank(outcome, nan),
+                       Rank(outcome, nan)}),
+              "the loss of step 7 is not finite on rank 0 (nan), rank 2 (inf), rank 3 (nan) and 1 "
+              "more; nothing of it was applied" + advice);
+  }
+  EXPECT_EQ(ErrorOf({Rank(Outcome::kRefused, 1), Rank(Outcome::kRefused, 2)}),
+            "a gradient of step 7 is not finite, although the loss is (0.75); nothing of it was "
+            "applied" + advice);
+  EXPECT_EQ(Decide({Rank(Outcome::kOverflowed, 1), Rank(Outcome::kOverflowed, 2)})->loss->mean, 0.75);
+  EXPECT_EQ(Decide({Rank(Outcome::kSkipped, 1), Rank(Outcome::kSkipped, 2)})->loss->mean, 0.75);
+  const auto skipped = Decide({Rank(Outcome::kSkipped, 1), Rank(Outcome::kSkipped, nan)});
+  ASSERT_TRUE(skipped.ok()) << skipped.status();
+  EXPECT_TRUE(std::isnan(skipped->loss->mean));
+}
+
 TEST(Decide, ADifferenceIsNamedWithBothRanks) {
   const struct {
     int64_t RollCallRecord::*field;
@@ -59,7 +94,8 @@ TEST(Decide, ADifferenceIsNamedWithBothRanks) {
                {&RollCallRecord::epoch, "epoch"},
                {&RollCallRecord::cursor, "sampler cursor"},
                {&RollCallRecord::plan_fingerprint, "plan fingerprint"},
-               {&RollCallRecord::loss_step, "loss step"}};
+               {&RollCallRecord::loss_step, "loss step"},
+               {&RollCallRecord::loss_outcome, "outcome of the loss step"}};
   for (const auto& [field, name] : cases) {
     std::vector<RollCallRecord> table(3, Rank(0, 1.0));
     table[2].*field += 1;

@@ -1,18 +1,35 @@
 #include "worker/train/step.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/item.h>
 
 #include <cmath>
+#include <limits>
 #include <utility>
+#include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/models/seed.h"
 #include "worker/optim/clip.h"
 #include "worker/optim/schedule.h"
+#include "worker/train/autocast.h"
 
 namespace muster::train {
+namespace {
+
+// The smallest gradient stands for all where going through all of them is not worth its time: what is not finite in
+// a forward or backward reaches every parameter of a usual model. The last among equals is nearest to the loss.
+at::Tensor Probe(const std::vector<models::Parameter>& parameters) {
+  at::Tensor smallest;
+  for (const auto& [name, tensor] : parameters) {
+    if (tensor.numel() == 0) continue;
+    if (!smallest.defined() || tensor.numel() <= smallest.numel()) smallest = tensor;
+  }
+  return smallest;
+}
+
+}  // namespace
 
 Stepper::Stepper(const Parts& parts) : parts_(parts), parameters_(parts.model->Parameters()) {}
 
@@ -22,9 +39,35 @@ absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batc
                  models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
   const auto samples = parts_.sampler->Samples(position, parts_.rank, micro_batch);
   ASSIGN_OR_RETURN(const data::Batch batch, parts_.dataset->Read(samples));
-  const at::Tensor loss = parts_.model->Loss(batch, *parts_.context).mean_loss;
-  loss.backward();
-  return loss.item<double>();
+  at::Tensor loss;
+  {
+    const AutocastScope autocast(parts_.job->precision);
+    loss = parts_.model->Loss(batch, *parts_.context).mean_loss.to(at::kFloat);
+  }
+  const double value = loss.item<double>();
+  // From a loss that is not finite backward starts with NaN: so the gradients of all ranks say so, whatever the
+  // derivative of the loss would be.
+  const float start = !std::isfinite(value)        ? std::numeric_limits<float>::quiet_NaN()
+                      : parts_.scaler != nullptr ? parts_.scaler->scale()
+                                                 : 1.0f;
+  loss.backward(at::full({}, start, at::TensorOptions(at::kFloat)));
+  return value;
+}
+
+bool Stepper::PrepareGradients(StepResult* result) {
+  const auto& clip = parts_.job->clip_grad_norm;
+  if (!clip.has_value() && parts_.scaler == nullptr && parts_.job->on_nan == OnNan::kFail) {
+    const at::Tensor probe = Probe(parameters_);
+    return !probe.defined() || std::isfinite(optim::GradientNorm({probe.grad()}));
+  }
+  std::vector<at::Tensor> gradients;
+  for (const auto& parameter : parameters_) gradients.push_back(parameter.tensor.grad());
+  if (parts_.scaler != nullptr) optim::ScaleGradients(gradients, parts_.scaler->inverse_scale());
+  const float norm = optim::GradientNorm(gradients);
+  if (!std::isfinite(norm)) return false;
+  result->grad_norm = norm;
+  if (clip.has_value()) optim::ClipGradients(gradients, norm, *clip);
+  return true;
 }
 
 absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& position,
@@ -40,18 +83,17 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
   }
   RETURN_IF_ERROR(parts_.ddp->FinishBackward());
 
-  if (parts_.job->clip_grad_norm.has_value()) {
-    std::vector<at::Tensor> gradients;
-    for (const auto& parameter : parameters_) gradients.push_back(parameter.tensor.grad());
-    result.grad_norm = optim::ClipGradientNorm(gradients, *parts_.job->clip_grad_norm);
-    if (!std::isfinite(*result.grad_norm)) {
-      return absl::OutOfRangeError(absl::StrCat(
-          "the gradient norm of step ", step, " is not finite (", *result.grad_norm,
-          "); nothing was updated; look at the learning rate and the data of that step"));
-    }
-  }
   result.learning_rate = parts_.job->optimizer->lr *
                          optim::LearningRateFactor(parts_.job->schedule, step - 1);
+  if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
+  // The same on every rank without asking: reduced gradients are the same bits everywhere.
+  const bool finite = PrepareGradients(&result);
+  if (parts_.scaler != nullptr) parts_.scaler->Update(finite);
+  if (!finite) {
+    parts_.ddp->RestoreBuffers();
+    result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);
+    return result;
+  }
   RETURN_IF_ERROR(parts_.optimizer->Step(result.learning_rate));
   return result;
 }

@@ -1,4 +1,4 @@
-// One optimizer step on one rank: micro-batches, backward with overlapped reduction, clipping, update.
+// One optimizer step on one rank: micro-batches, backward with overlapped reduction, loss scale, clipping, update.
 #ifndef MUSTER_WORKER_TRAIN_STEP_H_
 #define MUSTER_WORKER_TRAIN_STEP_H_
 
@@ -9,17 +9,23 @@
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/models/model.h"
+#include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
 #include "worker/parallel/ddp/ddp.h"
 #include "worker/train/job.h"
+#include "worker/train/outcome.h"
 
 namespace muster::train {
 
 struct StepResult {
   // Sum of this rank's micro-batches' mean losses.
   double loss_sum = 0;
+  Outcome outcome = Outcome::kApplied;
   double learning_rate = 0;
+  // Before clipping; where it was computed and is finite.
   std::optional<double> grad_norm;
+  // That the gradients were computed with; only with Precision::kFloat16.
+  std::optional<double> loss_scale;
 };
 
 // Holds no state of its own: everything it touches belongs to the session.
@@ -35,18 +41,22 @@ class Stepper {
     data::Sampler* sampler;
     parallel::Ddp* ddp;
     optim::Optimizer* optimizer;
+    optim::LossScaler* scaler;  // null unless Precision::kFloat16
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
 
   // The step that makes `step` optimizer steps done, over the samples that follow `position`; the sum
-  // of all ranks' gradients is divided by `divisor`. Errors: the communicator's; OUT_OF_RANGE when the
-  // gradient norm is not finite (nothing was updated); INTERNAL from LibTorch.
+  // of all ranks' gradients is divided by `divisor`. An outcome other than kApplied is equal on all
+  // ranks and has left parameters, buffers and the optimizer as they were. Errors: the
+  // communicator's; INTERNAL from LibTorch.
   absl::StatusOr<StepResult> Run(int64_t step, const data::Position& position, double divisor);
 
  private:
   absl::StatusOr<double> ForwardBackward(int64_t step, int64_t micro_batch,
                                          const data::Position& position);
+  // After the reduction: takes the loss scale off, clips. False: a gradient is not finite.
+  bool PrepareGradients(StepResult* result);
 
   const Parts parts_;
   const std::vector<models::Parameter> parameters_;

@@ -1,0 +1,28 @@
+// What became of an optimizer step. Equal on all ranks: it is decided from the reduced gradients, whose bits are.
+#ifndef MUSTER_WORKER_TRAIN_OUTCOME_H_
+#define MUSTER_WORKER_TRAIN_OUTCOME_H_
+
+#include <cstdint>
+
+#include "worker/train/job.h"
+
+namespace muster::train {
+
+// The numbers travel in the roll call.
+enum class Outcome : int64_t {
+  kApplied = 0,
+  // The rest: a gradient was not finite, and nothing was updated.
+  kSkipped = 1,     // as on_nan: skip_step says
+  kOverflowed = 2,  // on_nan: fail, float16: the loss scale answers for it, unless a loss is not finite either
+  kRefused = 3,     // on_nan: fail: the job ends
+};
+
+// The outcome of a step with a gradient that is not finite. Pure.
+inline Outcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
+  if (on_nan == OnNan::kSkipStep) return Outcome::kSkipped;
+  return precision == Precision::kFloat16 ? Outcome::kOverflowed : Outcome::kRefused;
+}
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_OUTCOME_H_
