@@ -1,0 +1,94 @@
+"""Parameter groups, decay and Nesterov momentum against torch.optim's param_groups.
+
+The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5.
+"""
+
+import pytest
+
+from tests import bazel
+from tests.parity import checkpoints, cluster, reference, workloads
+
+STEPS = 20
+OPTIMIZERS = {
+    "adamw": {
+        "adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1},
+        "groups": [
+            {"match": "*", "lr_scale": 0.75},
+            # Biases begin at zero: only a strong decay shows.
+            {"match": "*.bias", "weight_decay": 10.0},
+            {"match": "*.ln_?.*", "weight_decay": 0.0, "lr_scale": 0.5},
+            {"match": "transformer.wte.weight", "weight_decay": 1.0, "lr_scale": 2.0},
+            # Stands still.
+            {"match": "transformer.h.1.attn.*", "lr_scale": 0.0},
+        ],
+    },
+    "sgd": {
+        "sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.05, "nesterov": True},
+        "groups": [
+            {"match": "*.bias", "weight_decay": 0.0},
+            {"match": "transformer.h.0.*", "lr_scale": 0.1},
+            {"match": "*.h.0.ln_1.weight", "lr_scale": 3.0},
+        ],
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def muster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    programs = cluster.install(bazel.runfile, folder / "bin")
+    with cluster.Cluster(programs, folder, slots=2) as running:
+        yield running
+
+
+def job(folder, optimizer):
+    return workloads.gpt2(folder) | {
+        "world_size": 2,
+        "strategy": {"ddp": {"bucket_mb": 0.005}},
+        "optimizer": optimizer,
+        "schedule": {"warmup_cosine": {"warmup_steps": 5, "min_ratio": 0.1}},
+        "batch": {"per_rank": 3},
+        "stages": [{"fit": {"steps": STEPS}}],
+        "checkpoint": {"directory": str(folder / "checkpoints")},
+    }
+
+
+def largest_difference(found, expected):
+    assert found.keys() == expected.keys()
+    return max((found[name] - expected[name]).abs().max().item() for name in expected)
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_groups_equal_pytorchs(muster, tmp_path, optimizer):
+    spec = job(tmp_path, OPTIMIZERS[optimizer])
+    muster.run(spec, f"groups-{optimizer}")
+    expected = reference.train(spec)
+    assert muster.losses(f"groups-{optimizer}") == pytest.approx(expected.losses, rel=0, abs=1e-6)
+    (folder,) = checkpoints.all_steps(tmp_path / "checkpoints", f"groups-{optimizer}").values()
+    found = checkpoints.parameters(folder)
+    assert largest_difference(found, expected.parameters[STEPS]) <= 1e-6
+
+    # Each group matters: without it the end is elsewhere.
+    groups = spec["optimizer"]["groups"]
+    for left_out in range(len(groups)):
+        kept = groups[:left_out] + groups[left_out + 1 :]
+        other = reference.train(spec | {"optimizer": spec["optimizer"] | {"groups": kept}})
+        assert largest_difference(found, other.parameters[STEPS]) > 1e-5, groups[left_out]
+
+
+def test_nesterov_is_not_plain_momentum(muster, tmp_path):
+    plain = {"sgd": OPTIMIZERS["sgd"]["sgd"] | {"nesterov": False}}
+    spec = job(tmp_path, plain)
+    muster.run(spec, "plain")
+    expected = reference.train(spec)
+    assert muster.losses("plain") == pytest.approx(expected.losses, rel=0, abs=1e-6)
+    nesterov = reference.train(spec | {"optimizer": {"sgd": plain["sgd"] | {"nesterov": True}}})
+    assert nesterov.losses != pytest.approx(expected.losses, rel=0, abs=1e-4)
+
+
+def test_a_pattern_that_matches_nothing_fails_the_job_by_name(muster, tmp_path):
+    groups = [{"match": "*.ln_1.wieght", "weight_decay": 0.0}]
+    spec = job(tmp_path, {"sgd": {"lr": 0.1}, "groups": groups})
+    with pytest.raises(cluster.JobFailed) as failure:
+        muster.run(spec, "nothing")
+    assert "optimizer.groups[0].match: found '*.ln_1.wieght'" in str(failure.value)
