@@ -1,0 +1,191 @@
+"""docs/job-file.md says what is so: its reference is that of the schema's comments, and the comments are true."""
+
+import copy
+import difflib
+import importlib.util
+import json
+import re
+import subprocess
+
+import pytest
+import yaml
+
+from tests.bazel import runfile
+
+_spec = importlib.util.spec_from_file_location("job_file_reference", runfile("docs/job_file_reference.py"))
+job_file_reference = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(job_file_reference)
+
+SCHEMA = job_file_reference.read_schema(job_file_reference.ROOT)
+PLACES = job_file_reference.places(SCHEMA)
+
+FILE = "file"  # stands for any input file
+ROWS = {
+    "name": "tiny",
+    "world_size": 1,
+    "model": {"mlp": {"inputs": 4, "classes": 2}},
+    "data": {"train": {"safetensors": {"path": [FILE]}}},
+    "optimizer": {"sgd": {"lr": 0.1}},
+    "batch": {"per_rank": 1},
+    "stages": [{"fit": {"steps": 3}}],
+}
+TOKENS = {"data": {"train": {"tokens": {"path": [FILE]}}}}
+GPT2 = TOKENS | {"model": {"gpt2": {"vocab_size": 8, "context": 4, "layers": 1, "heads": 2, "width": 8}}}
+LLAMA = TOKENS | {"model": {"llama": GPT2["model"]["gpt2"]}}
+CONVNET = {
+    "model": {"convnet": {"inputs": [1, 8, 8], "widths": [4], "blocks": [1], "classes": 2}},
+    "data": {"train": {"idx": {"images": [FILE], "labels": [FILE]}}},
+}
+# Message -> what makes of ROWS a job that has it, with the keys that it needs and no others.
+JOBS = {
+    "JobSpec": {},
+    "ModelSpec": {},
+    "Gpt2Spec": GPT2,
+    "LlamaSpec": LLAMA,
+    "MlpSpec": {},
+    "ConvnetSpec": CONVNET,
+    "TorchscriptSpec": {"model": {"torchscript": {"path": FILE, "inputs": [4], "classes": 2}}},
+    "PluginSpec": TOKENS | {"model": {"plugin": {"path": FILE, "name": "model"}}},
+    "DataSpec": {},
+    "DataSet": {},
+    "TokenData": GPT2,
+    "SafetensorsData": {},
+    "IdxData": CONVNET,
+    "NpyData": {"data": {"train": {"npy": {"inputs": [FILE], "labels": [FILE]}}}},
+    "LossSpec": {"loss": {"cross_entropy": {}}},
+    "CrossEntropySpec": {"loss": {"cross_entropy": {}}},
+    "LossScaleSpec": {"precision": "float16", "loss_scale": {}},
+    "StrategySpec": {"strategy": {"ddp": {}}},
+    "DdpSpec": {"strategy": {"ddp": {}}},
+    "OptimizerSpec": {},
+    "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},
+    "SgdSpec": {},
+    "ParameterGroup": {"optimizer": {"sgd": {"lr": 0.1}, "groups": [{"match": "*", "weight_decay": 0.5}]}},
+    "ScheduleSpec": {"schedule": {"constant": {}}},
+    "ConstantSchedule": {"schedule": {"constant": {}}},
+    "WarmupCosineSchedule": {"schedule": {"warmup_cosine": {}}},
+    "LinearSchedule": {"schedule": {"linear": {}}},
+    "StepSchedule": {"schedule": {"step": {"step_size": 1}}},
+    "OneCycleSchedule": {"schedule": {"one_cycle": {}}},
+    "BatchSpec": {},
+    "StageSpec": {},
+    "FitStage": {},
+    "CheckpointSpec": {"checkpoint": {"directory": "out"}},
+    "ExportSpec": {"export": {"path": "out/model.safetensors"}},
+    "RestartSpec": {"restart": {}},
+}
+
+
+@pytest.fixture
+def validate(tmp_path):
+    """Runs `muster validate` on a job: (exit code, its resolved spec or None, everything that it said)."""
+    (tmp_path / FILE).write_bytes(b"contents")
+    job_file = tmp_path / "job.yaml"
+
+    def run(job):
+        job_file.write_text(job if isinstance(job, str) else yaml.safe_dump(job))
+        done = subprocess.run(
+            [runfile("client/cli/muster"), "validate", job_file, "-o", "json"],
+            env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+        )
+        resolved = json.loads(done.stdout)["resolved"] if done.returncode == 0 else None
+        return done.returncode, resolved, done.stderr
+
+    return run
+
+
+def job_with(message):
+    assert message in JOBS, f"{message} is new: add a job that has it to JOBS"
+    return copy.deepcopy(ROWS | JOBS[message])
+
+
+def steps_to(message):
+    """The keys that lead to the first place of a message: "stages[].fit" -> ["stages", 0, "fit"]."""
+    steps = []
+    for step in filter(None, PLACES[message][0].split(".")):
+        steps += [step.removesuffix("[]"), 0] if step.endswith("[]") else [step]
+    return steps
+
+
+def at(value, steps):
+    for step in steps:
+        value = value.get(step, {}) if isinstance(value, dict) else value[step]
+    return value
+
+
+def path_of(steps):
+    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+
+
+def as_value(text):
+    """A default's text as a value; None where it is said in words."""
+    try:
+        value = yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+    if isinstance(value, str):
+        try:
+            return float(value)  # 1e-8: a text in YAML 1.1
+        except ValueError:
+            return value
+    return value
+
+
+def test_the_reference_is_that_of_the_comments():
+    found = runfile(job_file_reference.PAGE).read_text()
+    expected = job_file_reference.page()
+    if found != expected:
+        lines = difflib.unified_diff(found.splitlines(), expected.splitlines(), "found", "expected", n=0, lineterm="")
+        pytest.fail(
+            f"{job_file_reference.PAGE} is not what the comments in {job_file_reference.PROTO} say; run:\n"
+            f"  {job_file_reference.COMMAND}\n" + "\n".join(list(lines)[:20]), pytrace=False,
+        )
+
+
+def test_every_key_is_in_the_reference():
+    text = runfile(job_file_reference.PAGE).read_text()
+    names = {field.name for message in SCHEMA.values() for field in message.fields}
+    values = {value for message in SCHEMA.values() for field in message.fields for value, _ in field.values}
+    assert [name for name in sorted(names | values) if f"`{name}`" not in text] == []
+
+
+def test_the_example_is_a_good_job(validate, tmp_path):
+    page = runfile(job_file_reference.PAGE).read_text()
+    examples = re.findall(r"^```yaml\n(name:.*?)^```$", page, re.DOTALL | re.MULTILINE)
+    assert examples
+    for example in examples:
+        for name in re.findall(r"[\w.-]+\.(?:bin|safetensors|gz|npy|pt|so)\b", example):
+            (tmp_path / name).write_bytes(b"contents")
+        code, _, said = validate(example)
+        assert code == 0, said
+
+
+@pytest.mark.parametrize("message", PLACES)
+def test_what_is_left_out_has_the_default_that_is_said(message, validate):
+    code, resolved, said = validate(job_with(message))
+    assert code == 0, said
+    found = at(resolved, steps_to(message))
+    for field in SCHEMA[message].fields:
+        expected = as_value(job_file_reference.default_of(field))
+        chosen = field.name in at(job_with(message), steps_to(message))
+        if chosen or field.message or isinstance(expected, str) and expected not in dict(field.values):
+            continue
+        value = found.get(field.name)
+        if field.values:
+            value = value.lower()
+        elif value is None or isinstance(value, str):
+            value = int(value or 0)  # without presence: 0 is not printed; 64 bits: a text
+        assert value == expected, f"{message}.{field.name}"
+
+
+@pytest.mark.parametrize("message", PLACES)
+def test_what_is_needed_is_missed(message, validate):
+    steps = steps_to(message)
+    for field in SCHEMA[message].fields:
+        if job_file_reference.default_of(field) != "needed":
+            continue
+        job = job_with(message)
+        del at(job, steps)[field.name]
+        code, _, said = validate(job)
+        path = path_of(steps + [field.name])
+        assert code == 2 and f": {path}" in said, f"{path} is not missed:\n{said}"
