@@ -286,5 +286,94 @@ TEST_F(SessionTest, ExportsTheWeights) {
   EXPECT_EQ(RunSessions(validate, 2)->outside.validations().at(0), expected);
 }
 
+TEST_F(SessionTest, AFileForEachRankResumesBitwiseInAnyEpoch) {
+  WriteTokens("short.bin", 450);
+  Job job = SmallJob();
+  job.train = TokenFiles{.paths = {folder_ / "train.bin", folder_ / "short.bin"}, .per_rank = true};
+  job.batch = {.per_rank = 3, .accumulate = 2, .last = data::Last::kPad};
+  job.stages = {FitStage{25, 0}};  // 56 samples of the short one: 10 steps an epoch
+  const auto undisturbed = RunSessions(job, 2);
+  ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
+  ASSERT_TRUE(undisturbed->ends[1].ok()) << undisturbed->ends[1].status();
+  job.checkpoint = Every(7);
+  auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/13);
+  ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
+  auto losses = first->outside.losses();
+  EXPECT_LT(losses.size(), 25u);
+  const auto second = RunSessions(job, 2, 2, first->outside.checkpoints());
+  ASSERT_TRUE(second->ends[1].ok()) << second->ends[1].status();
+  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->outside.losses());
+  // Another order of the files is another run: it matters which rank reads what.
+  job.train = TokenFiles{.paths = {folder_ / "short.bin", folder_ / "train.bin"}, .per_rank = true};
+  job.checkpoint.reset();
+  EXPECT_NE(RunSessions(job, 2)->outside.losses(), undisturbed->outside.losses());
+}
+
+TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
+  WriteTokens("a.bin", 90);
+  WriteTokens("b.bin", 500);
+  WriteTokens("c.bin", 9);
+  const std::vector<std::string> paths = {folder_ / "a.bin", folder_ / "b.bin", folder_ / "c.bin"};
+  Job job = SmallJob();
+  job.stages = {ValidateStage{}};
+  job.optimizer.reset();
+  job.train.reset();
+  job.validate = TokenFiles{.paths = paths};
+  const double expected = RunSessions(job, 1)->outside.validations().at(0);
+  job.validate = TokenFiles{.paths = paths, .per_rank = true};
+  const auto own = RunSessions(job, 3);
+  ASSERT_TRUE(own->ends[2].ok()) << own->ends[2].status();
+  EXPECT_NEAR(own->outside.validations().at(0), expected, 1e-6);  // the sums differ in their order only
+}
+
+TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
+  Job job = SmallJob();
+  job.train =
+      TokenFiles{.paths = {folder_ / "train.bin", folder_ / "nowhere.bin"}, .per_rank = true};
+  const auto run = RunSessions(job, 2);
+  EXPECT_EQ(run->ends[1].status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Classify(run->ends[0].status(), Phase::kCreate), FailureKind::kConsequence)
+      << run->ends[0].status();
+  const auto one = RunSessions(job, 1)->ends[0].status();
+  EXPECT_EQ(one.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(one.message()).find("data.train: per_rank: expected a file for each of 1 ranks, found 2"),
+            std::string::npos) << one;
+}
+
+TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
+  Job job = SmallJob();
+  job.model = {.kind = "mlp", .options_json = R"({"inputs": 2, "hidden": [], "classes": 2})"};
+  std::ofstream inputs(folder_ / "inputs.npy", std::ios::binary);
+  std::ofstream labels(folder_ / "labels.npy", std::ios::binary);
+  const auto header = [](const std::string& descr, const std::string& shape) {
+    std::string text = "{'descr': '" + descr + "', 'fortran_order': False, 'shape': " + shape + "}";
+    text.resize(117, ' ');
+    return std::string("\x93NUMPY\x01\0\x76\0", 10) + text + "\n";
+  };
+  inputs << header("<f4", "(60, 2)");
+  labels << header("<i8", "(60,)");
+  for (int64_t i = 0; i < 60; ++i) {
+    const float row[] = {0.5f, i == 47 ? NAN : 1.0f};
+    inputs.write(reinterpret_cast<const char*>(row), sizeof(row));
+    const int64_t label = i % 2;
+    labels.write(reinterpret_cast<const char*>(&label), sizeof(label));
+  }
+  inputs.close();
+  labels.close();
+  job.train = NpyFiles{{folder_ / "inputs.npy"}, {folder_ / "labels.npy"}};
+  job.validate.reset();
+  const auto run = RunSessions(job, 2);
+  int named = 0;
+  for (const auto& end : run->ends) {
+    if (end.status().code() != absl::StatusCode::kInvalidArgument) continue;
+    ++named;
+    EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kPermanent);
+    EXPECT_NE(std::string(end.status().message()).find("inputs.npy: inputs: row 47, byte offset 508"),
+              std::string::npos) << end.status();
+  }
+  EXPECT_EQ(named, 1);
+}
+
 }  // namespace
 }  // namespace muster::train

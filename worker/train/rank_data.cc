@@ -1,0 +1,102 @@
+#include "worker/train/rank_data.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "worker/data/npy_dataset.h"
+#include "worker/data/safetensors_dataset.h"
+
+namespace muster::train {
+namespace {
+
+using OpenedDataset = absl::StatusOr<std::unique_ptr<data::Dataset>>;
+
+OpenedDataset OpenPaths(const TokenFiles& files, const std::vector<std::string>& paths,
+                        const models::InputSpec& input) {
+  return data::OpenTokens(paths, files.type, input);
+}
+OpenedDataset OpenPaths(const RowFiles&, const std::vector<std::string>& paths,
+                        const models::InputSpec& input) {
+  return data::OpenSafetensors(paths, input);
+}
+
+// The files of `config` that this rank reads.
+template <typename Files>
+absl::StatusOr<std::vector<std::string>> PathsOf(const Files& files,
+                                                 const comm::Communicator& communicator) {
+  if (!files.per_rank) return files.paths;
+  if (static_cast<int>(files.paths.size()) != communicator.world_size()) {
+    return absl::InvalidArgumentError(absl::StrCat("per_rank: expected a file for each of ",
+                                                   communicator.world_size(), " ranks, found ",
+                                                   files.paths.size()));
+  }
+  return std::vector<std::string>{files.paths[communicator.rank()]};
+}
+
+bool IsPerRank(const DataConfig& config) {
+  return std::visit(
+      [](const auto& files) {
+        if constexpr (requires { files.per_rank; }) return files.per_rank;
+        return false;
+      },
+      config);
+}
+
+OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
+                   const comm::Communicator& communicator) {
+  return std::visit(
+      [&](const auto& files) -> OpenedDataset {
+        using Files = std::decay_t<decltype(files)>;
+        if constexpr (std::is_same_v<Files, data::IdxOptions>) {
+          return data::OpenIdx(files, input);
+        } else if constexpr (std::is_same_v<Files, NpyFiles>) {
+          return data::OpenNpy(files.inputs, files.labels, input);
+        } else {
+          ASSIGN_OR_RETURN(const auto paths, PathsOf(files, communicator));
+          return OpenPaths(files, paths, input);
+        }
+      },
+      config);
+}
+
+absl::StatusOr<std::vector<int64_t>> GatherSizes(int64_t own, comm::Communicator& communicator) {
+  at::Tensor mine = at::empty({1}, at::kLong);
+  at::Tensor all = at::empty({communicator.world_size()}, at::kLong);
+  mine.data_ptr<int64_t>()[0] = own;
+  RETURN_IF_ERROR(communicator.AllGather(all, mine, {.what = "sizes of the ranks' files"})->Wait());
+  return std::vector<int64_t>(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel());
+}
+
+}  // namespace
+
+std::optional<data::OwnFile> RankData::Own(int64_t rank) const {
+  if (own_sizes.empty()) return std::nullopt;
+  return data::OwnFile{.rank = rank,
+                       .shortest = *std::min_element(own_sizes.begin(), own_sizes.end())};
+}
+
+data::EvaluationPlan RankData::Evaluation(int64_t world_size, int64_t per_rank) const {
+  return {.size = dataset->size(),
+          .world_size = world_size,
+          .per_rank = per_rank,
+          .own_sizes = own_sizes};
+}
+
+absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
+                                      const models::InputSpec& input,
+                                      comm::Communicator& communicator) {
+  auto dataset = Open(config, input, communicator);
+  if (!dataset.ok()) return Annotate(dataset.status(), name);
+  RankData data{.dataset = *std::move(dataset)};
+  if (IsPerRank(config)) {
+    ASSIGN_OR_RETURN(data.own_sizes, GatherSizes(data.dataset->size(), communicator));
+  }
+  return data;
+}
+
+}  // namespace muster::train

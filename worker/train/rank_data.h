@@ -1,0 +1,41 @@
+// A job's data set as one rank holds it: a set that is common to all ranks, or a file of the rank's own.
+#ifndef MUSTER_WORKER_TRAIN_RANK_DATA_H_
+#define MUSTER_WORKER_TRAIN_RANK_DATA_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/dataset.h"
+#include "worker/data/evaluation.h"
+#include "worker/data/sampler.h"
+#include "worker/models/batch.h"
+#include "worker/train/job.h"
+
+namespace muster::train {
+
+struct RankData {
+  std::unique_ptr<data::Dataset> dataset;
+  // Samples in each rank's own file, in rank order; empty: the set is common. Equal on all ranks.
+  std::vector<int64_t> own_sizes;
+
+  // For the sampler of this rank.
+  std::optional<data::OwnFile> Own(int64_t rank) const;
+  // A pass over every sample once, at most `per_rank` of them at a time on a rank.
+  data::EvaluationPlan Evaluation(int64_t world_size, int64_t per_rank) const;
+};
+
+// Opens what this rank reads, for a model that takes `input`. Collective where ranks have files of their own: they
+// tell each other the sizes. `name`: "data.train" or "data.validate", for errors. Errors: the data set's;
+// INVALID_ARGUMENT for other than one file for each rank; the communicator's.
+absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
+                                      const models::InputSpec& input,
+                                      comm::Communicator& communicator);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_RANK_DATA_H_
