@@ -1,0 +1,135 @@
+#include "common/jobspec/validate_data.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/jobspec/fields.h"
+
+namespace muster::jobspec {
+namespace {
+
+using Paths = google::protobuf::RepeatedPtrField<std::string>;
+
+enum class Reads { kTokens, kRows, kUnknown };
+
+Reads WhatReads(const v1::ModelSpec& model) {
+  switch (model.kind_case()) {
+    case v1::ModelSpec::kGpt2:
+    case v1::ModelSpec::kLlama:
+      return Reads::kTokens;
+    case v1::ModelSpec::kMlp:
+    case v1::ModelSpec::kConvnet:
+      return Reads::kRows;
+    case v1::ModelSpec::kTorchscript:
+      if (model.torchscript().vocab_size() > 0) return Reads::kTokens;
+      return model.torchscript().inputs().empty() ? Reads::kUnknown : Reads::kRows;
+    case v1::ModelSpec::kPlugin:
+    case v1::ModelSpec::KIND_NOT_SET:
+      return Reads::kUnknown;
+  }
+  return Reads::kUnknown;
+}
+
+std::string KindOf(const v1::ModelSpec& model) {
+  const auto* oneof = v1::ModelSpec::descriptor()->FindOneofByName("kind");
+  return model.GetReflection()->GetOneofFieldDescriptor(model, oneof)->name();
+}
+
+class DataValidator {
+ public:
+  DataValidator(const v1::JobSpec& spec, ProblemList* problems)
+      : spec_(spec), problems_(problems) {}
+
+  void DataSet(const std::string& path, const v1::DataSet& data) {
+    switch (data.kind_case()) {
+      case v1::DataSet::kTokens:
+        RankFiles(path, "tokens", data.tokens().path(), data.per_rank());
+        Fits(path + ".tokens", Reads::kTokens);
+        break;
+      case v1::DataSet::kSafetensors:
+        RankFiles(path, "safetensors", data.safetensors().path(), data.per_rank());
+        Fits(path + ".safetensors", Reads::kRows);
+        break;
+      case v1::DataSet::kIdx:
+        NoRankFiles(path, "idx", data.per_rank());
+        Pairs(path + ".idx", "images", data.idx().images(), data.idx().labels());
+        if (data.idx().has_std() && !(data.idx().std() > 0)) {
+          Add(path + ".idx.std", absl::StrCat("found ", data.idx().std(), "; allowed: a number above 0"));
+        }
+        Fits(path + ".idx", Reads::kRows);
+        if (spec_.loss().has_mse()) {
+          Add(path + ".idx",
+              "found classes as labels, but the loss mse needs numbers; allowed: safetensors, npy");
+        }
+        break;
+      case v1::DataSet::kNpy:
+        NoRankFiles(path, "npy", data.per_rank());
+        Pairs(path + ".npy", "inputs", data.npy().inputs(), data.npy().labels());
+        Fits(path + ".npy", Reads::kRows);
+        break;
+      case v1::DataSet::KIND_NOT_SET:
+        break;
+    }
+  }
+
+ private:
+  void Add(const std::string& path, const std::string& message) { problems_->Add(path, message); }
+
+  void RankFiles(const std::string& path, const std::string& kind, const Paths& common,
+                 const Paths& per_rank) {
+    if (per_rank.empty()) {
+      if (common.empty()) {
+        Add(absl::StrCat(path, ".", kind, ".path"),
+            absl::StrCat("is missing; allowed: one or more paths, or ", path, ".per_rank"));
+      }
+    } else if (!common.empty()) {
+      Add(path + ".per_rank", absl::StrCat("found together with ", kind, ".path; allowed: one of the two"));
+    } else if (static_cast<uint32_t>(per_rank.size()) != spec_.world_size()) {
+      Add(path + ".per_rank", absl::StrCat("found ", per_rank.size(),
+                                           "; allowed: as many paths as world_size, ",
+                                           spec_.world_size()));
+    }
+  }
+
+  void NoRankFiles(const std::string& path, const std::string& kind, const Paths& per_rank) {
+    if (per_rank.empty()) return;
+    Add(path + ".per_rank", absl::StrCat("found together with ", kind,
+                                         "; allowed: only with tokens and safetensors"));
+  }
+
+  // One or more inputs, and as many labels.
+  void Pairs(const std::string& path, const std::string& name, const Paths& inputs,
+             const Paths& labels) {
+    if (inputs.empty()) Add(absl::StrCat(path, ".", name), "is missing; allowed: one or more paths");
+    if (labels.empty()) {
+      Add(path + ".labels", "is missing; allowed: one or more paths");
+    } else if (!inputs.empty() && inputs.size() != labels.size()) {
+      Add(path + ".labels", absl::StrCat("found ", labels.size(), "; allowed: as many paths as ", name,
+                                         ", ", inputs.size()));
+    }
+  }
+
+  // Whether the model reads what the data are.
+  void Fits(const std::string& path, Reads data) {
+    const Reads model = WhatReads(spec_.model());
+    if (model == Reads::kUnknown || model == data) return;
+    Add(path, data == Reads::kTokens
+                  ? absl::StrCat("found tokens, but the model ", KindOf(spec_.model()),
+                                 " reads rows of numbers; allowed: safetensors, idx, npy")
+                  : absl::StrCat("found rows of numbers, but the model ", KindOf(spec_.model()),
+                                 " reads tokens; allowed: tokens"));
+  }
+
+  const v1::JobSpec& spec_;
+  ProblemList* const problems_;
+};
+
+}  // namespace
+
+void ValidateData(const v1::JobSpec& spec, ProblemList* problems) {
+  DataValidator validator(spec, problems);
+  if (spec.data().has_train()) validator.DataSet("data.train", spec.data().train());
+  if (spec.data().has_validate()) validator.DataSet("data.validate", spec.data().validate());
+}
+
+}  // namespace muster::jobspec
