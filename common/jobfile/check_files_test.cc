@@ -21,7 +21,7 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   tokens->add_path(folder.Path("good"));
   tokens->add_path(folder.Path("missing"));
   tokens->add_path(folder.Path("empty"));
-  spec.mutable_data()->mutable_validate()->mutable_safetensors()->set_path(folder.path());
+  spec.mutable_data()->mutable_validate()->mutable_safetensors()->add_path(folder.path());
   // Outputs need not be there.
   spec.mutable_checkpoint()->set_directory(folder.Path("none"));
   spec.mutable_export_()->set_path(folder.Path("none"));
@@ -33,7 +33,7 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   EXPECT_THAT(problems.problems(0).message(), HasSubstr(folder.Path("missing")));
   EXPECT_EQ(problems.problems(1).path(), "data.train.tokens.path[2]");
   EXPECT_THAT(problems.problems(1).message(), HasSubstr("is empty"));
-  EXPECT_EQ(problems.problems(2).path(), "data.validate.safetensors.path");
+  EXPECT_EQ(problems.problems(2).path(), "data.validate.safetensors.path[0]");
   EXPECT_THAT(problems.problems(2).message(), HasSubstr("not a regular file"));
 }
 
