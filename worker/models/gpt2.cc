@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
+#include "worker/models/attention.h"
 #include "worker/models/gpt2_units.h"
 #include "worker/models/options.h"
 
@@ -21,10 +22,20 @@ class Gpt2 : public Model {
     for (const Parameter& parameter : Parameters()) names_.insert(parameter.name);
   }
 
-  InputSpec Input() const override {
+  InputSpec UnitsInput() const override {
     return {.kind = InputSpec::Kind::kTokens,
             .vocab_size = shape_.vocab_size,
             .context = shape_.context};
+  }
+
+  double ForwardFlops() const override {
+    const auto context = static_cast<double>(shape_.context);
+    const auto width = static_cast<double>(shape_.width);
+    // Numbers in the matrices of one block: c_attn, attn.c_proj, c_fc and mlp.c_proj.
+    const double matrices = 4 * width * width + 2 * width * static_cast<double>(shape_.inner);
+    const double block = 2 * context * matrices + AttentionFlops(shape_.context, shape_.width);
+    const double head = 2 * context * width * static_cast<double>(shape_.vocab_size);
+    return static_cast<double>(shape_.layers) * block + head;
   }
 
   // Files of the bare GPT2Model have no "transformer." in front; old files carry the causal masks;

@@ -7,6 +7,8 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/log_softmax.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
@@ -185,6 +187,11 @@ TEST(Gpt2Test, EveryUnitIsCalledThroughTheContext) {
   EXPECT_THAT(recorder.names, ElementsAre("", "transformer.h.0", "transformer.h.1"));
 }
 
+TEST(Gpt2Test, FlopsAreThoseOfTheMatrixProducts) {
+  // A block: 6 positions times 2 * (8 * 24 + 8 * 8 + 2 * 8 * 32), and 2 * 2 * 6 * 6 * 8 for attention.
+  EXPECT_EQ(Make(Small())->ForwardFlops(), 2 * (6 * 2 * 768 + 1152) + 6 * 2 * 8 * 17);
+}
+
 TEST(Gpt2Test, WeightNamesOfOtherWritersAreUnderstood) {
   const auto tied = Make(Small());
   const auto untied = Make(With("tied", false));
@@ -208,7 +215,7 @@ TEST(Gpt2Test, BadOptionsAreNamedWithWhatIsAllowed) {
   EXPECT_THAT(ErrorOf(With("width", "8")),
               HasSubstr("width: expected an integer from 1 on, found \"8\""));
   EXPECT_EQ(std::string(Create("gpt3", Small(), 1).status().message()),
-            "model: expected one of gpt2, mlp, found 'gpt3'");
+            absl::StrCat("model: expected one of ", absl::StrJoin(Kinds(), ", "), ", found 'gpt3'"));
 }
 
 TEST(Gpt2Test, BatchesThatDoNotFitAreRefused) {

@@ -14,9 +14,9 @@
 #include "ATen/ops/layer_norm.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/matmul.h"
-#include "ATen/ops/scaled_dot_product_attention.h"
 #include "ATen/ops/softmax.h"
 #include "ATen/ops/triu.h"
+#include "worker/models/attention.h"
 #include "worker/models/init.h"
 
 namespace muster::models {
@@ -38,11 +38,9 @@ Tensor Conv1D(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 // q, k, v [B, H, C, D] -> [B, H, C, D].
-Tensor CausalAttention(const Tensor& q, const Tensor& k, const Tensor& v, double dropout,
-                       ForwardContext& context) {
-  if (!context.training() || dropout == 0) {
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, /*is_causal=*/true);
-  }
+Tensor Attention(const Tensor& q, const Tensor& k, const Tensor& v, double dropout,
+                 ForwardContext& context) {
+  if (!context.training() || dropout == 0) return CausalAttention(q, k, v);
   // Written out: the fused kernel would draw its dropout from the process-wide generator.
   const int64_t length = q.size(2);
   const Tensor future =
@@ -77,7 +75,7 @@ class Block : public Unit {
     // split, not narrow: its gradient is one concatenation.
     const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
     Tensor mixed =
-        CausalAttention(split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
+        Attention(split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
     mixed = mixed.transpose(1, 2).reshape({rows, width});
     const Tensor attended =
         flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));

@@ -55,15 +55,22 @@ class Mlp : public Model {
   Mlp(const std::vector<int64_t>& widths, uint64_t seed)
       : Model("mlp", std::make_unique<Root>(widths, seed)),
         inputs_(widths.front()),
-        classes_(widths.back()) {}
+        classes_(widths.back()) {
+    for (size_t i = 1; i < widths.size(); ++i) {
+      flops_ += 2.0 * static_cast<double>(widths[i - 1]) * static_cast<double>(widths[i]);
+    }
+  }
 
-  InputSpec Input() const override {
+  double ForwardFlops() const override { return flops_; }
+
+  InputSpec UnitsInput() const override {
     return {.kind = InputSpec::Kind::kRows, .row_elements = inputs_, .classes = classes_};
   }
 
  private:
   const int64_t inputs_;
   const int64_t classes_;
+  double flops_ = 0;
 };
 
 }  // namespace

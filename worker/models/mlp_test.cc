@@ -52,6 +52,10 @@ TEST(MlpTest, ForwardIsLinearAndReluWithALinearEnd) {
   EXPECT_NEAR(loss.mean_loss.item<float>(), std::log(2.0), 1e-6);
 }
 
+TEST(MlpTest, FlopsAreThoseOfTheMatrixProducts) {
+  EXPECT_EQ(Make()->ForwardFlops(), 2 * (4 * 3 + 3 * 5 + 5 * 2));
+}
+
 TEST(MlpTest, ModelWithoutHiddenLayersAndBadOptions) {
   const auto linear =
       Create("mlp", {{"inputs", 4}, {"hidden", nlohmann::json::array()}, {"classes", 2}}, 1);

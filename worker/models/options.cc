@@ -1,6 +1,7 @@
 #include "worker/models/options.h"
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 #include <utility>
 
@@ -64,6 +65,16 @@ std::vector<int64_t> OptionReader::Sizes(const std::string& key) {
   return {};
 }
 
+double OptionReader::Positive(const std::string& key, double fallback) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return fallback;
+  if (value->is_number() && *value > 0 && std::isfinite(value->get<double>())) {
+    return value->get<double>();
+  }
+  Wrong(key, "a number above 0", *value);
+  return fallback;
+}
+
 double OptionReader::Probability(const std::string& key, double fallback) {
   const nlohmann::json* value = Find(key);
   if (value == nullptr) return fallback;
@@ -78,6 +89,28 @@ bool OptionReader::Flag(const std::string& key, bool fallback) {
   if (value->is_boolean()) return value->get<bool>();
   Wrong(key, "true or false", *value);
   return fallback;
+}
+
+std::string OptionReader::Text(const std::string& key) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) {
+    problems_.Add(key + ": expected a text, found nothing");
+    return "";
+  }
+  if (value->is_string() && !value->get_ref<const std::string&>().empty()) return value->get<std::string>();
+  Wrong(key, "a text", *value);
+  return "";
+}
+
+std::map<std::string, std::string> OptionReader::Texts(const std::string& key) {
+  const nlohmann::json* value = Find(key);
+  if (value == nullptr) return {};
+  if (value->is_object() && std::all_of(value->begin(), value->end(),
+                                        [](const auto& text) { return text.is_string(); })) {
+    return value->get<std::map<std::string, std::string>>();
+  }
+  Wrong(key, "an object of texts", *value);
+  return {};
 }
 
 absl::Status OptionReader::Finish() {

@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_MODELS_OPTIONS_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -24,9 +25,16 @@ class OptionReader {
   int64_t Size(const std::string& key, std::optional<int64_t> fallback = std::nullopt);
   // A list of integers from 1 on, required, may be empty.
   std::vector<int64_t> Sizes(const std::string& key);
+  // A finite number above 0.
+  double Positive(const std::string& key, double fallback);
   // A number in [0, 1).
   double Probability(const std::string& key, double fallback);
   bool Flag(const std::string& key, bool fallback);
+  // A text that is not empty, required.
+  std::string Text(const std::string& key);
+  // An object of texts; empty where there is none.
+  std::map<std::string, std::string> Texts(const std::string& key);
+  bool Has(const std::string& key) { return Find(key) != nullptr; }
 
   // Notes a problem between options.
   void Problem(const std::string& problem) { problems_.Add(problem); }

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 
@@ -9,12 +10,14 @@ namespace muster::models {
 namespace {
 
 TEST(OptionReaderTest, ReadsValuesAndDefaults) {
-  const auto json = nlohmann::json::parse(R"({"a": 3, "list": [1, 2], "p": 0.5, "flag": true})");
+  const auto json = nlohmann::json::parse(R"({"a": 3, "list": [1, 2], "p": 0.5, "x": 1e5, "flag": true})");
   OptionReader reader("toy", json);
   EXPECT_EQ(reader.Size("a"), 3);
   EXPECT_EQ(reader.Size("b", 7), 7);
   EXPECT_EQ(reader.Sizes("list"), (std::vector<int64_t>{1, 2}));
   EXPECT_EQ(reader.Probability("p", 0), 0.5);
+  EXPECT_EQ(reader.Positive("x", 1), 1e5);
+  EXPECT_EQ(reader.Positive("y", 2), 2);
   EXPECT_TRUE(reader.Flag("flag", false));
   EXPECT_TRUE(reader.Finish().ok());
 }
@@ -32,6 +35,16 @@ TEST(OptionReaderTest, AllProblemsAreReportedAtOnceAndCapped) {
   EXPECT_EQ(std::string(status.message()),
             "model toy: a: expected an integer from 1 on, found 0; p: expected a number in [0, 1), "
             "found 1; flag: expected true or false, found 1; and 2 more");
+}
+
+TEST(OptionReaderTest, NumbersThatAreNotAbove0AreRefused) {
+  for (const char* bad : {"0", "-1", "\"1\"", "null"}) {
+    const auto json = nlohmann::json::parse(absl::StrCat("{\"x\": ", bad, "}"));
+    OptionReader reader("toy", json);
+    EXPECT_EQ(reader.Positive("x", 3), 3);
+    EXPECT_EQ(std::string(reader.Finish().message()),
+              absl::StrCat("model toy: x: expected a number above 0, found ", bad));
+  }
 }
 
 TEST(OptionReaderTest, UnknownKeyNamesTheAllowedOnes) {

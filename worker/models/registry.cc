@@ -6,8 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "nlohmann/json.hpp"
+#include "worker/models/convnet.h"
 #include "worker/models/gpt2.h"
+#include "worker/models/llama.h"
 #include "worker/models/mlp.h"
+#include "worker/models/plugin.h"
+#include "worker/models/torchscript.h"
 
 namespace muster::models {
 namespace {
@@ -16,8 +20,12 @@ using Factory = absl::StatusOr<std::unique_ptr<Model>> (*)(const nlohmann::json&
 
 const std::map<std::string, Factory>& Factories() {
   static const auto& factories = *new std::map<std::string, Factory>{
+      {"convnet", CreateConvnet},
       {"gpt2", CreateGpt2},
+      {"llama", CreateLlama},
       {"mlp", CreateMlp},
+      {"plugin", CreatePlugin},
+      {"torchscript", CreateTorchscript},
   };
   return factories;
 }

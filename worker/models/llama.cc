@@ -1,0 +1,124 @@
+#include "worker/models/llama.h"
+
+#include <set>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "nlohmann/json.hpp"
+#include "worker/models/attention.h"
+#include "worker/models/llama_units.h"
+#include "worker/models/options.h"
+
+namespace muster::models {
+namespace {
+
+class Llama : public Model {
+ public:
+  Llama(const LlamaShape& shape, uint64_t seed)
+      : Model("llama", MakeLlamaRoot(shape, seed)), shape_(shape) {
+    for (const Parameter& parameter : Parameters()) names_.insert(parameter.name);
+  }
+
+  InputSpec UnitsInput() const override {
+    return {.kind = InputSpec::Kind::kTokens,
+            .vocab_size = shape_.vocab_size,
+            .context = shape_.context};
+  }
+
+  double ForwardFlops() const override {
+    const auto context = static_cast<double>(shape_.context);
+    const auto width = static_cast<double>(shape_.width);
+    // Numbers in the matrices of one layer: q and o, k and v, gate, up and down.
+    const double matrices = 2 * width * width + 2 * width * static_cast<double>(shape_.kv_width()) +
+                            3 * width * static_cast<double>(shape_.inner);
+    const double layer = 2 * context * matrices + AttentionFlops(shape_.context, shape_.width);
+    const double head = 2 * context * width * static_cast<double>(shape_.vocab_size);
+    return static_cast<double>(shape_.layers) * layer + head;
+  }
+
+  // Files of the bare LlamaModel have no "model." in front; old files carry the rotary frequencies; files of tied
+  // models may hold the shared weight under either name, or both.
+  WeightName ResolveWeight(const std::string& name) const override {
+    if (names_.count(name) > 0) return {WeightName::Kind::kParameter, name};
+    const std::string full = "model." + name;
+    if (names_.count(full) > 0) return {WeightName::Kind::kParameter, full};
+    if (shape_.tied && name == "lm_head.weight") {
+      return {WeightName::Kind::kParameter, "model.embed_tokens.weight"};
+    }
+    if (absl::EndsWith(name, "rotary_emb.inv_freq")) return {WeightName::Kind::kIgnored, ""};
+    return {};
+  }
+
+  std::string HuggingFaceConfig() const override {
+    const nlohmann::ordered_json config = {
+        {"architectures", {"LlamaForCausalLM"}},
+        {"model_type", "llama"},
+        {"dtype", "float32"},
+        {"vocab_size", shape_.vocab_size},
+        {"max_position_embeddings", shape_.context},
+        {"hidden_size", shape_.width},
+        {"num_hidden_layers", shape_.layers},
+        {"num_attention_heads", shape_.heads},
+        {"num_key_value_heads", shape_.kv_heads},
+        {"head_dim", shape_.head()},
+        {"intermediate_size", shape_.inner},
+        {"hidden_act", "silu"},
+        {"rms_norm_eps", shape_.norm_eps},
+        // For transformers before 5, and from 5 on.
+        {"rope_theta", shape_.rope_theta},
+        {"rope_parameters", {{"rope_type", "default"}, {"rope_theta", shape_.rope_theta}}},
+        {"attention_bias", false},
+        {"mlp_bias", false},
+        {"attention_dropout", 0.0},
+        {"initializer_range", kLlamaInitDeviation},
+        {"tie_word_embeddings", shape_.tied},
+        // Muster knows no special tokens; Llama's own may lie beyond a small vocabulary.
+        {"bos_token_id", nullptr},
+        {"eos_token_id", nullptr},
+        {"use_cache", true},
+    };
+    return config.dump(2) + "\n";
+  }
+
+ private:
+  const LlamaShape shape_;
+  std::set<std::string> names_;
+};
+
+void CheckHeads(const LlamaShape& shape, OptionReader* reader) {
+  if (shape.width % shape.heads != 0) {
+    reader->Problem(absl::StrCat("width: expected a multiple of heads (", shape.heads,
+                                 "), found ", shape.width));
+  } else if (shape.head() % 2 != 0) {
+    reader->Problem(absl::StrCat("heads: expected width / heads to be even, found ", shape.width,
+                                 " / ", shape.heads, " = ", shape.head()));
+  }
+  if (shape.heads % shape.kv_heads != 0) {
+    reader->Problem(absl::StrCat("kv_heads: expected a divisor of heads (", shape.heads,
+                                 "), found ", shape.kv_heads));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreateLlama(const nlohmann::json& options, uint64_t seed) {
+  OptionReader reader("llama", options);
+  LlamaShape shape;
+  shape.vocab_size = reader.Size("vocab_size");
+  shape.context = reader.Size("context");
+  shape.layers = reader.Size("layers");
+  shape.heads = reader.Size("heads");
+  shape.kv_heads = reader.Size("kv_heads", shape.heads);
+  shape.width = reader.Size("width");
+  shape.inner = reader.Size("inner");
+  shape.rope_theta = reader.Positive("rope_theta", shape.rope_theta);
+  shape.norm_eps = reader.Positive("norm_eps", shape.norm_eps);
+  shape.tied = reader.Flag("tied", shape.tied);
+  if (reader.ok()) CheckHeads(shape, &reader);
+  RETURN_IF_ERROR(reader.Finish());
+  return std::make_unique<Llama>(shape, seed);
+}
+
+}  // namespace muster::models

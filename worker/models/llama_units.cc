@@ -1,0 +1,118 @@
+#include "worker/models/llama_units.h"
+
+#include <string>
+#include <utility>
+
+#include "ATen/ops/embedding.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/rms_norm.h"
+#include "ATen/ops/silu.h"
+#include "worker/models/attention.h"
+#include "worker/models/init.h"
+#include "worker/models/rotary.h"
+
+namespace muster::models {
+namespace {
+
+using at::Tensor;
+
+// Root mean square norm (Zhang and Sennrich 2019), in float32 whatever the rest computes in.
+Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
+  return at::rms_norm(x.to(at::kFloat), {x.size(-1)}, weight, eps);
+}
+
+class Layer : public Unit {
+ public:
+  Layer(const std::string& name, const LlamaShape& shape, std::shared_ptr<const Rotary> rotary,
+        uint64_t seed)
+      : Unit(name), shape_(shape), rotary_(std::move(rotary)), seed_(seed) {
+    const int64_t width = shape.width;
+    input_norm_ = AddNorm(".input_layernorm.weight");
+    q_ = AddLinear(".self_attn.q_proj.weight", width, width);
+    k_ = AddLinear(".self_attn.k_proj.weight", width, shape.kv_width());
+    v_ = AddLinear(".self_attn.v_proj.weight", width, shape.kv_width());
+    o_ = AddLinear(".self_attn.o_proj.weight", width, width);
+    post_attention_norm_ = AddNorm(".post_attention_layernorm.weight");
+    gate_ = AddLinear(".mlp.gate_proj.weight", width, shape.inner);
+    up_ = AddLinear(".mlp.up_proj.weight", width, shape.inner);
+    down_ = AddLinear(".mlp.down_proj.weight", shape.inner, width);
+  }
+
+  Tensor Forward(const Tensor& x, ForwardContext&) override {
+    const Tensor attended = x.add(Attention(RmsNorm(x, parameter(input_norm_), shape_.norm_eps)));
+    return attended.add(
+        FeedForward(RmsNorm(attended, parameter(post_attention_norm_), shape_.norm_eps)));
+  }
+
+ private:
+  Tensor Attention(const Tensor& x) const {
+    // [B, C, heads * head] -> [B, C, heads, head]
+    const auto split = [&](size_t weight, int64_t heads) {
+      return at::linear(x, parameter(weight)).unflatten(2, {heads, shape_.head()});
+    };
+    const Tensor q = rotary_->Turn(split(q_, shape_.heads));
+    const Tensor k = rotary_->Turn(split(k_, shape_.kv_heads));
+    const Tensor v = split(v_, shape_.kv_heads);
+    const Tensor mixed =
+        CausalAttention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
+    return at::linear(mixed.transpose(1, 2).flatten(2), parameter(o_));
+  }
+
+  // SwiGLU (Shazeer 2020).
+  Tensor FeedForward(const Tensor& x) const {
+    const Tensor gate = at::silu(at::linear(x, parameter(gate_)));
+    return at::linear(gate.mul(at::linear(x, parameter(up_))), parameter(down_));
+  }
+
+  size_t AddNorm(const std::string& part) {
+    return AddParameter(name() + part, ConstantInit({shape_.width}, 1));
+  }
+
+  size_t AddLinear(const std::string& part, int64_t in, int64_t out) {
+    const std::string full_name = name() + part;
+    return AddParameter(full_name, NormalInit(seed_, full_name, {out, in}, kLlamaInitDeviation));
+  }
+
+  const LlamaShape shape_;
+  const std::shared_ptr<const Rotary> rotary_;
+  const uint64_t seed_;
+  size_t input_norm_, q_, k_, v_, o_, post_attention_norm_, gate_, up_, down_;
+};
+
+class Root : public Unit {
+ public:
+  Root(const LlamaShape& shape, uint64_t seed) : Unit(""), shape_(shape) {
+    embedding_ = AddEmbedding("model.embed_tokens.weight", seed);
+    const auto rotary =
+        std::make_shared<const Rotary>(shape.context, shape.head(), shape.rope_theta);
+    for (int64_t i = 0; i < shape.layers; ++i) {
+      AddChild(
+          std::make_unique<Layer>("model.layers." + std::to_string(i), shape, rotary, seed));
+    }
+    norm_ = AddParameter("model.norm.weight", ConstantInit({shape.width}, 1));
+    head_ = shape.tied ? embedding_ : AddEmbedding("lm_head.weight", seed);
+  }
+
+  Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
+    Tensor x = at::embedding(parameter(embedding_), tokens);
+    for (const auto& layer : children()) x = context.Call(*layer, x);
+    return at::linear(RmsNorm(x, parameter(norm_), shape_.norm_eps), parameter(head_));
+  }
+
+ private:
+  size_t AddEmbedding(const std::string& name, uint64_t seed) {
+    return AddParameter(
+        name, NormalInit(seed, name, {shape_.vocab_size, shape_.width}, kLlamaInitDeviation));
+  }
+
+  const LlamaShape shape_;
+  size_t embedding_, norm_, head_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> MakeLlamaRoot(const LlamaShape& shape, uint64_t seed) {
+  return std::make_unique<Root>(shape, seed);
+}
+
+}  // namespace muster::models
