@@ -2,116 +2,153 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/empty.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/hashing_writer.h"
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
+#include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
 
 namespace muster::checkpoint {
 namespace {
 
+using models::Buffer;
 using models::Parameter;
 using models::WeightName;
 using safetensors::DType;
 using safetensors::Entry;
 using safetensors::ShapeString;
+using safetensors::StoredTensor;
+using safetensors::TensorSet;
 
-std::optional<at::ScalarType> FloatType(DType dtype) {
-  switch (dtype) {
-    case DType::kF32:
-      return at::kFloat;
-    case DType::kF16:
-      return at::kHalf;
-    case DType::kBF16:
-      return at::kBFloat16;
-    default:
-      return std::nullopt;
+// A tensor of the model and what the files hold for it.
+struct Target {
+  std::string name;
+  at::Tensor tensor;
+  bool optional = false;
+  std::vector<StoredTensor> sources;
+};
+
+std::vector<Target> TargetsOf(const models::Model& model) {
+  std::vector<Target> targets;
+  for (const Parameter& parameter : model.Parameters()) {
+    targets.push_back({parameter.name, parameter.tensor});
   }
+  for (const Buffer& buffer : model.Buffers()) {
+    // Files of PyTorch before 0.4.1 have none, and no number depends on it.
+    const bool optional = absl::EndsWith(buffer.name, "num_batches_tracked");
+    targets.push_back({buffer.name, buffer.tensor, optional});
+  }
+  return targets;
 }
 
-at::Tensor ReadAsFloat(const safetensors::File& file, const Entry& entry) {
-  const at::Tensor raw = at::empty(entry.shape, *FloatType(entry.dtype));
-  std::memcpy(raw.data_ptr(), file.data(entry), entry.bytes());
-  return raw.to(at::kFloat);
+// What a file may hold for a tensor, for errors; CanBecome says the same of one dtype.
+const char* AllowedTypes(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kLong ? "I64" : "F32, F16 or BF16";
 }
 
-// The file's entries by the parameter that they are for.
-using Sources = std::map<std::string, std::vector<const Entry*>>;
+bool CanBecome(DType dtype, const at::Tensor& tensor) {
+  if (tensor.scalar_type() == at::kLong) return dtype == DType::kI64;
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
 
-Sources FindSources(const safetensors::File& file, const NameResolver& resolve,
-                    const std::map<std::string, at::Tensor>& wanted, Problems* problems) {
-  Sources sources;
-  for (const Entry& entry : file.header().entries) {
-    const WeightName name = resolve(entry.name);
+at::Tensor Read(const StoredTensor& source, at::ScalarType type) {
+  const DType dtype = source.entry->dtype;
+  const at::ScalarType stored = dtype == DType::kF16    ? at::kHalf
+                                : dtype == DType::kBF16 ? at::kBFloat16
+                                : dtype == DType::kI64  ? at::kLong
+                                                        : at::kFloat;
+  const at::Tensor raw = at::empty(source.entry->shape, stored);
+  std::memcpy(raw.data_ptr(), source.data(), source.entry->bytes());
+  return raw.to(type);
+}
+
+// Notes each file's tensor with the target that it is for.
+void FindSources(const TensorSet& set, const models::Model& model, std::vector<Target>* targets,
+                 Problems* problems) {
+  std::map<std::string, size_t> by_name;
+  for (size_t i = 0; i < targets->size(); ++i) by_name[(*targets)[i].name] = i;
+  for (const StoredTensor& source : set.tensors()) {
+    const WeightName name = model.ResolveWeight(source.name());
     if (name.kind == WeightName::Kind::kIgnored) continue;
-    const auto parameter = wanted.find(name.parameter);
-    if (name.kind == WeightName::Kind::kUnknown || parameter == wanted.end()) {
-      problems->Add(absl::StrCat("unexpected '", entry.name, "'"));
+    const auto found = by_name.find(name.parameter);
+    if (name.kind == WeightName::Kind::kUnknown || found == by_name.end()) {
+      problems->Add(absl::StrCat("unexpected ", set.Describe(source)));
       continue;
     }
-    sources[name.parameter].push_back(&entry);
-    if (at::IntArrayRef(entry.shape) != parameter->second.sizes()) {
-      problems->Add(absl::StrCat("'", entry.name, "': expected the shape ",
-                                 ShapeString(parameter->second.sizes().vec()), ", found ",
+    Target& target = (*targets)[found->second];
+    target.sources.push_back(source);
+    const Entry& entry = *source.entry;
+    if (at::IntArrayRef(entry.shape) != target.tensor.sizes()) {
+      problems->Add(absl::StrCat(set.Describe(source), ": expected the shape ",
+                                 ShapeString(target.tensor.sizes().vec()), ", found ",
                                  ShapeString(entry.shape)));
     }
-    if (!FloatType(entry.dtype).has_value()) {
-      problems->Add(
-          absl::StrCat("'", entry.name, "': expected F32, F16 or BF16, found ", Name(entry.dtype)));
+    if (!CanBecome(entry.dtype, target.tensor)) {
+      problems->Add(absl::StrCat(set.Describe(source), ": expected ", AllowedTypes(target.tensor),
+                                 ", found ", Name(entry.dtype)));
     }
   }
-  return sources;
 }
 
 }  // namespace
 
-absl::Status LoadWeights(const std::string& path, const std::vector<Parameter>& parameters,
-                         const NameResolver& resolve) {
-  ASSIGN_OR_RETURN(const safetensors::File file, safetensors::File::Open(path));
-  std::map<std::string, at::Tensor> wanted;
-  for (const Parameter& parameter : parameters) wanted[parameter.name] = parameter.tensor;
+absl::Status LoadWeights(const std::string& path, const models::Model& model) {
+  ASSIGN_OR_RETURN(const TensorSet set, TensorSet::Open(path));
+  std::vector<Target> targets = TargetsOf(model);
   Problems problems;
-  const Sources sources = FindSources(file, resolve, wanted, &problems);
-  for (const Parameter& parameter : parameters) {
-    if (sources.count(parameter.name) == 0) {
-      problems.Add(absl::StrCat("missing '", parameter.name, "'"));
+  FindSources(set, model, &targets, &problems);
+  for (const Target& target : targets) {
+    if (target.sources.empty() && !target.optional) {
+      problems.Add(absl::StrCat("missing '", target.name, "'"));
     }
   }
   const auto status = [&] { return problems.ToStatus(absl::StatusCode::kInvalidArgument, path); };
   RETURN_IF_ERROR(status());
-  for (const auto& [name, entries] : sources) {
-    for (size_t i = 1; i < entries.size(); ++i) {
-      if (ReadAsFloat(file, *entries[0]).equal(ReadAsFloat(file, *entries[i]))) continue;
-      problems.Add(absl::StrCat("'", entries[0]->name, "' and '", entries[i]->name,
-                                "' are one parameter of this model, but differ in the file"));
+  for (const auto& [name, tensor, optional, sources] : targets) {
+    for (size_t i = 1; i < sources.size(); ++i) {
+      const at::ScalarType type = tensor.scalar_type();
+      if (Read(sources[0], type).equal(Read(sources[i], type))) continue;
+      problems.Add(absl::StrCat(set.Describe(sources[0]), " and ", set.Describe(sources[i]),
+                                " are one parameter of this model, but differ in the file"));
     }
   }
   RETURN_IF_ERROR(status());
   const at::NoGradGuard no_grad;
-  for (const auto& [name, entries] : sources) wanted[name].copy_(ReadAsFloat(file, *entries[0]));
+  for (const auto& [name, tensor, optional, sources] : targets) {
+    if (!sources.empty()) tensor.copy_(Read(sources[0], tensor.scalar_type()));
+  }
   return absl::OkStatus();
 }
 
-absl::Status LoadWeights(const std::string& path, const models::Model& model) {
-  return LoadWeights(path, model.Parameters(),
-                     [&model](const std::string& name) { return model.ResolveWeight(name); });
-}
-
-absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& parameters) {
-  std::vector<Entry> entries;
+absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& parameters,
+                         const std::vector<Buffer>& buffers) {
+  std::vector<std::pair<std::string, at::Tensor>> tensors;
   for (const Parameter& parameter : parameters) {
-    entries.push_back({parameter.name, DType::kF32, parameter.tensor.sizes().vec()});
+    tensors.emplace_back(parameter.name, parameter.tensor.detach().to(at::kCPU, at::kFloat));
+  }
+  for (const Buffer& buffer : buffers) {
+    tensors.emplace_back(buffer.name, buffer.tensor.detach().to(at::kCPU));
+  }
+  // Wide numbers first: readers may want each at a multiple of its size.
+  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
+    return a.second.element_size() > b.second.element_size();
+  });
+  std::vector<Entry> entries;
+  for (const auto& [name, tensor] : tensors) {
+    const DType dtype = tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
+    entries.push_back({name, dtype, tensor.sizes().vec()});
   }
   ASSIGN_OR_RETURN(const safetensors::FilePlan plan,
                    safetensors::Plan(std::move(entries), {{"format", "pt"}}));
@@ -119,9 +156,9 @@ absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& 
   const std::string temporary = path + ".tmp";
   ASSIGN_OR_RETURN(const auto writer, files::HashingWriter::Create(temporary));
   RETURN_IF_ERROR(writer->Append(plan.prefix.data(), plan.prefix.size()));
-  for (const Parameter& parameter : parameters) {
-    const at::Tensor values = parameter.tensor.detach().to(at::kCPU, at::kFloat).contiguous();
-    RETURN_IF_ERROR(writer->Append(values.const_data_ptr<float>(), values.nbytes()));
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor values = tensor.contiguous();
+    RETURN_IF_ERROR(writer->Append(values.const_data_ptr(), values.nbytes()));
   }
   RETURN_IF_ERROR(writer->Finish().status());
   const absl::Status renamed = files::RenameDurably(temporary, path);
@@ -130,7 +167,7 @@ absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& 
 }
 
 absl::Status ExportModel(const std::string& path, const models::Model& model) {
-  RETURN_IF_ERROR(SaveWeights(path, model.Parameters()));
+  RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers()));
   const std::string config = model.HuggingFaceConfig();
   if (config.empty()) return absl::OkStatus();
   return files::WriteAtomically(files::JoinPath(files::ParentDirectory(path), "config.json"),

@@ -1,8 +1,7 @@
-// Model weights as one safetensors file with Hugging Face names: loading into parameters, saving.
+// Model weights as safetensors files with Hugging Face names: loading into parameters and buffers, saving.
 #ifndef MUSTER_WORKER_CHECKPOINT_WEIGHTS_H_
 #define MUSTER_WORKER_CHECKPOINT_WEIGHTS_H_
 
-#include <functional>
 #include <string>
 #include <vector>
 
@@ -11,23 +10,21 @@
 
 namespace muster::checkpoint {
 
-using NameResolver = std::function<models::WeightName(const std::string& name_in_file)>;
-
-// Copies the file's tensors (F32, F16 or BF16, converted to float32) into `parameters`, all or
-// none. Errors: INVALID_ARGUMENT with every problem at once, capped at 3 (missing and unexpected
-// names, shapes expected and found, dtypes, two names of one parameter whose values differ);
-// DATA_LOSS for a broken file; NOT_FOUND etc. when it cannot be opened.
-absl::Status LoadWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
-                         const NameResolver& resolve);
+// Copies the tensors of `path`, a safetensors file or the index of a sharded model (a name that ends in .json), into
+// the model's parameters and buffers, all or none. What the model calls float32 may be F32, F16 or BF16, int64 is I64.
+// BatchNorm's num_batches_tracked may be missing and then stays as it is.
+// Errors: INVALID_ARGUMENT with every problem at once, capped at 3 (missing and unexpected names, shapes expected and
+// found, dtypes, two names of one parameter whose values differ); those of safetensors::TensorSet::Open (DATA_LOSS for
+// a broken file, NOT_FOUND etc. when one cannot be opened, tensors that are not where the index says).
 absl::Status LoadWeights(const std::string& path, const models::Model& model);
 
-// Writes the parameters as float32 with the metadata {"format": "pt"}, atomically; makes the
+// Writes parameters as float32 and buffers as what they are, with the metadata {"format": "pt"}, atomically; makes the
 // folder.
-absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters);
+absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
+                         const std::vector<models::Buffer>& buffers = {});
 
-// SaveWeights plus, when the model has one, its Hugging Face config.json in the same folder:
-// `AutoModelForCausalLM.from_pretrained(folder)` opens the result when `path` ends in
-// model.safetensors.
+// SaveWeights of a model plus, when it has one, its Hugging Face config.json in the same folder:
+// `AutoModelForCausalLM.from_pretrained(folder)` opens the result when `path` ends in model.safetensors.
 absl::Status ExportModel(const std::string& path, const models::Model& model);
 
 }  // namespace muster::checkpoint

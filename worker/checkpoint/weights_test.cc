@@ -13,7 +13,9 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/registry.h"
+#include "worker/models/gpt2.h"
+#include "worker/models/mlp.h"
+#include "worker/models/unit.h"
 
 namespace muster::checkpoint {
 namespace {
@@ -22,14 +24,13 @@ using safetensors::DType;
 using ::testing::HasSubstr;
 
 std::unique_ptr<models::Model> Gpt2(uint64_t seed, bool tied = true) {
-  return *models::Create("gpt2",
-                         {{"vocab_size", 5},
-                          {"context", 3},
-                          {"layers", 1},
-                          {"heads", 1},
-                          {"width", 2},
-                          {"tied", tied}},
-                         seed);
+  return *models::CreateGpt2({{"vocab_size", 5},
+                              {"context", 3},
+                              {"layers", 1},
+                              {"heads", 1},
+                              {"width", 2},
+                              {"tied", tied}},
+                             seed);
 }
 
 bool Same(const models::Model& a, const models::Model& b) {
@@ -40,10 +41,31 @@ bool Same(const models::Model& a, const models::Model& b) {
   return true;
 }
 
+// One weight, and the three buffers of a BatchNorm.
+class Normed : public models::Model {
+ public:
+  explicit Normed(double value) : Model("normed", std::make_unique<Root>(value)) {}
+
+  models::InputSpec UnitsInput() const override { return {}; }
+
+ private:
+  class Root : public models::Unit {
+   public:
+    explicit Root(double value) : Unit("") {
+      AddParameter("bn.weight", at::full({2}, value, at::kFloat));
+      AddBuffer("bn.running_mean", at::full({2}, value, at::kFloat));
+      AddBuffer("bn.running_var", at::full({2}, value, at::kFloat));
+      AddBuffer("bn.num_batches_tracked", at::full({}, static_cast<int64_t>(value), at::kLong));
+    }
+    at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override { return x; }
+  };
+};
+
 class WeightsTest : public ::testing::Test {
  protected:
   // Writes tensors of any type under these names.
-  std::string File(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+  std::string File(const std::vector<std::pair<std::string, at::Tensor>>& tensors,
+                   const std::string& name_of_file = "w.safetensors") {
     std::vector<safetensors::Entry> entries;
     std::string data;
     for (const auto& [name, tensor] : tensors) {
@@ -55,8 +77,24 @@ class WeightsTest : public ::testing::Test {
       data.append(static_cast<const char*>(tensor.data_ptr()), tensor.nbytes());
     }
     const std::string text = safetensors::Plan(entries, {})->prefix + data;
-    EXPECT_TRUE(files::WriteAtomically(dir_.Path("w.safetensors"), text).ok());
-    return dir_.Path("w.safetensors");
+    EXPECT_TRUE(files::WriteAtomically(dir_.Path(name_of_file), text).ok());
+    return dir_.Path(name_of_file);
+  }
+
+  // Two files with these tensors in turn, and their index.
+  std::string ShardedFile(const std::vector<std::pair<std::string, at::Tensor>>& tensors) {
+    std::vector<std::pair<std::string, at::Tensor>> shards[2];
+    nlohmann::json weight_map;
+    for (size_t i = 0; i < tensors.size(); ++i) {
+      shards[i % 2].push_back(tensors[i]);
+      weight_map[tensors[i].first] = i % 2 == 0 ? "even.safetensors" : "odd.safetensors";
+    }
+    File(shards[0], "even.safetensors");
+    File(shards[1], "odd.safetensors");
+    const std::string path = dir_.Path("model.safetensors.index.json");
+    const nlohmann::json index = {{"metadata", {{"total_size", 1}}}, {"weight_map", weight_map}};
+    EXPECT_TRUE(files::WriteAtomically(path, index.dump()).ok());
+    return path;
   }
 
   // All parameters of `model` under changed names.
@@ -94,8 +132,8 @@ TEST_F(WeightsTest, ExportAddsTheConfigWhereThereIsOne) {
   const auto config = nlohmann::json::parse(*files::ReadFile(dir_.Path("a/config.json")));
   EXPECT_EQ(config["n_positions"], 3);
   EXPECT_EQ(config["tie_word_embeddings"], true);
-  const auto mlp = models::Create(
-      "mlp", {{"inputs", 2}, {"hidden", nlohmann::json::array()}, {"classes", 2}}, 1);
+  const auto mlp = models::CreateMlp(
+      {{"inputs", 2}, {"hidden", nlohmann::json::array()}, {"classes", 2}}, 1);
   ASSERT_TRUE(ExportModel(dir_.Path("b/model.safetensors"), **mlp).ok());
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("b/config.json")));
 }
@@ -121,6 +159,67 @@ TEST_F(WeightsTest, FilesOfTheBareTransformerWithOldBuffersLoad) {
   const auto model = Gpt2(2);
   ASSERT_TRUE(LoadWeights(File(tensors), *model).ok());
   EXPECT_TRUE(Same(*model, *Gpt2(1)));
+}
+
+TEST_F(WeightsTest, ShardedWeightsLoadThroughTheirIndex) {
+  const auto model = Gpt2(2);
+  ASSERT_TRUE(LoadWeights(ShardedFile(Tensors(*Gpt2(1), "transformer.")), *model).ok());
+  EXPECT_TRUE(Same(*model, *Gpt2(1)));
+}
+
+TEST_F(WeightsTest, ProblemsOfShardedWeightsNameTheFile) {
+  auto tensors = Tensors(*Gpt2(1));
+  tensors[0].second = at::full({4, 2}, 1, at::kFloat);
+  tensors[1].first = "transformer.wpe.wieght";
+  const std::string path = ShardedFile(tensors);
+  EXPECT_EQ(ErrorOf(path, *Gpt2(2)),
+            path +
+                ": 'transformer.wte.weight' in even.safetensors: expected the shape [5, 2], found [4, 2]; "
+                "unexpected 'transformer.wpe.wieght' in odd.safetensors; missing "
+                "'transformer.wpe.weight'");
+  std::filesystem::remove(dir_.Path("odd.safetensors"));
+  const absl::Status status = LoadWeights(path, *Gpt2(2));
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr(dir_.Path("odd.safetensors")));
+}
+
+TEST_F(WeightsTest, BuffersAreSavedAndLoadedWithTheParameters) {
+  const std::string path = dir_.Path("m/model.safetensors");
+  ASSERT_TRUE(ExportModel(path, Normed(7)).ok());
+  const auto file = safetensors::File::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->Find("bn.num_batches_tracked")->dtype, DType::kI64);
+  EXPECT_EQ(file->Find("bn.num_batches_tracked")->begin % 8, 0u);
+  EXPECT_EQ(file->Find("bn.running_var")->dtype, DType::kF32);
+  const Normed loaded(1);
+  ASSERT_TRUE(LoadWeights(path, loaded).ok());
+  EXPECT_TRUE(Same(loaded, Normed(7)));
+  for (const models::Buffer& buffer : loaded.Buffers()) {
+    EXPECT_TRUE(buffer.tensor.eq(7).all().item<bool>()) << buffer.name;
+    EXPECT_FALSE(buffer.tensor.requires_grad());
+  }
+  EXPECT_EQ(loaded.Buffers()[2].tensor.scalar_type(), at::kLong);
+}
+
+TEST_F(WeightsTest, OnlyTheCountOfBatchesMayBeMissing) {
+  const auto value = [](double x) { return at::full({2}, x, at::kFloat); };
+  const Normed model(1);
+  ASSERT_TRUE(LoadWeights(File({{"bn.weight", value(3)},
+                                {"bn.running_mean", value(4).to(at::kHalf)},
+                                {"bn.running_var", value(5)}}),
+                          model)
+                  .ok());
+  EXPECT_EQ(model.Buffers()[0].tensor[1].item<float>(), 4);
+  EXPECT_EQ(model.Buffers()[2].tensor.item<int64_t>(), 1);
+  const absl::Status status =
+      LoadWeights(File({{"bn.weight", value(6)}, {"bn.num_batches_tracked", at::full({}, 2.0, at::kFloat)}}),
+                  model);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()),
+            dir_.Path("w.safetensors") +
+                ": 'bn.num_batches_tracked': expected I64, found F32; missing 'bn.running_mean'; missing "
+                "'bn.running_var'");
+  EXPECT_EQ(model.Parameters()[0].tensor[0].item<float>(), 3);
 }
 
 TEST_F(WeightsTest, UntiedFileIsRefusedByATiedModel) {
