@@ -1,15 +1,12 @@
 """GPT-2 weights go from transformers to Muster and back, and both compute the same logits from them."""
 
-import json
-import subprocess
-
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 
 from tests import bazel
-from tests.parity import cluster, reference, workloads
+from tests.parity import cluster, logits, reference, workloads
 
 # Sizes that a layout mistake does not survive: odd widths, heads of odd size, contexts and vocabularies
 # that divide nothing, inner widths that are not 4 times the width.
@@ -29,57 +26,25 @@ def options(request):
     return request.param
 
 
-def hugging_face_model(options, seed=1):
-    """Random values everywhere: transformers starts biases at 0 and norms at 1, which would hide mistakes."""
-    torch.manual_seed(seed)
-    model = GPT2LMHeadModel(reference.gpt2_config(options)).eval()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.normal_(0, 0.3)
-    return model
-
-
-def random_tokens(options, batch=3):
-    generator = torch.Generator().manual_seed(2)
-    return torch.randint(options["vocab_size"], (batch, options["context"]), generator=generator)
-
-
-def muster_logits(folder, options, weights, tokens, export=None):
-    tokens.to(torch.uint32).numpy().astype("<u4").tofile(folder / "tokens.bin")
-    command = [
-        bazel.runfile("worker/models/muster-logits"),
-        *("--model", "gpt2", "--options", json.dumps(options), "--weights", weights),
-        *("--tokens", folder / "tokens.bin", "--batch", str(len(tokens))),
-        *("--out", folder / "logits.safetensors"),
-        *(("--export", export) if export else ()),
-    ]
-    subprocess.run(command, check=True, env=cluster.environment())
-    return load_file(folder / "logits.safetensors")["logits"]
-
-
-@torch.no_grad()
-def logits_of(model, tokens):
-    return model(tokens).logits
+def hugging_face_model(options):
+    return logits.random_values(GPT2LMHeadModel(reference.gpt2_config(options)))
 
 
 def test_logits_equal_those_of_transformers(options, tmp_path):
     model = hugging_face_model(options)
     model.save_pretrained(tmp_path / "model")
-    tokens = random_tokens(options)
-    found = muster_logits(tmp_path, options, tmp_path / "model" / "model.safetensors", tokens)
-    expected = logits_of(model, tokens)
-    assert found.shape == expected.shape
-    print(f"largest difference {(found - expected).abs().max():.1e}, largest logit {expected.abs().max():.1f}")
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
+    tokens = logits.random_tokens(options)
+    found = logits.of_muster(tmp_path, "gpt2", options, tmp_path / "model" / "model.safetensors", tokens)
+    logits.assert_close(found, logits.of_transformers(model, tokens))
 
 
 def test_exported_weights_open_in_transformers(options, tmp_path):
     model = hugging_face_model(options)
     model.save_pretrained(tmp_path / "model")
-    tokens = random_tokens(options)
+    tokens = logits.random_tokens(options)
     weights = tmp_path / "model" / "model.safetensors"
     exported = tmp_path / "exported" / "model.safetensors"
-    ours = muster_logits(tmp_path, options, weights, tokens, export=exported)
+    ours = logits.of_muster(tmp_path, "gpt2", options, weights, tokens, "--export", exported)
 
     opened = AutoModelForCausalLM.from_pretrained(exported.parent).eval()
     assert type(opened) is GPT2LMHeadModel
@@ -89,8 +54,33 @@ def test_exported_weights_open_in_transformers(options, tmp_path):
     for name in expected:
         assert torch.equal(found[name], expected[name]), name
     # The same weights and kernels in the same library: the same bits.
-    assert torch.equal(logits_of(opened, tokens), logits_of(model, tokens))
-    torch.testing.assert_close(ours, logits_of(opened, tokens), rtol=0, atol=1e-4)
+    assert torch.equal(logits.of_transformers(opened, tokens), logits.of_transformers(model, tokens))
+    logits.assert_close(ours, logits.of_transformers(opened, tokens))
+
+
+def test_gradients_equal_those_of_transformers(tmp_path):
+    options = CONFIGURATIONS["odd-everything"]
+    model = hugging_face_model(options)
+    model.save_pretrained(tmp_path / "model")
+    tokens = logits.random_tokens(options)
+    weights = tmp_path / "model" / "model.safetensors"
+    found = logits.gradients_of_muster(tmp_path, "gpt2", options, weights, tokens)
+    expected = logits.gradients_of_transformers(model, tokens)
+    assert found.keys() == expected.keys()
+    for name in expected:
+        logits.assert_close(found[name], expected[name])
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_sharded_weights_load_through_their_index(tied, tmp_path):
+    options = CONFIGURATIONS["odd-everything"] | {"tied": tied}
+    model = hugging_face_model(options)
+    model.save_pretrained(tmp_path / "model", max_shard_size="20KB")
+    assert len(list((tmp_path / "model").glob("model-*-of-*.safetensors"))) >= 3
+    tokens = logits.random_tokens(options)
+    index = tmp_path / "model" / "model.safetensors.index.json"
+    found = logits.of_muster(tmp_path, "gpt2", options, index, tokens)
+    logits.assert_close(found, logits.of_transformers(model, tokens))
 
 
 def test_weights_of_the_bare_model_load(tmp_path):
@@ -100,9 +90,9 @@ def test_weights_of_the_bare_model_load(tmp_path):
     tensors = {name: tensor.clone() for name, tensor in model.transformer.state_dict().items()}
     tensors["h.0.attn.bias"] = torch.ones(1, 1, 17, 17)
     save_file(tensors, tmp_path / "bare.safetensors")
-    tokens = random_tokens(options)
-    found = muster_logits(tmp_path, options, tmp_path / "bare.safetensors", tokens)
-    torch.testing.assert_close(found, logits_of(model, tokens), rtol=0, atol=1e-4)
+    tokens = logits.random_tokens(options)
+    found = logits.of_muster(tmp_path, "gpt2", options, tmp_path / "bare.safetensors", tokens)
+    logits.assert_close(found, logits.of_transformers(model, tokens))
 
 
 @pytest.mark.parametrize("tied", [True, False])
@@ -127,6 +117,6 @@ def test_what_a_job_exports_opens_in_transformers(tied, tmp_path):
     assert found.keys() == expected.keys()
     for name in expected:  # trained, as PyTorch trains it
         torch.testing.assert_close(found[name], expected[name], rtol=0, atol=1e-6)
-    tokens = random_tokens(spec["model"]["gpt2"])
-    ours = muster_logits(tmp_path, spec["model"]["gpt2"], exported, tokens)
-    torch.testing.assert_close(ours, logits_of(opened, tokens), rtol=0, atol=1e-4)
+    tokens = logits.random_tokens(spec["model"]["gpt2"])
+    ours = logits.of_muster(tmp_path, "gpt2", spec["model"]["gpt2"], exported, tokens)
+    logits.assert_close(ours, logits.of_transformers(opened, tokens))

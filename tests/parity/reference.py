@@ -5,13 +5,16 @@ divides once by their number and steps torch.optim. Nothing here comes from Must
 """
 
 import dataclasses
+import fnmatch
+import json
 import math
+import pathlib
 
 import numpy
 import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
-from transformers import GPT2Config, GPT2LMHeadModel
+from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
 from tests.parity import sampler
 
@@ -50,16 +53,50 @@ def gpt2_config(options):
     )
 
 
+def llama_config(options):
+    """The transformers configuration of a job file's `llama`."""
+    return LlamaConfig(
+        vocab_size=options["vocab_size"],
+        max_position_embeddings=options["context"],
+        hidden_size=options["width"],
+        intermediate_size=options["inner"],
+        num_hidden_layers=options["layers"],
+        num_attention_heads=options["heads"],
+        num_key_value_heads=options.get("kv_heads"),
+        rope_parameters={"rope_type": "default", "rope_theta": options.get("rope_theta", 10000.0)},
+        rms_norm_eps=options.get("norm_eps", 1e-5),
+        tie_word_embeddings=options.get("tied", False),
+        bos_token_id=None,
+        eos_token_id=None,
+        # Written out, where Muster takes a fused kernel.
+        attn_implementation="eager",
+    )
+
+
+def load_weights(path):
+    """The tensors of a safetensors file, or of the files that an index names."""
+    if not str(path).endswith(".json"):
+        return load_file(path)
+    tensors = {}
+    for name in sorted(set(json.loads(pathlib.Path(path).read_text())["weight_map"].values())):
+        tensors |= load_file(pathlib.Path(path).parent / name)
+    return tensors
+
+
 def build(spec):
     """The job's model with the values of its weights file."""
     options = spec["model"]
+    tied = False
     if "gpt2" in options:
         model = GPT2LMHeadModel(gpt2_config(options["gpt2"]))
+        tied = options["gpt2"].get("tied", True)
+    elif "llama" in options:
+        model = LlamaForCausalLM(llama_config(options["llama"]))
+        tied = options["llama"].get("tied", False)
     else:
         model = Mlp(**options["mlp"])
     if "weights" in options:
-        missing, unexpected = model.load_state_dict(load_file(options["weights"]), strict=False)
-        tied = "gpt2" in options and options["gpt2"].get("tied", True)
+        missing, unexpected = model.load_state_dict(load_weights(options["weights"]), strict=False)
         assert not unexpected and missing == (["lm_head.weight"] if tied else [])
     return model
 
@@ -92,14 +129,31 @@ class Rows:
 def open_data(spec, which):
     source = spec["data"][which]
     if "tokens" in source:
-        return Tokens(source["tokens"]["path"], spec["model"]["gpt2"]["context"])
+        model = spec["model"].get("gpt2") or spec["model"]["llama"]
+        return Tokens(source["tokens"]["path"], model["context"])
     return Rows(source["safetensors"]["path"])
 
 
-def mean_loss(model, inputs, targets):
+def logits_of(model, inputs):
     logits = model(inputs)
-    logits = getattr(logits, "logits", logits)
-    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+    return getattr(logits, "logits", logits)
+
+
+def mean_loss(model, inputs, targets, loss=None):
+    """`loss`: the job file's; cross entropy without."""
+    logits = logits_of(model, inputs)
+    if loss and "mse" in loss:
+        return F.mse_loss(logits, targets)
+    options = loss["cross_entropy"] if loss else {}
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1), **options)
+
+
+def loss_terms(targets, loss=None):
+    """How many terms the mean is over."""
+    if loss and "mse" in loss:
+        return targets.numel()
+    ignored = loss["cross_entropy"].get("ignore_index") if loss else None
+    return targets.numel() if ignored is None else int((targets != ignored).sum())
 
 
 def rate_factor(schedule, total_steps):
@@ -120,10 +174,41 @@ def rate_factor(schedule, total_steps):
     return factor
 
 
-def build_optimizer(options, parameters):
-    if "adamw" in options:
-        return torch.optim.AdamW(parameters, **options["adamw"])
-    return torch.optim.SGD(parameters, **options["sgd"])
+def build_optimizer(options, model):
+    """torch.optim with one param_group for each parameter, which has what the job's groups set for it."""
+    kind, settings = next((kind, options[kind]) for kind in ("adamw", "sgd") if kind in options)
+    param_groups = []
+    for name, parameter in model.named_parameters():
+        own = {"params": [parameter]}
+        for group in options.get("groups", []):
+            if fnmatch.fnmatchcase(name, group["match"]):
+                if "weight_decay" in group:
+                    own["weight_decay"] = group["weight_decay"]
+                if "lr_scale" in group:
+                    own["lr"] = settings["lr"] * group["lr_scale"]
+        param_groups.append(own)
+    return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[kind](param_groups, **settings)
+
+
+def autocast(spec):
+    """What the job's forwards run under."""
+    types = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+    precision = spec.get("precision", "float32")
+    enabled = precision in types and spec.get("autocast", True)  # no setting of a job
+    return torch.autocast("cpu", types.get(precision, torch.bfloat16), enabled=enabled)
+
+
+def grad_scaler(spec):
+    """For float32 and bfloat16 one that does nothing."""
+    options = spec.get("loss_scale", {})
+    return torch.amp.GradScaler(
+        "cpu",
+        init_scale=options.get("initial", 65536.0),
+        growth_factor=options.get("growth_factor", 2.0),
+        backoff_factor=options.get("backoff_factor", 0.5),
+        growth_interval=options.get("growth_interval", 2000),
+        enabled=spec.get("precision") == "float16",
+    )
 
 
 @dataclasses.dataclass
@@ -131,6 +216,8 @@ class Result:
     losses: list  # mean over all micro-batches, one for each step
     norms: list  # of the gradient, before clipping
     parameters: dict  # step -> {name: tensor}
+    scales: list = dataclasses.field(default_factory=list)  # that each step's loss was multiplied by
+    steps: dict = dataclasses.field(default_factory=dict)  # step -> AdamW's own count of its steps
 
 
 def train(spec, seed_of_sampler=None):
@@ -149,7 +236,8 @@ def train(spec, seed_of_sampler=None):
     )
     (stage,) = spec["stages"]
     total_steps = stage["fit"]["steps"]
-    optimizer = build_optimizer(spec["optimizer"], model.parameters())
+    optimizer = build_optimizer(spec["optimizer"], model)
+    scaler = grad_scaler(spec)
     scheduler = torch.optim.lr_scheduler.LambdaLR(
         optimizer, rate_factor(spec.get("schedule", {}), total_steps)
     )
@@ -159,16 +247,22 @@ def train(spec, seed_of_sampler=None):
         micro_batches = [samples for rank in ranks for samples in rank]
         losses = []
         for samples in micro_batches:
-            loss = mean_loss(model, *data[samples])
-            loss.backward()
+            with autocast(spec):
+                loss = mean_loss(model, *data[samples], spec.get("loss"))
+            scaler.scale(loss).backward()
             losses.append(loss.item())
         for parameter in model.parameters():
             parameter.grad /= len(micro_batches)
+        scaler.unscale_(optimizer)
         if "clip_grad_norm" in spec:
             norm = torch.nn.utils.clip_grad_norm_(model.parameters(), spec["clip_grad_norm"])
             result.norms.append(norm.item())
-        optimizer.step()
+        result.scales.append(scaler.get_scale())
+        scaler.step(optimizer)
+        scaler.update()
         scheduler.step()
+        states = list(optimizer.state.values())
+        result.steps[step] = float(states[0].get("step", 0)) if states else 0.0
         result.losses.append(sum(losses) / len(losses))
         result.parameters[step] = {
             name: parameter.detach().clone() for name, parameter in model.named_parameters()
@@ -184,6 +278,28 @@ def validation_loss(spec):
     with torch.no_grad():
         for sample in range(len(data)):
             inputs, targets = data[[sample]]
-            total += mean_loss(model, inputs, targets).item() * targets.numel()
-            terms += targets.numel()
+            count = loss_terms(targets, spec.get("loss"))
+            if count == 0:
+                continue  # torch's mean over nothing is NaN
+            with autocast(spec):
+                loss = mean_loss(model, inputs, targets, spec.get("loss"))
+            total += loss.item() * count
+            terms += count
     return total / terms
+
+
+def validation_accuracy(spec):
+    """The part of the targets that count whose logit is the largest one."""
+    model = build(spec).eval()
+    data = open_data(spec, "validate")
+    ignored = spec.get("loss", {}).get("cross_entropy", {}).get("ignore_index")
+    correct, terms = 0, 0
+    with torch.no_grad():
+        for sample in range(len(data)):
+            inputs, targets = data[[sample]]
+            hits = logits_of(model, inputs).argmax(-1) == targets
+            if ignored is not None:
+                hits &= targets != ignored
+            correct += int(hits.sum())
+            terms += loss_terms(targets, spec.get("loss"))
+    return correct / terms

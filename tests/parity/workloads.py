@@ -7,7 +7,7 @@ from safetensors.torch import save_file
 from tests.parity import reference
 
 
-def gpt2_tokens(path, vocab_size, count, seed):
+def write_tokens(path, vocab_size, count, seed):
     """Text-like tokens: each depends on the one before, so that there is something to learn."""
     random = numpy.random.default_rng(seed)
     tokens = numpy.empty(count, dtype="<u2")
@@ -27,24 +27,38 @@ def mlp_rows(path, inputs, classes, count, seed):
     save_file({"inputs": rows, "labels": labels}, path)
 
 
-def gpt2(folder, weights_seed=5, **options):
-    """A job (without optimizer and stages) on a GPT-2 with `options` over the small defaults."""
-    options = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 3, "width": 27, "inner": 70, **options}
-    gpt2_tokens(folder / "train.bin", options["vocab_size"], 1000, seed=1)
-    gpt2_tokens(folder / "validate.bin", options["vocab_size"], 17 * 13 + 1, seed=2)
-    spec = {
-        "name": "parity-gpt2",
+def language_model(folder, kind, options, model):
+    """A job (without optimizer and stages) on tokens, from the weights of a model of transformers."""
+    write_tokens(folder / "train.bin", options["vocab_size"], 1000, seed=1)
+    write_tokens(folder / "validate.bin", options["vocab_size"], options["context"] * 13 + 1, seed=2)
+    model.save_pretrained(folder / "initial")
+    (folder / "initial" / "model.safetensors").rename(folder / "weights.safetensors")
+    return {
+        "name": f"parity-{kind}",
         "seed": 11,
-        "model": {"gpt2": options, "weights": str(folder / "weights.safetensors")},
+        "model": {kind: options, "weights": str(folder / "weights.safetensors")},
         "data": {
             name: {"tokens": {"path": str(folder / f"{name}.bin"), "dtype": "uint16"}}
             for name in ("train", "validate")
         },
     }
+
+
+def gpt2(folder, weights_seed=5, **options):
+    """GPT-2 with `options` over the small defaults."""
+    options = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 3, "width": 27, "inner": 70, **options}
     torch.manual_seed(weights_seed)
-    reference.GPT2LMHeadModel(reference.gpt2_config(options)).save_pretrained(folder / "initial")
-    (folder / "initial" / "model.safetensors").rename(folder / "weights.safetensors")
-    return spec
+    model = reference.GPT2LMHeadModel(reference.gpt2_config(options))
+    return language_model(folder, "gpt2", options, model)
+
+
+def llama(folder, weights_seed=5, **options):
+    """Llama with `options` over the small defaults."""
+    small = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 6, "kv_heads": 2, "width": 36, "inner": 70}
+    options = small | options
+    torch.manual_seed(weights_seed)
+    model = reference.LlamaForCausalLM(reference.llama_config(options))
+    return language_model(folder, "llama", options, model)
 
 
 def mlp(folder, weights_seed=5):

@@ -1,7 +1,8 @@
-// muster-logits: the logits of a model for given weights and tokens, for the parity tests.
+// muster-logits: a model's logits and gradients for given weights and tokens, for the parity tests.
 #include <cstring>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "ATen/Parallel.h"
 #include "ATen/core/Tensor.h"
@@ -25,6 +26,7 @@ struct Flags {
   std::string weights;
   std::string tokens;
   std::string out;
+  std::string gradients;
   std::string export_path;
   int64_t batch = 1;
 };
@@ -46,6 +48,21 @@ absl::StatusOr<at::Tensor> ReadTokens(const std::string& path, int64_t batch) {
   return tokens;
 }
 
+// The gradients of the mean loss of predicting each row's next tokens, by parameter.
+absl::Status SaveGradients(const std::string& path, const at::Tensor& tokens,
+                           models::Model& model) {
+  const int64_t length = tokens.size(1) - 1;
+  const models::Batch batch = {tokens.narrow(1, 0, length), tokens.narrow(1, 1, length)};
+  RETURN_IF_ERROR(model.CheckBatch(batch));
+  models::ForwardContext context(models::Mode::kTrain, models::MakeGenerator(0));
+  model.Loss(batch, context).mean_loss.backward();
+  std::vector<models::Parameter> gradients;
+  for (const models::Parameter& parameter : model.Parameters()) {
+    gradients.push_back({parameter.name, parameter.tensor.grad()});
+  }
+  return checkpoint::SaveWeights(path, gradients);
+}
+
 absl::Status Run(const Flags& flags) {
   at::set_num_threads(1);
   const auto options = nlohmann::json::parse(flags.options, nullptr, /*allow_exceptions=*/false);
@@ -62,6 +79,9 @@ absl::Status Run(const Flags& flags) {
     return absl::InvalidArgumentError(
         absl::StrCat(flags.tokens, ": a token is beyond the vocabulary"));
   }
+  if (!flags.gradients.empty()) {
+    RETURN_IF_ERROR(SaveGradients(flags.gradients, tokens, *model));
+  }
   const at::NoGradGuard no_grad;
   models::ForwardContext context(models::Mode::kEvaluate, models::MakeGenerator(0));
   return checkpoint::SaveWeights(flags.out, {{"logits", model->Logits(tokens, context)}});
@@ -72,14 +92,17 @@ absl::Status Run(const Flags& flags) {
 
 int main(int argc, char** argv) {
   muster::Flags flags;
-  CLI::App app("Writes a model's logits, for parity tests");
+  CLI::App app("Writes a model's logits and gradients, for parity tests");
   app.add_option("--model", flags.model, "kind of model");
   app.add_option("--options", flags.options, "its options as JSON");
-  app.add_option("--weights", flags.weights, "safetensors file; fresh values without it");
+  app.add_option("--weights", flags.weights, "safetensors file or index; fresh values without it");
   auto* tokens = app.add_option("--tokens", flags.tokens, "file of little-endian uint32 tokens");
   app.add_option("--batch", flags.batch, "rows that the tokens make")->check(CLI::PositiveNumber);
   auto* out = app.add_option("--out", flags.out, "safetensors file to write: `logits` [B, C, V]");
   tokens->needs(out);
+  app.add_option("--gradients", flags.gradients,
+                 "safetensors file to write: the gradients of the mean loss, by parameter")
+      ->needs(tokens);
   app.add_option("--export", flags.export_path, "also export the weights (and config.json) there");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = muster::Run(flags);

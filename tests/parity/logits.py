@@ -1,0 +1,64 @@
+"""What Muster computes from given weights and tokens, through muster-logits, and transformers."""
+
+import json
+import subprocess
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file
+
+from tests import bazel
+from tests.parity import cluster
+
+
+def random_values(model, seed=1):
+    """Random values everywhere: transformers starts biases at 0 and norms at 1, which would hide mistakes."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.normal_(0, 0.3, generator=generator)
+    return model.eval()
+
+
+def random_tokens(options, batch=3):
+    generator = torch.Generator().manual_seed(2)
+    return torch.randint(options["vocab_size"], (batch, options["context"]), generator=generator)
+
+
+def of_muster(folder, kind, options, weights, tokens, *more):
+    """The logits; what `more` names for muster-logits is done too."""
+    tokens.to(torch.uint32).numpy().astype("<u4").tofile(folder / "tokens.bin")
+    command = [
+        bazel.runfile("worker/models/muster-logits"),
+        *("--model", kind, "--options", json.dumps(options), "--weights", weights),
+        *("--tokens", folder / "tokens.bin", "--batch", str(len(tokens))),
+        *("--out", folder / "logits.safetensors"),
+        *more,
+    ]
+    subprocess.run(command, check=True, env=cluster.environment())
+    return load_file(folder / "logits.safetensors")["logits"]
+
+
+@torch.no_grad()
+def of_transformers(model, tokens):
+    return model(tokens).logits
+
+
+def gradients_of_muster(folder, kind, options, weights, tokens):
+    """Of the mean loss of predicting each row's next token, by parameter."""
+    path = folder / "gradients.safetensors"
+    of_muster(folder, kind, options, weights, tokens, "--gradients", path)
+    return load_file(path)
+
+
+def gradients_of_transformers(model, tokens):
+    model.zero_grad()
+    logits = model(tokens[:, :-1]).logits
+    F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten()).backward()
+    return {name: parameter.grad for name, parameter in model.named_parameters()}
+
+
+def assert_close(found, expected, tolerance=1e-4):
+    assert found.shape == expected.shape
+    print(f"largest difference {(found - expected).abs().max():.1e}, largest value {expected.abs().max():.1f}")
+    torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)
