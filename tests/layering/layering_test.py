@@ -15,9 +15,11 @@ from tests.bazel import runfile
 ARROWS = {
     "proto": [],
     "common": ["proto"],
+    # What users build against: nothing of ours may come with it.
+    "plugin": [],
     "coordinator": ["common", "proto"],
     "worker/comm": ["common"],
-    "worker/models": ["common"],
+    "worker/models": ["common", "plugin"],
     "worker/data": ["common", "worker/models"],
     "worker/parallel": ["common", "worker/comm", "worker/models", "worker/data"],
     "worker/optim": ["common", "worker/comm", "worker/models", "worker/data"],

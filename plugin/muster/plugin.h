@@ -1,0 +1,306 @@
+// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is one). This header and
+// LibTorch are all that a plug-in is built against: everything here is inline or called through virtual methods, so
+// a plug-in needs no symbol of the worker, and the worker exports none.
+//
+// Versions: the object carries a text with the version of this interface, of LibTorch and of the C++ library's ABI.
+// The worker compares them with its own before it loads the object, so nothing of it runs when they differ.
+//
+// Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it at its end.
+// Threading: a model is used by one thread, but ranks may be threads of one process: no global variables.
+// Errors: exceptions, of any kind. They fail the job with the plug-in, the model and the unit named.
+#ifndef MUSTER_PLUGIN_H_
+#define MUSTER_PLUGIN_H_
+
+#include <charconv>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Generator.h"
+#include "ATen/core/Tensor.h"
+#include "torch/version.h"
+
+// Raised with every change to a class of this file.
+#define MUSTER_PLUGIN_INTERFACE 1
+
+#define MUSTER_PLUGIN_TEXT_OF(value) #value
+#define MUSTER_PLUGIN_TEXT(value) MUSTER_PLUGIN_TEXT_OF(value)
+#if defined(_LIBCPP_VERSION)
+#define MUSTER_PLUGIN_ABI "libc++"
+#elif defined(_GLIBCXX_DEBUG)
+#define MUSTER_PLUGIN_ABI \
+  "libstdc++ with _GLIBCXX_DEBUG and _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
+#else
+#define MUSTER_PLUGIN_ABI "libstdc++ with _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
+#endif
+
+// What the worker searches the object for. This form never changes.
+#define MUSTER_PLUGIN_STAMP                                                              \
+  "muster-plugin-stamp:interface=" MUSTER_PLUGIN_TEXT(MUSTER_PLUGIN_INTERFACE) ";torch=" \
+      TORCH_VERSION ";abi=" MUSTER_PLUGIN_ABI ";"
+
+namespace muster::plugin {
+
+// The model's options from the job file, as text. Ask for each by one of the methods; those that were given and never
+// asked for are unknown to the model, and the job is refused. Each throws when the text is no such value, or
+// when there is neither a text nor a `fallback`.
+class Options {
+ public:
+  explicit Options(std::map<std::string, std::string> given) : given_(std::move(given)) {}
+
+  std::string Text(const std::string& name, std::optional<std::string> fallback = std::nullopt) {
+    const std::string* text = Find(name);
+    if (text == nullptr && !fallback.has_value()) Wrong(name, "a text", text);
+    return text != nullptr ? *text : *fallback;
+  }
+  // From 1 to 2^31.
+  int64_t Size(const std::string& name, std::optional<int64_t> fallback = std::nullopt) {
+    const std::string* text = Find(name);
+    if (text == nullptr && fallback.has_value()) return *fallback;
+    int64_t value = 0;
+    if (!Parse(text, &value) || value < 1 || value > (int64_t{1} << 31)) {
+      Wrong(name, "an integer from 1 on", text);
+    }
+    return value;
+  }
+  double Number(const std::string& name, std::optional<double> fallback = std::nullopt) {
+    const std::string* text = Find(name);
+    if (text == nullptr && fallback.has_value()) return *fallback;
+    double value = 0;
+    // Written so that NaN fails too.
+    if (!Parse(text, &value) || !(value - value == 0)) Wrong(name, "a finite number", text);
+    return value;
+  }
+  bool Flag(const std::string& name, std::optional<bool> fallback = std::nullopt) {
+    const std::string* text = Find(name);
+    if (text == nullptr && fallback.has_value()) return *fallback;
+    if (text == nullptr || (*text != "true" && *text != "false")) Wrong(name, "true or false", text);
+    return *text == "true";
+  }
+
+  const std::map<std::string, std::string>& given() const { return given_; }
+  const std::set<std::string>& asked() const { return asked_; }
+
+ private:
+  const std::string* Find(const std::string& name) {
+    asked_.insert(name);
+    const auto found = given_.find(name);
+    return found == given_.end() ? nullptr : &found->second;
+  }
+  template <typename Value>
+  static bool Parse(const std::string* text, Value* value) {
+    if (text == nullptr) return false;
+    const char* end = text->data() + text->size();
+    const auto result = std::from_chars(text->data(), end, *value);
+    return result.ec == std::errc() && result.ptr == end;
+  }
+  [[noreturn]] static void Wrong(const std::string& name, const std::string& expected,
+                                 const std::string* text) {
+    throw std::invalid_argument("option " + name + ": expected " + expected + ", found " +
+                                (text == nullptr ? "nothing" : "'" + *text + "'"));
+  }
+
+  std::map<std::string, std::string> given_;
+  std::set<std::string> asked_;
+};
+
+// Initial values: they depend on the job's seed and the parameter's full name, and on nothing else. float32.
+class Values {
+ public:
+  virtual ~Values() = default;
+  virtual at::Tensor Normal(const std::string& name, const std::vector<int64_t>& shape,
+                            double deviation) = 0;
+  // Uniform in [-bound, bound).
+  virtual at::Tensor Uniform(const std::string& name, const std::vector<int64_t>& shape,
+                             double bound) = 0;
+  virtual at::Tensor Constant(const std::vector<int64_t>& shape, double value) = 0;
+};
+
+class Unit;
+
+// What a forward needs besides its input.
+class Context {
+ public:
+  virtual ~Context() = default;
+  virtual bool training() const = 0;
+  // The rank's own generator, started anew for every micro-batch. Draw from it and from nothing else (dropout, noise),
+  // or the job can neither be repeated nor resumed exactly.
+  virtual at::Generator& generator() = 0;
+  // Runs a child of the unit whose Forward this is (or, in a loss, the model's root). The only way to run a unit: the
+  // worker may have to gather its parameters first.
+  virtual at::Tensor Call(Unit& unit, const at::Tensor& x) = 0;
+};
+
+// A piece of a model: named parameters and child units, and one forward. The worker gathers and shards unit by unit.
+class Unit {
+ public:
+  // `name`: the full one, such as "body.0"; empty for a root.
+  explicit Unit(std::string name) : name_(std::move(name)) {}
+  virtual ~Unit() = default;
+  Unit(const Unit&) = delete;
+  Unit& operator=(const Unit&) = delete;
+
+  // A tensor on the CPU. Read the parameters by `parameter(index)` in each call: the tensors behind them change.
+  virtual at::Tensor Forward(const at::Tensor& x, Context& context) = 0;
+
+  const std::string& name() const { return name_; }
+
+ protected:
+  // Registration, in the constructor and in the order of the forward. Returns the index.
+  // `full_name` is what weights files, checkpoints and exports call it. float32, contiguous, its own memory.
+  size_t AddParameter(std::string full_name, at::Tensor value) {
+    order_.emplace_back(true, parameters_.size());
+    parameters_.push_back({std::move(full_name), std::move(value)});
+    return parameters_.size() - 1;
+  }
+  // State without a gradient that a forward changes in place, and only while training: float32 or int64. It is
+  // saved, exported and resumed like a parameter.
+  size_t AddBuffer(std::string full_name, at::Tensor value) {
+    buffers_.push_back({std::move(full_name), std::move(value)});
+    return buffers_.size() - 1;
+  }
+  template <typename Child>
+  Child& AddChild(std::unique_ptr<Child> child) {
+    Child& added = *child;
+    order_.emplace_back(false, children_.size());
+    children_.push_back(std::move(child));
+    return added;
+  }
+
+  const at::Tensor& parameter(size_t index) const { return parameters_[index].tensor; }
+  const at::Tensor& buffer(size_t index) const { return buffers_[index].tensor; }
+  const std::vector<std::unique_ptr<Unit>>& children() const { return children_; }
+
+ private:
+  friend class UnitAccess;
+  struct Named {
+    std::string name;
+    at::Tensor tensor;
+  };
+
+  const std::string name_;
+  std::vector<Named> parameters_;
+  std::vector<Named> buffers_;
+  std::vector<std::unique_ptr<Unit>> children_;
+  // The registration order of both: {true, index of a parameter} or {false, index of a child}.
+  std::vector<std::pair<bool, size_t>> order_;
+};
+
+// What a model takes and gives.
+struct Input {
+  enum class Kind { kTokens, kRows };
+  Kind kind = Kind::kRows;
+  // Tokens: int64 [B, context], each below vocab_size -> float32 [B, context, vocab_size].
+  int64_t vocab_size = 0;
+  int64_t context = 0;
+  // Rows: float32 [B, row...] -> float32 [B, classes].
+  std::vector<int64_t> row;
+  int64_t classes = 0;
+  // Rows of a model with its own loss: the targets are so many numbers each, not classes.
+  int64_t target_numbers = 0;
+
+  static Input Tokens(int64_t vocab_size, int64_t context) {
+    Input input;
+    input.kind = Kind::kTokens;
+    input.vocab_size = vocab_size;
+    input.context = context;
+    return input;
+  }
+  static Input Rows(std::vector<int64_t> row, int64_t classes) {
+    Input input;
+    input.row = std::move(row);
+    input.classes = classes;
+    return input;
+  }
+  static Input Numbers(std::vector<int64_t> row, int64_t target_numbers) {
+    Input input;
+    input.row = std::move(row);
+    input.target_numbers = target_numbers;
+    return input;
+  }
+};
+
+// One micro-batch of one rank. Targets of tokens: int64 [B, context], the inputs shifted by one; of rows: int64 [B]
+// (classes) or float32 [B, target_numbers].
+struct Batch {
+  at::Tensor inputs;
+  at::Tensor targets;
+};
+
+struct LossOutput {
+  at::Tensor mean;    // a scalar float32, differentiable: the mean over `terms`
+  int64_t terms = 0;  // at least 1: rows, tokens, or whatever the mean is over
+  // Of the terms, those that the model got right; for the accuracy in evaluation. -1: not known.
+  int64_t correct = -1;
+};
+
+// A model whose loss is the job's (cross_entropy, mse): what the root gives are its logits.
+class Model {
+ public:
+  explicit Model(std::unique_ptr<Unit> root) : root_(std::move(root)) {
+    if (root_ == nullptr) throw std::invalid_argument("a model needs a root");
+  }
+  virtual ~Model() = default;
+
+  Unit& root() { return *root_; }
+
+  virtual Input input() const = 0;
+
+  // The step hook: called on every rank before each optimizer step, `step` counting from 1 over the whole job. Never
+  // between the micro-batches of a step. It may change the values of parameters and buffers in place, on all ranks
+  // alike: what it does may depend on `step` and on them, and on nothing that is not in a checkpoint.
+  virtual void BeforeStep(int64_t step) {}
+
+  virtual bool has_loss() const { return false; }
+  virtual LossOutput Loss(const Batch& batch, Context& context) {
+    throw std::logic_error("this model has no loss of its own");
+  }
+
+ private:
+  const std::unique_ptr<Unit> root_;
+};
+
+// A model with a loss of its own: `Loss` calls context.Call(root(), batch.inputs), whose result may be anything. In
+// evaluation it is the validation loss.
+class ModelWithLoss : public Model {
+ public:
+  using Model::Model;
+  bool has_loss() const final { return true; }
+  LossOutput Loss(const Batch& batch, Context& context) override = 0;
+};
+
+// One kind of model that the plug-in makes, by the name that job files call it.
+struct ModelEntry {
+  const char* name;
+  std::unique_ptr<Model> (*create)(Options& options, Values& values);
+};
+
+}  // namespace muster::plugin
+
+extern "C" {
+struct muster_plugin {
+  const char* stamp;
+  const muster::plugin::ModelEntry* models;
+  std::size_t count;
+};
+using muster_plugin_entry_function = const muster_plugin*();
+}
+
+// Once in a plug-in, outside of namespaces: MUSTER_PLUGIN({"name", MakeIt}, {"other", MakeOther})
+#define MUSTER_PLUGIN(...)                                                       \
+  extern "C" __attribute__((visibility("default"))) const muster_plugin*         \
+  muster_plugin_entry() {                                                        \
+    static const ::muster::plugin::ModelEntry models[] = {__VA_ARGS__};          \
+    static const muster_plugin plugin = {MUSTER_PLUGIN_STAMP, models,            \
+                                         sizeof(models) / sizeof(models[0])};    \
+    return &plugin;                                                              \
+  }
+
+#endif  // MUSTER_PLUGIN_H_

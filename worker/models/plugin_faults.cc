@@ -1,0 +1,97 @@
+// A plug-in for tests: each of its models has one fault, by its name.
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/ones.h"
+#include "muster/plugin.h"
+
+namespace {
+
+using muster::plugin::Batch;
+using muster::plugin::Context;
+using muster::plugin::Input;
+using muster::plugin::LossOutput;
+using muster::plugin::Model;
+using muster::plugin::Options;
+using muster::plugin::Unit;
+using muster::plugin::Values;
+
+// 3 numbers -> 2 classes.
+class Root : public Unit {
+ public:
+  explicit Root(std::string fault) : Unit(""), fault_(std::move(fault)), stranger_(nullptr) {
+    if (fault_ != "no-parameters") {
+      AddParameter("weight", at::ones({2, 3}, fault_ == "double" ? at::kDouble : at::kFloat));
+    }
+    if (fault_ == "twice") AddParameter("weight", at::ones({2, 3}));
+    if (fault_ == "shared") AddParameter("same", parameter(0).detach());
+    if (fault_ == "no-tensor") AddParameter("nothing", at::Tensor());
+    if (fault_ == "half-buffer") AddBuffer("half", at::ones({1}, at::kHalf));
+    if (fault_ == "no-child") AddChild(std::unique_ptr<Unit>());
+    if (fault_ == "stranger") stranger_ = std::make_unique<Root>("");
+  }
+
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    if (fault_ == "forward-throws") throw std::runtime_error("no luck");
+    if (fault_ == "forward-throws-when-training" && context.training()) throw 5;
+    if (fault_ == "torch-throws") return at::linear(x, at::ones({2, 4}));
+    if (fault_ == "returns-nothing") return {};
+    if (fault_ == "stranger") return context.Call(*stranger_, x);
+    const at::Tensor y = at::linear(x, parameter(0));
+    return fault_ == "other-shape" ? y.sum(1) : y;
+  }
+
+  void Freeze() { parameter(0).detach(), at::Tensor(parameter(0)).requires_grad_(false); }
+
+ private:
+  const std::string fault_;
+  std::unique_ptr<Unit> stranger_;
+};
+
+class Faulty : public Model {
+ public:
+  explicit Faulty(std::string fault)
+      : Model(fault == "no-root" ? nullptr : std::make_unique<Root>(fault)), fault_(std::move(fault)) {}
+
+  Input input() const override {
+    if (fault_ == "no-classes") return Input::Rows({3}, 0);
+    if (fault_ == "numbers-without-loss") return Input::Numbers({3}, 2);
+    if (fault_ == "no-row") return Input::Rows({}, 2);
+    return Input::Rows({3}, 2);
+  }
+
+  bool has_loss() const override { return fault_.rfind("loss-", 0) == 0; }
+  LossOutput Loss(const Batch& batch, Context& context) override {
+    const at::Tensor logits = context.Call(root(), batch.inputs);
+    if (fault_ == "loss-not-scalar") return {.mean = logits, .terms = 2};
+    if (fault_ == "loss-nothing") return {};
+    if (fault_ == "loss-no-terms") return {.mean = logits.mean(), .terms = 0};
+    if (fault_ == "loss-no-gradient") return {.mean = logits.detach().mean(), .terms = 2};
+    throw std::runtime_error("loss of face");
+  }
+
+  void BeforeStep(int64_t step) override {
+    if (fault_ == "hook-throws" && step == 3) throw std::runtime_error("no third step");
+    if (fault_ == "hook-freezes") static_cast<Root&>(root()).Freeze();
+  }
+
+ private:
+  const std::string fault_;
+};
+
+// The fault is an option, so that one entry serves for all.
+std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
+  const std::string fault = options.Text("fault");
+  if (fault == "no-model") return nullptr;
+  if (fault == "create-throws") throw std::runtime_error("not today");
+  return std::make_unique<Faulty>(fault);
+}
+
+}  // namespace
+
+MUSTER_PLUGIN({"faulty", MakeFaulty})

@@ -1,0 +1,84 @@
+// A plug-in's units (plugin/muster/plugin.h) as units of a model: the tree is the same, unit by unit.
+#ifndef MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
+#define MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
+
+#include <memory>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+#include "c10/util/Exception.h"
+#include "muster/plugin.h"
+#include "worker/models/unit.h"
+
+namespace muster::models {
+
+// Something that a plug-in's code threw or gave back wrongly, told with the plug-in's name. Out of a forward it passes
+// as an exception, like LibTorch's own (unit.h).
+class PluginError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Runs plug-in code: its exceptions of any kind become a PluginError "<who>: <text>". One that is told already stays
+// as it is, and so does std::bad_alloc.
+template <typename Body>
+auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const PluginError&) {
+    throw;
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const c10::Error& error) {
+    throw PluginError(who + ": " + error.what_without_backtrace());
+  } catch (const std::exception& error) {
+    throw PluginError(who + ": " + error.what());
+  } catch (...) {
+    throw PluginError(who + ": threw something that is no std::exception");
+  }
+}
+
+class PluginUnit : public Unit {
+ public:
+  // `inner` outlives this. `who` names plug-in and model in errors; `row` is the shape into which rows are brought, for a
+  // root. INVALID_ARGUMENT: a parameter or buffer that is not as unit.h says, or a name that comes twice.
+  static absl::StatusOr<std::unique_ptr<PluginUnit>> Create(const std::string& who,
+                                                            plugin::Unit& inner,
+                                                            std::vector<int64_t> row);
+
+  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override;
+
+  const plugin::Unit& inner() const { return inner_; }
+
+ private:
+  PluginUnit(const std::string& who, plugin::Unit& inner, std::vector<int64_t> row);
+
+  const std::string who_;
+  plugin::Unit& inner_;
+  const std::vector<int64_t> row_;
+  std::vector<PluginUnit*> callable_;
+};
+
+// What plug-in code sees of a context: it may call `callable` and nothing else.
+class PluginContext : public plugin::Context {
+ public:
+  PluginContext(const std::string& who, std::span<PluginUnit* const> callable, ForwardContext& context)
+      : who_(who), callable_(callable), context_(context) {}
+
+  bool training() const override { return context_.training(); }
+  at::Generator& generator() override { return context_.generator(); }
+  at::Tensor Call(plugin::Unit& unit, const at::Tensor& x) override;
+
+ private:
+  const std::string& who_;
+  const std::span<PluginUnit* const> callable_;
+  ForwardContext& context_;
+};
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
