@@ -3,6 +3,7 @@
 #define MUSTER_WORKER_MODELS_BATCH_H_
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -11,7 +12,7 @@ namespace muster::models {
 
 // One micro-batch on one rank.
 //   tokens: inputs and targets int64 [B, C], targets shifted by one
-//   rows:   inputs float32 [B, ...], targets int64 [B]
+//   rows:   inputs float32 [B, ...]; targets int64 [B] (classes), or float32 [B, M] (numbers)
 struct Batch {
   at::Tensor inputs;
   at::Tensor targets;
@@ -24,9 +25,13 @@ struct InputSpec {
   // Tokens: every token is below `vocab_size`; samples have `context` inputs (and as many targets).
   int64_t vocab_size = 0;
   int64_t context = 0;
-  // Rows: every row has `row_elements` numbers, whatever its shape; labels are below `classes`.
+  // Rows: every row has `row_elements` numbers, whatever its shape; labels are below `classes`, or `ignored`.
   int64_t row_elements = 0;
   int64_t classes = 0;
+  // A target outside of the vocabulary or the classes that the loss leaves out.
+  std::optional<int64_t> ignored;
+  // Rows, for a loss over numbers: so many of them are a row's target, float32, instead of a class. 0: classes.
+  int64_t target_numbers = 0;
 };
 
 }  // namespace muster::models

@@ -2,7 +2,15 @@
 
 #include <string>
 
+#include "ATen/core/Reduction.h"
+#include "ATen/ops/argmax.h"
 #include "ATen/ops/cross_entropy_loss.h"
+#include "ATen/ops/eq.h"
+#include "ATen/ops/item.h"
+#include "ATen/ops/logical_and.h"
+#include "ATen/ops/mse_loss.h"
+#include "ATen/ops/ne.h"
+#include "ATen/ops/sum.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -20,22 +28,76 @@ bool IsTokens(const at::Tensor& tensor, int64_t context) {
          tensor.size(0) > 0 && tensor.size(1) > 0 && tensor.size(1) <= context;
 }
 
-bool IsRows(const Batch& batch, int64_t row_elements) {
-  const at::Tensor& rows = batch.inputs;
-  const at::Tensor& labels = batch.targets;
+bool IsRows(const at::Tensor& rows, int64_t row_elements) {
   return rows.defined() && rows.scalar_type() == at::kFloat && rows.dim() >= 2 &&
-         rows.size(0) > 0 && rows.numel() == rows.size(0) * row_elements && labels.defined() &&
-         labels.scalar_type() == at::kLong && labels.dim() == 1 && labels.size(0) == rows.size(0);
+         rows.size(0) > 0 && rows.numel() == rows.size(0) * row_elements;
+}
+
+bool IsClasses(const at::Tensor& labels, int64_t rows) {
+  return labels.defined() && labels.scalar_type() == at::kLong && labels.dim() == 1 &&
+         labels.size(0) == rows;
+}
+
+bool IsNumbers(const at::Tensor& tensor, int64_t rows, int64_t numbers) {
+  return tensor.defined() && tensor.scalar_type() == at::kFloat && tensor.dim() == 2 &&
+         tensor.size(0) == rows && tensor.size(1) == numbers;
+}
+
+LossOutput CrossEntropy(const at::Tensor& logits, const at::Tensor& all_targets,
+                        const LossOptions& options, bool training) {
+  const at::Tensor targets = all_targets.flatten();
+  const at::Tensor flat = logits.view({targets.numel(), logits.size(-1)});
+  LossOutput output{.terms = targets.numel()};
+  at::Tensor counts;  // undefined: every target does
+  if (options.ignore_index.has_value()) {
+    counts = targets.ne(*options.ignore_index);
+    output.terms = counts.sum().item<int64_t>();
+  }
+  if (output.terms == 0) {
+    output.mean_loss = flat.sum().to(at::kFloat).mul(0);  // cross_entropy_loss would give 0 / 0
+  } else {
+    constexpr int64_t kNothing = -100;  // never a target
+    output.mean_loss =
+        at::cross_entropy_loss(flat, targets, /*weight=*/{}, at::Reduction::Mean,
+                               options.ignore_index.value_or(kNothing), options.label_smoothing);
+  }
+  if (!training) {
+    at::Tensor correct = flat.argmax(-1).eq(targets);
+    if (counts.defined()) correct = correct.logical_and(counts);
+    output.correct = correct.sum().item<int64_t>();
+  }
+  return output;
 }
 
 }  // namespace
 
+absl::Status Model::SetLoss(const LossOptions& loss) {
+  if (loss.kind == LossKind::kMse && UnitsInput().kind == InputSpec::Kind::kTokens) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("loss: found mse, but the model ", kind_, " gives logits of tokens; allowed: cross_entropy"));
+  }
+  loss_ = loss;
+  return absl::OkStatus();
+}
+
+InputSpec Model::Input() const {
+  InputSpec spec = UnitsInput();
+  spec.ignored = loss_.ignore_index;
+  if (loss_.kind == LossKind::kMse) spec.target_numbers = spec.classes;
+  return spec;
+}
+
+bool Model::HasPerplexity() const {
+  return loss_.kind == LossKind::kCrossEntropy && UnitsInput().kind == InputSpec::Kind::kTokens;
+}
+
 LossOutput Model::Loss(const Batch& batch, ForwardContext& context) {
   const at::Tensor logits = Logits(batch.inputs, context);
-  const int64_t terms = batch.targets.numel();
-  return {
-      at::cross_entropy_loss(logits.view({terms, logits.size(-1)}), batch.targets.reshape({terms})),
-      terms};
+  if (loss_.kind == LossKind::kMse) {
+    return {.mean_loss = at::mse_loss(logits, batch.targets.view(logits.sizes())),
+            .terms = logits.numel()};
+  }
+  return CrossEntropy(logits, batch.targets, loss_, context.training());
 }
 
 absl::Status Model::CheckBatch(const Batch& batch) const {
@@ -48,9 +110,15 @@ absl::Status Model::CheckBatch(const Batch& batch) const {
     }
     expected = absl::StrCat("inputs and targets Long [B, C] with C <= ", spec.context);
   } else {
-    if (IsRows(batch, spec.row_elements)) return absl::OkStatus();
+    const bool classes = spec.target_numbers == 0;
+    if (IsRows(batch.inputs, spec.row_elements) &&
+        (classes ? IsClasses(batch.targets, batch.inputs.size(0))
+                 : IsNumbers(batch.targets, batch.inputs.size(0), spec.target_numbers))) {
+      return absl::OkStatus();
+    }
     expected = absl::StrCat("inputs Float [B, ...] with ", spec.row_elements,
-                            " numbers per row and targets Long [B]");
+                            " numbers per row and targets ",
+                            classes ? "Long [B]" : absl::StrCat("Float [B, ", spec.target_numbers, "]"));
   }
   return absl::InvalidArgumentError(absl::StrCat("batch for ", kind_, ": expected ", expected,
                                                  ", found inputs ", Describe(batch.inputs),
@@ -60,6 +128,9 @@ absl::Status Model::CheckBatch(const Batch& batch) const {
 WeightName Model::ResolveWeight(const std::string& name) const {
   for (const Parameter& parameter : Parameters()) {
     if (parameter.name == name) return {WeightName::Kind::kParameter, name};
+  }
+  for (const Buffer& buffer : Buffers()) {
+    if (buffer.name == name) return {WeightName::Kind::kParameter, name};
   }
   return {};
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,14 +20,25 @@ namespace muster::models {
 
 struct LossOutput {
   at::Tensor mean_loss;  // scalar float32, differentiable: the mean over `terms`
-  int64_t terms = 0;     // loss terms behind the mean: tokens or rows
+  int64_t terms = 0;     // loss terms behind the mean: tokens, rows or numbers; ignored targets are none
+  // Of the terms, those whose largest logit is the target's: of rows or of tokens. Only in Mode::kEvaluate, and only
+  // where targets are classes or tokens.
+  std::optional<int64_t> correct;
+};
+
+enum class LossKind { kCrossEntropy, kMse };
+
+struct LossOptions {
+  LossKind kind = LossKind::kCrossEntropy;
+  std::optional<int64_t> ignore_index;
+  double label_smoothing = 0;
 };
 
 // What a tensor of a weights file is to a model.
 struct WeightName {
   enum class Kind { kParameter, kIgnored, kUnknown };
   Kind kind = Kind::kUnknown;
-  std::string parameter;  // the parameter's full name, when kParameter
+  std::string parameter;  // the parameter's or buffer's full name, when kParameter
 };
 
 class Model {
@@ -42,16 +54,30 @@ class Model {
 
   const std::string& kind() const { return kind_; }
 
-  // What the model takes; data sets are opened against it.
-  virtual InputSpec Input() const = 0;
+  // Which loss stands on top; once, before the first batch. INVALID_ARGUMENT: a loss that the model cannot have.
+  virtual absl::Status SetLoss(const LossOptions& loss);
+
+  // What the model takes with its loss; data sets are opened against it.
+  InputSpec Input() const;
 
   // tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B, classes]. float32.
   at::Tensor Logits(const at::Tensor& inputs, ForwardContext& context) {
     return context.Call(*root_, inputs);
   }
 
-  // The mean cross entropy of the batch over all tokens or rows.
-  LossOutput Loss(const Batch& batch, ForwardContext& context);
+  // Whether exp(loss) is a perplexity: the loss is a cross entropy over tokens.
+  virtual bool HasPerplexity() const;
+
+  // The mean loss of the batch over all terms. Without any term (all targets ignored) 0, with zero gradients.
+  virtual LossOutput Loss(const Batch& batch, ForwardContext& context);
+
+  // Called on every rank between steps, before the step that makes `step` optimizer steps done: never inside an
+  // accumulation window. An error fails the job.
+  virtual absl::Status BeforeStep(int64_t step) { return absl::OkStatus(); }
+
+  // Floating-point operations of one sample's forward, a multiply-add counted as 2: matrix products and
+  // convolutions only. 0: not known.
+  virtual double ForwardFlops() const { return 0; }
 
   // INVALID_ARGUMENT naming expected and found when the shapes or dtypes do not fit (values are
   // checked when the data set is opened).
@@ -69,7 +95,13 @@ class Model {
   Model(std::string kind, std::unique_ptr<Unit> root)
       : kind_(std::move(kind)), root_(std::move(root)) {}
 
+  // What the units take, with classes as targets.
+  virtual InputSpec UnitsInput() const = 0;
+
+  const LossOptions& loss() const { return loss_; }
+
  private:
+  LossOptions loss_;
   const std::string kind_;
   const std::unique_ptr<Unit> root_;
 };
