@@ -23,6 +23,8 @@ auto Guarded(const char* what, Body&& body) -> decltype(body()) {
     return absl::InternalError(absl::StrCat(what, ": ", error.what_without_backtrace()));
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat(what, ": ", error.what()));
+  } catch (...) {
+    return absl::InternalError(absl::StrCat(what, ": an exception that is no std::exception"));
   }
 }
 

@@ -23,6 +23,8 @@ TEST(Guarded, GivesTheTextOfLibTorchsErrorsWithoutTheirBacktrace) {
 TEST(Guarded, TellsOtherExceptionsAndLackOfMemoryApart) {
   EXPECT_EQ(Throwing([] { throw std::runtime_error("x"); }), absl::InternalError("training: x"));
   EXPECT_TRUE(absl::IsResourceExhausted(Throwing([] { throw std::bad_alloc(); })));
+  EXPECT_EQ(Throwing([] { throw 5; }),
+            absl::InternalError("training: an exception that is no std::exception"));
 }
 
 TEST(Guarded, PassesTheResultThrough) {
