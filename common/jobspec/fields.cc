@@ -10,6 +10,20 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
+// The entries' values in the order of their keys: a map has none of its own.
+void VisitMap(const google::protobuf::Message& message, const FieldDescriptor& field,
+              const std::string& path, const std::function<void(const FieldValue&)>& visit) {
+  const auto* reflection = message.GetReflection();
+  std::map<std::string, const google::protobuf::Message*> entries;
+  for (int i = 0; i < reflection->FieldSize(message, &field); ++i) {
+    const auto& entry = reflection->GetRepeatedMessage(message, &field, i);
+    entries[entry.GetReflection()->GetString(entry, field.message_type()->map_key())] = &entry;
+  }
+  for (const auto& [key, entry] : entries) {
+    visit({entry, field.message_type()->map_value(), -1, ChildPath(path, key)});
+  }
+}
+
 void Visit(const google::protobuf::Message& message, const std::string& parent,
            const std::function<void(const FieldValue&)>& visit) {
   const auto* reflection = message.GetReflection();
@@ -17,6 +31,10 @@ void Visit(const google::protobuf::Message& message, const std::string& parent,
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
     const std::string path = ChildPath(parent, field->name());
+    if (field->is_map()) {
+      VisitMap(message, *field, path, visit);
+      continue;
+    }
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;
@@ -35,6 +53,13 @@ PathUse PathUseOf(const FieldDescriptor& field) {
       {"muster.v1.ModelSpec.weights", PathUse::kInput},
       {"muster.v1.TokenData.path", PathUse::kInput},
       {"muster.v1.SafetensorsData.path", PathUse::kInput},
+      {"muster.v1.IdxData.images", PathUse::kInput},
+      {"muster.v1.IdxData.labels", PathUse::kInput},
+      {"muster.v1.NpyData.inputs", PathUse::kInput},
+      {"muster.v1.NpyData.labels", PathUse::kInput},
+      {"muster.v1.DataSet.per_rank", PathUse::kInput},
+      {"muster.v1.TorchscriptSpec.path", PathUse::kInput},
+      {"muster.v1.PluginSpec.path", PathUse::kInput},
       {"muster.v1.CheckpointSpec.directory", PathUse::kOutput},
       {"muster.v1.ExportSpec.path", PathUse::kOutput},
   };
@@ -77,6 +102,11 @@ std::string ChildPath(const std::string& parent, const std::string& name) {
 
 std::string ElementPath(const std::string& list, int index) {
   return absl::StrCat(list, "[", index, "]");
+}
+
+std::string ParentPath(const std::string& path) {
+  const size_t end = path.find_last_of(".[");
+  return end == std::string::npos ? std::string() : path.substr(0, end);
 }
 
 std::vector<std::string> EnumNames(const google::protobuf::EnumDescriptor& type) {

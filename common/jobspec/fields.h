@@ -21,12 +21,13 @@ enum class PathUse {
 // By a table of full field names; every new path field belongs there.
 PathUse PathUseOf(const google::protobuf::FieldDescriptor& field);
 
-// One value that is set: a singular field that is present, or one element of a list.
+// One value that is set: a singular field that is present, one element of a list, or one value of a map from
+// strings to strings.
 struct FieldValue {
-  const google::protobuf::Message* owner;
+  const google::protobuf::Message* owner;  // a map's entry
   const google::protobuf::FieldDescriptor* field;
   int index;  // in the list; -1 for a singular field
-  std::string path;  // "stages[1].fit.steps"
+  std::string path;  // "stages[1].fit.steps", "model.plugin.options.width"
 
   std::string String() const;
   double Double() const;
@@ -43,6 +44,8 @@ void ForEachValue(const google::protobuf::Message& message,
 std::string ChildPath(const std::string& parent, const std::string& name);
 // "a[3]"
 std::string ElementPath(const std::string& list, int index);
+// "a.b" for "a.b.c" and for "a.b[2]"; "" for "a".
+std::string ParentPath(const std::string& path);
 
 // Names of an enum's values in lower case, without the unspecified one.
 std::vector<std::string> EnumNames(const google::protobuf::EnumDescriptor& type);
