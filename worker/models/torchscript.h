@@ -1,0 +1,24 @@
+// Models from TorchScript files (torch.jit.save), trained through their parameters (docs/models.md).
+#ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_H_
+#define MUSTER_WORKER_MODELS_TORCHSCRIPT_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+#include "worker/models/model.h"
+
+namespace muster::models {
+
+// Options: path, and either inputs (the shape of a row) and classes, or vocab_size and context. The initial values are the
+// file's; nothing is made from `seed`.
+// The top module's direct children are the units where it is a torch.nn.Sequential of them, else it is one unit.
+// Errors name the file: those of opening it; DATA_LOSS: cut off or damaged; INVALID_ARGUMENT: no TorchScript, operators or classes that
+// LibTorch does not have, no parameters, tensors that are not float32 (parameters), an output of another shape than the options
+// say, or a model that changes its buffers or is random in evaluation.
+absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const nlohmann::json& options, uint64_t seed);
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_TORCHSCRIPT_H_
