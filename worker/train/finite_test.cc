@@ -1,0 +1,54 @@
+#include "worker/train/finite.h"
+
+#include <ATen/core/Tensor.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "worker/models/registry.h"
+
+namespace muster::train {
+namespace {
+
+std::unique_ptr<models::Model> Make() {
+  auto model = models::Create(
+      "convnet", {{"inputs", {1, 4, 4}}, {"widths", {2}}, {"blocks", {1}}, {"classes", 2}}, 1);
+  EXPECT_TRUE(model.ok()) << model.status();
+  return *std::move(model);
+}
+
+TEST(CheckFinite, PassesFiniteValuesWhoseFloatSumIsNot) {
+  const auto model = Make();
+  EXPECT_TRUE(CheckFinite(*model, 3).ok());
+  model->Parameters()[0].tensor.detach().fill_(std::numeric_limits<float>::max());
+  EXPECT_TRUE(CheckFinite(*model, 3).ok());
+}
+
+TEST(CheckFinite, NamesAnyParameterOrBufferWithOneBadValue) {
+  const size_t parameters = Make()->Parameters().size();
+  const size_t buffers = Make()->Buffers().size();
+  for (const float bad : {NAN, INFINITY, -INFINITY}) {
+    for (size_t i = 0; i < parameters + buffers; ++i) {
+      const auto model = Make();
+      const bool is_buffer = i >= parameters;
+      const std::string name =
+          is_buffer ? model->Buffers()[i - parameters].name : model->Parameters()[i].name;
+      const at::Tensor tensor =
+          is_buffer ? model->Buffers()[i - parameters].tensor : model->Parameters()[i].tensor.detach();
+      if (!tensor.is_floating_point()) continue;
+      tensor.view(-1)[tensor.numel() - 1].fill_(bad);
+      const absl::Status status = CheckFinite(*model, 3);
+      EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
+      const std::string expected = std::string("after step 3 ") +
+                                   (is_buffer ? "buffer '" : "parameter '") + name +
+                                   "' is not finite";
+      EXPECT_EQ(std::string(status.message()).rfind(expected, 0), 0) << status;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace muster::train
