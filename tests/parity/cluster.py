@@ -97,6 +97,10 @@ class Cluster:
     def run(self, spec, job_id):
         """Runs a job to its end; returns the Job. JobFailed unless it SUCCEEDED."""
         self.submit(spec, job_id)
+        return self.wait(job_id)
+
+    def wait(self, job_id):
+        """Waits for a submitted job's end; returns the Job. JobFailed unless it SUCCEEDED."""
         self._muster("wait", job_id, "--timeout", "120s", check=False)
         job = self.job(job_id)
         if job["state"] != "SUCCEEDED":
