@@ -2,7 +2,9 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
@@ -27,6 +29,22 @@ absl::StatusOr<train::ModelConfig> Model(const v1::ModelSpec& spec) {
       model.kind = "mlp";
       options = &spec.mlp();
       break;
+    case v1::ModelSpec::kLlama:
+      model.kind = "llama";
+      options = &spec.llama();
+      break;
+    case v1::ModelSpec::kConvnet:
+      model.kind = "convnet";
+      options = &spec.convnet();
+      break;
+    case v1::ModelSpec::kTorchscript:
+      model.kind = "torchscript";
+      options = &spec.torchscript();
+      break;
+    case v1::ModelSpec::kPlugin:
+      model.kind = "plugin";
+      options = &spec.plugin();
+      break;
     case v1::ModelSpec::KIND_NOT_SET:
       return Missing("model");
   }
@@ -38,46 +56,125 @@ absl::StatusOr<train::ModelConfig> Model(const v1::ModelSpec& spec) {
   return model;
 }
 
+std::vector<std::string> Strings(const google::protobuf::RepeatedPtrField<std::string>& field) {
+  return {field.begin(), field.end()};
+}
+
 absl::StatusOr<train::DataConfig> Data(const char* path, const v1::DataSet& spec) {
+  const bool per_rank = !spec.per_rank().empty();
   switch (spec.kind_case()) {
     case v1::DataSet::kTokens:
       return train::TokenFiles{
-          {spec.tokens().path().begin(), spec.tokens().path().end()},
-          spec.tokens().dtype() == v1::TokenData::UINT32 ? data::TokenType::kUint32
-                                                         : data::TokenType::kUint16};
+          .paths = Strings(per_rank ? spec.per_rank() : spec.tokens().path()),
+          .type = spec.tokens().dtype() == v1::TokenData::UINT32 ? data::TokenType::kUint32
+                                                                 : data::TokenType::kUint16,
+          .per_rank = per_rank};
     case v1::DataSet::kSafetensors:
-      return train::RowFiles{{spec.safetensors().path()}};
+      return train::RowFiles{.paths = Strings(per_rank ? spec.per_rank() : spec.safetensors().path()),
+                             .per_rank = per_rank};
+    case v1::DataSet::kIdx:
+      return data::IdxOptions{.images = Strings(spec.idx().images()),
+                              .labels = Strings(spec.idx().labels()),
+                              .mean = spec.idx().mean(),
+                              .std = spec.idx().std()};
+    case v1::DataSet::kNpy:
+      return train::NpyFiles{.inputs = Strings(spec.npy().inputs()),
+                             .labels = Strings(spec.npy().labels())};
     case v1::DataSet::KIND_NOT_SET:
       break;
   }
   return Missing(path);
 }
 
+std::optional<models::LossOptions> Loss(const v1::LossSpec& spec) {
+  switch (spec.kind_case()) {
+    case v1::LossSpec::kCrossEntropy: {
+      models::LossOptions loss{.kind = models::LossKind::kCrossEntropy,
+                               .label_smoothing = spec.cross_entropy().label_smoothing()};
+      if (spec.cross_entropy().has_ignore_index()) {
+        loss.ignore_index = spec.cross_entropy().ignore_index();
+      }
+      return loss;
+    }
+    case v1::LossSpec::kMse:
+      return models::LossOptions{.kind = models::LossKind::kMse};
+    case v1::LossSpec::KIND_NOT_SET:
+      break;
+  }
+  return std::nullopt;
+}
+
 absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) {
+  train::OptimizerConfig optimizer;
   switch (spec.kind_case()) {
     case v1::OptimizerSpec::kAdamw:
       if (spec.adamw().betas_size() != 2) return Missing("optimizer.adamw.betas");
-      return train::OptimizerConfig{spec.adamw().lr(),
-                                    optim::AdamWOptions{.beta1 = spec.adamw().betas(0),
-                                                        .beta2 = spec.adamw().betas(1),
-                                                        .eps = spec.adamw().eps(),
-                                                        .weight_decay = spec.adamw().weight_decay()}};
-    case v1::OptimizerSpec::kSgd:
-      return train::OptimizerConfig{spec.sgd().lr(),
-                                    optim::SgdOptions{.momentum = spec.sgd().momentum(),
-                                                      .weight_decay = spec.sgd().weight_decay()}};
-    case v1::OptimizerSpec::KIND_NOT_SET:
+      optimizer.lr = spec.adamw().lr();
+      optimizer.kind = optim::AdamWOptions{.beta1 = spec.adamw().betas(0),
+                                           .beta2 = spec.adamw().betas(1),
+                                           .eps = spec.adamw().eps(),
+                                           .weight_decay = spec.adamw().weight_decay()};
       break;
+    case v1::OptimizerSpec::kSgd:
+      optimizer.lr = spec.sgd().lr();
+      optimizer.kind = optim::SgdOptions{.momentum = spec.sgd().momentum(),
+                                         .weight_decay = spec.sgd().weight_decay(),
+                                         .nesterov = spec.sgd().nesterov()};
+      break;
+    case v1::OptimizerSpec::KIND_NOT_SET:
+      return Missing("optimizer");
   }
-  return Missing("optimizer");
+  for (const v1::ParameterGroup& group : spec.groups()) {
+    optimizer.groups.push_back({.match = group.match()});
+    if (group.has_weight_decay()) optimizer.groups.back().weight_decay = group.weight_decay();
+    if (group.has_lr_scale()) optimizer.groups.back().lr_scale = group.lr_scale();
+  }
+  return optimizer;
+}
+
+optim::Schedule OneCycle(const v1::OneCycleSchedule& cycle) {
+  return optim::OneCycle{.total_steps = cycle.total_steps(),
+                         .pct_start = cycle.pct_start(),
+                         .div_factor = cycle.div_factor(),
+                         .final_div_factor = cycle.final_div_factor(),
+                         .anneal = cycle.anneal() == v1::OneCycleSchedule::LINEAR
+                                       ? optim::OneCycle::Anneal::kLinear
+                                       : optim::OneCycle::Anneal::kCosine,
+                         .three_phase = cycle.three_phase()};
 }
 
 optim::Schedule Schedule(const v1::ScheduleSpec& spec) {
-  if (!spec.has_warmup_cosine()) return optim::Constant{};
-  const auto& cosine = spec.warmup_cosine();
-  return optim::WarmupCosine{.warmup_steps = cosine.warmup_steps(),
-                             .total_steps = cosine.total_steps(),
-                             .min_ratio = cosine.min_ratio()};
+  switch (spec.kind_case()) {
+    case v1::ScheduleSpec::kWarmupCosine:
+      return optim::WarmupCosine{.warmup_steps = spec.warmup_cosine().warmup_steps(),
+                                 .total_steps = spec.warmup_cosine().total_steps(),
+                                 .min_ratio = spec.warmup_cosine().min_ratio()};
+    case v1::ScheduleSpec::kLinear:
+      return optim::Linear{.warmup_steps = spec.linear().warmup_steps(),
+                           .total_steps = spec.linear().total_steps(),
+                           .min_ratio = spec.linear().min_ratio()};
+    case v1::ScheduleSpec::kStep:
+      return optim::StepDecay{.warmup_steps = spec.step().warmup_steps(),
+                              .step_size = spec.step().step_size(),
+                              .gamma = spec.step().gamma()};
+    case v1::ScheduleSpec::kOneCycle:
+      return OneCycle(spec.one_cycle());
+    case v1::ScheduleSpec::kConstant:
+    case v1::ScheduleSpec::KIND_NOT_SET:
+      break;
+  }
+  return optim::Constant{.warmup_steps = spec.constant().warmup_steps()};
+}
+
+train::Precision PrecisionOf(v1::JobSpec::Precision precision) {
+  switch (precision) {
+    case v1::JobSpec::BFLOAT16:
+      return train::Precision::kBfloat16;
+    case v1::JobSpec::FLOAT16:
+      return train::Precision::kFloat16;
+    default:
+      return train::Precision::kFloat32;
+  }
 }
 
 absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
@@ -98,6 +195,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   train::Job job;
   job.seed = spec.seed();
   ASSIGN_OR_RETURN(job.model, Model(spec.model()));
+  job.model.loss = Loss(spec.loss());
   if (spec.data().has_train()) {
     ASSIGN_OR_RETURN(job.train, Data("data.train", spec.data().train()));
   }
@@ -117,6 +215,15 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
                             : data::Order::kShuffled,
                .last = spec.batch().last() == v1::BatchSpec::PAD ? data::Last::kPad
                                                                  : data::Last::kDrop};
+  job.precision = PrecisionOf(spec.precision());
+  if (job.precision == train::Precision::kFloat16) {
+    job.loss_scale = {.initial = spec.loss_scale().initial(),
+                      .growth_factor = spec.loss_scale().growth_factor(),
+                      .backoff_factor = spec.loss_scale().backoff_factor(),
+                      .growth_interval = spec.loss_scale().growth_interval()};
+  }
+  job.on_nan =
+      spec.on_nan() == v1::JobSpec::SKIP_STEP ? train::OnNan::kSkipStep : train::OnNan::kFail;
   if (spec.has_clip_grad_norm()) job.clip_grad_norm = spec.clip_grad_norm();
   for (const v1::StageSpec& stage : spec.stages()) {
     ASSIGN_OR_RETURN(job.stages.emplace_back(), StageOf(stage));

@@ -30,11 +30,21 @@ struct Fill {
     step.mutable_duration()->set_seconds(static_cast<int64_t>(whole));
     step.mutable_duration()->set_nanos(static_cast<int32_t>((event.seconds - whole) * 1e9));
     step.set_generation(generation);
+    if (event.perplexity.has_value()) step.set_perplexity(*event.perplexity);
+    if (event.tokens.has_value()) step.set_tokens(*event.tokens);
+    if (event.model_flops.has_value() && event.seconds > 0) {
+      step.set_model_flops_per_second(*event.model_flops / event.seconds);
+    }
+    step.set_skipped(event.skipped);
+    if (event.loss_scale.has_value()) step.set_loss_scale(*event.loss_scale);
   }
   void operator()(const train::Validated& event) const {
-    report.mutable_validated()->set_step(event.step);
-    report.mutable_validated()->set_loss(event.loss);
-    report.mutable_validated()->set_samples(event.samples);
+    v1::Validated& validated = *report.mutable_validated();
+    validated.set_step(event.step);
+    validated.set_loss(event.loss);
+    validated.set_samples(event.samples);
+    if (event.accuracy.has_value()) validated.set_accuracy(*event.accuracy);
+    if (event.perplexity.has_value()) validated.set_perplexity(*event.perplexity);
   }
   void operator()(const train::CheckpointWritten& event) const {
     report.mutable_checkpoint_written()->set_step(event.step);

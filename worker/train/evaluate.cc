@@ -5,42 +5,56 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "worker/data/evaluation.h"
 
 namespace muster::train {
 
-absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t per_rank,
+absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_rank,
                                           int64_t step, models::Model& model,
                                           models::ForwardContext& context,
                                           comm::Communicator& communicator) {
   const c10::AutoGradMode no_gradients(false);
   context.set_mode(models::Mode::kEvaluate);
-  const data::EvaluationPlan plan{
-      .size = dataset.size(), .world_size = communicator.world_size(), .per_rank = per_rank};
+  const data::EvaluationPlan plan = source.Evaluation(communicator.world_size(), per_rank);
   double loss_sum = 0;
   int64_t terms = 0;
   int64_t samples = 0;
+  int64_t correct = 0;
+  int64_t judged = 0;  // terms of which it is known whether they are correct
   for (int64_t round = 0; round < plan.rounds(); ++round) {
     const auto indices = plan.Samples(communicator.rank(), round);
     if (indices.empty()) continue;
-    ASSIGN_OR_RETURN(const data::Batch batch, dataset.Read(indices));
+    ASSIGN_OR_RETURN(const data::Batch batch, source.dataset->Read(indices));
     const models::LossOutput loss = model.Loss(batch, context);
     loss_sum += loss.mean_loss.item<double>() * static_cast<double>(loss.terms);
     terms += loss.terms;
+    if (loss.correct.has_value()) {
+      correct += *loss.correct;
+      judged += loss.terms;
+    }
     samples += static_cast<int64_t>(indices.size());
   }
   // float64 holds counts exactly up to 2^53.
-  at::Tensor totals = at::zeros({3}, at::kDouble);
+  at::Tensor totals = at::zeros({5}, at::kDouble);
   double* values = totals.data_ptr<double>();
   values[0] = loss_sum;
   values[1] = static_cast<double>(terms);
   values[2] = static_cast<double>(samples);
+  values[3] = static_cast<double>(correct);
+  values[4] = static_cast<double>(judged);
   RETURN_IF_ERROR(
       communicator.AllReduceSum(totals, {.what = "validation totals", .step = step})->Wait());
-  return EvaluationResult{.loss = values[0] / values[1],
+  if (values[1] == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.validate: every target of the ", static_cast<int64_t>(values[2]),
+                     " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss"));
+  }
+  EvaluationResult result{.loss = values[0] / values[1],
                           .terms = static_cast<int64_t>(values[1]),
                           .samples = static_cast<int64_t>(values[2])};
+  if (values[4] == values[1]) result.accuracy = values[3] / values[1];
+  return result;
 }
 
 }  // namespace muster::train

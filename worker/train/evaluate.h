@@ -4,24 +4,27 @@
 #define MUSTER_WORKER_TRAIN_EVALUATE_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
-#include "worker/data/dataset.h"
 #include "worker/models/model.h"
+#include "worker/train/rank_data.h"
 
 namespace muster::train {
 
 struct EvaluationResult {
-  double loss = 0;      // mean over all loss terms of all samples
-  int64_t terms = 0;    // tokens or rows
+  double loss = 0;  // mean over all loss terms of all samples
+  int64_t terms = 0;
   int64_t samples = 0;
+  // The part of the terms whose target got the largest logit; where the model tells (LossOutput::correct).
+  std::optional<double> accuracy;
 };
 
 // Collective: all ranks call it at the same point and get the same result, to the bit. Reads at most
 // `per_rank` samples at a time. Leaves the context in evaluation mode. Errors: the communicator's or the
-// data set's.
-absl::StatusOr<EvaluationResult> Evaluate(const data::Dataset& dataset, int64_t per_rank,
+// data set's; INVALID_ARGUMENT when there is no loss term at all, because every target is ignored.
+absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_rank,
                                           int64_t step, models::Model& model,
                                           models::ForwardContext& context,
                                           comm::Communicator& communicator);

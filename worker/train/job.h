@@ -9,9 +9,13 @@
 #include <variant>
 #include <vector>
 
+#include "worker/data/idx_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
+#include "worker/models/model.h"
 #include "worker/optim/adamw.h"
+#include "worker/optim/groups.h"
+#include "worker/optim/loss_scaler.h"
 #include "worker/optim/schedule.h"
 #include "worker/optim/sgd.h"
 #include "worker/parallel/ddp/ddp.h"
@@ -32,23 +36,39 @@ struct ModelConfig {
   std::string kind;          // "gpt2"
   std::string options_json;  // the object of the job file, for models/registry.h
   std::string weights;       // safetensors file with the initial values; empty: made from the seed
+  std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
 };
 
 struct TokenFiles {
   std::vector<std::string> paths;
   data::TokenType type = data::TokenType::kUint16;
+  bool per_rank = false;  // `paths` has one file for each rank; else all ranks read all of them
 };
 
+// Safetensors.
 struct RowFiles {
   std::vector<std::string> paths;
+  bool per_rank = false;  // as above
 };
 
-using DataConfig = std::variant<TokenFiles, RowFiles>;
+struct NpyFiles {
+  std::vector<std::string> inputs;
+  std::vector<std::string> labels;
+};
+
+using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, NpyFiles>;
 
 struct OptimizerConfig {
   double lr = 0;
   std::variant<optim::AdamWOptions, optim::SgdOptions> kind;
+  std::vector<optim::ParameterGroup> groups;
 };
+
+// What the forward's matrix products and convolutions are computed in (autocast.h).
+enum class Precision { kFloat32, kBfloat16, kFloat16 };
+
+// What a loss or a gradient that is not finite does.
+enum class OnNan { kFail, kSkipStep };
 
 struct BatchConfig {
   int64_t per_rank = 1;
@@ -78,6 +98,9 @@ struct Job {
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
   optim::Schedule schedule;
   BatchConfig batch;
+  Precision precision = Precision::kFloat32;
+  optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
+  OnNan on_nan = OnNan::kFail;
   std::optional<double> clip_grad_norm;
   std::vector<Stage> stages;
   std::optional<CheckpointConfig> checkpoint;

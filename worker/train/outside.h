@@ -41,11 +41,17 @@ struct StepFinished {
   double seconds = 0;
   bool skipped = false;              // nothing was updated; `loss` may be any number
   std::optional<double> loss_scale;  // that this step's gradients were computed with; float16 only
+  std::optional<double> perplexity;  // where the loss is a cross entropy over tokens
+  std::optional<int64_t> tokens;     // of all ranks, for models of tokens
+  // Floating-point operations of the model's forward and backward, all ranks; where the model knows.
+  std::optional<double> model_flops;
 };
 struct Validated {
   int64_t step = 0;
   double loss = 0;  // mean over all loss terms
   int64_t samples = 0;
+  std::optional<double> accuracy;    // part of the loss terms; where targets are classes or tokens
+  std::optional<double> perplexity;  // where the loss is a cross entropy over tokens
 };
 struct CheckpointWritten {
   int64_t step = 0;

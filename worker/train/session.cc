@@ -1,17 +1,21 @@
 #include "worker/train/session.h"
 
 #include <chrono>
+#include <cmath>
 #include <deque>
 #include <optional>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/models/seed.h"
+#include "worker/train/autocast.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/finite.h"
 #include "worker/train/guarded.h"
+#include "worker/train/rank_data.h"
 #include "worker/train/roll_call.h"
 #include "worker/train/setup.h"
 #include "worker/train/stages.h"
@@ -20,8 +24,24 @@
 namespace muster::train {
 namespace {
 
+// A scale of 65536 is halved to 2^-84 by so many: what is left then is no overflow.
+constexpr int64_t kMostSkippedInARow = 100;
+
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
+}
+
+std::optional<int64_t> TokensOf(const models::Model& model, int64_t samples) {
+  const models::InputSpec input = model.Input();
+  if (input.kind != models::InputSpec::Kind::kTokens) return std::nullopt;
+  return samples * input.context;
+}
+
+// Of a step over so many samples: a backward takes twice what its forward does.
+std::optional<double> ModelFlopsOf(const models::Model& model, int64_t samples) {
+  const double forward = model.ForwardFlops();
+  if (forward <= 0) return std::nullopt;
+  return 3 * forward * static_cast<double>(samples);
 }
 
 class SessionImpl : public Session {
@@ -44,7 +64,11 @@ class SessionImpl : public Session {
   absl::Status Fit(const FitUntil& stage);
   // What is due after a step: nothing, or work and then the plan of the next step.
   absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage);
+  // The model's own code between two steps.
+  absl::Status BeforeStep();
   absl::Status Step(const RollCallPlan& plan);
+  // OUT_OF_RANGE once so many steps in a row were skipped that no more of them will help.
+  absl::Status CheckSkips();
   // The stage, and the pass itself.
   absl::Status ValidateOnce();
   absl::Status Validate();
@@ -75,15 +99,16 @@ class SessionImpl : public Session {
   RollCall roll_call_;
   models::ForwardContext context_;
   std::unique_ptr<models::Model> model_;
-  std::unique_ptr<data::Dataset> validate_data_;
+  std::optional<RankData> validate_data_;
   checkpoint::State state_;
   std::unique_ptr<Checkpoints> checkpoints_;
   int64_t fingerprint_ = 0;
 
   // Only in jobs that have a fit stage.
-  std::unique_ptr<data::Dataset> train_data_;
+  std::optional<RankData> train_data_;
   std::optional<data::Sampler> sampler_;
   std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::LossScaler> scaler_;  // only with float16
   std::unique_ptr<parallel::Ddp> ddp_;
   std::optional<Stepper> stepper_;
 
@@ -98,6 +123,8 @@ class SessionImpl : public Session {
   // Losses of the newest finished step on this rank.
   int64_t loss_step_ = 0;
   double loss_sum_ = 0;
+  Outcome outcome_ = Outcome::kApplied;  // of that step
+  int64_t skipped_in_a_row_ = 0;         // in this session
   // Finished steps whose mean loss over all ranks is not known yet, oldest first.
   std::deque<StepFinished> unreported_;
 };
@@ -106,11 +133,13 @@ absl::Status SessionImpl::Build() {
   Progress("loading");
   ASSIGN_OR_RETURN(model_, BuildModel(job_));
   if (job_.validate.has_value()) {
-    ASSIGN_OR_RETURN(validate_data_, OpenDataset("data.validate", *job_.validate, *model_));
+    ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
+                                                  *parts_.control));
   }
   if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
-  fingerprint_ = PlanFingerprint(job_, *model_, train_data_.get(), validate_data_.get());
-  state_ = TrainingState(*model_, optimizer_.get());
+  fingerprint_ = PlanFingerprint(job_, *model_, train_data_ ? &*train_data_ : nullptr,
+                                 validate_data_ ? &*validate_data_ : nullptr);
+  state_ = TrainingState(*model_, optimizer_.get(), scaler_ ? &*scaler_ : nullptr);
 
   std::string started_from;
   if (job_.checkpoint.has_value()) {
@@ -128,17 +157,20 @@ absl::Status SessionImpl::Build() {
 }
 
 absl::Status SessionImpl::BuildTraining() {
-  ASSIGN_OR_RETURN(train_data_, OpenDataset("data.train", *job_.train, *model_));
-  auto sampler = data::Sampler::Create({.size = train_data_->size(),
+  ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
+                                             *parts_.control));
+  auto sampler = data::Sampler::Create({.size = train_data_->dataset->size(),
                                         .seed = job_.seed,
                                         .world_size = parts_.control->world_size(),
                                         .per_rank = job_.batch.per_rank,
                                         .accumulate = job_.batch.accumulate,
                                         .order = job_.batch.order,
-                                        .last = job_.batch.last});
+                                        .last = job_.batch.last,
+                                        .own = train_data_->Own(identity_.rank)});
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*job_.optimizer, *model_));
+  if (job_.precision == Precision::kFloat16) scaler_.emplace(job_.loss_scale);
   std::vector<parallel::DdpParameter> parameters;
   for (const auto& parameter : model_->Parameters()) {
     parameters.push_back({parameter.name, parameter.tensor});
@@ -147,8 +179,9 @@ absl::Status SessionImpl::BuildTraining() {
   for (const auto& buffer : model_->Buffers()) buffers.push_back({buffer.name, buffer.tensor});
   ASSIGN_OR_RETURN(ddp_, parallel::Ddp::Create(std::move(parameters), std::move(buffers),
                                                parts_.gradients, job_.ddp));
-  stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), &context_, train_data_.get(),
-                                  &*sampler_, ddp_.get(), optimizer_.get()});
+  stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), &context_,
+                                  train_data_->dataset.get(), &*sampler_, ddp_.get(),
+                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr});
   return absl::OkStatus();
 }
 
@@ -174,6 +207,7 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(BeforeStep());
     PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, AwaitNext());
@@ -192,11 +226,19 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   const bool save =
       checkpoints_ != nullptr &&
       (end || (job_.checkpoint->every_steps > 0 && step_ % job_.checkpoint->every_steps == 0));
-  if (!end && !validate && !save) return std::nullopt;
-  RETURN_IF_ERROR(CallNow().status());  // the loss of this step is finite on every rank
+  const bool work = end || validate || save;
+  if (!work && outcome_ == Outcome::kApplied) return std::nullopt;
+  // Says of this step that training may go on from it: its loss is finite on every rank, or it was left out.
+  ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+  if (!work) return plan;
   if (validate) RETURN_IF_ERROR(Validate());
   if (save) RETURN_IF_ERROR(Save());
   return CallNow();
+}
+
+absl::Status SessionImpl::BeforeStep() {
+  return Annotate(model_->BeforeStep(step_ + 1),
+                  absl::StrCat("rank ", identity_.rank, ", before step ", step_ + 1));
 }
 
 absl::Status SessionImpl::Step(const RollCallPlan& plan) {
@@ -206,11 +248,25 @@ absl::Status SessionImpl::Step(const RollCallPlan& plan) {
   ++step_;
   loss_step_ = step_;
   loss_sum_ = result.loss_sum;
+  outcome_ = result.outcome;
   unreported_.push_back({.step = step_,
                          .learning_rate = result.learning_rate,
                          .grad_norm = result.grad_norm,
-                         .samples = plan.samples});
-  return absl::OkStatus();
+                         .samples = plan.samples,
+                         .skipped = outcome_ != Outcome::kApplied,
+                         .loss_scale = result.loss_scale,
+                         .tokens = TokensOf(*model_, plan.samples),
+                         .model_flops = ModelFlopsOf(*model_, plan.samples)});
+  return CheckSkips();
+}
+
+absl::Status SessionImpl::CheckSkips() {
+  skipped_in_a_row_ = outcome_ == Outcome::kApplied ? 0 : skipped_in_a_row_ + 1;
+  if (skipped_in_a_row_ < kMostSkippedInARow) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat(
+      "all steps from ", step_ - skipped_in_a_row_ + 1, " to ", step_,
+      " were skipped, because a loss or a gradient was not finite in each; look at the learning rate, "
+      "the initial values, and the data of these steps"));
 }
 
 absl::Status SessionImpl::ValidateOnce() {
@@ -221,10 +277,16 @@ absl::Status SessionImpl::ValidateOnce() {
 
 absl::Status SessionImpl::Validate() {
   Progress("validating");
+  const AutocastScope autocast(job_.precision);
   ASSIGN_OR_RETURN(const EvaluationResult result,
                    Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, context_,
                             *parts_.control));
-  Report(Validated{step_, result.loss, result.samples});
+  Validated validated{.step = step_,
+                      .loss = result.loss,
+                      .samples = result.samples,
+                      .accuracy = result.accuracy};
+  if (model_->HasPerplexity()) validated.perplexity = std::exp(result.loss);
+  Report(validated);
   return absl::OkStatus();
 }
 
@@ -282,7 +344,8 @@ RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position)
           .plan_fingerprint = fingerprint_,
           .loss_step = loss_step_,
           .loss_sum = loss_sum_,
-          .loss_micro_batches = micro_batches};
+          .loss_micro_batches = micro_batches,
+          .loss_outcome = static_cast<int64_t>(outcome_)};
 }
 
 void SessionImpl::PostNext() {
@@ -308,6 +371,7 @@ void SessionImpl::ReportLoss(const RollCallPlan& plan) {
     StepFinished finished = unreported_.front();
     unreported_.pop_front();
     if (finished.step == plan.loss->step) finished.loss = plan.loss->mean;
+    if (model_->HasPerplexity()) finished.perplexity = std::exp(finished.loss);
     Report(finished);
   }
 }

@@ -8,9 +8,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
-#include "worker/data/safetensors_dataset.h"
 #include "worker/models/registry.h"
 
 namespace muster::train {
@@ -22,6 +22,7 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job) {
     return absl::InvalidArgumentError(absl::StrCat("model.", job.model.kind, ": options are no JSON"));
   }
   ASSIGN_OR_RETURN(auto model, models::Create(job.model.kind, options, job.seed));
+  if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
   if (!job.model.weights.empty()) {
     RETURN_IF_ERROR(
         Annotate(checkpoint::LoadWeights(job.model.weights, *model), "model.weights"));
@@ -29,24 +30,16 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job) {
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<data::Dataset>> OpenDataset(const std::string& name,
-                                                           const DataConfig& config,
-                                                           const models::Model& model) {
-  auto dataset = [&]() -> absl::StatusOr<std::unique_ptr<data::Dataset>> {
-    if (const auto* tokens = std::get_if<TokenFiles>(&config)) {
-      return data::OpenTokens(tokens->paths, tokens->type, model.Input());
-    }
-    return data::OpenSafetensors(std::get<RowFiles>(config).paths, model.Input());
-  }();
-  if (!dataset.ok()) return Annotate(dataset.status(), name);
-  return dataset;
-}
-
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const OptimizerConfig& config,
                                                                  const models::Model& model) {
+  const std::vector<models::Parameter> model_parameters = model.Parameters();
+  std::vector<std::string> names;
+  for (const auto& parameter : model_parameters) names.push_back(parameter.name);
+  ASSIGN_OR_RETURN(const auto settings, optim::SettingsFor(names, config.groups));
   std::vector<optim::OptimizedParameter> parameters;
-  for (const auto& parameter : model.Parameters()) {
-    parameters.push_back({parameter.name, parameter.tensor});
+  for (size_t i = 0; i < names.size(); ++i) {
+    parameters.push_back({names[i], model_parameters[i].tensor, settings[i].weight_decay,
+                          settings[i].lr_scale});
   }
   if (const auto* adamw = std::get_if<optim::AdamWOptions>(&config.kind)) {
     return optim::CreateAdamW(std::move(parameters), *adamw);
@@ -54,7 +47,8 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const Optimizer
   return optim::CreateSgd(std::move(parameters), std::get<optim::SgdOptions>(config.kind));
 }
 
-checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer) {
+checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer,
+                                optim::LossScaler* scaler) {
   checkpoint::State state;
   for (const auto& parameter : model.Parameters()) {
     state.push_back({"param", parameter.name, parameter.tensor.detach()});
@@ -64,6 +58,11 @@ checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* op
   }
   if (optimizer != nullptr) {
     for (const auto& piece : optimizer->State()) {
+      state.push_back({piece.slot, piece.parameter, piece.tensor});
+    }
+  }
+  if (scaler != nullptr) {
+    for (const auto& piece : scaler->State()) {
       state.push_back({piece.slot, piece.parameter, piece.tensor});
     }
   }
@@ -86,15 +85,41 @@ std::string Describe(const optim::AdamWOptions& adamw) {
 std::string Describe(const optim::SgdOptions& sgd) {
   return Exactly(sgd.momentum, sgd.weight_decay, sgd.nesterov);
 }
-std::string Describe(const optim::Constant&) { return ""; }
+std::string Describe(const optim::LossScaleOptions& scale) {
+  return Exactly(scale.initial, scale.growth_factor, scale.backoff_factor, scale.growth_interval);
+}
+std::string Describe(const optim::ParameterGroup& group) {
+  const auto part = [](const std::optional<double>& value) {
+    return value.has_value() ? Exactly(*value) : std::string("- ");
+  };
+  return absl::StrCat(group.match.size(), " ", group.match, " ", part(group.weight_decay),
+                      part(group.lr_scale));
+}
+std::string Describe(const optim::Constant& constant) { return Exactly(constant.warmup_steps); }
 std::string Describe(const optim::WarmupCosine& cosine) {
   return Exactly(cosine.warmup_steps, cosine.total_steps, cosine.min_ratio);
+}
+std::string Describe(const optim::Linear& linear) {
+  return Exactly(linear.warmup_steps, linear.total_steps, linear.min_ratio);
+}
+std::string Describe(const optim::StepDecay& decay) {
+  return Exactly(decay.warmup_steps, decay.step_size, decay.gamma);
+}
+std::string Describe(const optim::OneCycle& cycle) {
+  return Exactly(cycle.total_steps, cycle.pct_start, cycle.div_factor, cycle.final_div_factor,
+                 static_cast<int>(cycle.anneal), cycle.three_phase);
+}
+
+std::string Sizes(const RankData* data) {
+  if (data == nullptr) return "none";
+  if (data->own_sizes.empty()) return absl::StrCat(data->dataset->size());
+  return absl::StrCat("own ", absl::StrJoin(data->own_sizes, ","));
 }
 
 }  // namespace
 
-int64_t PlanFingerprint(const Job& job, const models::Model& model, const data::Dataset* train,
-                        const data::Dataset* validate) {
+int64_t PlanFingerprint(const Job& job, const models::Model& model, const RankData* train,
+                        const RankData* validate) {
   std::string plan = absl::StrCat("ddp ", job.ddp.bucket_bytes, " ", job.ddp.first_bucket_bytes, ";");
   for (const auto& parameter : model.Parameters()) {
     absl::StrAppend(&plan, parameter.name);
@@ -106,16 +131,24 @@ int64_t PlanFingerprint(const Job& job, const models::Model& model, const data::
   }
   absl::StrAppend(&plan, "batch ", job.batch.per_rank, " ", job.batch.accumulate, " ",
                   static_cast<int>(job.batch.order), " ", static_cast<int>(job.batch.last), ";");
+  if (const auto& loss = job.model.loss; loss.has_value()) {
+    absl::StrAppend(&plan, "loss ", static_cast<int>(loss->kind), " ",
+                    loss->ignore_index.has_value() ? absl::StrCat(*loss->ignore_index) : "-", " ",
+                    Exactly(loss->label_smoothing), ";");
+  }
   absl::StrAppend(&plan, "clip ", Exactly(job.clip_grad_norm.value_or(0)), "; seed ", job.seed, ";");
   if (job.optimizer.has_value()) {
     absl::StrAppend(&plan, "optimizer ", job.optimizer->kind.index(), " ", Exactly(job.optimizer->lr),
                     std::visit([](const auto& kind) { return Describe(kind); }, job.optimizer->kind),
                     ";");
+    for (const auto& group : job.optimizer->groups) absl::StrAppend(&plan, "group ", Describe(group), ";");
   }
+  absl::StrAppend(&plan, "precision ", static_cast<int>(job.precision), " ",
+                  job.precision == Precision::kFloat16 ? Describe(job.loss_scale) : "", "; on_nan ",
+                  static_cast<int>(job.on_nan), ";");
   absl::StrAppend(&plan, "schedule ", job.schedule.index(), " ",
                   std::visit([](const auto& kind) { return Describe(kind); }, job.schedule), ";");
-  absl::StrAppend(&plan, "samples ", train != nullptr ? train->size() : 0, " ",
-                  validate != nullptr ? validate->size() : 0, ";");
+  absl::StrAppend(&plan, "samples ", Sizes(train), "; ", Sizes(validate), ";");
   for (const Stage& stage : job.stages) {
     const auto* fit = std::get_if<FitStage>(&stage);
     absl::StrAppend(&plan, "stage ", fit ? fit->steps : 0, " ", fit ? fit->validate_every : 0, ";");

@@ -1,8 +1,16 @@
 #include "worker/train/setup.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
 
 namespace muster::train {
 namespace {
@@ -29,8 +37,8 @@ Job SmallJob() {
 }
 
 int64_t Fingerprint(const Job& job, int64_t train = 100, int64_t validate = 10) {
-  const Samples train_data(train);
-  const Samples validate_data(validate);
+  const RankData train_data{.dataset = std::make_unique<Samples>(train)};
+  const RankData validate_data{.dataset = std::make_unique<Samples>(validate)};
   return PlanFingerprint(job, **BuildModel(job), &train_data, &validate_data);
 }
 
@@ -44,7 +52,14 @@ TEST(PlanFingerprint, SeesWhatRanksMustAgreeOn) {
       [](Job& job) { std::get<optim::AdamWOptions>(job.optimizer->kind).eps = 1e-7; },
       [](Job& job) { std::get<optim::WarmupCosine>(job.schedule).min_ratio = 0.1; },
       [](Job& job) { job.schedule = optim::Constant{}; },
+      [](Job& job) { job.schedule = optim::Linear{.warmup_steps = 2, .total_steps = 9}; },
+      [](Job& job) { job.optimizer->groups = {{.match = "*", .lr_scale = 1}}; },
+      [](Job& job) { job.precision = Precision::kBfloat16; },
+      [](Job& job) { job.on_nan = OnNan::kSkipStep; },
       [](Job& job) { job.clip_grad_norm = 1; },
+      [](Job& job) { job.model.loss = models::LossOptions{}; },
+      [](Job& job) { job.model.loss = models::LossOptions{.ignore_index = 1}; },
+      [](Job& job) { job.model.loss = models::LossOptions{.label_smoothing = 0.1}; },
       [](Job& job) { job.batch.accumulate = 2; },
       [](Job& job) { job.stages.push_back(ValidateStage{}); },
       [](Job& job) { job.model.options_json = R"({"inputs": 4, "hidden": [5], "classes": 2})"; },
@@ -56,9 +71,139 @@ TEST(PlanFingerprint, SeesWhatRanksMustAgreeOn) {
   }
 }
 
+TEST(PlanFingerprint, SeesEverySettingOfSchedulesGroupsAndTheLossScale) {
+  using optim::OneCycle, optim::StepDecay, optim::Linear;
+  const std::vector<std::vector<std::function<void(Job&)>>> alternatives = {
+      {[](Job& job) { job.schedule = optim::Constant{}; },
+       [](Job& job) { job.schedule = optim::Constant{1}; },
+       [](Job& job) { job.schedule = Linear{1, 9, 0}; },
+       [](Job& job) { job.schedule = Linear{2, 9, 0}; },
+       [](Job& job) { job.schedule = Linear{1, 8, 0}; },
+       [](Job& job) { job.schedule = Linear{1, 9, 0.5}; },
+       [](Job& job) { job.schedule = StepDecay{1, 2, 0.5}; },
+       [](Job& job) { job.schedule = StepDecay{0, 2, 0.5}; },
+       [](Job& job) { job.schedule = StepDecay{1, 3, 0.5}; },
+       [](Job& job) { job.schedule = StepDecay{1, 2, 0.25}; },
+       [](Job& job) { job.schedule = OneCycle{}; },
+       [](Job& job) { job.schedule = OneCycle{.total_steps = 2}; },
+       [](Job& job) { job.schedule = OneCycle{.pct_start = 0.25}; },
+       [](Job& job) { job.schedule = OneCycle{.div_factor = 2}; },
+       [](Job& job) { job.schedule = OneCycle{.final_div_factor = 2}; },
+       [](Job& job) { job.schedule = OneCycle{.anneal = OneCycle::Anneal::kLinear}; },
+       [](Job& job) { job.schedule = OneCycle{.three_phase = true}; }},
+      {[](Job& job) { job.optimizer->groups = {{.match = "a"}}; },
+       [](Job& job) { job.optimizer->groups = {{.match = "b"}}; },
+       [](Job& job) { job.optimizer->groups = {{.match = "a", .weight_decay = 0}}; },
+       [](Job& job) { job.optimizer->groups = {{.match = "a", .lr_scale = 0}}; },
+       [](Job& job) { job.optimizer->groups = {{.match = "a"}, {.match = "a"}}; }},
+      {[](Job& job) { job.precision = Precision::kFloat16; },
+       [](Job& job) { job.precision = Precision::kFloat16, job.loss_scale.initial = 2; },
+       [](Job& job) { job.precision = Precision::kFloat16, job.loss_scale.growth_factor = 3; },
+       [](Job& job) { job.precision = Precision::kFloat16, job.loss_scale.backoff_factor = 0.25; },
+       [](Job& job) { job.precision = Precision::kFloat16, job.loss_scale.growth_interval = 9; }}};
+  for (const auto& group : alternatives) {
+    std::set<int64_t> fingerprints;
+    for (const auto& change : group) {
+      Job job = SmallJob();
+      change(job);
+      fingerprints.insert(Fingerprint(job));
+    }
+    EXPECT_EQ(fingerprints.size(), group.size());
+  }
+}
+
+TEST(BuildOptimizer, GivesEachParameterTheSettingsOfItsGroups) {
+  Job job = SmallJob();
+  job.optimizer = OptimizerConfig{0.5, optim::SgdOptions{.weight_decay = 0.25},
+                                  {{.match = "*.bias", .weight_decay = 0}, {.match = "layers.1.*", .lr_scale = 0.5}}};
+  const auto model = *BuildModel(job);
+  const auto optimizer = BuildOptimizer(*job.optimizer, *model);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  const std::map<std::string, float> factors = {{"layers.0.weight", 1 - 0.5 * 0.25},
+                                                {"layers.0.bias", 1},
+                                                {"layers.1.weight", 1 - 0.5 * 0.5 * 0.25},
+                                                {"layers.1.bias", 1}};
+  for (const auto& [name, tensor] : model->Parameters()) {
+    tensor.detach().fill_(2);
+    tensor.mutable_grad() = at::zeros_like(tensor);
+  }
+  ASSERT_TRUE((*optimizer)->Step(0.5).ok());
+  for (const auto& [name, tensor] : model->Parameters()) {
+    EXPECT_EQ(tensor.detach().flatten()[0].item<float>(), 2 * factors.at(name)) << name;
+  }
+}
+
+TEST(BuildOptimizer, RefusesAPatternThatMatchesNothing) {
+  Job job = SmallJob();
+  job.optimizer->groups = {{.match = "layer.*", .lr_scale = 2}};
+  const auto status = BuildOptimizer(*job.optimizer, **BuildModel(job)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(status.message()).find("optimizer.groups[0].match: found 'layer.*'"), std::string::npos)
+      << status;
+}
+
+TEST(TrainingState, HoldsTheLossScalerWhereThereIsOne) {
+  const auto model = *BuildModel(SmallJob());
+  optim::LossScaler scaler({.initial = 8});
+  const checkpoint::State with = TrainingState(*model, nullptr, &scaler);
+  EXPECT_EQ(with.size(), TrainingState(*model, nullptr, nullptr).size() + 2);
+  const auto& scale = with[with.size() - 2];
+  EXPECT_EQ(scale.slot + "/" + scale.parameter, "scaler/scale");
+  EXPECT_EQ(scale.tensor.item<float>(), 8);
+  scale.tensor.fill_(2);  // live
+  EXPECT_EQ(scaler.scale(), 2);
+  EXPECT_EQ(with.back().slot + "/" + with.back().parameter, "scaler/growth_tracker");
+}
+
 TEST(PlanFingerprint, SeesDataSetsOfAnotherSize) {
   EXPECT_NE(Fingerprint(SmallJob(), 101), Fingerprint(SmallJob()));
   EXPECT_NE(Fingerprint(SmallJob(), 100, 11), Fingerprint(SmallJob()));
+}
+
+TEST(PlanFingerprint, RanksWithFilesOfTheirOwnAgreeOnAllSizesNotOnTheirOwn) {
+  const auto fingerprint = [](int64_t own, std::vector<int64_t> all) {
+    const RankData train{.dataset = std::make_unique<Samples>(own), .own_sizes = std::move(all)};
+    return PlanFingerprint(SmallJob(), **BuildModel(SmallJob()), &train, nullptr);
+  };
+  EXPECT_EQ(fingerprint(100, {100, 70}), fingerprint(70, {100, 70}));
+  EXPECT_NE(fingerprint(100, {100, 70}), fingerprint(100, {100, 71}));
+  EXPECT_NE(fingerprint(100, {100}), Fingerprint(SmallJob()));
+}
+
+TEST(PlanFingerprint, SeesBuffers) {
+  class OneBuffer : public models::Unit {
+   public:
+    explicit OneBuffer(const std::string& name) : Unit("") {
+      if (!name.empty()) AddBuffer(name, at::zeros({3}));
+    }
+    at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override { return x; }
+  };
+  class OneBufferModel : public models::Model {
+   public:
+    explicit OneBufferModel(const std::string& name) : Model("toy", std::make_unique<OneBuffer>(name)) {}
+    models::InputSpec UnitsInput() const override { return {}; }
+  };
+  const auto fingerprint = [](const std::string& buffer) {
+    return PlanFingerprint(SmallJob(), OneBufferModel(buffer), nullptr, nullptr);
+  };
+  EXPECT_NE(fingerprint("a"), fingerprint(""));
+  EXPECT_NE(fingerprint("a"), fingerprint("b"));
+}
+
+TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
+  Job job = SmallJob();
+  job.model = {.kind = "convnet",
+               .options_json = R"({"inputs": [1, 2, 2], "widths": [2], "blocks": [1], "classes": 2})"};
+  const auto model = *BuildModel(job);
+  std::map<std::string, int> slots;
+  const auto optimizer = *BuildOptimizer(*job.optimizer, *model);
+  for (const auto& item : TrainingState(*model, optimizer.get(), nullptr)) ++slots[item.slot];
+  EXPECT_EQ(slots, (std::map<std::string, int>{
+                       {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
+  // They are live: what is restored is what trains.
+  for (const auto& item : TrainingState(*model, nullptr, nullptr)) item.tensor.fill_(7);
+  for (const auto& [name, tensor] : model->Parameters()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
+  for (const auto& [name, tensor] : model->Buffers()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
 }
 
 }  // namespace
