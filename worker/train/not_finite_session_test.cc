@@ -3,6 +3,7 @@
 #include <ATen/ops/item.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <functional>
 #include <map>
@@ -39,8 +40,13 @@ class Outside : public CommandSource, public EventSink {
       checkpoints_[written->step] = written->path;
     }
   }
-  void Progress(int64_t, const char*, const char*) override {}
+  void Progress(int64_t step, const char*, const char*) override {
+    std::lock_guard lock(mutex_);
+    progress_ = std::max(progress_, step);
+  }
 
+  // Steps done when the newest piece of work began.
+  int64_t progress() const { return progress_; }
   const std::map<int64_t, StepFinished>& steps() const { return steps_; }
   const std::map<int64_t, std::string>& checkpoints() const { return checkpoints_; }
 
@@ -50,6 +56,7 @@ class Outside : public CommandSource, public EventSink {
   mutable std::mutex mutex_;
   std::map<int64_t, StepFinished> steps_;
   std::map<int64_t, std::string> checkpoints_;
+  int64_t progress_ = 0;
 };
 
 struct Result {
@@ -118,10 +125,10 @@ class NotFiniteTest : public ::testing::Test {
   // Initial values with which the row's sum in a unit of the first layer is above float32's range.
   void ChooseSeed(Job& job, const Row& row) {
     for (job.seed = 1;; ++job.seed) {
-      const at::Tensor weight = (*BuildModel(job))->Parameters()[0].tensor.detach();
+      const at::Tensor weight = (*BuildModel(job))->Parameters()[0].tensor.detach().flatten(1);
       for (int64_t unit = 0; unit < weight.size(0); ++unit) {
         double sum = 0;
-        for (size_t i = 0; i < row.inputs.size(); ++i) {
+        for (int64_t i = 0; i < weight.size(1); ++i) {
           sum += weight[unit][i].item<float>() * row.inputs[i];
         }
         if (sum > 3.8e38) return;
@@ -200,6 +207,33 @@ TEST_F(NotFiniteTest, ASkippedStepChangesNothingButTheScheduleAndTheData) {
   EXPECT_FALSE(next.at("param/layers.0.bias").equal(after.at("param/layers.0.bias")));
 }
 
+TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
+  std::vector<Row> rows;
+  for (int i = 0; i < 12; ++i) {
+    rows.push_back({std::vector<float>(16), i % 3});
+    for (int j = 0; j < 16; ++j) rows[i].inputs[j] = std::sin(i * 3.0f + j);
+  }
+  rows[5].inputs.assign(16, 3.4e38f);  // step 3, the highest rank, whose buffers count
+  Job job = JobOn(rows, 4, "", 3);
+  job.model = {.kind = "convnet",
+               .options_json = R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [1], "classes": 3})"};
+  ChooseSeed(job, rows[5]);
+  job.on_nan = OnNan::kSkipStep;
+  job.checkpoint = EveryStep();
+  const auto run = RunSessions(job, 2);
+  ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
+  EXPECT_TRUE(run->outside.steps().at(3).skipped);
+  const auto& checkpoints = run->outside.checkpoints();
+  const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
+  int buffers = 0;
+  for (const auto& [name, tensor] : before) {
+    EXPECT_TRUE(tensor.equal(after.at(name))) << name;
+    buffers += name.rfind("buffer/", 0) == 0;
+  }
+  EXPECT_GT(buffers, 3);
+  EXPECT_FALSE(Read(job, checkpoints.at(4)).at("buffer/bn1.running_mean").equal(after.at("buffer/bn1.running_mean")));
+}
+
 TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeItsStepIsApplied) {
   const std::function<void(Job&)> ways[] = {[](Job&) {},
                                             [](Job& job) { job.clip_grad_norm = 1; },
@@ -208,8 +242,10 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeItsStepIsApplied) {
   for (const auto& way : ways) {
     Job job = JobWithARowThatOverflows(6);
     way(job);
-    const std::string error = RunSessions(job, 2)->Error();
+    const auto run = RunSessions(job, 2);
+    const std::string error = run->Error();
     EXPECT_NE(error.find("the loss of step 3 is not finite on rank 1 ("), std::string::npos) << error;
+    EXPECT_EQ(run->outside.progress(), 2) << "no step after it began";
     EXPECT_NE(error.find("; nothing of it was applied; look at"), std::string::npos) << error;
   }
 }
@@ -280,6 +316,16 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
   EXPECT_TRUE(run->outside.steps().at(1).skipped);
   EXPECT_GT(skipped, 1);
   EXPECT_LT(skipped, 10);
+}
+
+TEST_F(NotFiniteTest, TheLossScaleIsTakenOffTheGradientsBeforeTheyAreClipped) {
+  Job job = JobOn(GoodRows(), 1, "4", 3);
+  job.clip_grad_norm = 0.01;
+  const double float32 = *RunSessions(job, 2)->outside.steps().at(1).grad_norm;
+  job.precision = Precision::kFloat16;
+  job.loss_scale.initial = 1024;
+  // Rounded to 11 bits, a few times.
+  EXPECT_NEAR(*RunSessions(job, 2)->outside.steps().at(1).grad_norm / float32, 1, 1e-2);
 }
 
 TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
