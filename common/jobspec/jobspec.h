@@ -24,7 +24,7 @@ v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
 uint64_t TotalSteps(const v1::JobSpec& spec);
 
 // One line per problem: "path: message", or "file:line: path: message" where the problem has a line and
-// `file` is given.
+// `file` is given, or "source: path: message" where it has a source (without the path where the source ends in it).
 std::string FormatProblems(const v1::SpecProblems& problems, const std::string& file = "");
 
 }  // namespace muster::jobspec

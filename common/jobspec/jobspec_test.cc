@@ -8,7 +8,10 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace muster::jobspec {
 namespace {
@@ -37,7 +40,18 @@ v1::JobSpec Parse(const std::string& text) {
   return spec;
 }
 
-bool Equal(const v1::JobSpec& a, const v1::JobSpec& b) {
+// Instead of the job's gpt2, one that may run.
+v1::LlamaSpec* Llama(v1::JobSpec* s) {
+  v1::LlamaSpec* llama = s->mutable_model()->mutable_llama();
+  llama->set_vocab_size(256);
+  llama->set_context(32);
+  llama->set_layers(2);
+  llama->set_heads(6);
+  llama->set_width(48);
+  return llama;
+}
+
+bool Equal(const google::protobuf::Message& a, const google::protobuf::Message& b) {
   return google::protobuf::util::MessageDifferencer::Equals(a, b);
 }
 
@@ -59,7 +73,9 @@ TEST(ResolveDefaults, FillsWhatTheProtoNames) {
     stages { validate {} }
     checkpoint { directory: "/d/ckpt" every_steps: 20 keep: 3 }
     export { path: "/d/out.safetensors" }
-    restart { max_restarts: 3 })")))
+    loss { cross_entropy { label_smoothing: 0 } }
+    on_nan: FAIL
+    restart { max_restarts: 3 } priority: 0)")))
       << spec.DebugString();
 }
 
@@ -81,8 +97,44 @@ TEST(ResolveDefaults, KeepsAValidSpecValid) {
   EXPECT_THAT(ValidateSpec(ResolveDefaults(Parse(kGpt2Job))).problems(), IsEmpty());
 }
 
+TEST(ResolveDefaults, TheLossIsCrossEntropyUnlessAPluginMayHaveItsOwn) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  spec.mutable_loss()->mutable_mse();
+  EXPECT_TRUE(ResolveDefaults(spec).loss().has_mse());
+  spec.mutable_loss()->mutable_cross_entropy()->set_ignore_index(-100);
+  EXPECT_TRUE(Equal(ResolveDefaults(spec).loss(),
+                    Parse("loss { cross_entropy { ignore_index: -100 label_smoothing: 0 } }").loss()));
+  spec.clear_loss();
+  spec.mutable_model()->mutable_plugin();
+  EXPECT_FALSE(ResolveDefaults(spec).has_loss());
+}
+
+v1::LlamaSpec ResolvedLlama(const std::string& text) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, spec.mutable_model()->mutable_llama()));
+  return ResolveDefaults(spec).model().llama();
+}
+
+TEST(ResolveDefaults, FillsWhatLlamaLacks) {
+  const v1::LlamaSpec llama = ResolvedLlama("heads: 32 width: 4096");
+  EXPECT_EQ(llama.kv_heads(), 32);
+  EXPECT_EQ(llama.inner(), 11008);
+  EXPECT_EQ(llama.rope_theta(), 10000);
+  EXPECT_EQ(llama.norm_eps(), 1e-5);
+  EXPECT_TRUE(llama.has_tied() && !llama.tied());
+  EXPECT_EQ(ResolvedLlama("heads: 4 kv_heads: 2").kv_heads(), 2);
+  for (const auto& [width, inner] : std::vector<std::pair<uint32_t, uint32_t>>{
+           {1, 8}, {3, 8}, {48, 128}, {64, 176}, {255, 680}, {256, 768}, {288, 768}, {289, 1024}}) {
+    EXPECT_EQ(ResolvedLlama(absl::StrCat("width: ", width)).inner(), inner) << width;
+  }
+}
+
 TEST(ValidateSpec, TakesWhatMayRun) {
   EXPECT_THAT(ValidateSpec(Parse(kGpt2Job)).problems(), IsEmpty());
+  v1::JobSpec llama = Parse(kGpt2Job);
+  Llama(&llama)->set_kv_heads(2);
+  EXPECT_THAT(ValidateSpec(llama).problems(), IsEmpty());
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(llama)).problems(), IsEmpty());
   EXPECT_THAT(ValidateSpec(Parse(R"(
     name: "0" world_size: 1
     model { mlp { inputs: 4 hidden: [8, 8] classes: 3 } }
@@ -120,9 +172,52 @@ TEST_P(ValidateSpecFinds, TheOneProblemAlsoWithDefaultsFilledIn) {
 }
 
 v1::Gpt2Spec* Gpt2(v1::JobSpec* s) { return s->mutable_model()->mutable_gpt2(); }
+v1::DataSet* Train(v1::JobSpec* s) { return s->mutable_data()->mutable_train(); }
+// The training data of a job that trains an mlp.
+v1::DataSet* Rows(v1::JobSpec* s) {
+  if (!s->model().has_mlp()) {
+    s->mutable_model()->mutable_mlp()->set_inputs(4);
+    s->mutable_model()->mutable_mlp()->set_classes(3);
+    s->mutable_data()->clear_validate();
+    s->clear_stages();
+    s->add_stages()->mutable_fit()->set_steps(100);
+  }
+  return Train(s);
+}
+// Instead of the job's gpt2, a TorchScript of tokens that may run.
+v1::TorchscriptSpec* Script(v1::JobSpec* s) {
+  v1::TorchscriptSpec* script = s->mutable_model()->mutable_torchscript();
+  script->set_path("/m.pt");
+  script->set_vocab_size(256);
+  script->set_context(32);
+  return script;
+}
+// Instead of the job, one that trains a TorchScript of rows.
+v1::TorchscriptSpec* ScriptOfRows(v1::JobSpec* s) {
+  Rows(s)->mutable_safetensors()->add_path("/x");
+  v1::TorchscriptSpec* script = s->mutable_model()->mutable_torchscript();
+  script->set_path("/m.pt");
+  script->add_inputs(4);
+  script->set_classes(3);
+  return script;
+}
 v1::AdamwSpec* Adamw(v1::JobSpec* s) { return s->mutable_optimizer()->mutable_adamw(); }
 v1::WarmupCosineSchedule* Cosine(v1::JobSpec* s) {
   return s->mutable_schedule()->mutable_warmup_cosine();
+}
+
+TEST(ValidateSpec, TakesModelsFromOutside) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  v1::PluginSpec* plugin = spec.mutable_model()->mutable_plugin();
+  plugin->set_path("/p.so");
+  plugin->set_name("x");
+  (*plugin->mutable_options())["path"] = "as it is";
+  (*plugin->mutable_options())["empty"] = "";
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
+  Script(&spec);
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
+  ScriptOfRows(&spec)->add_inputs(2);
+  EXPECT_THAT(ValidateSpec(ResolveDefaults(spec)).problems(), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -153,6 +248,54 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"DropoutNan",
              [](auto* s) { Gpt2(s)->set_dropout(std::numeric_limits<double>::quiet_NaN()); },
              "model.gpt2.dropout", "found nan"},
+        Case{"LlamaVocabulary", [](auto* s) { Llama(s)->clear_vocab_size(); },
+             "model.llama.vocab_size", "is missing or 0"},
+        Case{"LlamaWidth", [](auto* s) { Llama(s)->clear_width(); }, "model.llama.width",
+             "is missing or 0"},
+        Case{"LlamaNoHeads", [](auto* s) { Llama(s)->clear_heads(); }, "model.llama.heads",
+             "is missing or 0"},
+        Case{"LlamaHeads", [](auto* s) { Llama(s)->set_heads(5); }, "model.llama.heads",
+             "found 5; allowed: a divisor of width, 48"},
+        Case{"LlamaOddHead", [](auto* s) { Llama(s)->set_heads(16); }, "model.llama.heads",
+             "found 16, a head of 3; allowed: width / heads even"},
+        Case{"LlamaKeyHeads", [](auto* s) { Llama(s)->set_kv_heads(5); }, "model.llama.kv_heads",
+             "found 5; allowed: a divisor of heads, 6"},
+        Case{"LlamaNoKeyHeads", [](auto* s) { Llama(s)->set_kv_heads(0); }, "model.llama.kv_heads",
+             "is missing or 0"},
+        Case{"LlamaInner", [](auto* s) { Llama(s)->set_inner(0); }, "model.llama.inner",
+             "allowed: 1 to"},
+        Case{"LlamaTheta", [](auto* s) { Llama(s)->set_rope_theta(0); }, "model.llama.rope_theta",
+             "found 0; allowed: a number above 0"},
+        Case{"LlamaEps", [](auto* s) { Llama(s)->set_norm_eps(-1); }, "model.llama.norm_eps",
+             "found -1"},
+        Case{"ScriptPath", [](auto* s) { Script(s)->clear_path(); }, "model.torchscript.path", "is missing"},
+        Case{"ScriptNeither", [](auto* s) { s->mutable_model()->mutable_torchscript()->set_path("/m.pt"); },
+             "model.torchscript", "found neither of inputs and classes, and vocab_size and context"},
+        Case{"ScriptBoth", [](auto* s) { Script(s)->set_classes(2); }, "model.torchscript", "found both"},
+        Case{"ScriptContext", [](auto* s) { Script(s)->clear_context(); }, "model.torchscript.context",
+             "is missing or 0"},
+        Case{"ScriptInputs", [](auto* s) { ScriptOfRows(s)->clear_inputs(); }, "model.torchscript.inputs",
+             "the shape of a row"},
+        Case{"ScriptInput", [](auto* s) { ScriptOfRows(s)->add_inputs(0); }, "model.torchscript.inputs[1]",
+             "is missing or 0"},
+        Case{"ScriptHugeRow",
+             [](auto* s) {
+               v1::TorchscriptSpec* script = ScriptOfRows(s);
+               for (int i = 0; i < 3; ++i) script->add_inputs(1 << 24);
+             },
+             "model.torchscript.inputs", "found a row of more than"},
+        Case{"ScriptClasses", [](auto* s) { ScriptOfRows(s)->clear_classes(); }, "model.torchscript.classes",
+             "is missing or 0"},
+        Case{"PluginPath", [](auto* s) { s->mutable_model()->mutable_plugin()->set_name("x"); },
+             "model.plugin.path", "is missing"},
+        Case{"PluginRelativePath",
+             [](auto* s) {
+               s->mutable_model()->mutable_plugin()->set_name("x");
+               s->mutable_model()->mutable_plugin()->set_path("x.so");
+             },
+             "model.plugin.path", "found 'x.so'; allowed: an absolute path"},
+        Case{"PluginName", [](auto* s) { s->mutable_model()->mutable_plugin()->set_path("/x.so"); },
+             "model.plugin.name", "is missing; allowed: the name of one of the plug-in's models"},
         Case{"RelativeWeights", [](auto* s) { s->mutable_model()->set_weights("w"); },
              "model.weights", "absolute path"},
         Case{"RelativePath",
@@ -165,12 +308,91 @@ INSTANTIATE_TEST_SUITE_P(
              [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->clear_path(); },
              "data.train.tokens.path", "one or more"},
         Case{"NoKindOfData", [](auto* s) { s->mutable_data()->mutable_train()->clear_kind(); },
-             "data.train", "one of: tokens, safetensors"},
+             "data.train", "one of: tokens, safetensors, idx, npy"},
         Case{"RowsForGpt2",
              [](auto* s) {
-               s->mutable_data()->mutable_validate()->mutable_safetensors()->set_path("/x");
+               s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
              },
              "data.validate.safetensors", "gpt2 reads tokens"},
+        Case{"PerRankAndPath", [](auto* s) { Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b"); },
+             "data.train.per_rank", "found together with tokens.path"},
+        Case{"PerRankTooFew",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               Train(s)->add_per_rank("/a");
+             },
+             "data.train.per_rank", "found 1; allowed: as many paths as world_size, 2"},
+        Case{"PerRankEmpty",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               Train(s)->add_per_rank("/a");
+               Train(s)->add_per_rank("");
+             },
+             "data.train.per_rank[1]", "is empty"},
+        Case{"PerRankOfNpy",
+             [](auto* s) {
+               Rows(s)->mutable_npy()->add_inputs("/x");
+               Rows(s)->mutable_npy()->add_labels("/y");
+               Rows(s)->add_per_rank("/a");
+             },
+             "data.train.per_rank", "only with tokens and safetensors"},
+        Case{"PerRankOfIdx",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/y");
+               Rows(s)->add_per_rank("/a");
+             },
+             "data.train.per_rank", "found together with idx"},
+        Case{"NpyWithoutLabels", [](auto* s) { Rows(s)->mutable_npy()->add_inputs("/x"); },
+             "data.train.npy.labels", "is missing"},
+        Case{"NpyWithoutInputs", [](auto* s) { Rows(s)->mutable_npy()->add_labels("/x"); },
+             "data.train.npy.inputs", "is missing"},
+        Case{"NpyRelative",
+             [](auto* s) {
+               Rows(s)->mutable_npy()->add_inputs("x");
+               Rows(s)->mutable_npy()->add_labels("/y");
+             },
+             "data.train.npy.inputs[0]", "absolute path"},
+        Case{"IdxPairs",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_images("/y");
+               Rows(s)->mutable_idx()->add_labels("/z");
+             },
+             "data.train.idx.labels", "found 1; allowed: as many paths as images, 2"},
+        Case{"IdxStd",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/z");
+               Rows(s)->mutable_idx()->set_std(0);
+             },
+             "data.train.idx.std", "found 0; allowed: a number above 0"},
+        Case{"IdxMean",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/z");
+               Rows(s)->mutable_idx()->set_mean(std::numeric_limits<double>::infinity());
+             },
+             "data.train.idx.mean", "finite"},
+        Case{"IdxForGpt2",
+             [](auto* s) {
+               s->mutable_data()->mutable_validate()->mutable_idx()->add_images("/x");
+               s->mutable_data()->mutable_validate()->mutable_idx()->add_labels("/x");
+             },
+             "data.validate.idx", "gpt2 reads tokens"},
+        Case{"IdxForNumbers",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/z");
+               s->mutable_loss()->mutable_mse();
+             },
+             "data.train.idx", "the loss mse needs numbers"},
+        Case{"RowsForLlama",
+             [](auto* s) {
+               Llama(s);
+               s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
+             },
+             "data.validate.safetensors", "llama reads tokens"},
         Case{"NoTrain", [](auto* s) { s->mutable_data()->clear_train(); }, "data.train",
              "fit needs it"},
         Case{"NoValidate", [](auto* s) { s->mutable_data()->clear_validate(); }, "data.validate",
@@ -214,6 +436,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Accumulate", [](auto* s) { s->mutable_batch()->set_accumulate(0); },
              "batch.accumulate", "allowed: 1 to"},
         Case{"Clip", [](auto* s) { s->set_clip_grad_norm(0); }, "clip_grad_norm", "above 0"},
+        Case{"Smoothing",
+             [](auto* s) { s->mutable_loss()->mutable_cross_entropy()->set_label_smoothing(1); },
+             "loss.cross_entropy.label_smoothing", "found 1; allowed: from 0 to below 1"},
+        Case{"NoKindOfLoss", [](auto* s) { s->mutable_loss(); }, "loss",
+             "one of: cross_entropy, mse"},
+        Case{"MseOfTokens", [](auto* s) { s->mutable_loss()->mutable_mse(); }, "loss",
+             "found mse, but the model gives logits of tokens"},
+        Case{"MseOfTorchscriptTokens",
+             [](auto* s) {
+               s->mutable_model()->mutable_torchscript()->set_path("/m.pt");
+               s->mutable_model()->mutable_torchscript()->set_vocab_size(256);
+               s->mutable_model()->mutable_torchscript()->set_context(32);
+               s->mutable_loss()->mutable_mse();
+             },
+             "loss", "found mse, but the model gives logits of tokens"},
         Case{"NoSteps", [](auto* s) {
                s->clear_schedule();
                s->mutable_stages(0)->mutable_fit()->set_steps(0);
@@ -230,6 +467,21 @@ INSTANTIATE_TEST_SUITE_P(
              "is missing"}),
     [](const auto& info) { return info.param.name; });
 
+TEST(ResolveDefaults, FillsInHowImagesAreScaled) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  Rows(&spec)->mutable_idx()->add_images("/x");
+  EXPECT_TRUE(Equal(ResolveDefaults(spec).data(),
+                    Parse(R"(data { train { idx { images: "/x" mean: 0 std: 1 } } })").data()));
+}
+
+TEST(ValidateSpec, TakesAFileForEachRank) {
+  v1::JobSpec spec = Parse(kGpt2Job);
+  Train(&spec)->mutable_tokens()->clear_path();
+  Train(&spec)->add_per_rank("/a");
+  Train(&spec)->add_per_rank("/b");
+  EXPECT_THAT(ValidateSpec(spec).problems(), IsEmpty());
+}
+
 TEST(ValidateSpec, RefusesTokensForRows) {
   v1::JobSpec spec = Parse(kGpt2Job);
   spec.mutable_model()->mutable_mlp()->set_inputs(3);
@@ -238,9 +490,9 @@ TEST(ValidateSpec, RefusesTokensForRows) {
             "model.mlp.hidden[0]: is missing or 0; allowed: 1 to 16777216\n"
             "model.mlp.classes: is missing or 0; allowed: 1 to 16777216\n"
             "data.train.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
-            "safetensors\n"
+            "safetensors, idx, npy\n"
             "data.validate.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
-            "safetensors\n");
+            "safetensors, idx, npy\n");
 }
 
 TEST(FormatProblems, NamesFileAndLineWhereKnown) {

@@ -2,12 +2,16 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
+#include "common/jobspec/validate_data.h"
 #include "common/jobspec/validate_generic.h"
+#include "common/jobspec/validate_optimizer.h"
 
 namespace muster::jobspec {
 namespace {
@@ -16,7 +20,10 @@ namespace {
 constexpr uint64_t kMaxWorldSize = 65536;
 constexpr uint64_t kMaxDimension = 1 << 24;
 constexpr uint64_t kMaxVocabulary = std::numeric_limits<int32_t>::max();
+constexpr uint64_t kMaxRow = std::numeric_limits<int32_t>::max();
 constexpr uint64_t kMaxLayers = 100000;
+// Channels, and pixels of a side: a product of three fits 64 bits.
+constexpr uint64_t kMaxImageSize = 1 << 16;
 constexpr uint64_t kMaxBatch = 1 << 24;
 constexpr uint64_t kMaxSteps = std::numeric_limits<uint32_t>::max();
 
@@ -28,12 +35,14 @@ class Validator {
     Name();
     Count("world_size", spec_.world_size(), 1, kMaxWorldSize);
     Model();
-    Data();
-    Optimizer();
-    Schedule();
+    ValidateData(spec_, &problems_);
+    ValidateOptimizer(spec_, &problems_);
+    ValidateSchedule(spec_, &problems_);
     Batch();
     Strategy();
+    ValidatePrecision(spec_, &problems_);
     if (spec_.has_clip_grad_norm()) Above0("clip_grad_norm", spec_.clip_grad_norm());
+    Loss();
     Stages();
     if (spec_.has_checkpoint()) {
       Required("checkpoint.directory", spec_.checkpoint().directory());
@@ -56,17 +65,6 @@ class Validator {
   void Above0(const std::string& path, double value) {
     // Written so that NaN fails too.
     if (!(value > 0)) Add(path, absl::StrCat("found ", value, "; allowed: a number above 0"));
-  }
-  // A required number above 0 without presence.
-  void Rate(const std::string& path, double value) {
-    if (value == 0) {
-      Add(path, "is missing or 0; allowed: a number above 0");
-    } else {
-      Above0(path, value);
-    }
-  }
-  void AtLeast0(const std::string& path, double value) {
-    if (!(value >= 0)) Add(path, absl::StrCat("found ", value, "; allowed: 0 or more"));
   }
   void Probability(const std::string& path, double value) {
     if (!(value >= 0 && value < 1)) {
@@ -93,9 +91,12 @@ class Validator {
 
   void Model() {
     if (!spec_.has_model()) {
-      Add("model", "is missing; allowed is one of: gpt2, mlp");
+      const auto* kind = v1::ModelSpec::descriptor()->FindOneofByName("kind");
+      Add("model", absl::StrCat("is missing; allowed is one of: ", absl::StrJoin(Alternatives(*kind), ", ")));
     } else if (spec_.model().has_gpt2()) {
       Gpt2(spec_.model().gpt2());
+    } else if (spec_.model().has_llama()) {
+      Llama(spec_.model().llama());
     } else if (spec_.model().has_mlp()) {
       const v1::MlpSpec& mlp = spec_.model().mlp();
       Count("model.mlp.inputs", mlp.inputs(), 1, kMaxDimension);
@@ -103,6 +104,42 @@ class Validator {
         Count(ElementPath("model.mlp.hidden", i), mlp.hidden(i), 1, kMaxDimension);
       }
       Count("model.mlp.classes", mlp.classes(), 1, kMaxDimension);
+    } else if (spec_.model().has_convnet()) {
+      Convnet(spec_.model().convnet());
+    } else if (spec_.model().has_torchscript()) {
+      Torchscript(spec_.model().torchscript());
+    } else if (spec_.model().has_plugin()) {
+      Required("model.plugin.path", spec_.model().plugin().path());
+      if (spec_.model().plugin().name().empty()) {
+        Add("model.plugin.name", "is missing; allowed: the name of one of the plug-in's models");
+      }
+    }
+  }
+
+  void Torchscript(const v1::TorchscriptSpec& script) {
+    Required("model.torchscript.path", script.path());
+    const bool rows = !script.inputs().empty() || script.classes() > 0;
+    const bool tokens = script.vocab_size() > 0 || script.context() > 0;
+    if (rows == tokens) {
+      Add("model.torchscript",
+          absl::StrCat("found ", rows ? "both" : "neither of",
+                       " inputs and classes, and vocab_size and context; allowed: one of the two pairs"));
+    } else if (tokens) {
+      Count("model.torchscript.vocab_size", script.vocab_size(), 1, kMaxVocabulary);
+      Count("model.torchscript.context", script.context(), 1, kMaxDimension);
+    } else {
+      if (script.inputs().empty()) {
+        Add("model.torchscript.inputs", "is missing; allowed: the shape of a row, one number or more");
+      }
+      uint64_t numbers = 1;
+      for (int i = 0; i < script.inputs_size(); ++i) {
+        Count(ElementPath("model.torchscript.inputs", i), script.inputs(i), 1, kMaxDimension);
+        numbers = numbers > kMaxRow ? numbers : numbers * script.inputs(i);
+      }
+      if (numbers > kMaxRow) {
+        Add("model.torchscript.inputs", absl::StrCat("found a row of more than ", kMaxRow, " numbers"));
+      }
+      Count("model.torchscript.classes", script.classes(), 1, kMaxDimension);
     }
   }
 
@@ -121,69 +158,74 @@ class Validator {
     if (gpt2.has_dropout()) Probability("model.gpt2.dropout", gpt2.dropout());
   }
 
-  void Data() {
-    if (spec_.data().has_train()) Dataset("data.train", spec_.data().train());
-    if (spec_.data().has_validate()) Dataset("data.validate", spec_.data().validate());
-  }
-
-  void Dataset(const std::string& path, const v1::DataSet& data) {
-    if (data.has_tokens()) {
-      if (data.tokens().path().empty()) {
-        Add(absl::StrCat(path, ".tokens.path"), "is missing; allowed: one or more paths");
-      }
-      if (spec_.model().has_mlp()) {
-        Add(absl::StrCat(path, ".tokens"),
-            "found tokens, but the model mlp reads rows of numbers; allowed: safetensors");
-      }
-    } else if (data.has_safetensors()) {
-      Required(absl::StrCat(path, ".safetensors.path"), data.safetensors().path());
-      if (spec_.model().has_gpt2()) {
-        Add(absl::StrCat(path, ".safetensors"),
-            "found rows of numbers, but the model gpt2 reads tokens; allowed: tokens");
+  void Llama(const v1::LlamaSpec& llama) {
+    Count("model.llama.vocab_size", llama.vocab_size(), 1, kMaxVocabulary);
+    Count("model.llama.context", llama.context(), 1, kMaxDimension);
+    Count("model.llama.layers", llama.layers(), 1, kMaxLayers);
+    Count("model.llama.heads", llama.heads(), 1, kMaxDimension);
+    Count("model.llama.width", llama.width(), 1, kMaxDimension);
+    if (llama.heads() > 0 && llama.width() % llama.heads() != 0) {
+      Add("model.llama.heads", absl::StrCat("found ", llama.heads(), "; allowed: a divisor of width, ",
+                                            llama.width()));
+    } else if (llama.heads() > 0 && llama.width() / llama.heads() % 2 != 0) {
+      Add("model.llama.heads", absl::StrCat("found ", llama.heads(), ", a head of ",
+                                            llama.width() / llama.heads(),
+                                            "; allowed: width / heads even"));
+    }
+    if (llama.has_kv_heads()) {
+      Count("model.llama.kv_heads", llama.kv_heads(), 1, kMaxDimension);
+      if (llama.kv_heads() > 0 && llama.heads() % llama.kv_heads() != 0) {
+        Add("model.llama.kv_heads", absl::StrCat("found ", llama.kv_heads(),
+                                                 "; allowed: a divisor of heads, ", llama.heads()));
       }
     }
+    if (llama.has_inner()) Count("model.llama.inner", llama.inner(), 1, 4 * kMaxDimension);
+    if (llama.has_rope_theta()) Above0("model.llama.rope_theta", llama.rope_theta());
+    if (llama.has_norm_eps()) Above0("model.llama.norm_eps", llama.norm_eps());
   }
 
-  void Optimizer() {
-    if (spec_.optimizer().has_adamw()) {
-      const v1::AdamwSpec& adamw = spec_.optimizer().adamw();
-      Rate("optimizer.adamw.lr", adamw.lr());
-      if (adamw.betas_size() != 0 && adamw.betas_size() != 2) {
-        Add("optimizer.adamw.betas", absl::StrCat("found ", adamw.betas_size(),
-                                                  "; allowed: 2 numbers, such as [0.9, 0.999]"));
-      }
-      for (int i = 0; i < adamw.betas_size(); ++i) {
-        Probability(ElementPath("optimizer.adamw.betas", i), adamw.betas(i));
-      }
-      if (adamw.has_eps()) Above0("optimizer.adamw.eps", adamw.eps());
-      AtLeast0("optimizer.adamw.weight_decay", adamw.weight_decay());
-    } else if (spec_.optimizer().has_sgd()) {
-      const v1::SgdSpec& sgd = spec_.optimizer().sgd();
-      Rate("optimizer.sgd.lr", sgd.lr());
-      Probability("optimizer.sgd.momentum", sgd.momentum());
-      AtLeast0("optimizer.sgd.weight_decay", sgd.weight_decay());
+  void Convnet(const v1::ConvnetSpec& convnet) {
+    const auto counts = [this](const std::string& path, const auto& numbers, uint64_t high) {
+      for (int i = 0; i < numbers.size(); ++i) Count(ElementPath(path, i), numbers[i], 1, high);
+    };
+    counts("model.convnet.inputs", convnet.inputs(), kMaxImageSize);
+    counts("model.convnet.widths", convnet.widths(), kMaxImageSize);
+    counts("model.convnet.blocks", convnet.blocks(), kMaxLayers);
+    Count("model.convnet.classes", convnet.classes(), 1, kMaxDimension);
+    if (convnet.inputs_size() != 3) {
+      Add("model.convnet.inputs", absl::StrCat("found ", convnet.inputs_size(),
+                                               " numbers; allowed: 3, channels, height and width"));
     }
+    if (convnet.widths().empty()) {
+      Add("model.convnet.widths", "is missing or empty; allowed: one number or more");
+    } else if (convnet.blocks_size() != convnet.widths_size()) {
+      Add("model.convnet.blocks", absl::StrCat("found ", convnet.blocks_size(),
+                                               " numbers; allowed: as many as widths, ",
+                                               convnet.widths_size()));
+    }
+    if (convnet.inputs_size() == 3) ConvnetStages(convnet);
   }
 
-  void Schedule() {
-    if (!spec_.schedule().has_warmup_cosine()) return;
-    const v1::WarmupCosineSchedule& cosine = spec_.schedule().warmup_cosine();
-    const uint64_t fit_steps = TotalSteps(spec_);
-    if (cosine.has_total_steps()) {
-      Count("schedule.warmup_cosine.total_steps", cosine.total_steps(), 1, kMaxSteps);
-      if (cosine.total_steps() > 0 && cosine.warmup_steps() > cosine.total_steps()) {
-        Add("schedule.warmup_cosine.warmup_steps",
-            absl::StrCat("found ", cosine.warmup_steps(), "; allowed: at most total_steps, ",
-                         cosine.total_steps()));
+  // The image is halved, rounding up, between two stages.
+  void ConvnetStages(const v1::ConvnetSpec& convnet) {
+    uint64_t height = convnet.inputs(1);
+    uint64_t width = convnet.inputs(2);
+    for (int stage = 1; stage < convnet.widths_size(); ++stage) {
+      if (height <= 1 && width <= 1) {
+        Add("model.convnet.widths",
+            absl::StrCat("found ", convnet.widths_size(), " stages; allowed: at most ", stage,
+                         ", after which an image of ", convnet.inputs(1), " x ", convnet.inputs(2),
+                         " pixels is down to one"));
+        return;
       }
-    } else if (fit_steps > 0 && cosine.warmup_steps() > fit_steps) {
-      Add("schedule.warmup_cosine.warmup_steps",
-          absl::StrCat("found ", cosine.warmup_steps(), "; allowed: at most the steps of all fit stages, ",
-                       fit_steps, ", unless total_steps says more"));
+      height = (height + 1) / 2;
+      width = (width + 1) / 2;
     }
-    if (!(cosine.min_ratio() >= 0 && cosine.min_ratio() <= 1)) {
-      Add("schedule.warmup_cosine.min_ratio",
-          absl::StrCat("found ", cosine.min_ratio(), "; allowed: 0 to 1"));
+    const bool one_pixel = height == 1 && width == 1;
+    if (one_pixel && TotalSteps(spec_) > 0 && spec_.batch().per_rank() == 1) {
+      Add("batch.per_rank",
+          "found 1; allowed: 2 or more, because BatchNorm in the last stage of model.convnet, where an "
+          "image is down to one pixel, needs more than one number per channel");
     }
   }
 
@@ -195,6 +237,18 @@ class Validator {
   void Strategy() {
     if (spec_.strategy().ddp().has_bucket_mb()) {
       Above0("strategy.ddp.bucket_mb", spec_.strategy().ddp().bucket_mb());
+    }
+  }
+
+  void Loss() {
+    if (spec_.loss().cross_entropy().has_label_smoothing()) {
+      Probability("loss.cross_entropy.label_smoothing",
+                  spec_.loss().cross_entropy().label_smoothing());
+    }
+    if (!spec_.loss().has_mse()) return;
+    const v1::ModelSpec& model = spec_.model();
+    if (model.has_gpt2() || model.has_llama() || model.torchscript().vocab_size() > 0) {
+      Add("loss", "found mse, but the model gives logits of tokens; allowed: cross_entropy");
     }
   }
 
@@ -235,12 +289,16 @@ v1::SpecProblems ValidateSpec(const v1::JobSpec& spec) { return Validator(spec).
 std::string FormatProblems(const v1::SpecProblems& problems, const std::string& file) {
   std::string text;
   for (const v1::SpecProblem& problem : problems.problems()) {
-    if (!file.empty()) {
+    if (!problem.source().empty()) {
+      absl::StrAppend(&text, problem.source(), ": ");
+    } else if (!file.empty()) {
       absl::StrAppend(&text, file, ":");
       if (problem.line() > 0) absl::StrAppend(&text, problem.line(), ":");
       text += ' ';
     }
-    if (!problem.path().empty()) absl::StrAppend(&text, problem.path(), ": ");
+    // The source may name it already.
+    const bool named = absl::EndsWith(problem.source(), absl::StrCat(" ", problem.path()));
+    if (!problem.path().empty() && !named) absl::StrAppend(&text, problem.path(), ": ");
     absl::StrAppend(&text, problem.message(), "\n");
   }
   return text;
