@@ -1,6 +1,8 @@
 #include "worker/data/token_dataset.h"
 
 #include <cstring>
+#include <filesystem>
+#include <fstream>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -118,6 +120,31 @@ TEST_F(TokenDatasetTest, SampleOutsideIsOutOfRange) {
     const std::vector<int64_t> samples = {sample};
     EXPECT_EQ((*dataset)->Read(samples).status().code(), absl::StatusCode::kOutOfRange);
   }
+}
+
+TEST_F(TokenDatasetTest, AFileThatChangesInUseIsNamed) {
+  const std::string path = Counting("a", 8, 0);
+  const auto dataset = OpenTokens({path}, TokenType::kUint16, kSpec);
+  const std::vector<int64_t> first = {0};
+  const std::vector<int64_t> both = {0, 1};
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(2 * 5).write("\xff\xff", 2).flush();
+  EXPECT_TRUE((*dataset)->Read(first).ok());
+  const absl::Status beyond = (*dataset)->Read(both).status();
+  EXPECT_EQ(beyond.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(beyond.message()), HasSubstr(path + ": token 65535 at byte offset 10"));
+  std::filesystem::resize_file(path, 2);
+  const absl::Status shortened = (*dataset)->Read(first).status();
+  EXPECT_EQ(shortened.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(shortened.message()), HasSubstr(path + ": shortened while in use"));
+}
+
+TEST_F(TokenDatasetTest, TheIgnoredTargetIsAnOrdinaryTokenWithinTheVocabulary) {
+  InputSpec ignoring = kSpec;
+  ignoring.ignored = 5;
+  EXPECT_TRUE(OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, ignoring).ok());
+  ignoring.ignored = 1003;  // beyond it, it could not be an input
+  EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring), HasSubstr("token 1000"));
 }
 
 }  // namespace
