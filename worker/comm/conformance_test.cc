@@ -1,4 +1,5 @@
 // What every Communicator does when all goes well, on every implementation and world size.
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -234,6 +235,9 @@ TEST_P(Conformance, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
     refused(ranks.AllReduceSum(at::empty({4}, at::kBFloat16), label), "cannot sum BFloat16");
     refused(ranks.AllReduceSum(at::empty({4}, at::kLong), label, 2.0), "cannot be divided");
     refused(ranks.AllReduceSum(at::empty({4}), label, 0.0), "divisor");
+    refused(ranks.AllReduceSum(at::empty({4}), label, INFINITY), "divisor");
+    refused(ranks.AllReduceSum(at::empty({4}, at::TensorOptions(at::kMeta)), label),
+            "is on meta, not on the CPU");
     refused(ranks.AllReduceSum(at::empty({4, 4}).t(), label), "not contiguous");
     refused(ranks.AllReduceSum(at::Tensor(), label), "undefined");
     refused(ranks.Broadcast(at::empty({4}), world_size(), label), "not a rank of");

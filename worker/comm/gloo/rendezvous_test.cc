@@ -1,5 +1,8 @@
 #include "worker/comm/gloo/rendezvous.h"
 
+#include <string>
+#include <utility>
+
 #include "gtest/gtest.h"
 #include "worker/comm/gloo/gloo_communicator.h"
 
@@ -39,6 +42,19 @@ TEST(Rendezvous, AnAbsentStoreIsUnavailableAndNamed) {
 TEST(Rendezvous, AForeignAddressCannotBeHosted) {
   EXPECT_EQ(HostStore("192.0.2.1").status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(HostStore("a name").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Rendezvous, ARankOutsideOfItsWorldIsRefused) {
+  auto host = HostStore();
+  ASSERT_TRUE(host.ok()) << host.status();
+  for (const auto& [rank, world_size] : {std::pair(2, 2), std::pair(-1, 2), std::pair(0, 0), std::pair(-2, -1)}) {
+    const auto communicator = CreateGlooCommunicator(
+        {.rank = rank, .world_size = world_size, .connect_timeout = milliseconds(300)}, **host);
+    EXPECT_EQ(communicator.status().code(), absl::StatusCode::kInvalidArgument)
+        << communicator.status();
+    EXPECT_EQ(std::string(communicator.status().message()),
+              "rank " + std::to_string(rank) + " is not a rank of " + std::to_string(world_size));
+  }
 }
 
 TEST(Rendezvous, ARankThatNeverComesFailsTheOthers) {
