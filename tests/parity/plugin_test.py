@@ -1,0 +1,167 @@
+"""The example of a plug-in: trained as PyTorch trains its twin, exported, resumed.
+
+Tolerances as in torchscript_test.py.
+"""
+
+import os
+import signal
+import time
+
+import pytest
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+
+from examples import spirals
+from tests import bazel
+from tests.parity import cluster, twin
+
+OPTIONS = {"inputs": 2, "width": 48, "layers": 2, "classes": 3}
+
+
+@pytest.fixture(scope="module")
+def plugin():
+    return bazel.runfile("examples/plugin/focal.so").resolve()
+
+
+@pytest.fixture(scope="module")
+def muster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    programs = cluster.install(bazel.runfile, folder / "bin")
+    with cluster.Cluster(programs, folder, slots=2) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+class Focal(torch.nn.Module):
+    def __init__(self, inputs, width, layers, classes):
+        super().__init__()
+        widths = [inputs] + layers * [width]
+        self.layers = torch.nn.ModuleList(torch.nn.Linear(a, b) for a, b in zip(widths, widths[1:]))
+        self.head = torch.nn.Linear(width, classes)
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = F.gelu(layer(x))
+        return self.head(x)
+
+
+def focal_loss(gamma):
+    def loss(logits, labels):
+        p = F.softmax(logits, 1)[torch.arange(len(labels)), labels]
+        return -((1 - p) ** gamma * p.log()).mean()
+
+    return loss
+
+
+def keep_within(max_norm):
+    @torch.no_grad()
+    def before_step(model):
+        for layer in [*model.layers, model.head]:
+            layer.weight.copy_(torch.renorm(layer.weight, 2, 0, max_norm))
+
+    return before_step
+
+
+def twin_model():
+    torch.manual_seed(4)
+    return Focal(**OPTIONS)
+
+
+def job(folder, plugin, name, more_options={}, **more):
+    spirals.write(folder, train=220, validate=40)
+    save_file(twin_model().state_dict(), folder / "initial.safetensors")
+    return {
+        "name": "plugin-rows",
+        "seed": 13,
+        "world_size": 2,
+        "model": {
+            "plugin": {"path": str(plugin), "name": name, "options": OPTIONS | more_options},
+            "weights": str(folder / "initial.safetensors"),
+        },
+        "data": {
+            which: {"npy": {"inputs": str(folder / f"{which}-inputs.npy"), "labels": str(folder / f"{which}-labels.npy")}}
+            for which in ("train", "validate")
+        },
+        "batch": {"per_rank": 5, "accumulate": 2},
+        "optimizer": {"sgd": {"lr": 0.05, "momentum": 0.9}},
+        "stages": [{"fit": {"steps": 20}}],
+        "export": {"path": str(folder / "out" / "model.safetensors")},
+        **more,
+    }
+
+
+def test_its_loss_and_step_hook_train_as_in_pytorch(muster, plugin, tmp_path):
+    spec = job(tmp_path, plugin, "focal", {"gamma": 2, "max_norm": 0.6})
+    muster.run(spec, "focal")
+    model = twin_model()
+    expected = twin.train(spec, model, loss=focal_loss(2), before_step=keep_within(0.6))
+    # Without the hook it would be another run.
+    without = twin.train(spec, twin_model(), loss=focal_loss(2))
+    assert max(abs(a - b) for a, b in zip(without.losses, expected.losses)) > 1e-3
+    twin.assert_close(muster.losses("focal"), expected.losses, 1e-6)
+    twin.assert_close(load_file(tmp_path / "out" / "model.safetensors"), expected.tensors, 1e-6)
+
+
+def test_without_a_loss_of_its_own_it_takes_the_jobs(muster, plugin, tmp_path):
+    loss = {"cross_entropy": {"label_smoothing": 0.1}}
+    spec = job(tmp_path, plugin, "plain", loss=loss)
+    muster.run(spec, "plain")
+    expected = twin.train(spec, twin_model(), loss=lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1))
+    twin.assert_close(muster.losses("plain"), expected.losses, 1e-6)
+    with pytest.raises(cluster.JobFailed, match="model 'focal': the model has a loss of its own"):
+        muster.run(job(tmp_path, plugin, "focal", loss=loss), "two-losses")
+
+
+def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_path):
+    ends = []
+    for disturb in (False, True):
+        job_id = "disturbed" if disturb else "undisturbed"
+        # Wide, so that the kill after the first checkpoint comes long before the end; values from the seed.
+        spec = job(
+            tmp_path,
+            plugin,
+            "focal",
+            {"width": 700, "max_norm": 1},
+            batch={"per_rank": 40},
+            stages=[{"fit": {"steps": 40}}],
+            checkpoint={"directory": str(tmp_path / "checkpoints"), "every_steps": 4, "keep": 100},
+        )
+        del spec["model"]["weights"]
+        muster.submit(spec, job_id)
+        if disturb:
+            deadline = time.monotonic() + 60
+            while not list((tmp_path / "checkpoints" / job_id).glob("step-4-*/MANIFEST.json")):
+                assert time.monotonic() < deadline, "no checkpoint"
+                time.sleep(0.005)
+            os.kill(muster.workers()[0], signal.SIGKILL)
+        found = muster.wait(job_id)
+        assert int(found.get("restarts", 0)) == (1 if disturb else 0), found
+        ends.append((muster.losses(job_id), (tmp_path / "out" / "model.safetensors").read_bytes()))
+    assert len(ends[0][0]) == 40
+    assert ends[0] == ends[1]
+
+
+def test_a_hook_that_fails_ends_the_job_with_rank_step_and_plugin(muster, tmp_path):
+    faults = bazel.runfile("worker/models/plugin_faults.so").resolve()
+    spirals.write(tmp_path, train=40, validate=10)
+    spec = job(tmp_path, faults, "faulty")
+    spec["model"] = {"plugin": {"path": str(faults), "name": "faulty", "options": {"fault": "hook-throws"}}}
+    spec["data"] = two_numbers_as_three(tmp_path)
+    spec["batch"] = {"per_rank": 5}
+    with pytest.raises(cluster.JobFailed) as failed:
+        muster.run(spec, "hook-throws")
+    text = str(failed.value)
+    assert "before step 3: plug-in" in text and "plugin_faults.so: model 'faulty': step hook: no third step" in text
+    assert "rank 0" in text or "rank 1" in text
+    assert len(muster.losses("hook-throws")) <= 2
+
+
+def two_numbers_as_three(folder):
+    rows = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
+    save_file({"inputs": rows, "labels": torch.arange(40) % 2}, folder / "rows.safetensors")
+    return {"train": {"safetensors": {"path": str(folder / "rows.safetensors")}}}

@@ -1,0 +1,339 @@
+"""TorchScript files as Python writes them: trained as PyTorch trains the module, exported, resumed, and refused.
+
+Tolerances as in training_test.py: 1e-6 where both sides run the same kernels in float32 and only add in another
+order (gradients of micro-batches over ranks).
+"""
+
+import json
+import os
+import signal
+import subprocess
+import time
+import zipfile
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from examples import spirals
+from examples.torchscript import make
+from tests import bazel
+from tests.parity import cluster, logits, twin, workloads
+
+SGD = {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}}
+ADAMW = {"adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1}}
+
+
+@pytest.fixture(scope="module")
+def muster(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("cluster")
+    programs = cluster.install(bazel.runfile, folder / "bin")
+    with cluster.Cluster(programs, folder, slots=2) as running:
+        yield running
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    torch.set_num_threads(1)
+
+
+class Language(torch.nn.Module):
+    """Predicts tokens from the mean of those before, with an output layer tied to the embedding."""
+
+    def __init__(self, vocab_size, width):
+        super().__init__()
+        self.embed = torch.nn.Embedding(vocab_size, width)
+        self.mix = torch.nn.Linear(2 * width, width)
+        self.head = torch.nn.Linear(width, vocab_size)
+        self.head.weight = self.embed.weight
+        self.register_buffer("scale", torch.ones(1, dtype=torch.float64))  # a constant
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        before = x.cumsum(1) / torch.arange(1, x.shape[1] + 1, device=x.device).view(1, -1, 1)
+        return self.head(torch.tanh(self.mix(torch.cat([x, before], 2)))) * self.scale.to(x.dtype)
+
+
+def language_model():
+    torch.manual_seed(3)
+    return Language(37, 12)
+
+
+def convolutional_model():
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Unflatten(1, (1, 1, 2)),
+        torch.nn.Conv2d(1, 6, 3, padding=1),
+        torch.nn.ReLU(),
+        torch.nn.Flatten(),
+        torch.nn.Linear(12, 3),
+    )
+
+
+def script(path, model):
+    torch.jit.script(model).save(str(path))
+
+
+def trace(path, model):
+    torch.jit.trace(model.eval(), torch.randn(2, 2)).save(str(path))
+
+
+def rows_job(folder, **more):
+    spirals.write(folder, train=220, validate=40)
+    return {
+        "name": "script-rows",
+        "seed": 13,
+        "world_size": 2,
+        "model": {"torchscript": {"path": str(folder / "model.pt"), "inputs": [2], "classes": 3}},
+        "data": {
+            name: {"npy": {"inputs": str(folder / f"{name}-inputs.npy"), "labels": str(folder / f"{name}-labels.npy")}}
+            for name in ("train", "validate")
+        },
+        "batch": {"per_rank": 5, "accumulate": 2},
+        "optimizer": SGD,
+        "stages": [{"fit": {"steps": 20}}],
+        "export": {"path": str(folder / "out" / "model.safetensors")},
+        **more,
+    }
+
+
+def tokens_job(folder, **more):
+    workloads.write_tokens(folder / "train.bin", 37, 1000, seed=1)
+    return rows_job(folder) | {
+        "model": {"torchscript": {"path": str(folder / "model.pt"), "vocab_size": 37, "context": 11}},
+        "data": {"train": {"tokens": {"path": str(folder / "train.bin")}}},
+        **more,
+    }
+
+
+CASES = {
+    "scripted-sequence": (make.model, script, rows_job, SGD),
+    "traced-sequence": (convolutional_model, trace, rows_job, ADAMW),
+    "scripted-module-with-tied-weights": (language_model, script, tokens_job, ADAMW),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_twenty_steps_and_the_export_equal_pytorch(muster, tmp_path, case):
+    build, save, job, optimizer = CASES[case]
+    save(tmp_path / "model.pt", build())
+    spec = job(tmp_path, optimizer=optimizer)
+    muster.run(spec, f"equal-{case}")
+    model = build()
+    start = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    expected = twin.train(spec, model, context=11)
+    assert max((tensor - start[name]).abs().max() for name, tensor in model.named_parameters()) > 1e-2
+
+    twin.assert_close(muster.losses(f"equal-{case}"), expected.losses, 1e-6)
+    exported = load_file(tmp_path / "out" / "model.safetensors")
+    # The file's names: each parameter once, and no constants.
+    wanted = {name: expected.tensors[name] for name, _ in model.named_parameters()}
+    twin.assert_close(exported, wanted, 1e-6)
+    assert os.listdir(tmp_path / "out") == ["model.safetensors"]  # no config.json
+    # Python takes it back.
+    missing, unexpected = build().load_state_dict(exported, strict=False)
+    assert not unexpected and set(missing) <= {"head.weight", "scale"}
+
+
+def test_it_trains_under_autocast_as_pytorch_does(muster, tmp_path):
+    script(tmp_path / "model.pt", make.model())
+    spec = rows_job(tmp_path, precision="bfloat16")
+    muster.run(spec, "autocast")
+
+    class Autocast(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make.model()
+
+        def forward(self, x):
+            with torch.autocast("cpu", torch.bfloat16):
+                return self.inner(x).float()
+
+    expected = twin.train(spec, Autocast()).losses
+    full = twin.train(spec, make.model()).losses
+    # bfloat16 has 8 bits: what rounds the other way somewhere is off by 1/256 of it. The effect of bfloat16 itself
+    # on the first loss, which no step has touched, is larger than that loss's difference.
+    twin.assert_close(muster.losses("autocast"), expected, 1e-2)
+    assert abs(muster.losses("autocast")[0] - expected[0]) < abs(full[0] - expected[0]) / 10
+
+
+def normalized_model(width=16, dropout=0.3):
+    torch.manual_seed(3)
+    return torch.nn.Sequential(
+        torch.nn.Linear(2, width),
+        torch.nn.BatchNorm1d(width),
+        torch.nn.ReLU(),
+        torch.nn.Dropout(dropout),
+        torch.nn.Linear(width, width),
+        torch.nn.Dropout(dropout),
+        torch.nn.Linear(width, 3),
+    )
+
+
+def test_buffers_are_trained_and_exported(muster, tmp_path):
+    # Alone: the ranks of a larger job have statistics of their own samples.
+    script(tmp_path / "model.pt", normalized_model(dropout=0.0))
+    spec = rows_job(tmp_path, world_size=1)
+    muster.run(spec, "buffers")
+    expected = twin.train(spec, normalized_model(dropout=0.0))
+    exported = load_file(tmp_path / "out" / "model.safetensors")
+    assert exported["1.num_batches_tracked"] == 40
+    twin.assert_close(exported, expected.tensors, 1e-6)
+
+
+def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, tmp_path):
+    # Wide, so that the kill after the first checkpoint comes long before the end.
+    script(tmp_path / "model.pt", normalized_model(width=700))
+    ends = []
+    for disturb in (False, True):
+        job_id = "disturbed" if disturb else "undisturbed"
+        spec = rows_job(
+            tmp_path,
+            batch={"per_rank": 40},
+            optimizer=ADAMW,
+            stages=[{"fit": {"steps": 40}}],
+            checkpoint={"directory": str(tmp_path / "checkpoints"), "every_steps": 4, "keep": 100},
+        )
+        muster.submit(spec, job_id)
+        if disturb:
+            kill_a_worker_after_the_first_checkpoint(muster, tmp_path / "checkpoints" / job_id)
+        job = muster.wait(job_id)
+        assert int(job.get("restarts", 0)) == (1 if disturb else 0), job
+        ends.append((muster.losses(job_id), (tmp_path / "out" / "model.safetensors").read_bytes()))
+    assert len(ends[0][0]) == 40
+    assert ends[0] == ends[1]
+
+
+def kill_a_worker_after_the_first_checkpoint(muster, folder):
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("step-4-*/MANIFEST.json")):
+        assert time.monotonic() < deadline, "no checkpoint"
+        time.sleep(0.005)
+    os.kill(muster.workers()[0], signal.SIGKILL)
+
+
+def options(folder, name="model.pt", **more):
+    return {"path": str(folder / name), "inputs": [2], "classes": 3, **more}
+
+
+def probe(*arguments):
+    """muster-logits, which makes the model as a worker does; returns what it says."""
+    done = subprocess.run(
+        [bazel.runfile("worker/models/muster-logits"), "--model", "torchscript", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env=cluster.environment(),
+    )
+    assert done.returncode in (0, 1), done.stderr  # no crash
+    return done.stderr
+
+
+def test_a_weights_file_goes_on_top_by_its_names(tmp_path):
+    script(tmp_path / "model.pt", language_model())
+    shape = {"path": str(tmp_path / "model.pt"), "vocab_size": 37, "context": 11}
+    other = logits.random_values(language_model())
+    tensors = {name: tensor.clone() for name, tensor in other.state_dict().items()}  # both names of the tied weight
+    save_file(tensors, tmp_path / "weights.safetensors")
+    tokens = logits.random_tokens(shape)
+    found = logits.of_muster(tmp_path, "torchscript", shape, tmp_path / "weights.safetensors", tokens)
+    with torch.no_grad():
+        torch.testing.assert_close(found, other(tokens), rtol=0, atol=1e-6)
+
+
+def write_unknown_operator(path):
+    torch.library.define("muster_test::twice", "(Tensor x) -> Tensor")
+    torch.library.impl("muster_test::twice", "cpu", lambda x: 2 * x)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(2, 3)
+
+        def forward(self, x):
+            return torch.ops.muster_test.twice(self.head(x))
+
+    script(path, Model())
+
+
+def write_custom_class(path):
+    """As a library that is not here would: an attribute of a class of its own."""
+    make.write(path, make.model())
+    with zipfile.ZipFile(path) as archive:
+        entries = {entry: archive.read(entry) for entry in archive.namelist()}
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in entries.items():
+            if name.endswith(".py") and b"class Sequential" in data:
+                data = data.replace(b"training : bool", b"training : bool\n  s : __torch__.torch.classes.mine.Stack")
+            archive.writestr(name, data)
+
+
+def write_state_dict(path):
+    torch.save(make.model().state_dict(), path)
+
+
+def write_pickled_module(path):
+    torch.save(make.model(), path)
+
+
+def write_frozen(path):
+    torch.jit.freeze(torch.jit.script(make.model().eval())).save(str(path))
+
+
+def write_half(path):
+    script(path, make.model().half())
+
+
+def write_traced_while_training(path):
+    torch.jit.trace(normalized_model().train(), torch.randn(4, 2), check_trace=False).save(str(path))
+
+
+def write_two_outputs(path):
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.head = torch.nn.Linear(2, 3)
+
+        def forward(self, x):
+            return self.head(x), x
+
+    script(path, Model())
+
+
+def write_safetensors(path):
+    save_file(make.model().state_dict(), path)
+
+
+BAD_FILES = {
+    write_unknown_operator: ["cannot be loaded by LibTorch", "muster_test::twice"],
+    write_custom_class: ["cannot be loaded by LibTorch", "mine.Stack"],
+    write_state_dict: ["expected a TorchScript file (torch.jit.save), found an archive without code"],
+    write_pickled_module: ["expected a TorchScript file (torch.jit.save), found an archive without code"],
+    write_frozen: ["expected parameters to train, found none"],
+    write_half: ["parameter '0.weight': expected Float, found Half"],
+    write_traced_while_training: ["in evaluation too", "script it instead"],
+    write_two_outputs: ["expected a tensor, found Tuple"],
+    write_safetensors: ["expected a TorchScript file (torch.jit.save), found something else"],
+}
+
+
+@pytest.mark.parametrize("write", BAD_FILES, ids=lambda write: write.__name__.removeprefix("write_"))
+def test_what_cannot_be_trained_is_refused(tmp_path, write):
+    write(tmp_path / "model.pt")
+    said = probe("--options", json.dumps(options(tmp_path)))
+    print(said)
+    for part in ["torchscript " + str(tmp_path / "model.pt"), *BAD_FILES[write]]:
+        assert part in said
+
+
+def test_a_file_that_is_cut_off_is_refused(tmp_path):
+    make.write(tmp_path / "good.pt", make.model())
+    data = (tmp_path / "good.pt").read_bytes()
+    for size in [*range(0, len(data), len(data) // 6), len(data) - 1]:
+        (tmp_path / "model.pt").write_bytes(data[:size])
+        assert "torchscript " in probe("--options", json.dumps(options(tmp_path))), size
+
+
+def test_a_job_that_cannot_start_says_why(muster, tmp_path):
+    write_half(tmp_path / "model.pt")
+    with pytest.raises(cluster.JobFailed, match="expected Float, found Half"):
+        muster.run(rows_job(tmp_path), "cannot-start")

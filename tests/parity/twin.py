@@ -1,0 +1,87 @@
+"""Training of any torch module in plain PyTorch, one process, from a job: what models from outside are compared with.
+
+As in reference.py, the process takes the micro-batches of all ranks one after the other, adds up their gradients,
+divides once, and steps torch.optim.
+"""
+
+import dataclasses
+
+import numpy
+import torch
+import torch.nn.functional as F
+
+from tests.parity import reference, sampler
+
+
+@dataclasses.dataclass
+class Result:
+    losses: list  # mean over all micro-batches, one for each step
+    tensors: dict  # after the last step: parameters and buffers by name
+
+
+class Rows:
+    def __init__(self, inputs, labels):
+        self.inputs = torch.from_numpy(numpy.load(inputs))
+        self.labels = torch.from_numpy(numpy.load(labels))
+
+    def __len__(self):
+        return len(self.labels)
+
+    def __getitem__(self, samples):
+        return self.inputs[samples], self.labels[samples]
+
+
+def open_data(source, context):
+    if "tokens" in source:
+        return reference.Tokens(source["tokens"]["path"], context)
+    return Rows(source["npy"]["inputs"], source["npy"]["labels"])
+
+
+def cross_entropy(logits, targets):
+    return F.cross_entropy(logits.reshape(-1, logits.shape[-1]), targets.reshape(-1))
+
+
+def train(spec, model, loss=cross_entropy, before_step=lambda model: None, context=None):
+    """Runs the job's one fit stage on `model`, which keeps its end."""
+    model.train()
+    data = open_data(spec["data"]["train"], context)
+    batch = spec["batch"]
+    plan = sampler.steps(
+        len(data),
+        spec["seed"],
+        spec["world_size"],
+        batch["per_rank"],
+        batch.get("accumulate", 1),
+        batch.get("order", "shuffled"),
+        batch.get("last", "drop"),
+    )
+    (stage,) = spec["stages"]
+    optimizer = reference.build_optimizer(spec["optimizer"], model)
+    losses = []
+    for _, ranks in zip(range(stage["fit"]["steps"]), plan):
+        before_step(model)
+        optimizer.zero_grad()
+        micro_batches = [samples for rank in ranks for samples in rank]
+        step_losses = []
+        for samples in micro_batches:
+            inputs, targets = data[samples]
+            one = loss(model(inputs), targets)
+            one.backward()
+            step_losses.append(one.item())
+        for parameter in model.parameters():
+            parameter.grad /= len(micro_batches)
+        optimizer.step()
+        losses.append(sum(step_losses) / len(step_losses))
+    return Result(losses, {name: tensor.detach().clone() for name, tensor in model.state_dict().items()})
+
+
+def assert_close(found, expected, tolerance):
+    """Of two dicts of tensors, or two lists of losses."""
+    if isinstance(expected, list):
+        found = {str(step): torch.tensor(loss) for step, loss in enumerate(found, 1)}
+        expected = {str(step): torch.tensor(loss) for step, loss in enumerate(expected, 1)}
+    assert found.keys() == expected.keys()
+    difference = {name: (found[name] - expected[name]).abs().max().item() for name in expected}
+    worst = max(difference, key=difference.get)
+    print(f"largest difference: {difference[worst]:.1e}, {worst}")
+    assert difference[worst] <= tolerance, f"{worst}: {difference[worst]}"
