@@ -29,7 +29,7 @@ OptionReader::OptionReader(std::string kind, const nlohmann::json& json)
 }
 
 const nlohmann::json* OptionReader::Find(const std::string& key) {
-  asked_.push_back(key);
+  if (std::find(asked_.begin(), asked_.end(), key) == asked_.end()) asked_.push_back(key);
   if (!json_.is_object()) return nullptr;
   const auto found = json_.find(key);
   return found == json_.end() ? nullptr : &*found;

@@ -1,5 +1,6 @@
 #include "worker/models/options.h"
 
+#include <map>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -45,6 +46,28 @@ TEST(OptionReaderTest, NumbersThatAreNotAbove0AreRefused) {
     EXPECT_EQ(std::string(reader.Finish().message()),
               absl::StrCat("model toy: x: expected a number above 0, found ", bad));
   }
+}
+
+TEST(OptionReaderTest, ReadsTexts) {
+  const auto json = nlohmann::json::parse(R"({"path": "/x", "of": {"a": "1", "b": ""}})");
+  OptionReader reader("toy", json);
+  EXPECT_TRUE(reader.Has("path"));
+  EXPECT_FALSE(reader.Has("size"));
+  EXPECT_EQ(reader.Text("path"), "/x");
+  EXPECT_EQ(reader.Texts("of"), (std::map<std::string, std::string>{{"a", "1"}, {"b", ""}}));
+  EXPECT_TRUE(reader.Texts("none").empty());
+  EXPECT_TRUE(reader.Finish().ok());
+}
+
+TEST(OptionReaderTest, WhatIsNoTextIsRefused) {
+  const auto json = nlohmann::json::parse(R"({"path": "", "of": {"a": 1}, "pth": 2})");
+  OptionReader reader("toy", json);
+  reader.Has("path");
+  reader.Text("path");
+  reader.Texts("of");
+  EXPECT_EQ(std::string(reader.Finish().message()),
+            "model toy: path: expected a text, found \"\"; of: expected an object of texts, found "
+            "{\"a\":1}; pth: unknown option, allowed are path, of");
 }
 
 TEST(OptionReaderTest, UnknownKeyNamesTheAllowedOnes) {
