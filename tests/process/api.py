@@ -51,7 +51,12 @@ class Jobs:
         )
 
     def metrics(self, job_id, from_step=1, follow=False):
-        """An iterator over StepMetrics."""
+        """An iterator over the StepMetrics of steps."""
+        entries = self.entries(job_id, from_step, follow)
+        return (entry for entry in entries if not entry.HasField("validation"))
+
+    def entries(self, job_id, from_step=1, follow=False):
+        """An iterator over all StepMetrics: of steps, and of validation passes."""
         return self._stub.StreamMetrics(
             job_service_pb2.StreamMetricsRequest(job_id=job_id, from_step=from_step, follow=follow),
             timeout=600,

@@ -118,15 +118,15 @@ class Muster:
         self._children.append(child)
         return child
 
-    def musterd(self, local_slots=None, listen=None):
-        """musterd on this test's state folder; a second call takes the same port again."""
+    def musterd(self, local_slots=None, listen=None, more=()):
+        """musterd on this test's state folder; a second call takes the same port again. `more`: arguments."""
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
         arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--state", self.state]
         arguments += ["--lease", self.lease, "--port-file", port_file]
         if local_slots is not None:
             arguments += ["--local-slots", local_slots]
-        child = self.spawn("musterd", *arguments)
+        child = self.spawn("musterd", *arguments, *more)
 
         def listening():
             assert child.poll() is None, f"musterd ended with {child.returncode}:\n{self.log()}"
