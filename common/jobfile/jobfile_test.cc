@@ -6,8 +6,10 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <map>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/files/temp_dir.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
@@ -134,6 +136,63 @@ TEST(ParseJobFile, GivesTheLineOfTheNearestFieldAroundAMissingOne) {
   EXPECT_EQ(Message(job.status()),
             "job.yaml: 1 problem\n"
             "job.yaml:15: batch.per_rank: is missing or 0; allowed: 1 to 16777216");
+}
+
+// kGood with another model, in the lines 5 and 6 and as many more as it has.
+std::string WithModel(const std::string& model) {
+  std::string text = kGood;
+  const size_t begin = text.find("  gpt2:");
+  text.replace(begin, text.find("data:") - begin, model);
+  return text;
+}
+
+TEST(ParseJobFile, TheValuesOfAMapAreTheirText) {
+  const auto job = ParseJobFile(WithModel(R"(  plugin:
+    path: a/b.so
+    name: focal
+    options: {width: 32, gamma: 2.0e+0, tied: true, note: "5", empty: "", a.b: c, path: x/y}
+)"), "job.yaml", "/jobs");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->spec.model().plugin().path(), "/jobs/a/b.so");
+  const auto& options = job->spec.model().plugin().options();
+  const std::map<std::string, std::string> expected = {
+      {"width", "32"}, {"gamma", "2.0e+0"}, {"tied", "true"}, {"note", "5"},
+      {"empty", ""},   {"a.b", "c"},        {"path", "x/y"}};
+  EXPECT_EQ((std::map<std::string, std::string>(options.begin(), options.end())), expected);
+  EXPECT_EQ(job->lines.at("model.plugin.options.width"), 9);
+}
+
+TEST(ParseJobFile, AMapMayBeEmpty) {
+  for (const char* options : {"{}", "~", ""}) {
+    const auto job = ParseJobFile(
+        WithModel(absl::StrCat("  plugin:\n    path: a\n    name: b\n    options: ", options, "\n")), "j", "/");
+    ASSERT_TRUE(job.ok()) << job.status();
+    EXPECT_TRUE(job->spec.model().plugin().options().empty());
+  }
+}
+
+TEST(ParseJobFile, RefusesWhatIsNoTextInAMap) {
+  const auto job = ParseJobFile(WithModel(R"(  plugin:
+    path: a
+    name: b
+    options:
+      width: 1
+      list: [1]
+      width: 2
+      none: ~
+      inner: {a: b}
+      [c]: d
+)"), "j", "/");
+  EXPECT_EQ(Message(job.status()),
+            "j: 5 problems\n"
+            "j:11: model.plugin.options.list: found a list; allowed: a text\n"
+            "j:12: model.plugin.options.width: given twice, first in line 10\n"
+            "j:13: model.plugin.options.none: found nothing; allowed: a text\n"
+            "j:14: model.plugin.options.inner: found a mapping; allowed: a text\n"
+            "j:15: model.plugin.options?15: found a list as a key; allowed: a name");
+  const auto text = ParseJobFile(WithModel("  plugin: {path: a, name: b, options: fast}\n"), "j", "/");
+  EXPECT_EQ(Message(text.status()),
+            "j: 1 problem\nj:6: model.plugin.options: found 'fast'; allowed: a mapping (name: value)");
 }
 
 TEST(ParseJobFile, RefusesATilde) {

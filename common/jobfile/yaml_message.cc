@@ -49,14 +49,24 @@ void YamlMessageReader::Read(const YAML::Node& node, const std::string& path, Me
   for (const auto& entry : node) ReadKey(entry.first, entry.second, path, message);
 }
 
+bool YamlMessageReader::IsName(const YAML::Node& key, const std::string& path) {
+  if (key.IsScalar()) return true;
+  const int line = LineOf(key, 0);
+  problems_.Add(absl::StrCat(path, "?", line),
+                absl::StrCat("found ", Found(key), " as a key; allowed: a name"), line);
+  return false;
+}
+
+bool YamlMessageReader::IsFirst(const std::string& path, int line) {
+  const auto [first, inserted] = lines_.emplace(path, line);
+  if (!inserted) problems_.Add(path, absl::StrCat("given twice, first in line ", first->second), line);
+  return inserted;
+}
+
 void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
                                 const std::string& path, Message* message) {
+  if (!IsName(key, path)) return;
   const int line = LineOf(key, 0);
-  if (!key.IsScalar()) {
-    problems_.Add(absl::StrCat(path, "?", line),
-                  absl::StrCat("found ", Found(key), " as a key; allowed: a name"), line);
-    return;
-  }
   const std::string& name = key.Scalar();
   const std::string child = ChildPath(path, name);
   const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(name);
@@ -76,11 +86,7 @@ void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
     problems_.Add(child, problem, line);
     return;
   }
-  if (const auto first = lines_.find(child); first != lines_.end()) {
-    problems_.Add(child, absl::StrCat("given twice, first in line ", first->second), line);
-    return;
-  }
-  lines_[child] = line;
+  if (!IsFirst(child, line)) return;
   if (const auto* oneof = field->real_containing_oneof(); oneof != nullptr) {
     const FieldDescriptor* chosen = message->GetReflection()->GetOneofFieldDescriptor(*message, oneof);
     if (chosen != nullptr) {
@@ -97,7 +103,9 @@ void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
 
 void YamlMessageReader::ReadField(const YAML::Node& value, const FieldDescriptor& field,
                                   const std::string& path, int line, Message* message) {
-  if (!field.is_repeated()) {
+  if (field.is_map()) {
+    ReadMap(value, field, path, line, message);
+  } else if (!field.is_repeated()) {
     ReadValue(value, field, path, line, message);
   } else if (value.IsSequence()) {
     int index = 0;
@@ -109,6 +117,31 @@ void YamlMessageReader::ReadField(const YAML::Node& value, const FieldDescriptor
   } else if (!IsNothing(value)) {
     lines_[ElementPath(path, 0)] = line;
     ReadValue(value, field, ElementPath(path, 0), line, message);
+  }
+}
+
+void YamlMessageReader::ReadMap(const YAML::Node& value, const FieldDescriptor& field,
+                                const std::string& path, int line, Message* message) {
+  if (IsNothing(value)) return;
+  if (!value.IsMap()) {
+    problems_.Add(path, absl::StrCat("found ", Found(value), "; allowed: a mapping (name: value)"),
+                  LineOf(value, line));
+    return;
+  }
+  const Descriptor& type = *field.message_type();
+  for (const auto& entry : value) {
+    if (!IsName(entry.first, path)) continue;
+    const std::string child = ChildPath(path, entry.first.Scalar());
+    const int child_line = LineOf(entry.first, line);
+    if (!IsFirst(child, child_line)) continue;
+    if (!entry.second.IsScalar()) {
+      problems_.Add(child, absl::StrCat("found ", Found(entry.second), "; allowed: a text"), child_line);
+      continue;
+    }
+    Message* added = message->GetReflection()->AddMessage(message, &field);
+    const auto* reflection = added->GetReflection();
+    reflection->SetString(added, type.map_key(), entry.first.Scalar());
+    reflection->SetString(added, type.map_value(), entry.second.Scalar());
   }
 }
 

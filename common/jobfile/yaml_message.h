@@ -17,7 +17,8 @@ namespace muster::jobfile {
 // Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and values of
 // another type are problems. A list of one may be written as its element. A message without a value
 // (`ddp:`) is present and empty; a number or text without a value is a problem. A relative path
-// (jobspec::PathUseOf) becomes absolute against `base_folder`.
+// (jobspec::PathUseOf) becomes absolute against `base_folder`. In a map field, whose keys and values are texts,
+// every key is allowed, and a number or a truth value is its text as it stands in the file.
 //
 // Goes on after a problem, so that one reading finds them all. Not thread-safe; one use.
 class YamlMessageReader {
@@ -39,9 +40,15 @@ class YamlMessageReader {
                google::protobuf::Message* message);
   void ReadField(const YAML::Node& value, const google::protobuf::FieldDescriptor& field,
                  const std::string& path, int line, google::protobuf::Message* message);
+  void ReadMap(const YAML::Node& value, const google::protobuf::FieldDescriptor& field,
+               const std::string& path, int line, google::protobuf::Message* message);
   // A singular field's value, or one element of a list.
   void ReadValue(const YAML::Node& value, const google::protobuf::FieldDescriptor& field,
                  const std::string& path, int line, google::protobuf::Message* message);
+  // Whether a key is a name; else that is a problem of the mapping at `path`.
+  bool IsName(const YAML::Node& key, const std::string& path);
+  // Notes the line of a key, unless it has one: then it was given twice.
+  bool IsFirst(const std::string& path, int line);
   void MakePathAbsolute(const google::protobuf::FieldDescriptor& field, const std::string& path,
                         int line, google::protobuf::Message* message);
 
