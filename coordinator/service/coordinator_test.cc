@@ -3,6 +3,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/rpc/error.h"
 #include "coordinator/service/coordinator_fixture.h"
 
@@ -160,6 +161,25 @@ TEST_F(CoordinatorTest, IdsAndRequestIdsAreTakenOnce) {
   const grpc::Status taken = Submit(Spec(), "tiny-1", &again);
   EXPECT_EQ(taken.error_code(), grpc::StatusCode::ALREADY_EXISTS);
   EXPECT_EQ(ErrorReason(FromGrpc(taken)), "JOB_ALREADY_EXISTS");
+}
+
+TEST_F(CoordinatorTest, ARequestWithTheOptionsOfAPluginIsTheSameWhenItComesAgain) {
+  const auto spec = [](int first, int step) {
+    v1::JobSpec spec = Spec();
+    spec.mutable_model()->mutable_plugin()->set_path("/p.so");
+    spec.mutable_model()->mutable_plugin()->set_name("p");
+    // In another order of insertion, as another client would have it.
+    for (int i = first; i >= 0 && i < 20; i += step) {
+      (*spec.mutable_model()->mutable_plugin()->mutable_options())[absl::StrCat("option", i)] = "x";
+    }
+    return spec;
+  };
+  v1::Job job;
+  const std::string request_id = NewUuid();
+  ASSERT_TRUE(Submit(spec(0, 1), "", &job, request_id).ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Submit(i % 2 == 0 ? spec(19, -1) : spec(0, 1), "", &job, request_id).ok());
+  }
 }
 
 TEST_F(CoordinatorTest, ARefusedJobNamesEveryProblemAndStoresNothing) {

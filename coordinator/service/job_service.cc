@@ -1,5 +1,8 @@
 #include "coordinator/service/job_service.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <google/protobuf/message.h>
 #include <xxhash.h>
 
 #include <algorithm>
@@ -35,6 +38,18 @@ std::string Fingerprint(const std::string& call, const std::string& contents) {
   return absl::StrFormat("%s:%016x%016x", call, hash.high64, hash.low64);
 }
 
+// Equal messages give equal bytes; SerializeAsString puts maps in any order.
+std::string SameBytes(const google::protobuf::Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
 bool IsJobId(const std::string& id) {
   return id.size() <= 63 && std::all_of(id.begin(), id.end(), [](char c) {
            return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
@@ -59,7 +74,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
   return {.job_id = request.job_id(),
           .name = spec.name(),
           .request_id = request.request_id(),
-          .fingerprint = Fingerprint("submit", contents.SerializeAsString()),
+          .fingerprint = Fingerprint("submit", SameBytes(contents)),
           .spec = spec.SerializeAsString(),
           .plan = {.world_size = spec.world_size(),
                    .total_steps = jobspec::TotalSteps(spec),
