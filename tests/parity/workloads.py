@@ -54,7 +54,7 @@ def gpt2(folder, weights_seed=5, **options):
 
 def llama(folder, weights_seed=5, **options):
     """Llama with `options` over the small defaults."""
-    small = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 6, "kv_heads": 2, "width": 36, "inner": 70}
+    small = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 6, "kv_heads": 2, "width": 36, "inner": 96}
     options = small | options
     torch.manual_seed(weights_seed)
     model = reference.LlamaForCausalLM(reference.llama_config(options))
