@@ -1,6 +1,7 @@
 #include "worker/checkpoint/weights.h"
 
 #include <filesystem>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -41,7 +42,7 @@ bool Same(const models::Model& a, const models::Model& b) {
   return true;
 }
 
-// One weight, and the three buffers of a BatchNorm.
+// One weight, and the three buffers of a BatchNorm: an odd number of channels, which aligns nothing by itself.
 class Normed : public models::Model {
  public:
   explicit Normed(double value) : Model("normed", std::make_unique<Root>(value)) {}
@@ -52,9 +53,9 @@ class Normed : public models::Model {
   class Root : public models::Unit {
    public:
     explicit Root(double value) : Unit("") {
-      AddParameter("bn.weight", at::full({2}, value, at::kFloat));
-      AddBuffer("bn.running_mean", at::full({2}, value, at::kFloat));
-      AddBuffer("bn.running_var", at::full({2}, value, at::kFloat));
+      AddParameter("bn.weight", at::full({3}, value, at::kFloat));
+      AddBuffer("bn.running_mean", at::full({3}, value, at::kFloat));
+      AddBuffer("bn.running_var", at::full({3}, value, at::kFloat));
       AddBuffer("bn.num_batches_tracked", at::full({}, static_cast<int64_t>(value), at::kLong));
     }
     at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override { return x; }
@@ -202,7 +203,7 @@ TEST_F(WeightsTest, BuffersAreSavedAndLoadedWithTheParameters) {
 }
 
 TEST_F(WeightsTest, OnlyTheCountOfBatchesMayBeMissing) {
-  const auto value = [](double x) { return at::full({2}, x, at::kFloat); };
+  const auto value = [](double x) { return at::full({3}, x, at::kFloat); };
   const Normed model(1);
   ASSERT_TRUE(LoadWeights(File({{"bn.weight", value(3)},
                                 {"bn.running_mean", value(4).to(at::kHalf)},
@@ -244,6 +245,14 @@ TEST_F(WeightsTest, EveryProblemIsReportedAtOnceCappedAtThree) {
   tensors = Tensors(*Gpt2(1));
   tensors.pop_back();
   EXPECT_THAT(ErrorOf(File(tensors), *Gpt2(2)), HasSubstr(": missing 'transformer.ln_f.bias'"));
+}
+
+TEST_F(WeightsTest, NumbersThatAreNotFiniteAreRefused) {
+  auto tensors = Tensors(*Gpt2(1));
+  tensors[1].second = tensors[1].second.to(at::kHalf);
+  tensors[1].second.data_ptr<at::Half>()[3] = std::numeric_limits<float>::infinity();
+  EXPECT_THAT(ErrorOf(File(tensors), *Gpt2(2)),
+              HasSubstr("'transformer.wpe.weight': expected finite numbers, found inf as number 3"));
 }
 
 TEST_F(WeightsTest, BrokenAndMissingFilesAreToldApart) {
