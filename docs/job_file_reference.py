@@ -2,10 +2,10 @@
 
     ~/.cache/muster/venv/bin/python docs/job_file_reference.py
 
-rewrites what stands between the page's two markers; the rest of the page is written by hand. How comments are
-read: a field's comment is its rule. A sentence that begins with "Default", "Absent:" or "Needed" goes to the
-table's column of defaults; a field without such a sentence is needed. An alternative without a comment is
-described by the first sentence of its message's.
+rewrites what stands between the page's two markers; the rest of the page is written by hand. How
+comments are read: a field's comment is its rule. A sentence that begins with "Default", "Absent:"
+or "Needed" goes to the table's column of defaults; a field without such a sentence is needed. An
+alternative without a comment is described by the first sentence of its message's.
 """
 
 import dataclasses
@@ -154,7 +154,7 @@ def places(schema):
 
 
 def heading(place_list):
-    """"data.train, data.validate"; "data.*.tokens" where an inner part differs."""
+    """ "data.train, data.validate"; "data.*.tokens" where an inner part differs."""
     parts = [place.split(".") for place in place_list]
     if len(parts) > 1 and len({len(steps) for steps in parts}) == 1:
         if all(steps[:-1] == parts[0][:-1] for steps in parts):
@@ -223,7 +223,9 @@ def table(schema, headings, message):
     lines = []
     if alternatives:
         lines += ["Exactly one of:", "", "| key | type | |", "|---|---|---|"]
-        lines += [row(schema, headings, field).replace(" |  | ", " | ", 1) for field in alternatives]
+        lines += [
+            row(schema, headings, field).replace(" |  | ", " | ", 1) for field in alternatives
+        ]
     if alternatives and others:
         lines += ["", "and beside it:", ""]
     if others:

@@ -1,4 +1,4 @@
-"""docs/job-file.md says what is so: its reference is that of the schema's comments, and the comments are true."""
+"""docs/job-file.md says what is so: its reference is made of the schema's comments, which are true."""
 
 import copy
 import difflib
@@ -12,7 +12,9 @@ import yaml
 
 from tests.bazel import runfile
 
-_spec = importlib.util.spec_from_file_location("job_file_reference", runfile("docs/job_file_reference.py"))
+_spec = importlib.util.spec_from_file_location(
+    "job_file_reference", runfile("docs/job_file_reference.py")
+)
 job_file_reference = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(job_file_reference)
 
@@ -30,7 +32,9 @@ ROWS = {
     "stages": [{"fit": {"steps": 3}}],
 }
 TOKENS = {"data": {"train": {"tokens": {"path": [FILE]}}}}
-GPT2 = TOKENS | {"model": {"gpt2": {"vocab_size": 8, "context": 4, "layers": 1, "heads": 2, "width": 8}}}
+GPT2 = TOKENS | {
+    "model": {"gpt2": {"vocab_size": 8, "context": 4, "layers": 1, "heads": 2, "width": 8}}
+}
 LLAMA = TOKENS | {"model": {"llama": GPT2["model"]["gpt2"]}}
 CONVNET = {
     "model": {"convnet": {"inputs": [1, 8, 8], "widths": [4], "blocks": [1], "classes": 2}},
@@ -60,7 +64,9 @@ JOBS = {
     "OptimizerSpec": {},
     "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},
     "SgdSpec": {},
-    "ParameterGroup": {"optimizer": {"sgd": {"lr": 0.1}, "groups": [{"match": "*", "weight_decay": 0.5}]}},
+    "ParameterGroup": {
+        "optimizer": {"sgd": {"lr": 0.1}, "groups": [{"match": "*", "weight_decay": 0.5}]}
+    },
     "ScheduleSpec": {"schedule": {"constant": {}}},
     "ConstantSchedule": {"schedule": {"constant": {}}},
     "WarmupCosineSchedule": {"schedule": {"warmup_cosine": {}}},
@@ -86,7 +92,9 @@ def validate(tmp_path):
         job_file.write_text(job if isinstance(job, str) else yaml.safe_dump(job))
         done = subprocess.run(
             [runfile("client/cli/muster"), "validate", job_file, "-o", "json"],
-            env={"PATH": "/usr/bin:/bin"}, capture_output=True, text=True,
+            env={"PATH": "/usr/bin:/bin"},
+            capture_output=True,
+            text=True,
         )
         resolved = json.loads(done.stdout)["resolved"] if done.returncode == 0 else None
         return done.returncode, resolved, done.stderr
@@ -114,7 +122,9 @@ def at(value, steps):
 
 
 def path_of(steps):
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps).removeprefix(".")
+    return "".join(
+        f"[{step}]" if isinstance(step, int) else f".{step}" for step in steps
+    ).removeprefix(".")
 
 
 def as_value(text):
@@ -135,17 +145,25 @@ def test_the_reference_is_that_of_the_comments():
     found = runfile(job_file_reference.PAGE).read_text()
     expected = job_file_reference.page()
     if found != expected:
-        lines = difflib.unified_diff(found.splitlines(), expected.splitlines(), "found", "expected", n=0, lineterm="")
+        lines = difflib.unified_diff(
+            found.splitlines(), expected.splitlines(), "found", "expected", n=0, lineterm=""
+        )
         pytest.fail(
             f"{job_file_reference.PAGE} is not what the comments in {job_file_reference.PROTO} say; run:\n"
-            f"  {job_file_reference.COMMAND}\n" + "\n".join(list(lines)[:20]), pytrace=False,
+            f"  {job_file_reference.COMMAND}\n" + "\n".join(list(lines)[:20]),
+            pytrace=False,
         )
 
 
 def test_every_key_is_in_the_reference():
     text = runfile(job_file_reference.PAGE).read_text()
     names = {field.name for message in SCHEMA.values() for field in message.fields}
-    values = {value for message in SCHEMA.values() for field in message.fields for value, _ in field.values}
+    values = {
+        value
+        for message in SCHEMA.values()
+        for field in message.fields
+        for value, _ in field.values
+    }
     assert [name for name in sorted(names | values) if f"`{name}`" not in text] == []
 
 
@@ -168,7 +186,12 @@ def test_what_is_left_out_has_the_default_that_is_said(message, validate):
     for field in SCHEMA[message].fields:
         expected = as_value(job_file_reference.default_of(field))
         chosen = field.name in at(job_with(message), steps_to(message))
-        if chosen or field.message or isinstance(expected, str) and expected not in dict(field.values):
+        if (
+            chosen
+            or field.message
+            or isinstance(expected, str)
+            and expected not in dict(field.values)
+        ):
             continue
         value = found.get(field.name)
         if field.values:
