@@ -23,7 +23,9 @@ def held_out_loss(folder, tokens):
     total = 0.0
     for some, wanted in zip(inputs.split(64), targets.split(64)):
         logits = model(some).logits
-        total += torch.nn.functional.cross_entropy(logits.flatten(0, 1), wanted.flatten(), reduction="sum").item()
+        total += torch.nn.functional.cross_entropy(
+            logits.flatten(0, 1), wanted.flatten(), reduction="sum"
+        ).item()
     return total / targets.numel()
 
 

@@ -16,7 +16,9 @@ CONTEXT = 64
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--out", required=True, help="folder for config.json and model.safetensors")
     parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("texts", nargs="+")
@@ -27,8 +29,16 @@ def main():
     tokens = torch.from_numpy(numpy.frombuffer(data, dtype=numpy.uint8).astype(numpy.int64))
     model = GPT2LMHeadModel(
         GPT2Config(
-            vocab_size=256, n_positions=CONTEXT, n_embd=96, n_layer=2, n_head=4,
-            resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, bos_token_id=None, eos_token_id=None,
+            vocab_size=256,
+            n_positions=CONTEXT,
+            n_embd=96,
+            n_layer=2,
+            n_head=4,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            bos_token_id=None,
+            eos_token_id=None,
         )
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0.01)

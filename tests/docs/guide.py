@@ -2,13 +2,15 @@
 
 What a fenced block is called says what happens with it:
 
-    ```sh        run, in the order of the page, all in one bash that ends at the first command that fails
-    ```console   commands that are not run; the line above the block says why: <!-- not run: ... -->
-    others       no commands: output (text), files (yaml, json), code (python, cc)
+    ```sh        run, in the order of the page, all in one bash that ends at the first command
+                 that fails
+    ```console   commands that are not run; the line above says why: <!-- not run: ... -->
+    others       no commands: output (text), files (yaml, json), code (python, cc, cpp)
 
-A page is read in the root of the repository after `./quickstart.sh` and `./test.sh`: the programs lie in out/bin, Python with
-its packages in ~/.cache/muster/venv. A test gives it a copy of its files, a home and a temporary folder of its own.
-Ports of 127.0.0.1 and the folders in STAND_INS become private, so that a page may show what a reader really uses.
+A page is read in the root of the repository after `./quickstart.sh` and `./test.sh`: the programs
+lie in out/bin, Python with its packages in ~/.cache/muster/venv. A test gives it a copy of its
+files, a home and a temporary folder of its own. Ports of 127.0.0.1 and the folders in STAND_INS
+become private, so that a page may show what a reader really uses.
 """
 
 import dataclasses
@@ -80,15 +82,20 @@ class Reader:
         self._ports = {}
 
     def run(self, page_blocks):
-        """Runs the blocks; returns what they printed on stdout. Fails with what they said and the place in the page."""
+        """Runs the blocks; returns what they printed. Fails with what was said, and the place."""
         parts = ["set -euo pipefail\n"]
         for block in page_blocks:
             parts += [f"echo '--- {block.place}' >&2\n", self._private(block.text)]
         out, err = self.folder.parent / "stdout", self.folder.parent / "stderr"
         with open(out, "wb") as stdout, open(err, "wb") as stderr:
             shell = subprocess.Popen(
-                ["bash", "-c", "".join(parts)], cwd=self.folder, env=self._environment(),
-                stdin=subprocess.DEVNULL, stdout=stdout, stderr=stderr, start_new_session=True,
+                ["bash", "-c", "".join(parts)],
+                cwd=self.folder,
+                env=self._environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=stdout,
+                stderr=stderr,
+                start_new_session=True,
             )
             try:
                 code = shell.wait(BOUND)
@@ -100,11 +107,15 @@ class Reader:
         self._end_all()
         said = err.read_text(errors="replace")
         printed = out.read_text(errors="replace")
-        place = ([line for line in said.splitlines() if line.startswith("--- ")] or ["--- ?"])[-1][4:]
+        place = ([line for line in said.splitlines() if line.startswith("--- ")] or ["--- ?"])[-1][
+            4:
+        ]
         assert code == 0, f"{place}: exit code {code}\n{said[-6000:]}\n{printed[-3000:]}"
         assert not left, f"{place}: left running: {left}"
         # PyTorch's Python makes this folder when transformers is imported, and keeps it.
-        files = [path for path in self.temporary.iterdir() if not path.name.startswith("torchinductor_")]
+        files = [
+            path for path in self.temporary.iterdir() if not path.name.startswith("torchinductor_")
+        ]
         assert not files, f"{place}: left behind: {files}"
         return printed
 

@@ -22,7 +22,11 @@ FILES = ["README.md", "CONTRIBUTING.md", "docs", "examples", "deploy", "plugin",
 
 PAGES = {
     str(path.relative_to(ROOT)): path.read_text()
-    for path in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+    for path in [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *sorted((ROOT / "docs").glob("*.md")),
+    ]
 }
 BLOCKS = {page: guide.blocks(page, text) for page, text in PAGES.items()}
 RUN = {page: [block for block in found if block.language == "sh"] for page, found in BLOCKS.items()}
@@ -45,23 +49,25 @@ def with_fewer_steps(file, steps, fewer):
 
 
 def tuned_weights_are_better(folder, printed):
-    (before, after), = re.findall(r"held-out loss: pretrained ([\d.]+), tuned ([\d.]+)", printed)
+    ((before, after),) = re.findall(r"held-out loss: pretrained ([\d.]+), tuned ([\d.]+)", printed)
     assert float(after) < float(before) - 0.1
     # What Muster said at the end is what transformers computes from the exported weights; both print 4 digits.
-    reported, = re.findall(r"SUCCEEDED: .* validation loss ([\d.]+),", printed)
+    (reported,) = re.findall(r"SUCCEEDED: .* validation loss ([\d.]+),", printed)
     assert abs(float(reported) - float(after)) < 2e-4
     assert (folder / "out/fine-tune/tuned/config.json").is_file()
 
 
 def arms_are_told_apart(folder, printed):
-    loss, = re.findall(r"SUCCEEDED: 300/300 .* validation loss ([\d.]+),", printed)
+    (loss,) = re.findall(r"SUCCEEDED: 300/300 .* validation loss ([\d.]+),", printed)
     assert float(loss) < 0.3  # guessing: 1.1, or 0.5 by the focal loss
 
 
 BEFORE = {
     "README.md": own_job,
     "docs/data.md": with_fewer_steps(
-        "examples/images/images.yaml", "steps: 240, validate_every: 80", "steps: 20, validate_every: 10"
+        "examples/images/images.yaml",
+        "steps: 240, validate_every: 80",
+        "steps: 20, validate_every: 10",
     ),
 }
 AFTER = {
@@ -88,9 +94,19 @@ def test_every_block_says_what_it_is(page):
     for block in BLOCKS[page]:
         assert block.language, f"{block.place}: sh, console (commands that are not run), text, ...?"
         if block.language == "console":
-            assert re.match(r"<!-- not run: .+ -->$", block.above), f"{block.place}: the line above says why not"
+            assert re.match(
+                r"<!-- not run: .+ -->$", block.above
+            ), f"{block.place}: the line above says why not"
         else:
-            assert block.language in {"sh", "text", "yaml", "json", "python", "cc", "cpp"}, block.place
+            assert block.language in {
+                "sh",
+                "text",
+                "yaml",
+                "json",
+                "python",
+                "cc",
+                "cpp",
+            }, block.place
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -104,7 +120,9 @@ def test_links_lead_somewhere(page):
         steps = resolve(pathlib.PurePath(page).parent / path) if path else [page]
         leads_to = "/".join(steps)
         if leads_to in PAGES:
-            assert not fragment or fragment in anchors(PAGES[leads_to]), f"{page}: no heading {target}"
+            assert not fragment or fragment in anchors(
+                PAGES[leads_to]
+            ), f"{page}: no heading {target}"
         else:
             assert (ROOT / leads_to).exists(), f"{page}: {target} leads nowhere"
 
@@ -141,8 +159,12 @@ def test_quickstart_works(reader):
         (reader.folder / "bazel-bin" / path).parent.mkdir(parents=True, exist_ok=True)
         (reader.folder / "out/bin" / name).rename(reader.folder / "bazel-bin" / path)
     with_fewer_steps(
-        "deploy/quickstart/licences-gpt.yaml", "steps: 150, validate_every: 50", "steps: 20, validate_every: 10"
+        "deploy/quickstart/licences-gpt.yaml",
+        "steps: 150, validate_every: 50",
+        "steps: 20, validate_every: 10",
     )(reader.folder)
-    printed = reader.run([guide.Block("quickstart.sh", 1, "sh", 'PATH="$HOME/bin:$PATH" ./quickstart.sh\n', "")])
+    printed = reader.run(
+        [guide.Block("quickstart.sh", 1, "sh", 'PATH="$HOME/bin:$PATH" ./quickstart.sh\n', "")]
+    )
     assert "SUCCEEDED: 20/20" in printed, printed
     assert (reader.folder / "out/quickstart/model/model.safetensors").is_file()
