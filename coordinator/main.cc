@@ -29,6 +29,7 @@ struct Flags {
   std::string agent;
   std::string lease = "10s";
   uint32_t local_slots = 0;
+  store::StoreOptions store;
   service::CoordinatorOptions coordinator;
 };
 
@@ -53,7 +54,7 @@ absl::StatusOr<absl::Duration> ParseLease(const std::string& text) {
 
 absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(flags.coordinator.timing.lease, ParseLease(flags.lease));
-  ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state));
+  ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state, flags.store));
   bool store_failed = false;
   flags.coordinator.on_failure = [&store_failed](const absl::Status& why) {
     spdlog::error("{}; ending, so that the next start carries on from what is stored",
@@ -101,6 +102,10 @@ int main(int argc, char** argv) {
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
                  "An agent or worker that is not heard of for so long is lost")
+      ->capture_default_str();
+  app.add_option("--keep-metrics", flags.store.kept_metrics,
+                 "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")
+      ->check(CLI::Range(muster::metrics::kMinKept, uint64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,
                  "Write host:port to this file once the coordinator listens");

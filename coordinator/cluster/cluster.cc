@@ -13,6 +13,22 @@ namespace {
 constexpr uint64_t kVersionReserve = 1000;
 // A tick that comes later than this part of a lease means that the coordinator itself stood still.
 constexpr double kPauseOfLease = 0.5;
+// Requests outlive their job by so much: longer than anybody repeats a call.
+constexpr absl::Duration kRequestsKept = absl::Hours(24);
+
+absl::Status NoSuchJob(const std::string& job_id) {
+  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                absl::StrCat("there is no job '", job_id, "'"));
+}
+
+absl::Status DeletedSince(const std::string& job_id) {
+  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                absl::StrCat("the job '", job_id, "' of this request was deleted since"));
+}
+
+bool JobIsDeleted(const store::RequestRow& request) {
+  return request.deleted_time != absl::InfinitePast();
+}
 
 std::string Sentence(const jobs::Job& job) {
   std::string text = absl::StrCat("job '", job.id, "'");
@@ -31,7 +47,11 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         now);
   }
-  for (const store::RequestRow& row : image.requests) requests_[row.request_id] = row;
+  for (const store::RequestRow& row : image.requests) {
+    requests_[row.request_id] = row;
+    if (JobIsDeleted(row)) bygone_requests_.emplace(row.deleted_time, row.request_id);
+  }
+  last_number_ = image.last_number;
   for (const jobs::Job& stored : image.jobs) {
     jobs::Job& job = jobs_[stored.id] = stored;
     jobs::OnLoaded(&job, options_.patience, now);
@@ -76,20 +96,31 @@ absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& requ
   return &known->second;
 }
 
-void Cluster::Remember(const std::string& request_id, const std::string& fingerprint,
-                       const std::string& job_id) {
-  if (request_id.empty()) return;
-  const store::RequestRow row{request_id, fingerprint, job_id};
-  requests_[request_id] = row;
+void Cluster::Remember(store::RequestRow row) {
+  if (row.request_id.empty()) return;
   batch_.requests.push_back(row);
+  if (JobIsDeleted(row)) bygone_requests_.emplace(row.deleted_time, row.request_id);
+  requests_[row.request_id] = std::move(row);
+}
+
+void Cluster::ForgetRequests(absl::Time now) {
+  while (!bygone_requests_.empty() && bygone_requests_.begin()->first + kRequestsKept <= now) {
+    const std::string request_id = bygone_requests_.begin()->second;
+    bygone_requests_.erase(bygone_requests_.begin());
+    requests_.erase(request_id);
+    batch_.removed_requests.push_back(request_id);
+  }
 }
 
 absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
   const auto repeat = Repeat(submission.request_id, submission.fingerprint);
   if (!repeat.ok()) return repeat.status();
-  if (*repeat != nullptr) return (*repeat)->job_id;
+  if (*repeat != nullptr) {
+    if (JobIsDeleted(**repeat)) return DeletedSince((*repeat)->job_id);
+    return (*repeat)->job_id;
+  }
 
-  const uint64_t number = submitted_.empty() ? 1 : submitted_.rbegin()->first + 1;
+  const uint64_t number = last_number_ + 1;
   std::string id = submission.job_id;
   if (id.empty()) {
     uint64_t suffix = number;
@@ -101,6 +132,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
                   absl::StrCat("there is a job '", id, "' already (", jobs::Name(Find(id)->state),
                                "); choose another id, or none"));
   }
+  last_number_ = number;
   jobs::Job& job = jobs_[id];
   job.id = id;
   job.number = number;
@@ -109,7 +141,9 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   job.create_time = now;
   submitted_[number] = id;
   open_[number] = id;
-  Remember(submission.request_id, submission.fingerprint, id);
+  Remember({.request_id = submission.request_id,
+            .fingerprint = submission.fingerprint,
+            .job_id = id});
   ListsChanged(&job);
   Follow(&job, {}, now);
   return id;
@@ -119,17 +153,16 @@ absl::Status Cluster::Stop(const std::string& job_id, const std::string& request
                            const std::string& fingerprint, absl::Time now) {
   const auto repeat = Repeat(request_id, fingerprint);
   if (!repeat.ok()) return repeat.status();
-  if (*repeat != nullptr) return absl::OkStatus();
-  jobs::Job* job = FindJob(job_id);
-  if (job == nullptr) {
-    return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                  absl::StrCat("there is no job '", job_id, "'"));
+  if (*repeat != nullptr) {
+    return JobIsDeleted(**repeat) ? DeletedSince(job_id) : absl::OkStatus();
   }
+  jobs::Job* job = FindJob(job_id);
+  if (job == nullptr) return NoSuchJob(job_id);
   if (job->terminal()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
                   absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already"));
   }
-  Remember(request_id, fingerprint, job_id);
+  Remember({.request_id = request_id, .fingerprint = fingerprint, .job_id = job_id});
   const bool first = !job->stop_requested;
   const jobs::Ended ended = jobs::OnStop(job, options_.patience, now);
   if (first && job->live && !job->ending) {
@@ -141,6 +174,50 @@ absl::Status Cluster::Stop(const std::string& job_id, const std::string& request
   ListsChanged(job);
   Follow(job, ended, now);
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
+                                            const std::string& request_id,
+                                            const std::string& fingerprint,
+                                            const std::string& answer, absl::Time now) {
+  const auto repeat = Repeat(request_id, fingerprint);
+  if (!repeat.ok()) return repeat.status();
+  if (*repeat != nullptr) return (*repeat)->answer;
+  const jobs::Job* job = FindJob(job_id);
+  if (job == nullptr) return NoSuchJob(job_id);
+  if (!job->terminal()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
+                  absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state),
+                               "; only a job that has ended can be deleted: stop it first "
+                               "(`muster stop ",
+                               job_id, " --wait`)"));
+  }
+  for (auto& [id, row] : requests_) {
+    if (row.job_id != job_id || JobIsDeleted(row)) continue;
+    row.deleted_time = now;
+    batch_.requests.push_back(row);
+    bygone_requests_.emplace(now, id);
+  }
+  Remember({.request_id = request_id,
+            .fingerprint = fingerprint,
+            .job_id = job_id,
+            .deleted_time = now,
+            .answer = answer});
+  // What else of it would go into the same transaction.
+  std::erase_if(batch_.steps, [&](const store::StepRow& row) { return row.job_id == job_id; });
+  std::erase_if(batch_.validations,
+                [&](const store::ValidationRow& row) { return row.job_id == job_id; });
+  std::erase_if(batch_.logs, [&](const store::LogRow& row) { return row.job_id == job_id; });
+  dirty_.erase(job_id);
+  batch_.removed_jobs.push_back(job_id);
+  batch_.last_number = last_number_;
+  speed_.erase(job_id);
+  said_.erase(job_id);
+  submitted_.erase(job->number);
+  jobs_.erase(job_id);
+  effects_.push_back(JobDeleted{job_id});
+  effects_.push_back(Say{absl::StrCat("job '", job_id, "' was deleted")});
+  return answer;
 }
 
 // ---- Time.
@@ -177,6 +254,7 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     Follow(job, ended, now);
   }
+  ForgetRequests(now);
   Schedule(now);
 }
 
@@ -202,6 +280,18 @@ bool Cluster::HasProcesses(const std::string& node) const {
              return r.node == node && !r.exited;
            });
   });
+}
+
+std::map<std::string, std::vector<uint32_t>> Cluster::RanksOn(const std::string& node) const {
+  std::map<std::string, std::vector<uint32_t>> ranks_of;
+  for (const auto& [number, id] : open_) {
+    const jobs::Job& job = jobs_.at(id);
+    if (!job.live) continue;
+    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+      if (job.ranks[rank].node == node && !job.ranks[rank].exited) ranks_of[id].push_back(rank);
+    }
+  }
+  return ranks_of;
 }
 
 // ---- Consequences.
@@ -303,25 +393,24 @@ jobs::Slots Cluster::OfferedSlots() const {
 }
 
 void Cluster::Schedule(absl::Time now) {
-  const bool anybody_waits = std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
-    return jobs_.at(entry.second).waiting();
-  });
-  if (!anybody_waits) return;
-  jobs::Slots slots = OfferedSlots();
-  std::string blocked_by;
+  std::vector<jobs::Waiting> line;
   for (const auto& [number, id] : open_) {
-    jobs::Job& job = jobs_.at(id);
+    const jobs::Job& job = jobs_.at(id);
     if (!job.waiting()) continue;
-    std::string reason;
-    if (!blocked_by.empty()) {
-      reason = absl::StrCat("waits behind job '", blocked_by, "'");
-    } else if (const auto placed = slots.Place(job.plan.world_size); placed.has_value()) {
-      Start(&job, *placed, now);
+    line.push_back({.id = id,
+                    .number = number,
+                    .priority = job.plan.priority,
+                    .started = job.generation > 0,
+                    .world_size = job.plan.world_size});
+  }
+  if (line.empty()) return;
+  for (const jobs::Decision& decision : jobs::PlaceInLine(std::move(line), OfferedSlots())) {
+    jobs::Job& job = jobs_.at(decision.id);
+    if (decision.placed.has_value()) {
+      Start(&job, *decision.placed, now);
       continue;
-    } else {
-      blocked_by = id;
-      reason = slots.Shortage(job.plan.world_size);
     }
+    std::string reason = decision.reason;
     if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
     if (job.state_reason == reason) continue;
     job.state_reason = reason;
@@ -369,16 +458,27 @@ store::Batch Cluster::TakeBatch() {
 
 std::vector<Effect> Cluster::TakeEffects() { return std::exchange(effects_, {}); }
 
-double Cluster::SamplesPerSecond(const std::string& job_id) const {
+Cluster::Throughput Cluster::ThroughputOf(const std::string& job_id) const {
   const auto speed = speed_.find(job_id);
-  if (speed == speed_.end()) return 0;
+  if (speed == speed_.end()) return {};
   double samples = 0;
-  absl::Duration duration;
+  std::optional<double> tokens;
+  std::optional<double> flops;
+  double seconds = 0;
   for (const auto& step : speed->second.steps) {
+    const double duration = absl::ToDoubleSeconds(step.duration);
     samples += static_cast<double>(step.samples);
-    duration += step.duration;
+    if (step.tokens.has_value()) tokens = tokens.value_or(0) + static_cast<double>(*step.tokens);
+    if (step.model_flops_per_second.has_value()) {
+      flops = flops.value_or(0) + *step.model_flops_per_second * duration;
+    }
+    seconds += duration;
   }
-  return duration > absl::ZeroDuration() ? samples / absl::ToDoubleSeconds(duration) : 0;
+  if (seconds <= 0) return {};
+  Throughput throughput{.samples_per_second = samples / seconds};
+  if (tokens.has_value()) throughput.tokens_per_second = *tokens / seconds;
+  if (flops.has_value()) throughput.model_flops_per_second = *flops / seconds;
+  return throughput;
 }
 
 }  // namespace muster::cluster

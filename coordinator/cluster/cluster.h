@@ -12,6 +12,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -42,12 +43,20 @@ class Cluster {
   Cluster(const Options& options, const store::Image& image, absl::Time now);
 
   // ---- Clients.
-  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS | REQUEST_ID_REUSED.
+  // A repeat (same request id and fingerprint) changes nothing and gives the first answer; where its
+  // job was deleted since: NOT_FOUND JOB_NOT_FOUND. All of them: ALREADY_EXISTS REQUEST_ID_REUSED.
+  //
+  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
-  // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED; ALREADY_EXISTS
-  // REQUEST_ID_REUSED.
+  // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED.
   absl::Status Stop(const std::string& job_id, const std::string& request_id,
                     const std::string& fingerprint, absl::Time now);
+  // Forgets a job that has ended, and all that is stored of it. `answer` is kept for repeats; the
+  // result is the answer to give: this one, or the first one's. Errors: NOT_FOUND JOB_NOT_FOUND;
+  // FAILED_PRECONDITION JOB_NOT_ENDED.
+  absl::StatusOr<std::string> Delete(const std::string& job_id, const std::string& request_id,
+                                     const std::string& fingerprint, const std::string& answer,
+                                     absl::Time now);
 
   // ---- Agents. After an error the caller ends the stream with it.
   absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
@@ -85,8 +94,17 @@ class Cluster {
   // By number.
   const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
   const membership::Membership& membership() const { return membership_; }
-  // Over the last steps, all ranks together; 0 without any.
-  double SamplesPerSecond(const std::string& job_id) const;
+  // Being stopped on purpose.
+  bool IsDraining(const std::string& node) const { return draining_.contains(node); }
+  // By job id: the ranks whose processes may be on this node, in order.
+  std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const;
+  // Over the last steps, all ranks together; 0 and absent without any.
+  struct Throughput {
+    double samples_per_second = 0;
+    std::optional<double> tokens_per_second;
+    std::optional<double> model_flops_per_second;
+  };
+  Throughput ThroughputOf(const std::string& job_id) const;
   jobs::Slots OfferedSlots() const;
 
  private:
@@ -98,6 +116,8 @@ class Cluster {
   struct Speed {
     struct Step {
       uint64_t samples = 0;
+      std::optional<uint64_t> tokens;
+      std::optional<double> model_flops_per_second;
       absl::Duration duration;
     };
     std::deque<Step> steps;
@@ -116,28 +136,34 @@ class Cluster {
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
             absl::Time now);
   void RecordStep(jobs::Job* job, const StepDone& step);
+  void RecordValidation(jobs::Job* job, const Validated& validated);
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
   void Close(SessionId session, const absl::Status& why);
-  // Starts what fits, first come first served, and says why the others wait.
+  // Starts what fits, in the order of the line, and says why the others wait.
   void Schedule(absl::Time now);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::string& reason, absl::Time now);
   absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
                                                   const std::string& fingerprint) const;
-  void Remember(const std::string& request_id, const std::string& fingerprint,
-                const std::string& job_id);
+  void Remember(store::RequestRow row);
+  // The requests of deleted jobs whose time is over.
+  void ForgetRequests(absl::Time now);
 
   const Options options_;
   membership::Membership membership_;
   std::map<std::string, jobs::Job> jobs_;
   std::map<uint64_t, std::string> submitted_;
+  // The highest number that a job ever had: numbers are not used again.
+  uint64_t last_number_ = 0;
   // Not terminal, by number.
   std::map<uint64_t, std::string> open_;
   std::map<std::string, store::RequestRow> requests_;
+  // Requests of deleted jobs, by the time of the deletion.
+  std::multimap<absl::Time, std::string> bygone_requests_;
   std::map<std::string, Speed> speed_;
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;

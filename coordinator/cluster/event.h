@@ -44,6 +44,8 @@ struct AgentHello {
   std::string incarnation;
   std::string host;
   uint32_t slots = 0;
+  // Of the agent's program.
+  std::string version;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
 };
@@ -72,6 +74,11 @@ struct StepDone {
   std::optional<double> grad_norm;
   uint64_t samples = 0;
   absl::Duration duration;
+  std::optional<double> perplexity;
+  std::optional<uint64_t> tokens;
+  std::optional<double> model_flops_per_second;
+  bool skipped = false;
+  std::optional<double> loss_scale;
 };
 struct StageStarted {
   std::string stage;
@@ -80,6 +87,9 @@ struct StageStarted {
 struct Validated {
   uint64_t step = 0;
   double loss = 0;
+  std::optional<double> accuracy;
+  std::optional<double> perplexity;
+  uint64_t samples = 0;
 };
 struct CheckpointWritten {
   uint64_t step = 0;

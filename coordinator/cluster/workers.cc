@@ -140,10 +140,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             job->stage = stage.stage;
             job->step = stage.step;
           },
-          [&](const Validated& validated) {
-            job->validation_loss = validated.loss;
-            job->validation_step = validated.step;
-          },
+          [&](const Validated& validated) { RecordValidation(job, validated); },
           [&](const CheckpointWritten& written) { RecordCheckpoint(job, written, now); },
           [&](const CheckpointFailed& failed) {
             effects_.push_back(Say{absl::StrCat("job '", job->id, "': the checkpoint at step ",
@@ -174,8 +171,11 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
 void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
   job->step = step.step;
   job->loss = step.loss;
+  job->perplexity = step.perplexity;
+  job->grad_norm = step.grad_norm;
+  if (step.skipped) ++job->skipped_steps;
   auto& steps = speed_[job->id].steps;
-  steps.push_back({step.samples, step.duration});
+  steps.push_back({step.samples, step.tokens, step.model_flops_per_second, step.duration});
   if (steps.size() > kSpeedSteps) steps.pop_front();
   batch_.steps.push_back({.job_id = job->id,
                           .step = step.step,
@@ -184,7 +184,27 @@ void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
                           .learning_rate = step.learning_rate,
                           .grad_norm = step.grad_norm,
                           .samples = step.samples,
-                          .duration = step.duration});
+                          .duration = step.duration,
+                          .perplexity = step.perplexity,
+                          .tokens = step.tokens,
+                          .model_flops_per_second = step.model_flops_per_second,
+                          .skipped = step.skipped,
+                          .loss_scale = step.loss_scale});
+  effects_.push_back(StepsChanged{job->id});
+}
+
+void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
+  job->validation_loss = validated.loss;
+  job->validation_accuracy = validated.accuracy;
+  job->validation_perplexity = validated.perplexity;
+  job->validation_step = validated.step;
+  batch_.validations.push_back({.job_id = job->id,
+                                .step = validated.step,
+                                .generation = job->generation,
+                                .loss = validated.loss,
+                                .accuracy = validated.accuracy,
+                                .perplexity = validated.perplexity,
+                                .samples = validated.samples});
   effects_.push_back(StepsChanged{job->id});
 }
 

@@ -34,6 +34,8 @@ struct Plan {
   uint64_t total_steps = 0;
   uint32_t max_restarts = 0;
   uint32_t keep_checkpoints = 3;
+  // Among jobs that wait for their first start the highest goes first.
+  int32_t priority = 0;
 };
 
 // One rank of the newest generation: a process on a slot.
@@ -133,8 +135,15 @@ struct Job {
 
   std::string stage;
   uint64_t step = 0;
+  // Of the newest step.
   std::optional<double> loss;
+  std::optional<double> perplexity;
+  std::optional<double> grad_norm;
+  uint64_t skipped_steps = 0;
+  // Of the newest validation pass.
   std::optional<double> validation_loss;
+  std::optional<double> validation_accuracy;
+  std::optional<double> validation_perplexity;
   uint64_t validation_step = 0;
   std::string exported_path;
   uint64_t log_sequence = 0;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ostream>
 #include <set>
 
 namespace muster::metrics {
@@ -20,6 +21,7 @@ struct Case {
   uint64_t newest;
   bool kept;
 };
+void PrintTo(const Case& test, std::ostream* out) { *out << test.name; }
 class KeepsTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(KeepsTest, ByTheAgeAndTheStrideOfItsBand) {

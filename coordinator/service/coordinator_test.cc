@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -83,10 +87,12 @@ TEST_F(CoordinatorTest, AJobRunsToItsEnd) {
   EXPECT_EQ(job.restarts(), 0);
   EXPECT_FALSE(job.has_failure());
   const auto steps = Steps("a", true);
-  ASSERT_EQ(steps.size(), 2);
+  ASSERT_EQ(steps.size(), 3);
   EXPECT_EQ(steps[1].step(), 2);
   EXPECT_EQ(steps[1].loss(), 0.25);
   EXPECT_EQ(steps[1].duration().nanos(), 500000000);
+  EXPECT_EQ(steps[2].step(), 2);
+  EXPECT_EQ(steps[2].validation().loss(), 0.75);
 }
 
 TEST_F(CoordinatorTest, JobsRunFirstComeFirstServed) {
@@ -289,6 +295,292 @@ TEST_F(CoordinatorTest, LogsAndMetricsFollowAJobToItsEnd) {
   EXPECT_TRUE(steps->Finish().ok());
   ASSERT_EQ(Logs("a", 1).size(), 1);
   EXPECT_EQ(Logs("a").size(), 3);
+}
+
+TEST_F(CoordinatorTest, TheHighestPriorityGoesFirst) {
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1), "first", &job).ok());
+  EXPECT_EQ(job.spec().priority(), 0);
+  v1::JobSpec urgent = Spec(1);
+  urgent.set_priority(5);
+  ASSERT_TRUE(Submit(urgent, "urgent", &job).ok());
+  EXPECT_EQ(job.spec().priority(), 5);
+  EXPECT_EQ(Get("first").state_reason(), "waits behind job 'urgent' of priority 5");
+  StopCoordinator();
+  StartCoordinator();
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 1));
+  EXPECT_EQ(agent.Started(1, 0).job_id(), "urgent");
+  EXPECT_EQ(Get("first").state(), v1::Job::QUEUED);
+}
+
+TEST_F(CoordinatorTest, ADeletedJobIsGoneAndItsFilesAreNamed) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  v1::DeleteJobResponse deleted;
+  EXPECT_EQ(ErrorReason(FromGrpc(Delete("a", &deleted))), "JOB_NOT_FOUND");
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  for (uint64_t step : {2, 4}) {
+    ASSERT_TRUE(pair.rank0.Report(
+        FakeWorker::CheckpointWritten(step, absl::StrCat("/ckpt/step-", step))));
+  }
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(1, 0.5)));
+  const grpc::Status early = Delete("a", &deleted);
+  EXPECT_EQ(early.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(ErrorReason(FromGrpc(early)), "JOB_NOT_ENDED");
+  v1::WorkerReport exported;
+  exported.mutable_exported()->set_path("/out/model.safetensors");
+  ASSERT_TRUE(pair.rank0.Report(exported));
+  pair.FinishAndExit(&agent, 10);
+
+  const std::string request_id = NewUuid();
+  ASSERT_TRUE(Delete("a", &deleted, request_id).ok());
+  EXPECT_EQ(deleted.job_id(), "a");
+  ASSERT_EQ(deleted.checkpoints_size(), 2);
+  EXPECT_EQ(deleted.checkpoints(0).path(), "/ckpt/step-2");
+  EXPECT_EQ(deleted.checkpoints(1).step(), 4);
+  EXPECT_TRUE(deleted.checkpoints(1).has_create_time());
+  EXPECT_EQ(deleted.exported_path(), "/out/model.safetensors");
+
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(ErrorReason(FromGrpc(Stop("a", &job))), "JOB_NOT_FOUND");
+    v1::DeleteJobResponse again;
+    ASSERT_TRUE(Delete("a", &again, request_id).ok());
+    EXPECT_EQ(again.SerializeAsString(), deleted.SerializeAsString());
+    EXPECT_EQ(ErrorReason(FromGrpc(Delete("a", &again))), "JOB_NOT_FOUND");
+    EXPECT_EQ(ErrorReason(FromGrpc(Delete("b", &again, request_id))), "REQUEST_ID_REUSED");
+    StopCoordinator();
+    StartCoordinator();
+  }
+  // The name is free, and what comes under it is another job.
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  EXPECT_EQ(job.checkpoints_size(), 0);
+  EXPECT_TRUE(Steps("a").empty());
+  EXPECT_TRUE(Logs("a").empty());
+}
+
+TEST_F(CoordinatorTest, ADeletionEndsTheStreamsOfTheJobAndNoOthers) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1), "a", &job).ok());
+  ASSERT_TRUE(Submit(Spec(1), "b", &job).ok());
+  const v1::WorkerIdentity id = agent.Started(1, 0);
+  ASSERT_EQ(id.job_id(), "a");
+  const v1::WorkerIdentity other_id = agent.Started(1, 0);
+  // More than the transport takes from a reader that does not read.
+  v1::AgentMessage lines;
+  *lines.mutable_worker_log()->mutable_worker() = id;
+  for (int i = 0; i < 500; ++i) lines.mutable_worker_log()->add_lines(std::string(4000, 'x'));
+  for (int i = 0; i < 8; ++i) agent.Send(lines);
+  FakeWorker worker(address(), id);
+  ASSERT_TRUE(worker.Welcome().has_value());
+  grpc::ClientContext slow, watch_a, watch_b;
+  v1::StreamLogsRequest logs_request;
+  logs_request.set_job_id("a");
+  logs_request.set_follow(true);
+  auto logs = jobs_->StreamLogs(&slow, logs_request);
+  v1::LogLine line;
+  ASSERT_TRUE(logs->Read(&line));
+  v1::WatchJobRequest watch_request;
+  watch_request.set_job_id("a");
+  auto watched = jobs_->WatchJob(&watch_a, watch_request);
+  watch_request.set_job_id("b");
+  auto other = jobs_->WatchJob(&watch_b, watch_request);
+  v1::Job seen;
+  ASSERT_TRUE(watched->Read(&seen));
+  ASSERT_TRUE(other->Read(&seen));
+
+  ASSERT_TRUE(worker.Report(FakeWorker::Finished(10)));
+  ASSERT_TRUE(agent.Exit(id, 0));
+  v1::DeleteJobResponse deleted;
+  ASSERT_TRUE(Delete("a", &deleted).ok());
+  // Who had not got all of it is told so.
+  while (logs->Read(&line)) {
+  }
+  const grpc::Status end = logs->Finish();
+  EXPECT_EQ(ErrorReason(FromGrpc(end)), "JOB_NOT_FOUND");
+  EXPECT_EQ(end.error_message(), "job 'a' was deleted before all of it was sent");
+  // Who reads in time gets the job's last state, and the stream's good end.
+  v1::Job last;
+  while (watched->Read(&seen)) last = seen;
+  EXPECT_EQ(last.state(), v1::Job::SUCCEEDED);
+  EXPECT_TRUE(watched->Finish().ok());
+  ASSERT_TRUE(Stop("b", &job).ok());
+  ASSERT_TRUE(agent.Exit(other_id, 0));
+  while (other->Read(&seen)) {
+  }
+  EXPECT_TRUE(other->Finish().ok());
+}
+
+TEST_F(CoordinatorTest, NodesSayWhatIsFreeAndWhatRuns) {
+  EXPECT_EQ(Nodes().nodes_size(), 0);
+  v1::AgentHello hello = FakeAgent::Hello("n1", 3);
+  hello.set_version("1.2");
+  v1::Job job;
+  {
+    FakeAgent agent(address(), hello);
+    FakeAgent other(address(), FakeAgent::Hello("n2", 1));
+    ASSERT_TRUE(agent.Welcomed());
+    ASSERT_TRUE(other.Welcomed());
+    ASSERT_TRUE(Submit(Spec(2), "a", &job).ok());
+    ASSERT_EQ(agent.Started(1, 0).job_id(), "a");
+    const v1::ListNodesResponse nodes = Nodes();
+    ASSERT_EQ(nodes.nodes_size(), 2);
+    EXPECT_EQ(nodes.nodes(0).name(), "n1");
+    EXPECT_EQ(nodes.nodes(0).state(), v1::Node::ATTACHED);
+    EXPECT_EQ(nodes.nodes(0).host(), "127.0.0.1");
+    EXPECT_EQ(nodes.nodes(0).version(), "1.2");
+    EXPECT_EQ(nodes.nodes(0).slots_total(), 3);
+    EXPECT_EQ(nodes.nodes(0).slots_free(), 1);
+    EXPECT_TRUE(nodes.nodes(0).has_last_seen());
+    ASSERT_EQ(nodes.nodes(0).jobs_size(), 1);
+    EXPECT_EQ(nodes.nodes(0).jobs(0).job_id(), "a");
+    EXPECT_EQ(nodes.nodes(0).jobs(0).ranks_size(), 2);
+    EXPECT_EQ(nodes.nodes(1).slots_free(), 1);
+    EXPECT_EQ(nodes.nodes(1).jobs_size(), 0);
+  }
+  StopCoordinator();
+  StartCoordinator();
+  // Both have a lease to come back.
+  const v1::ListNodesResponse nodes = Nodes();
+  ASSERT_EQ(nodes.nodes_size(), 2);
+  EXPECT_EQ(nodes.nodes(0).state(), v1::Node::DETACHED);
+  EXPECT_EQ(nodes.nodes(0).slots_total(), 3);
+  EXPECT_EQ(nodes.nodes(0).slots_free(), 0);
+  EXPECT_EQ(nodes.nodes(0).version(), "");
+  EXPECT_EQ(nodes.nodes(0).jobs(0).ranks_size(), 2);
+}
+
+TEST_F(CoordinatorTest, PagesAreStableWhileJobsComeAndGo) {
+  v1::Job job;
+  v1::DeleteJobResponse deleted;
+  for (const char* id : {"a", "b", "c", "d", "e", "f"}) {
+    ASSERT_TRUE(Submit(Spec(), id, &job).ok());
+    // All but b and e end.
+    if (*id != 'b' && *id != 'e') ASSERT_TRUE(Stop(id, &job).ok());
+  }
+  v1::ListJobsRequest request;
+  request.set_page_size(2);
+  const auto page = [&] {
+    grpc::ClientContext context;
+    v1::ListJobsResponse response;
+    EXPECT_TRUE(jobs_->ListJobs(&context, request, &response).ok());
+    request.set_page_token(response.next_page_token());
+    std::string ids;
+    for (const auto& listed : response.jobs()) ids += listed.id();
+    return ids;
+  };
+  EXPECT_EQ(page(), "fe");
+  // The page's last one, one of the next page and one of the page before go; one comes.
+  ASSERT_TRUE(Stop("e", &job).ok());
+  for (const char* id : {"e", "d", "f"}) ASSERT_TRUE(Delete(id, &deleted).ok());
+  ASSERT_TRUE(Submit(Spec(), "g", &job).ok());
+  EXPECT_EQ(page(), "cb");
+  EXPECT_EQ(page(), "a");
+  EXPECT_EQ(request.page_token(), "");
+
+  request.add_states(v1::Job::CANCELLED);
+  request.set_page_size(1);
+  EXPECT_EQ(page(), "c");
+  EXPECT_EQ(page(), "a");
+  // Known to be the last: there is no empty page after it.
+  EXPECT_EQ(request.page_token(), "");
+  request.add_states(v1::Job::QUEUED);
+  request.set_page_size(1000);
+  EXPECT_EQ(page(), "gcba");
+  request.add_states(v1::Job::STATE_UNSPECIFIED);
+  grpc::ClientContext context;
+  v1::ListJobsResponse response;
+  EXPECT_EQ(jobs_->ListJobs(&context, request, &response).error_code(),
+            grpc::StatusCode::INVALID_ARGUMENT);
+}
+
+TEST_F(CoordinatorTest, APageOfLargeJobsHoldsFewer) {
+  v1::Job job;
+  v1::JobSpec spec = Spec();
+  spec.mutable_data()->mutable_train()->mutable_safetensors()->set_path(
+      0, "/" + std::string(2 << 20, 'x'));
+  for (const char* id : {"a", "b", "c", "d", "e"}) ASSERT_TRUE(Submit(spec, id, &job).ok());
+  v1::ListJobsRequest request;
+  std::vector<int> pages;
+  do {
+    grpc::ClientContext context;
+    v1::ListJobsResponse page;
+    ASSERT_TRUE(jobs_->ListJobs(&context, request, &page).ok());
+    pages.push_back(page.jobs_size());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  EXPECT_EQ(pages, (std::vector<int>{2, 2, 1}));
+}
+
+// A coordinator that is killed after it has stored something, before it can answer.
+class LostAnswerTest : public CoordinatorTest {
+ protected:
+  class DyingStore : public store::Store {
+   public:
+    DyingStore(std::unique_ptr<store::SqliteStore> store, const bool* dying)
+        : store_(std::move(store)), dying_(dying) {}
+    absl::Status Commit(const store::Batch& batch) override {
+      if (const absl::Status status = store_->Commit(batch); !status.ok()) return status;
+      return *dying_ ? absl::AbortedError("killed") : absl::OkStatus();
+    }
+    absl::StatusOr<store::Image> Load() override { return store_->Load(); }
+    absl::StatusOr<std::vector<store::StepRow>> ReadSteps(const std::string& job_id, uint64_t from,
+                                                          size_t limit) override {
+      return store_->ReadSteps(job_id, from, limit);
+    }
+    absl::StatusOr<std::vector<store::ValidationRow>> ReadValidations(const std::string& job_id,
+                                                                      uint64_t from,
+                                                                      size_t limit) override {
+      return store_->ReadValidations(job_id, from, limit);
+    }
+    absl::StatusOr<std::vector<store::LogRow>> ReadLogs(const std::string& job_id, uint64_t after,
+                                                        std::optional<uint32_t> rank,
+                                                        size_t limit) override {
+      return store_->ReadLogs(job_id, after, rank, limit);
+    }
+
+   private:
+    const std::unique_ptr<store::SqliteStore> store_;
+    const bool* const dying_;
+  };
+
+  std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) override {
+    return std::make_unique<DyingStore>(std::move(store), &dying_);
+  }
+  // Makes the call on a coordinator that dies over it, then again on the next one.
+  void Twice(const std::function<grpc::Status()>& call) {
+    StopCoordinator();
+    dying_ = true;
+    StartCoordinator();
+    EXPECT_EQ(call().error_code(), grpc::StatusCode::UNAVAILABLE);
+    StopCoordinator();
+    dying_ = false;
+    StartCoordinator();
+    const grpc::Status again = call();
+    EXPECT_TRUE(again.ok()) << again.error_message();
+  }
+
+  // Written only while there is no coordinator.
+  bool dying_ = false;
+};
+
+TEST_F(LostAnswerTest, ARepeatActsOnceAndGetsTheFirstAnswer) {
+  v1::Job job;
+  v1::DeleteJobResponse deleted;
+  const std::string submit = NewUuid(), stop = NewUuid(), remove = NewUuid();
+  Twice([&] { return Submit(Spec(), "", &job, submit); });
+  EXPECT_EQ(job.id(), "tiny-1");
+  grpc::ClientContext context;
+  v1::ListJobsResponse list;
+  ASSERT_TRUE(jobs_->ListJobs(&context, {}, &list).ok());
+  EXPECT_EQ(list.jobs_size(), 1);
+  Twice([&] { return Stop("tiny-1", &job, stop); });
+  EXPECT_EQ(job.state(), v1::Job::CANCELLED);
+  Twice([&] { return Delete("tiny-1", &deleted, remove); });
+  EXPECT_EQ(deleted.job_id(), "tiny-1");
+  coordinator_.reset();
+  EXPECT_TRUE(store_->Load()->jobs.empty());
 }
 
 TEST_F(CoordinatorTest, ListsNewestFirstInPages) {

@@ -9,6 +9,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -16,7 +17,10 @@
 #include "absl/strings/str_format.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
+#include "common/status/status.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/service/metrics_stream.h"
+#include "coordinator/service/row_stream.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -24,13 +28,8 @@ namespace {
 
 constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
-// Rows read from the store at a time.
-constexpr size_t kReadAhead = 256;
-
-absl::Status NoSuchJob(const std::string& id) {
-  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                absl::StrCat("there is no job '", id, "'"));
-}
+// A page ends with the job that makes it larger: well below what a message may hold.
+constexpr size_t kMaxPageBytes = 4 << 20;
 
 // What makes two requests the same: the call and its contents without the request id.
 std::string Fingerprint(const std::string& call, const std::string& contents) {
@@ -79,7 +78,19 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
           .plan = {.world_size = spec.world_size(),
                    .total_steps = jobspec::TotalSteps(spec),
                    .max_restarts = spec.restart().max_restarts(),
-                   .keep_checkpoints = spec.checkpoint().keep()}};
+                   .keep_checkpoints = spec.checkpoint().keep(),
+                   .priority = spec.priority()}};
+}
+
+// What is left of a job that is deleted.
+v1::DeleteJobResponse Remains(const jobs::Job& job) {
+  v1::DeleteJobResponse response;
+  response.set_job_id(job.id);
+  for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+    *response.add_checkpoints() = ToWire(checkpoint);
+  }
+  response.set_exported_path(job.exported_path);
+  return response;
 }
 
 class WatchStream : public FollowStream<v1::Job> {
@@ -95,40 +106,13 @@ class WatchStream : public FollowStream<v1::Job> {
     return true;
   }
   bool Over() override { return job()->terminal(); }
+  bool IsLast() override { return true; }
 
  private:
   uint64_t sent_;
 };
 
-// Rows of the store, in pages, then those that come.
-template <typename T, typename Row>
-class RowStream : public FollowStream<T> {
- public:
-  RowStream(Engine* engine, Followers* followers, const std::string& job, bool follow)
-      : FollowStream<T>(engine, followers, job), follow_(follow) {}
-
- protected:
-  virtual absl::StatusOr<std::vector<Row>> Read() = 0;
-
-  absl::StatusOr<bool> Next(T* item) override {
-    if (page_.empty()) {
-      auto rows = Read();
-      if (!rows.ok()) return rows.status();
-      page_.assign(rows->begin(), rows->end());
-    }
-    if (page_.empty()) return false;
-    *item = ToWire(page_.front());
-    page_.pop_front();
-    return true;
-  }
-  bool Over() override { return !follow_ || this->job()->terminal(); }
-
- private:
-  const bool follow_;
-  std::deque<Row> page_;
-};
-
-class LogStream : public RowStream<v1::LogLine, store::LogRow> {
+class LogStream : public RowStream<v1::LogLine> {
  public:
   LogStream(Engine* engine, Followers* followers, const v1::StreamLogsRequest& request)
       : RowStream(engine, followers, request.job_id(), request.follow()),
@@ -137,10 +121,13 @@ class LogStream : public RowStream<v1::LogLine, store::LogRow> {
   }
 
  protected:
-  absl::StatusOr<std::vector<store::LogRow>> Read() override {
-    auto rows = engine().store().ReadLogs(job_id(), after_, rank_, kReadAhead);
-    if (rows.ok() && !rows->empty()) after_ = rows->back().sequence;
-    return rows;
+  absl::StatusOr<std::deque<v1::LogLine>> ReadPage() override {
+    ASSIGN_OR_RETURN(const auto rows,
+                     engine().store().ReadLogs(job_id(), after_, rank_, kReadAhead));
+    std::deque<v1::LogLine> page;
+    for (const store::LogRow& row : rows) page.push_back(ToWire(row));
+    if (!rows.empty()) after_ = rows.back().sequence;
+    return page;
   }
 
  private:
@@ -148,22 +135,35 @@ class LogStream : public RowStream<v1::LogLine, store::LogRow> {
   std::optional<uint32_t> rank_;
 };
 
-class StepStream : public RowStream<v1::StepMetrics, store::StepRow> {
- public:
-  StepStream(Engine* engine, Followers* followers, const v1::StreamMetricsRequest& request)
-      : RowStream(engine, followers, request.job_id(), request.follow()),
-        from_(request.from_step()) {}
+// Answers with the job as it is; it may have been deleted in the same moment.
+void Answer(const cluster::Cluster& cluster, const std::string& job_id, v1::Job* response,
+            grpc::ServerUnaryReactor* reactor) {
+  const jobs::Job* job = cluster.Find(job_id);
+  if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(job_id)));
+  *response = ToWire(*job, cluster);
+  reactor->Finish(grpc::Status::OK);
+}
 
- protected:
-  absl::StatusOr<std::vector<store::StepRow>> Read() override {
-    auto rows = engine().store().ReadSteps(job_id(), from_, kReadAhead);
-    if (rows.ok() && !rows->empty()) from_ = rows->back().step + 1;
-    return rows;
+// The next page of jobs in one of `states` (empty: all), newest first: those with numbers below
+// `below`.
+void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& states, uint64_t below,
+              int size, v1::ListJobsResponse* page) {
+  const auto& submitted = cluster.submitted();
+  uint64_t last = 0;
+  size_t bytes = 0;
+  for (auto next = submitted.lower_bound(below); next != submitted.begin();) {
+    --next;
+    const jobs::Job& job = *cluster.Find(next->second);
+    if (!states.empty() && !states.contains(job.state)) continue;
+    if (page->jobs_size() == size || bytes > kMaxPageBytes) {
+      page->set_next_page_token(absl::StrCat(last));
+      return;
+    }
+    *page->add_jobs() = ToWire(job, cluster);
+    bytes += page->jobs(page->jobs_size() - 1).ByteSizeLong();
+    last = next->first;
   }
-
- private:
-  uint64_t from_;
-};
+}
 
 template <typename Stream, typename Request>
 Stream* Open(Engine* engine, Followers* followers, const Request& request) {
@@ -194,8 +194,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
         if (!id->ok()) return reactor->Finish(ToWire(id->status()));
-        *response = ToWire(*engine_->cluster().Find(**id), engine_->cluster());
-        reactor->Finish(grpc::Status::OK);
+        Answer(engine_->cluster(), **id, response, reactor);
       });
   return reactor;
 }
@@ -226,10 +225,7 @@ grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* contex
   auto* reactor = context->DefaultReactor();
   engine_->Post(nullptr, [=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const jobs::Job* job = engine_->cluster().Find(request->job_id());
-    if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
-    *response = ToWire(*job, engine_->cluster());
-    reactor->Finish(grpc::Status::OK);
+    Answer(engine_->cluster(), request->job_id(), response, reactor);
   });
   return reactor;
 }
@@ -250,18 +246,19 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
         absl::StrCat("page_size ", request->page_size(), ": expected 1 to ", kMaxPage))));
     return reactor;
   }
+  std::set<jobs::State> states;
+  for (const int state : request->states()) {
+    if (state == v1::Job::STATE_UNSPECIFIED || !v1::Job::State_IsValid(state)) {
+      reactor->Finish(ToWire(absl::InvalidArgumentError(
+          absl::StrCat("states holds the number ", state, ", which is no state of a job"))));
+      return reactor;
+    }
+    states.insert(static_cast<jobs::State>(state));
+  }
   const int size = request->page_size() == 0 ? kDefaultPage : request->page_size();
   engine_->Post(nullptr, [=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const cluster::Cluster& cluster = engine_->cluster();
-    auto next = cluster.submitted().lower_bound(below);
-    while (next != cluster.submitted().begin() && response->jobs_size() < size) {
-      --next;
-      *response->add_jobs() = ToWire(*cluster.Find(next->second), cluster);
-    }
-    if (next != cluster.submitted().begin() && response->jobs_size() > 0) {
-      response->set_next_page_token(absl::StrCat(next->first));
-    }
+    FillPage(engine_->cluster(), states, below, size, response);
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;
@@ -280,7 +277,27 @@ grpc::ServerUnaryReactor* JobService::StopJob(grpc::CallbackServerContext* conte
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
         if (!result->ok()) return reactor->Finish(ToWire(*result));
-        *response = ToWire(*engine_->cluster().Find(request->job_id()), engine_->cluster());
+        Answer(engine_->cluster(), request->job_id(), response, reactor);
+      });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* context,
+                                                const v1::DeleteJobRequest* request,
+                                                v1::DeleteJobResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  auto answer = std::make_shared<absl::StatusOr<std::string>>();
+  engine_->Post(
+      [=](cluster::Cluster& cluster, absl::Time now) {
+        const jobs::Job* job = cluster.Find(request->job_id());
+        *answer = cluster.Delete(request->job_id(), request->request_id(),
+                                 Fingerprint("delete", request->job_id()),
+                                 job == nullptr ? "" : Remains(*job).SerializeAsString(), now);
+      },
+      [=](const absl::Status& committed) {
+        if (!committed.ok()) return reactor->Finish(ToWire(committed));
+        if (!answer->ok()) return reactor->Finish(ToWire(answer->status()));
+        response->ParseFromString(**answer);
         reactor->Finish(grpc::Status::OK);
       });
   return reactor;
@@ -298,7 +315,7 @@ grpc::ServerWriteReactor<v1::LogLine>* JobService::StreamLogs(
 
 grpc::ServerWriteReactor<v1::StepMetrics>* JobService::StreamMetrics(
     grpc::CallbackServerContext*, const v1::StreamMetricsRequest* request) {
-  return Open<StepStream>(engine_, steps_, *request);
+  return Open<MetricsStream>(engine_, steps_, *request);
 }
 
 }  // namespace muster::service

@@ -1,4 +1,8 @@
 // The snapshot of a job that clients see.
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/service/wire.h"
 
@@ -12,6 +16,12 @@ v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker
                                                      : v1::RankStatus::DETACHED;
 }
 
+// As LibTorch calls it: a slot of a node is a device of its own, except for the one CPU.
+std::string DeviceName(v1::JobSpec::Device device, uint32_t slot) {
+  const std::string type = absl::AsciiStrToLower(v1::JobSpec::Device_Name(device));
+  return device == v1::JobSpec::CPU ? type : absl::StrCat(type, ":", slot);
+}
+
 void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& cluster, v1::Job* out) {
   const jobs::Rank& rank = job.ranks[number];
   const membership::Worker* worker = cluster.membership().FindWorker(job.id, number);
@@ -19,7 +29,7 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
   status->set_rank(number);
   status->set_node(rank.node);
   status->set_pid(rank.pid);
-  status->set_device("cpu");
+  status->set_device(DeviceName(out->spec().device(), rank.slot));
   status->set_state(RankState(rank, worker));
   status->set_step(rank.step);
   if (worker == nullptr) return;
@@ -44,6 +54,16 @@ void SetFailure(const jobs::Job& job, v1::Job* out) {
 
 }  // namespace
 
+v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
+  v1::Checkpoint out;
+  out.set_step(checkpoint.step);
+  out.set_generation(checkpoint.generation);
+  out.set_path(checkpoint.path);
+  Set(out.mutable_create_time(), checkpoint.create_time);
+  out.set_bad_reason(checkpoint.bad_reason);
+  return out;
+}
+
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   v1::Job out;
   out.set_id(job.id);
@@ -59,20 +79,29 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_step(job.step);
   out.set_total_steps(job.plan.total_steps);
   if (job.loss.has_value()) out.set_loss(*job.loss);
+  if (job.perplexity.has_value()) out.set_perplexity(*job.perplexity);
+  if (job.grad_norm.has_value()) out.set_grad_norm(*job.grad_norm);
+  out.set_skipped_steps(job.skipped_steps);
   if (job.validation_loss.has_value()) {
     out.set_validation_loss(*job.validation_loss);
     out.set_validation_step(job.validation_step);
   }
-  out.set_samples_per_second(cluster.SamplesPerSecond(job.id));
+  if (job.validation_accuracy.has_value()) out.set_validation_accuracy(*job.validation_accuracy);
+  if (job.validation_perplexity.has_value()) {
+    out.set_validation_perplexity(*job.validation_perplexity);
+  }
+  const auto throughput = cluster.ThroughputOf(job.id);
+  out.set_samples_per_second(throughput.samples_per_second);
+  if (throughput.tokens_per_second.has_value()) {
+    out.set_tokens_per_second(*throughput.tokens_per_second);
+  }
+  if (throughput.model_flops_per_second.has_value()) {
+    out.set_model_flops_per_second(*throughput.model_flops_per_second);
+  }
   out.set_world_size(job.plan.world_size);
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
-    auto* added = out.add_checkpoints();
-    added->set_step(checkpoint.step);
-    added->set_generation(checkpoint.generation);
-    added->set_path(checkpoint.path);
-    Set(added->mutable_create_time(), checkpoint.create_time);
-    added->set_bad_reason(checkpoint.bad_reason);
+    *out.add_checkpoints() = ToWire(checkpoint);
   }
   out.set_restarts(job.restarts);
   SetFailure(job, &out);

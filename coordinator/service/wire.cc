@@ -137,7 +137,8 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
   cluster::AgentHello result{.node = hello.node(),
                              .incarnation = hello.incarnation(),
                              .host = hello.host(),
-                             .slots = hello.slots()};
+                             .slots = hello.slots(),
+                             .version = hello.version()};
   for (const auto& worker : hello.running()) result.running.push_back(FromWire(worker));
   for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));
   return result;
@@ -169,6 +170,13 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
                              .samples = step.samples(),
                              .duration = Get(step.duration())};
       if (step.has_grad_norm()) done.grad_norm = step.grad_norm();
+      if (step.has_perplexity()) done.perplexity = step.perplexity();
+      if (step.has_tokens()) done.tokens = step.tokens();
+      if (step.has_model_flops_per_second()) {
+        done.model_flops_per_second = step.model_flops_per_second();
+      }
+      done.skipped = step.skipped();
+      if (step.has_loss_scale()) done.loss_scale = step.loss_scale();
       result.what = done;
       break;
     }
@@ -176,9 +184,16 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what =
           cluster::StageStarted{report.stage_started().stage(), report.stage_started().step()};
       break;
-    case v1::WorkerReport::kValidated:
-      result.what = cluster::Validated{report.validated().step(), report.validated().loss()};
+    case v1::WorkerReport::kValidated: {
+      const auto& validated = report.validated();
+      cluster::Validated done{.step = validated.step(),
+                              .loss = validated.loss(),
+                              .samples = validated.samples()};
+      if (validated.has_accuracy()) done.accuracy = validated.accuracy();
+      if (validated.has_perplexity()) done.perplexity = validated.perplexity();
+      result.what = done;
       break;
+    }
     case v1::WorkerReport::kCheckpointWritten:
       result.what = cluster::CheckpointWritten{report.checkpoint_written().step(),
                                                report.checkpoint_written().path()};
@@ -234,6 +249,32 @@ v1::StepMetrics ToWire(const store::StepRow& step) {
   message.set_samples(step.samples);
   Set(message.mutable_duration(), step.duration);
   message.set_generation(step.generation);
+  if (step.perplexity.has_value()) message.set_perplexity(*step.perplexity);
+  if (step.tokens.has_value()) message.set_tokens(*step.tokens);
+  if (step.model_flops_per_second.has_value()) {
+    message.set_model_flops_per_second(*step.model_flops_per_second);
+  }
+  message.set_skipped(step.skipped);
+  if (step.loss_scale.has_value()) message.set_loss_scale(*step.loss_scale);
+  const double seconds = absl::ToDoubleSeconds(step.duration);
+  if (seconds > 0) {
+    message.set_samples_per_second(static_cast<double>(step.samples) / seconds);
+    if (step.tokens.has_value()) {
+      message.set_tokens_per_second(static_cast<double>(*step.tokens) / seconds);
+    }
+  }
+  return message;
+}
+
+v1::StepMetrics ToWire(const store::ValidationRow& row) {
+  v1::StepMetrics message;
+  message.set_step(row.step);
+  message.set_generation(row.generation);
+  auto* validation = message.mutable_validation();
+  validation->set_loss(row.loss);
+  if (row.accuracy.has_value()) validation->set_accuracy(*row.accuracy);
+  if (row.perplexity.has_value()) validation->set_perplexity(*row.perplexity);
+  validation->set_samples(row.samples);
   return message;
 }
 

@@ -35,7 +35,9 @@ void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);
 v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
 v1::StepMetrics ToWire(const store::StepRow& step);
+v1::StepMetrics ToWire(const store::ValidationRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
+v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
 // A job as it is now, with what is known of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
 

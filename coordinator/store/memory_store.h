@@ -13,18 +13,34 @@ namespace muster::store {
 
 class MemoryStore : public Store {
  public:
+  explicit MemoryStore(const StoreOptions& options = {}) : options_(options) {}
+
   absl::Status Commit(const Batch& batch) override;
   absl::StatusOr<Image> Load() override;
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
                                                  size_t limit) override;
+  absl::StatusOr<std::vector<ValidationRow>> ReadValidations(const std::string& job_id,
+                                                             uint64_t from_step,
+                                                             size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
+  void WriteStep(const StepRow& row);
+  void WriteValidation(const ValidationRow& row);
+
+  const StoreOptions options_;
   std::map<std::string, jobs::Job> jobs_;
   std::map<std::string, NodeRow> nodes_;
   std::map<std::string, RequestRow> requests_;
-  std::map<std::pair<std::string, uint64_t>, StepRow> steps_;
+  uint64_t last_number_ = 0;
+  // By step, of each job.
+  std::map<std::string, std::map<uint64_t, StepRow>> steps_;
+  struct Pass {
+    uint64_t number = 0;
+    ValidationRow row;
+  };
+  std::map<std::string, std::map<uint64_t, Pass>> passes_;
   std::map<std::string, std::map<uint64_t, LogRow>> logs_;
 };
 

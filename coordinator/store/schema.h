@@ -2,12 +2,16 @@
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_H_
 
+#include <iterator>
+
 namespace muster::store {
 
-// In `PRAGMA user_version`. A file of a newer version is refused.
-inline constexpr int kSchemaVersion = 1;
-
-inline constexpr char kSchema[] = R"sql(
+// One after the other they make the newest schema of an empty file, or of one that an older musterd left: its
+// `PRAGMA user_version` says how many it has had. What was released is never changed: add one. New columns of a table
+// that is there come last, so that they are read and written in one order everywhere.
+inline constexpr const char* kMigrations[] = {
+    // ---- 1
+    R"sql(
 CREATE TABLE jobs (
   id TEXT PRIMARY KEY,
   number INTEGER NOT NULL UNIQUE,
@@ -121,7 +125,48 @@ CREATE TABLE logs (
   text TEXT NOT NULL,
   PRIMARY KEY (job_id, sequence)
 ) STRICT, WITHOUT ROWID;
-)sql";
+)sql",
+    // ---- 2: what is measured of each step, and validation passes.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN perplexity REAL;
+ALTER TABLE jobs ADD COLUMN grad_norm REAL;
+ALTER TABLE jobs ADD COLUMN validation_accuracy REAL;
+ALTER TABLE jobs ADD COLUMN validation_perplexity REAL;
+ALTER TABLE jobs ADD COLUMN skipped_steps INTEGER NOT NULL DEFAULT 0;
+
+ALTER TABLE steps ADD COLUMN perplexity REAL;
+ALTER TABLE steps ADD COLUMN tokens INTEGER;
+ALTER TABLE steps ADD COLUMN model_flops_per_second REAL;
+ALTER TABLE steps ADD COLUMN skipped INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE steps ADD COLUMN loss_scale REAL;
+
+CREATE TABLE validations (
+  job_id TEXT NOT NULL,
+  step INTEGER NOT NULL,
+  pass INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  loss REAL,
+  accuracy REAL,
+  perplexity REAL,
+  samples INTEGER NOT NULL,
+  PRIMARY KEY (job_id, step)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX validations_by_pass ON validations (job_id, pass);
+)sql",
+    // ---- 3: priorities, deleted jobs.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN priority INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE requests ADD COLUMN deleted_time INTEGER;
+ALTER TABLE requests ADD COLUMN answer BLOB NOT NULL DEFAULT x'';
+CREATE TABLE counters (
+  name TEXT PRIMARY KEY,
+  value INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql",
+};
+
+// A file of a newer version is refused.
+inline constexpr int kSchemaVersion = std::size(kMigrations);
 
 }  // namespace muster::store
 

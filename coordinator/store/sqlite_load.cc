@@ -1,4 +1,5 @@
 // Reading the SQLite store.
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -55,6 +56,12 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.validation_step = rows.Uint();
     job.exported_path = rows.Text();
     job.log_sequence = rows.Uint();
+    job.perplexity = rows.OptionalDouble();
+    job.grad_norm = rows.OptionalDouble();
+    job.validation_accuracy = rows.OptionalDouble();
+    job.validation_perplexity = rows.OptionalDouble();
+    job.skipped_steps = rows.Uint();
+    job.plan.priority = static_cast<int32_t>(rows.Int());
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -79,9 +86,15 @@ absl::StatusOr<Image> SqliteStore::Load() {
     row.request_id = requests.Text();
     row.fingerprint = requests.Text();
     row.job_id = requests.Text();
+    row.deleted_time = requests.Time();
+    row.answer = requests.Text();
     image.requests.push_back(row);
   }
   RETURN_IF_ERROR(Annotate(requests.status(), path_));
+  if (!order.empty()) image.last_number = order.rbegin()->first;
+  Statement counters(db_, &statements_, "SELECT value FROM counters WHERE name = 'last_number'");
+  if (counters.Next()) image.last_number = std::max(image.last_number, counters.Uint());
+  RETURN_IF_ERROR(Annotate(counters.status(), path_));
   return image;
 }
 
@@ -169,10 +182,38 @@ absl::StatusOr<std::vector<StepRow>> SqliteStore::ReadSteps(const std::string& j
     row.grad_norm = rows.OptionalDouble();
     row.samples = rows.Uint();
     row.duration = absl::Nanoseconds(rows.Int());
+    row.perplexity = rows.OptionalDouble();
+    if (!rows.SkipNull()) row.tokens = rows.Uint();
+    row.model_flops_per_second = rows.OptionalDouble();
+    row.skipped = rows.Bool();
+    row.loss_scale = rows.OptionalDouble();
     steps.push_back(std::move(row));
   }
   RETURN_IF_ERROR(Annotate(rows.status(), path_));
   return steps;
+}
+
+absl::StatusOr<std::vector<ValidationRow>> SqliteStore::ReadValidations(const std::string& job_id,
+                                                                        uint64_t from_step,
+                                                                        size_t limit) {
+  std::vector<ValidationRow> validations;
+  Statement rows(db_, &statements_,
+                 "SELECT job_id, step, generation, loss, accuracy, perplexity, samples FROM "
+                 "validations WHERE job_id = ? AND step >= ? ORDER BY step LIMIT ?");
+  rows.Bind(job_id).Bind(from_step).Bind(static_cast<uint64_t>(limit));
+  while (rows.Next()) {
+    ValidationRow row;
+    row.job_id = rows.Text();
+    row.step = rows.Uint();
+    row.generation = rows.Uint();
+    row.loss = NanWhenAbsent(rows.OptionalDouble());
+    row.accuracy = rows.OptionalDouble();
+    row.perplexity = rows.OptionalDouble();
+    row.samples = rows.Uint();
+    validations.push_back(std::move(row));
+  }
+  RETURN_IF_ERROR(Annotate(rows.status(), path_));
+  return validations;
 }
 
 absl::StatusOr<std::vector<LogRow>> SqliteStore::ReadLogs(const std::string& job_id,

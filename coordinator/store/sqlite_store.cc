@@ -26,14 +26,15 @@ absl::Status Execute(sqlite3* db, const char* sql) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory) {
+absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory,
+                                                               const StoreOptions& options) {
   std::error_code error;
   std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::UnavailableError(
         absl::StrCat("state directory ", directory, " cannot be made: ", error.message()));
   }
-  std::unique_ptr<SqliteStore> store(new SqliteStore(directory + "/muster.db"));
+  std::unique_ptr<SqliteStore> store(new SqliteStore(directory + "/muster.db", options));
   RETURN_IF_ERROR(store->Lock(directory));
   RETURN_IF_ERROR(Annotate(store->OpenFile(), store->path_));
   return store;
@@ -76,26 +77,56 @@ absl::Status SqliteStore::Migrate() {
     if (statement.Next()) version = static_cast<int>(statement.Int());
     RETURN_IF_ERROR(statement.status());
   }
-  if (version == kSchemaVersion) return absl::OkStatus();
   if (version > kSchemaVersion) {
     return absl::FailedPreconditionError(absl::StrCat("the file is of schema version ", version,
                                                       ", this musterd knows up to ", kSchemaVersion,
                                                       "; use the newer musterd that wrote it"));
   }
-  const std::string sql =
-      absl::StrCat("BEGIN IMMEDIATE;", kSchema, "PRAGMA user_version=", kSchemaVersion, ";COMMIT;");
-  return Execute(db_, sql.c_str());
+  for (; version < kSchemaVersion; ++version) {
+    const std::string sql = absl::StrCat("BEGIN IMMEDIATE;", kMigrations[version],
+                                         "PRAGMA user_version=", version + 1, ";COMMIT;");
+    RETURN_IF_ERROR(Execute(db_, sql.c_str()));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status SqliteStore::Commit(const Batch& batch) {
   RETURN_IF_ERROR(Statement(db_, &statements_, "BEGIN IMMEDIATE").Run());
   absl::Status status = Write(batch);
   if (status.ok()) status = Statement(db_, &statements_, "COMMIT").Run();
-  if (!status.ok()) sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+  if (!status.ok()) {
+    sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
+    steps_.newest.clear();
+    passes_.newest.clear();
+  }
   return Annotate(status, path_);
 }
 
+absl::Status SqliteStore::Remove(const Batch& batch) {
+  for (const std::string& id : batch.removed_jobs) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
+    for (const char* table :
+         {"ranks", "checkpoints", "failures", "commands", "steps", "validations", "logs"}) {
+      RETURN_IF_ERROR(
+          Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
+              .Bind(id)
+              .Run());
+    }
+    steps_.newest.erase(id);
+    passes_.newest.erase(id);
+  }
+  for (const std::string& id : batch.removed_requests) {
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM requests WHERE request_id = ?").Bind(id).Run());
+  }
+  if (batch.last_number == 0) return absl::OkStatus();
+  return Statement(db_, &statements_, "REPLACE INTO counters VALUES ('last_number', ?)")
+      .Bind(batch.last_number)
+      .Run();
+}
+
 absl::Status SqliteStore::Write(const Batch& batch) {
+  RETURN_IF_ERROR(Remove(batch));
   for (const Batch::JobRow& row : batch.jobs) RETURN_IF_ERROR(WriteJob(row));
   for (const NodeRow& row : batch.nodes) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO nodes VALUES (?,?,?,?)")
@@ -110,24 +141,16 @@ absl::Status SqliteStore::Write(const Batch& batch) {
         Statement(db_, &statements_, "DELETE FROM nodes WHERE node = ?").Bind(node).Run());
   }
   for (const RequestRow& row : batch.requests) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO requests VALUES (?,?,?)")
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO requests VALUES (?,?,?,?,?)")
                         .Bind(row.request_id)
                         .Bind(row.fingerprint)
                         .Bind(row.job_id)
+                        .Bind(row.deleted_time)
+                        .BindBlob(row.answer)
                         .Run());
   }
-  for (const StepRow& row : batch.steps) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO steps VALUES (?,?,?,?,?,?,?,?)")
-                        .Bind(row.job_id)
-                        .Bind(row.step)
-                        .Bind(row.generation)
-                        .Bind(row.loss)
-                        .Bind(row.learning_rate)
-                        .Bind(row.grad_norm)
-                        .Bind(row.samples)
-                        .Bind(absl::ToInt64Nanoseconds(row.duration))
-                        .Run());
-  }
+  for (const StepRow& row : batch.steps) RETURN_IF_ERROR(WriteStep(row));
+  for (const ValidationRow& row : batch.validations) RETURN_IF_ERROR(WriteValidation(row));
   std::map<std::string, uint64_t> newest_line;
   for (const LogRow& row : batch.logs) {
     newest_line[row.job_id] = row.sequence;
@@ -150,11 +173,95 @@ absl::Status SqliteStore::Write(const Batch& batch) {
   return absl::OkStatus();
 }
 
+absl::Status SqliteStore::WriteStep(const StepRow& row) {
+  const auto newest = steps_.newest.find(row.job_id);
+  if (newest == steps_.newest.end() || newest->second >= row.step) {
+    // It may be computed again: then what came after it has not happened.
+    RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM steps WHERE job_id = ? AND step > ?")
+                        .Bind(row.job_id)
+                        .Bind(row.step)
+                        .Run());
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM validations WHERE job_id = ? AND step >= ?")
+            .Bind(row.job_id)
+            .Bind(row.step)
+            .Run());
+  }
+  RETURN_IF_ERROR(
+      Statement(db_, &statements_, "REPLACE INTO steps VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
+          .Bind(row.job_id)
+          .Bind(row.step)
+          .Bind(row.generation)
+          .Bind(row.loss)
+          .Bind(row.learning_rate)
+          .Bind(row.grad_norm)
+          .Bind(row.samples)
+          .Bind(absl::ToInt64Nanoseconds(row.duration))
+          .Bind(row.perplexity)
+          .Bind(row.tokens)
+          .Bind(row.model_flops_per_second)
+          .Bind(row.skipped)
+          .Bind(row.loss_scale)
+          .Run());
+  return Thin(row.job_id, row.step, &steps_);
+}
+
+absl::Status SqliteStore::WriteValidation(const ValidationRow& row) {
+  uint64_t pass = 1;
+  {
+    Statement before(db_, &statements_,
+                     "SELECT max(pass) FROM validations WHERE job_id = ? AND step < ?");
+    before.Bind(row.job_id).Bind(row.step);
+    if (before.Next() && !before.SkipNull()) pass = before.Uint() + 1;
+    RETURN_IF_ERROR(before.status());
+  }
+  RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO validations VALUES (?,?,?,?,?,?,?,?)")
+                      .Bind(row.job_id)
+                      .Bind(row.step)
+                      .Bind(pass)
+                      .Bind(row.generation)
+                      .Bind(row.loss)
+                      .Bind(row.accuracy)
+                      .Bind(row.perplexity)
+                      .Bind(row.samples)
+                      .Run());
+  return Thin(row.job_id, pass, &passes_);
+}
+
+absl::Status SqliteStore::Thin(const std::string& job_id, uint64_t newest, Numbering* numbering) {
+  std::vector<uint64_t> dropped;
+  const auto known = numbering->newest.find(job_id);
+  if (known != numbering->newest.end() && known->second + 1 == newest) {
+    dropped = metrics::DroppedBy(newest, options_.kept_metrics);
+  } else {
+    // The first one since the file was opened, perhaps with a smaller bound; or one that is written again.
+    Statement rows(db_, &statements_,
+                   absl::StrCat("SELECT ", numbering->column, " FROM ", numbering->table,
+                                " WHERE job_id = ?"));
+    rows.Bind(job_id);
+    while (rows.Next()) {
+      const uint64_t number = rows.Uint();
+      if (!metrics::Keeps(number, newest, options_.kept_metrics)) dropped.push_back(number);
+    }
+    RETURN_IF_ERROR(rows.status());
+  }
+  for (const uint64_t number : dropped) {
+    RETURN_IF_ERROR(Statement(db_, &statements_,
+                              absl::StrCat("DELETE FROM ", numbering->table,
+                                           " WHERE job_id = ? AND ", numbering->column, " = ?"))
+                        .Bind(job_id)
+                        .Bind(number)
+                        .Run());
+  }
+  numbering->newest[job_id] = newest;
+  return absl::OkStatus();
+}
+
 absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   const jobs::Job& job = row.job;
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
-                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -184,7 +291,13 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.validation_loss)
       .Bind(job.validation_step)
       .Bind(job.exported_path)
-      .Bind(job.log_sequence);
+      .Bind(job.log_sequence)
+      .Bind(job.perplexity)
+      .Bind(job.grad_norm)
+      .Bind(job.validation_accuracy)
+      .Bind(job.validation_perplexity)
+      .Bind(job.skipped_steps)
+      .Bind(job.plan.priority);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());

@@ -21,7 +21,8 @@ class SqliteStore : public Store {
   // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the
   // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk
   // says no.
-  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory);
+  static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory,
+                                                           const StoreOptions& options = {});
   // Closes the file and frees the lock.
   ~SqliteStore() override;
 
@@ -29,21 +30,40 @@ class SqliteStore : public Store {
   absl::StatusOr<Image> Load() override;
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
                                                  size_t limit) override;
+  absl::StatusOr<std::vector<ValidationRow>> ReadValidations(const std::string& job_id,
+                                                             uint64_t from_step,
+                                                             size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
-  explicit SqliteStore(std::string path) : path_(std::move(path)) {}
+  SqliteStore(std::string path, const StoreOptions& options)
+      : path_(std::move(path)), options_(options) {}
 
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();
   absl::Status Migrate();
+  absl::Status Remove(const Batch& batch);
   absl::Status Write(const Batch& batch);
+  absl::Status WriteStep(const StepRow& row);
+  absl::Status WriteValidation(const ValidationRow& row);
+  // Where a job's rows of one kind are numbered.
+  struct Numbering {
+    const char* table;
+    const char* column;
+    // The newest number of each job that was written since the file was opened: whatever it does not keep is gone.
+    std::map<std::string, uint64_t> newest;
+  };
+  // Deletes what the row `newest`, which was just written, does not keep.
+  absl::Status Thin(const std::string& job_id, uint64_t newest, Numbering* numbering);
   absl::Status WriteJob(const Batch::JobRow& row);
   absl::Status WriteLists(const jobs::Job& job);
   absl::Status LoadLists(std::map<std::string, jobs::Job>* jobs);
 
   const std::string path_;
+  const StoreOptions options_;
+  Numbering steps_{.table = "steps", .column = "step"};
+  Numbering passes_{.table = "validations", .column = "pass"};
   int lock_fd_ = -1;
   sqlite3* db_ = nullptr;
   // Compiled once each, by their text.

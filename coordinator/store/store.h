@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/jobs/job.h"
+#include "coordinator/metrics/thinning.h"
 
 namespace muster::store {
 
@@ -34,6 +35,10 @@ struct RequestRow {
   // Of the call and its contents.
   std::string fingerprint;
   std::string job_id;
+  // When its job was deleted; infinite past: it was not.
+  absl::Time deleted_time = absl::InfinitePast();
+  // What a repeat is answered with, where the job alone does not say it. Bytes.
+  std::string answer;
 
   bool operator==(const RequestRow&) const = default;
 };
@@ -48,8 +53,27 @@ struct StepRow {
   std::optional<double> grad_norm;
   uint64_t samples = 0;
   absl::Duration duration;
+  std::optional<double> perplexity;
+  std::optional<uint64_t> tokens;
+  std::optional<double> model_flops_per_second;
+  bool skipped = false;
+  std::optional<double> loss_scale;
 
   bool operator==(const StepRow&) const = default;
+};
+
+// A validation pass.
+struct ValidationRow {
+  std::string job_id;
+  // It ran after so many steps.
+  uint64_t step = 0;
+  uint64_t generation = 0;
+  double loss = 0;
+  std::optional<double> accuracy;
+  std::optional<double> perplexity;
+  uint64_t samples = 0;
+
+  bool operator==(const ValidationRow&) const = default;
 };
 
 struct LogRow {
@@ -63,7 +87,8 @@ struct LogRow {
   bool operator==(const LogRow&) const = default;
 };
 
-// What changed, by key; each row replaces the one it finds.
+// What changed, by key; each row replaces the one it finds. Removals come before all else: a job
+// that is removed and among `jobs` too is a new one.
 struct Batch {
   struct JobRow {
     jobs::Job job;
@@ -75,22 +100,37 @@ struct Batch {
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
   std::vector<std::string> removed_nodes;
+  // With all rows of theirs but their requests.
+  std::vector<std::string> removed_jobs;
+  // The highest number given to a job so far, where jobs are removed; 0: unchanged.
+  uint64_t last_number = 0;
   std::vector<RequestRow> requests;
+  std::vector<std::string> removed_requests;
+  // In the order in which they came; so are the passes, each after the step that it followed. Rows of a later course
+  // of training replace those of an earlier one: a step takes away all later steps, and the passes after it or later.
   std::vector<StepRow> steps;
+  std::vector<ValidationRow> validations;
   std::vector<LogRow> logs;
 
   bool empty() const {
-    return jobs.empty() && nodes.empty() && removed_nodes.empty() && requests.empty() &&
-           steps.empty() && logs.empty();
+    return jobs.empty() && nodes.empty() && removed_nodes.empty() && removed_jobs.empty() &&
+           requests.empty() && removed_requests.empty() && steps.empty() && validations.empty() && logs.empty();
   }
 };
 
-// Everything but steps and logs.
+// Everything but steps, validation passes and logs.
 struct Image {
   // By number.
   std::vector<jobs::Job> jobs;
   std::vector<NodeRow> nodes;
   std::vector<RequestRow> requests;
+  // The highest number that a job ever had, also one that is removed.
+  uint64_t last_number = 0;
+};
+
+struct StoreOptions {
+  // Steps that are kept per job, and as many validation passes; older ones are thinned (coordinator/metrics).
+  uint64_t kept_metrics = metrics::kDefaultKept;
 };
 
 // Log lines kept per job; older ones go.
@@ -108,6 +148,9 @@ class Store {
   // In step order, from `from_step`, at most `limit`.
   virtual absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id,
                                                          uint64_t from_step, size_t limit) = 0;
+  virtual absl::StatusOr<std::vector<ValidationRow>> ReadValidations(const std::string& job_id,
+                                                                     uint64_t from_step,
+                                                                     size_t limit) = 0;
   // In order, those after `after_sequence`, at most `limit`; of one rank where it is given.
   virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
                                                        uint64_t after_sequence,

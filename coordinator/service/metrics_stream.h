@@ -1,0 +1,47 @@
+// StreamMetrics: a job's steps and validation passes in one order.
+#ifndef MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
+#define MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "coordinator/service/row_stream.h"
+#include "coordinator/store/store.h"
+#include "proto/muster/v1/job_service.pb.h"
+
+namespace muster::service {
+
+// Where a reader stands: steps before `step` and passes before `validation` are behind it.
+struct MetricsPosition {
+  uint64_t step = 0;
+  uint64_t validation = 0;
+};
+MetricsPosition StartOf(const v1::StreamMetricsRequest& request);
+
+// The next entries, at most `limit` of each kind, and moves the position behind them. Each pass comes right after the
+// step that it followed, whatever the pages hold; what comes into the store behind the position is not read any more.
+absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
+                                                        const std::string& job_id, size_t limit,
+                                                        MetricsPosition* position);
+
+class MetricsStream : public RowStream<v1::StepMetrics> {
+ public:
+  MetricsStream(Engine* engine, Followers* followers, const v1::StreamMetricsRequest& request)
+      : RowStream(engine, followers, request.job_id(), request.follow()),
+        position_(StartOf(request)) {}
+
+ protected:
+  absl::StatusOr<std::deque<v1::StepMetrics>> ReadPage() override {
+    return ReadMetrics(&engine().store(), job_id(), kReadAhead, &position_);
+  }
+
+ private:
+  MetricsPosition position_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_

@@ -1,0 +1,105 @@
+#include "coordinator/service/metrics_stream.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/store/memory_store.h"
+
+namespace muster::service {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+class ReadMetricsTest : public ::testing::Test {
+ protected:
+  void Step(uint64_t step) {
+    ASSERT_TRUE(store_.Commit({.steps = {{.job_id = "a", .step = step}}}).ok());
+  }
+  void Validation(uint64_t step) {
+    ASSERT_TRUE(store_.Commit({.validations = {{.job_id = "a", .step = step}}}).ok());
+  }
+  // "3" for a step, "v3" for a pass; everything that can be read now.
+  std::vector<std::string> Read(size_t limit) {
+    std::vector<std::string> all;
+    while (true) {
+      const auto page = ReadMetrics(&store_, "a", limit, &position_);
+      EXPECT_TRUE(page.ok()) << page.status();
+      if (!page.ok() || page->empty()) return all;
+      for (const v1::StepMetrics& entry : *page) {
+        all.push_back(absl::StrCat(entry.has_validation() ? "v" : "", entry.step()));
+      }
+    }
+  }
+
+  store::MemoryStore store_;
+  MetricsPosition position_;
+};
+
+TEST_F(ReadMetricsTest, APassComesAfterItsStepWhateverThePages) {
+  Validation(0);
+  for (uint64_t step = 1; step <= 6; ++step) {
+    Step(step);
+    if (step >= 4) Validation(step);
+  }
+  for (size_t limit = 1; limit <= 8; ++limit) {
+    position_ = {};
+    EXPECT_THAT(Read(limit),
+                ElementsAre("v0", "1", "2", "3", "4", "v4", "5", "v5", "6", "v6"))
+        << "limit " << limit;
+  }
+}
+
+TEST_F(ReadMetricsTest, WhatComesIsReadInTheSameOrder) {
+  Step(1);
+  Step(2);
+  EXPECT_THAT(Read(10), ElementsAre("1", "2"));
+  Validation(2);
+  EXPECT_THAT(Read(10), ElementsAre("v2"));
+  EXPECT_THAT(Read(10), IsEmpty());
+  Step(3);
+  EXPECT_THAT(Read(10), ElementsAre("3"));
+}
+
+TEST_F(ReadMetricsTest, WhatIsComputedAgainIsNotReadAgain) {
+  for (uint64_t step = 1; step <= 5; ++step) Step(step);
+  EXPECT_THAT(Read(10), ElementsAre("1", "2", "3", "4", "5"));
+  // A new generation goes on from step 2. Its pass at step 3 comes too late for the order.
+  Step(3);
+  Validation(3);
+  Step(4);
+  Step(5);
+  EXPECT_THAT(Read(10), IsEmpty());
+  Validation(5);
+  EXPECT_THAT(Read(10), ElementsAre("v5"));
+  Step(6);
+  EXPECT_THAT(Read(10), ElementsAre("6"));
+}
+
+TEST_F(ReadMetricsTest, ARequestStartsWhereItSays) {
+  Validation(0);
+  for (uint64_t step = 1; step <= 4; ++step) {
+    Step(step);
+    Validation(step);
+  }
+  v1::StreamMetricsRequest request;
+  const auto from = [&] {
+    position_ = StartOf(request);
+    return Read(10);
+  };
+  EXPECT_EQ(from().front(), "v0");
+  request.set_from_step(1);
+  EXPECT_EQ(from().front(), "v0");
+  request.set_from_step(4);
+  EXPECT_THAT(from(), ElementsAre("4", "v4"));
+  // A client that had step 3, but not the pass after it.
+  request.set_from_validation(3);
+  EXPECT_THAT(from(), ElementsAre("v3", "4", "v4"));
+}
+
+}  // namespace
+}  // namespace muster::service

@@ -1,0 +1,137 @@
+// What a job measures, from a worker's reports to GetJob and StreamMetrics.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "coordinator/service/coordinator_fixture.h"
+
+namespace muster::service {
+namespace {
+
+using MetricsTest = CoordinatorTest;
+
+v1::WorkerReport Report(const std::string& text) {
+  v1::WorkerReport report;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &report)) << text;
+  return report;
+}
+
+const char kStep1[] = R"(step { step: 1 loss: 2 learning_rate: 0.5 grad_norm: 3 samples: 8
+    duration { nanos: 500000000 } perplexity: 7.5 tokens: 256 model_flops_per_second: 4e9
+    loss_scale: 1024 })";
+const char kStep2[] = R"(step { step: 2 loss: 1 learning_rate: 0.25 grad_norm: 1.5 samples: 8
+    duration { nanos: 250000000 } perplexity: 2.5 tokens: 256 model_flops_per_second: 1e9
+    skipped: true loss_scale: 1024 })";
+const char kValidated[] =
+    "validated { step: 2 loss: 1.5 samples: 30 accuracy: 0.75 perplexity: 4.5 }";
+
+TEST_F(MetricsTest, EverythingThatIsReportedIsShown) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  for (const char* report : {kStep1, kStep2, kValidated}) {
+    ASSERT_TRUE(pair.rank0.Report(Report(report)));
+  }
+  job = Get("a");
+  EXPECT_EQ(job.loss(), 1);
+  EXPECT_EQ(job.perplexity(), 2.5);
+  EXPECT_EQ(job.grad_norm(), 1.5);
+  EXPECT_EQ(job.skipped_steps(), 1);
+  EXPECT_EQ(job.validation_loss(), 1.5);
+  EXPECT_EQ(job.validation_accuracy(), 0.75);
+  EXPECT_EQ(job.validation_perplexity(), 4.5);
+  EXPECT_EQ(job.validation_step(), 2);
+  // Over both steps: 16 samples, 512 tokens and 2.25e9 operations in 0.75 s.
+  EXPECT_NEAR(job.samples_per_second(), 16 / 0.75, 1e-9);
+  EXPECT_NEAR(job.tokens_per_second(), 512 / 0.75, 1e-9);
+  EXPECT_NEAR(job.model_flops_per_second(), 2.25e9 / 0.75, 1);
+
+  const std::vector<v1::StepMetrics> entries = Steps("a");
+  ASSERT_EQ(entries.size(), 3);
+  v1::StepMetrics expected = Report(kStep1).step();
+  expected.set_generation(1);
+  expected.set_samples_per_second(16);
+  expected.set_tokens_per_second(512);
+  EXPECT_EQ(entries[0].DebugString(), expected.DebugString());
+  EXPECT_TRUE(entries[1].skipped());
+  expected.Clear();
+  expected.set_step(2);
+  expected.set_generation(1);
+  auto* validation = expected.mutable_validation();
+  validation->set_loss(1.5);
+  validation->set_accuracy(0.75);
+  validation->set_perplexity(4.5);
+  validation->set_samples(30);
+  EXPECT_EQ(entries[2].DebugString(), expected.DebugString());
+
+  // A restart keeps all but the throughput, which is that of the last steps.
+  StopCoordinator();
+  StartCoordinator();
+  v1::Job again = Get("a");
+  EXPECT_EQ(again.samples_per_second(), 0);
+  EXPECT_FALSE(again.has_tokens_per_second());
+  EXPECT_EQ(again.perplexity(), 2.5);
+  EXPECT_EQ(again.grad_norm(), 1.5);
+  EXPECT_EQ(again.skipped_steps(), 1);
+  EXPECT_EQ(again.validation_accuracy(), 0.75);
+  EXPECT_EQ(again.validation_perplexity(), 4.5);
+  ASSERT_EQ(Steps("a").size(), 3);
+  EXPECT_EQ(Steps("a")[2].DebugString(), expected.DebugString());
+}
+
+TEST_F(MetricsTest, WhatAModelDoesNotHaveIsAbsent) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(1, 0.5)));
+  ASSERT_TRUE(pair.rank0.Report(Report("validated { step: 1 loss: 2 samples: 3 }")));
+  job = Get("a");
+  EXPECT_EQ(job.samples_per_second(), 16);
+  EXPECT_FALSE(job.has_perplexity() || job.has_grad_norm() || job.has_tokens_per_second() ||
+               job.has_model_flops_per_second() || job.has_validation_accuracy() ||
+               job.has_validation_perplexity());
+  const auto entries = Steps("a");
+  ASSERT_EQ(entries.size(), 2);
+  EXPECT_FALSE(entries[0].has_perplexity() || entries[0].has_tokens() ||
+               entries[0].has_tokens_per_second() || entries[0].has_model_flops_per_second() ||
+               entries[0].has_loss_scale() || entries[0].has_validation());
+  EXPECT_FALSE(entries[1].has_loss() || entries[1].has_learning_rate());
+  EXPECT_FALSE(entries[1].validation().has_accuracy() || entries[1].validation().has_perplexity());
+}
+
+TEST_F(MetricsTest, AFollowerGetsAPassWhenItComes) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  grpc::ClientContext context;
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kBound));
+  v1::StreamMetricsRequest request;
+  request.set_job_id("a");
+  request.set_follow(true);
+  const auto stream = jobs_->StreamMetrics(&context, request);
+  v1::StepMetrics entry;
+  ASSERT_TRUE(pair.rank0.Report(Report("validated { step: 0 loss: 9 }")));
+  ASSERT_TRUE(stream->Read(&entry));
+  EXPECT_EQ(entry.validation().loss(), 9);
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(1, 0.5)));
+  ASSERT_TRUE(stream->Read(&entry));
+  EXPECT_EQ(entry.loss(), 0.5);
+  ASSERT_TRUE(pair.rank0.Report(Report("validated { step: 1 loss: 8 }")));
+  ASSERT_TRUE(stream->Read(&entry));
+  EXPECT_EQ(entry.validation().loss(), 8);
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(2, 0.25)));
+  ASSERT_TRUE(stream->Read(&entry));
+  EXPECT_EQ(entry.step(), 2);
+  pair.FinishAndExit(&agent, 10);
+  EXPECT_FALSE(stream->Read(&entry));
+  EXPECT_TRUE(stream->Finish().ok());
+}
+
+}  // namespace
+}  // namespace muster::service
