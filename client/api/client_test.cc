@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "client/api/fake_job_service.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
@@ -49,7 +50,82 @@ TEST_F(ClientTest, ListTurnsAllPages) {
   for (const char* id : {"a", "b", "c", "d", "e"}) service_.Put(MakeJob(id, v1::Job::QUEUED));
   const auto jobs = client_->List();
   ASSERT_TRUE(jobs.ok()) << jobs.status();
-  EXPECT_EQ(jobs->size(), 5);
+  EXPECT_EQ(jobs->jobs_size(), 5);
+  EXPECT_EQ(jobs->next_page_token(), "");
+}
+
+TEST_F(ClientTest, ListStopsAtItsLimitAndGoesOnAfterIt) {
+  for (const char* id : {"a", "b", "c", "d", "e"}) {
+    service_.Put(MakeJob(id, *id == 'c' ? v1::Job::FAILED : v1::Job::QUEUED));
+  }
+  const auto first = client_->List({.states = {v1::Job::QUEUED}, .limit = 3});
+  ASSERT_TRUE(first.ok()) << first.status();
+  ASSERT_EQ(first->jobs_size(), 3);
+  EXPECT_EQ(first->jobs(2).id(), "d");
+  EXPECT_NE(first->next_page_token(), "");
+  const auto rest =
+      client_->List({.states = {v1::Job::QUEUED}, .page_token = first->next_page_token()});
+  ASSERT_TRUE(rest.ok()) << rest.status();
+  ASSERT_EQ(rest->jobs_size(), 1);
+  EXPECT_EQ(rest->jobs(0).id(), "e");
+  EXPECT_EQ(rest->next_page_token(), "");
+}
+
+TEST_F(ClientTest, AChangeWhoseAnswerIsLostIsRepeatedWithItsRequestIdAndActsOnce) {
+  v1::JobSpec spec;
+  spec.set_name("x");
+  service_.LoseAnswers(2);
+  // Acted on twice, the second one would find the id taken.
+  const auto submitted = client_->Submit(spec, "a");
+  ASSERT_TRUE(submitted.ok()) << submitted.status();
+  service_.LoseAnswers(1);
+  const auto stopped = client_->Stop("a");
+  ASSERT_TRUE(stopped.ok()) << stopped.status();
+  EXPECT_EQ(stopped->state(), v1::Job::CANCELLED);
+  service_.LoseAnswers(1);
+  const auto deleted = client_->Delete("a");
+  ASSERT_TRUE(deleted.ok()) << deleted.status();
+  EXPECT_EQ(deleted->job_id(), "a");
+  const std::vector<std::string> ids = service_.requests();
+  ASSERT_EQ(ids.size(), 7);
+  EXPECT_EQ(ids[0], ids[1]);
+  EXPECT_EQ(ids[0], ids[2]);
+  EXPECT_EQ(ids[3], ids[4]);
+  EXPECT_EQ(ids[5], ids[6]);
+  EXPECT_NE(ids[0], ids[3]);
+  EXPECT_NE(ids[3], ids[5]);
+}
+
+TEST_F(ClientTest, AChangeWhoseRequestIsLostIsRepeated) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  service_.LoseRequests(2);
+  EXPECT_TRUE(client_->Stop("a").ok());
+  EXPECT_EQ(service_.requests().size(), 3);
+}
+
+TEST_F(ClientTest, AChangeIsGivenUpAfterItsBound) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  service_.LoseRequests(1000000);
+  const auto stopped = client_->Stop("a", {.retry_for = absl::ZeroDuration()});
+  EXPECT_EQ(stopped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(service_.requests().size(), 1);
+}
+
+TEST_F(ClientTest, CancellationEndsTheRepeats) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  service_.LoseRequests(1000000);
+  Cancellation cancellation;
+  cancellation.Cancel();
+  const auto stopped =
+      client_->Stop("a", {.retry_for = absl::Hours(1), .cancellation = &cancellation});
+  EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
+}
+
+TEST_F(ClientTest, ErrorsOfAChangeAreNotRepeated) {
+  EXPECT_EQ(ErrorReason(client_->Delete("none").status()), "JOB_NOT_FOUND");
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  EXPECT_EQ(ErrorReason(client_->Delete("a").status()), "JOB_NOT_ENDED");
+  EXPECT_EQ(service_.requests().size(), 2);
 }
 
 TEST_F(ClientTest, WatchGivesEachChangeOnceAndEndsWithTheJob) {
@@ -82,6 +158,40 @@ TEST_F(ClientTest, WatchResumesAfterABrokenStreamFromTheLastVersion) {
   EXPECT_THAT(service_.watches(), ElementsAre(0, 1));
 }
 
+TEST_F(ClientTest, WatchGoesOnWhereTheStreamEndsInGoodOrderBeforeTheJob) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING, 1));
+  std::vector<uint64_t> steps;
+  const absl::Status status = client_->Watch("a", {}, [&](const v1::Job& job) {
+    steps.push_back(job.step());
+    if (job.step() == 1) {
+      service_.BreakStreams(grpc::Status::OK);
+      service_.Put(MakeJob("a", v1::Job::SUCCEEDED, 2));
+    }
+    return true;
+  });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(steps, ElementsAre(1, 2));
+}
+
+TEST_F(ClientTest, LogsThatAreFollowedResumeAfterTheLastLine) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  v1::LogLine first, second;
+  first.set_sequence(1);
+  second.set_sequence(2);
+  service_.AddLog("a", first);
+  std::vector<uint64_t> lines;
+  const absl::Status status =
+      client_->Logs("a", std::nullopt, true, {}, [&](const v1::LogLine& line) {
+        lines.push_back(line.sequence());
+        if (line.sequence() != 1) return;
+        service_.BreakStreams();
+        service_.AddLog("a", second);
+        service_.Put(MakeJob("a", v1::Job::SUCCEEDED));
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(lines, ElementsAre(1, 2));
+}
+
 TEST_F(ClientTest, WatchSurvivesARestartOfTheCoordinator) {
   service_.Put(MakeJob("a", v1::Job::RUNNING, 1));
   const std::string address = server_->address();
@@ -102,6 +212,43 @@ TEST_F(ClientTest, WatchSurvivesARestartOfTheCoordinator) {
   restart.join();
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(steps, ElementsAre(1, 2));
+}
+
+TEST_F(ClientTest, FollowedMetricsComeOnceEachAlsoOverBrokenStreams) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  const auto add = [this](uint64_t step, bool validation) {
+    v1::StepMetrics entry;
+    entry.set_step(step);
+    if (validation) entry.mutable_validation()->set_loss(1);
+    service_.AddStep("a", entry);
+  };
+  add(0, true);
+  std::vector<std::string> seen;
+  // Each entry is followed by a break, and only then by the next one: also between a step and the pass after it.
+  // An entry that never comes must not be waited for without end.
+  const absl::Time deadline = absl::Now() + absl::Seconds(30);
+  const absl::Status status = client_->Metrics(
+      "a", /*follow=*/true, {.deadline = deadline}, [&](const v1::StepMetrics& entry) {
+        seen.push_back(absl::StrCat(entry.has_validation() ? "v" : "", entry.step()));
+        service_.BreakStreams();
+        if (seen.back() == "v0") add(1, false);
+        if (seen.back() == "1") add(1, true);
+        if (seen.back() == "v1") add(2, false);
+        if (seen.back() == "2") service_.Put(MakeJob("a", v1::Job::SUCCEEDED, 2));
+      });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(seen, ElementsAre("v0", "1", "v1", "2"));
+}
+
+TEST_F(ClientTest, MetricsWithoutFollowEndWithWhatThereIs) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  v1::StepMetrics entry;
+  entry.set_step(1);
+  service_.AddStep("a", entry);
+  int seen = 0;
+  EXPECT_TRUE(
+      client_->Metrics("a", /*follow=*/false, {}, [&](const v1::StepMetrics&) { ++seen; }).ok());
+  EXPECT_EQ(seen, 1);
 }
 
 TEST_F(ClientTest, WatchGivesUpAfterItsBound) {
@@ -154,15 +301,20 @@ TEST_F(ClientTest, AnAbsentCoordinatorIsAnErrorAtOnceAndNamed) {
   const std::string address = server_->address();
   server_.reset();
   for (const absl::Status& status :
-       {client_->Get("a").status(), client_->Wait("a", {}).status(),
-        client_->Logs("a", std::nullopt, true, {}, [](const v1::LogLine&) {})}) {
+       {client_->Get("a").status(), client_->Wait("a", {.retry_for = absl::Hours(1)}).status(),
+        client_->Stop("a", {.retry_for = absl::Hours(1)}).status(),
+        client_->Submit({}, "a", {.retry_for = absl::Hours(1)}).status(),
+        client_->Delete("a", {.retry_for = absl::Hours(1)}).status(), client_->Nodes().status(),
+        client_->Logs("a", std::nullopt, true, {.retry_for = absl::Hours(1)},
+                      [](const v1::LogLine&) {})}) {
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
     EXPECT_THAT(Message(status), HasSubstr(address));
   }
 }
 
 TEST(MusterClient, RefusesWhatIsNoAddress) {
-  for (const char* address : {"", "host", "host:", ":1", "host:port", "host:70000", "host:-1"}) {
+  for (const char* address : {"", "host", "host:", ":1", "host:port", "host:70000", "host:-1",
+                              "host:99999999999999999999"}) {
     EXPECT_EQ(MusterClient::Connect(address).status().code(), absl::StatusCode::kInvalidArgument)
         << address;
   }

@@ -102,18 +102,23 @@ absl::Status MusterClient::Logs(const std::string& job_id, std::optional<uint32_
       [] { return true; });
 }
 
-absl::Status MusterClient::Metrics(const std::string& job_id, const StreamOptions& options,
-                                   const std::function<void(const v1::StepMetrics&)>& step) {
+absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
+                                   const StreamOptions& options,
+                                   const std::function<void(const v1::StepMetrics&)>& entry) {
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamMetricsRequest request;
   request.set_job_id(job_id);
+  request.set_follow(follow);
   request.set_from_step(1);
+  request.set_from_validation(0);
   return Follow<v1::StepMetrics>(
       options,
       [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
       [&](const v1::StepMetrics& next) {
         request.set_from_step(next.step() + 1);
-        step(next);
+        // The pass after a step is still to come.
+        request.set_from_validation(next.has_validation() ? next.step() + 1 : next.step());
+        entry(next);
         return true;
       },
       [] { return true; });

@@ -8,6 +8,7 @@
 
 #include <sys/stat.h>
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <sstream>
@@ -16,6 +17,7 @@
 #include <vector>
 
 #include "client/api/fake_job_service.h"
+#include "client/cli/metrics_text.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/rpc/rpc.h"
@@ -43,7 +45,7 @@ class CliTest : public testing::Test {
   CliTest() : interrupts_([] {}) {}
 
   void SetUp() override {
-    server_ = Server::Start({}, {&service_}).value();
+    server_ = Server::Start({}, {&service_, &cluster_}).value();
     environment_["MUSTER_ADDRESS"] = server_->address();
     environment_["TMPDIR"] = folder_.path();
     Write("job.yaml", kJobFile);
@@ -57,7 +59,8 @@ class CliTest : public testing::Test {
   ExitCode Muster(const std::vector<std::string>& arguments) {
     out_.str("");
     err_.str("");
-    Console console{.out = out_,
+    Console console{.in = in_,
+                    .out = out_,
                     .err = err_,
                     .environment = [this](const std::string& name) { return environment_[name]; },
                     .interrupts = interrupts_};
@@ -75,8 +78,10 @@ class CliTest : public testing::Test {
 
   files::TempDir folder_;
   client::FakeJobService service_;
+  client::FakeClusterService cluster_;
   std::unique_ptr<Server> server_;
   std::map<std::string, std::string> environment_;
+  std::istringstream in_;
   std::ostringstream out_;
   std::ostringstream err_;
   Interrupts interrupts_;
@@ -95,7 +100,14 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"sumbit", "job.yaml"}, "there is no command 'sumbit'; did you mean submit?"},
       {{"submit"}, "FILE is required"},
       {{"list", "-o", "xml"}, "'xml' is no output form"},
+      {{"list", "-o", "csv"}, "'csv' is no output form"},
       {{"list", "extra"}, "extra"},
+      {{"list", "--state", "runing"}, "'runing' is no state; did you mean RUNNING?; allowed: QUEUED, "},
+      {{"list", "--state", "state_unspecified"}, "is no state"},
+      {{"list", "--limit", "0"}, "--limit"},
+      {{"submit", "job.yaml", "--set"}, "--set"},
+      {{"ranks"}, "JOB is required"},
+      {{"delete"}, "JOB is required"},
       {{"get", "a", "--frob"}, "--frob"},
       {{"wait", "a", "--timeout", "soon"}, "'soon' is no duration"},
       {{"wait", "a", "--timeout", "-1s"}, "'-1s' is no duration"},
@@ -123,15 +135,15 @@ TEST_F(CliTest, AnAbsentCoordinatorIs104) {
   server_.reset();
   const std::vector<std::vector<std::string>> commands = {
       {"list"}, {"get", "a"}, {"watch", "a"}, {"wait", "a"}, {"logs", "a", "-f"}, {"stop", "a"},
-      {"metrics", "a"}, {"submit", folder_.Path("job.yaml")}, {"run", folder_.Path("job.yaml")}};
+      {"metrics", "a"}, {"ranks", "a"}, {"delete", "a"}, {"nodes"}, {"submit", folder_.Path("job.yaml")}, {"run", folder_.Path("job.yaml")}};
   for (const auto& command : commands) {
     EXPECT_EQ(Muster(command), kUnreachable) << command[0];
-    EXPECT_THAT(err(), HasSubstr(address)) << command[0];
+    EXPECT_THAT(err(), AllOf(HasSubstr(address), HasSubstr("Is musterd running there?"))) << command[0];
   }
 }
 
 TEST_F(CliTest, AnUnknownJobIs102) {
-  for (const char* command : {"get", "watch", "wait", "logs", "stop", "metrics"}) {
+  for (const char* command : {"get", "watch", "wait", "logs", "stop", "metrics", "ranks", "delete"}) {
     EXPECT_EQ(Muster({command, "nobody"}), kNotFound) << command;
     EXPECT_THAT(err(), HasSubstr("nobody")) << command;
     EXPECT_THAT(out(), IsEmpty()) << command;
@@ -145,7 +157,7 @@ TEST_F(CliTest, SubmitPrintsTheIdAlone) {
   v1::Job job;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
   EXPECT_EQ(job.id(), "mine");
-  EXPECT_EQ(job.spec().data().train().safetensors().path(), folder_.Path("rows"));
+  EXPECT_EQ(job.spec().data().train().safetensors().path(0), folder_.Path("rows"));
 }
 
 TEST_F(CliTest, ATakenIdIs1) {
@@ -184,6 +196,9 @@ TEST_F(CliTest, TheExitCodeSaysHowTheJobEnded) {
   EXPECT_EQ(Muster({"wait", "good"}), kDone);
   EXPECT_EQ(out(), "job good SUCCEEDED: 3/3 steps, loss 0.5000, weights in /w\n");
   for (const char* id : {"good", "stopped", "bad"}) EXPECT_EQ(Muster({"get", id}), kDone);
+  Put("id: 'never' state: FAILED state_reason: 'no such device'");
+  EXPECT_EQ(Muster({"wait", "never"}), kJobFailed);
+  EXPECT_EQ(err(), "muster: job never failed: no such device\n");
 }
 
 TEST_F(CliTest, SubmitWaitFollowsToTheEnd) {
@@ -223,6 +238,39 @@ TEST_F(CliTest, StopWaitIs0WhenStoppedAsAsked) {
   EXPECT_THAT(out(), HasSubstr("CANCELLED"));
   EXPECT_EQ(Muster({"stop", "a"}), kOtherError);
   EXPECT_THAT(err(), HasSubstr("has ended"));
+  Put("id: 'b' state: RUNNING");
+  service_.StopLeadsTo(v1::Job::FAILED);
+  EXPECT_EQ(Muster({"stop", "b", "--wait"}), kJobFailed);
+}
+
+TEST_F(CliTest, LogsGoOnUntilTheJobEnds) {
+  Put("id: 'a' state: RUNNING");
+  std::thread job([this] {
+    for (int i = 1; i <= 3; ++i) {
+      v1::LogLine line;
+      line.set_sequence(i);
+      line.set_text("line");
+      service_.AddLog("a", line);
+    }
+    v1::Job ended;
+    ended.set_id("a");
+    ended.set_state(v1::Job::SUCCEEDED);
+    service_.Put(ended);
+  });
+  EXPECT_EQ(Muster({"logs", "a", "-f"}), kDone);
+  job.join();
+  EXPECT_EQ(out(), "[0.0] line\n[0.0] line\n[0.0] line\n");
+}
+
+TEST_F(CliTest, FilesThatAreNotHereAreOnlyAWarningWhereTheJobRunsElsewhere) {
+  Write("rows", "");
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
+  EXPECT_THAT(err(), AllOf(HasSubstr("warning: data.train.safetensors.path[0]: "),
+                           HasSubstr("(on this machine)")));
+  server_.reset();
+  Write("rows", "x");
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
+  EXPECT_THAT(err(), HasSubstr("warning: the coordinator was not asked: "));
 }
 
 TEST_F(CliTest, ListAndGetGiveTheMessagesAsJson) {
@@ -241,7 +289,200 @@ TEST_F(CliTest, ListAndGetGiveTheMessagesAsJson) {
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &parsed).ok());
   EXPECT_EQ(parsed.SerializeAsString(), job.SerializeAsString());
   EXPECT_EQ(Muster({"list"}), kDone);
-  EXPECT_THAT(out(), StartsWith("ID  STATE    RANKS"));
+  EXPECT_THAT(out(), StartsWith("ID  STATE    PRIORITY  RANKS"));
+}
+
+TEST_F(CliTest, ListGivesThoseInTheStatesAskedForUpToTheLimit) {
+  Put("id: 'a' state: RUNNING");
+  Put("id: 'b' state: FAILED spec { priority: 7 }");
+  Put("id: 'c' state: QUEUED");
+  Put("id: 'd' state: FAILED");
+  EXPECT_EQ(Muster({"list", "--state", "failed", "--state", "RUNNING"}), kDone);
+  EXPECT_THAT(out(), AllOf(HasSubstr("\na "), HasSubstr("\nb   FAILED   7"), HasSubstr("\nd "), Not(HasSubstr("\nc "))));
+  EXPECT_THAT(err(), IsEmpty());
+  EXPECT_EQ(Muster({"list", "--state", "FAILED", "--limit", "1"}), kDone);
+  EXPECT_THAT(out(), AllOf(HasSubstr("\nb "), Not(HasSubstr("\nd "))));
+  EXPECT_EQ(err(), "there are more: go on with --page-token b\n");
+  EXPECT_EQ(Muster({"list", "--state", "FAILED", "--limit", "1", "--page-token", "b"}), kDone);
+  EXPECT_THAT(out(), AllOf(HasSubstr("\nd "), Not(HasSubstr("\nb "))));
+  EXPECT_THAT(err(), IsEmpty());
+  EXPECT_EQ(Muster({"list", "--limit", "3", "-o", "json"}), kDone);
+  v1::ListJobsResponse jobs;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &jobs).ok()) << out();
+  EXPECT_EQ(jobs.jobs_size(), 3);
+  EXPECT_EQ(jobs.next_page_token(), "c");
+  EXPECT_EQ(Muster({"list", "--state", "STOPPING"}), kDone);
+  EXPECT_THAT(out(), IsEmpty());
+  EXPECT_EQ(err(), "no jobs\n");
+}
+
+TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
+  Put(R"(id: 'a' state: RUNNING generation: 2 world_size: 2
+         ranks { rank: 0 node: 'n1' pid: 77 device: 'cpu' state: ATTACHED step: 5 progress: 'step 5: forward' }
+         ranks { rank: 1 node: 'n2' pid: 78 device: 'cpu' state: DETACHED step: 4 })");
+  EXPECT_EQ(Muster({"ranks", "a"}), kDone);
+  EXPECT_EQ(out(),
+            "RANK  NODE  PID  DEVICE  STATE     STEP  SEEN  PROGRESS\n"
+            "0     n1    77   cpu     ATTACHED  5     -     step 5: forward\n"
+            "1     n2    78   cpu     DETACHED  4     -\n");
+  EXPECT_EQ(Muster({"ranks", "a", "-o", "yaml"}), kDone);
+  EXPECT_THAT(out(), StartsWith("job_id: a\nstate: RUNNING\ngeneration: \"2\"\nworld_size: 2\nranks:\n"
+                                "  - rank: 0\n    node: n1\n"));
+  Put("id: 'b' state: QUEUED state_reason: 'needs 2 slots'");
+  EXPECT_EQ(Muster({"ranks", "b"}), kDone);
+  EXPECT_THAT(out(), IsEmpty());
+  EXPECT_EQ(err(), "job b is QUEUED and has no ranks yet: needs 2 slots\n");
+}
+
+TEST_F(CliTest, NodesGivesTheNodes) {
+  EXPECT_EQ(Muster({"nodes"}), kDone);
+  EXPECT_THAT(out(), IsEmpty());
+  EXPECT_THAT(err(), StartsWith("no nodes"));
+  v1::ListNodesResponse nodes;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    nodes { name: 'n1' state: ATTACHED slots_total: 4 slots_free: 1 version: '1.0'
+            jobs { job_id: 'a' ranks: [0, 1] } jobs { job_id: 'b' ranks: 3 } }
+    nodes { name: 'n2' state: DETACHED slots_total: 2 })", &nodes));
+  cluster_.Put(nodes);
+  EXPECT_EQ(Muster({"nodes"}), kDone);
+  EXPECT_EQ(out(),
+            "NODE  STATE     SLOTS  FREE  SEEN  VERSION  JOBS\n"
+            "n1    ATTACHED  4      1     -     1.0      a (2 ranks), b (1 rank)\n"
+            "n2    DETACHED  2      0     -     -        -\n");
+  EXPECT_EQ(Muster({"nodes", "-o", "json"}), kDone);
+  v1::ListNodesResponse parsed;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &parsed).ok()) << out();
+  EXPECT_EQ(parsed.SerializeAsString(), nodes.SerializeAsString());
+}
+
+TEST_F(CliTest, DeleteForgetsAJobThatHasEndedAndNamesItsFiles) {
+  Put("id: 'a' state: RUNNING");
+  EXPECT_EQ(Muster({"delete", "a"}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("stop it first"));
+  Put(R"(id: 'a' state: FAILED exported_path: '/w.safetensors'
+         checkpoints { step: 5 path: '/c/step-5' } checkpoints { step: 10 path: '/c/step-10' })");
+  service_.LoseAnswers(1);
+  EXPECT_EQ(Muster({"delete", "a"}), kDone);
+  EXPECT_EQ(out(),
+            "job a deleted; these files of it stay:\n"
+            "  checkpoint  step 5   /c/step-5\n"
+            "  checkpoint  step 10  /c/step-10\n"
+            "  weights              /w.safetensors\n");
+  EXPECT_EQ(Muster({"get", "a"}), kNotFound);
+  Put("id: 'b' state: CANCELLED");
+  EXPECT_EQ(Muster({"delete", "b"}), kDone);
+  EXPECT_EQ(out(), "job b deleted\n");
+  Put("id: 'c' state: CANCELLED checkpoints { step: 5 }");
+  EXPECT_EQ(Muster({"delete", "c", "-o", "json"}), kDone);
+  v1::DeleteJobResponse response;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &response).ok()) << out();
+  EXPECT_EQ(response.checkpoints(0).step(), 5);
+}
+
+TEST_F(CliTest, AJobThatIsDeletedWhileItIsWatchedIs102) {
+  Put("id: 'a' state: STOPPING");
+  std::thread other([this] {
+    service_.AwaitWatches(1);
+    service_.Remove("a");
+  });
+  EXPECT_EQ(Muster({"watch", "a"}), kNotFound);
+  other.join();
+  EXPECT_THAT(err(), HasSubstr("'a'"));
+}
+
+TEST_F(CliTest, SetChangesTheJobFile) {
+  EXPECT_EQ(Muster({"submit", "--set", "batch.per_rank=4", folder_.Path("job.yaml"), "--set",
+                    "data.train.safetensors.path=[rows, /abs]", "-o", "json"}), kDone);
+  v1::Job job;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
+  EXPECT_EQ(job.spec().batch().per_rank(), 4);
+  // What is relative in the file is relative to it; what is relative here, to the current directory.
+  EXPECT_EQ(job.spec().data().train().safetensors().path(0),
+            (std::filesystem::current_path() / "rows").string());
+  EXPECT_EQ(job.spec().data().train().safetensors().path(1), "/abs");
+  for (const char* command : {"submit", "run", "validate"}) {
+    EXPECT_EQ(Muster({command, folder_.Path("job.yaml"), "--set", "sead=1"}), kUsage) << command;
+    EXPECT_THAT(err(), HasSubstr("\n--set sead: unknown key; did you mean seed?")) << command;
+  }
+}
+
+TEST_F(CliTest, AValueThatTheCoordinatorRefusesIsNamedByItsSet) {
+  v1::ValidateJobResponse response;
+  auto* problem = response.add_problems();
+  problem->set_path("batch.per_rank");
+  problem->set_message("too few");
+  service_.ValidateAnswers(response);
+  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml"), "--set", "batch.per_rank=2"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("\n--set batch.per_rank: too few"));
+  environment_.erase("MUSTER_ADDRESS");
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml"), "--slots", "1", "--set", "world_size=3"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("\n--set world_size: found 3; allowed: at most 1"));
+}
+
+TEST_F(CliTest, ADashReadsTheJobFileFromStandardInput) {
+  in_.str(kJobFile);
+  EXPECT_EQ(Muster({"submit", "-", "-o", "json"}), kDone) << err();
+  v1::Job job;
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
+  EXPECT_EQ(job.spec().data().train().safetensors().path(0),
+            (std::filesystem::current_path() / "rows").string());
+  in_.clear();
+  in_.str(std::string(kJobFile) + "sead: 1\n");
+  EXPECT_EQ(Muster({"validate", "-"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("standard input:8: sead: unknown key"));
+  in_.clear();
+  in_.str(std::string((1 << 20) + 5, ' '));
+  EXPECT_EQ(Muster({"run", "-"}), kUsage);
+  EXPECT_THAT(err(), HasSubstr("standard input: found 1048577 bytes; allowed: 1048576"));
+}
+
+TEST_F(CliTest, EveryDocumentComesAsYamlToo) {
+  Put("id: 'a' state: SUCCEEDED version: 1");
+  v1::LogLine line;
+  line.set_sequence(1);
+  line.set_text("yes");
+  service_.AddLog("a", line);
+  environment_["HOME"] = "";
+  const std::pair<std::vector<std::string>, std::string> cases[] = {
+      {{"get", "a"}, "id: a\nstate: SUCCEEDED\n"},
+      {{"list"}, "jobs:\n  - id: a\n"},
+      {{"wait", "a"}, "id: a\nstate: SUCCEEDED\n"},
+      {{"watch", "a"}, "---\nid: a\n"},
+      {{"logs", "a"}, "---\nsequence: \"1\"\ngeneration: \"0\"\nrank: 0\ntext: \"yes\"\n"},
+      {{"submit", folder_.Path("job.yaml"), "--id", "b"}, "id: b\nstate: QUEUED\n"},
+      {{"stop", "b"}, "id: b\nstate: CANCELLED\n"},
+      {{"delete", "b"}, "job_id: b\n"},
+      {{"nodes"}, "nodes: []\n"},
+      {{"validate", folder_.Path("job.yaml")}, "problems: []\n"},
+      {{"data", "pack", "--tokenizer", "bytes", "--out", folder_.Path("t.bin"), folder_.Path("job.yaml")},
+       "files:\n  - path: "},
+  };
+  for (const auto& [arguments, start] : cases) {
+    std::vector<std::string> command = arguments;
+    command.insert(command.end(), {"-o", "yaml"});
+    EXPECT_EQ(Muster(command), kDone) << arguments[0] << ": " << err();
+    EXPECT_THAT(out(), StartsWith(start)) << arguments[0];
+  }
+}
+
+TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
+  EXPECT_EQ(Muster({"--help"}), kDone);
+  const std::string all = out();
+  for (const char* command : {"run", "submit", "validate", "nodes", "list", "get", "ranks", "watch", "logs",
+                              "wait", "stop", "delete", "metrics"}) {
+    EXPECT_THAT(all, HasSubstr(std::string("\n  ") + command + " ")) << command;
+    EXPECT_EQ(Muster({command, "--help"}), kDone);
+    EXPECT_THAT(out(), AllOf(HasSubstr("--address HOST:PORT"), HasSubstr("yaml"))) << command;
+  }
+  for (const char* command : {"run", "submit", "validate"}) {
+    EXPECT_EQ(Muster({command, "--help"}), kDone);
+    EXPECT_THAT(out(), AllOf(HasSubstr("--set KEY=VALUE"), HasSubstr("standard input"),
+                             HasSubstr("relative to the"))) << command;
+  }
+  for (const char* command : {"run", "submit", "watch", "logs", "wait", "stop", "delete", "metrics"}) {
+    EXPECT_EQ(Muster({command, "--help"}), kDone);
+    EXPECT_THAT(out(), HasSubstr("--retry-for")) << command;
+  }
 }
 
 TEST_F(CliTest, StreamsGiveOneObjectPerLine) {
@@ -264,8 +505,24 @@ TEST_F(CliTest, StreamsGiveOneObjectPerLine) {
   EXPECT_EQ(Muster({"logs", "a", "--rank", "1"}), kDone);
   EXPECT_EQ(out(), "[1.1] hello\n");
   EXPECT_EQ(Muster({"metrics", "a", "-o", "csv"}), kDone);
-  EXPECT_EQ(out(), "step,loss,learning_rate,grad_norm,samples,seconds,generation\n"
-                   "1,0.5,0,,0,0.000000000,0\n2,0.5,0,,0,0.000000000,0\n");
+  EXPECT_THAT(out(), StartsWith("step,loss,learning_rate,grad_norm,samples,seconds,generation,"));
+  EXPECT_THAT(out(), HasSubstr("\r\n1,0.5,,,0,0.000000000,0,"));
+  EXPECT_THAT(out(), HasSubstr("\r\n2,0.5,,,0,0.000000000,0,"));
+  EXPECT_EQ(Muster({"metrics", "a"}), kDone);
+  EXPECT_THAT(out(), StartsWith("STEP "));
+  EXPECT_EQ(Muster({"metrics", "a", "-o", "json"}), kDone);
+  EXPECT_THAT(out(), StartsWith("{\"step\":\"1\","));
+  EXPECT_THAT(out(), HasSubstr("\"loss\":0.5"));
+}
+
+TEST_F(CliTest, MetricsOfAJobWithoutStepsAreAHeader) {
+  Put("id: 'a' state: QUEUED");
+  EXPECT_EQ(Muster({"metrics", "a"}), kDone);
+  EXPECT_EQ(out(), MetricsHeader());
+  EXPECT_EQ(Muster({"metrics", "a", "-o", "csv"}), kDone);
+  EXPECT_EQ(out(), MetricsCsvHeader());
+  EXPECT_EQ(Muster({"metrics", "nobody", "-o", "csv"}), kNotFound);
+  EXPECT_EQ(out(), "");
 }
 
 TEST_F(CliTest, ValidateNeedsNoCoordinatorAndLooksAtTheFiles) {
@@ -274,7 +531,7 @@ TEST_F(CliTest, ValidateNeedsNoCoordinatorAndLooksAtTheFiles) {
   EXPECT_THAT(out(), HasSubstr("job.yaml: good: job tiny, 2 ranks, 3 steps"));
   Write("rows", "");
   EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("job.yaml:4: data.train.safetensors.path: "));
+  EXPECT_THAT(err(), HasSubstr("job.yaml:4: data.train.safetensors.path[0]: "));
 }
 
 TEST_F(CliTest, ValidateTellsTheCoordinatorsWarningsAndProblems) {
@@ -338,10 +595,11 @@ TEST_F(CliTest, RunSaysWhereMusterdIsMissing) {
 TEST_F(CliTest, RunShowsWhyItsCoordinatorDidNotStart) {
   environment_.erase("MUSTER_ADDRESS");
   environment_["MUSTER_BIN_DIR"] = folder_.path();
-  Write("musterd", "#!/bin/sh\necho the disk is on fire\nexit 7\n");
+  Write("musterd", "#!/bin/sh\nseq 1 12\necho the disk is on fire\nexit 7\n");
   ASSERT_EQ(chmod(folder_.Path("musterd").c_str(), 0755), 0);
   EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kOtherError);
-  EXPECT_THAT(err(), AllOf(HasSubstr("exit code 7"), HasSubstr("the disk is on fire")));
+  EXPECT_THAT(err(), AllOf(HasSubstr("exit code 7"), HasSubstr("  4\n"), Not(HasSubstr("  3\n")),
+                           HasSubstr("the disk is on fire")));
 }
 
 TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
@@ -354,6 +612,19 @@ TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
   EXPECT_THAT(err(), HasSubstr("none"));
   EXPECT_EQ(Muster({"checkpoints", "verify", folder_.path()}), kOtherError);
   EXPECT_THAT(err(), HasSubstr("MANIFEST.json"));
+}
+
+TEST_F(CliTest, ImagesAreMadeWithoutACoordinator) {
+  environment_.erase("MUSTER_ADDRESS");
+  const std::vector<std::string> command = {"data", "images", "--out",  folder_.Path("images"), "--train",
+                                            "5",    "--test",  "2",      "--size",               "8"};
+  EXPECT_EQ(Muster(command), kDone);
+  EXPECT_THAT(out(), AllOf(HasSubstr("images/train-images-idx3-ubyte: 5\n"),
+                           HasSubstr("images/t10k-labels-idx1-ubyte: 2\n")));
+  std::vector<std::string> too_small = command;
+  too_small.back() = "4";
+  EXPECT_EQ(Muster(too_small), kUsage);
+  EXPECT_THAT(err(), HasSubstr("--size 4: allowed is 8 to 512"));
 }
 
 TEST_F(CliTest, AFullDiskIsNoSuccess) {

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "client/cli/metrics_text.h"
 #include "client/cli/table.h"
 
 namespace muster::cli {
@@ -42,14 +43,25 @@ std::string Ago(const google::protobuf::Timestamp& time, absl::Time now) {
 }
 
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now) {
-  Table table({"ID", "STATE", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION", "RESTARTS", "CREATED"});
+  Table table({"ID", "STATE", "PRIORITY", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION", "RESTARTS", "CREATED"});
   for (const v1::Job& job : jobs) {
-    table.Add({job.id(), StateName(job.state()), absl::StrCat(job.world_size()),
+    table.Add({job.id(), StateName(job.state()), absl::StrCat(job.spec().priority()),
+               absl::StrCat(job.world_size()),
                job.stage().empty() ? "-" : job.stage(), Steps(job), Loss(job.has_loss(), job.loss()),
                Loss(job.has_validation_loss(), job.validation_loss()), absl::StrCat(job.restarts()),
                Ago(job.create_time(), now)});
   }
   return table.Text();
+}
+
+std::string RankTable(const v1::Job& job, absl::Time now) {
+  Table ranks({"RANK", "NODE", "PID", "DEVICE", "STATE", "STEP", "SEEN", "PROGRESS"});
+  for (const v1::RankStatus& rank : job.ranks()) {
+    ranks.Add({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.pid()), rank.device(),
+               v1::RankStatus::State_Name(rank.state()), absl::StrCat(rank.step()),
+               Ago(rank.last_seen(), now), rank.progress()});
+  }
+  return ranks.Text();
 }
 
 std::string JobDetails(const v1::Job& job, absl::Time now) {
@@ -62,16 +74,30 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   add("state", job.state_reason().empty()
                    ? StateName(job.state())
                    : absl::StrCat(StateName(job.state()), ": ", job.state_reason()));
+  add("priority", absl::StrCat(job.spec().priority()));
   add("stage", job.stage());
   add("step", Steps(job));
   if (job.has_loss()) add("loss", Loss(true, job.loss()));
+  if (job.has_perplexity()) add("perplexity", absl::StrFormat("%.4g", job.perplexity()));
+  if (job.has_grad_norm()) add("gradient norm", absl::StrFormat("%.4f", job.grad_norm()));
+  if (job.skipped_steps() > 0) add("skipped steps", absl::StrCat(job.skipped_steps()));
   if (job.has_validation_loss()) {
     add("validation loss", absl::StrCat(Loss(true, job.validation_loss()), " after step ",
                                         job.validation_step()));
   }
+  if (job.has_validation_perplexity()) {
+    add("validation perplexity", absl::StrFormat("%.4g", job.validation_perplexity()));
+  }
+  if (job.has_validation_accuracy()) {
+    add("validation accuracy", Percent(job.validation_accuracy()));
+  }
   if (job.samples_per_second() > 0) {
     add("samples/s", absl::StrFormat("%.1f", job.samples_per_second()));
   }
+  if (job.has_tokens_per_second()) {
+    add("tokens/s", absl::StrFormat("%.1f", job.tokens_per_second()));
+  }
+  if (job.has_model_flops_per_second()) add("FLOP/s", WithUnit(job.model_flops_per_second()));
   add("ranks", absl::StrCat(job.world_size()));
   add("generation", absl::StrCat(job.generation(), ", restarts: ", job.restarts()));
   add("created", Stamp(job.create_time()));
@@ -80,15 +106,7 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   add("weights", job.exported_path());
   std::string text = facts.Text();
 
-  if (!job.ranks().empty()) {
-    Table ranks({"RANK", "NODE", "PID", "DEVICE", "STATE", "STEP", "SEEN", "PROGRESS"});
-    for (const v1::RankStatus& rank : job.ranks()) {
-      ranks.Add({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.pid()), rank.device(),
-                 v1::RankStatus::State_Name(rank.state()), absl::StrCat(rank.step()),
-                 Ago(rank.last_seen(), now), rank.progress()});
-    }
-    absl::StrAppend(&text, "\n", ranks.Text());
-  }
+  if (!job.ranks().empty()) absl::StrAppend(&text, "\n", RankTable(job, now));
   if (!job.checkpoints().empty()) {
     Table checkpoints({"CHECKPOINT", "GENERATION", "CREATED", "PATH"});
     for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
@@ -111,6 +129,9 @@ std::string JobSummary(const v1::Job& job) {
   if (job.has_loss()) absl::StrAppend(&text, ", loss ", Loss(true, job.loss()));
   if (job.has_validation_loss()) {
     absl::StrAppend(&text, ", validation loss ", Loss(true, job.validation_loss()));
+  }
+  if (job.has_validation_accuracy()) {
+    absl::StrAppend(&text, ", validation accuracy ", Percent(job.validation_accuracy()));
   }
   if (job.has_start_time() && job.has_end_time()) {
     absl::StrAppend(&text, ", ", HumanDuration(Time(job.end_time()) - Time(job.start_time())));

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "client/cli/job_text.h"
+#include "client/cli/metrics_text.h"
 
 namespace muster::cli {
 namespace {
@@ -27,9 +28,15 @@ std::string ProgressLine(const v1::Job& job) {
   if (job.has_loss()) absl::StrAppend(&line, "  loss ", Loss(true, job.loss()));
   if (job.has_validation_loss()) {
     absl::StrAppend(&line, "  validation ", Loss(true, job.validation_loss()));
+    if (job.has_validation_accuracy()) {
+      absl::StrAppend(&line, " (", Percent(job.validation_accuracy()), ")");
+    }
   }
   if (job.state() == v1::Job::RUNNING && job.samples_per_second() > 0) {
-    absl::StrAppend(&line, absl::StrFormat("  %.4g samples/s", job.samples_per_second()));
+    absl::StrAppend(&line, "  ",
+                    job.has_tokens_per_second()
+                        ? absl::StrCat(WithUnit(job.tokens_per_second()), " tokens/s")
+                        : absl::StrCat(WithUnit(job.samples_per_second()), " samples/s"));
     if (job.total_steps() > job.step()) {
       const double seconds = static_cast<double>(job.total_steps() - job.step()) *
                              SamplesPerStep(job.spec()) / job.samples_per_second();
@@ -60,7 +67,14 @@ std::string Progress::Events(const v1::Job& job) const {
                                     job.validation_step() != last_.validation_step() ||
                                     job.validation_loss() != last_.validation_loss())) {
     absl::StrAppend(&events, "step ", job.validation_step(), ": validation loss ",
-                    Loss(true, job.validation_loss()), "\n");
+                    Loss(true, job.validation_loss()));
+    if (job.has_validation_perplexity()) {
+      absl::StrAppend(&events, absl::StrFormat(", perplexity %.4g", job.validation_perplexity()));
+    }
+    if (job.has_validation_accuracy()) {
+      absl::StrAppend(&events, ", accuracy ", Percent(job.validation_accuracy()));
+    }
+    absl::StrAppend(&events, "\n");
   }
   const uint64_t newest =
       last_.checkpoints().empty() ? 0 : last_.checkpoints().rbegin()->step();

@@ -15,7 +15,8 @@ enum class ProgressForm {
   kPlain,     // lines only, few of them
 };
 
-// "fit  120/1000  12%  loss 2.3456  validation 2.5012  345 samples/s  1m20s left".
+// "fit  120/1000  12%  loss 2.3456  validation 2.5012 (41.20%)  1.23k tokens/s  1m20s left": the validation's loss and
+// accuracy; samples/s where the model has no tokens.
 std::string ProgressLine(const v1::Job& job);
 
 // One job's progress. Not thread-safe.

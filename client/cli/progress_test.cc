@@ -28,6 +28,13 @@ TEST(ProgressLine, ShowsStepLossRateAndTheTimeLeft) {
             "fit  120/1000  12%  loss 2.3457  validation 2.5000  320 samples/s  1m28s left");
 }
 
+TEST(ProgressLine, ShowsTokensPerSecondAndTheValidationsAccuracyWhereThereAreSuch) {
+  EXPECT_EQ(ProgressLine(Job(R"(state: RUNNING step: 120 loss: 2.34567 validation_loss: 2.5
+                                validation_accuracy: 0.41204 samples_per_second: 320
+                                tokens_per_second: 1234567)")),
+            "fit  120/1000  12%  loss 2.3457  validation 2.5000 (41.20%)  1.23M tokens/s  1m28s left");
+}
+
 TEST(ProgressLine, LeavesOutWhatIsNotKnown) {
   EXPECT_EQ(ProgressLine(Job("state: RUNNING")), "fit  0/1000  0%");
 }
@@ -60,6 +67,38 @@ TEST(Progress, EventsAreNeverHeldBack) {
             "tiny-1: STARTING\n");
 }
 
+TEST(Progress, AValidationIsToldWithWhatItMeasured) {
+  Progress progress(ProgressForm::kPlain, absl::Hours(1));
+  progress.Update(Job("state: RUNNING step: 1"), kStart);
+  EXPECT_EQ(progress.Update(Job(R"(state: RUNNING step: 9 validation_loss: 2 validation_step: 9
+                                   validation_perplexity: 7.38906 validation_accuracy: 0.975)"),
+                            kStart),
+            "step 9: validation loss 2.0000, perplexity 7.389, accuracy 97.50%\n");
+}
+
+TEST(Progress, AnotherStageIsShownAtOnceAndAnEqualLossOfAnotherStepIsNews) {
+  Progress progress(ProgressForm::kPlain, absl::Hours(1));
+  progress.Update(Job("state: RUNNING step: 9 validation_loss: 2 validation_step: 9"), kStart);
+  v1::Job next = Job("state: RUNNING step: 18 validation_loss: 2 validation_step: 18");
+  next.set_stage("validate");
+  EXPECT_EQ(progress.Update(next, kStart),
+            "step 18: validation loss 2.0000\nvalidate  18/1000  1%  validation 2.0000\n");
+}
+
+TEST(Progress, TheFailureOfAJobThatFailedComesWithItsSummary) {
+  Progress progress(ProgressForm::kPlain);
+  progress.Update(Job("state: RUNNING step: 1"), kStart);
+  EXPECT_EQ(progress.Update(Job(R"(state: FAILED state_reason: "rank 1: out of luck"
+                                   failure { rank: 1 reason: "out of luck" })"), kStart),
+            "tiny-1: FAILED\n");
+}
+
+TEST(Progress, WhatWasThereBeforeTheFirstLookIsNoNews) {
+  Progress progress(ProgressForm::kPlain);
+  EXPECT_EQ(progress.Update(Job(R"(state: RUNNING step: 11 checkpoints { step: 10 path: "/c" })"), kStart),
+            "tiny-1: RUNNING\nfit  11/1000  1%\n");
+}
+
 TEST(Progress, AWaitingJobSaysWhyWheneverTheReasonChanges) {
   Progress progress(ProgressForm::kPlain);
   EXPECT_EQ(progress.Update(Job(R"(state: QUEUED state_reason: "a")"), kStart), "tiny-1: QUEUED: a\n");
@@ -81,6 +120,8 @@ TEST(Progress, InterruptEndsAnOpenLineOnce) {
   progress.Update(Job("state: RUNNING step: 1"), kStart);
   EXPECT_EQ(progress.Interrupt(), "\n");
   EXPECT_EQ(progress.Interrupt(), "");
+  // What was printed in between may have moved it away.
+  EXPECT_EQ(progress.Update(Job("state: RUNNING step: 1"), kStart), "fit  1/1000  0%");
 }
 
 }  // namespace
