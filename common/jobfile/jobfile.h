@@ -6,31 +6,36 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "common/jobfile/overrides.h"
 #include "proto/muster/v1/error.pb.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::jobfile {
 
 struct JobFile {
+  // How messages call the file.
+  std::string name;
   // Valid (jobspec::ValidateSpec), paths absolute, defaults not filled in.
   v1::JobSpec spec;
   // 1-based line of every field and list element in the file, by path.
   std::map<std::string, int> lines;
+  // Of the fields that overrides have set: "--set KEY", by path.
+  std::map<std::string, std::string> sources;
 };
 
-// Reads and checks a job file.
+// Reads and checks a job file, with the overrides in it.
 // INVALID_ARGUMENT JOB_SPEC_INVALID: with everything that is wrong with it as SpecProblems (common/rpc/error.h),
-// each with path and line; the message prints them, one per line. NOT_FOUND, PERMISSION_DENIED, INTERNAL: it
-// cannot be read.
-absl::StatusOr<JobFile> LoadJobFile(const std::string& path);
+// each with path and line, or with its override; the message prints them, one per line. NOT_FOUND,
+// PERMISSION_DENIED, INTERNAL: it cannot be read.
+absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& overrides = {});
 
 // The same for a text. `file` is how messages call it; relative paths are against `base_folder`, an absolute
 // path.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
-                                     const std::string& base_folder);
+                                     const std::string& base_folder, const Overrides& overrides = {});
 
-// Gives problems without a line that of their field, or of the nearest field around it.
-void AddLines(const std::map<std::string, int>& lines, v1::SpecProblems* problems);
+// Gives problems the override that set their field, or the line of their field or of the nearest field around it.
+void AddPlaces(const JobFile& file, v1::SpecProblems* problems);
 
 // The error that LoadJobFile gives for these problems (at least one) of a file.
 absl::Status ProblemsError(const std::string& file, const v1::SpecProblems& problems);

@@ -34,6 +34,19 @@ int LineOf(const YAML::Node& node, int otherwise) {
   return node.IsDefined() && !node.Mark().is_null() ? node.Mark().line + 1 : otherwise;
 }
 
+std::string UnknownKey(const std::string& name, const Descriptor& type, std::string* near) {
+  const std::vector<std::string> names = FieldNames(type);
+  std::string problem = "unknown key";
+  *near = NearName(name, names);
+  if (!near->empty()) absl::StrAppend(&problem, "; did you mean ", *near, "?");
+  if (names.empty()) {
+    absl::StrAppend(&problem, "; nothing may stand here");
+  } else {
+    absl::StrAppend(&problem, "; allowed: ", absl::StrJoin(names, ", "));
+  }
+  return problem;
+}
+
 void YamlMessageReader::Read(const YAML::Node& node, const std::string& path, Message* message) {
   if (IsNothing(node)) return;
   const std::vector<std::string> names = FieldNames(*message->GetDescriptor());
@@ -71,19 +84,9 @@ void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
   const std::string child = ChildPath(path, name);
   const FieldDescriptor* field = message->GetDescriptor()->FindFieldByName(name);
   if (field == nullptr) {
-    const std::vector<std::string> names = FieldNames(*message->GetDescriptor());
-    std::string problem = "unknown key";
-    const std::string near = NearName(name, names);
-    if (!near.empty()) {
-      absl::StrAppend(&problem, "; did you mean ", near, "?");
-      meant_.insert(ChildPath(path, near));
-    }
-    if (names.empty()) {
-      absl::StrAppend(&problem, "; nothing may stand here");
-    } else {
-      absl::StrAppend(&problem, "; allowed: ", absl::StrJoin(names, ", "));
-    }
-    problems_.Add(child, problem, line);
+    std::string near;
+    problems_.Add(child, UnknownKey(name, *message->GetDescriptor(), &near), line);
+    if (!near.empty()) meant_.insert(ChildPath(path, near));
     return;
   }
   if (!IsFirst(child, line)) return;
@@ -167,6 +170,14 @@ void YamlMessageReader::ReadValue(const YAML::Node& value, const FieldDescriptor
   }
 }
 
+const std::string& YamlMessageReader::BaseFolder(const std::string& path) const {
+  for (std::string at = path; !at.empty(); at = jobspec::ParentPath(at)) {
+    const auto folder = other_folders_.find(at);
+    if (folder != other_folders_.end()) return folder->second;
+  }
+  return base_folder_;
+}
+
 void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std::string& path,
                                          int line, Message* message) {
   const auto* reflection = message->GetReflection();
@@ -178,7 +189,7 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
                   line);
   }
   const std::string absolute =
-      (std::filesystem::path(base_folder_) / found).lexically_normal().string();
+      (std::filesystem::path(BaseFolder(path)) / found).lexically_normal().string();
   if (field.is_repeated()) {
     reflection->SetRepeatedString(message, &field, last, absolute);
   } else {

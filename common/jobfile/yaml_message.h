@@ -23,8 +23,9 @@ namespace muster::jobfile {
 // Goes on after a problem, so that one reading finds them all. Not thread-safe; one use.
 class YamlMessageReader {
  public:
-  // `base_folder` is absolute.
-  explicit YamlMessageReader(std::string base_folder) : base_folder_(std::move(base_folder)) {}
+  // `base_folder` is absolute. `other_folders`: by path of a field, the folder instead for it and what is in it.
+  explicit YamlMessageReader(std::string base_folder, std::map<std::string, std::string> other_folders = {})
+      : base_folder_(std::move(base_folder)), other_folders_(std::move(other_folders)) {}
 
   // Reads a mapping, or nothing at all, into `message`, whose own path is `path` ("" for the whole).
   void Read(const YAML::Node& node, const std::string& path, google::protobuf::Message* message);
@@ -52,7 +53,10 @@ class YamlMessageReader {
   void MakePathAbsolute(const google::protobuf::FieldDescriptor& field, const std::string& path,
                         int line, google::protobuf::Message* message);
 
+  const std::string& BaseFolder(const std::string& path) const;
+
   const std::string base_folder_;
+  const std::map<std::string, std::string> other_folders_;
   jobspec::ProblemList problems_;
   std::map<std::string, int> lines_;
   std::set<std::string> meant_;
@@ -60,6 +64,9 @@ class YamlMessageReader {
 
 // 1-based line of a node; `otherwise` where yaml-cpp knows none.
 int LineOf(const YAML::Node& node, int otherwise);
+
+// What to say of a key that the message does not have; *near: the field that was probably meant, or nothing.
+std::string UnknownKey(const std::string& name, const google::protobuf::Descriptor& type, std::string* near);
 
 }  // namespace muster::jobfile
 
