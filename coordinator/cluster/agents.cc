@@ -37,7 +37,8 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   const auto attached = membership_.AttachAgent({.node = hello.node,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
-                                                 .slots = hello.slots},
+                                                 .slots = hello.slots,
+                                                 .version = hello.version},
                                                 session, now);
   if (!attached.ok()) return attached.status();
   Close(attached->replaced,

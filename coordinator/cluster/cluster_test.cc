@@ -167,6 +167,127 @@ TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
   EXPECT_EQ(world.job("job").restarts, 0);
 }
 
+TEST(Cluster, TheHighestPriorityStartsFirstAndTheOthersAreToldWhy) {
+  World world;
+  world.Submit("first", 1);
+  world.Submit("urgent", 1, 3, 5);
+  world.Submit("later", 1, 3, 5);
+  EXPECT_EQ(world.job("urgent").state_reason, "needs 1 slot; no agent is attached");
+  EXPECT_EQ(world.job("first").state_reason, "waits behind job 'urgent' of priority 5");
+  EXPECT_EQ(world.job("later").state_reason, "waits behind job 'urgent'");
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  EXPECT_EQ(world.job("urgent").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("first").state_reason, "waits behind job 'later' of priority 5");
+}
+
+TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1);
+  world.Submit("urgent", 1, 3, 100);
+  world.Exit(1, world.job("job").Worker(0), 9);
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("urgent").state, jobs::State::kQueued);
+}
+
+TEST(Cluster, OnlyAJobThatHasEndedCanBeDeleted) {
+  World world;
+  EXPECT_EQ(RefusalReason(world.Delete("job").status()), "JOB_NOT_FOUND");
+  world.Submit("job", 1);
+  const absl::Status refused = world.Delete("job").status();
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(RefusalReason(refused), "JOB_NOT_ENDED");
+  EXPECT_EQ(refused.message(),
+            "job 'job' is QUEUED; only a job that has ended can be deleted: stop it first "
+            "(`muster stop job --wait`)");
+  ASSERT_TRUE(world.Stop("job").ok());
+  ASSERT_TRUE(world.Delete("job").ok());
+  EXPECT_EQ(world.cluster().Find("job"), nullptr);
+  EXPECT_TRUE(world.cluster().submitted().empty());
+  EXPECT_TRUE(world.store().Load()->jobs.empty());
+}
+
+TEST(Cluster, ARepeatedDeletionGivesTheFirstAnswerForADayAlsoAfterARestart) {
+  World world;
+  world.Submit("job", 1);
+  ASSERT_TRUE(world.Stop("job", "stop-request").ok());
+  ASSERT_EQ(*world.Delete("job", "request", "first"), "first");
+  // Another job with its name is not the one that was meant.
+  world.Submit("job", 1);
+  ASSERT_TRUE(world.Stop("job").ok());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(*world.Delete("job", "request", "second"), "first");
+    EXPECT_NE(world.cluster().Find("job"), nullptr);
+    EXPECT_EQ(RefusalReason(world.cluster().Delete("other", "request", "x", "", world.now()).status()),
+              "REQUEST_ID_REUSED");
+    // Nor does what was asked of the deleted one act on it.
+    EXPECT_EQ(RefusalReason(world.Stop("job", "stop-request")), "JOB_NOT_FOUND");
+    world.Restart();
+  }
+  world.seconds += 24 * 3600;
+  world.cluster().Tick(world.now());
+  world.Commit();
+  EXPECT_TRUE(world.store().Load()->requests.empty());
+  EXPECT_EQ(*world.Delete("job", "request", "third"), "third");
+}
+
+TEST(Cluster, ARepeatedSubmissionDoesNotBringADeletedJobBack) {
+  World world;
+  const Submission submission{.name = "x", .request_id = "r", .fingerprint = "f"};
+  ASSERT_EQ(*world.cluster().Submit(submission, world.now()), "x-1");
+  world.Commit();
+  ASSERT_TRUE(world.Stop("x-1").ok());
+  ASSERT_TRUE(world.Delete("x-1").ok());
+  for (int round = 0; round < 2; ++round) {
+    EXPECT_EQ(RefusalReason(world.cluster().Submit(submission, world.now()).status()),
+              "JOB_NOT_FOUND");
+    world.Commit();
+    EXPECT_EQ(world.cluster().Find("x-1"), nullptr);
+    world.Restart();
+  }
+  // Its number, and with it its name, is not used again.
+  EXPECT_EQ(*world.cluster().Submit({.name = "x"}, world.now()), "x-2");
+}
+
+TEST(Cluster, ADeletionTakesWhatWaitsToBeStoredAlong) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1);
+  const WorkerId id = world.job("job").Worker(0);
+  ASSERT_TRUE(world.AttachWorker(10, id).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+  // All in one transaction.
+  Cluster& cluster = world.cluster();
+  ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());
+  cluster.WorkerLogged(1, id, {"line"}, world.now());
+  ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 3, .what = Finished{1}}, world.now()).ok());
+  cluster.WorkerExited(1, {.worker = id}, world.now());
+  ASSERT_TRUE(cluster.Delete("job", "", "", "", world.now()).ok());
+  cluster.WorkerLogged(1, id, {"late"}, world.now());
+  ASSERT_TRUE(cluster.Submit({.job_id = "job", .name = "job"}, world.now()).ok());
+  world.Commit();
+  const auto image = world.store().Load();
+  ASSERT_EQ(image->jobs.size(), 1);
+  EXPECT_EQ(image->jobs[0].number, 2);
+  EXPECT_EQ(image->jobs[0].step, 0);
+  EXPECT_TRUE(world.store().ReadSteps("job", 0, 10)->empty());
+  EXPECT_TRUE(world.store().ReadLogs("job", 0, {}, 10)->empty());
+}
+
+TEST(Cluster, SaysWhichRanksAreOnANode) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("three", 3);
+  using Ranks = std::map<std::string, std::vector<uint32_t>>;
+  EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {0, 1}}}));
+  EXPECT_EQ(world.cluster().RanksOn("b"), (Ranks{{"three", {2}}}));
+  world.Exit(1, world.job("three").Worker(0), 9);
+  EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {1}}}));
+  EXPECT_TRUE(world.cluster().RanksOn("none").empty());
+}
+
 TEST(Cluster, VersionsNeverGoBackAcrossRestarts) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());

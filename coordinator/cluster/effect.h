@@ -77,6 +77,10 @@ struct CloseSession {
 struct JobChanged {
   std::string job;
 };
+// It is not there any more.
+struct JobDeleted {
+  std::string job;
+};
 struct StepsChanged {
   std::string job;
 };
@@ -87,8 +91,8 @@ struct LogsChanged {
 struct Say {
   std::string text;
 };
-using Effect = std::variant<SendToAgent, SendToWorker, CloseSession, JobChanged, StepsChanged,
-                            LogsChanged, Say>;
+using Effect = std::variant<SendToAgent, SendToWorker, CloseSession, JobChanged, JobDeleted,
+                            StepsChanged, LogsChanged, Say>;
 
 }  // namespace muster::cluster
 

@@ -19,8 +19,8 @@ namespace {
 // A simulated cluster of agents that do as they are told, in which everything happens in any order:
 // workers attach, report, finish, die; agents break off, come back, start anew; the coordinator is
 // restarted; time passes. Whatever happens: a slot runs at most one process that counts, a rank has
-// one owner, terminal states never reopen, generations only grow, and at the end, left in peace,
-// every job ends.
+// one owner, terminal states never reopen, generations only grow, what is deleted had ended and never
+// comes back, and at the end, left in peace, every job ends.
 class Simulation {
  public:
   explicit Simulation(uint32_t seed) : random_(seed) {}
@@ -56,7 +56,7 @@ class Simulation {
     Node& node = nodes_[absl::StrCat("n", Pick(3))];
     switch (Pick(12)) {
       case 0:
-        if (jobs_ < 6) world_.Submit(absl::StrCat("j", jobs_++), 1 + Pick(4), Pick(3));
+        if (jobs_ < 6) world_.Submit(absl::StrCat("j", jobs_++), 1 + Pick(4), Pick(3), static_cast<int32_t>(Pick(3)));
         break;
       case 1:
         Connect(&node);
@@ -81,6 +81,7 @@ class Simulation {
         if (Pick(4) == 0 && jobs_ > 0) {
           (void)world_.cluster().Stop(absl::StrCat("j", Pick(jobs_)), "", "", world_.now());
         }
+        if (Pick(4) == 0 && jobs_ > 0) Delete(absl::StrCat("j", Pick(jobs_)));
         break;
       case 6:
         world_.Pass(Pick(8));
@@ -94,6 +95,13 @@ class Simulation {
     }
     ExitFinished();
     world_.Commit();
+  }
+
+  void Delete(const std::string& id) {
+    const jobs::Job* job = world_.cluster().Find(id);
+    const bool may = job != nullptr && job->terminal();
+    ASSERT_EQ(world_.cluster().Delete(id, "", "", "", world_.now()).ok(), may);
+    if (may) deleted_.insert(id);
   }
 
   void Connect(Node* node) {
@@ -212,6 +220,7 @@ class Simulation {
   }
 
   void Check() {
+    for (const std::string& id : deleted_) ASSERT_EQ(world_.cluster().Find(id), nullptr);
     std::set<std::pair<std::string, uint32_t>> used;
     for (const auto& [number, id] : world_.cluster().submitted()) {
       const jobs::Job& job = world_.job(id);
@@ -274,6 +283,7 @@ class Simulation {
   SessionId sessions_ = 0;
   uint32_t jobs_ = 0;
   int incarnations_ = 0;
+  std::set<std::string> deleted_;
   std::map<std::pair<std::string, uint32_t>, std::string> owners_;
   std::map<std::string, std::pair<uint64_t, std::optional<jobs::State>>> seen_;
 };

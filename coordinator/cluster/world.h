@@ -39,12 +39,25 @@ class World {
   store::MemoryStore& store() { return store_; }
   const jobs::Job& job(const std::string& id) { return *cluster_->Find(id); }
 
-  void Submit(const std::string& id, uint32_t world_size, uint32_t max_restarts = 3) {
+  void Submit(const std::string& id, uint32_t world_size, uint32_t max_restarts = 3,
+              int32_t priority = 0) {
     Submission submission{.job_id = id, .name = id};
     submission.plan.world_size = world_size;
     submission.plan.max_restarts = max_restarts;
+    submission.plan.priority = priority;
     ASSERT_TRUE(cluster_->Submit(submission, now()).ok());
     Commit();
+  }
+  absl::Status Stop(const std::string& id, const std::string& request_id = "") {
+    const absl::Status status = cluster_->Stop(id, request_id, "stop:" + id, now());
+    Commit();
+    return status;
+  }
+  absl::StatusOr<std::string> Delete(const std::string& id, const std::string& request_id = "",
+                                     const std::string& answer = "") {
+    auto result = cluster_->Delete(id, request_id, "delete:" + id, answer, now());
+    Commit();
+    return result;
   }
   absl::Status Attach(SessionId session, const AgentHello& hello) {
     const absl::Status status = cluster_->AttachAgent(session, hello, now());

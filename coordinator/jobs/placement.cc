@@ -23,6 +23,11 @@ uint32_t Slots::free() const {
   return total;
 }
 
+uint32_t Slots::free(const std::string& node) const {
+  const auto found = free_.find(node);
+  return found == free_.end() ? 0 : static_cast<uint32_t>(found->second.size());
+}
+
 std::optional<std::vector<Slot>> Slots::Place(uint32_t world_size) {
   if (free() < world_size) return std::nullopt;
   std::vector<std::string> nodes;
@@ -49,6 +54,33 @@ std::string Slots::Shortage(uint32_t world_size) const {
   return absl::StrCat("needs ", world_size, world_size == 1 ? " slot; " : " slots; ", offered_,
                       offered_ == 1 ? " is offered by " : " are offered by ", nodes(),
                       nodes() == 1 ? " node, " : " nodes, ", free(), " of them free");
+}
+
+std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots) {
+  std::sort(line.begin(), line.end(), [](const Waiting& a, const Waiting& b) {
+    if (a.started != b.started) return a.started;
+    if (a.priority != b.priority) return a.priority > b.priority;
+    return a.number < b.number;
+  });
+  std::vector<Decision> decisions;
+  const Waiting* blocking = nullptr;
+  for (const Waiting& job : line) {
+    Decision decision{.id = job.id};
+    if (blocking == nullptr) decision.placed = slots.Place(job.world_size);
+    if (blocking != nullptr) {
+      decision.reason = absl::StrCat("waits behind job '", blocking->id, "'");
+      if (blocking->started && !job.started) {
+        absl::StrAppend(&decision.reason, ", which starts again");
+      } else if (blocking->priority != job.priority) {
+        absl::StrAppend(&decision.reason, " of priority ", blocking->priority);
+      }
+    } else if (!decision.placed.has_value()) {
+      decision.reason = slots.Shortage(job.world_size);
+      blocking = &job;
+    }
+    decisions.push_back(std::move(decision));
+  }
+  return decisions;
 }
 
 }  // namespace muster::jobs

@@ -43,5 +43,78 @@ TEST(Placement, SaysWhatIsMissing) {
   EXPECT_EQ(slots.Shortage(4), "needs 4 slots; 3 are offered by 2 nodes, 2 of them free");
 }
 
+TEST(Placement, CountsWhatANodeHasFree) {
+  Slots slots;
+  slots.Offer("a", 3);
+  slots.Use({"a", 1});
+  EXPECT_EQ(slots.free("a"), 2);
+  EXPECT_EQ(slots.free("gone"), 0);
+}
+
+// A line in any order, on a node with `slots` free ones: what becomes of it.
+struct LineCase {
+  const char* name;
+  std::vector<Waiting> line;
+  uint32_t slots;
+  // In the order of the line: "id" where it is placed, "id: reason" where it waits.
+  std::vector<std::string> expected;
+};
+
+class PlacementLine : public testing::TestWithParam<LineCase> {};
+
+TEST_P(PlacementLine, IsServedInItsOrder) {
+  Slots slots;
+  slots.Offer("n", GetParam().slots);
+  std::vector<std::string> found;
+  for (const Decision& decision : PlaceInLine(GetParam().line, slots)) {
+    EXPECT_EQ(decision.placed.has_value(), decision.reason.empty());
+    found.push_back(decision.placed.has_value() ? decision.id
+                                                : decision.id + ": " + decision.reason);
+  }
+  EXPECT_EQ(found, GetParam().expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, PlacementLine,
+    testing::Values(
+        LineCase{"Empty", {}, 2, {}},
+        LineCase{"OrderOfSubmission",
+                 {{.id = "b", .number = 2}, {.id = "a", .number = 1}, {.id = "c", .number = 3}},
+                 3,
+                 {"a", "b", "c"}},
+        LineCase{"TheHighestPriorityFirst",
+                 {{.id = "a", .number = 1, .priority = -1},
+                  {.id = "b", .number = 2},
+                  {.id = "c", .number = 3, .priority = 7},
+                  {.id = "d", .number = 4, .priority = 7}},
+                 2,
+                 {"c", "d",
+                  "b: needs 1 slot; 2 are offered by 1 node, 0 of them free",
+                  "a: waits behind job 'b' of priority 0"}},
+        LineCase{"TheExtremesOfPriority",
+                 {{.id = "low", .number = 1, .priority = INT32_MIN},
+                  {.id = "high", .number = 2, .priority = INT32_MAX}},
+                 2,
+                 {"high", "low"}},
+        LineCase{"NobodyOvertakesABigJob",
+                 {{.id = "small", .number = 2}, {.id = "big", .number = 1, .world_size = 3}},
+                 2,
+                 {"big: needs 3 slots; 2 are offered by 1 node, 2 of them free",
+                  "small: waits behind job 'big'"}},
+        LineCase{"AllWaitBehindTheFirstThatDoesNotFit",
+                 {{.id = "a", .number = 1, .world_size = 3},
+                  {.id = "b", .number = 2, .world_size = 3},
+                  {.id = "c", .number = 3}},
+                 2,
+                 {"a: needs 3 slots; 2 are offered by 1 node, 2 of them free",
+                  "b: waits behind job 'a'", "c: waits behind job 'a'"}},
+        LineCase{"WhatHasStartedGivesWayToNoPriority",
+                 {{.id = "urgent", .number = 2, .priority = 100},
+                  {.id = "again", .number = 1, .priority = -5, .started = true, .world_size = 3}},
+                 2,
+                 {"again: needs 3 slots; 2 are offered by 1 node, 2 of them free",
+                  "urgent: waits behind job 'again', which starts again"}}),
+    [](const auto& info) { return std::string(info.param.name); });
+
 }  // namespace
 }  // namespace muster::jobs

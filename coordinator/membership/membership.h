@@ -32,6 +32,8 @@ struct Agent {
   // Where other nodes reach this one.
   std::string host;
   uint32_t slots = 0;
+  // Of its program; empty until it attaches.
+  std::string version;
   SessionId session = 0;
   absl::Time last_seen = absl::InfinitePast();
   absl::Time lease_end = absl::InfiniteFuture();

@@ -41,9 +41,11 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
       std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->worker_service_ =
       std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
-  ASSIGN_OR_RETURN(self->server_, Server::Start(options.server, {self->job_service_.get(),
-                                                                 self->agent_service_.get(),
-                                                                 self->worker_service_.get()}));
+  self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get());
+  ASSIGN_OR_RETURN(
+      self->server_,
+      Server::Start(options.server, {self->job_service_.get(), self->cluster_service_.get(),
+                                     self->agent_service_.get(), self->worker_service_.get()}));
   return self;
 }
 
@@ -87,10 +89,13 @@ void Coordinator::Let(const cluster::Effect& effect) {
     jobs_.Poke(job->job);
     CheckDrained();
     // Those who follow rows end with their job.
-    if (engine_->cluster().Find(job->job)->terminal()) {
+    const jobs::Job* found = engine_->cluster().Find(job->job);
+    if (found != nullptr && found->terminal()) {
       logs_.Poke(job->job);
       steps_.Poke(job->job);
     }
+  } else if (const auto* deleted = std::get_if<cluster::JobDeleted>(&effect)) {
+    for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->JobDeleted(deleted->job);
   } else if (const auto* logs = std::get_if<cluster::LogsChanged>(&effect)) {
     logs_.Poke(logs->job);
   } else if (const auto* steps = std::get_if<cluster::StepsChanged>(&effect)) {

@@ -12,6 +12,7 @@
 #include "common/rpc/rpc.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/timing.h"
+#include "coordinator/service/cluster_service.h"
 #include "coordinator/service/control_services.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
@@ -62,6 +63,7 @@ class Coordinator {
   SessionIds ids_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<JobService> job_service_;
+  std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<AgentService> agent_service_;
   std::unique_ptr<WorkerService> worker_service_;
   std::unique_ptr<Server> server_;

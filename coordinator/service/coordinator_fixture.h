@@ -15,6 +15,7 @@
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/fake_peers.h"
 #include "coordinator/store/sqlite_store.h"
+#include "proto/muster/v1/cluster_service.grpc.pb.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
 
 namespace muster::service {
@@ -27,7 +28,7 @@ inline v1::JobSpec Spec(uint32_t world_size = 2, uint32_t max_restarts = 3) {
   mlp->set_inputs(4);
   mlp->add_hidden(8);
   mlp->set_classes(2);
-  spec.mutable_data()->mutable_train()->mutable_safetensors()->set_path("/data/train.safetensors");
+  spec.mutable_data()->mutable_train()->mutable_safetensors()->add_path("/data/train.safetensors");
   spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
   spec.mutable_batch()->set_per_rank(4);
   spec.add_stages()->mutable_fit()->set_steps(10);
@@ -41,10 +42,15 @@ class CoordinatorTest : public testing::Test {
  protected:
   void SetUp() override { StartCoordinator(); }
 
+  // A test may put its own in front of the SQLite one.
+  virtual std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) {
+    return store;
+  }
+
   void StartCoordinator() {
     auto store = store::SqliteStore::Open(dir_.path());
     ASSERT_TRUE(store.ok()) << store.status();
-    store_ = std::move(*store);
+    store_ = Wrap(std::move(*store));
     CoordinatorOptions options;
     // Longer than any test: only what a test does ends anything.
     options.timing.lease = absl::Minutes(10);
@@ -76,6 +82,21 @@ class CoordinatorTest : public testing::Test {
     request.set_job_id(id);
     request.set_request_id(request_id);
     return jobs_->StopJob(&context, request, job);
+  }
+  grpc::Status Delete(const std::string& id, v1::DeleteJobResponse* response,
+                      const std::string& request_id = NewUuid()) {
+    grpc::ClientContext context;
+    v1::DeleteJobRequest request;
+    request.set_job_id(id);
+    request.set_request_id(request_id);
+    return jobs_->DeleteJob(&context, request, response);
+  }
+  v1::ListNodesResponse Nodes() {
+    grpc::ClientContext context;
+    v1::ListNodesResponse response;
+    const auto nodes = v1::ClusterService::NewStub(OpenChannel(address()));
+    EXPECT_TRUE(nodes->ListNodes(&context, {}, &response).ok());
+    return response;
   }
   v1::Job Get(const std::string& id) {
     grpc::ClientContext context;
@@ -129,7 +150,7 @@ class CoordinatorTest : public testing::Test {
   }
 
   files::TempDir dir_;
-  std::unique_ptr<store::SqliteStore> store_;
+  std::unique_ptr<store::Store> store_;
   std::unique_ptr<Coordinator> coordinator_;
   std::unique_ptr<v1::JobService::Stub> jobs_;
 };

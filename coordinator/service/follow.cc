@@ -19,6 +19,14 @@ void Followers::Poke(const std::string& job) {
   for (Follower* follower : now) follower->Poke();
 }
 
+void Followers::JobDeleted(const std::string& job) {
+  const auto found = followers_.find(job);
+  if (found == followers_.end()) return;
+  // Each leaves as it ends.
+  const std::vector<Follower*> now(found->second.begin(), found->second.end());
+  for (Follower* follower : now) follower->JobDeleted();
+}
+
 void Followers::EndAll(const absl::Status& why) {
   ended_ = why;
   const auto all = std::exchange(followers_, {});

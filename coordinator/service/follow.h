@@ -18,12 +18,18 @@
 
 namespace muster::service {
 
+inline absl::Status NoSuchJob(const std::string& id) {
+  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "there is no job '" + id + "'");
+}
+
 // Something that wants to know when a job changed.
 class Follower {
  public:
   virtual ~Follower() = default;
   virtual void Poke() = 0;
   virtual void End(const absl::Status& why) = 0;
+  // The job is not there any more. Ends in good order where all of it was sent.
+  virtual void JobDeleted() = 0;
 };
 
 // Who follows which job. Only on the engine's thread.
@@ -32,6 +38,7 @@ class Followers {
   void Add(const std::string& job, Follower* follower) { followers_[job].insert(follower); }
   void Remove(const std::string& job, Follower* follower);
   void Poke(const std::string& job);
+  void JobDeleted(const std::string& job);
   // Ends all, and those that come later at once.
   void EndAll(const absl::Status& why);
   const absl::Status& ended() const { return ended_; }
@@ -59,9 +66,11 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
 
   void Poke() override {
     if (ended_ || writing_) return;
+    if (job() == nullptr) return JobDeleted();
     const absl::StatusOr<bool> next = Next(&item_);
     if (!next.ok()) return End(next.status());
     if (*next) {
+      complete_ = Over() && IsLast();
       writing_ = true;
       this->StartWrite(&item_);
     } else if (Over()) {
@@ -75,6 +84,12 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     followers_->Remove(job_, this);
     last_word_ = why;
     if (!writing_) this->Finish(ToWire(why));
+  }
+
+  void JobDeleted() override {
+    End(complete_ ? absl::OkStatus()
+                  : Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                           "job '" + job_ + "' was deleted before all of it was sent"));
   }
 
   // ---- Called by gRPC, on its threads.
@@ -95,11 +110,13 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
  protected:
   // Fills in what comes next; false when there is nothing yet.
   virtual absl::StatusOr<bool> Next(T* item) = 0;
-  // Whether nothing will come any more.
+  // Whether nothing is added any more to what there is.
   virtual bool Over() = 0;
+  // Of a stream that is over: whether what Next gave is the last.
+  virtual bool IsLast() = 0;
 
   const std::string& job_id() const { return job_; }
-  // Null only before the stream began.
+  // In Next and Over never null.
   const jobs::Job* job() const { return engine_->cluster().Find(job_); }
   Engine& engine() { return *engine_; }
 
@@ -107,10 +124,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   void Enter(const absl::Status& committed) {
     if (!committed.ok()) return End(committed);
     if (!followers_->ended().ok()) return End(followers_->ended());
-    if (job() == nullptr) {
-      return End(
-          Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "there is no job '" + job_ + "'"));
-    }
+    if (job() == nullptr) return End(NoSuchJob(job_));
     followers_->Add(job_, this);
     Poke();
   }
@@ -123,6 +137,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
 
   T item_;
   bool writing_ = false;
+  // The item that was given last to gRPC is the last one.
+  bool complete_ = false;
   bool ended_ = false;
   absl::Status last_word_;
 };

@@ -27,6 +27,9 @@ class JobService final : public v1::JobService::CallbackService {
                                      v1::ListJobsResponse* response) override;
   grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
+                                      const v1::DeleteJobRequest* request,
+                                      v1::DeleteJobResponse* response) override;
   grpc::ServerWriteReactor<v1::Job>* WatchJob(grpc::CallbackServerContext* context,
                                               const v1::WatchJobRequest* request) override;
   grpc::ServerWriteReactor<v1::LogLine>* StreamLogs(grpc::CallbackServerContext* context,

@@ -1,0 +1,25 @@
+// muster.v1.ClusterService over the engine.
+#ifndef MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
+
+#include "coordinator/service/engine.h"
+#include "proto/muster/v1/cluster_service.grpc.pb.h"
+
+namespace muster::service {
+
+// The engine outlives the server that this is registered with. Thread-safe.
+class ClusterService final : public v1::ClusterService::CallbackService {
+ public:
+  explicit ClusterService(Engine* engine) : engine_(engine) {}
+
+  grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
+                                      const v1::ListNodesRequest* request,
+                                      v1::ListNodesResponse* response) override;
+
+ private:
+  Engine* const engine_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
