@@ -1,8 +1,10 @@
 #include "client/api/client.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/ids/ids.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
@@ -13,6 +15,9 @@ namespace {
 
 // A coordinator answers in milliseconds; what takes so long is a coordinator that hangs.
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
+// Between attempts of a call that is repeated.
+constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+constexpr int kPageSize = 100;
 
 }  // namespace
 
@@ -32,7 +37,10 @@ absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(const std::s
 }
 
 MusterClient::MusterClient(const std::string& address)
-    : address_(address), channel_(OpenChannel(address)), stub_(v1::JobService::NewStub(channel_)) {}
+    : address_(address),
+      channel_(OpenChannel(address)),
+      stub_(v1::JobService::NewStub(channel_)),
+      cluster_stub_(v1::ClusterService::NewStub(channel_)) {}
 
 absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
   absl::Status result = FromGrpc(status);
@@ -42,14 +50,16 @@ absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
       absl::StrCat("no coordinator answers at ", address_, " (", result.message(), ")"));
 }
 
-template <typename Request, typename Response>
-absl::StatusOr<Response> MusterClient::Call(
-    grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-    const Request& request) {
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> MusterClient::Call(Stub* stub,
+                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
+                                            const Request& request, Cancellation* cancellation) {
   grpc::ClientContext context;
   context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
+  const Cancellation::Scope scope(cancellation, &context);
   Response response;
-  const grpc::Status status = (stub_.get()->*method)(&context, request, &response);
+  const grpc::Status status = (stub->*method)(&context, request, &response);
   if (status.ok()) return response;
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
     return absl::UnavailableError(absl::StrCat("the coordinator at ", address_,
@@ -59,42 +69,94 @@ absl::StatusOr<Response> MusterClient::Call(
   return CallStatus(status);
 }
 
-absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std::string& job_id) {
+bool MusterClient::Reachable() {
+  const auto deadline = absl::ToChronoTime(absl::Now() + kCallTimeout);
+  while (true) {
+    const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY) return true;
+    if (state == GRPC_CHANNEL_TRANSIENT_FAILURE || state == GRPC_CHANNEL_SHUTDOWN) return false;
+    if (!channel_->WaitForStateChange(state, deadline)) return false;
+  }
+}
+
+template <typename Request, typename Response>
+absl::StatusOr<Response> MusterClient::Change(
+    grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    Request request, const RetryOptions& options) {
+  Cancellation never;
+  Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
+  request.set_request_id(NewUuid());
+  const bool was_there = Reachable();
+  absl::Time broken_since = absl::InfiniteFuture();
+  while (true) {
+    const absl::StatusOr<Response> response = Call(stub_.get(), method, request, cancellation);
+    if (cancellation->cancelled() && !response.ok()) return absl::CancelledError("interrupted");
+    if (!absl::IsUnavailable(response.status()) || !was_there) return response;
+    const absl::Time now = absl::Now();
+    broken_since = std::min(broken_since, now);
+    const absl::Duration left = broken_since + options.retry_for - now;
+    if (left <= absl::ZeroDuration()) return response;
+    if (cancellation->WaitFor(std::min(kRetryPause, left))) {
+      return absl::CancelledError("interrupted");
+    }
+  }
+}
+
+absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
+                                             const RetryOptions& options) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_job_id(job_id);
-  request.set_request_id(NewUuid());
-  return Call(&v1::JobService::Stub::SubmitJob, request);
+  return Change(&v1::JobService::Stub::SubmitJob, std::move(request), options);
 }
 
 absl::StatusOr<v1::ValidateJobResponse> MusterClient::Validate(const v1::JobSpec& spec) {
   v1::ValidateJobRequest request;
   *request.mutable_spec() = spec;
-  return Call(&v1::JobService::Stub::ValidateJob, request);
+  return Call(stub_.get(), &v1::JobService::Stub::ValidateJob, request);
 }
 
 absl::StatusOr<v1::Job> MusterClient::Get(const std::string& job_id) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);
-  return Call(&v1::JobService::Stub::GetJob, request);
+  return Call(stub_.get(), &v1::JobService::Stub::GetJob, request);
 }
 
-absl::StatusOr<std::vector<v1::Job>> MusterClient::List() {
-  std::vector<v1::Job> jobs;
+absl::StatusOr<v1::ListJobsResponse> MusterClient::List(const ListOptions& options) {
+  v1::ListJobsResponse all;
   v1::ListJobsRequest request;
+  request.mutable_states()->Add(options.states.begin(), options.states.end());
+  request.set_page_token(options.page_token);
   do {
-    ASSIGN_OR_RETURN(const v1::ListJobsResponse page, Call(&v1::JobService::Stub::ListJobs, request));
-    jobs.insert(jobs.end(), page.jobs().begin(), page.jobs().end());
+    request.set_page_size(kPageSize);
+    if (options.limit.has_value()) {
+      request.set_page_size(std::min(kPageSize, *options.limit - all.jobs_size()));
+    }
+    ASSIGN_OR_RETURN(v1::ListJobsResponse page,
+                     Call(stub_.get(), &v1::JobService::Stub::ListJobs, request));
+    for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
     request.set_page_token(page.next_page_token());
-  } while (!request.page_token().empty());
-  return jobs;
+  } while (!request.page_token().empty() &&
+           (!options.limit.has_value() || all.jobs_size() < *options.limit));
+  all.set_next_page_token(request.page_token());
+  return all;
 }
 
-absl::StatusOr<v1::Job> MusterClient::Stop(const std::string& job_id) {
+absl::StatusOr<v1::Job> MusterClient::Stop(const std::string& job_id, const RetryOptions& options) {
   v1::StopJobRequest request;
   request.set_job_id(job_id);
-  request.set_request_id(NewUuid());
-  return Call(&v1::JobService::Stub::StopJob, request);
+  return Change(&v1::JobService::Stub::StopJob, std::move(request), options);
+}
+
+absl::StatusOr<v1::DeleteJobResponse> MusterClient::Delete(const std::string& job_id,
+                                                           const RetryOptions& options) {
+  v1::DeleteJobRequest request;
+  request.set_job_id(job_id);
+  return Change(&v1::JobService::Stub::DeleteJob, std::move(request), options);
+}
+
+absl::StatusOr<v1::ListNodesResponse> MusterClient::Nodes() {
+  return Call(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
 }
 
 }  // namespace muster::client

@@ -5,10 +5,12 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "proto/muster/v1/cluster_service.grpc.pb.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
 
 namespace muster::client {
@@ -18,15 +20,24 @@ class FakeJobService : public v1::JobService::Service {
  public:
   // The job appears, or changes, with the next version; watchers see it.
   void Put(v1::Job job);
+  // The job is not there any more; those who watch it are told.
+  void Remove(const std::string& job_id);
   void AddLog(const std::string& job_id, const v1::LogLine& line);
   void AddStep(const std::string& job_id, const v1::StepMetrics& step);
-  // All running streams end with UNAVAILABLE, as when the coordinator dies.
-  void BreakStreams();
+  // All running streams end with UNAVAILABLE, as when the coordinator dies; or with another status.
+  void BreakStreams(const grpc::Status& how = {grpc::StatusCode::UNAVAILABLE, "Socket closed"});
   // Ran after each submission, without a lock, with the job as it was stored.
   void OnSubmit(std::function<void(const v1::Job&)> react);
   // What a stop makes of a job; CANCELLED unless told otherwise.
   void StopLeadsTo(v1::Job::State state);
   void ValidateAnswers(v1::ValidateJobResponse response);
+  // So many of the next calls that change something act, but are answered with UNAVAILABLE, as when the
+  // coordinator dies before its answer.
+  void LoseAnswers(int count);
+  // So many of the next calls that change something do not act and are answered with UNAVAILABLE.
+  void LoseRequests(int count);
+  // The request ids of all calls that change something, in their order.
+  std::vector<std::string> requests() const;
 
   // How many WatchJob calls have begun, and the after_version of each.
   std::vector<uint64_t> watches() const;
@@ -37,7 +48,7 @@ class FakeJobService : public v1::JobService::Service {
   grpc::Status ValidateJob(grpc::ServerContext*, const v1::ValidateJobRequest*,
                            v1::ValidateJobResponse*) override;
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
-  // Pages of at most 2, so that clients must turn them.
+  // By id, in pages of at most 2, so that clients must turn them.
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
                         v1::ListJobsResponse*) override;
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*,
@@ -47,8 +58,18 @@ class FakeJobService : public v1::JobService::Service {
   grpc::Status StreamMetrics(grpc::ServerContext*, const v1::StreamMetricsRequest*,
                              grpc::ServerWriter<v1::StepMetrics>*) override;
   grpc::Status StopJob(grpc::ServerContext*, const v1::StopJobRequest*, v1::Job*) override;
+  grpc::Status DeleteJob(grpc::ServerContext*, const v1::DeleteJobRequest*,
+                         v1::DeleteJobResponse*) override;
 
  private:
+  // A call that changes something: `act` runs once for its request id, a repeat gets the first answer.
+  template <typename Response>
+  grpc::Status Once(const std::string& request_id, Response* response,
+                    const std::function<grpc::Status()>& act);
+  grpc::Status Submit(const v1::SubmitJobRequest& submission, v1::Job* response);
+  grpc::Status Stop(const std::string& job_id, v1::Job* response);
+  grpc::Status Delete(const std::string& job_id, v1::DeleteJobResponse* response);
+
   mutable absl::Mutex mutex_;
   std::map<std::string, v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
   std::map<std::string, std::vector<v1::LogLine>> logs_ ABSL_GUARDED_BY(mutex_);
@@ -57,8 +78,33 @@ class FakeJobService : public v1::JobService::Service {
   v1::Job::State stop_leads_to_ ABSL_GUARDED_BY(mutex_) = v1::Job::CANCELLED;
   v1::ValidateJobResponse validation_ ABSL_GUARDED_BY(mutex_);
   std::vector<uint64_t> watches_ ABSL_GUARDED_BY(mutex_);
-  // Streams that began in an older era end.
+  int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0;
+  int lost_requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
+  // By request id: the answers given, serialized.
+  std::map<std::string, std::string> answers_ ABSL_GUARDED_BY(mutex_);
+  // Streams that began in an older era end, like this.
   int era_ ABSL_GUARDED_BY(mutex_) = 0;
+  grpc::Status end_of_era_ ABSL_GUARDED_BY(mutex_);
+};
+
+// A ClusterService with the nodes that a test gives it. Thread-safe.
+class FakeClusterService : public v1::ClusterService::Service {
+ public:
+  void Put(v1::ListNodesResponse nodes) {
+    absl::MutexLock lock(&mutex_);
+    nodes_ = std::move(nodes);
+  }
+  grpc::Status ListNodes(grpc::ServerContext*, const v1::ListNodesRequest*,
+                         v1::ListNodesResponse* response) override {
+    absl::MutexLock lock(&mutex_);
+    *response = nodes_;
+    return grpc::Status::OK;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  v1::ListNodesResponse nodes_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::client

@@ -80,15 +80,16 @@ std::string ToJson(const Manifest& manifest) {
 ExitCode Inspect(Console* console, const CommonOptions& options, const std::string& directory) {
   const auto manifest = manifest::Read(directory);
   if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
-  console->out << (options.output == Output::kJson ? ToJson(*manifest) : ToText(*manifest));
+  console->out << (IsDocument(options.output) ? Document(ToJson(*manifest), options.output)
+                                              : ToText(*manifest));
   return kDone;
 }
 
 ExitCode Verify(Console* console, const CommonOptions& options, const std::string& directory) {
   const auto manifest = manifest::Verify(directory);
   if (!manifest.ok()) return FailWith(console, Message(manifest.status()));
-  if (options.output == Output::kJson) {
-    console->out << ToJson(*manifest);
+  if (IsDocument(options.output)) {
+    console->out << Document(ToJson(*manifest), options.output);
   } else {
     console->out << directory << ": good: step " << manifest->step << ", " << manifest->files.size()
                  << " files, "

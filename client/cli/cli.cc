@@ -37,19 +37,22 @@ std::string UnknownCommand(const CLI::App& app, const std::string& word) {
 
 ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console) {
   ExitCode code = kDone;
-  CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows and stops them.",
+  CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows, stops and deletes them.",
                "muster");
   app.require_subcommand(1);
   app.failure_message(CLI::FailureMessage::simple);
   AddRun(&app, console, &code);
   AddSubmit(&app, console, &code);
   AddValidate(&app, console, &code);
+  AddNodes(&app, console, &code);
   AddList(&app, console, &code);
   AddGet(&app, console, &code);
+  AddRanks(&app, console, &code);
   AddWatch(&app, console, &code);
   AddLogs(&app, console, &code);
   AddWait(&app, console, &code);
   AddStop(&app, console, &code);
+  AddDelete(&app, console, &code);
   AddMetrics(&app, console, &code);
   AddCheckpoints(&app, console, &code);
   AddData(&app, console, &code);

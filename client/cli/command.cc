@@ -1,21 +1,37 @@
 #include "client/cli/command.h"
 
+#include <filesystem>
+#include <istream>
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "common/jobfile/yaml_document.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
 
+void AddJobFileOptions(CLI::App* command, JobFileOptions* options) {
+  command->add_option("FILE", options->file, "The job file (docs/job-file.md); -: standard input")
+      ->required();
+  command
+      ->add_option("--set", options->settings,
+                   "Set a value of the job file, such as optimizer.adamw.lr=1e-4 or stages[0].fit.steps=10. "
+                   "VALUE is YAML. May be given several times. Relative paths in it are relative to the current "
+                   "directory (those in the file to the file; those in standard input to the current directory)")
+      ->allow_extra_args(false)
+      ->type_name("KEY=VALUE");
+}
+
 void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
-  std::map<std::string, Output> forms = {{"table", Output::kTable}, {"json", Output::kJson}};
+  std::map<std::string, Output> forms = {
+      {"table", Output::kTable}, {"json", Output::kJson}, {"yaml", Output::kYaml}};
   if (with_csv) forms["csv"] = Output::kCsv;
   command
       ->add_option_function<std::string>(
           "-o,--output",
           [forms, options](const std::string& form) { options->output = forms.at(form); },
-          with_csv ? "table (default), json or csv" : "table (default) or json")
+          with_csv ? "table (default), json, yaml or csv" : "table (default), json or yaml")
       ->check([forms](const std::string& form) {
         return forms.count(form) > 0 ? std::string() : absl::StrCat("'", form, "' is no output form");
       })
@@ -72,19 +88,33 @@ ExitCode FailWith(Console* console, const std::string& message, ExitCode code) {
   return code;
 }
 
-std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const std::string& path) {
-  auto file = jobfile::LoadJobFile(path);
+absl::StatusOr<jobfile::JobFile> Load(Console* console, const JobFileOptions& options) {
+  std::error_code error;
+  const std::string here = std::filesystem::current_path(error).string();
+  if (error) {
+    return absl::NotFoundError(absl::StrCat("there is no current directory: ", error.message()));
+  }
+  const jobfile::Overrides overrides{.settings = options.settings, .base_folder = here};
+  if (options.file != "-") return jobfile::LoadJobFile(options.file, overrides);
+  // One byte more than allowed tells that it is too long.
+  std::string text(jobfile::kMaxJobFileBytes + 1, '\0');
+  console->in.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(console->in.gcount());
+  return jobfile::ParseJobFile(text, "standard input", here, overrides);
+}
+
+std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileOptions& options) {
+  auto file = Load(console, options);
   if (file.ok()) return std::make_unique<jobfile::JobFile>(*std::move(file));
   FailWith(console, Message(file.status()));
   return nullptr;
 }
 
-ExitCode FailSubmission(Console* console, const absl::Status& status, const std::string& path,
-                        const jobfile::JobFile& file) {
+ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file) {
   v1::SpecProblems problems = Problems(status);
   if (problems.problems().empty()) return Fail(console, status);
-  jobfile::AddLines(file.lines, &problems);
-  return FailWith(console, Message(jobfile::ProblemsError(path, problems)), kUsage);
+  jobfile::AddPlaces(file, &problems);
+  return FailWith(console, Message(jobfile::ProblemsError(file.name, problems)), kUsage);
 }
 
 }  // namespace muster::cli

@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -12,11 +13,10 @@
 #include "client/api/client.h"
 #include "client/cli/console.h"
 #include "client/cli/exit_code.h"
+#include "client/cli/output.h"
 #include "common/jobfile/jobfile.h"
 
 namespace muster::cli {
-
-enum class Output { kTable, kJson, kCsv };
 
 struct CommonOptions {
   // Of --address, else of $MUSTER_ADDRESS; may be empty.
@@ -26,11 +26,21 @@ struct CommonOptions {
   absl::Duration retry_for = absl::Seconds(30);
 };
 
+// A job file and what is changed in it.
+struct JobFileOptions {
+  // "-": standard input.
+  std::string file;
+  // Of --set, in their order.
+  std::vector<std::string> settings;
+};
+
+// Adds FILE and --set.
+void AddJobFileOptions(CLI::App* command, JobFileOptions* options);
 // Adds -o (with csv where `with_csv`).
 void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv = false);
 // Adds --address, and -o.
 void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options);
-// Adds --retry-for to commands that follow a job.
+// Adds --retry-for to commands that follow or change a job.
 void AddRetryOption(CLI::App* command, CommonOptions* options);
 // An option that takes "60s", "1m30s".
 void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
@@ -44,11 +54,12 @@ ExitCode Fail(Console* console, const absl::Status& status);
 // Tells an error that has nothing to do with a coordinator; exit code 1 unless another is given.
 ExitCode FailWith(Console* console, const std::string& message, ExitCode code = kOtherError);
 
-// Reads a job file; where it is refused, tells why and gives nothing.
-std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const std::string& path);
+// Reads the job file. Errors: those of jobfile::LoadJobFile.
+absl::StatusOr<jobfile::JobFile> Load(Console* console, const JobFileOptions& options);
+// The same; where it is refused, tells why and gives nothing.
+std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileOptions& options);
 // Tells that a job was refused (status with SpecProblems), with the lines of its file; other errors as Fail.
-ExitCode FailSubmission(Console* console, const absl::Status& status, const std::string& path,
-                        const jobfile::JobFile& file);
+ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file);
 
 }  // namespace muster::cli
 

@@ -3,6 +3,7 @@
 #define MUSTER_CLIENT_CLI_CONSOLE_H_
 
 #include <functional>
+#include <istream>
 #include <ostream>
 #include <string>
 
@@ -11,6 +12,8 @@
 namespace muster::cli {
 
 struct Console {
+  // Standard input.
+  std::istream& in;
   // Results.
   std::ostream& out;
   // Everything else.

@@ -4,6 +4,7 @@
 #include "client/api/cancellation.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "client/cli/images.h"
 #include "client/cli/pack.h"
 #include "common/status/status.h"
 
@@ -24,7 +25,7 @@ ExitCode DataPack(Console* console, const DataPackOptions& options) {
     return FailWith(console, Message(packed.status()),
                     absl::IsInvalidArgument(packed.status()) ? kUsage : kOtherError);
   }
-  if (options.output == Output::kJson) {
+  if (IsDocument(options.output)) {
     nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
     for (const PackedFile& file : *packed) {
       json["files"].push_back({{"path", file.path},
@@ -32,7 +33,7 @@ ExitCode DataPack(Console* console, const DataPackOptions& options) {
                                {"dtype", "uint16"},
                                {"unigram_entropy", file.unigram_entropy}});
     }
-    console->out << json.dump(2) << "\n";
+    console->out << Document(json.dump(2) + "\n", options.output);
   } else {
     for (const PackedFile& file : *packed) {
       console->out << file.path << ": " << file.tokens << " tokens (uint16), unigram entropy "
@@ -42,11 +43,32 @@ ExitCode DataPack(Console* console, const DataPackOptions& options) {
   return kDone;
 }
 
-}  // namespace
+struct DataImagesOptions : CommonOptions {
+  ImagesOptions images;
+};
 
-void AddData(CLI::App* app, Console* console, ExitCode* code) {
-  CLI::App* group = app->add_subcommand("data", "Make training data; needs no coordinator");
-  group->require_subcommand(1);
+ExitCode DataImages(Console* console, const DataImagesOptions& options) {
+  client::Cancellation interrupted;
+  const Interrupts::Listener listener(&console->interrupts, [&](int) { interrupted.Cancel(); });
+  const auto made = MakeImages(options.images, [&] { return interrupted.cancelled(); });
+  if (absl::IsCancelled(made.status())) return FailWith(console, "interrupted", kInterrupted);
+  if (!made.ok()) {
+    return FailWith(console, Message(made.status()),
+                    absl::IsInvalidArgument(made.status()) ? kUsage : kOtherError);
+  }
+  if (IsDocument(options.output)) {
+    nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
+    for (const ImageFile& file : *made) {
+      json["files"].push_back({{"path", file.path}, {"items", file.items}});
+    }
+    console->out << Document(json.dump(2) + "\n", options.output);
+  } else {
+    for (const ImageFile& file : *made) console->out << file.path << ": " << file.items << "\n";
+  }
+  return kDone;
+}
+
+void AddPack(CLI::App* group, Console* console, ExitCode* code) {
   auto options = std::make_shared<DataPackOptions>();
   CLI::App* command = group->add_subcommand(
       "pack", "Make a token file of any files, one after the other: uint16, little endian");
@@ -64,6 +86,30 @@ void AddData(CLI::App* app, Console* console, ExitCode* code) {
       ->type_name("FILE");
   AddOutputOption(command, options.get());
   command->callback([=] { *code = DataPack(console, *options); });
+}
+
+void AddImages(CLI::App* group, Console* console, ExitCode* code) {
+  auto options = std::make_shared<DataImagesOptions>();
+  CLI::App* command = group->add_subcommand(
+      "images", "Make a set of labelled images (digits) in the layout of MNIST, for examples and tests");
+  command->add_option("--out", options->images.folder, "The folder of the four files")
+      ->required()
+      ->type_name("DIR");
+  command->add_option("--train", options->images.train, "Training images (20000)")->type_name("N");
+  command->add_option("--test", options->images.test, "Test images (4000)")->type_name("N");
+  command->add_option("--seed", options->images.seed, "Another one gives other images (0)")->type_name("S");
+  command->add_option("--size", options->images.size, "Pixels of a side (28)")->type_name("PIXELS");
+  AddOutputOption(command, options.get());
+  command->callback([=] { *code = DataImages(console, *options); });
+}
+
+}  // namespace
+
+void AddData(CLI::App* app, Console* console, ExitCode* code) {
+  CLI::App* group = app->add_subcommand("data", "Make training data; needs no coordinator");
+  group->require_subcommand(1);
+  AddPack(group, console, code);
+  AddImages(group, console, code);
 }
 
 }  // namespace muster::cli

@@ -2,7 +2,6 @@
 
 #include "absl/time/clock.h"
 #include "client/cli/job_text.h"
-#include "client/cli/json.h"
 #include "client/cli/progress.h"
 #include "common/status/status.h"
 
@@ -23,8 +22,8 @@ absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client
 }
 
 ExitCode ReportEnd(Console* console, const v1::Job& job, Output output) {
-  if (output == Output::kJson) {
-    console->out << Json(job, JsonForm::kPretty);
+  if (IsDocument(output)) {
+    console->out << Document(job, output);
   } else {
     console->out << JobSummary(job) << "\n";
   }

@@ -2,7 +2,6 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/job_text.h"
-#include "client/cli/json.h"
 
 namespace muster::cli {
 namespace {
@@ -12,8 +11,8 @@ ExitCode Get(Console* console, const CommonOptions& options, const std::string& 
   if (!client.ok()) return Fail(console, client.status());
   const auto job = (*client)->Get(job_id);
   if (!job.ok()) return Fail(console, job.status());
-  console->out << (options.output == Output::kJson ? Json(*job, JsonForm::kPretty)
-                                                   : JobDetails(*job, absl::Now()));
+  console->out << (IsDocument(options.output) ? Document(*job, options.output)
+                                              : JobDetails(*job, absl::Now()));
   return kDone;
 }
 

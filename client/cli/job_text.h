@@ -23,6 +23,8 @@ std::string Ago(const google::protobuf::Timestamp& time, absl::Time now);
 
 // One line per job with a header.
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now);
+// One line per rank of the newest generation with a header.
+std::string RankTable(const v1::Job& job, absl::Time now);
 // Everything about one job.
 std::string JobDetails(const v1::Job& job, absl::Time now);
 // "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended. One line.

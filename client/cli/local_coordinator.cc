@@ -67,25 +67,24 @@ absl::StatusOr<std::string> FindMusterd(const std::string& bin_dir) {
   return absl::NotFoundError(absl::StrCat(message, "; MUSTER_BIN_DIR may name its folder"));
 }
 
-LocalCoordinator::LocalCoordinator(std::string state_directory, bool temporary)
-    : state_directory_(std::move(state_directory)), temporary_(temporary) {}
+LocalCoordinator::LocalCoordinator(std::string state_directory,
+                                   std::unique_ptr<TemporaryState> temporary)
+    : state_directory_(std::move(state_directory)), temporary_(std::move(temporary)) {}
 
 absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
     const LocalCoordinatorOptions& options, const client::Cancellation& interrupted) {
   std::string state = options.state_directory;
+  std::unique_ptr<TemporaryState> temporary;
   if (state.empty()) {
-    state = files::JoinPath(options.temporary_root, "muster-run-XXXXXX");
-    if (mkdtemp(state.data()) == nullptr) {
-      return absl::InternalError(absl::StrCat("cannot make a directory in ", options.temporary_root,
-                                              ": ", strerror(errno)));
-    }
+    ASSIGN_OR_RETURN(temporary, TemporaryState::Create(options.temporary_root));
+    state = temporary->path();
   } else {
     RETURN_IF_ERROR(files::CreateDirectories(state));
     // The coordinator's own folder is the current one, but let its messages be clear.
     state = std::filesystem::absolute(state).lexically_normal().string();
   }
   std::unique_ptr<LocalCoordinator> coordinator(
-      new LocalCoordinator(state, options.state_directory.empty()));
+      new LocalCoordinator(state, std::move(temporary)));
   RETURN_IF_ERROR(coordinator->Launch(options, interrupted));
   return coordinator;
 }
@@ -162,9 +161,7 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
     // One that ended in good order has taken its agent along.
     if (*exit != process::Exit{}) KillAgent();
   }
-  if (!temporary_) return;
-  std::error_code ignored;
-  std::filesystem::remove_all(state_directory_, ignored);
+  temporary_.reset();
 }
 
 void LocalCoordinator::KillAgent() {

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/api/cancellation.h"
+#include "client/cli/temporary_state.h"
 #include "common/process/process.h"
 
 namespace muster::cli {
@@ -22,7 +23,7 @@ struct LocalCoordinatorOptions {
   // FindMusterd.
   std::string program;
   uint32_t slots = 1;
-  // Kept in the end. Empty: a directory under $TMPDIR that is removed in the end.
+  // Kept in the end. Empty: a directory under $TMPDIR that is removed in the end, or by the next run after a kill.
   std::string state_directory;
   std::string temporary_root = "/tmp";
 };
@@ -47,14 +48,15 @@ class LocalCoordinator {
   void Stop(const std::function<bool()>& hurry);
 
  private:
-  LocalCoordinator(std::string state_directory, bool temporary);
+  // `temporary`: null where the directory is kept.
+  LocalCoordinator(std::string state_directory, std::unique_ptr<TemporaryState> temporary);
   absl::Status Launch(const LocalCoordinatorOptions& options,
                       const client::Cancellation& interrupted);
   // The agent outlives a killed coordinator: ends it by its record in the state directory.
   void KillAgent();
 
   const std::string state_directory_;
-  const bool temporary_;
+  std::unique_ptr<TemporaryState> temporary_;
   process::Spawner spawner_;
   std::unique_ptr<process::Process> process_;
   std::string address_;

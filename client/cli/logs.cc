@@ -1,6 +1,5 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/json.h"
 
 namespace muster::cli {
 namespace {
@@ -17,8 +16,8 @@ ExitCode Logs(Console* console, const LogsOptions& options) {
   const absl::Status status = (*client)->Logs(
       options.job, options.rank, options.follow, {.retry_for = options.retry_for},
       [&](const v1::LogLine& line) {
-        if (options.output == Output::kJson) {
-          console->out << Json(line, JsonForm::kLine);
+        if (IsDocument(options.output)) {
+          console->out << StreamItem(line, options.output);
         } else {
           console->out << "[" << line.generation() << "." << line.rank() << "] " << line.text() << "\n";
         }

@@ -13,6 +13,7 @@ int main(int argc, char** argv) {
   static auto& interrupts = *new muster::cli::Interrupts();
   const muster::cli::SignalThread signals(&interrupts);
   muster::cli::Console console{
+      .in = std::cin,
       .out = std::cout,
       .err = std::cerr,
       .out_is_terminal = isatty(STDOUT_FILENO) == 1,

@@ -16,8 +16,7 @@
 namespace muster::cli {
 namespace {
 
-struct RunOptions : CommonOptions {
-  std::string file;
+struct RunOptions : CommonOptions, JobFileOptions {
   std::string state;
   uint32_t slots = 0;
 };
@@ -27,12 +26,10 @@ constexpr absl::Duration kLocalRetry = absl::Seconds(5);
 
 class Run {
  public:
-  Run(Console* console, const RunOptions& options)
-      : console_(console), options_(options), stopper_(&console->interrupts) {}
+  Run(Console* console, const RunOptions& options, const jobfile::JobFile& file)
+      : console_(console), options_(options), file_(file), stopper_(&console->interrupts) {}
 
   ExitCode Execute() {
-    file_ = LoadOrExplain(console_, options_.file);
-    if (file_ == nullptr) return kUsage;
     if (!options_.address.empty()) return RunAt(options_.address, options_.retry_for);
     const absl::Status fit = FitsThisMachine();
     if (!fit.ok()) return FailWith(console_, Message(fit), kUsage);
@@ -43,16 +40,16 @@ class Run {
 
  private:
   absl::Status FitsThisMachine() {
-    v1::SpecProblems problems = jobfile::CheckFiles(file_->spec);
-    if (options_.slots > 0 && file_->spec.world_size() > options_.slots) {
+    v1::SpecProblems problems = jobfile::CheckFiles(file_.spec);
+    if (options_.slots > 0 && file_.spec.world_size() > options_.slots) {
       auto* problem = problems.add_problems();
       problem->set_path("world_size");
-      problem->set_message(absl::StrCat("found ", file_->spec.world_size(), "; allowed: at most ",
+      problem->set_message(absl::StrCat("found ", file_.spec.world_size(), "; allowed: at most ",
                                         options_.slots, ", the slots of this run (--slots)"));
     }
-    jobfile::AddLines(file_->lines, &problems);
+    jobfile::AddPlaces(file_, &problems);
     if (problems.problems().empty()) return absl::OkStatus();
-    return jobfile::ProblemsError(options_.file, problems);
+    return jobfile::ProblemsError(file_.name, problems);
   }
 
   ExitCode RunHere() {
@@ -60,7 +57,7 @@ class Run {
     if (!program.ok()) return FailWith(console_, Message(program.status()));
     LocalCoordinatorOptions local;
     local.program = *program;
-    local.slots = options_.slots > 0 ? options_.slots : file_->spec.world_size();
+    local.slots = options_.slots > 0 ? options_.slots : file_.spec.world_size();
     local.state_directory = options_.state;
     const std::string temporary_root = console_->environment("TMPDIR");
     if (!temporary_root.empty()) local.temporary_root = temporary_root;
@@ -82,8 +79,10 @@ class Run {
     const auto client = client::MusterClient::Connect(address);
     if (!client.ok()) return Fail(console_, client.status());
     if (stopper_.interrupted()) return kInterrupted;
-    const auto job = FindOrSubmit(client->get());
-    if (!job.ok()) return FailSubmission(console_, job.status(), options_.file, *file_);
+    const auto job = FindOrSubmit(client->get(), retry_for);
+    if (!job.ok()) {
+      return stopper_.interrupted() ? kInterrupted : FailSubmission(console_, job.status(), file_);
+    }
     stopper_.JobRuns(client->get(), job->id());
     const auto ended =
         FollowJob(console_, client->get(), job->id(),
@@ -99,13 +98,13 @@ class Run {
   }
 
   // With --state: the same job, where a former run was killed in the middle of it.
-  absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client) {
+  absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client, absl::Duration retry_for) {
     if (!options_.state.empty() && coordinator_ != nullptr) {
-      ASSIGN_OR_RETURN(const std::vector<v1::Job> jobs, client->List());
-      for (const v1::Job& job : jobs) {
+      ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
+      for (const v1::Job& job : list.jobs()) {
         if (client::HasEnded(job.state())) continue;
         if (google::protobuf::util::MessageDifferencer::Equals(
-                job.spec(), jobspec::ResolveDefaults(file_->spec))) {
+                job.spec(), jobspec::ResolveDefaults(file_.spec))) {
           console_->err << "job " << job.id() << " goes on from step " << job.step() << std::endl;
           return job;
         }
@@ -115,20 +114,21 @@ class Run {
                          "--state"));
       }
     }
-    return client->Submit(file_->spec, coordinator_ != nullptr ? NewId() : "");
+    return client->Submit(file_.spec, coordinator_ != nullptr ? NewId() : "",
+                          {.retry_for = retry_for, .cancellation = stopper_.at_once()});
   }
 
   // A coordinator that begins with nothing would give every run the same id, and runs with the same
   // checkpoint directory would meet there.
   std::string NewId() const {
-    return absl::StrCat(file_->spec.name(), "-",
+    return absl::StrCat(file_.spec.name(), "-",
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
   }
 
   Console* const console_;
   const RunOptions& options_;
+  const jobfile::JobFile& file_;
   Stopper stopper_;
-  std::unique_ptr<jobfile::JobFile> file_;
   std::unique_ptr<LocalCoordinator> coordinator_;
 };
 
@@ -141,7 +141,7 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   command->footer(
       "Without an address it starts a coordinator of its own, which is gone afterwards. Ctrl-C stops the job "
       "(with a\ncheckpoint where it has them); a second Ctrl-C ends everything at once.");
-  command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
+  AddJobFileOptions(command, options.get());
   AddCommonOptions(command, console, options.get());
   command
       ->add_option("--slots", options->slots,
@@ -156,7 +156,9 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   command->callback([=] {
     // A closed pipe must not keep the coordinator from being stopped.
     signal(SIGPIPE, SIG_IGN);
-    *code = Run(console, *options).Execute();
+    // An interrupt while the file is read ends the program.
+    const auto file = LoadOrExplain(console, *options);
+    *code = file == nullptr ? kUsage : Run(console, *options, *file).Execute();
   });
 }
 

@@ -2,7 +2,6 @@
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
 #include "client/cli/job_text.h"
-#include "client/cli/json.h"
 
 namespace muster::cli {
 namespace {
@@ -15,11 +14,11 @@ struct StopOptions : CommonOptions {
 ExitCode Stop(Console* console, const StopOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Stop(options.job);
+  const auto job = (*client)->Stop(options.job, {.retry_for = options.retry_for});
   if (!job.ok()) return Fail(console, job.status());
   if (!options.wait) {
-    if (options.output == Output::kJson) {
-      console->out << Json(*job, JsonForm::kPretty);
+    if (IsDocument(options.output)) {
+      console->out << Document(*job, options.output);
     } else {
       console->out << "job " << job->id() << " " << StateName(job->state()) << "\n";
     }

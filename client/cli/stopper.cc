@@ -11,7 +11,10 @@ constexpr absl::Duration kStopPatience = absl::Seconds(45);
 Stopper::Stopper(Interrupts* interrupts)
     : thread_([this] { Run(); }), listener_(interrupts, [this](int count) {
         interrupted_.Cancel();
-        if (count > 1) at_once_.Cancel();
+        if (count > 1) {
+          at_once_.Cancel();
+          stop_call_.Cancel();
+        }
         absl::MutexLock lock(&mutex_);
         wanted_ = true;
       }) {}
@@ -32,6 +35,8 @@ void Stopper::JobRuns(client::MusterClient* client, const std::string& job_id) {
 
 void Stopper::JobHasEnded() {
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !calling_; };
+  // Whatever the coordinator would still answer is of no use.
+  stop_call_.Cancel();
   absl::MutexLock lock(&mutex_);
   client_ = nullptr;
   over_ = true;
@@ -53,7 +58,7 @@ void Stopper::Run() {
     calling_ = true;
   }
   // An error leaves nothing to be done but to wait: the job has ended, or the coordinator is gone.
-  client->Stop(job_id).IgnoreError();
+  client->Stop(job_id, {.cancellation = &stop_call_}).IgnoreError();
   absl::MutexLock lock(&mutex_);
   calling_ = false;
   if (mutex_.AwaitWithTimeout(absl::Condition(&over_), kStopPatience)) return;

@@ -36,6 +36,8 @@ class Stopper {
 
   client::Cancellation interrupted_;
   client::Cancellation at_once_;
+  // Ends the call that asks the job to stop.
+  client::Cancellation stop_call_;
 
   mutable absl::Mutex mutex_;
   client::MusterClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;

@@ -1,27 +1,25 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
-#include "client/cli/json.h"
 
 namespace muster::cli {
 namespace {
 
-struct SubmitOptions : CommonOptions {
-  std::string file;
+struct SubmitOptions : CommonOptions, JobFileOptions {
   std::string id;
   bool wait = false;
 };
 
 ExitCode Submit(Console* console, const SubmitOptions& options) {
-  const auto file = LoadOrExplain(console, options.file);
+  const auto file = LoadOrExplain(console, options);
   if (file == nullptr) return kUsage;
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Submit(file->spec, options.id);
-  if (!job.ok()) return FailSubmission(console, job.status(), options.file, *file);
+  const auto job = (*client)->Submit(file->spec, options.id, {.retry_for = options.retry_for});
+  if (!job.ok()) return FailSubmission(console, job.status(), *file);
   if (!options.wait) {
-    if (options.output == Output::kJson) {
-      console->out << Json(*job, JsonForm::kPretty);
+    if (IsDocument(options.output)) {
+      console->out << Document(*job, options.output);
     } else {
       console->out << job->id() << "\n";
       console->err << "submitted; `muster watch " << job->id() << "` shows it\n";
@@ -39,7 +37,7 @@ ExitCode Submit(Console* console, const SubmitOptions& options) {
 void AddSubmit(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SubmitOptions>();
   CLI::App* command = app->add_subcommand("submit", "Hand a job to a coordinator and print its id");
-  command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
+  AddJobFileOptions(command, options.get());
   command->add_option("--id", options->id, "The job's id, [a-z0-9-]; default: made from its name")
       ->type_name("ID");
   command->add_flag("--wait", options->wait, "Show its progress until it ends; the exit code says how");

@@ -1,7 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/json.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
@@ -13,7 +12,7 @@ namespace {
 // Input files that are not there: problems where the job would run here, else only warnings.
 void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobResponse* response) {
   v1::SpecProblems problems = jobfile::CheckFiles(file.spec);
-  jobfile::AddLines(file.lines, &problems);
+  jobfile::AddPlaces(file, &problems);
   for (const v1::SpecProblem& problem : problems.problems()) {
     if (here) {
       *response->add_problems() = problem;
@@ -33,7 +32,7 @@ v1::ValidateJobResponse Check(const CommonOptions& options, const jobfile::JobFi
       response = *std::move(answer);
       v1::SpecProblems problems;
       problems.mutable_problems()->Swap(response.mutable_problems());
-      jobfile::AddLines(file.lines, &problems);
+      jobfile::AddPlaces(file, &problems);
       response.mutable_problems()->Swap(problems.mutable_problems());
     } else {
       response.add_warnings(absl::StrCat("the coordinator was not asked: ", Message(answer.status())));
@@ -47,26 +46,28 @@ v1::ValidateJobResponse Check(const CommonOptions& options, const jobfile::JobFi
   return response;
 }
 
-ExitCode Validate(Console* console, const CommonOptions& options, const std::string& path) {
+struct ValidateOptions : CommonOptions, JobFileOptions {};
+
+ExitCode Validate(Console* console, const ValidateOptions& options) {
   v1::ValidateJobResponse response;
   std::string refusal;
-  const auto file = jobfile::LoadJobFile(path);
+  const auto file = Load(console, options);
   if (file.ok()) {
     response = Check(options, *file);
     v1::SpecProblems problems;
     *problems.mutable_problems() = response.problems();
-    if (!problems.problems().empty()) refusal = Message(jobfile::ProblemsError(path, problems));
+    if (!problems.problems().empty()) refusal = Message(jobfile::ProblemsError(file->name, problems));
   } else {
     *response.mutable_problems() = Problems(file.status()).problems();
     refusal = Message(file.status());
   }
-  if (options.output == Output::kJson) console->out << Json(response, JsonForm::kPretty);
+  if (IsDocument(options.output)) console->out << Document(response, options.output);
   for (const std::string& warning : response.warnings()) {
     console->err << "warning: " << warning << "\n";
   }
   if (!refusal.empty()) return FailWith(console, refusal, kUsage);
-  if (options.output != Output::kJson) {
-    console->out << path << ": good: job " << response.resolved().name() << ", "
+  if (!IsDocument(options.output)) {
+    console->out << file->name << ": good: job " << response.resolved().name() << ", "
                  << response.resolved().world_size() << " ranks, "
                  << jobspec::TotalSteps(response.resolved()) << " steps\n";
   }
@@ -76,15 +77,12 @@ ExitCode Validate(Console* console, const CommonOptions& options, const std::str
 }  // namespace
 
 void AddValidate(CLI::App* app, Console* console, ExitCode* code) {
-  struct Options : CommonOptions {
-    std::string file;
-  };
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<ValidateOptions>();
   CLI::App* command = app->add_subcommand(
       "validate", "Everything that is wrong with a job file; needs no coordinator");
-  command->add_option("FILE", options->file, "The job file (docs/job-file.md)")->required();
+  AddJobFileOptions(command, options.get());
   AddCommonOptions(command, console, options.get());
-  command->callback([=] { *code = Validate(console, *options, options->file); });
+  command->callback([=] { *code = Validate(console, *options); });
 }
 
 }  // namespace muster::cli

@@ -2,7 +2,6 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/job_text.h"
-#include "client/cli/json.h"
 #include "client/cli/progress.h"
 
 namespace muster::cli {
@@ -16,8 +15,8 @@ ExitCode Watch(Console* console, const CommonOptions& options, const std::string
   const absl::Status status =
       (*client)->Watch(job_id, {.retry_for = options.retry_for}, [&](const v1::Job& job) {
         last = job;
-        console->out << (options.output == Output::kJson ? Json(job, JsonForm::kLine)
-                                                         : progress.Update(job, absl::Now()))
+        console->out << (IsDocument(options.output) ? StreamItem(job, options.output)
+                                                    : progress.Update(job, absl::Now()))
                      << std::flush;
         return console->out.good();
       });

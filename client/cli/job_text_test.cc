@@ -1,0 +1,91 @@
+#include "client/cli/job_text.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+
+namespace muster::cli {
+namespace {
+
+const absl::Time kNow = absl::FromUnixSeconds(1700000000);
+
+v1::Job Parse(const std::string& text) {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job)) << text;
+  return job;
+}
+
+TEST(HumanDuration, IsWhatPeopleSay) {
+  const std::pair<absl::Duration, const char*> cases[] = {
+      {absl::Seconds(-5), "0.0s"},     {absl::ZeroDuration(), "0.0s"},  {absl::Milliseconds(1540), "1.5s"},
+      {absl::Seconds(9.9), "9.9s"},    {absl::Seconds(10), "10s"},      {absl::Seconds(59.9), "59s"},
+      {absl::Seconds(60), "1m00s"},    {absl::Seconds(3599), "59m59s"}, {absl::Seconds(3600), "1h00m"},
+      {absl::Hours(99), "99h00m"},     {absl::Hours(100), "4d"},
+  };
+  for (const auto& [duration, text] : cases) EXPECT_EQ(HumanDuration(duration), text);
+}
+
+TEST(Ago, IsADashForATimeThatHasNotCome) {
+  google::protobuf::Timestamp time;
+  EXPECT_EQ(Ago(time, kNow), "-");
+  time.set_seconds(1700000000 - 90);
+  EXPECT_EQ(Ago(time, kNow), "1m30s ago");
+  time.set_seconds(1700000000 + 90);  // another machine's clock
+  EXPECT_EQ(Ago(time, kNow), "0.0s ago");
+}
+
+TEST(JobTable, HasALinePerJob) {
+  const v1::Job running = Parse(R"(id: 'a' state: RUNNING world_size: 2 stage: 'fit' step: 7 total_steps: 9 loss: 0.25
+      validation_loss: 0.5 restarts: 1 spec { priority: -3 } create_time { seconds: 1699999990 })");
+  EXPECT_EQ(JobTable({running, Parse("id: 'b' state: QUEUED world_size: 4 total_steps: 5")}, kNow),
+            "ID  STATE    PRIORITY  RANKS  STAGE  STEP  LOSS    VALIDATION  RESTARTS  CREATED\n"
+            "a   RUNNING  -3        2      fit    7/9   0.2500  0.5000      1         10s ago\n"
+            "b   QUEUED   0         4      -      0/5   -       -           0         -\n");
+}
+
+TEST(JobDetails, TellsAllThereIs) {
+  const v1::Job job = Parse(R"(
+    id: 'a' state: FAILED state_reason: 'why' spec { name: 'n' priority: 2 } step: 7 total_steps: 9 loss: 0.25
+    validation_loss: 0.5 validation_step: 6 world_size: 1 generation: 2 restarts: 1 exported_path: '/w'
+    create_time { seconds: 1699990000 } start_time { seconds: 1699990001 } end_time { seconds: 1699990002 }
+    ranks { rank: 0 node: 'n1' pid: 7 device: 'cpu' state: EXITED step: 7 last_seen { seconds: 1699999940 } progress: 'p' }
+    checkpoints { step: 5 generation: 1 path: '/c/5' create_time { seconds: 1699999940 } bad_reason: 'hash' }
+    checkpoints { step: 6 generation: 2 path: '/c/6' create_time { seconds: 1699999940 } }
+    failure { rank: 0 node: 'n1' generation: 1 step: 5 reason: 'r' })");
+  EXPECT_EQ(JobDetails(job, kNow),
+            "id               a\n"
+            "name             n\n"
+            "state            FAILED: why\n"
+            "priority         2\n"
+            "step             7/9\n"
+            "loss             0.2500\n"
+            "validation loss  0.5000 after step 6\n"
+            "ranks            1\n"
+            "generation       2, restarts: 1\n"
+            "created          2023-11-14 19:26:40 UTC\n"
+            "started          2023-11-14 19:26:41 UTC\n"
+            "ended            2023-11-14 19:26:42 UTC\n"
+            "weights          /w\n"
+            "\n"
+            "RANK  NODE  PID  DEVICE  STATE   STEP  SEEN       PROGRESS\n"
+            "0     n1    7    cpu     EXITED  7     1m00s ago  p\n"
+            "\n"
+            "CHECKPOINT  GENERATION  CREATED    PATH\n"
+            "step 5      1           1m00s ago  /c/5 BAD: hash\n"
+            "step 6      2           1m00s ago  /c/6\n"
+            "\n"
+            "last failure: rank 0 on n1, generation 1, step 5: r\n");
+}
+
+TEST(JobSummary, SaysHowItEnded) {
+  EXPECT_EQ(JobSummary(Parse("id: 'a' state: CANCELLED step: 0 total_steps: 9")), "job a CANCELLED: 0/9 steps");
+  EXPECT_EQ(JobSummary(Parse(R"(id: 'a' state: SUCCEEDED step: 9 total_steps: 9 loss: 0.25 validation_loss: 0.5
+                                start_time { seconds: 10 } end_time { seconds: 100 } restarts: 2
+                                exported_path: '/w')")),
+            "job a SUCCEEDED: 9/9 steps, loss 0.2500, validation loss 0.5000, 1m30s, restarts 2, weights in /w");
+}
+
+}  // namespace
+}  // namespace muster::cli

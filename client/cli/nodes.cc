@@ -1,0 +1,57 @@
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/job_text.h"
+#include "client/cli/table.h"
+
+namespace muster::cli {
+namespace {
+
+// "a (2 ranks), b (1 rank)".
+std::string JobsOn(const v1::Node& node) {
+  return absl::StrJoin(node.jobs(), ", ", [](std::string* text, const v1::NodeJob& job) {
+    absl::StrAppend(text, job.job_id(), " (", job.ranks_size(),
+                    job.ranks_size() == 1 ? " rank)" : " ranks)");
+  });
+}
+
+std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
+
+std::string NodeTable(const v1::ListNodesResponse& response, absl::Time now) {
+  Table table({"NODE", "STATE", "SLOTS", "FREE", "SEEN", "VERSION", "JOBS"});
+  for (const v1::Node& node : response.nodes()) {
+    table.Add({node.name(), v1::Node::State_Name(node.state()), absl::StrCat(node.slots_total()),
+               absl::StrCat(node.slots_free()), Ago(node.last_seen(), now), OrDash(node.version()),
+               OrDash(JobsOn(node))});
+  }
+  return table.Text();
+}
+
+ExitCode Nodes(Console* console, const CommonOptions& options) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto nodes = (*client)->Nodes();
+  if (!nodes.ok()) return Fail(console, nodes.status());
+  if (IsDocument(options.output)) {
+    console->out << Document(*nodes, options.output);
+  } else if (nodes->nodes().empty()) {
+    console->err << "no nodes: no muster-agent is attached\n";
+  } else {
+    console->out << NodeTable(*nodes, absl::Now());
+  }
+  return kDone;
+}
+
+}  // namespace
+
+void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<CommonOptions>();
+  CLI::App* command =
+      app->add_subcommand("nodes", "The nodes that offer slots, what is free there and what runs there");
+  AddCommonOptions(command, console, options.get());
+  command->callback([=] { *code = Nodes(console, *options); });
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,35 @@
+// The state directory of a `muster run` that keeps none: made under $TMPDIR, removed in the end. One that a killed run
+// left behind is removed by the next.
+#ifndef MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
+#define MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "common/process/fd.h"
+
+namespace muster::cli {
+
+// A directory ROOT/muster-run-XXXXXX with a file `owner` that is locked while this object lives: the kernel frees the
+// lock of a process that is killed.
+class TemporaryState {
+ public:
+  // First removes what is left of others: directories of this user with such a name whose `owner` is not locked, and
+  // neither is `lock`, musterd's own. INTERNAL: it cannot be made.
+  static absl::StatusOr<std::unique_ptr<TemporaryState>> Create(const std::string& root);
+  // Removes it.
+  ~TemporaryState();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  TemporaryState(std::string path, process::Fd owner) : path_(std::move(path)), owner_(std::move(owner)) {}
+
+  const std::string path_;
+  const process::Fd owner_;
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
