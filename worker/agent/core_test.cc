@@ -251,6 +251,40 @@ TEST_F(CoreTest, ARefusedAgentStopsItsWorkersAndQuitsWithTheReason) {
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{0}}), ElementsAre(VariantWith<Quit>(Quit{stale})));
 }
 
+TEST_F(CoreTest, AfterARefusalNoHeartbeatFollows) {
+  Attach();
+  Run(kA, 7);
+  Do(Refused{absl::FailedPreconditionError("a newer agent is attached")});
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  EXPECT_EQ(core_.NextDeadline(), absl::InfiniteFuture());
+}
+
+TEST_F(CoreTest, ARefusalWhileItShutsDownIsNoFailure) {
+  Attach();
+  Run(kA, 7);
+  Do(ShutdownRequested{});
+  Do(Refused{absl::FailedPreconditionError("a newer agent is attached")});
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{0}}),
+              ElementsAre(VariantWith<Quit>(Quit{absl::OkStatus()})));
+}
+
+TEST_F(CoreTest, AStartThatIsDoneWhileTheStreamIsBrokenIsToldByTheNextHello) {
+  Attach();
+  Do(StartRequested{.worker = kA});
+  Do(Broken{});
+  EXPECT_THAT(Do(Launched{.worker = kA, .pid = 7}), IsEmpty());
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kA, 7}}})));
+}
+
+TEST_F(CoreTest, AnAcknowledgedExitIsRememberedWithoutItsTail) {
+  Attach();
+  Run(kA, 7);
+  Do(Ended{.worker = kA, .ending = ExitCode{3}, .log_tail = "tail"});
+  Do(ExitAcked{kA});
+  EXPECT_THAT(Do(StartRequested{.worker = kA}),
+              ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 3)})));
+}
+
 TEST_F(CoreTest, OnlySoManyAcknowledgedExitsAreRemembered) {
   Core core({.slots = 1, .remembered_exits = 1}, now_);
   core.Handle(Opened{}, now_);

@@ -31,6 +31,12 @@ TEST(LineSplitter, AVeryLongLineIsCutAndSaysHowMuch) {
   EXPECT_THAT(Feed(splitter, "67\nnext\n"), ElementsAre(half + half + " [7 more bytes]", "next"));
 }
 
+TEST(LineSplitter, ACarriageReturnWithinACutLineIsNoEnd) {
+  LineSplitter splitter;
+  const std::string kept = std::string(LineSplitter::kMaxLineBytes - 1, 'x') + "\r";
+  EXPECT_THAT(Feed(splitter, kept + "more\n"), ElementsAre(kept + " [4 more bytes]"));
+}
+
 TEST(LineSplitter, LinesAreValidUtf8) {
   LineSplitter splitter;
   EXPECT_THAT(Feed(splitter, "\xff\n"), ElementsAre("\xef\xbf\xbd"));
