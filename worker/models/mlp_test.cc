@@ -58,7 +58,7 @@ TEST(MlpTest, FlopsAreThoseOfTheMatrixProducts) {
 
 TEST(MlpTest, ModelWithoutHiddenLayersAndBadOptions) {
   const auto linear =
-      Create("mlp", {{"inputs", 4}, {"hidden", nlohmann::json::array()}, {"classes", 2}}, 1);
+      Create("mlp", {{"inputs", 4}, {"classes", 2}}, 1);  // as in the job file without `hidden`
   ASSERT_TRUE(linear.ok());
   EXPECT_EQ((*linear)->Parameters().size(), 2u);
   EXPECT_EQ((*linear)->HuggingFaceConfig(), "");

@@ -54,10 +54,7 @@ int64_t OptionReader::Size(const std::string& key, std::optional<int64_t> fallba
 
 std::vector<int64_t> OptionReader::Sizes(const std::string& key) {
   const nlohmann::json* value = Find(key);
-  if (value == nullptr) {
-    problems_.Add(key + ": expected a list of integers, found nothing");
-    return {};
-  }
+  if (value == nullptr) return {};
   if (value->is_array() && std::all_of(value->begin(), value->end(), IsSize)) {
     return value->get<std::vector<int64_t>>();
   }

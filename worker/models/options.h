@@ -23,7 +23,7 @@ class OptionReader {
 
   // An integer from 1 on; without a default it is required.
   int64_t Size(const std::string& key, std::optional<int64_t> fallback = std::nullopt);
-  // A list of integers from 1 on, required, may be empty.
+  // A list of integers from 1 on; empty where there is none: protobuf's JSON leaves out empty lists.
   std::vector<int64_t> Sizes(const std::string& key);
   // A finite number above 0.
   double Positive(const std::string& key, double fallback);
