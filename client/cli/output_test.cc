@@ -61,9 +61,9 @@ TEST(Yaml, GivesTheJsonBack) {
 
 TEST(Yaml, QuotesWhatIsNoPlainWordAndNothingElse) {
   EXPECT_EQ(YamlOfJson(R"({"a": "word", "b": "/path/to-x.y", "c": "12", "d": "yes", "e": 12, "f": true,
-                           "g": "two words", "h": ["1.5", 1.5]})"),
+                           "g": "two words", "h": ["1.5", 1.5, 1e-8]})"),
             "a: word\nb: /path/to-x.y\nc: \"12\"\nd: \"yes\"\ne: 12\nf: true\ng: \"two words\"\n"
-            "h:\n  - \"1.5\"\n  - 1.5\n");
+            "h:\n  - \"1.5\"\n  - 1.5\n  - 1.0e-08\n");
 }
 
 v1::Job FullJob() {

@@ -31,6 +31,13 @@ void EmitText(const std::string& text, YAML::Emitter* out) {
   *out << text;
 }
 
+// To YAML 1.1 "1e-08" is a text: a number with an exponent has a point there.
+std::string FloatText(std::string text) {
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos) text.insert(exponent, ".0");
+  return text;
+}
+
 void Emit(const Json& json, YAML::Emitter* out) {
   switch (json.type()) {
     case Json::value_t::object:
@@ -56,8 +63,11 @@ void Emit(const Json& json, YAML::Emitter* out) {
     case Json::value_t::null:
       *out << YAML::Null;
       return;
+    case Json::value_t::number_float:
+      *out << FloatText(json.dump());
+      return;
     default:
-      // Numbers and truth values are written as in JSON.
+      // Whole numbers and truth values are written as in JSON.
       *out << json.dump();
       return;
   }

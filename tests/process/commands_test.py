@@ -173,7 +173,7 @@ def test_the_next_run_removes_what_a_killed_one_left(muster):
     assert len(list(muster.temporary.iterdir())) == 1
     # From standard input, with a value set: paths are those of the current directory, which is the test's folder.
     done = subprocess.run(
-        [str(muster.programs / "muster"), "run", "-", "--set", "stages[0].fit.steps=2"],
+        [str(muster.programs / "muster"), "run", "-", "--set", "stages[0].fit.steps=6"],
         input=job_file.read_text(),
         capture_output=True,
         text=True,
@@ -182,6 +182,6 @@ def test_the_next_run_removes_what_a_killed_one_left(muster):
         env=muster.environment(),
     )
     assert done.returncode == 0, done.stderr
-    assert "SUCCEEDED: 2/2 steps" in done.stdout
+    assert "SUCCEEDED: 6/6 steps" in done.stdout
     muster.assert_no_process(at_once=True)
     shutil.rmtree(muster.folder / "checkpoints")
