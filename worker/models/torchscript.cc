@@ -27,6 +27,7 @@
 #include "worker/models/options.h"
 #include "worker/models/output_check.h"
 #include "worker/models/seed.h"
+#include "worker/models/torchscript_memory.h"
 
 namespace muster::models {
 namespace {
@@ -474,6 +475,9 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& path, const 
   ASSIGN_OR_RETURN(const Module top, LoadFile(path));
   RETURN_IF_ERROR(CheckForward(top));
   std::vector<FileTensor> tensors = FindTensors(top);
+  std::vector<at::Tensor> loaded;
+  for (const FileTensor& one : tensors) loaded.push_back(one.tensor);
+  RETURN_IF_ERROR(CheckMemory(path, loaded));
   Problems problems;
   CheckTensors(tensors, &problems);
   if (problems.count() > 0) return absl::InvalidArgumentError(problems.Text());
