@@ -26,8 +26,18 @@ absl::Status Invalid(const std::string& path, const std::string& found) {
       path, ": expected a shared object with a Muster plug-in (docs/plugins.md), found ", found));
 }
 
+// What this program itself was built for.
+constexpr int kBits = sizeof(void*) * 8;
+#if defined(__x86_64__)
+constexpr int kMachine = EM_X86_64;
+#elif defined(__aarch64__)
+constexpr int kMachine = EM_AARCH64;
+#else
+#error "which ELF machine is this?"
+#endif
+
 // The dynamic loader maps what the headers say whatever the file's size: one that was cut off would end the process
-// with SIGBUS. The machine is its business: it says so clearly.
+// with SIGBUS. Of another machine's file it says that there is no such file.
 absl::Status CheckElf(const files::MappedFile& file) {
   const uint64_t size = file.size();
   ElfW(Ehdr) header;
@@ -41,6 +51,12 @@ absl::Status CheckElf(const files::MappedFile& file) {
   };
   if (size < sizeof(header)) return cut_off(sizeof(header));
   std::memcpy(&header, file.data(), sizeof(header));
+  const int bits = header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32;
+  if (bits != kBits || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != kMachine) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        file.path(), ": expected a shared object for this machine (ELF machine ", kMachine, ", ", kBits,
+        " bits), found one for machine ", header.e_machine, ", ", bits, " bits"));
+  }
   if (header.e_type != ET_DYN) {
     return Invalid(file.path(), header.e_type == ET_REL ? "an object file that is not linked yet"
                                                         : "an ELF file of another kind");
