@@ -19,6 +19,7 @@
 #include "common/safetensors/safetensors.h"
 #include "common/safetensors/tensor_set.h"
 #include "common/status/status.h"
+#include "worker/data/not_finite.h"
 
 namespace muster::checkpoint {
 namespace {
@@ -122,6 +123,13 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model) {
       if (Read(sources[0], type).equal(Read(sources[i], type))) continue;
       problems.Add(absl::StrCat(set.Describe(sources[0]), " and ", set.Describe(sources[i]),
                                 " are one parameter of this model, but differ in the file"));
+    }
+    if (sources.empty() || tensor.scalar_type() != at::kFloat) continue;
+    const at::Tensor values = Read(sources[0], at::kFloat);
+    const float* numbers = values.const_data_ptr<float>();
+    if (const auto wrong = data::FirstNotFinite(numbers, values.numel()); wrong.has_value()) {
+      problems.Add(absl::StrCat(set.Describe(sources[0]), ": expected finite numbers, found ",
+                                numbers[*wrong], " as number ", *wrong));
     }
   }
   RETURN_IF_ERROR(status());
