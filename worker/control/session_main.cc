@@ -1,0 +1,102 @@
+// muster-session: job files run by a worker's own code in one process, their ranks as threads over comm/local, without
+// coordinator, agents and network. For tests of what a session reads: one process per file, also under a sanitizer.
+//
+// Each file's end is one line on stderr, "FILE: done" or "FILE: ERROR". Exit codes, of the last file that did not
+// end well, as those of `muster run`: 0 done, 2 refused job file, 100 the job failed.
+#include <ATen/Parallel.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "common/jobfile/check_files.h"
+#include "common/jobfile/jobfile.h"
+#include "common/jobspec/jobspec.h"
+#include "common/status/status.h"
+#include "worker/comm/local/local_group.h"
+#include "worker/control/job_from_spec.h"
+#include "worker/train/session.h"
+
+namespace muster {
+namespace {
+
+constexpr int kRefused = 2;
+constexpr int kFailed = 100;
+
+// Nobody gives commands, nobody listens.
+class Alone : public train::CommandSource, public train::EventSink {
+ public:
+  int64_t Newest() const override { return 0; }
+  train::Command Get(int64_t) const override { return train::StopCommand{}; }
+  void Report(const train::Event&) override {}
+  void Progress(int64_t, const char*, const char*) override {}
+};
+
+absl::Status RunRank(const train::Job& job, int rank, comm::Communicator* control,
+                     comm::Communicator* gradients) {
+  Alone alone;
+  const train::SessionParts parts{control, gradients, &alone, &alone, {}};
+  const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
+  ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
+  return session->Run().status();
+}
+
+// The first cause among the ranks' errors.
+absl::Status Train(const train::Job& job, int world_size) {
+  auto control = comm::LocalGroup::Create(world_size);
+  auto gradients = comm::LocalGroup::Create(world_size);
+  std::vector<absl::Status> ends(world_size);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < world_size; ++rank) {
+    ranks.emplace_back([&, rank] {
+      // Destroyed at the rank's end, so that the others do not wait for it.
+      const auto own_control = std::move(control[rank]);
+      const auto own_gradients = std::move(gradients[rank]);
+      ends[rank] = RunRank(job, rank, own_control.get(), own_gradients.get());
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  absl::Status cause;
+  for (const absl::Status& end : ends) {
+    if (end.ok()) continue;
+    const bool consequence =
+        train::Classify(end, train::Phase::kRun) == train::FailureKind::kConsequence;
+    if (!consequence) return end;
+    if (cause.ok()) cause = end;
+  }
+  return cause;
+}
+
+int RunFile(const std::string& path) {
+  const auto end = [&path](const std::string& what, int code) {
+    std::cerr << path << ": " << what << std::endl;
+    return code;
+  };
+  const auto file = jobfile::LoadJobFile(path);
+  if (!file.ok()) return end(Message(file.status()), kRefused);
+  if (const auto problems = jobfile::CheckFiles(file->spec); problems.problems_size() > 0) {
+    return end(Message(jobfile::ProblemsError(path, problems)), kRefused);
+  }
+  const auto job = control::JobFromSpec(jobspec::ResolveDefaults(file->spec));
+  if (!job.ok()) return end(Message(job.status()), kFailed);
+  const absl::Status status = Train(*job, static_cast<int>(file->spec.world_size()));
+  return status.ok() ? end("done", 0) : end(Message(status), kFailed);
+}
+
+}  // namespace
+}  // namespace muster
+
+int main(int argc, char** argv) {
+  std::vector<std::string> files;
+  CLI::App app("Runs job files in this process, for tests");
+  app.add_option("FILE", files, "job files")->required();
+  CLI11_PARSE(app, argc, argv);
+  at::set_num_threads(1);
+  int code = 0;
+  for (const std::string& file : files) {
+    if (const int end = muster::RunFile(file); end != 0) code = end;
+  }
+  return code;
+}
