@@ -67,7 +67,7 @@ BEFORE = {
     "docs/data.md": with_fewer_steps(
         "examples/images/images.yaml",
         "steps: 240, validate_every: 80",
-        "steps: 20, validate_every: 10",
+        "steps: 60, validate_every: 60",
     ),
 }
 AFTER = {
