@@ -65,8 +65,12 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   }
 
   void Poke() override {
-    if (ended_ || writing_) return;
-    if (job() == nullptr) return JobDeleted();
+    if (ended_) return;
+    if (writing_) {
+      if (!deleted_ && job() != nullptr) Remember();
+      return;
+    }
+    if (deleted_ || job() == nullptr) return SendRest();
     const absl::StatusOr<bool> next = Next(&item_);
     if (!next.ok()) return End(next.status());
     if (*next) {
@@ -87,9 +91,9 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   }
 
   void JobDeleted() override {
-    End(complete_ ? absl::OkStatus()
-                  : Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                           "job '" + job_ + "' was deleted before all of it was sent"));
+    if (ended_) return;
+    deleted_ = true;
+    if (!writing_) SendRest();
   }
 
   // ---- Called by gRPC, on its threads.
@@ -114,6 +118,10 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   virtual bool Over() = 0;
   // Of a stream that is over: whether what Next gave is the last.
   virtual bool IsLast() = 0;
+  // The job changed while an item is being written: it may be deleted before that is done.
+  virtual void Remember() {}
+  // What was remembered of a job that is deleted, if that is all that is left to send.
+  virtual bool Rest(T*) { return false; }
 
   const std::string& job_id() const { return job_; }
   // In Next and Over never null.
@@ -129,6 +137,18 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     Poke();
   }
 
+  // The job is deleted: sends what is left of it, and ends.
+  void SendRest() {
+    if (!complete_ && Rest(&item_)) {
+      complete_ = writing_ = true;
+      this->StartWrite(&item_);
+      return;
+    }
+    End(complete_ ? absl::OkStatus()
+                  : Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
+                           "job '" + job_ + "' was deleted before all of it was sent"));
+  }
+
   Engine* const engine_;
   Followers* const followers_;
   const std::string job_;
@@ -139,6 +159,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   bool writing_ = false;
   // The item that was given last to gRPC is the last one.
   bool complete_ = false;
+  bool deleted_ = false;
   bool ended_ = false;
   absl::Status last_word_;
 };

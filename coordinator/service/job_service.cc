@@ -107,9 +107,19 @@ class WatchStream : public FollowStream<v1::Job> {
   }
   bool Over() override { return job()->terminal(); }
   bool IsLast() override { return true; }
+  void Remember() override {
+    if (job()->terminal()) last_ = ToWire(*job(), engine().cluster());
+  }
+  bool Rest(v1::Job* item) override {
+    if (!last_.has_value()) return false;
+    *item = *last_;
+    return true;
+  }
 
  private:
   uint64_t sent_;
+  // The job's last state, where it came while an earlier one was being written.
+  std::optional<v1::Job> last_;
 };
 
 class LogStream : public RowStream<v1::LogLine> {
