@@ -275,6 +275,18 @@ TEST(Cluster, ADeletionTakesWhatWaitsToBeStoredAlong) {
   EXPECT_TRUE(world.store().ReadLogs("job", 0, {}, 10)->empty());
 }
 
+TEST(Cluster, AJobThatComesAndGoesInOneTransactionLeavesItsNumberOnly) {
+  World world;
+  Cluster& cluster = world.cluster();
+  ASSERT_TRUE(cluster.Submit({.name = "x"}, world.now()).ok());
+  ASSERT_TRUE(cluster.Stop("x-1", "", "", world.now()).ok());
+  ASSERT_TRUE(cluster.Delete("x-1", "", "", "", world.now()).ok());
+  world.Commit();
+  EXPECT_TRUE(world.store().Load()->jobs.empty());
+  world.Restart();
+  EXPECT_EQ(*world.cluster().Submit({.name = "x"}, world.now()), "x-2");
+}
+
 TEST(Cluster, SaysWhichRanksAreOnANode) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
