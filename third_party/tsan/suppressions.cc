@@ -13,8 +13,13 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_strings.so\n"
          "called_from_lib:libabsl_time.so\n"
          "called_from_lib:libabsl_cord.so\n"
+         // The lock-order graph of absl::Mutex, behind a spin lock of its own.
+         "called_from_lib:libabsl_graphcycles_internal.so\n"
          "race:absl::debian3::Status::UnrefNonInlined\n"
          "race:absl::debian3::status_internal::Payload\n"
+         // A map's mutex is locked in the library, which is left out, and unlocked in inline code.
+         "race:google::protobuf::internal::MapField\n"
+         "mutex:google::protobuf::internal::MapField\n"
          "race:^grpc::\n"
          "race:libgrpc\n";
 }
