@@ -33,7 +33,9 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address) {
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
   // In truth the time that one attempt gets to connect: a busy machine needs more than a moment for it.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
+  // After a refused attempt, give or take a fifth. Agents and workers have one lease, 1 s or more, to
+  // come back to a coordinator that was restarted, and it runs while the coordinator is away.
+  arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   // Two clients in one process (tests) must not share a connection's fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A cluster's own traffic never goes through a proxy.

@@ -33,6 +33,9 @@ namespace {
 
 constexpr char kVersion[] = "0.1.0";
 
+// Within a lease attempts to attach are made at least so often, so that it is not waited away.
+constexpr int kAttemptsPerLease = 10;
+
 // A clock that only goes forward, as absl::Time: leases must not end because somebody set the date.
 absl::Time SteadyNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
@@ -244,7 +247,8 @@ class Agent::Loop {
       away_ = true;
     }
     // Spread out: all agents of a cluster lose their coordinator at the same moment.
-    connect_at_ = SteadyNow() + retry_ * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
+    const absl::Duration pause = std::min(retry_, core_.lease() / kAttemptsPerLease);
+    connect_at_ = SteadyNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
     retry_ = std::min(2 * retry_, options_.last_retry);
     Handle(Broken{});
   }

@@ -27,7 +27,8 @@ struct AgentOptions {
   std::string worker;
   CoreOptions core;
   LogQueueOptions logs;
-  // Between attempts to attach: doubled from the first to the last.
+  // Between attempts to attach: doubled from the first to the last, but never more than a tenth of
+  // the lease.
   absl::Duration first_retry = absl::Milliseconds(100);
   absl::Duration last_retry = absl::Seconds(2);
 };

@@ -211,6 +211,17 @@ TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {
   EXPECT_EQ(coordinator.AwaitExit(running).signal(), SIGTERM);
 }
 
+TEST(Agent, TheLeaseBoundsThePauseBetweenAttempts) {
+  FakeCoordinator coordinator(absl::Seconds(1));
+  AgentOptions options = Options(coordinator);
+  options.first_retry = options.last_retry = absl::Hours(1);
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  coordinator.Stop();
+  coordinator.Restart();
+  coordinator.AwaitHello();
+}
+
 TEST(Agent, LinesOfTheTimeWithoutCoordinatorComeLaterTheNewestOnly) {
   FakeCoordinator coordinator;
   AgentOptions options = Options(coordinator);

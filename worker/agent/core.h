@@ -140,6 +140,8 @@ class Core {
   Effects Handle(const Event& event, absl::Time now);
   // When the next Ticked is due; InfiniteFuture when nothing is.
   absl::Time NextDeadline() const;
+  // The last that a coordinator named.
+  absl::Duration lease() const { return lease_; }
 
  private:
   struct Running {
