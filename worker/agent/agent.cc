@@ -102,11 +102,9 @@ class Agent::Loop {
   void Run() {
     while (!quit_.has_value()) {
       const absl::Time due = std::min(core_.NextDeadline(), connect_at_);
-      if (auto task = mailbox_.Take(due - SteadyNow())) {
-        (*task)();
-      } else {
-        Handle(Ticked{});
-      }
+      if (auto task = mailbox_.Take(due - SteadyNow())) (*task)();
+      // Also where tasks never end (workers that print without pause).
+      if (SteadyNow() >= core_.NextDeadline()) Handle(Ticked{});
       if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
       Pump();
     }

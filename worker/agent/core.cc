@@ -22,7 +22,9 @@ Effects Core::Handle(const Event& event, absl::Time now) {
 }
 
 absl::Time Core::NextDeadline() const {
-  absl::Time next = std::min({lease_end_, next_heartbeat_, report_until_});
+  absl::Time next = std::min(lease_end_, next_heartbeat_);
+  // With workers left it is their end that is waited for.
+  if (running_.empty()) next = std::min(next, report_until_);
   for (const auto& [worker, running] : running_) {
     if (running.kill_at.has_value() && !running.killed && running.pid != 0) {
       next = std::min(next, *running.kill_at);

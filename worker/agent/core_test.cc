@@ -238,6 +238,7 @@ TEST_F(CoreTest, ASecondShutdownKillsAtOnce) {
   Run(kA, 7);
   Do(ShutdownRequested{});
   EXPECT_THAT(Do(ShutdownRequested{}), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  EXPECT_GT(core_.NextDeadline(), now_) << "nothing is due until the worker has ended";
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitSignal{9}}),
               ElementsAre(VariantWith<SendExit>(SendExit{{kA, 7, ExitSignal{9}, ""}}),
                           VariantWith<Quit>(Quit{absl::OkStatus()})));
