@@ -46,6 +46,14 @@ TEST(Agent, SaysWhoItIs) {
   EXPECT_EQ(hello.running_size() + hello.exits_size(), 0);
 }
 
+TEST(Agent, HeartbeatsCome) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.Await([](const auto& message) { return message.has_heartbeat(); });
+  coordinator.Clear();
+  coordinator.Await([](const auto& message) { return message.has_heartbeat(); });
+}
+
 TEST(Agent, AWorkerGetsItsIdentityAndItsExitCodeAndTailAreReported) {
   FakeCoordinator coordinator;
   auto agent = MustStart(Options(coordinator));
@@ -93,6 +101,20 @@ TEST(Agent, LongAndUnreadableLinesArrive) {
   coordinator.AwaitExit(worker);
   coordinator.AwaitLine(std::string(16384, 'x') + " [83616 more bytes]");
   coordinator.AwaitLine("bad \xef\xbf\xbd byte");
+}
+
+TEST(Agent, TheTailIsBoundedInBytesToo) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const auto worker =
+      Worker("for i in 1 2 3 4 5 6; do head -c 16000 /dev/zero | tr '\\0' $i; echo; done");
+  coordinator.StartWorker(worker);
+  const std::string tail = coordinator.AwaitExit(worker).log_tail();
+  const std::vector<std::string> lines = absl::StrSplit(tail, '\n');
+  ASSERT_EQ(lines.size(), 4) << "as many as 64 KiB hold";
+  EXPECT_EQ(lines.front(), std::string(16000, '3'));
+  EXPECT_EQ(lines.back(), std::string(16000, '6'));
 }
 
 TEST(Agent, ASignalIsReported) {
@@ -171,6 +193,19 @@ TEST(Agent, GrandchildrenEndWithTheWorker) {
   std::ofstream(fifo) << "\n";
   EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 0);
   EXPECT_TRUE(grandchild.Ends());
+}
+
+TEST(Agent, ADescendantThatLeftTheGroupAndPrintsWithoutEndIsNotWaitedFor) {
+  FakeCoordinator coordinator;
+  auto agent = MustStart(Options(coordinator));
+  coordinator.AwaitHello();
+  const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/left";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  // It ends with its pipe's reader.
+  const auto worker = Worker(absl::StrCat("setsid sh -c 'echo > ", fifo, "; exec yes' & read line < ",
+                                          fifo, "; exit 0"));
+  coordinator.StartWorker(worker);
+  EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 0);
 }
 
 TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {

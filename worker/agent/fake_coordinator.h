@@ -181,7 +181,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     if (message.has_hello()) {
       if (!refusal_.ok()) return refusal_;
       v1::AgentDirective directive;
-      directive.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(1);
+      directive.mutable_welcome()->mutable_heartbeat_interval()->set_nanos(10'000'000);
       const int64_t lease = absl::ToInt64Nanoseconds(lease_);
       directive.mutable_welcome()->mutable_lease()->set_seconds(lease / 1'000'000'000);
       directive.mutable_welcome()->mutable_lease()->set_nanos(static_cast<int>(lease % 1'000'000'000));
