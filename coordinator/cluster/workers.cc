@@ -25,10 +25,7 @@ Overload(Cases...) -> Overload<Cases...>;
 absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now) {
   const WorkerId& id = hello.worker;
   jobs::Job* job = FindJob(id.job);
-  if (job == nullptr) {
-    return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                  absl::StrCat("there is no job '", id.job, "'"));
-  }
+  if (job == nullptr) return NoSuchJob(id.job);
   if (job->terminal() || id.generation != job->generation) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",

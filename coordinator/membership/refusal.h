@@ -19,6 +19,10 @@ inline absl::Status Refuse(absl::StatusCode code, const std::string& reason,
   return status;
 }
 
+inline absl::Status NoSuchJob(const std::string& id) {
+  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "there is no job '" + id + "'");
+}
+
 // Empty when the status carries none.
 inline std::string RefusalReason(const absl::Status& status) {
   const auto payload = status.GetPayload(kReasonPayload);

@@ -18,10 +18,6 @@
 
 namespace muster::service {
 
-inline absl::Status NoSuchJob(const std::string& id) {
-  return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "there is no job '" + id + "'");
-}
-
 // Something that wants to know when a job changed.
 class Follower {
  public:

@@ -40,6 +40,7 @@ struct RequestRow {
   // What a repeat is answered with, where the job alone does not say it. Bytes.
   std::string answer;
 
+  bool job_deleted() const { return deleted_time != absl::InfinitePast(); }
   bool operator==(const RequestRow&) const = default;
 };
 
