@@ -165,10 +165,8 @@ void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
       membership_.Release(job->id, rank);
     }
   }
-  if (job->terminal()) {
-    open_.erase(job->number);
-    speed_.erase(job->id);
-  }
+  if (job->terminal()) open_.erase(job->number);
+  if (!job->live || job->ending) speed_.erase(job->id);
   Changed(job);
   const auto said = said_.find(job->id);
   if (said == said_.end() || said->second != job->state) {
