@@ -8,6 +8,16 @@
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
+namespace {
+
+// False: it belongs to a deleted job that had this id before. Processes of former generations are
+// not known any more.
+bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
+  if (worker.generation != job.generation) return worker.generation < job.generation;
+  return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
+}
+
+}  // namespace
 
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::string& reason, absl::Time now) {
@@ -123,7 +133,7 @@ void Cluster::WorkerLogged(SessionId session, const WorkerId& worker,
                            const std::vector<std::string>& lines, absl::Time now) {
   AgentHeard(session, now);
   jobs::Job* job = FindJob(worker.job);
-  if (job == nullptr || lines.empty()) return;
+  if (job == nullptr || lines.empty() || !MayBeOf(worker, *job)) return;
   for (const std::string& line : lines) {
     batch_.logs.push_back({worker.job, ++job->log_sequence, worker.generation, worker.rank, line});
   }

@@ -295,6 +295,35 @@ TEST(Cluster, ADeletionTakesWhatWaitsToBeStoredAlong) {
   EXPECT_TRUE(world.store().ReadLogs("job", 0, {}, 10)->empty());
 }
 
+TEST(Cluster, LateLinesOfADeletedJobAreNotThoseOfTheNextOneOfItsName) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1);
+  const WorkerId old = world.job("job").Worker(0);
+  ASSERT_TRUE(world.Stop("job").ok());
+  world.Exit(1, old, 15);
+  ASSERT_TRUE(world.Delete("job").ok());
+  ASSERT_TRUE(world.Attach(1, Hello("a", 0)).ok());
+  const auto log = [&](const WorkerId& worker, const std::string& line) {
+    world.cluster().WorkerLogged(1, worker, {line}, world.now());
+    world.Commit();
+  };
+  world.Submit("job", 1);
+  log(old, "late, while it waits");
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  const WorkerId next = world.job("job").Worker(0);
+  ASSERT_EQ(next.generation, old.generation);
+  log(old, "late, while it runs");
+  log(next, "its own");
+  world.Exit(1, next, 9);
+  ASSERT_EQ(world.job("job").generation, 2);
+  log(next, "of its former generation");
+  const auto lines = world.store().ReadLogs("job", 0, {}, 10);
+  ASSERT_EQ(lines->size(), 2);
+  EXPECT_EQ((*lines)[0].text, "its own");
+  EXPECT_EQ((*lines)[1].text, "of its former generation");
+}
+
 TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
