@@ -19,18 +19,68 @@ First steps:
   muster run job.yaml             train on this machine, with a coordinator of its own
   muster COMMAND --help           the options of a command)";
 
-// What is wrong with the first word; empty when nothing is. CLI11 would only say that a command is needed.
-std::string UnknownCommand(const CLI::App& app, const std::string& word) {
-  if (word.empty() || word[0] == '-') return "";
-  std::vector<std::string> names;
-  for (const CLI::App* command : app.get_subcommands(nullptr)) {
-    if (command->get_name() == word) return "";
-    names.push_back(command->get_name());
+using jobfile::NearName;
+
+// "muster data pack"
+std::string FullName(const CLI::App& command) {
+  if (command.get_parent() == nullptr) return command.get_name();
+  return absl::StrCat(FullName(*command.get_parent()), " ", command.get_name());
+}
+
+// What is wrong with the first words, which choose a command; empty when nothing is. CLI11 would only say that a
+// command is needed.
+std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& words) {
+  const CLI::App* group = &app;
+  for (const std::string& word : words) {
+    const std::vector<const CLI::App*> commands = group->get_subcommands(nullptr);
+    if (commands.empty() || word.empty() || word[0] == '-') return "";
+    std::vector<std::string> names;
+    const CLI::App* chosen = nullptr;
+    for (const CLI::App* command : commands) {
+      names.push_back(command->get_name());
+      if (command->get_name() == word) chosen = command;
+    }
+    if (chosen == nullptr) {
+      const std::string near = NearName(word, names);
+      return absl::StrCat(FullName(*group), ": there is no command '", word, "'",
+                          near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"), "; `",
+                          FullName(*group), " --help` lists them");
+    }
+    group = chosen;
   }
-  const std::string near = jobfile::NearName(word, names);
-  return absl::StrCat("there is no command '", word, "'",
-                      near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
-                      "; `muster --help` lists them");
+  return "";
+}
+
+// The command that was given words it does not take; null where none was.
+const CLI::App* WithExtras(const CLI::App& app) {
+  if (!app.remaining().empty()) return &app;
+  for (const CLI::App* command : app.get_subcommands(nullptr)) {
+    if (const CLI::App* found = WithExtras(*command); found != nullptr) return found;
+  }
+  return nullptr;
+}
+
+std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
+  const CLI::App* command = WithExtras(app);
+  if (command == nullptr) {
+    command = &app;
+    while (!command->get_subcommands().empty()) command = command->get_subcommands().back();
+    return absl::StrCat(FullName(*command), ": ", error.what(), "; `", FullName(*command),
+                        " --help` says more");
+  }
+  const std::string word = command->remaining().front();
+  std::string problem = absl::StrCat(FullName(*command), ": there is no place for '", word, "'");
+  if (word[0] == '-') {
+    std::vector<std::string> names;
+    for (const CLI::Option* option : command->get_options()) {
+      for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    }
+    const std::string near = NearName(word.substr(0, word.find('=')), names);
+    problem = absl::StrCat(FullName(*command), ": there is no option '", word, "'",
+                           near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
+                           command == &app ? "; options stand behind the command" : "");
+  }
+  return absl::StrCat(problem, "; `", FullName(*command), " --help` lists what there is");
 }
 
 }  // namespace
@@ -40,7 +90,6 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows, stops and deletes them.",
                "muster");
   app.require_subcommand(1);
-  app.failure_message(CLI::FailureMessage::simple);
   AddRun(&app, console, &code);
   AddSubmit(&app, console, &code);
   AddValidate(&app, console, &code);
@@ -62,15 +111,20 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
     console->err << app.help() << std::flush;
     return kUsage;
   }
-  if (const std::string problem = UnknownCommand(app, arguments[0]); !problem.empty()) {
-    console->err << "muster: " << problem << std::endl;
+  if (const std::string problem = UnknownCommand(app, arguments); !problem.empty()) {
+    console->err << problem << std::endl;
     return kUsage;
   }
   try {
     // CLI11 takes them last first.
     app.parse(std::vector<std::string>(arguments.rbegin(), arguments.rend()));
   } catch (const CLI::ParseError& error) {
-    code = app.exit(error, console->out, console->err) == 0 ? kDone : kUsage;
+    if (error.get_exit_code() == 0) {
+      app.exit(error, console->out, console->err);  // prints the help that was asked for
+    } else {
+      console->err << UsageProblem(app, error) << std::endl;
+      code = kUsage;
+    }
   }
   console->out.flush();
   // A full disk or a closed pipe must not look like success.

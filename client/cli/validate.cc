@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
@@ -23,11 +25,11 @@ void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobRespons
   }
 }
 
-v1::ValidateJobResponse Check(const CommonOptions& options, const jobfile::JobFile& file) {
+// `client`: null where there is no coordinator to be asked.
+v1::ValidateJobResponse Check(client::MusterClient* client, const jobfile::JobFile& file) {
   v1::ValidateJobResponse response;
-  if (!options.address.empty()) {
-    auto client = client::MusterClient::Connect(options.address);
-    auto answer = client.ok() ? (*client)->Validate(file.spec) : client.status();
+  if (client != nullptr) {
+    auto answer = client->Validate(file.spec);
     if (answer.ok()) {
       response = *std::move(answer);
       v1::SpecProblems problems;
@@ -38,7 +40,7 @@ v1::ValidateJobResponse Check(const CommonOptions& options, const jobfile::JobFi
       response.add_warnings(absl::StrCat("the coordinator was not asked: ", Message(answer.status())));
     }
   }
-  CheckInputs(file, options.address.empty(), &response);
+  CheckInputs(file, /*here=*/client == nullptr, &response);
   if (response.problems().empty() && !response.has_resolved()) {
     *response.mutable_resolved() = jobspec::ResolveDefaults(file.spec);
   }
@@ -49,11 +51,17 @@ v1::ValidateJobResponse Check(const CommonOptions& options, const jobfile::JobFi
 struct ValidateOptions : CommonOptions, JobFileOptions {};
 
 ExitCode Validate(Console* console, const ValidateOptions& options) {
+  std::unique_ptr<client::MusterClient> client;
+  if (!options.address.empty()) {
+    auto connected = Connect(options);
+    if (!connected.ok()) return Fail(console, connected.status());
+    client = *std::move(connected);
+  }
   v1::ValidateJobResponse response;
   std::string refusal;
   const auto file = Load(console, options);
   if (file.ok()) {
-    response = Check(options, *file);
+    response = Check(client.get(), *file);
     v1::SpecProblems problems;
     *problems.mutable_problems() = response.problems();
     if (!problems.problems().empty()) refusal = Message(jobfile::ProblemsError(file->name, problems));
