@@ -62,13 +62,14 @@ class TokenWriter {
 };
 
 absl::Status Check(const PackOptions& options) {
-  const bool splits = options.split != 1;
-  if (splits && !(options.split > 0 && options.split < 1)) {
+  const bool splits = options.split.has_value();
+  if (splits && !(*options.split > 0 && *options.split < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--split ", options.split, ": allowed is a number above 0 and below 1"));
+        absl::StrCat("--split ", *options.split, ": allowed is a number above 0 and below 1"));
   }
   if (splits != !options.out_rest.empty()) {
-    return absl::InvalidArgumentError("--split and --out-rest belong together: one of them is missing");
+    return absl::InvalidArgumentError(absl::StrCat("--split and --out-rest belong together: ",
+                                                   splits ? "--out-rest" : "--split", " is missing"));
   }
   std::error_code ignored;
   for (const std::string& out : {options.out, options.out_rest}) {
@@ -100,9 +101,9 @@ absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
   std::vector<std::unique_ptr<TokenWriter>> writers;
   writers.push_back(std::make_unique<TokenWriter>(options.out));
   uint64_t first = total;
-  if (!options.out_rest.empty()) {
+  if (options.split.has_value()) {
     writers.push_back(std::make_unique<TokenWriter>(options.out_rest));
-    first = static_cast<uint64_t>(std::floor(static_cast<double>(total) * options.split));
+    first = static_cast<uint64_t>(std::floor(static_cast<double>(total) * *options.split));
   }
   if (first == 0 || (writers.size() == 2 && first == total)) {
     return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,8 +18,8 @@ struct PackOptions {
   std::string out;
   // Where the tokens beyond the first `split` of all go; empty: there are none.
   std::string out_rest;
-  // Above 0 and below 1 with out_rest.
-  double split = 1;
+  // Above 0 and below 1, with out_rest; absent without it.
+  std::optional<double> split;
 };
 
 struct PackedFile {
@@ -29,8 +30,8 @@ struct PackedFile {
   double unigram_entropy = 0;
 };
 
-// Writes uint16, little endian. A file appears under its name only when all of it is durable; after an error
-// nothing new is there. `interrupted` is asked now and then.
+// Writes uint16, little endian. The files appear under their names when all are durable; after an error before
+// that nothing new is there. `interrupted` is asked now and then.
 // INVALID_ARGUMENT: options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...:
 // of the file that is named. CANCELLED: interrupted.
 absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,

@@ -92,8 +92,11 @@ TEST_F(PackTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal({.inputs = {in}, .out = in}), HasSubstr("both input and output"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = out, .split = 0.5}),
               HasSubstr("are both"));
-  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .split = 0.5}), HasSubstr("belong together"));
-  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest}), HasSubstr("belong together"));
+  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .split = 0.5}), HasSubstr("belong together: --out-rest is missing"));
+  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest, .split = 1}),
+              HasSubstr("above 0 and below 1"));
+  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest}),
+              HasSubstr("belong together: --split is missing"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest, .split = 1.5}),
               HasSubstr("above 0 and below 1"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest, .split = 0.1}),
