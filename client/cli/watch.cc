@@ -25,6 +25,8 @@ ExitCode Watch(Console* console, const CommonOptions& options, const std::string
   if (last.state() == v1::Job::FAILED) {
     console->err << "muster: job " << job_id << " failed: " << FailureText(last) << std::flush;
   }
+  // It ended because stdout takes no more, which RunCommandLine tells.
+  if (!client::HasEnded(last.state())) return kDone;
   return ExitCodeOf(last.state());
 }
 
