@@ -38,11 +38,11 @@ void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
       ->type_name("FORM");
 }
 
-void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options) {
+void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options, bool with_csv) {
   options->address = console->environment("MUSTER_ADDRESS");
   command->add_option("--address", options->address, "The coordinator; default $MUSTER_ADDRESS")
       ->type_name("HOST:PORT");
-  AddOutputOption(command, options);
+  AddOutputOption(command, options, with_csv);
 }
 
 void AddRetryOption(CLI::App* command, CommonOptions* options) {

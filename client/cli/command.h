@@ -38,8 +38,9 @@ struct JobFileOptions {
 void AddJobFileOptions(CLI::App* command, JobFileOptions* options);
 // Adds -o (with csv where `with_csv`).
 void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv = false);
-// Adds --address, and -o.
-void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options);
+// Adds --address, and -o (with csv where `with_csv`).
+void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* options,
+                      bool with_csv = false);
 // Adds --retry-for to commands that follow or change a job.
 void AddRetryOption(CLI::App* command, CommonOptions* options);
 // An option that takes "60s", "1m30s".

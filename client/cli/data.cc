@@ -11,6 +11,13 @@
 namespace muster::cli {
 namespace {
 
+// Why no files were made.
+ExitCode Refuse(Console* console, const absl::Status& status) {
+  if (absl::IsCancelled(status)) return FailWith(console, "interrupted", kInterrupted);
+  return FailWith(console, Message(status),
+                  absl::IsInvalidArgument(status) ? kUsage : kOtherError);
+}
+
 struct DataPackOptions : CommonOptions {
   PackOptions pack;
   std::string tokenizer;
@@ -20,11 +27,7 @@ ExitCode DataPack(Console* console, const DataPackOptions& options) {
   client::Cancellation interrupted;
   const Interrupts::Listener listener(&console->interrupts, [&](int) { interrupted.Cancel(); });
   const auto packed = Pack(options.pack, [&] { return interrupted.cancelled(); });
-  if (absl::IsCancelled(packed.status())) return FailWith(console, "interrupted", kInterrupted);
-  if (!packed.ok()) {
-    return FailWith(console, Message(packed.status()),
-                    absl::IsInvalidArgument(packed.status()) ? kUsage : kOtherError);
-  }
+  if (!packed.ok()) return Refuse(console, packed.status());
   if (IsDocument(options.output)) {
     nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
     for (const PackedFile& file : *packed) {
@@ -51,11 +54,7 @@ ExitCode DataImages(Console* console, const DataImagesOptions& options) {
   client::Cancellation interrupted;
   const Interrupts::Listener listener(&console->interrupts, [&](int) { interrupted.Cancel(); });
   const auto made = MakeImages(options.images, [&] { return interrupted.cancelled(); });
-  if (absl::IsCancelled(made.status())) return FailWith(console, "interrupted", kInterrupted);
-  if (!made.ok()) {
-    return FailWith(console, Message(made.status()),
-                    absl::IsInvalidArgument(made.status()) ? kUsage : kOtherError);
-  }
+  if (!made.ok()) return Refuse(console, made.status());
   if (IsDocument(options.output)) {
     nlohmann::ordered_json json = {{"files", nlohmann::ordered_json::array()}};
     for (const ImageFile& file : *made) {

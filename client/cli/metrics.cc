@@ -64,10 +64,7 @@ void AddMetrics(CLI::App* app, Console* console, ExitCode* code) {
       "metrics", "What is measured of each step and validation pass (docs/metrics.md)");
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
-  options->address = console->environment("MUSTER_ADDRESS");
-  command->add_option("--address", options->address, "The coordinator; default $MUSTER_ADDRESS")
-      ->type_name("HOST:PORT");
-  AddOutputOption(command, options.get(), /*with_csv=*/true);
+  AddCommonOptions(command, console, options.get(), /*with_csv=*/true);
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Metrics(console, *options); });
 }
