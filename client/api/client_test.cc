@@ -6,9 +6,11 @@
 #include <memory>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "client/api/fake_job_service.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
@@ -111,6 +113,14 @@ TEST_F(ClientTest, AChangeIsGivenUpAfterItsBound) {
   EXPECT_EQ(service_.requests().size(), 1);
 }
 
+TEST_F(ClientTest, AChangeIsRepeatedUntilItsBound) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  service_.LoseRequests(1000000);
+  const auto stopped = client_->Stop("a", {.retry_for = absl::Milliseconds(50)});
+  EXPECT_EQ(stopped.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_GT(service_.requests().size(), 1);
+}
+
 TEST_F(ClientTest, CancellationEndsTheRepeats) {
   service_.Put(MakeJob("a", v1::Job::RUNNING));
   service_.LoseRequests(1000000);
@@ -140,6 +150,14 @@ TEST_F(ClientTest, WatchGivesEachChangeOnceAndEndsWithTheJob) {
   });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_THAT(steps, ElementsAre(1, 2, 3, 4));
+}
+
+TEST_F(ClientTest, WatchEndsWhenItsCallerHasEnough) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING, 1));
+  int seen = 0;
+  const absl::Status status = client_->Watch("a", {}, [&seen](const v1::Job&) { return ++seen < 1; });
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(seen, 1);
 }
 
 TEST_F(ClientTest, WatchResumesAfterABrokenStreamFromTheLastVersion) {
@@ -260,6 +278,29 @@ TEST_F(ClientTest, WatchGivesUpAfterItsBound) {
       });
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(Message(status), HasSubstr(server_->address()));
+}
+
+TEST_F(ClientTest, WatchOfACoordinatorThatStaysAwayEndsAtItsBoundOrDeadline) {
+  const std::pair<StreamOptions, absl::StatusCode> cases[] = {
+      {{.retry_for = absl::Milliseconds(50)}, absl::StatusCode::kUnavailable},
+      {{.retry_for = absl::Hours(1), .deadline = absl::Now() + absl::Seconds(1)},
+       absl::StatusCode::kDeadlineExceeded},
+  };
+  for (const auto& [options, code] : cases) {
+    server_ = Server::Start({}, {&service_}).value();
+    client_ = MusterClient::Connect(server_->address()).value();
+    service_.Put(MakeJob("a", v1::Job::RUNNING));
+    std::thread end;
+    const absl::Status status = client_->Watch("a", options, [&](const v1::Job&) {
+      end = std::thread([this] {
+        service_.BreakStreams();
+        server_.reset();
+      });
+      return true;
+    });
+    end.join();
+    EXPECT_EQ(status.code(), code) << status;
+  }
 }
 
 TEST_F(ClientTest, WaitEndsAtItsDeadline) {
