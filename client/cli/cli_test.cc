@@ -1,26 +1,16 @@
-// The commands against a JobService over real gRPC: what goes to stdout, what to stderr, which exit code.
-#include "client/cli/cli.h"
-
+// What goes to stdout, what to stderr, and which exit code, of commands that show and end jobs or need none.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
 
-#include <sys/stat.h>
-
-#include <filesystem>
-#include <map>
-#include <memory>
-#include <sstream>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
-#include "client/api/fake_job_service.h"
+#include "client/cli/cli_fixture.h"
 #include "client/cli/metrics_text.h"
-#include "common/files/files.h"
-#include "common/files/temp_dir.h"
-#include "common/rpc/rpc.h"
 
 namespace muster::cli {
 namespace {
@@ -30,62 +20,6 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
-
-constexpr char kJobFile[] = R"(name: tiny
-world_size: 2
-model: {mlp: {inputs: 4, hidden: [8], classes: 2}}
-data: {train: {safetensors: {path: rows}}}
-optimizer: {sgd: {lr: 0.1}}
-batch: {per_rank: 1}
-stages: {fit: {steps: 3}}
-)";
-
-class CliTest : public testing::Test {
- protected:
-  CliTest() : interrupts_([] {}) {}
-
-  void SetUp() override {
-    server_ = Server::Start({}, {&service_, &cluster_}).value();
-    environment_["MUSTER_ADDRESS"] = server_->address();
-    environment_["TMPDIR"] = folder_.path();
-    Write("job.yaml", kJobFile);
-    Write("rows", "x");
-  }
-
-  void Write(const std::string& name, const std::string& text) {
-    ASSERT_TRUE(files::WriteAtomically(folder_.Path(name), text).ok());
-  }
-
-  ExitCode Muster(const std::vector<std::string>& arguments) {
-    out_.str("");
-    err_.str("");
-    Console console{.in = in_,
-                    .out = out_,
-                    .err = err_,
-                    .environment = [this](const std::string& name) { return environment_[name]; },
-                    .interrupts = interrupts_};
-    return RunCommandLine(arguments, &console);
-  }
-  std::string out() const { return out_.str(); }
-  std::string err() const { return err_.str(); }
-
-  v1::Job Put(const std::string& text) {
-    v1::Job job;
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job));
-    service_.Put(job);
-    return job;
-  }
-
-  files::TempDir folder_;
-  client::FakeJobService service_;
-  client::FakeClusterService cluster_;
-  std::unique_ptr<Server> server_;
-  std::map<std::string, std::string> environment_;
-  std::istringstream in_;
-  std::ostringstream out_;
-  std::ostringstream err_;
-  Interrupts interrupts_;
-};
 
 TEST_F(CliTest, HelpIsAResultAndListsTheCommands) {
   EXPECT_EQ(Muster({"--help"}), kDone);
@@ -98,10 +32,12 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{}, "Usage"},
       {{"sumbit", "job.yaml"}, "there is no command 'sumbit'; did you mean submit?"},
-      {{"submit"}, "FILE is required"},
+      {{"submit"}, "muster submit: FILE is required; `muster submit --help` says more"},
       {{"list", "-o", "xml"}, "'xml' is no output form"},
       {{"list", "-o", "csv"}, "'csv' is no output form"},
-      {{"list", "extra"}, "extra"},
+      {{"list", "extra"}, "muster list: there is no place for 'extra'; `muster list --help`"},
+      {{"list", "--adress=x", "-o", "json"}, "muster list: there is no option '--adress=x'; did you mean --address?"},
+      {{"--address", "127.0.0.1:1", "list"}, "muster: there is no option '--address'; options stand behind the command"},
       {{"list", "--state", "runing"}, "'runing' is no state; did you mean RUNNING?; allowed: QUEUED, "},
       {{"list", "--state", "state_unspecified"}, "is no state"},
       {{"list", "--limit", "0"}, "--limit"},
@@ -113,9 +49,11 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"wait", "a", "--timeout", "-1s"}, "'-1s' is no duration"},
       {{"logs", "a", "--rank", "-1"}, "--rank"},
       {{"run", "job.yaml", "--slots", "0"}, "--slots"},
-      {{"checkpoints"}, "subcommand"},
+      {{"checkpoints"}, "muster checkpoints: A subcommand is required; `muster checkpoints --help`"},
+      {{"checkpoints", "inspct", "x"}, "muster checkpoints: there is no command 'inspct'; did you mean inspect?"},
       {{"data", "pack", "--tokenizer", "words", "--out", "o", "i"}, "words"},
       {{"list", "--address", "nowhere"}, "expected host:port"},
+      {{"validate", folder_.Path("job.yaml"), "--address", "nowhere"}, "expected host:port"},
   };
   for (const auto& [arguments, message] : cases) {
     EXPECT_EQ(Muster(arguments), kUsage) << message;
@@ -150,35 +88,6 @@ TEST_F(CliTest, AnUnknownJobIs102) {
   }
 }
 
-TEST_F(CliTest, SubmitPrintsTheIdAlone) {
-  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml")}), kDone);
-  EXPECT_EQ(out(), "tiny-1\n");
-  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--id", "mine", "-o", "json"}), kDone);
-  v1::Job job;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
-  EXPECT_EQ(job.id(), "mine");
-  EXPECT_EQ(job.spec().data().train().safetensors().path(0), folder_.Path("rows"));
-}
-
-TEST_F(CliTest, ATakenIdIs1) {
-  Put("id: 'mine' state: RUNNING");
-  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--id", "mine"}), kOtherError);
-  EXPECT_THAT(err(), HasSubstr("mine"));
-}
-
-TEST_F(CliTest, ARefusedJobFileIs2AndNothingIsSubmitted) {
-  Write("bad.yaml", std::string(kJobFile) + "sead: 1\nclip_grad_norm: no\n");
-  for (const char* command : {"submit", "run", "validate"}) {
-    EXPECT_EQ(Muster({command, folder_.Path("bad.yaml")}), kUsage) << command;
-    EXPECT_THAT(err(), AllOf(HasSubstr("bad.yaml:8: sead: unknown key; did you mean seed?"),
-                             HasSubstr("bad.yaml:9: clip_grad_norm: found 'no'")));
-    EXPECT_EQ(Muster({command, folder_.Path("none.yaml")}), kUsage) << command;
-    EXPECT_THAT(err(), HasSubstr("none.yaml"));
-  }
-  EXPECT_EQ(Muster({"list"}), kDone);
-  EXPECT_THAT(out(), IsEmpty());
-}
-
 TEST_F(CliTest, TheExitCodeSaysHowTheJobEnded) {
   Put("id: 'good' state: SUCCEEDED step: 3 total_steps: 3 loss: 0.5 exported_path: '/w'");
   Put("id: 'stopped' state: CANCELLED");
@@ -199,20 +108,6 @@ TEST_F(CliTest, TheExitCodeSaysHowTheJobEnded) {
   Put("id: 'never' state: FAILED state_reason: 'no such device'");
   EXPECT_EQ(Muster({"wait", "never"}), kJobFailed);
   EXPECT_EQ(err(), "muster: job never failed: no such device\n");
-}
-
-TEST_F(CliTest, SubmitWaitFollowsToTheEnd) {
-  service_.OnSubmit([this](const v1::Job& job) {
-    v1::Job changed = job;
-    changed.set_state(v1::Job::RUNNING);
-    service_.Put(changed);
-    changed.set_state(v1::Job::FAILED);
-    changed.mutable_failure()->set_reason("out of luck");
-    service_.Put(changed);
-  });
-  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--wait"}), kJobFailed);
-  EXPECT_THAT(out(), StartsWith("tiny-1\njob tiny-1 FAILED"));
-  EXPECT_THAT(err(), HasSubstr("out of luck"));
 }
 
 TEST_F(CliTest, WaitTimesOutWith101) {
@@ -262,17 +157,6 @@ TEST_F(CliTest, LogsGoOnUntilTheJobEnds) {
   EXPECT_EQ(out(), "[0.0] line\n[0.0] line\n[0.0] line\n");
 }
 
-TEST_F(CliTest, FilesThatAreNotHereAreOnlyAWarningWhereTheJobRunsElsewhere) {
-  Write("rows", "");
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
-  EXPECT_THAT(err(), AllOf(HasSubstr("warning: data.train.safetensors.path[0]: "),
-                           HasSubstr("(on this machine)")));
-  server_.reset();
-  Write("rows", "x");
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
-  EXPECT_THAT(err(), HasSubstr("warning: the coordinator was not asked: "));
-}
-
 TEST_F(CliTest, ListAndGetGiveTheMessagesAsJson) {
   const v1::Job job = Put("id: 'a' state: RUNNING step: 7 loss: 0.1234567890123456 version: 1");
   Put("id: 'b' state: QUEUED");
@@ -318,13 +202,18 @@ TEST_F(CliTest, ListGivesThoseInTheStatesAskedForUpToTheLimit) {
 
 TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
   Put(R"(id: 'a' state: RUNNING generation: 2 world_size: 2
-         ranks { rank: 0 node: 'n1' pid: 77 device: 'cpu' state: ATTACHED step: 5 progress: 'step 5: forward' }
+         ranks { rank: 0 node: 'n1' pid: 77 device: 'cpu' state: ATTACHED step: 5 progress: 'step 5: forward'
+                 memory { moments { bytes: 1048576 peak_bytes: 2097152 } } }
          ranks { rank: 1 node: 'n2' pid: 78 device: 'cpu' state: DETACHED step: 4 })");
   EXPECT_EQ(Muster({"ranks", "a"}), kDone);
   EXPECT_EQ(out(),
             "RANK  NODE  PID  DEVICE  STATE     STEP  SEEN  PROGRESS\n"
             "0     n1    77   cpu     ATTACHED  5     -     step 5: forward\n"
-            "1     n2    78   cpu     DETACHED  4     -\n");
+            "1     n2    78   cpu     DETACHED  4     -\n"
+            "\n"
+            "memory in MiB, now/peak:\n"
+            "RANK  TOTAL    PARAMETERS  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER    RESIDENT\n"
+            "0     0.0/0.0  0.0/0.0     0.0/0.0    1.0/2.0  0.0/0.0  0.0/0.0      0.0/0.0  0.0\n");
   EXPECT_EQ(Muster({"ranks", "a", "-o", "yaml"}), kDone);
   EXPECT_THAT(out(), StartsWith("job_id: a\nstate: RUNNING\ngeneration: \"2\"\nworld_size: 2\nranks:\n"
                                 "  - rank: 0\n    node: n1\n"));
@@ -390,59 +279,12 @@ TEST_F(CliTest, AJobThatIsDeletedWhileItIsWatchedIs102) {
   EXPECT_THAT(err(), HasSubstr("'a'"));
 }
 
-TEST_F(CliTest, SetChangesTheJobFile) {
-  EXPECT_EQ(Muster({"submit", "--set", "batch.per_rank=4", folder_.Path("job.yaml"), "--set",
-                    "data.train.safetensors.path=[rows, /abs]", "-o", "json"}), kDone);
-  v1::Job job;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
-  EXPECT_EQ(job.spec().batch().per_rank(), 4);
-  // What is relative in the file is relative to it; what is relative here, to the current directory.
-  EXPECT_EQ(job.spec().data().train().safetensors().path(0),
-            (std::filesystem::current_path() / "rows").string());
-  EXPECT_EQ(job.spec().data().train().safetensors().path(1), "/abs");
-  for (const char* command : {"submit", "run", "validate"}) {
-    EXPECT_EQ(Muster({command, folder_.Path("job.yaml"), "--set", "sead=1"}), kUsage) << command;
-    EXPECT_THAT(err(), HasSubstr("\n--set sead: unknown key; did you mean seed?")) << command;
-  }
-}
-
-TEST_F(CliTest, AValueThatTheCoordinatorRefusesIsNamedByItsSet) {
-  v1::ValidateJobResponse response;
-  auto* problem = response.add_problems();
-  problem->set_path("batch.per_rank");
-  problem->set_message("too few");
-  service_.ValidateAnswers(response);
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml"), "--set", "batch.per_rank=2"}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("\n--set batch.per_rank: too few"));
-  environment_.erase("MUSTER_ADDRESS");
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml"), "--slots", "1", "--set", "world_size=3"}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("\n--set world_size: found 3; allowed: at most 1"));
-}
-
-TEST_F(CliTest, ADashReadsTheJobFileFromStandardInput) {
-  in_.str(kJobFile);
-  EXPECT_EQ(Muster({"submit", "-", "-o", "json"}), kDone) << err();
-  v1::Job job;
-  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
-  EXPECT_EQ(job.spec().data().train().safetensors().path(0),
-            (std::filesystem::current_path() / "rows").string());
-  in_.clear();
-  in_.str(std::string(kJobFile) + "sead: 1\n");
-  EXPECT_EQ(Muster({"validate", "-"}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("standard input:8: sead: unknown key"));
-  in_.clear();
-  in_.str(std::string((1 << 20) + 5, ' '));
-  EXPECT_EQ(Muster({"run", "-"}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("standard input: found 1048577 bytes; allowed: 1048576"));
-}
-
 TEST_F(CliTest, EveryDocumentComesAsYamlToo) {
   Put("id: 'a' state: SUCCEEDED version: 1");
   v1::LogLine line;
   line.set_sequence(1);
   line.set_text("yes");
   service_.AddLog("a", line);
-  environment_["HOME"] = "";
   const std::pair<std::vector<std::string>, std::string> cases[] = {
       {{"get", "a"}, "id: a\nstate: SUCCEEDED\n"},
       {{"list"}, "jobs:\n  - id: a\n"},
@@ -525,83 +367,6 @@ TEST_F(CliTest, MetricsOfAJobWithoutStepsAreAHeader) {
   EXPECT_EQ(out(), "");
 }
 
-TEST_F(CliTest, ValidateNeedsNoCoordinatorAndLooksAtTheFiles) {
-  environment_.erase("MUSTER_ADDRESS");
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
-  EXPECT_THAT(out(), HasSubstr("job.yaml: good: job tiny, 2 ranks, 3 steps"));
-  Write("rows", "");
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("job.yaml:4: data.train.safetensors.path[0]: "));
-}
-
-TEST_F(CliTest, ValidateTellsTheCoordinatorsWarningsAndProblems) {
-  v1::ValidateJobResponse response;
-  response.add_warnings("needs 2 slots; 0 are offered");
-  service_.ValidateAnswers(response);
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kDone);
-  EXPECT_THAT(err(), HasSubstr("warning: needs 2 slots"));
-  auto* problem = response.add_problems();
-  problem->set_path("batch.per_rank");
-  problem->set_message("too few");
-  service_.ValidateAnswers(response);
-  EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml")}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("job.yaml:6: batch.per_rank: too few"));
-}
-
-TEST_F(CliTest, RunFollowsAJobOnAGivenCoordinator) {
-  service_.OnSubmit([this](const v1::Job& job) {
-    v1::Job done = job;
-    done.set_state(v1::Job::SUCCEEDED);
-    service_.Put(done);
-  });
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kDone);
-  EXPECT_THAT(out(), StartsWith("job tiny-1 SUCCEEDED"));
-}
-
-TEST_F(CliTest, AnInterruptOfRunStopsTheJobAndIs130) {
-  std::thread terminal([this] {
-    service_.AwaitWatches(1);
-    interrupts_.Deliver();
-  });
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kInterrupted);
-  terminal.join();
-  EXPECT_THAT(out(), StartsWith("job tiny-1 CANCELLED"));
-}
-
-TEST_F(CliTest, ASecondInterruptWaitsForNothing) {
-  service_.StopLeadsTo(v1::Job::STOPPING);
-  std::thread terminal([this] {
-    service_.AwaitWatches(1);
-    interrupts_.Deliver();
-    interrupts_.Deliver();
-  });
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kInterrupted);
-  terminal.join();
-}
-
-TEST_F(CliTest, RunRefusesMoreRanksThanSlots) {
-  environment_.erase("MUSTER_ADDRESS");
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml"), "--slots", "1"}), kUsage);
-  EXPECT_THAT(err(), HasSubstr("job.yaml:2: world_size: found 2; allowed: at most 1"));
-}
-
-TEST_F(CliTest, RunSaysWhereMusterdIsMissing) {
-  environment_.erase("MUSTER_ADDRESS");
-  environment_["MUSTER_BIN_DIR"] = folder_.path();
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kOtherError);
-  EXPECT_THAT(err(), AllOf(HasSubstr("musterd"), HasSubstr(folder_.path())));
-}
-
-TEST_F(CliTest, RunShowsWhyItsCoordinatorDidNotStart) {
-  environment_.erase("MUSTER_ADDRESS");
-  environment_["MUSTER_BIN_DIR"] = folder_.path();
-  Write("musterd", "#!/bin/sh\nseq 1 12\necho the disk is on fire\nexit 7\n");
-  ASSERT_EQ(chmod(folder_.Path("musterd").c_str(), 0755), 0);
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml")}), kOtherError);
-  EXPECT_THAT(err(), AllOf(HasSubstr("exit code 7"), HasSubstr("  4\n"), Not(HasSubstr("  3\n")),
-                           HasSubstr("the disk is on fire")));
-}
-
 TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
   environment_.erase("MUSTER_ADDRESS");
   EXPECT_EQ(Muster({"data", "pack", "--tokenizer", "bytes", "--out", folder_.Path("t.bin"),
@@ -630,8 +395,10 @@ TEST_F(CliTest, ImagesAreMadeWithoutACoordinator) {
 TEST_F(CliTest, AFullDiskIsNoSuccess) {
   Put("id: 'a' state: RUNNING");
   out_.setstate(std::ios::badbit);
-  EXPECT_EQ(Muster({"get", "a"}), kOtherError);
-  EXPECT_THAT(err(), HasSubstr("cannot be written"));
+  for (const char* command : {"get", "watch"}) {
+    EXPECT_EQ(Muster({command, "a"}), kOtherError) << command;
+    EXPECT_THAT(err(), HasSubstr("cannot be written")) << command;
+  }
 }
 
 }  // namespace
