@@ -18,6 +18,7 @@
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
+#include "common/utf8/utf8.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/metrics_stream.h"
 #include "coordinator/service/row_stream.h"
@@ -64,6 +65,27 @@ v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request) {
                                       "': expected 1 to 63 of the characters a-z, 0-9 and -"));
   }
   return problems;
+}
+
+// What an error can carry of them: it travels in the trailers of a call, which gRPC refuses above 8 KiB, and has each
+// text three times, two of them in base64.
+v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
+  constexpr size_t kMaxBytes = 1500;
+  constexpr size_t kLongestMessage = 400;
+  v1::SpecProblems first;
+  for (v1::SpecProblem problem : all.problems()) {
+    if (problem.message().size() > kLongestMessage) {
+      std::string cut = problem.message().substr(0, kLongestMessage);
+      cut.resize(ValidUtf8Prefix(cut));  // no half character
+      problem.set_message(cut + "...");
+    }
+    if (first.ByteSizeLong() + problem.ByteSizeLong() > kMaxBytes) break;
+    *first.add_problems() = std::move(problem);
+  }
+  if (const int more = all.problems_size() - first.problems_size(); more > 0) {
+    first.add_problems()->set_message(absl::StrCat("and ", more, " more; ValidateJob gives them all"));
+  }
+  return first;
 }
 
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
@@ -188,7 +210,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
                                                 const v1::SubmitJobRequest* request,
                                                 v1::Job* response) {
   auto* reactor = context->DefaultReactor();
-  const v1::SpecProblems problems = ProblemsOf(*request);
+  const v1::SpecProblems problems = FirstOf(ProblemsOf(*request));
   if (!problems.problems().empty()) {
     absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID",
                                     jobspec::FormatProblems(problems));
