@@ -1,0 +1,77 @@
+// Bytes in use and their peak, in total and by purpose.
+#ifndef MUSTER_WORKER_MEMORY_COUNTERS_H_
+#define MUSTER_WORKER_MEMORY_COUNTERS_H_
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "worker/memory/memory_scope.h"
+
+namespace muster::memory {
+
+struct Use {
+  uint64_t bytes = 0;
+  // The most there were at one time.
+  uint64_t peak_bytes = 0;
+
+  bool operator==(const Use&) const = default;
+};
+
+struct Usage {
+  // Its peak is of all together: not more than the sum of the purposes' peaks, which may lie at different times.
+  Use total;
+  std::array<Use, kPurposes> by_purpose;
+
+  const Use& of(Purpose purpose) const { return by_purpose[static_cast<size_t>(purpose)]; }
+};
+
+// Thread-safe and without locks. Each number is exact by itself: sums and peaks miss nothing. Read gives numbers of moments
+// that lie close together; they belong to one moment only while nobody adds and removes.
+class Counters {
+ public:
+  void Add(Purpose purpose, size_t bytes) {
+    total_.Add(bytes);
+    of(purpose).Add(bytes);
+  }
+  // What was added under the same purpose.
+  void Remove(Purpose purpose, size_t bytes) {
+    total_.Remove(bytes);
+    of(purpose).Remove(bytes);
+  }
+
+  Usage Read() const;
+
+  // Every peak is what is in use now. A peak that another thread makes during the call may be missed.
+  void ResetPeaks();
+
+ private:
+  // A cache line of its own: threads that count for different purposes do not wait for each other.
+  struct alignas(64) Counter {
+    void Add(size_t bytes) {
+      Raise(in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes);
+    }
+    void Remove(size_t bytes) { in_use.fetch_sub(bytes, std::memory_order_relaxed); }
+    void Raise(uint64_t reached) {
+      uint64_t known = peak.load(std::memory_order_relaxed);
+      while (known < reached &&
+             !peak.compare_exchange_weak(known, reached, std::memory_order_relaxed)) {
+      }
+    }
+    void ResetPeak();
+    Use Read() const;
+
+    std::atomic<uint64_t> in_use{0};
+    std::atomic<uint64_t> peak{0};
+  };
+
+  Counter& of(Purpose purpose) { return by_purpose_[static_cast<size_t>(purpose)]; }
+
+  Counter total_;
+  std::array<Counter, kPurposes> by_purpose_;
+};
+
+}  // namespace muster::memory
+
+#endif  // MUSTER_WORKER_MEMORY_COUNTERS_H_

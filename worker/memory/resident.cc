@@ -1,0 +1,17 @@
+#include "worker/memory/resident.h"
+
+#include <unistd.h>
+
+#include <fstream>
+
+namespace muster::memory {
+
+uint64_t ResidentBytes() {
+  std::ifstream statm("/proc/self/statm");  // in pages: the address space, what is resident of it, ...
+  uint64_t space = 0;
+  uint64_t resident = 0;
+  if (!(statm >> space >> resident)) return 0;
+  return resident * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace muster::memory

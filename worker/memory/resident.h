@@ -1,0 +1,15 @@
+// The memory of this process as the kernel sees it.
+#ifndef MUSTER_WORKER_MEMORY_RESIDENT_H_
+#define MUSTER_WORKER_MEMORY_RESIDENT_H_
+
+#include <cstdint>
+
+namespace muster::memory {
+
+// Pages of this process that are in memory, whoever asked for them: also libraries, stacks, mapped files, and what malloc
+// keeps of freed memory. 0 where the kernel does not say.
+uint64_t ResidentBytes();
+
+}  // namespace muster::memory
+
+#endif  // MUSTER_WORKER_MEMORY_RESIDENT_H_
