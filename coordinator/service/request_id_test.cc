@@ -1,0 +1,122 @@
+// A request that comes again, also to the next coordinator, acts once.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/rpc/error.h"
+#include "coordinator/service/coordinator_fixture.h"
+
+namespace muster::service {
+namespace {
+
+TEST_F(CoordinatorTest, IdsAndRequestIdsAreTakenOnce) {
+  v1::Job job;
+  const std::string request_id = NewUuid();
+  ASSERT_TRUE(Submit(Spec(), "", &job, request_id).ok());
+  EXPECT_EQ(job.id(), "tiny-1");
+  v1::Job again;
+  ASSERT_TRUE(Submit(Spec(), "", &again, request_id).ok());
+  EXPECT_EQ(again.id(), "tiny-1");
+  EXPECT_EQ(ErrorReason(FromGrpc(Submit(Spec(3), "", &again, request_id))), "REQUEST_ID_REUSED");
+  const grpc::Status taken = Submit(Spec(), "tiny-1", &again);
+  EXPECT_EQ(taken.error_code(), grpc::StatusCode::ALREADY_EXISTS);
+  EXPECT_EQ(ErrorReason(FromGrpc(taken)), "JOB_ALREADY_EXISTS");
+}
+
+TEST_F(CoordinatorTest, ARequestWithTheOptionsOfAPluginIsTheSameWhenItComesAgain) {
+  const auto spec = [](int first, int step) {
+    v1::JobSpec spec = Spec();
+    spec.mutable_model()->mutable_plugin()->set_path("/p.so");
+    spec.mutable_model()->mutable_plugin()->set_name("p");
+    // In another order of insertion, as another client would have it.
+    for (int i = first; i >= 0 && i < 20; i += step) {
+      (*spec.mutable_model()->mutable_plugin()->mutable_options())[absl::StrCat("option", i)] = "x";
+    }
+    return spec;
+  };
+  v1::Job job;
+  const std::string request_id = NewUuid();
+  ASSERT_TRUE(Submit(spec(0, 1), "", &job, request_id).ok());
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(Submit(i % 2 == 0 ? spec(19, -1) : spec(0, 1), "", &job, request_id).ok());
+  }
+}
+
+// A coordinator that is killed after it has stored something, before it can answer.
+class LostAnswerTest : public CoordinatorTest {
+ protected:
+  class DyingStore : public store::Store {
+   public:
+    DyingStore(std::unique_ptr<store::SqliteStore> store, const bool* dying)
+        : store_(std::move(store)), dying_(dying) {}
+    absl::Status Commit(const store::Batch& batch) override {
+      if (const absl::Status status = store_->Commit(batch); !status.ok()) return status;
+      return *dying_ ? absl::AbortedError("killed") : absl::OkStatus();
+    }
+    absl::StatusOr<store::Image> Load() override { return store_->Load(); }
+    absl::StatusOr<std::vector<store::StepRow>> ReadSteps(const std::string& job_id, uint64_t from,
+                                                          size_t limit) override {
+      return store_->ReadSteps(job_id, from, limit);
+    }
+    absl::StatusOr<std::vector<store::ValidationRow>> ReadValidations(const std::string& job_id,
+                                                                      uint64_t from,
+                                                                      size_t limit) override {
+      return store_->ReadValidations(job_id, from, limit);
+    }
+    absl::StatusOr<std::vector<store::LogRow>> ReadLogs(const std::string& job_id, uint64_t after,
+                                                        std::optional<uint32_t> rank,
+                                                        size_t limit) override {
+      return store_->ReadLogs(job_id, after, rank, limit);
+    }
+
+   private:
+    const std::unique_ptr<store::SqliteStore> store_;
+    const bool* const dying_;
+  };
+
+  std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) override {
+    return std::make_unique<DyingStore>(std::move(store), &dying_);
+  }
+  // Makes the call on a coordinator that dies over it, then again on the next one.
+  void Twice(const std::function<grpc::Status()>& call) {
+    StopCoordinator();
+    dying_ = true;
+    StartCoordinator();
+    EXPECT_EQ(call().error_code(), grpc::StatusCode::UNAVAILABLE);
+    StopCoordinator();
+    dying_ = false;
+    StartCoordinator();
+    const grpc::Status again = call();
+    EXPECT_TRUE(again.ok()) << again.error_message();
+  }
+
+  // Written only while there is no coordinator.
+  bool dying_ = false;
+};
+
+TEST_F(LostAnswerTest, ARepeatActsOnceAndGetsTheFirstAnswer) {
+  v1::Job job;
+  v1::DeleteJobResponse deleted;
+  const std::string submit = NewUuid(), stop = NewUuid(), remove = NewUuid();
+  Twice([&] { return Submit(Spec(), "", &job, submit); });
+  EXPECT_EQ(job.id(), "tiny-1");
+  grpc::ClientContext context;
+  v1::ListJobsResponse list;
+  ASSERT_TRUE(jobs_->ListJobs(&context, {}, &list).ok());
+  EXPECT_EQ(list.jobs_size(), 1);
+  Twice([&] { return Stop("tiny-1", &job, stop); });
+  EXPECT_EQ(job.state(), v1::Job::CANCELLED);
+  Twice([&] { return Delete("tiny-1", &deleted, remove); });
+  EXPECT_EQ(deleted.job_id(), "tiny-1");
+  coordinator_.reset();
+  EXPECT_TRUE(store_->Load()->jobs.empty());
+}
+
+}  // namespace
+}  // namespace muster::service
