@@ -36,8 +36,8 @@ struct LocalAgentOptions {
 // Thread-safe.
 class LocalAgent {
  public:
-  // Takes over the agent that a former coordinator left, where it fits (same program, coordinator
-  // and slots); otherwise ends that one and starts a new one. Errors: NOT_FOUND, PERMISSION_DENIED:
+  // Takes over the agent that a former coordinator left, where it fits (same coordinator and slots;
+  // not asked: the program); otherwise ends that one and starts a new one. Errors: NOT_FOUND, PERMISSION_DENIED:
   // the program cannot be started; UNAVAILABLE: the state directory cannot be written.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.

@@ -26,16 +26,19 @@ struct ControlStreamOptions {
   int64_t pid = 0;
   // How long Connect waits for a welcome.
   absl::Duration connect_timeout = absl::Seconds(30);
+  // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of this object.
+  std::function<void(v1::WorkerHeartbeat*)> measure;
   // Checkpoint directories that no longer count and are to be removed.
   std::function<void(const std::vector<std::string>&)> on_remove;
-  // FAILED_PRECONDITION or NOT_FOUND: refused as stale; UNAVAILABLE: the lease is over.
+  // FAILED_PRECONDITION or NOT_FOUND: refused as stale; INVALID_ARGUMENT: what it says is refused;
+  // UNAVAILABLE: the lease is over.
   std::function<void(const absl::Status&)> on_fatal;
 };
 
 class ControlStream {
  public:
-  // UNAVAILABLE: not welcomed in time. FAILED_PRECONDITION, NOT_FOUND: refused (see on_fatal, which is
-  // not called then).
+  // UNAVAILABLE: not welcomed in time. FAILED_PRECONDITION, NOT_FOUND, INVALID_ARGUMENT: refused (see
+  // on_fatal, which is not called then).
   static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
   virtual ~ControlStream() = default;
 
