@@ -51,6 +51,26 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
             "made no progress for 5m at step 1 (last: forward)");
 }
 
+TEST(Cluster, OtherMemoryAloneIsNoProgressAndNoNewVersion) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1);
+  ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+  Heartbeat beat{.step = 1, .progress = "forward", .memory = "some"};
+  world.cluster().WorkerBeat(10, beat, world.now());
+  const membership::Worker* worker = world.cluster().membership().FindWorker("job", 0);
+  EXPECT_EQ(worker->memory, "some");
+  const uint64_t version = world.job("job").version;
+  const absl::Time progressed = worker->progressed;
+  world.Pass(1);
+  beat.memory = "more";
+  world.cluster().WorkerBeat(10, beat, world.now());
+  EXPECT_EQ(worker->memory, "more");
+  EXPECT_EQ(world.job("job").version, version);
+  EXPECT_EQ(worker->progressed, progressed);
+}
+
 TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());

@@ -60,6 +60,8 @@ struct Heartbeat {
   uint64_t step = 0;
   std::string progress;
   std::string stage;
+  // v1::RankMemory, serialized; the cores never look inside.
+  std::string memory;
 };
 
 // ---- Reports of a worker.

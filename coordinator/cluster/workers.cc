@@ -67,6 +67,7 @@ void Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
   const auto worker = worker_sessions_.find(session);
   if (worker == worker_sessions_.end()) return;
   const WorkerId& id = worker->second;
+  membership_.WorkerMemory(id, heartbeat.memory);
   const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress, now);
   jobs::Rank* rank = CurrentRank(id);
   jobs::Job* job = FindJob(id.job);

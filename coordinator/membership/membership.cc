@@ -112,6 +112,10 @@ bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::
   return true;
 }
 
+void Membership::WorkerMemory(const WorkerId& id, const std::string& memory) {
+  if (Worker* worker = Find(id); worker != nullptr) worker->memory = memory;
+}
+
 void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   Worker* worker = Find(id);
   if (worker == nullptr) return;

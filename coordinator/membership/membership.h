@@ -52,6 +52,8 @@ struct Worker {
   absl::Time progressed = absl::InfinitePast();
   uint64_t step = 0;
   std::string progress;
+  // What it said of its memory last: v1::RankMemory, serialized; nothing is judged by it.
+  std::string memory;
   bool session_started = false;
   // Finished, or to be stopped: judged no more.
   bool released = false;
@@ -90,6 +92,7 @@ class Membership {
   // A sign of life that also says where it is. Returns whether that differs from before.
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
                         absl::Time now);
+  void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);

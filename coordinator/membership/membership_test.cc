@@ -124,6 +124,19 @@ TEST(Workers, OneThatStandsStillHangsAlthoughItBeats) {
   EXPECT_EQ(expired.workers[0].reason, "made no progress for 5m1s at step 5 (last: forward)");
 }
 
+TEST(Workers, TheMemoryIsThatOfTheLastHeartbeatOfTheProcess) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0, 1), "n", false, At(0));
+  EXPECT_EQ(members.FindWorker("job", 0)->memory, "");
+  members.WorkerMemory(Id(0, 1), "much");
+  members.WorkerMemory(Id(0, 1), "more");
+  members.WorkerMemory(Id(0, 1, "x"), "another's");
+  members.WorkerMemory(Id(1, 1), "nobody's");
+  EXPECT_EQ(members.FindWorker("job", 0)->memory, "more");
+  members.ExpectWorker(Id(0, 2), "n", false, At(1));
+  EXPECT_EQ(members.FindWorker("job", 0)->memory, "") << "of the process before it";
+}
+
 TEST(Workers, AReleasedOneIsNotJudged) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", true, At(0));

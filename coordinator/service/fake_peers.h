@@ -180,10 +180,11 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
            })
         .has_value();
   }
-  void Beat(uint64_t step, const std::string& progress) {
+  void Beat(uint64_t step, const std::string& progress, const v1::RankMemory& memory = {}) {
     v1::WorkerMessage message;
     message.mutable_heartbeat()->set_step(step);
     message.mutable_heartbeat()->set_progress(progress);
+    *message.mutable_heartbeat()->mutable_memory() = memory;
     Send(message);
   }
   std::optional<v1::Command> Command() {

@@ -37,6 +37,7 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
     Set(status->mutable_last_seen(), worker->last_seen);
   }
   status->set_progress(worker->progress);
+  if (!worker->memory.empty()) status->mutable_memory()->ParseFromString(worker->memory);
 }
 
 void SetFailure(const jobs::Job& job, v1::Job* out) {

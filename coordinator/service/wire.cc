@@ -149,7 +149,8 @@ cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
 }
 
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
-  return {heartbeat.step(), heartbeat.progress(), heartbeat.stage()};
+  return {heartbeat.step(), heartbeat.progress(), heartbeat.stage(),
+          heartbeat.memory().SerializeAsString()};
 }
 
 cluster::Report FromWire(const v1::WorkerReport& report) {
