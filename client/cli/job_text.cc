@@ -19,6 +19,14 @@ std::string Stamp(const google::protobuf::Timestamp& time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", Time(time), absl::UTCTimeZone());
 }
 
+std::string Mebibytes(uint64_t bytes) {
+  return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::string Mebibytes(const v1::MemoryUse& use) {
+  return absl::StrCat(Mebibytes(use.bytes()), "/", Mebibytes(use.peak_bytes()));
+}
+
 }  // namespace
 
 std::string StateName(v1::Job::State state) { return v1::Job::State_Name(state); }
@@ -62,6 +70,18 @@ std::string RankTable(const v1::Job& job, absl::Time now) {
                Ago(rank.last_seen(), now), rank.progress()});
   }
   return ranks.Text();
+}
+
+std::string MemoryTable(const v1::Job& job) {
+  Table table({"RANK", "TOTAL", "PARAMETERS", "GRADIENTS", "MOMENTS", "BUCKETS", "ACTIVATIONS", "OTHER", "RESIDENT"});
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if (!rank.has_memory()) continue;
+    const v1::RankMemory& memory = rank.memory();
+    table.Add({absl::StrCat(rank.rank()), Mebibytes(memory.total()), Mebibytes(memory.parameters()),
+               Mebibytes(memory.gradients()), Mebibytes(memory.moments()), Mebibytes(memory.buckets()),
+               Mebibytes(memory.activations()), Mebibytes(memory.other()), Mebibytes(memory.resident_bytes())});
+  }
+  return table.empty() ? "" : absl::StrCat("memory in MiB, now/peak:\n", table.Text());
 }
 
 std::string JobDetails(const v1::Job& job, absl::Time now) {

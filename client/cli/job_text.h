@@ -25,6 +25,8 @@ std::string Ago(const google::protobuf::Timestamp& time, absl::Time now);
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now);
 // One line per rank of the newest generation with a header.
 std::string RankTable(const v1::Job& job, absl::Time now);
+// One line per rank that has told of its memory, with a header; empty without such.
+std::string MemoryTable(const v1::Job& job);
 // Everything about one job.
 std::string JobDetails(const v1::Job& job, absl::Time now);
 // "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended. One line.

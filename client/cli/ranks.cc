@@ -30,6 +30,7 @@ ExitCode Ranks(Console* console, const CommonOptions& options, const std::string
                  << " and has no ranks yet: " << job->state_reason() << "\n";
   } else {
     console->out << RankTable(*job, absl::Now());
+    if (const std::string memory = MemoryTable(*job); !memory.empty()) console->out << "\n" << memory;
   }
   return kDone;
 }
@@ -42,7 +43,7 @@ void AddRanks(CLI::App* app, Console* console, ExitCode* code) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
-      "ranks", "The ranks of a job's newest generation: where they run and what they do");
+      "ranks", "The ranks of a job's newest generation: where they run, what they do, what memory they use");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Ranks(console, *options, options->job); });
