@@ -1,0 +1,132 @@
+// Steps and validation passes, in every kind of store.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "coordinator/store/store_fixture.h"
+
+namespace muster::store {
+namespace {
+
+template <typename Row>
+std::vector<uint64_t> StepsOf(const absl::StatusOr<std::vector<Row>>& rows) {
+  std::vector<uint64_t> steps;
+  for (const Row& row : *rows) steps.push_back(row.step);
+  return steps;
+}
+
+TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestOfAStepStands) {
+  StepRow clipped = Step(3, 0.25);
+  clipped.grad_norm = 1.5;
+  clipped.perplexity = 2.5;
+  clipped.tokens = 128;
+  clipped.model_flops_per_second = 1e12;
+  clipped.skipped = true;
+  clipped.loss_scale = 65536;
+  ASSERT_TRUE(
+      store().Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(9, 9, "b")}}).ok());
+  ASSERT_TRUE(store().Commit({.steps = {clipped}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(*store().ReadSteps("a", 2, 10), (std::vector<StepRow>{Step(2, 2), clipped}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 1), (std::vector<StepRow>{Step(1, 1)}));
+  EXPECT_TRUE(store().ReadSteps("a", 4, 10)->empty());
+}
+
+TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestOfAStepStands) {
+  ValidationRow full = Pass(20, 0.5);
+  full.accuracy = 0.25;
+  full.perplexity = 1.5;
+  ASSERT_TRUE(store()
+                  .Commit({.validations = {Pass(0, 3), Pass(10, 2), Pass(20, 1), Pass(30, 4, "b")}})
+                  .ok());
+  ASSERT_TRUE(store().Commit({.validations = {full}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(*store().ReadValidations("a", 5, 10), (std::vector<ValidationRow>{Pass(10, 2), full}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 1), (std::vector<ValidationRow>{Pass(0, 3)}));
+  EXPECT_TRUE(store().ReadValidations("a", 21, 10)->empty());
+}
+
+TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
+  ASSERT_TRUE(store()
+                  .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(4, 4), Step(9, 9, "b")},
+                           .validations = {Pass(2, 2), Pass(4, 4), Pass(9, 9, "b")}})
+                  .ok());
+  // A generation that goes on from step 2 after a restart.
+  kind->Reopen();
+  ASSERT_TRUE(store().Commit({.steps = {Step(3, 30)}}).ok());
+  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 10)), (std::vector<uint64_t>{2}));
+  // And one that goes on from step 1, without a restart of the coordinator.
+  ASSERT_TRUE(store().Commit({.steps = {Step(2, 20)}}).ok());
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 20)}));
+  EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
+  EXPECT_EQ(StepsOf(store().ReadSteps("b", 0, 10)), (std::vector<uint64_t>{9}));
+  EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
+}
+
+TEST_P(StoreTest, OldStepsAreThinned) {
+  constexpr uint64_t kSteps = 1000;
+  std::vector<uint64_t> expected;
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    if (metrics::Keeps(step, kSteps, kKept)) expected.push_back(step);
+  }
+  ASSERT_TRUE(store().Commit({.steps = {Step(1, 1, "b")}}).ok());
+  for (uint64_t step = 1; step <= kSteps; ++step) {
+    ASSERT_TRUE(store().Commit({.steps = {Step(step, 0.5 * step)}}).ok());
+    if (step % 300 == 0) kind->Reopen();
+  }
+  const auto rows = store().ReadSteps("a", 0, 2 * kSteps);
+  EXPECT_EQ(StepsOf(rows), expected);
+  EXPECT_LE(rows->size(), kKept);
+  // Each is the step itself, no average.
+  for (const StepRow& row : *rows) EXPECT_EQ(row, Step(row.step, 0.5 * row.step));
+  EXPECT_EQ(store().ReadSteps("b", 0, 10)->size(), 1);
+}
+
+TEST_P(StoreTest, AStepOfALaterCourseIsThinnedAsTheFirstOne) {
+  Batch first, second;
+  for (uint64_t step = 1; step <= 500; ++step) first.steps.push_back(Step(step, 1));
+  ASSERT_TRUE(store().Commit(first).ok());
+  // From step 100 again, which is long thinned.
+  for (uint64_t step = 101; step <= 450; ++step) second.steps.push_back(Step(step, 2));
+  ASSERT_TRUE(store().Commit(second).ok());
+  const auto rows = store().ReadSteps("a", 0, 1000);
+  EXPECT_LE(rows->size(), kKept);
+  EXPECT_EQ(rows->back(), Step(450, 2));
+  for (const StepRow& row : *rows) {
+    EXPECT_TRUE(metrics::Keeps(row.step, 450, kKept)) << row.step;
+    EXPECT_EQ(row.loss, row.step <= 100 ? 1 : 2);
+  }
+}
+
+TEST_P(StoreTest, OldPassesAreThinnedByTheirNumberNotByTheirStep) {
+  constexpr uint64_t kPasses = 200;
+  std::vector<uint64_t> expected;
+  for (uint64_t pass = 1; pass <= kPasses; ++pass) {
+    if (metrics::Keeps(pass, kPasses, kKept)) expected.push_back(7 * pass);
+  }
+  for (uint64_t pass = 1; pass <= kPasses; ++pass) {
+    ASSERT_TRUE(store().Commit({.validations = {Pass(7 * pass, 1)}}).ok());
+    if (pass % 70 == 0) kind->Reopen();
+  }
+  EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 2 * kPasses)), expected);
+}
+
+TEST_P(StoreTest, LossesKeepEveryBitAlsoWhenTheyAreNotFinite) {
+  const double odd = 0.1 + 0.2;
+  ASSERT_TRUE(store()
+                  .Commit({.steps = {Step(1, odd), Step(2, std::nan("")),
+                                     Step(3, std::numeric_limits<double>::infinity())}})
+                  .ok());
+  const auto steps = store().ReadSteps("a", 1, 10);
+  EXPECT_EQ((*steps)[0].loss, odd);
+  EXPECT_TRUE(std::isnan((*steps)[1].loss));
+  EXPECT_TRUE(std::isinf((*steps)[2].loss));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);
+
+}  // namespace
+}  // namespace muster::store

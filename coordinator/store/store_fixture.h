@@ -1,0 +1,203 @@
+// Every kind of store as one suite tests it, and rows to put in.
+#ifndef MUSTER_COORDINATOR_STORE_STORE_FIXTURE_H_
+#define MUSTER_COORDINATOR_STORE_STORE_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "common/files/temp_dir.h"
+#include "coordinator/store/memory_store.h"
+#include "coordinator/store/sqlite_store.h"
+#include "coordinator/store/store.h"
+
+namespace muster::store {
+
+inline jobs::Job FullJob(const std::string& id, uint64_t number) {
+  jobs::Job job;
+  job.id = id;
+  job.number = number;
+  job.spec = std::string("bytes\0with zero", 15);
+  job.plan = {.world_size = 2, .total_steps = 100, .max_restarts = 4, .keep_checkpoints = 5,
+              .priority = -7};
+  job.state = jobs::State::kRecovering;
+  job.state_reason = "why";
+  job.version = 41;
+  job.version_ceiling = 1041;
+  job.create_time = absl::FromUnixMicros(1234567890123456);
+  job.start_time = absl::FromUnixMicros(1234567890123457);
+  job.generation = 3;
+  job.live = true;
+  job.ending = true;
+  job.stop_requested = true;
+  job.restarts = 2;
+  job.rendezvous = jobs::Rendezvous{"10.0.0.1", 4242};
+  job.stage = "fit";
+  job.step = 17;
+  job.loss = 0.1;
+  job.perplexity = 1.1;
+  job.grad_norm = 3.5;
+  job.skipped_steps = 2;
+  job.validation_accuracy = 0.75;
+  job.validation_perplexity = 1.2;
+  job.validation_loss = 0.2;
+  job.validation_step = 16;
+  job.exported_path = "/out";
+  job.log_sequence = 9;
+  jobs::Rank rank{.node = "n",
+                  .slot = 1,
+                  .host = "h",
+                  .agent_incarnation = "a",
+                  .incarnation = "i",
+                  .pid = 77,
+                  .step = 17,
+                  .acked_report = 12,
+                  .session_started = true,
+                  .finished = true,
+                  .exited = true};
+  job.ranks = {rank, jobs::Rank{.node = "m"}};
+  job.checkpoints = {{.step = 8, .generation = 2, .path = "p8", .create_time = job.create_time},
+                     {.step = 16,
+                      .generation = 3,
+                      .path = "p16",
+                      .create_time = job.create_time,
+                      .bad_reason = "hash"}};
+  job.dropped_checkpoints = {"p4"};
+  job.failures = {{.generation = 2,
+                   .rank = 1,
+                   .node = "n",
+                   .step = 9,
+                   .kind = jobs::FailureKind::kLost,
+                   .permanent = true,
+                   .reason = "r",
+                   .log_tail = "line\nline"},
+                  {.generation = 2, .rank = 0, .kind = jobs::FailureKind::kConsequence}};
+  job.commands.Append(commands::Kind::kStop);
+  job.commands.Append(commands::Kind::kStop);
+  job.commands.Applied(1, 0);
+  return job;
+}
+
+inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
+  EXPECT_EQ(a.id, b.id);
+  EXPECT_EQ(a.number, b.number);
+  EXPECT_EQ(a.spec, b.spec);
+  EXPECT_EQ(a.plan.world_size, b.plan.world_size);
+  EXPECT_EQ(a.plan.total_steps, b.plan.total_steps);
+  EXPECT_EQ(a.plan.max_restarts, b.plan.max_restarts);
+  EXPECT_EQ(a.plan.keep_checkpoints, b.plan.keep_checkpoints);
+  EXPECT_EQ(a.plan.priority, b.plan.priority);
+  EXPECT_EQ(a.state, b.state);
+  EXPECT_EQ(a.state_reason, b.state_reason);
+  EXPECT_EQ(a.version_ceiling, b.version_ceiling);
+  EXPECT_EQ(a.create_time, b.create_time);
+  EXPECT_EQ(a.start_time, b.start_time);
+  EXPECT_EQ(a.end_time, b.end_time);
+  EXPECT_EQ(a.generation, b.generation);
+  EXPECT_EQ(a.live, b.live);
+  EXPECT_EQ(a.ending, b.ending);
+  EXPECT_EQ(a.stop_requested, b.stop_requested);
+  EXPECT_EQ(a.restarts, b.restarts);
+  EXPECT_EQ(a.rendezvous, b.rendezvous);
+  EXPECT_EQ(a.stage, b.stage);
+  EXPECT_EQ(a.step, b.step);
+  EXPECT_EQ(a.loss, b.loss);
+  EXPECT_EQ(a.perplexity, b.perplexity);
+  EXPECT_EQ(a.grad_norm, b.grad_norm);
+  EXPECT_EQ(a.skipped_steps, b.skipped_steps);
+  EXPECT_EQ(a.validation_loss, b.validation_loss);
+  EXPECT_EQ(a.validation_accuracy, b.validation_accuracy);
+  EXPECT_EQ(a.validation_perplexity, b.validation_perplexity);
+  EXPECT_EQ(a.validation_step, b.validation_step);
+  EXPECT_EQ(a.exported_path, b.exported_path);
+  EXPECT_EQ(a.log_sequence, b.log_sequence);
+  EXPECT_EQ(a.ranks, b.ranks);
+  EXPECT_EQ(a.checkpoints, b.checkpoints);
+  EXPECT_EQ(a.dropped_checkpoints, b.dropped_checkpoints);
+  EXPECT_EQ(a.failures, b.failures);
+  EXPECT_EQ(a.commands.commands(), b.commands.commands());
+}
+
+inline StepRow Step(uint64_t step, double loss, const std::string& job = "a") {
+  return {.job_id = job,
+          .step = step,
+          .generation = 1,
+          .loss = loss,
+          .learning_rate = 0.5,
+          .samples = 8,
+          .duration = absl::Milliseconds(3)};
+}
+
+inline ValidationRow Pass(uint64_t step, double loss, const std::string& job = "a") {
+  return {.job_id = job, .step = step, .generation = 1, .loss = loss, .samples = 8};
+}
+
+// The bound of every store here.
+inline constexpr uint64_t kKept = 60;
+
+inline LogRow Line(uint64_t sequence, uint32_t rank = 0, const std::string& job = "a") {
+  return {.job_id = job,
+          .sequence = sequence,
+          .generation = 1,
+          .rank = rank,
+          .text = "line " + std::to_string(sequence)};
+}
+
+// Makes a store; Reopen() shows what is durable.
+class Kind {
+ public:
+  virtual ~Kind() = default;
+  virtual Store& store() = 0;
+  virtual void Reopen() {}
+};
+
+class MemoryKind : public Kind {
+ public:
+  Store& store() override { return store_; }
+
+ private:
+  MemoryStore store_{{.kept_metrics = kKept}};
+};
+
+class SqliteKind : public Kind {
+ public:
+  SqliteKind() { Reopen(); }
+  Store& store() override { return *store_; }
+  void Reopen() override {
+    store_.reset();
+    auto opened = SqliteStore::Open(dir_.path(), {.kept_metrics = kKept});
+    ASSERT_TRUE(opened.ok()) << opened.status();
+    store_ = std::move(*opened);
+  }
+
+ private:
+  files::TempDir dir_;
+  std::unique_ptr<SqliteStore> store_;
+};
+
+using MakeKind = std::function<std::unique_ptr<Kind>()>;
+struct StoreTest : testing::TestWithParam<std::pair<const char*, MakeKind>> {
+  Store& store() { return kind->store(); }
+  Image Load() {
+    auto image = store().Load();
+    EXPECT_TRUE(image.ok()) << image.status();
+    return image.ok() ? *image : Image();
+  }
+  std::unique_ptr<Kind> kind = GetParam().second();
+};
+
+inline auto EveryKind() {
+  return testing::Values(
+      std::pair<const char*, MakeKind>("Memory", [] { return std::make_unique<MemoryKind>(); }),
+      std::pair<const char*, MakeKind>("Sqlite", [] { return std::make_unique<SqliteKind>(); }));
+}
+inline std::string NameOfKind(const testing::TestParamInfo<StoreTest::ParamType>& info) {
+  return info.param.first;
+}
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_STORE_FIXTURE_H_
