@@ -1,6 +1,7 @@
 // What only the SQLite store promises.
 #include "coordinator/store/sqlite_store.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <xxhash.h>
 
@@ -139,6 +140,43 @@ TEST(SqliteStore, AFailedCommitLeavesNothingBehind) {
   EXPECT_EQ(sqlite3_column_int(count, 0), 1);
   sqlite3_finalize(count);
   sqlite3_close(db);
+}
+
+TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
+  files::TempDir dir;
+  auto store = SqliteStore::Open(dir.path());
+  ASSERT_TRUE(store.ok()) << store.status();
+  Batch batch{.jobs = {{FullJob("a", 1)}}};
+  batch.requests = {{.request_id = "r", .fingerprint = "f", .job_id = "a"}};
+  batch.steps = {Step(1, 1)};
+  batch.validations = {Pass(1, 1)};
+  batch.logs = {Line(1)};
+  ASSERT_TRUE((*store)->Commit(batch).ok());
+  const auto tables = [&dir] {
+    sqlite3* db = nullptr;
+    EXPECT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
+    const auto query = [db](const std::string& sql) {
+      std::vector<std::string> values;
+      sqlite3_stmt* rows = nullptr;
+      EXPECT_EQ(sqlite3_prepare_v2(db, sql.c_str(), -1, &rows, nullptr), SQLITE_OK) << sql;
+      while (sqlite3_step(rows) == SQLITE_ROW) {
+        values.emplace_back(reinterpret_cast<const char*>(sqlite3_column_text(rows, 0)));
+      }
+      sqlite3_finalize(rows);
+      return values;
+    };
+    std::vector<std::string> filled;
+    for (const std::string& table : query("SELECT name FROM sqlite_master WHERE type = 'table'")) {
+      if (!query(absl::StrCat("SELECT 1 FROM ", table, " LIMIT 1")).empty()) filled.push_back(table);
+    }
+    sqlite3_close(db);
+    return filled;
+  };
+  EXPECT_THAT(tables(),
+              testing::UnorderedElementsAre("jobs", "ranks", "checkpoints", "failures", "commands",
+                                            "requests", "steps", "validations", "logs"));
+  ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
+  EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }
 
 }  // namespace
