@@ -1,11 +1,9 @@
 #include "worker/train/step.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/full.h>
 #include <ATen/ops/item.h>
 
 #include <cmath>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -44,14 +42,12 @@ absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batc
     const AutocastScope autocast(parts_.job->precision);
     loss = parts_.model->Loss(batch, *parts_.context).mean_loss.to(at::kFloat);
   }
-  const double value = loss.item<double>();
-  // From a loss that is not finite backward starts with NaN: so the gradients of all ranks say so, whatever the
-  // derivative of the loss would be.
-  const float start = !std::isfinite(value)        ? std::numeric_limits<float>::quiet_NaN()
-                      : parts_.scaler != nullptr ? parts_.scaler->scale()
-                                                 : 1.0f;
-  loss.backward(at::full({}, start, at::TensorOptions(at::kFloat)));
-  return value;
+  // From a loss that is not finite backward starts with NaN (0 x loss is): so the gradients of all ranks say so,
+  // whatever the derivative of the loss would be. Its value is asked for behind backward: a device need not be
+  // waited for in between.
+  const float scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0f;
+  loss.backward(loss.detach().mul(0).add(scale));
+  return loss.item<double>();
 }
 
 bool Stepper::PrepareGradients(StepResult* result) {
