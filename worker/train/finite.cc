@@ -1,22 +1,25 @@
 #include "worker/train/finite.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/item.h>
-#include <ATen/ops/sum.h>
 
-#include <cmath>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/data/not_finite.h"
 
 namespace muster::train {
 namespace {
 
-absl::Status Check(const char* what, const std::string& name, const at::Tensor& tensor,
-                   int64_t step) {
-  // One pass: a value that is not finite makes the sum so; float64, so that nothing else does.
-  if (std::isfinite(at::sum(tensor.detach(), at::kDouble).item<double>())) return absl::OkStatus();
+bool IsFinite(const at::Tensor& tensor) {
+  return tensor.scalar_type() != at::kFloat ||
+         !data::FirstNotFinite(tensor.const_data_ptr<float>(), tensor.numel()).has_value();
+}
+
+absl::Status CheckOne(const char* what, const std::string& name, const at::Tensor& tensor,
+                      int64_t step) {
+  if (IsFinite(tensor)) return absl::OkStatus();
   return absl::OutOfRangeError(
       absl::StrCat("after step ", step, " ", what, " '", name,
                    "' is not finite, so nothing is kept of it; look at the learning rate, "
@@ -25,12 +28,22 @@ absl::Status Check(const char* what, const std::string& name, const at::Tensor& 
 
 }  // namespace
 
-absl::Status CheckFinite(const models::Model& model, int64_t step) {
-  for (const auto& [name, tensor] : model.Parameters()) {
-    RETURN_IF_ERROR(Check("parameter", name, tensor, step));
+FiniteCheck::FiniteCheck(const models::Model& model) : model_(model) {
+  for (models::Buffer buffer : model.Buffers()) {
+    if (IsFinite(buffer.tensor)) buffers_.push_back(std::move(buffer));
   }
-  for (const auto& [name, tensor] : model.Buffers()) {
-    RETURN_IF_ERROR(Check("buffer", name, tensor, step));
+}
+
+absl::Status FiniteCheck::Check(int64_t step) const {
+  for (const auto& [name, tensor] : model_.Parameters()) {
+    RETURN_IF_ERROR(CheckOne("parameter", name, tensor, step));
+  }
+  return CheckBuffers(step);
+}
+
+absl::Status FiniteCheck::CheckBuffers(int64_t step) const {
+  for (const auto& [name, tensor] : buffers_) {
+    RETURN_IF_ERROR(CheckOne("buffer", name, tensor, step));
   }
   return absl::OkStatus();
 }

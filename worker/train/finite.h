@@ -1,17 +1,34 @@
-// The loss of a step is computed before its update, so a finite loss says nothing of the parameters after it.
+// What of a model has to stay finite. The loss of a step is computed before its update, and BatchNorm's statistics may
+// overflow where no loss does: a finite loss says nothing of the parameters and buffers after its step.
 #ifndef MUSTER_WORKER_TRAIN_FINITE_H_
 #define MUSTER_WORKER_TRAIN_FINITE_H_
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "worker/models/model.h"
 
 namespace muster::train {
 
-// OUT_OF_RANGE naming the first parameter or buffer with a value that is not finite. Asked before weights are
-// kept.
-absl::Status CheckFinite(const models::Model& model, int64_t step);
+// Threading: the model's.
+class FiniteCheck {
+ public:
+  // Of `model`, which outlives it, with its initial values: a buffer that is not finite from the start (a mask of
+  // -inf, say) is meant so and not looked at.
+  explicit FiniteCheck(const models::Model& model);
+
+  // OUT_OF_RANGE naming the first parameter or buffer with a value that is not finite. Asked before weights are
+  // kept.
+  absl::Status Check(int64_t step) const;
+
+  // The same of the buffers alone, which are few: asked in every step.
+  absl::Status CheckBuffers(int64_t step) const;
+
+ private:
+  const models::Model& model_;
+  std::vector<models::Buffer> buffers_;
+};
 
 }  // namespace muster::train
 

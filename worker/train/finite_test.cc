@@ -20,14 +20,14 @@ std::unique_ptr<models::Model> Make() {
   return *std::move(model);
 }
 
-TEST(CheckFinite, PassesFiniteValuesWhoseFloatSumIsNot) {
+TEST(FiniteCheck, PassesFiniteValuesWhoseFloatSumIsNot) {
   const auto model = Make();
-  EXPECT_TRUE(CheckFinite(*model, 3).ok());
+  EXPECT_TRUE(FiniteCheck(*model).Check(3).ok());
   model->Parameters()[0].tensor.detach().fill_(std::numeric_limits<float>::max());
-  EXPECT_TRUE(CheckFinite(*model, 3).ok());
+  EXPECT_TRUE(FiniteCheck(*model).Check(3).ok());
 }
 
-TEST(CheckFinite, NamesAnyParameterOrBufferWithOneBadValue) {
+TEST(FiniteCheck, NamesAnyParameterOrBufferWithOneBadValue) {
   const size_t parameters = Make()->Parameters().size();
   const size_t buffers = Make()->Buffers().size();
   for (const float bad : {NAN, INFINITY, -INFINITY}) {
@@ -39,15 +39,29 @@ TEST(CheckFinite, NamesAnyParameterOrBufferWithOneBadValue) {
       const at::Tensor tensor =
           is_buffer ? model->Buffers()[i - parameters].tensor : model->Parameters()[i].tensor.detach();
       if (!tensor.is_floating_point()) continue;
+      const FiniteCheck finite(*model);
       tensor.view(-1)[tensor.numel() - 1].fill_(bad);
-      const absl::Status status = CheckFinite(*model, 3);
+      const absl::Status status = finite.Check(3);
       EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
       const std::string expected = std::string("after step 3 ") +
                                    (is_buffer ? "buffer '" : "parameter '") + name +
                                    "' is not finite";
       EXPECT_EQ(std::string(status.message()).rfind(expected, 0), 0) << status;
+      EXPECT_EQ(finite.CheckBuffers(3), is_buffer ? status : absl::OkStatus());
     }
   }
+}
+
+TEST(FiniteCheck, ABufferThatIsNotFiniteFromTheStartIsMeantSo) {
+  const auto model = Make();
+  const std::vector<models::Buffer> buffers = model->Buffers();
+  buffers[0].tensor.fill_(-INFINITY);
+  const FiniteCheck finite(*model);
+  EXPECT_TRUE(finite.Check(3).ok());
+  EXPECT_TRUE(finite.CheckBuffers(3).ok());
+  buffers[1].tensor.fill_(INFINITY);
+  EXPECT_FALSE(finite.Check(3).ok());
+  EXPECT_FALSE(finite.CheckBuffers(3).ok());
 }
 
 }  // namespace

@@ -67,7 +67,7 @@ struct OptimizerConfig {
 // What the forward's matrix products and convolutions are computed in (autocast.h).
 enum class Precision { kFloat32, kBfloat16, kFloat16 };
 
-// What a loss or a gradient that is not finite does.
+// What a loss, a gradient or a buffer that is not finite does.
 enum class OnNan { kFail, kSkipStep };
 
 struct BatchConfig {

@@ -1,4 +1,5 @@
-// What became of an optimizer step. Equal on all ranks: it is decided from the reduced gradients, whose bits are.
+// What became of an optimizer step. Equal on all ranks: it is decided from the reduced gradients and the synchronized
+// buffers, whose bits are.
 #ifndef MUSTER_WORKER_TRAIN_OUTCOME_H_
 #define MUSTER_WORKER_TRAIN_OUTCOME_H_
 
@@ -11,7 +12,7 @@ namespace muster::train {
 // The numbers travel in the roll call.
 enum class Outcome : int64_t {
   kApplied = 0,
-  // The rest: a gradient was not finite, and nothing was updated.
+  // The rest: a gradient, or with kSkipped a buffer, was not finite, and nothing was updated.
   kSkipped = 1,     // as on_nan: skip_step says
   kOverflowed = 2,  // on_nan: fail, float16: the loss scale answers for it, unless a loss is not finite either
   kRefused = 3,     // on_nan: fail: the job ends

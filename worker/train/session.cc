@@ -99,6 +99,7 @@ class SessionImpl : public Session {
   RollCall roll_call_;
   models::ForwardContext context_;
   std::unique_ptr<models::Model> model_;
+  std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
   checkpoint::State state_;
   std::unique_ptr<Checkpoints> checkpoints_;
@@ -132,6 +133,7 @@ class SessionImpl : public Session {
 absl::Status SessionImpl::Build() {
   Progress("loading");
   ASSIGN_OR_RETURN(model_, BuildModel(job_));
+  finite_.emplace(*model_);
   if (job_.validate.has_value()) {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
                                                   *parts_.control));
@@ -181,7 +183,7 @@ absl::Status SessionImpl::BuildTraining() {
                                                parts_.gradients, job_.ddp));
   stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), &context_,
                                   train_data_->dataset.get(), &*sampler_, ddp_.get(),
-                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr});
+                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &*finite_});
   return absl::OkStatus();
 }
 
@@ -265,7 +267,7 @@ absl::Status SessionImpl::CheckSkips() {
   if (skipped_in_a_row_ < kMostSkippedInARow) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat(
       "all steps from ", step_ - skipped_in_a_row_ + 1, " to ", step_,
-      " were skipped, because a loss or a gradient was not finite in each; look at the learning rate, "
+      " were skipped, because a loss, a gradient or a buffer was not finite in each; look at the learning rate, "
       "the initial values, and the data of these steps"));
 }
 
@@ -293,7 +295,7 @@ absl::Status SessionImpl::Validate() {
 absl::Status SessionImpl::Save() {
   if (saved_step_ == step_) return absl::OkStatus();
   Progress("saving a checkpoint");
-  RETURN_IF_ERROR(CheckFinite(*model_, step_));
+  RETURN_IF_ERROR(finite_->Check(step_));
   RETURN_IF_ERROR(ddp_->VerifyParametersEqual(step_));
   ASSIGN_OR_RETURN(const bool saved, checkpoints_->Save({.step = step_,
                                                          .last_command = applied_command_,
@@ -307,7 +309,7 @@ absl::Status SessionImpl::Save() {
 absl::Status SessionImpl::Export() {
   if (job_.export_path.empty()) return absl::OkStatus();
   Progress("exporting the weights");
-  RETURN_IF_ERROR(CheckFinite(*model_, step_));
+  RETURN_IF_ERROR(finite_->Check(step_));
   if (leader()) {
     RETURN_IF_ERROR(
         Annotate(checkpoint::ExportModel(job_.export_path, *model_), "export.path"));

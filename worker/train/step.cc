@@ -82,9 +82,16 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
   result.learning_rate = parts_.job->optimizer->lr *
                          optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
-  // The same on every rank without asking: reduced gradients are the same bits everywhere.
-  const bool finite = PrepareGradients(&result);
+  // The same on every rank without asking: reduced gradients, and the buffers that all go on with, are the same
+  // bits everywhere.
+  bool finite = PrepareGradients(&result);
   if (parts_.scaler != nullptr) parts_.scaler->Update(finite);
+  if (finite) {
+    const absl::Status buffers = parts_.finite->CheckBuffers(step);
+    finite = buffers.ok();
+    // No loss scale answers for a forward.
+    if (!finite && parts_.job->on_nan == OnNan::kFail) return buffers;
+  }
   if (!finite) {
     parts_.ddp->RestoreBuffers();
     result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);

@@ -12,6 +12,7 @@
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
 #include "worker/parallel/ddp/ddp.h"
+#include "worker/train/finite.h"
 #include "worker/train/job.h"
 #include "worker/train/outcome.h"
 
@@ -42,6 +43,7 @@ class Stepper {
     parallel::Ddp* ddp;
     optim::Optimizer* optimizer;
     optim::LossScaler* scaler;  // null unless Precision::kFloat16
+    const FiniteCheck* finite;  // of the model
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
@@ -49,7 +51,8 @@ class Stepper {
   // The step that makes `step` optimizer steps done, over the samples that follow `position`; the sum
   // of all ranks' gradients is divided by `divisor`. An outcome other than kApplied is equal on all
   // ranks and has left parameters, buffers and the optimizer as they were. Errors: the
-  // communicator's; INTERNAL from LibTorch.
+  // communicator's; INTERNAL from LibTorch; OUT_OF_RANGE, on all ranks, when a buffer is not finite (then
+  // nothing is updated either) and steps are not to be skipped for it.
   absl::StatusOr<StepResult> Run(int64_t step, const data::Position& position, double divisor);
 
  private:
