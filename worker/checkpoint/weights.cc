@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -75,6 +76,11 @@ at::Tensor Read(const StoredTensor& source, at::ScalarType type) {
   return raw.to(type);
 }
 
+std::optional<size_t> NotFinite(const at::Tensor& tensor) {
+  if (tensor.scalar_type() != at::kFloat) return std::nullopt;
+  return data::FirstNotFinite(tensor.const_data_ptr<float>(), tensor.numel());
+}
+
 // Notes each file's tensor with the target that it is for.
 void FindSources(const TensorSet& set, const models::Model& model, std::vector<Target>* targets,
                  Problems* problems) {
@@ -124,12 +130,12 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model) {
       problems.Add(absl::StrCat(set.Describe(sources[0]), " and ", set.Describe(sources[i]),
                                 " are one parameter of this model, but differ in the file"));
     }
-    if (sources.empty() || tensor.scalar_type() != at::kFloat) continue;
-    const at::Tensor values = Read(sources[0], at::kFloat);
-    const float* numbers = values.const_data_ptr<float>();
-    if (const auto wrong = data::FirstNotFinite(numbers, values.numel()); wrong.has_value()) {
+    // A buffer that is not finite in the model itself (a mask of -inf, say) is not in its weights either.
+    if (sources.empty() || NotFinite(tensor).has_value()) continue;
+    const at::Tensor values = Read(sources[0], tensor.scalar_type());
+    if (const auto wrong = NotFinite(values); wrong.has_value()) {
       problems.Add(absl::StrCat(set.Describe(sources[0]), ": expected finite numbers, found ",
-                                numbers[*wrong], " as number ", *wrong));
+                                values.const_data_ptr<float>()[*wrong], " as number ", *wrong));
     }
   }
   RETURN_IF_ERROR(status());

@@ -14,9 +14,9 @@ namespace muster::checkpoint {
 // the model's parameters and buffers, all or none. What the model calls float32 may be F32, F16 or BF16, int64 is I64.
 // BatchNorm's num_batches_tracked may be missing and then stays as it is.
 // Errors: INVALID_ARGUMENT with every problem at once, capped at 3 (missing and unexpected names, shapes expected and
-// found, dtypes, two names of one parameter whose values differ, numbers that are not finite); those of
-// safetensors::TensorSet::Open (DATA_LOSS for a broken file, NOT_FOUND etc. when one cannot be opened, tensors that
-// are not where the index says).
+// found, dtypes, two names of one parameter whose values differ, numbers that are not finite where the model's own
+// are); those of safetensors::TensorSet::Open (DATA_LOSS for a broken file, NOT_FOUND etc. when one cannot be opened,
+// tensors that are not where the index says).
 absl::Status LoadWeights(const std::string& path, const models::Model& model);
 
 // Writes parameters as float32 and buffers as what they are, with the metadata {"format": "pt"}, atomically; makes the

@@ -255,6 +255,19 @@ TEST_F(WeightsTest, NumbersThatAreNotFiniteAreRefused) {
               HasSubstr("'transformer.wpe.weight': expected finite numbers, found inf as number 3"));
 }
 
+// A mask, say. What a job exports can be trained from again.
+TEST_F(WeightsTest, ABufferThatIsNotFiniteInTheModelItselfMayBeSoInTheFile) {
+  const Normed saved(7), loaded(7), finite(7);
+  for (const Normed* model : {&saved, &loaded}) {
+    model->Buffers()[0].tensor[1].fill_(-std::numeric_limits<float>::infinity());
+  }
+  ASSERT_TRUE(SaveWeights(dir_.Path("w"), saved.Parameters(), saved.Buffers()).ok());
+  const absl::Status status = LoadWeights(dir_.Path("w"), loaded);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(std::string(LoadWeights(dir_.Path("w"), finite).message()),
+              HasSubstr("'bn.running_mean': expected finite numbers, found -inf as number 1"));
+}
+
 TEST_F(WeightsTest, BrokenAndMissingFilesAreToldApart) {
   const std::string path = File(Tensors(*Gpt2(1)));
   std::filesystem::resize_file(path, std::filesystem::file_size(path) - 1);
