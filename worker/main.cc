@@ -9,6 +9,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "common/files/mapped_file.h"
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/control/run_worker.h"
@@ -26,6 +27,7 @@ void KeepFreedMemory() {
 
 int main(int argc, char** argv) {
   KeepFreedMemory();
+  muster::files::ExplainBusErrors();
   muster::control::WorkerOptions options;
   int64_t agent_pid = 0;
   CLI::App app("One rank of a Muster job; started by muster-agent.");

@@ -1,6 +1,7 @@
 #include "common/files/mapped_file.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,6 +78,21 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 
 MappedFile::~MappedFile() {
   if (data_ != nullptr) munmap(const_cast<uint8_t*>(data_), size_);
+}
+
+void ExplainBusErrors() {
+  struct sigaction action = {};
+  action.sa_handler = [](int) {
+    // The process may hold any lock here: no logging, no memory.
+    constexpr char kWhy[] =
+        "SIGBUS: a file that is mapped into memory (training data, weights or a checkpoint) was shortened, or could "
+        "not be read from its disk\n";
+    const ssize_t written = write(STDERR_FILENO, kWhy, sizeof(kWhy) - 1);
+    static_cast<void>(written);
+  };
+  // Behind the handler the same read comes again, and ends the process.
+  action.sa_flags = SA_RESETHAND;
+  sigaction(SIGBUS, &action, nullptr);
 }
 
 }  // namespace muster::files

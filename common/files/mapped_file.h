@@ -41,6 +41,10 @@ class MappedFile {
   uint64_t inode_ = 0;
 };
 
+// From now on a process that reads behind the end of a file which has shrunk says so on stderr, before SIGBUS ends it
+// all the same. For main.
+void ExplainBusErrors();
+
 }  // namespace muster::files
 
 #endif  // MUSTER_COMMON_FILES_MAPPED_FILE_H_

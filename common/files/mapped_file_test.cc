@@ -1,5 +1,7 @@
 #include "common/files/mapped_file.h"
 
+#include <signal.h>
+
 #include <filesystem>
 #include <string>
 #include <utility>
@@ -53,6 +55,21 @@ TEST(MappedFileTest, AFileThatShrinksInPlaceIsNoticedAndAReplacedOneIsNot) {
   EXPECT_EQ(std::string(status.message()),
             dir.Path("a") + ": shortened while in use: expected the 12 bytes it had when it was "
                             "opened, found 3");
+}
+
+TEST(MappedFileTest, AReadBehindTheEndOfAShrunkFileEndsTheProcessWithAWord) {
+  TempDir dir;
+  ASSERT_TRUE(WriteAtomically(dir.Path("a"), std::string(10000, 'x')).ok());
+  const auto file = MappedFile::Open(dir.Path("a"));
+  std::filesystem::resize_file(dir.Path("a"), 0);
+  const volatile uint8_t* byte = file->data() + 9999;
+  EXPECT_EXIT(
+      {
+        ExplainBusErrors();
+        static_cast<void>(*byte);
+      },
+      ::testing::KilledBySignal(SIGBUS),
+      "SIGBUS: a file that is mapped into memory .* was shortened");
 }
 
 }  // namespace
