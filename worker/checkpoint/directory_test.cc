@@ -1,5 +1,8 @@
 #include "worker/checkpoint/directory.h"
 
+#include <sys/inotify.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <string>
 
@@ -79,6 +82,21 @@ TEST_F(DirectoryTest, RemoveCheckpointWorksOverAnInterruptedRemoval) {
   EXPECT_FALSE(Exists("step-1-g1"));
   EXPECT_FALSE(Exists("step-1-g1.tmp"));
   EXPECT_TRUE(RemoveCheckpoint(dir_.Path("step-1-g1")).ok());
+}
+
+// Else a kill half way would leave something that looks whole.
+TEST_F(DirectoryTest, ACheckpointLosesItsNameBeforeItLosesFiles) {
+  Make("step-1-g1");
+  const int watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  ASSERT_GE(inotify_add_watch(watch, dir_.path().c_str(), IN_MOVED_FROM), 0);
+  ASSERT_GE(inotify_add_watch(watch, dir_.Path("step-1-g1").c_str(), IN_DELETE), 0);
+  ASSERT_TRUE(RemoveCheckpoint(dir_.Path("step-1-g1")).ok());
+  alignas(inotify_event) char events[4096];
+  ASSERT_GT(read(watch, events, sizeof(events)), 0);
+  close(watch);
+  const auto* first = reinterpret_cast<const inotify_event*>(events);
+  EXPECT_EQ(first->mask & (IN_MOVED_FROM | IN_DELETE), IN_MOVED_FROM);
+  EXPECT_STREQ(first->name, "step-1-g1");
 }
 
 TEST_F(DirectoryTest, ListsWholeCheckpointsOnlyInOrder) {
