@@ -12,7 +12,7 @@
 
 namespace muster::cli {
 
-// Open, Append..., MakeDurable, Publish. One that is destroyed before Publish leaves nothing. Threading: one
+// Create, Append..., MakeDurable, Publish. One that is destroyed before Publish leaves nothing. Threading: one
 // thread. Errors: those of common/files.
 class StagedFile {
  public:
