@@ -10,10 +10,11 @@
 // Threading: one thread issues operations; any thread may Wait or Abort.
 //
 // Sums are rank-ordered: element i of the result is ((r0[i] + r1[i]) + r2[i]) + ..., divided once, in
-// the tensor's own type. So the bits depend neither on where a buffer begins nor on the implementation.
+// the result's own type. So the bits depend neither on where a buffer begins nor on the implementation,
+// and a reduce-scatter gives the same ones as an all-reduce.
 //
 // Errors (absl::Status of Work::Wait):
-//   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root); nothing was sent, the
+//   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root, overlap); nothing was sent, the
 //                       communicator stays usable on this rank, but the ranks are out of step.
 //   UNAVAILABLE         a peer is gone or aborted, or its communicator was destroyed early.
 //                       "rank 1: all_reduce 'bucket 3' at step 17: rank 0 is gone: <why>"
@@ -25,6 +26,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "absl/status/status.h"
 
@@ -41,8 +43,9 @@ struct OpLabel {
 };
 
 // One operation in flight. Buffers must stay untouched until Wait has returned OK; after an error they
-// hold anything, and may change until the communicator is destroyed. (Their memory is kept alive as long
-// as it is needed.) Destroying a Work without Wait waits first. A communicator outlives its works.
+// hold anything, and may change until the communicator is destroyed. The tensors given are kept alive
+// until the operation is done (after an error, as long as they are needed), no longer: the caller may let
+// go of an input at once. Destroying a Work without Wait waits first. A communicator outlives its works.
 class Work {
  public:
   virtual ~Work() = default;
@@ -68,8 +71,29 @@ class Communicator {
   virtual std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
                                              double divide_by = 1.0) = 0;
 
+  // out = (rank-ordered sum over the ranks of part `rank()` of their `in`) / divide_by; in has
+  // world_size times the elements of out, part r of it for rank r. float32, float64, and int64 (which
+  // cannot be divided); or `in` bfloat16 with `out` float32: the contributions are converted, then
+  // summed in float32, so half the bytes are sent. out may be this rank's own part of in (in place);
+  // it must not overlap in otherwise. in is not changed elsewhere. Every rank gives the same divide_by.
+  virtual std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
+                                                 OpLabel label, double divide_by = 1.0) = 0;
+
+  // in_sizes[j] elements of in, in order, go to rank j; out_sizes[j] elements of out, in order, come
+  // from rank j: the same number as rank j's in_sizes[rank()]. Sizes may be 0; one per rank, and they add
+  // up to the tensor's elements. Any type. in and out must not overlap.
+  virtual std::unique_ptr<Work> AllToAll(const at::Tensor& out,
+                                         const std::vector<int64_t>& out_sizes,
+                                         const at::Tensor& in,
+                                         const std::vector<int64_t>& in_sizes, OpLabel label) = 0;
+
   // In place: flat = root's flat. Any type.
   virtual std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) = 0;
+
+  // Bytes of tensors that this rank has sent to other ranks since the communicator was made, in all
+  // operations that are done without an error: an operation counts once its Wait returns.
+  // comm/local gives what an exchange over the wire sends. Any thread.
+  virtual int64_t bytes_sent() const = 0;
 
   // Fails everything in flight and to come with `why` on this rank, and tells the peers, whose
   // operations fail too. Idempotent: the first cause stays. Never blocks on a peer for long.

@@ -1,7 +1,10 @@
 // What every Communicator does when a peer is missing, on every implementation and world size.
 #include <atomic>
 #include <barrier>
+#include <functional>
 #include <future>
+#include <latch>
+#include <memory>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -27,6 +30,73 @@ void ExpectNames(const absl::Status& status, int rank, const std::string& operat
   const std::string expected = "rank " + std::to_string(rank) + ": " + operation + ": " + peer;
   EXPECT_EQ(std::string(status.message()).rfind(expected, 0), 0)
       << status << "\nexpected: " << expected;
+}
+
+// One operation of every kind, large enough to be in the middle of it; its name in errors.
+struct Kind {
+  const char* name;
+  std::function<std::unique_ptr<Work>(Communicator& ranks, OpLabel label)> issue;
+};
+
+const Kind kKinds[] = {
+    {"all_gather",
+     [](Communicator& ranks, OpLabel label) {
+       return ranks.AllGather(at::empty({100000 * ranks.world_size()}), at::ones({100000}), label);
+     }},
+    {"all_reduce",
+     [](Communicator& ranks, OpLabel label) { return ranks.AllReduceSum(at::ones({100000}), label); }},
+    {"reduce_scatter",
+     [](Communicator& ranks, OpLabel label) {
+       return ranks.ReduceScatterSum(at::empty({100000}), at::ones({100000 * ranks.world_size()}), label);
+     }},
+    {"reduce_scatter",
+     [](Communicator& ranks, OpLabel label) {
+       return ranks.ReduceScatterSum(at::empty({100000}), at::ones({100000 * ranks.world_size()}, at::kBFloat16),
+                                     label);
+     }},
+    {"all_to_all",
+     [](Communicator& ranks, OpLabel label) {
+       const int n = ranks.world_size();
+       const std::vector<int64_t> sizes(n, 100000);
+       return ranks.AllToAll(at::empty({100000 * n}), sizes, at::ones({100000 * n}), sizes, label);
+     }},
+    {"broadcast",
+     [](Communicator& ranks, OpLabel label) { return ranks.Broadcast(at::ones({100000}), 0, label); }},
+};
+
+TEST_P(FailureConformance, EveryKindOfOperationFailsByNameWhenAPeerLeaves) {
+  if (world_size() == 1) GTEST_SKIP() << "no peers";
+  for (const Kind& kind : kKinds) {
+    std::barrier all_done(world_size());
+    RunRanks(implementation(), world_size(), [&](std::unique_ptr<Communicator> ranks) {
+      const int rank = ranks->rank();
+      const absl::Status before = kind.issue(*ranks, {"before", 1})->Wait();
+      EXPECT_TRUE(before.ok()) << before;
+      all_done.arrive_and_wait();
+      if (rank == 0) return;
+      const auto first = kind.issue(*ranks, {"missed", 17});
+      const auto second = kind.issue(*ranks, {"missed", 18});
+      ExpectNames(second->Wait(), rank, std::string(kind.name) + " 'missed' at step 18", "rank 0 is gone");
+      ExpectNames(first->Wait(), rank, std::string(kind.name) + " 'missed' at step 17", "rank 0 is gone");
+    });
+  }
+}
+
+TEST_P(FailureConformance, EveryKindOfOperationInFlightFailsWithThePeersCause) {
+  if (world_size() == 1) GTEST_SKIP() << "no peers";
+  for (const Kind& kind : kKinds) {
+    std::latch all_issued(world_size() - 1);
+    RunRanks(implementation(), world_size(), [&](std::unique_ptr<Communicator> ranks) {
+      const int rank = ranks->rank();
+      if (rank == 0) {
+        all_issued.wait();
+        return ranks->Abort(absl::DataLossError("loss is NaN"));
+      }
+      const auto work = kind.issue(*ranks, {"cut off", 1});
+      all_issued.count_down();
+      ExpectNames(work->Wait(), rank, std::string(kind.name) + " 'cut off' at step 1", "rank 0 aborted: loss is NaN");
+    });
+  }
 }
 
 TEST_P(FailureConformance, ARankThatLeavesEarlyFailsTheOperationsItIsMissedIn) {

@@ -1,10 +1,12 @@
 #include "worker/comm/operation.h"
 
 #include <cmath>
+#include <cstddef>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/comm/slices.h"
 
 namespace muster::comm {
 namespace {
@@ -15,6 +17,10 @@ const char* Name(OperationKind kind) {
       return "all_gather";
     case OperationKind::kAllReduceSum:
       return "all_reduce";
+    case OperationKind::kReduceScatterSum:
+      return "reduce_scatter";
+    case OperationKind::kAllToAll:
+      return "all_to_all";
     case OperationKind::kBroadcast:
       return "broadcast";
   }
@@ -37,18 +43,131 @@ absl::Status CheckBuffer(const at::Tensor& tensor, const char* role) {
   return absl::OkStatus();
 }
 
-absl::Status CheckReduction(const OperationSpec& spec) {
+bool Overlap(const at::Tensor& a, const at::Tensor& b) {
+  const char* a_begin = static_cast<const char*>(a.const_data_ptr());
+  const char* b_begin = static_cast<const char*>(b.const_data_ptr());
+  return a.nbytes() > 0 && b.nbytes() > 0 && a_begin < b_begin + b.nbytes() &&
+         b_begin < a_begin + a.nbytes();
+}
+
+absl::Status CheckDivisor(const OperationSpec& spec) {
   const at::ScalarType type = spec.output.scalar_type();
-  if (type != at::kFloat && type != at::kDouble && type != at::kLong) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot sum ", c10::toString(type), "; float32, float64 and int64 can be summed"));
-  }
   if (!std::isfinite(spec.divide_by) || spec.divide_by <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("the divisor is ", spec.divide_by, ", not a positive number"));
   }
   if (type == at::kLong && spec.divide_by != 1.0) {
     return absl::InvalidArgumentError("an int64 sum cannot be divided");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllReduce(const OperationSpec& spec) {
+  const at::ScalarType type = spec.output.scalar_type();
+  if (type != at::kFloat && type != at::kDouble && type != at::kLong) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot sum ", c10::toString(type), "; float32, float64 and int64 can be summed"));
+  }
+  return CheckDivisor(spec);
+}
+
+absl::Status CheckAllGather(const OperationSpec& spec, int world_size) {
+  RETURN_IF_ERROR(CheckBuffer(spec.input, "the input"));
+  if (spec.output.scalar_type() != spec.input.scalar_type() ||
+      spec.output.numel() != spec.input.numel() * world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("the output holds ", Elements(spec.output),
+                                                   ", expected ", world_size, " times the input's ",
+                                                   Elements(spec.input)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckReduceScatter(const OperationSpec& spec, int world_size) {
+  RETURN_IF_ERROR(CheckBuffer(spec.input, "the input"));
+  const at::ScalarType in = spec.input.scalar_type(), out = spec.output.scalar_type();
+  const bool same = in == out && (in == at::kFloat || in == at::kDouble || in == at::kLong);
+  if (!same && !(in == at::kBFloat16 && out == at::kFloat)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot sum ", c10::toString(in), " into ", c10::toString(out),
+                     "; float32, float64 and int64 can be summed, and bfloat16 into float32"));
+  }
+  if (spec.input.numel() != spec.output.numel() * world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("the input holds ", Elements(spec.input),
+                                                   ", expected ", world_size, " times the output's ",
+                                                   Elements(spec.output)));
+  }
+  const char* own_part = static_cast<const char*>(spec.input.const_data_ptr()) +
+                         spec.rank * spec.output.numel() * spec.input.element_size();
+  if (Overlap(spec.output, spec.input) && (!same || spec.output.const_data_ptr() != own_part)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the output overlaps the input without being part ", spec.rank, " of it"));
+  }
+  return CheckDivisor(spec);
+}
+
+absl::Status CheckSizes(const std::vector<int64_t>& sizes, const at::Tensor& tensor, int world_size,
+                        const char* role) {
+  if (sizes.size() != static_cast<size_t>(world_size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(role, " has ", sizes.size(), " sizes, expected one for each of ", world_size, " ranks"));
+  }
+  int64_t sum = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    // The upper limit keeps the sum from overflowing.
+    if (sizes[rank] < 0 || sizes[rank] > tensor.numel()) {
+      return absl::InvalidArgumentError(absl::StrCat(role, "'s size for rank ", rank, " is ", sizes[rank],
+                                                     ", but ", role, " holds ", Elements(tensor)));
+    }
+    sum += sizes[rank];
+  }
+  if (sum != tensor.numel()) {
+    return absl::InvalidArgumentError(absl::StrCat(role, "'s sizes add up to ", sum, ", but ", role,
+                                                   " holds ", Elements(tensor)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckAllToAll(const OperationSpec& spec, int world_size) {
+  RETURN_IF_ERROR(CheckBuffer(spec.input, "the input"));
+  if (spec.output.scalar_type() != spec.input.scalar_type()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the output is ", c10::toString(spec.output.scalar_type()), ", the input ",
+                     c10::toString(spec.input.scalar_type())));
+  }
+  RETURN_IF_ERROR(CheckSizes(spec.out_sizes, spec.output, world_size, "the output"));
+  RETURN_IF_ERROR(CheckSizes(spec.in_sizes, spec.input, world_size, "the input"));
+  if (spec.in_sizes[spec.rank] != spec.out_sizes[spec.rank]) {
+    return absl::InvalidArgumentError(absl::StrCat("it sends ", spec.in_sizes[spec.rank],
+                                                   " elements to itself, but expects ",
+                                                   spec.out_sizes[spec.rank]));
+  }
+  if (Overlap(spec.output, spec.input)) {
+    return absl::InvalidArgumentError("the output overlaps the input");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBroadcast(const OperationSpec& spec, int world_size) {
+  if (spec.root < 0 || spec.root >= world_size) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("root ", spec.root, " is not a rank of ", world_size));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Check(const OperationSpec& spec, int world_size) {
+  RETURN_IF_ERROR(CheckBuffer(spec.output, spec.input.defined() ? "the output" : "the buffer"));
+  switch (spec.kind) {
+    case OperationKind::kAllGather:
+      return CheckAllGather(spec, world_size);
+    case OperationKind::kAllReduceSum:
+      return CheckAllReduce(spec);
+    case OperationKind::kReduceScatterSum:
+      return CheckReduceScatter(spec, world_size);
+    case OperationKind::kAllToAll:
+      return CheckAllToAll(spec, world_size);
+    case OperationKind::kBroadcast:
+      return CheckBroadcast(spec, world_size);
   }
   return absl::OkStatus();
 }
@@ -69,9 +188,14 @@ std::string Describe(const OperationSpec& spec) {
 }
 
 std::string Shape(const OperationSpec& spec) {
-  std::string shape = absl::StrCat(
-      Name(spec.kind), " of ",
-      Elements(spec.kind == OperationKind::kAllGather ? spec.input : spec.output));
+  std::string shape = Name(spec.kind);
+  if (spec.kind == OperationKind::kAllToAll) {
+    return absl::StrCat(shape, " of ", c10::toString(spec.input.scalar_type()));
+  }
+  absl::StrAppend(&shape, " of ", Elements(spec.input.defined() ? spec.input : spec.output));
+  if (spec.kind == OperationKind::kReduceScatterSum) {
+    absl::StrAppend(&shape, " into ", c10::toString(spec.output.scalar_type()));
+  }
   if (spec.kind == OperationKind::kBroadcast) absl::StrAppend(&shape, " from rank ", spec.root);
   if (spec.divide_by != 1.0) absl::StrAppend(&shape, " divided by ", spec.divide_by);
   return shape;
@@ -82,23 +206,31 @@ absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status
 }
 
 absl::Status CheckArguments(const OperationSpec& spec, int world_size) {
-  absl::Status status = CheckBuffer(spec.output, "the buffer");
-  if (status.ok() && spec.kind == OperationKind::kAllReduceSum) status = CheckReduction(spec);
-  if (status.ok() && spec.kind == OperationKind::kAllGather) {
-    status = CheckBuffer(spec.input, "the input");
-    if (status.ok() && (spec.output.scalar_type() != spec.input.scalar_type() ||
-                        spec.output.numel() != spec.input.numel() * world_size)) {
-      status = absl::InvalidArgumentError(absl::StrCat(
-          "the output holds ", Elements(spec.output), ", expected ", world_size, " times the input's ",
-          Elements(spec.input)));
+  return WithOperation(spec, Check(spec, world_size));
+}
+
+int64_t BytesToSend(const OperationSpec& spec, int world_size) {
+  const int64_t others = world_size - 1;
+  switch (spec.kind) {
+    case OperationKind::kAllGather:
+      return others * spec.input.nbytes();
+    case OperationKind::kAllReduceSum: {
+      const int64_t own = SliceOf(spec.output.numel(), spec.rank, world_size).size();
+      return (spec.output.numel() - own + others * own) * spec.output.element_size();
     }
+    case OperationKind::kReduceScatterSum:
+      return others * spec.output.numel() * spec.input.element_size();
+    case OperationKind::kAllToAll:
+      return (spec.input.numel() - spec.in_sizes[spec.rank]) * spec.input.element_size();
+    case OperationKind::kBroadcast:
+      return spec.rank == spec.root ? others * spec.output.nbytes() : 0;
   }
-  if (status.ok() && spec.kind == OperationKind::kBroadcast &&
-      (spec.root < 0 || spec.root >= world_size)) {
-    status = absl::InvalidArgumentError(
-        absl::StrCat("root ", spec.root, " is not a rank of ", world_size));
-  }
-  return WithOperation(spec, status);
+  return 0;
+}
+
+void ReleaseTensors(OperationSpec& spec) {
+  spec.output.reset();
+  spec.input.reset();
 }
 
 std::unique_ptr<Work> DoneWork(absl::Status status) {

@@ -4,7 +4,9 @@
 #define MUSTER_WORKER_COMM_OPERATION_H_
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "absl/status/statusor.h"
@@ -12,22 +14,24 @@
 
 namespace muster::comm {
 
-enum class OperationKind { kAllGather, kAllReduceSum, kBroadcast };
+enum class OperationKind { kAllGather, kAllReduceSum, kReduceScatterSum, kAllToAll, kBroadcast };
 
 struct OperationSpec {
   OperationKind kind;
   OpLabel label;
   int rank = 0;
   at::Tensor output;  // also the input of the operations in place
-  at::Tensor input;   // all-gather only
+  at::Tensor input;   // undefined in the operations in place
   int root = 0;       // broadcast only
-  double divide_by = 1.0;  // all-reduce only
+  double divide_by = 1.0;          // the sums only
+  std::vector<int64_t> out_sizes;  // all-to-all only
+  std::vector<int64_t> in_sizes;   // all-to-all only
 };
 
 // "all_reduce 'bucket 3' at step 17".
 std::string Describe(const OperationSpec& spec);
 
-// "all_reduce of 1024 float": what the ranks must agree on.
+// "all_reduce of 1024 Float": what the ranks must agree on. The sizes of an all-to-all are no part of it.
 std::string Shape(const OperationSpec& spec);
 
 // status with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.
@@ -35,6 +39,13 @@ absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status
 
 // INVALID_ARGUMENT when this rank's call alone is wrong.
 absl::Status CheckArguments(const OperationSpec& spec, int world_size);
+
+// Bytes that this rank sends to others in a direct exchange, all-reduce being a reduce-scatter of
+// SliceOf's slices and an all-gather.
+int64_t BytesToSend(const OperationSpec& spec, int world_size);
+
+// Lets go of the tensors; the spec still describes the operation in errors.
+void ReleaseTensors(OperationSpec& spec);
 
 // A Work that is done.
 std::unique_ptr<Work> DoneWork(absl::Status status);

@@ -1,7 +1,11 @@
 #include "worker/comm/rank_sum.h"
 
+#include <bit>
+#include <cmath>
+#include <cstdint>
 #include <cstring>
 #include <random>
+#include <vector>
 
 #include "gtest/gtest.h"
 
@@ -54,6 +58,42 @@ TEST(RankOrderedSum, AddsIntegersExactly) {
   std::vector<int64_t> a{(int64_t{1} << 60) + 1}, b{2};
   RankOrderedSum<int64_t>({a.data(), b.data()}, a.data(), 1, 1.0);
   EXPECT_EQ(a[0], (int64_t{1} << 60) + 3);
+}
+
+TEST(RankOrderedSum, Bfloat16IsConvertedExactlyAndSummedInFloat32) {
+  // 1, 2^-8 (one plus that is no bfloat16), -0, the smallest subnormal, infinity, a NaN with payload.
+  const std::vector<uint16_t> values{0x3f80, 0x3b80, 0x8000, 0x0001, 0x7f80, 0x7fc1};
+  std::vector<float> out(values.size());
+  RankOrderedSumOfBfloat16({values.data()}, out.data(), out.size(), 1.0);
+  for (size_t i = 0; i < values.size(); ++i) {
+    EXPECT_EQ(std::bit_cast<uint32_t>(out[i]), uint32_t{values[i]} << 16) << i;
+  }
+  float sum = 0;
+  RankOrderedSumOfBfloat16({&values[0], &values[1]}, &sum, 1, 1.0);
+  EXPECT_EQ(sum, 1.00390625f);
+  RankOrderedSumOfBfloat16({&values[0], &values[1], &values[1]}, &sum, 1, 3.0);
+  EXPECT_EQ(sum, 1.0078125f / 3.0f);
+}
+
+TEST(RankOrderedSum, Bfloat16InOrderOverManyChunks) {
+  for (int ranks : {1, 2, 3, 5}) {
+    for (int64_t elements : {0, 1, 1024, 2500}) {
+      std::vector<std::vector<uint16_t>> bits(ranks);
+      std::vector<float> expected(elements), out(elements);
+      const auto sources = RandomSources(ranks, elements);
+      for (int rank = 0; rank < ranks; ++rank) {
+        for (int64_t i = 0; i < elements; ++i) {
+          bits[rank].push_back(std::bit_cast<uint32_t>(sources[rank][i]) >> 16);
+          const float value = std::bit_cast<float>(uint32_t{bits[rank][i]} << 16);
+          expected[i] = rank == 0 ? value : expected[i] + value;
+        }
+      }
+      std::vector<const uint16_t*> pointers;
+      for (const auto& source : bits) pointers.push_back(source.data());
+      RankOrderedSumOfBfloat16(pointers, out.data(), elements, 1.0);
+      EXPECT_EQ(out, expected) << ranks << " ranks, " << elements << " elements";
+    }
+  }
 }
 
 }  // namespace

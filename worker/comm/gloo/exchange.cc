@@ -4,13 +4,31 @@
 #include <utility>
 
 #include "common/status/status.h"
-#include "worker/comm/rank_sum.h"
 #include "worker/comm/slices.h"
+#include "worker/comm/typed_sum.h"
 
 namespace muster::comm {
 namespace {
 
 char* Bytes(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
+
+bool IsSum(const OperationSpec& spec) {
+  return spec.kind == OperationKind::kAllReduceSum || spec.kind == OperationKind::kReduceScatterSum;
+}
+
+// What this rank adds up: its slice of the buffer (all-reduce), or the output.
+Slice OwnSlice(const OperationSpec& spec, int world_size) {
+  if (spec.kind == OperationKind::kReduceScatterSum) return {0, spec.output.numel()};
+  return SliceOf(spec.output.numel(), spec.rank, world_size);
+}
+
+// The output is free to hold another rank's contribution until the sum is written over it.
+bool OutputTakesAContribution(const OperationSpec& spec) {
+  if (spec.kind != OperationKind::kReduceScatterSum) return false;
+  const bool in_place =
+      Bytes(spec.output) == Bytes(spec.input) + spec.rank * static_cast<int64_t>(spec.output.nbytes());
+  return spec.output.scalar_type() == spec.input.scalar_type() && !in_place;
+}
 
 // One operation's view of the mesh. Messages without bytes are not sent.
 class Poster {
@@ -43,13 +61,10 @@ class Poster {
   // only send it when it has received all of it.
   absl::Status AllReduce() {
     char* data = Bytes(spec_.output);
-    char* scratch = exchange_.scratch.defined() ? Bytes(exchange_.scratch) : nullptr;
-    const int64_t own_bytes = SliceOfRank(spec_.rank).size() * element();
+    const Slice own = SliceOfRank(spec_.rank);
+    RETURN_IF_ERROR(ReceiveContributions(data + own.begin * element(), own.size() * element(), nullptr));
     for (int peer = 0; peer < world_size_; ++peer) {
       if (peer == spec_.rank) continue;
-      RETURN_IF_ERROR(Receive(exchange_.contributions, scratch, own_bytes, peer,
-                              exchange_.contribution_tag));
-      if (own_bytes > 0) scratch += own_bytes;
       const Slice theirs = SliceOfRank(peer);
       RETURN_IF_ERROR(Receive(exchange_.transfers, data + theirs.begin * element(),
                               theirs.size() * element(), peer, exchange_.result_tag));
@@ -60,6 +75,46 @@ class Poster {
       RETURN_IF_ERROR(Send(data + theirs.begin * element(), theirs.size() * element(), peer,
                            exchange_.contribution_tag));
     }
+    return absl::OkStatus();
+  }
+
+  // As the first half of an all-reduce, with equal parts.
+  absl::Status ReduceScatter() {
+    const int64_t bytes = spec_.output.numel() * spec_.input.element_size();
+    const char* in = Bytes(spec_.input);
+    RETURN_IF_ERROR(ReceiveContributions(in + spec_.rank * bytes, bytes,
+                                         OutputTakesAContribution(spec_) ? Bytes(spec_.output) : nullptr));
+    for (int distance = 1; distance < world_size_; ++distance) {
+      const int peer = (spec_.rank + distance) % world_size_;
+      RETURN_IF_ERROR(Send(in + peer * bytes, bytes, peer, exchange_.contribution_tag));
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status AllToAll() {
+    char* out = Bytes(spec_.output);
+    char* own = nullptr;
+    for (int peer = 0; peer < world_size_; ++peer) {
+      const int64_t bytes = spec_.out_sizes[peer] * element();
+      if (peer == spec_.rank) {
+        own = out;
+      } else {
+        RETURN_IF_ERROR(Receive(exchange_.transfers, out, bytes, peer, exchange_.result_tag));
+      }
+      out += bytes;
+    }
+    std::vector<const char*> parts;
+    const char* in = Bytes(spec_.input);
+    for (int64_t size : spec_.in_sizes) {
+      parts.push_back(in);
+      in += size * element();
+    }
+    for (int distance = 1; distance < world_size_; ++distance) {
+      const int peer = (spec_.rank + distance) % world_size_;
+      RETURN_IF_ERROR(Send(parts[peer], spec_.in_sizes[peer] * element(), peer, exchange_.result_tag));
+    }
+    const int64_t own_bytes = spec_.in_sizes[spec_.rank] * element();
+    if (own_bytes > 0) std::memcpy(own, parts[spec_.rank], own_bytes);
     return absl::OkStatus();
   }
 
@@ -80,10 +135,30 @@ class Poster {
     return absl::OkStatus();
   }
 
+  // The others' contributions to this rank's slice: the first one into `room`, if there is any.
+  absl::Status ReceiveContributions(const char* own, int64_t bytes, char* room) {
+    char* scratch = exchange_.scratch.defined() ? Bytes(exchange_.scratch) : nullptr;
+    for (int peer = 0; peer < world_size_; ++peer) {
+      if (peer == spec_.rank) {
+        exchange_.sources.push_back(own);
+        continue;
+      }
+      char* to = std::exchange(room, nullptr);
+      if (to == nullptr && scratch != nullptr) {
+        to = scratch;
+        scratch += bytes;
+      }
+      exchange_.sources.push_back(to);
+      RETURN_IF_ERROR(Receive(exchange_.contributions, to, bytes, peer, exchange_.contribution_tag));
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Send(const char* data, int64_t bytes, int peer, uint32_t tag) {
     if (bytes == 0) return absl::OkStatus();
     ASSIGN_OR_RETURN(auto transfer, mesh_->Send(data, bytes, peer, tag));
     exchange_.transfers.push_back(std::move(transfer));
+    exchange_.bytes_sent += bytes;
     return absl::OkStatus();
   }
 
@@ -101,27 +176,13 @@ class Poster {
   Exchange& exchange_;
 };
 
-template <typename T>
-void Add(const OperationSpec& spec, int world_size, const at::Tensor& scratch) {
-  T* data = static_cast<T*>(spec.output.mutable_data_ptr());
-  const Slice own = SliceOf(spec.output.numel(), spec.rank, world_size);
-  if (own.size() == 0) return;
-  const T* contribution =
-      scratch.defined() ? static_cast<const T*>(scratch.const_data_ptr()) : nullptr;
-  std::vector<const T*> sources;
-  for (int rank = 0; rank < world_size; ++rank) {
-    sources.push_back(rank == spec.rank ? data + own.begin : contribution);
-    if (rank != spec.rank) contribution += own.size();
-  }
-  RankOrderedSum(sources, data + own.begin, own.size(), spec.divide_by);
-}
-
 }  // namespace
 
 int64_t ScratchBytes(const OperationSpec& spec, int world_size) {
-  if (spec.kind != OperationKind::kAllReduceSum) return 0;
-  return (world_size - 1) * SliceOf(spec.output.numel(), spec.rank, world_size).size() *
-         spec.output.element_size();
+  if (!IsSum(spec) || world_size == 1) return 0;
+  const at::Tensor& contributed = spec.input.defined() ? spec.input : spec.output;
+  const int contributions = world_size - 1 - (OutputTakesAContribution(spec) ? 1 : 0);
+  return contributions * OwnSlice(spec, world_size).size() * contributed.element_size();
 }
 
 absl::Status PostExchange(const OperationSpec& spec, int world_size, Mesh* mesh,
@@ -132,6 +193,10 @@ absl::Status PostExchange(const OperationSpec& spec, int world_size, Mesh* mesh,
       return poster.AllGather();
     case OperationKind::kAllReduceSum:
       return poster.AllReduce();
+    case OperationKind::kReduceScatterSum:
+      return poster.ReduceScatter();
+    case OperationKind::kAllToAll:
+      return poster.AllToAll();
     case OperationKind::kBroadcast:
       return poster.Broadcast();
   }
@@ -139,19 +204,14 @@ absl::Status PostExchange(const OperationSpec& spec, int world_size, Mesh* mesh,
 }
 
 void AddContributions(const OperationSpec& spec, int world_size, const Exchange& exchange) {
-  if (spec.kind != OperationKind::kAllReduceSum) return;
-  switch (spec.output.scalar_type()) {
-    case at::kFloat:
-      return Add<float>(spec, world_size, exchange.scratch);
-    case at::kDouble:
-      return Add<double>(spec, world_size, exchange.scratch);
-    default:
-      return Add<int64_t>(spec, world_size, exchange.scratch);
-  }
+  const Slice own = OwnSlice(spec, world_size);
+  if (!IsSum(spec) || own.size() == 0) return;
+  TypedSum(spec, exchange.sources, Bytes(spec.output) + own.begin * spec.output.element_size(), own.size());
 }
 
 absl::Status PostReducedSlice(const OperationSpec& spec, int world_size, Mesh* mesh,
                               Exchange& exchange) {
+  if (spec.kind != OperationKind::kAllReduceSum) return absl::OkStatus();
   return Poster(spec, world_size, mesh, exchange).ReducedSlice();
 }
 

@@ -20,19 +20,24 @@ struct Exchange {
   at::Tensor scratch;  // ScratchBytes() of it; before the transfers, which write to it
   std::vector<std::unique_ptr<Transfer>> contributions;  // to reduce, in rank order, own rank left out
   std::vector<std::unique_ptr<Transfer>> transfers;      // everything else
+  // A sum's contributions to this rank's slice, by rank: where they are once the transfers are done.
+  std::vector<const void*> sources;
+  int64_t bytes_sent = 0;
 };
 
-// Memory that a reduction needs for the other ranks' contributions to this rank's slice.
+// Memory that a sum of S bytes of slice on each of W ranks needs for the other ranks' contributions:
+// (W - 1) S. A reduce-scatter takes the first of them in its output, which leaves (W - 2) S (nothing for
+// two ranks), unless the output is in place or of another type.
 int64_t ScratchBytes(const OperationSpec& spec, int world_size);
 
 // Posts all that can be posted at once. After an error part of it may be posted.
 absl::Status PostExchange(const OperationSpec& spec, int world_size, Mesh* mesh,
                           Exchange& exchange);
 
-// Once the contributions are there. Only for all-reduce; nothing to do for the others.
+// Once the contributions are there. Nothing to do for operations that are no sums.
 void AddContributions(const OperationSpec& spec, int world_size, const Exchange& exchange);
 
-// Then sends the sum to all.
+// Then sends the sum to all, if this is an all-reduce.
 absl::Status PostReducedSlice(const OperationSpec& spec, int world_size, Mesh* mesh,
                               Exchange& exchange);
 

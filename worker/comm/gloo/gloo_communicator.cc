@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "ATen/ops/empty.h"
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
@@ -18,33 +17,13 @@
 #include "worker/comm/gloo/exchange.h"
 #include "worker/comm/gloo/mesh.h"
 #include "worker/comm/gloo/peer_watch.h"
+#include "worker/comm/gloo/scratch_pool.h"
 #include "worker/comm/operation.h"
 
 namespace muster::comm {
 namespace {
 
 constexpr int kNobody = -1;
-
-// Memory for contributions, kept from step to step: fresh pages cost as much as the sum itself.
-// One thread at a time.
-class ScratchPool {
- public:
-  at::Tensor Take(int64_t bytes) {
-    for (auto it = free_.lower_bound(bytes); it != free_.end(); ++it) {
-      at::Tensor tensor = std::move(it->second);
-      free_.erase(it);
-      return tensor;
-    }
-    return at::empty({bytes}, at::TensorOptions(at::kByte));
-  }
-  void Give(at::Tensor tensor) {
-    const int64_t bytes = tensor.numel();
-    free_.emplace(bytes, std::move(tensor));
-  }
-
- private:
-  std::multimap<int64_t, at::Tensor> free_;
-};
 
 // One collective in flight. Which thread may touch it goes with the queues: the issuing thread, then
 // (a reduction) the reducing one, then the finishing one.
@@ -89,9 +68,20 @@ class GlooCommunicator : public Communicator {
                                      double divide_by) override {
     return Issue({OperationKind::kAllReduceSum, label, rank(), flat, {}, 0, divide_by});
   }
+  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
+                                         double divide_by) override {
+    return Issue({OperationKind::kReduceScatterSum, label, rank(), out, in, 0, divide_by});
+  }
+  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
+                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
+                                 OpLabel label) override {
+    return Issue({OperationKind::kAllToAll, label, rank(), out, in, 0, 1.0, out_sizes, in_sizes});
+  }
   std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
     return Issue({OperationKind::kBroadcast, label, rank(), flat, {}, root});
   }
+
+  int64_t bytes_sent() const override { return bytes_sent_; }
 
   void Abort(const absl::Status& why) override {
     Fail(why, absl::UnavailableError(absl::StrCat("rank ", rank(), " aborted: ", Message(why))));
@@ -134,6 +124,7 @@ class GlooCommunicator : public Communicator {
   std::thread finisher_;
   std::atomic<int> reducer_waits_for_{kNobody};
   std::atomic<int> finisher_waits_for_{kNobody};
+  std::atomic<int64_t> bytes_sent_{0};
 
   absl::Mutex mu_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
@@ -237,6 +228,8 @@ void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
   if (!operation->broken) {
     operation->exchange.contributions.clear();
     operation->exchange.transfers.clear();
+    ReleaseTensors(operation->spec);
+    bytes_sent_ += operation->exchange.bytes_sent;
   }
   absl::MutexLock lock(&mu_);
   in_flight_.erase(operation->number);

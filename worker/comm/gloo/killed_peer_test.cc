@@ -5,6 +5,7 @@
 #include <barrier>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ATen/ops/ones.h"
@@ -18,7 +19,7 @@ namespace {
 
 class KilledPeer : public testing::TestWithParam<int> {};
 
-// A large buffer, so that survivors are in the middle of sending when the peer is found dead.
+// Large buffers, so that survivors are in the middle of sending when the peer is found dead.
 TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
   const int world_size = GetParam();
   const int victim = world_size - 1;
@@ -58,14 +59,19 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
       warm.arrive_and_wait();
       if (rank == 0) EXPECT_EQ(write(order[1], "x", 1), 1);
       auto first = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 0", 17});
-      auto second = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 1", 17});
-      for (int bucket = 0; bucket < 2; ++bucket) {
-        const absl::Status status = (bucket == 0 ? first : second)->Wait();
+      auto second = (*ranks)->ReduceScatterSum(at::ones({1 << 20}), at::ones({world_size << 20}), {"bucket 1", 17});
+      const std::vector<int64_t> sizes(world_size, 1 << 20);
+      auto third = (*ranks)->AllToAll(at::ones({world_size << 20}), sizes, at::ones({world_size << 20}), sizes,
+                                      {"pieces", 17});
+      const std::pair<Work*, std::string> expected[] = {{first.get(), "all_reduce 'bucket 0'"},
+                                                        {second.get(), "reduce_scatter 'bucket 1'"},
+                                                        {third.get(), "all_to_all 'pieces'"}};
+      for (const auto& [work, operation] : expected) {
+        const absl::Status status = work->Wait();
         EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-        const std::string expected = "rank " + std::to_string(rank) + ": all_reduce 'bucket " +
-                                     std::to_string(bucket) + "' at step 17: rank " +
-                                     std::to_string(victim) + " is gone: ";
-        EXPECT_EQ(std::string(status.message()).rfind(expected, 0), 0) << status;
+        const std::string start = "rank " + std::to_string(rank) + ": " + operation + " at step 17: rank " +
+                                  std::to_string(victim) + " is gone: ";
+        EXPECT_EQ(std::string(status.message()).rfind(start, 0), 0) << status;
       }
       // Poisoned: the same root cause at once.
       const absl::Status later = (*ranks)->AllGather(at::ones({world_size}), at::ones({1}),

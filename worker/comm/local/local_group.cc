@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -10,22 +11,48 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/comm/operation.h"
-#include "worker/comm/rank_sum.h"
+#include "worker/comm/typed_sum.h"
 
 namespace muster::comm {
 namespace {
 
 using Parts = std::vector<std::optional<OperationSpec>>;  // by rank
 
-template <typename T>
+char* Bytes(const at::Tensor& tensor) { return static_cast<char*>(tensor.mutable_data_ptr()); }
+
 void AllReduce(const Parts& parts) {
-  std::vector<const T*> sources;
-  for (const auto& part : parts) sources.push_back(part->output.const_data_ptr<T>());
+  std::vector<const void*> sources;
+  for (const auto& part : parts) sources.push_back(Bytes(part->output));
+  const size_t bytes = parts[0]->output.nbytes();
+  if (bytes == 0) return;
+  std::vector<char> sum(bytes);
+  TypedSum(*parts[0], sources, sum.data(), parts[0]->output.numel());
+  for (const auto& part : parts) std::memcpy(Bytes(part->output), sum.data(), bytes);
+}
+
+// In place, a rank's output is its own part of its input, which nobody else's sum reads.
+void ReduceScatter(const Parts& parts) {
   const int64_t elements = parts[0]->output.numel();
-  std::vector<T> sum(elements);
-  RankOrderedSum(sources, sum.data(), elements, parts[0]->divide_by);
-  for (const auto& part : parts) {
-    std::copy_n(sum.data(), elements, static_cast<T*>(part->output.mutable_data_ptr()));
+  if (elements == 0) return;
+  for (const auto& to : parts) {
+    std::vector<const void*> sources;
+    for (const auto& part : parts) {
+      sources.push_back(Bytes(part->input) + to->rank * elements * part->input.element_size());
+    }
+    TypedSum(*to, sources, Bytes(to->output), elements);
+  }
+}
+
+void AllToAll(const Parts& parts) {
+  for (const auto& to : parts) {
+    char* out = Bytes(to->output);
+    for (const auto& from : parts) {
+      const auto& sizes = from->in_sizes;
+      const int64_t begin = std::accumulate(sizes.begin(), sizes.begin() + to->rank, int64_t{0});
+      const int64_t element = from->input.element_size(), bytes = sizes[to->rank] * element;
+      if (bytes > 0) std::memcpy(out, Bytes(from->input) + begin * element, bytes);
+      out += bytes;
+    }
   }
 }
 
@@ -56,15 +83,25 @@ void Run(const Parts& parts) {
     case OperationKind::kBroadcast:
       return Broadcast(parts);
     case OperationKind::kAllReduceSum:
-      switch (parts[0]->output.scalar_type()) {
-        case at::kFloat:
-          return AllReduce<float>(parts);
-        case at::kDouble:
-          return AllReduce<double>(parts);
-        default:
-          return AllReduce<int64_t>(parts);
-      }
+      return AllReduce(parts);
+    case OperationKind::kReduceScatterSum:
+      return ReduceScatter(parts);
+    case OperationKind::kAllToAll:
+      return AllToAll(parts);
   }
+}
+
+absl::Status CheckSizesAgree(const Parts& parts) {
+  for (const auto& from : parts) {
+    for (const auto& to : parts) {
+      const int64_t sent = from->in_sizes[to->rank], expected = to->out_sizes[from->rank];
+      if (sent == expected) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat("rank ", from->rank, " sends ", sent, " elements to rank ", to->rank, ", which expects ",
+                       expected, " (in its ", Describe(*to), ")"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // The ranks disagree about an operation: OK when they do not.
@@ -76,6 +113,7 @@ absl::Status CheckAgreement(const Parts& parts) {
           Shape(*parts[0]), "; rank ", part->rank, " ", Describe(*part), ": ", Shape(*part)));
     }
   }
+  if (parts[0]->kind == OperationKind::kAllToAll) return CheckSizesAgree(parts);
   return absl::OkStatus();
 }
 
@@ -92,9 +130,17 @@ struct Rendezvous {
 class Hub {
  public:
   explicit Hub(int world_size)
-      : world_size_(world_size), issued_(world_size), left_after_(world_size) {}
+      : world_size_(world_size),
+        issued_(world_size),
+        bytes_sent_(world_size),
+        left_after_(world_size) {}
 
   int world_size() const { return world_size_; }
+
+  int64_t bytes_sent(int rank) const {
+    absl::MutexLock lock(&mu_);
+    return bytes_sent_[rank];
+  }
 
   // The rank that completes an operation runs it, in its own thread and outside the lock.
   std::shared_ptr<Rendezvous> Join(const OperationSpec& spec) {
@@ -118,6 +164,11 @@ class Hub {
     absl::Status status = CheckAgreement(rendezvous->parts);
     if (status.ok()) Run(rendezvous->parts);
     absl::MutexLock lock(&mu_);
+    if (status.ok()) {
+      for (const auto& part : rendezvous->parts) {
+        bytes_sent_[part->rank] += BytesToSend(*part, world_size_);
+      }
+    }
     Finish(*rendezvous, status);
     if (!status.ok()) Fail(status);
     return rendezvous;
@@ -172,9 +223,10 @@ class Hub {
   }
 
   const int world_size_;
-  absl::Mutex mu_;
+  mutable absl::Mutex mu_;
   std::map<int64_t, std::shared_ptr<Rendezvous>> open_ ABSL_GUARDED_BY(mu_);
   std::vector<int64_t> issued_ ABSL_GUARDED_BY(mu_);  // operations per rank
+  std::vector<int64_t> bytes_sent_ ABSL_GUARDED_BY(mu_);  // per rank
   std::vector<std::optional<int64_t>> left_after_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);  // what the ranks get ...
   int aborter_ ABSL_GUARDED_BY(mu_) = -1;      // ... except for the one that aborted:
@@ -213,9 +265,22 @@ class LocalCommunicator : public Communicator {
     return Issue({OperationKind::kAllReduceSum, label, rank_, flat, {}, 0, divide_by});
   }
 
+  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
+                                         double divide_by) override {
+    return Issue({OperationKind::kReduceScatterSum, label, rank_, out, in, 0, divide_by});
+  }
+
+  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
+                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
+                                 OpLabel label) override {
+    return Issue({OperationKind::kAllToAll, label, rank_, out, in, 0, 1.0, out_sizes, in_sizes});
+  }
+
   std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
     return Issue({OperationKind::kBroadcast, label, rank_, flat, {}, root});
   }
+
+  int64_t bytes_sent() const override { return hub_->bytes_sent(rank_); }
 
   void Abort(const absl::Status& why) override { hub_->Abort(rank_, why); }
 
@@ -225,6 +290,7 @@ class LocalCommunicator : public Communicator {
       return DoneWork(status);
     }
     auto rendezvous = hub_->Join(spec);
+    ReleaseTensors(spec);  // the rendezvous holds them until the operation is done
     return std::make_unique<LocalWork>(hub_, std::move(rendezvous), std::move(spec));
   }
 

@@ -365,6 +365,18 @@ class Recording : public comm::Communicator {
     operations.push_back(label.what);
     return communicator_->Broadcast(flat, root, label);
   }
+  std::unique_ptr<comm::Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
+                                               comm::OpLabel label, double divide_by) override {
+    operations.push_back(label.what);
+    return communicator_->ReduceScatterSum(out, in, label, divide_by);
+  }
+  std::unique_ptr<comm::Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
+                                       const at::Tensor& in, const std::vector<int64_t>& in_sizes,
+                                       comm::OpLabel label) override {
+    operations.push_back(label.what);
+    return communicator_->AllToAll(out, out_sizes, in, in_sizes, label);
+  }
+  int64_t bytes_sent() const override { return communicator_->bytes_sent(); }
   void Abort(const absl::Status& why) override { communicator_->Abort(why); }
 
   std::vector<std::string> operations;

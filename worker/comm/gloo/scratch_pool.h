@@ -1,0 +1,44 @@
+// Memory for the contributions of sums, kept from step to step: fresh pages cost as much as the sum itself.
+//
+// It keeps what was ever in use at once. A piece serves any request that is not larger, so a pool that has
+// seen its largest operations in flight allocates nothing more.
+#ifndef MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
+#define MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
+
+#include <cstdint>
+#include <map>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/empty.h"
+#include "worker/memory/memory_scope.h"
+
+namespace muster::comm {
+
+// One thread at a time.
+class ScratchPool {
+ public:
+  // At least `bytes` of it.
+  at::Tensor Take(int64_t bytes) {
+    const auto it = free_.lower_bound(bytes);
+    if (it == free_.end()) {
+      const memory::MemoryScope scope(memory::Purpose::kBuckets);
+      return at::empty({bytes}, at::TensorOptions(at::kByte));
+    }
+    at::Tensor tensor = std::move(it->second);
+    free_.erase(it);
+    return tensor;
+  }
+
+  void Give(at::Tensor tensor) {
+    const int64_t bytes = tensor.numel();
+    free_.emplace(bytes, std::move(tensor));
+  }
+
+ private:
+  std::multimap<int64_t, at::Tensor> free_;  // by size
+};
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
