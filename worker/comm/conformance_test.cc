@@ -1,9 +1,11 @@
 // What every Communicator does when all goes well, on every implementation and world size.
+// Reduce-scatter and all-to-all have files of their own.
+#include <algorithm>
+#include <atomic>
 #include <cmath>
-#include <cstring>
+#include <memory>
 #include <random>
-#include <string>
-#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -11,68 +13,13 @@
 #include "ATen/ops/full.h"
 #include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
-#include "worker/comm/test_groups.h"
+#include "worker/comm/conformance.h"
 
 namespace muster::comm {
 namespace {
 
-// What rank `rank` contributes: random, over many magnitudes, so that the order of additions shows.
-template <typename T>
-std::vector<T> Contribution(int rank, int64_t elements, int seed) {
-  std::mt19937_64 random(1000 * seed + rank);
-  std::vector<T> values(elements);
-  for (T& value : values) {
-    if constexpr (std::is_integral_v<T>) {
-      value = static_cast<T>(random() >> 4);
-    } else {
-      value = std::ldexp(static_cast<T>(static_cast<int64_t>(random() >> 40)) - (1 << 23),
-                         static_cast<int>(random() % 40) - 20);
-    }
-  }
-  return values;
-}
-
-// The reference: one serial loop.
-template <typename T>
-std::vector<T> SerialSum(int world_size, int64_t elements, int seed, T divisor) {
-  std::vector<T> sum = Contribution<T>(0, elements, seed);
-  for (int rank = 1; rank < world_size; ++rank) {
-    const std::vector<T> next = Contribution<T>(rank, elements, seed);
-    for (int64_t i = 0; i < elements; ++i) sum[i] = sum[i] + next[i];
-  }
-  if (divisor != T{1}) {
-    for (T& value : sum) value = value / divisor;
-  }
-  return sum;
-}
-
-template <typename T>
-at::Tensor ToTensor(const std::vector<T>& values) {
-  const auto type = std::is_same_v<T, float>    ? at::kFloat
-                    : std::is_same_v<T, double> ? at::kDouble
-                                                : at::kLong;
-  at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())}, at::TensorOptions(type));
-  if (!values.empty()) {
-    std::memcpy(tensor.mutable_data_ptr(), values.data(), values.size() * sizeof(T));
-  }
-  return tensor;
-}
-
-template <typename T>
-bool SameBits(const at::Tensor& tensor, const std::vector<T>& values) {
-  return tensor.numel() == static_cast<int64_t>(values.size()) &&
-         (values.empty() ||
-          std::memcmp(tensor.const_data_ptr(), values.data(), values.size() * sizeof(T)) == 0);
-}
-
-class Conformance : public testing::TestWithParam<std::tuple<Implementation, int>> {
+class Sums : public Conformance {
  protected:
-  int world_size() const { return std::get<1>(GetParam()); }
-  void Run(const std::function<void(Communicator& ranks)>& body) {
-    RunRanks(std::get<0>(GetParam()), world_size(),
-             [&body](std::unique_ptr<Communicator> ranks) { body(*ranks); });
-  }
-
   template <typename T>
   void CheckSums(double divide_by) {
     Run([&](Communicator& ranks) {
@@ -103,11 +50,11 @@ TEST_P(Conformance, RanksKnowWhoTheyAre) {
                                      : 0x1010101);
 }
 
-TEST_P(Conformance, SumsAreInRankOrderBitwiseFloat32) { CheckSums<float>(1.0); }
-TEST_P(Conformance, SumsAreInRankOrderBitwiseFloat64) { CheckSums<double>(1.0); }
-TEST_P(Conformance, SumsAreExactInt64) { CheckSums<int64_t>(1.0); }
-TEST_P(Conformance, SumsAreDividedOnceFloat32) { CheckSums<float>(7.0); }
-TEST_P(Conformance, SumsAreDividedOnceFloat64) { CheckSums<double>(3.0); }
+TEST_P(Sums, SumsAreInRankOrderBitwiseFloat32) { CheckSums<float>(1.0); }
+TEST_P(Sums, SumsAreInRankOrderBitwiseFloat64) { CheckSums<double>(1.0); }
+TEST_P(Sums, SumsAreExactInt64) { CheckSums<int64_t>(1.0); }
+TEST_P(Sums, SumsAreDividedOnceFloat32) { CheckSums<float>(7.0); }
+TEST_P(Sums, SumsAreDividedOnceFloat64) { CheckSums<double>(3.0); }
 
 TEST_P(Conformance, TheOrderOfAdditionsShowsInTheseNumbers) {
   // Guards the tests above: another order gives other bits.
@@ -168,14 +115,23 @@ TEST_P(Conformance, BroadcastGivesEveryRankTheRootsBits) {
 TEST_P(Conformance, ManyOperationsInFlightMayBeWaitedForInAnyOrder) {
   Run([&](Communicator& ranks) {
     constexpr int kOperations = 30;
-    std::vector<at::Tensor> sums, gathered;
+    std::vector<at::Tensor> sums, parts, gathered, exchanged;
     std::vector<std::unique_ptr<Work>> works;
+    const std::vector<int64_t> one_each(world_size(), 1);
     for (int i = 0; i < kOperations; ++i) {
       sums.push_back(ToTensor(Contribution<float>(ranks.rank(), 777 * i, i)));
       works.push_back(ranks.AllReduceSum(sums[i], {"sum", i}, 5.0));
+      parts.push_back(at::empty({555 * i}));
+      works.push_back(ranks.ReduceScatterSum(
+          parts[i], ToTensor(Contribution<float>(ranks.rank(), world_size() * 555 * i, 100 + i)),
+          {"reduce-scatter", i}, 7.0));
       gathered.push_back(at::empty({world_size()}));
       works.push_back(
           ranks.AllGather(gathered[i], at::full({1}, 100.0f * i + ranks.rank()), {"gather", i}));
+      exchanged.push_back(at::empty({world_size()}));
+      works.push_back(ranks.AllToAll(exchanged[i], one_each,
+                                     at::full({world_size()}, 10.0f * i + ranks.rank()), one_each,
+                                     {"all-to-all", i}));
     }
     std::mt19937 random(ranks.rank());
     std::vector<int> order(works.size());
@@ -188,8 +144,11 @@ TEST_P(Conformance, ManyOperationsInFlightMayBeWaitedForInAnyOrder) {
     }
     for (int i = 0; i < kOperations; ++i) {
       EXPECT_TRUE(SameBits(sums[i], SerialSum<float>(world_size(), 777 * i, i, 5.0f)));
+      const auto all = SerialSum<float>(world_size(), world_size() * 555 * i, 100 + i, 7.0f);
+      EXPECT_TRUE(SameBits(parts[i], Part(all, ranks.rank(), world_size())));
       for (int rank = 0; rank < world_size(); ++rank) {
         EXPECT_EQ(gathered[i][rank].item<float>(), 100.0f * i + rank);
+        EXPECT_EQ(exchanged[i][rank].item<float>(), 10.0f * i + rank);
       }
     }
   });
@@ -220,12 +179,8 @@ TEST_P(Conformance, AWorkThatIsDestroyedWasWaitedFor) {
 
 TEST_P(Conformance, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
   Run([&](Communicator& ranks) {
-    const auto refused = [&](std::unique_ptr<Work> work, const std::string& text) {
-      const absl::Status status = work->Wait();
-      EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
-      const std::string prefix = "rank " + std::to_string(ranks.rank()) + ": ";
-      EXPECT_EQ(std::string(status.message()).rfind(prefix, 0), 0) << status;
-      EXPECT_NE(std::string(status.message()).find(text), std::string::npos) << status;
+    const auto refused = [&](std::unique_ptr<Work> work, const char* text) {
+      ExpectRefused(ranks, std::move(work), text);
     };
     const OpLabel label{"wrong", 4};
     refused(ranks.AllGather(at::empty({world_size() * 3 + 1}), at::empty({3}), label),
@@ -256,13 +211,45 @@ TEST_P(Conformance, TensorsThatRequireGradAreBroadcastInPlace) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Conformance,
-    testing::Combine(testing::Values(Implementation::kLocal, Implementation::kGloo),
-                     testing::Values(1, 2, 3, 4)),
-    [](const auto& info) {
-      return std::string(Name(std::get<0>(info.param))) + std::to_string(std::get<1>(info.param));
-    });
+TEST_P(Conformance, TensorsAreLetGoOnceTheOperationIsDone) {
+  Run([&](Communicator& ranks) {
+    at::Tensor flat = at::ones({1000}), in = at::ones({7}), out = at::empty({7 * world_size()});
+    const auto sum = ranks.AllReduceSum(flat, {"sum", 1});
+    const auto gather = ranks.AllGather(out, in, {"gather", 1});
+    ASSERT_TRUE(sum->Wait().ok() && gather->Wait().ok());
+    for (const at::Tensor& tensor : {std::cref(flat), std::cref(in), std::cref(out)}) {
+      EXPECT_EQ(tensor.use_count(), 1);
+    }
+  });
+}
+
+TEST_P(Conformance, BytesSentAreThoseOfADirectExchange) {
+  Run([&](Communicator& ranks) {
+    const int others = world_size() - 1;
+    int64_t before = 0;
+    const auto sent_by = [&](std::unique_ptr<Work> work) {
+      EXPECT_TRUE(work->Wait().ok());
+      return ranks.bytes_sent() - std::exchange(before, ranks.bytes_sent());
+    };
+    EXPECT_EQ(ranks.bytes_sent(), 0);
+    const int64_t even = 16 * world_size() * 10;
+    // As of a ring: 2 (W - 1) / W of the buffer.
+    EXPECT_EQ(sent_by(ranks.AllReduceSum(at::ones({even}), {"sum", 1})), 2 * others * 16 * 10 * 4);
+    // One slice of 16 for rank 0, which sends the sum back; the other slices are empty.
+    EXPECT_EQ(sent_by(ranks.AllReduceSum(at::ones({16}, at::kDouble), {"sum", 2})),
+              ranks.rank() == 0 ? others * 16 * 8 : 16 * 8);
+    EXPECT_EQ(sent_by(ranks.AllGather(at::empty({world_size() * 5}, at::kLong), at::ones({5}, at::kLong),
+                                      {"gather", 3})),
+              others * 5 * 8);
+    EXPECT_EQ(sent_by(ranks.Broadcast(at::ones({9}, at::kByte), world_size() - 1, {"broadcast", 4})),
+              ranks.rank() == world_size() - 1 ? others * 9 : 0);
+    EXPECT_FALSE(ranks.AllReduceSum(at::ones({4}, at::kByte), {"wrong", 5})->Wait().ok());
+    EXPECT_EQ(ranks.bytes_sent(), before);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Sums, EveryGroup(), GroupName);
+INSTANTIATE_TEST_SUITE_P(All, Conformance, EveryGroup(), GroupName);
 
 }  // namespace
 }  // namespace muster::comm
