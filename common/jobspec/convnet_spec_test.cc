@@ -3,15 +3,14 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <string>
 
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/spec_case.h"
 
 namespace muster::jobspec {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 v1::JobSpec ConvnetJob() {
@@ -41,22 +40,12 @@ TEST(ValidateConvnet, TakesWhatMayRunWithAndWithoutDefaults) {
   EXPECT_THAT(ValidateSpec(ResolveDefaults(ConvnetJob())).problems(), IsEmpty());
 }
 
-struct Case {
-  std::string name;
-  std::function<void(v1::JobSpec*)> break_it;
-  std::string path;
-  std::string message;  // part of it
-};
+using Case = SpecCase;
 
 class ValidateConvnetFinds : public testing::TestWithParam<Case> {};
 
 TEST_P(ValidateConvnetFinds, TheOneProblem) {
-  v1::JobSpec spec = ConvnetJob();
-  GetParam().break_it(&spec);
-  const v1::SpecProblems problems = ValidateSpec(spec);
-  ASSERT_EQ(problems.problems_size(), 1) << FormatProblems(problems);
-  EXPECT_EQ(problems.problems(0).path(), GetParam().path);
-  EXPECT_THAT(problems.problems(0).message(), HasSubstr(GetParam().message));
+  ExpectTheOneProblem(ConvnetJob(), GetParam());
 }
 
 INSTANTIATE_TEST_SUITE_P(

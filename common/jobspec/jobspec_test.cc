@@ -1,11 +1,11 @@
 #include "common/jobspec/jobspec.h"
+#include "common/jobspec/spec_case.h"
 
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include <functional>
 #include <limits>
 #include <string>
 #include <utility>
@@ -16,7 +16,6 @@
 namespace muster::jobspec {
 namespace {
 
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 constexpr char kGpt2Job[] = R"(
@@ -151,39 +150,15 @@ TEST(ValidateSpec, NamesEverythingThatAnEmptyJobLacks) {
                                                    "stages"));
 }
 
-struct Case {
-  std::string name;
-  std::function<void(v1::JobSpec*)> break_it;
-  std::string path;
-  std::string message;  // part of it
-};
+using Case = SpecCase;
 
 class ValidateSpecFinds : public testing::TestWithParam<Case> {};
 
 TEST_P(ValidateSpecFinds, TheOneProblemAlsoWithDefaultsFilledIn) {
-  v1::JobSpec spec = Parse(kGpt2Job);
-  GetParam().break_it(&spec);
-  for (const v1::JobSpec& broken : {spec, ResolveDefaults(spec)}) {
-    const v1::SpecProblems problems = ValidateSpec(broken);
-    ASSERT_EQ(problems.problems_size(), 1) << FormatProblems(problems);
-    EXPECT_EQ(problems.problems(0).path(), GetParam().path);
-    EXPECT_THAT(problems.problems(0).message(), HasSubstr(GetParam().message));
-  }
+  ExpectTheOneProblem(Parse(kGpt2Job), GetParam());
 }
 
 v1::Gpt2Spec* Gpt2(v1::JobSpec* s) { return s->mutable_model()->mutable_gpt2(); }
-v1::DataSet* Train(v1::JobSpec* s) { return s->mutable_data()->mutable_train(); }
-// The training data of a job that trains an mlp.
-v1::DataSet* Rows(v1::JobSpec* s) {
-  if (!s->model().has_mlp()) {
-    s->mutable_model()->mutable_mlp()->set_inputs(4);
-    s->mutable_model()->mutable_mlp()->set_classes(3);
-    s->mutable_data()->clear_validate();
-    s->clear_stages();
-    s->add_stages()->mutable_fit()->set_steps(100);
-  }
-  return Train(s);
-}
 // Instead of the job's gpt2, a TorchScript of tokens that may run.
 v1::TorchscriptSpec* Script(v1::JobSpec* s) {
   v1::TorchscriptSpec* script = s->mutable_model()->mutable_torchscript();
@@ -194,7 +169,11 @@ v1::TorchscriptSpec* Script(v1::JobSpec* s) {
 }
 // Instead of the job, one that trains a TorchScript of rows.
 v1::TorchscriptSpec* ScriptOfRows(v1::JobSpec* s) {
-  Rows(s)->mutable_safetensors()->add_path("/x");
+  s->mutable_data()->clear_validate();
+  s->mutable_data()->mutable_train()->mutable_safetensors()->add_path("/x");
+  s->clear_stages();
+  s->add_stages()->mutable_fit()->set_steps(100);
+  s->mutable_model()->clear_kind();
   v1::TorchscriptSpec* script = s->mutable_model()->mutable_torchscript();
   script->set_path("/m.pt");
   script->add_inputs(4);
@@ -298,105 +277,6 @@ INSTANTIATE_TEST_SUITE_P(
              "model.plugin.name", "is missing; allowed: the name of one of the plug-in's models"},
         Case{"RelativeWeights", [](auto* s) { s->mutable_model()->set_weights("w"); },
              "model.weights", "absolute path"},
-        Case{"RelativePath",
-             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->add_path("b"); },
-             "data.train.tokens.path[1]", "found 'b'"},
-        Case{"EmptyPath",
-             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->set_path(0, ""); },
-             "data.train.tokens.path[0]", "is empty"},
-        Case{"NoPath",
-             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->clear_path(); },
-             "data.train.tokens.path", "one or more"},
-        Case{"NoKindOfData", [](auto* s) { s->mutable_data()->mutable_train()->clear_kind(); },
-             "data.train", "one of: tokens, safetensors, idx, npy"},
-        Case{"RowsForGpt2",
-             [](auto* s) {
-               s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
-             },
-             "data.validate.safetensors", "gpt2 reads tokens"},
-        Case{"PerRankAndPath", [](auto* s) { Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b"); },
-             "data.train.per_rank", "found together with tokens.path"},
-        Case{"PerRankTooFew",
-             [](auto* s) {
-               Train(s)->mutable_tokens()->clear_path();
-               Train(s)->add_per_rank("/a");
-             },
-             "data.train.per_rank", "found 1; allowed: as many paths as world_size, 2"},
-        Case{"PerRankEmpty",
-             [](auto* s) {
-               Train(s)->mutable_tokens()->clear_path();
-               Train(s)->add_per_rank("/a");
-               Train(s)->add_per_rank("");
-             },
-             "data.train.per_rank[1]", "is empty"},
-        Case{"PerRankOfNpy",
-             [](auto* s) {
-               Rows(s)->mutable_npy()->add_inputs("/x");
-               Rows(s)->mutable_npy()->add_labels("/y");
-               Rows(s)->add_per_rank("/a");
-             },
-             "data.train.per_rank", "only with tokens and safetensors"},
-        Case{"PerRankOfIdx",
-             [](auto* s) {
-               Rows(s)->mutable_idx()->add_images("/x");
-               Rows(s)->mutable_idx()->add_labels("/y");
-               Rows(s)->add_per_rank("/a");
-             },
-             "data.train.per_rank", "found together with idx"},
-        Case{"NpyWithoutLabels", [](auto* s) { Rows(s)->mutable_npy()->add_inputs("/x"); },
-             "data.train.npy.labels", "is missing"},
-        Case{"NpyWithoutInputs", [](auto* s) { Rows(s)->mutable_npy()->add_labels("/x"); },
-             "data.train.npy.inputs", "is missing"},
-        Case{"NpyRelative",
-             [](auto* s) {
-               Rows(s)->mutable_npy()->add_inputs("x");
-               Rows(s)->mutable_npy()->add_labels("/y");
-             },
-             "data.train.npy.inputs[0]", "absolute path"},
-        Case{"IdxPairs",
-             [](auto* s) {
-               Rows(s)->mutable_idx()->add_images("/x");
-               Rows(s)->mutable_idx()->add_images("/y");
-               Rows(s)->mutable_idx()->add_labels("/z");
-             },
-             "data.train.idx.labels", "found 1; allowed: as many paths as images, 2"},
-        Case{"IdxStd",
-             [](auto* s) {
-               Rows(s)->mutable_idx()->add_images("/x");
-               Rows(s)->mutable_idx()->add_labels("/z");
-               Rows(s)->mutable_idx()->set_std(0);
-             },
-             "data.train.idx.std", "found 0; allowed: a number above 0"},
-        Case{"IdxMean",
-             [](auto* s) {
-               Rows(s)->mutable_idx()->add_images("/x");
-               Rows(s)->mutable_idx()->add_labels("/z");
-               Rows(s)->mutable_idx()->set_mean(std::numeric_limits<double>::infinity());
-             },
-             "data.train.idx.mean", "finite"},
-        Case{"IdxForGpt2",
-             [](auto* s) {
-               s->mutable_data()->mutable_validate()->mutable_idx()->add_images("/x");
-               s->mutable_data()->mutable_validate()->mutable_idx()->add_labels("/x");
-             },
-             "data.validate.idx", "gpt2 reads tokens"},
-        Case{"IdxForNumbers",
-             [](auto* s) {
-               Rows(s)->mutable_idx()->add_images("/x");
-               Rows(s)->mutable_idx()->add_labels("/z");
-               s->mutable_loss()->mutable_mse();
-             },
-             "data.train.idx", "the loss mse needs numbers"},
-        Case{"RowsForLlama",
-             [](auto* s) {
-               Llama(s);
-               s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
-             },
-             "data.validate.safetensors", "llama reads tokens"},
-        Case{"NoTrain", [](auto* s) { s->mutable_data()->clear_train(); }, "data.train",
-             "fit needs it"},
-        Case{"NoValidate", [](auto* s) { s->mutable_data()->clear_validate(); }, "data.validate",
-             "stages[0].fit.validate_every needs it"},
         Case{"NoKindOfStrategy", [](auto* s) { s->mutable_strategy(); }, "strategy", "one of: ddp"},
         Case{"Bucket",
              [](auto* s) { s->mutable_strategy()->mutable_ddp()->set_bucket_mb(0); },
@@ -466,34 +346,6 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoExport", [](auto* s) { s->mutable_export_()->clear_path(); }, "export.path",
              "is missing"}),
     [](const auto& info) { return info.param.name; });
-
-TEST(ResolveDefaults, FillsInHowImagesAreScaled) {
-  v1::JobSpec spec = Parse(kGpt2Job);
-  Rows(&spec)->mutable_idx()->add_images("/x");
-  EXPECT_TRUE(Equal(ResolveDefaults(spec).data(),
-                    Parse(R"(data { train { idx { images: "/x" mean: 0 std: 1 } } })").data()));
-}
-
-TEST(ValidateSpec, TakesAFileForEachRank) {
-  v1::JobSpec spec = Parse(kGpt2Job);
-  Train(&spec)->mutable_tokens()->clear_path();
-  Train(&spec)->add_per_rank("/a");
-  Train(&spec)->add_per_rank("/b");
-  EXPECT_THAT(ValidateSpec(spec).problems(), IsEmpty());
-}
-
-TEST(ValidateSpec, RefusesTokensForRows) {
-  v1::JobSpec spec = Parse(kGpt2Job);
-  spec.mutable_model()->mutable_mlp()->set_inputs(3);
-  spec.mutable_model()->mutable_mlp()->add_hidden(0);
-  EXPECT_EQ(FormatProblems(ValidateSpec(spec)),
-            "model.mlp.hidden[0]: is missing or 0; allowed: 1 to 16777216\n"
-            "model.mlp.classes: is missing or 0; allowed: 1 to 16777216\n"
-            "data.train.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
-            "safetensors, idx, npy\n"
-            "data.validate.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
-            "safetensors, idx, npy\n");
-}
 
 TEST(FormatProblems, NamesFileAndLineWhereKnown) {
   v1::SpecProblems problems;

@@ -1,0 +1,195 @@
+// The rules of data.
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <google/protobuf/util/message_differencer.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+
+#include "common/jobspec/jobspec.h"
+#include "common/jobspec/spec_case.h"
+
+namespace muster::jobspec {
+namespace {
+
+using ::testing::IsEmpty;
+
+v1::JobSpec Parse(const std::string& text) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  return spec;
+}
+
+v1::JobSpec TokensJob() {
+  return Parse(R"(
+    name: "tiny" world_size: 2
+    model { gpt2 { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64 } }
+    data {
+      train { tokens { path: "/d/train.bin" } }
+      validate { tokens { path: "/d/val.bin" } }
+    }
+    optimizer { adamw { lr: 0.001 } }
+    batch { per_rank: 8 }
+    stages { fit { steps: 100 validate_every: 10 } }
+    stages { validate {} })");
+}
+
+v1::DataSet* Train(v1::JobSpec* s) { return s->mutable_data()->mutable_train(); }
+
+// The training data of a job that trains an mlp.
+v1::DataSet* Rows(v1::JobSpec* s) {
+  if (!s->model().has_mlp()) {
+    s->mutable_model()->mutable_mlp()->set_inputs(4);
+    s->mutable_model()->mutable_mlp()->set_classes(3);
+    s->mutable_data()->clear_validate();
+    s->clear_stages();
+    s->add_stages()->mutable_fit()->set_steps(100);
+  }
+  return Train(s);
+}
+
+using Case = SpecCase;
+
+class ValidateDataFinds : public testing::TestWithParam<Case> {};
+
+TEST_P(ValidateDataFinds, TheOneProblemAlsoWithDefaultsFilledIn) {
+  ExpectTheOneProblem(TokensJob(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Table, ValidateDataFinds,
+    testing::Values(
+        Case{"RelativePath",
+             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->add_path("b"); },
+             "data.train.tokens.path[1]", "found 'b'"},
+        Case{"EmptyPath",
+             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->set_path(0, ""); },
+             "data.train.tokens.path[0]", "is empty"},
+        Case{"NoPath",
+             [](auto* s) { s->mutable_data()->mutable_train()->mutable_tokens()->clear_path(); },
+             "data.train.tokens.path", "one or more"},
+        Case{"NoKindOfData", [](auto* s) { s->mutable_data()->mutable_train()->clear_kind(); },
+             "data.train", "one of: tokens, safetensors, idx, npy"},
+        Case{"RowsForGpt2",
+             [](auto* s) {
+               s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
+             },
+             "data.validate.safetensors", "gpt2 reads tokens"},
+        Case{"PerRankAndPath", [](auto* s) { Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b"); },
+             "data.train.per_rank", "found together with tokens.path"},
+        Case{"PerRankTooFew",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               Train(s)->add_per_rank("/a");
+             },
+             "data.train.per_rank", "found 1; allowed: as many paths as world_size, 2"},
+        Case{"PerRankEmpty",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               Train(s)->add_per_rank("/a");
+               Train(s)->add_per_rank("");
+             },
+             "data.train.per_rank[1]", "is empty"},
+        Case{"PerRankOfNpy",
+             [](auto* s) {
+               Rows(s)->mutable_npy()->add_inputs("/x");
+               Rows(s)->mutable_npy()->add_labels("/y");
+               Rows(s)->add_per_rank("/a");
+             },
+             "data.train.per_rank", "only with tokens and safetensors"},
+        Case{"PerRankOfIdx",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/y");
+               Rows(s)->add_per_rank("/a");
+             },
+             "data.train.per_rank", "found together with idx"},
+        Case{"NpyWithoutLabels", [](auto* s) { Rows(s)->mutable_npy()->add_inputs("/x"); },
+             "data.train.npy.labels", "is missing"},
+        Case{"NpyWithoutInputs", [](auto* s) { Rows(s)->mutable_npy()->add_labels("/x"); },
+             "data.train.npy.inputs", "is missing"},
+        Case{"NpyRelative",
+             [](auto* s) {
+               Rows(s)->mutable_npy()->add_inputs("x");
+               Rows(s)->mutable_npy()->add_labels("/y");
+             },
+             "data.train.npy.inputs[0]", "absolute path"},
+        Case{"IdxPairs",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_images("/y");
+               Rows(s)->mutable_idx()->add_labels("/z");
+             },
+             "data.train.idx.labels", "found 1; allowed: as many paths as images, 2"},
+        Case{"IdxStd",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/z");
+               Rows(s)->mutable_idx()->set_std(0);
+             },
+             "data.train.idx.std", "found 0; allowed: a number above 0"},
+        Case{"IdxMean",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/z");
+               Rows(s)->mutable_idx()->set_mean(std::numeric_limits<double>::infinity());
+             },
+             "data.train.idx.mean", "finite"},
+        Case{"IdxForGpt2",
+             [](auto* s) {
+               s->mutable_data()->mutable_validate()->mutable_idx()->add_images("/x");
+               s->mutable_data()->mutable_validate()->mutable_idx()->add_labels("/x");
+             },
+             "data.validate.idx", "gpt2 reads tokens"},
+        Case{"IdxForNumbers",
+             [](auto* s) {
+               Rows(s)->mutable_idx()->add_images("/x");
+               Rows(s)->mutable_idx()->add_labels("/z");
+               s->mutable_loss()->mutable_mse();
+             },
+             "data.train.idx", "the loss mse needs numbers"},
+        Case{"RowsForLlama",
+             [](auto* s) {
+               *s->mutable_model() = Parse(R"(model {
+                   llama { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64 } })").model();
+               s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
+             },
+             "data.validate.safetensors", "llama reads tokens"},
+        Case{"NoTrain", [](auto* s) { s->mutable_data()->clear_train(); }, "data.train",
+             "fit needs it"},
+        Case{"NoValidate", [](auto* s) { s->mutable_data()->clear_validate(); }, "data.validate",
+             "stages[0].fit.validate_every needs it"}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ResolveDefaults, FillsInHowImagesAreScaled) {
+  v1::JobSpec spec = TokensJob();
+  Rows(&spec)->mutable_idx()->add_images("/x");
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      ResolveDefaults(spec).data(),
+      Parse(R"(data { train { idx { images: "/x" mean: 0 std: 1 } } })").data()));
+}
+
+TEST(ValidateData, TakesAFileForEachRank) {
+  v1::JobSpec spec = TokensJob();
+  Train(&spec)->mutable_tokens()->clear_path();
+  Train(&spec)->add_per_rank("/a");
+  Train(&spec)->add_per_rank("/b");
+  EXPECT_THAT(ValidateSpec(spec).problems(), IsEmpty());
+}
+
+TEST(ValidateData, RefusesTokensForRows) {
+  v1::JobSpec spec = TokensJob();
+  spec.mutable_model()->mutable_mlp()->set_inputs(3);
+  spec.mutable_model()->mutable_mlp()->add_hidden(0);
+  EXPECT_EQ(FormatProblems(ValidateSpec(spec)),
+            "model.mlp.hidden[0]: is missing or 0; allowed: 1 to 16777216\n"
+            "model.mlp.classes: is missing or 0; allowed: 1 to 16777216\n"
+            "data.train.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
+            "safetensors, idx, npy\n"
+            "data.validate.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
+            "safetensors, idx, npy\n");
+}
+
+}  // namespace
+}  // namespace muster::jobspec
