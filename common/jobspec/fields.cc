@@ -10,31 +10,14 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 
-// The entries' values in the order of their keys: a map has none of its own.
-void VisitMap(const google::protobuf::Message& message, const FieldDescriptor& field,
-              const std::string& path, const std::function<void(const FieldValue&)>& visit) {
-  const auto* reflection = message.GetReflection();
-  std::map<std::string, const google::protobuf::Message*> entries;
-  for (int i = 0; i < reflection->FieldSize(message, &field); ++i) {
-    const auto& entry = reflection->GetRepeatedMessage(message, &field, i);
-    entries[entry.GetReflection()->GetString(entry, field.message_type()->map_key())] = &entry;
-  }
-  for (const auto& [key, entry] : entries) {
-    visit({entry, field.message_type()->map_value(), -1, ChildPath(path, key)});
-  }
-}
-
 void Visit(const google::protobuf::Message& message, const std::string& parent,
            const std::function<void(const FieldValue&)>& visit) {
   const auto* reflection = message.GetReflection();
   std::vector<const FieldDescriptor*> fields;
   reflection->ListFields(message, &fields);
   for (const FieldDescriptor* field : fields) {
+    if (field->is_map()) continue;
     const std::string path = ChildPath(parent, field->name());
-    if (field->is_map()) {
-      VisitMap(message, *field, path, visit);
-      continue;
-    }
     const int count = field->is_repeated() ? reflection->FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
       const int index = field->is_repeated() ? i : -1;

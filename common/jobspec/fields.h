@@ -21,13 +21,12 @@ enum class PathUse {
 // By a table of full field names; every new path field belongs there.
 PathUse PathUseOf(const google::protobuf::FieldDescriptor& field);
 
-// One value that is set: a singular field that is present, one element of a list, or one value of a map from
-// strings to strings.
+// One value that is set: a singular field that is present, or one element of a list.
 struct FieldValue {
-  const google::protobuf::Message* owner;  // a map's entry
+  const google::protobuf::Message* owner;
   const google::protobuf::FieldDescriptor* field;
   int index;  // in the list; -1 for a singular field
-  std::string path;  // "stages[1].fit.steps", "model.plugin.options.width"
+  std::string path;  // "stages[1].fit.steps"
 
   std::string String() const;
   double Double() const;
@@ -36,7 +35,8 @@ struct FieldValue {
 };
 
 // Visits every value that is set (numbers and strings without presence: those that are not zero or empty),
-// messages before their own fields. Stable order: that of the field numbers.
+// messages before their own fields. Stable order: that of the field numbers. Maps are left out: their texts are the
+// plug-in's.
 void ForEachValue(const google::protobuf::Message& message,
                   const std::function<void(const FieldValue&)>& visit);
 
