@@ -4,10 +4,14 @@ The formats are written by hand, so that they can be broken.
 """
 
 import gzip
+import io
 import json
 import math
 import random
+import shutil
 import struct
+
+from tests.bazel import runfile
 
 CONTEXT = 8
 VOCABULARY = 32
@@ -82,6 +86,18 @@ def npy_file(header, data, version=(1, 0)):
 
 def gzipped(data):
     return gzip.compress(data, mtime=0)
+
+
+def pickled(text):
+    return b"\x80\x02" + text
+
+
+def torch_saved(value):
+    import torch
+
+    out = io.BytesIO()
+    torch.save(value, out)
+    return out.getvalue()
 
 
 # ---- Contents ----
@@ -227,11 +243,11 @@ def index_job(folder, **changes):
     return good | {"model": good["model"] | {"weights": "model.safetensors.index.json"}}
 
 
-def torchscript_job(folder, module=None, **changes):
+def torchscript_job(folder, **changes):
     import torch
 
     torch.manual_seed(1)
-    module = module or torch.nn.Sequential(
+    module = torch.nn.Sequential(
         torch.nn.Linear(WIDTH, 5), torch.nn.ReLU(), torch.nn.Linear(5, CLASSES)
     )
     torch.jit.save(torch.jit.script(module), folder / "model.pt")
@@ -239,6 +255,14 @@ def torchscript_job(folder, module=None, **changes):
     return good | {
         "model": {"torchscript": {"path": "model.pt", "inputs": [WIDTH], "classes": CLASSES}}
     }
+
+
+def plugin_job(folder, **changes):
+    shutil.copy(runfile("examples/plugin/focal.so"), folder / "focal.so")
+    (folder / "focal.so").chmod(0o644)
+    good = rows_job(folder, **changes)
+    options = {"inputs": str(WIDTH), "width": "5", "classes": str(CLASSES)}
+    return good | {"model": {"plugin": {"path": "focal.so", "name": "focal", "options": options}}}
 
 
 GOOD = {
@@ -251,19 +275,5 @@ GOOD = {
     "weights": weights_job,
     "index": index_job,
     "torchscript": torchscript_job,
+    "plugin": plugin_job,
 }
-
-
-def plugin_job(folder, **changes):
-    import shutil
-
-    from tests.bazel import runfile
-
-    shutil.copy(runfile("examples/plugin/focal.so"), folder / "focal.so")
-    (folder / "focal.so").chmod(0o644)
-    good = rows_job(folder, **changes)
-    options = {"inputs": str(WIDTH), "width": "5", "classes": str(CLASSES)}
-    return good | {"model": {"plugin": {"path": "focal.so", "name": "focal", "options": options}}}
-
-
-GOOD["plugin"] = plugin_job

@@ -32,10 +32,10 @@ def case(name, path, expected, found, by="session", arguments=()):
     return add
 
 
-def changed_file(name, good, file, change, expected, found, path=None, by="session"):
+def changed_file(name, good, file, change, expected, found, by="session"):
     """A good job of which one file is changed: change(bytes) -> bytes."""
 
-    @case(name, path or file, expected, found, by)
+    @case(name, file, expected, found, by)
     def build(folder):
         job = inputs.GOOD[good](folder)
         (folder / file).write_bytes(change((folder / file).read_bytes()))

@@ -57,7 +57,7 @@ replaced_file(
     "train.bin",
     lambda: inputs.safetensors(inputs.rows()),
     f"vocabulary of {VOCABULARY}",
-    "token",
+    "token 144 at byte offset 0",
 )
 changed_job(
     "tokens-labelled-uint32",
@@ -65,7 +65,7 @@ changed_job(
     {"data.train.tokens.dtype": "uint32"},
     "train.bin",
     f"vocabulary of {VOCABULARY}",
-    "token",
+    "token 262152 at byte offset 0",
     by="session",
 )
 
@@ -393,8 +393,8 @@ npy_inputs(
 )
 npy_inputs(
     "npy-header-is-code",
-    "'descr'",
-    "found",
+    "{'descr': ...",
+    "found no '{'",
     npy_file("__import__('os').system('touch pwned')", GOOD_INPUTS),
 )
 npy_inputs(
@@ -448,9 +448,9 @@ changed_job(
     "npy-more-inputs",
     "npy",
     {"data.train.npy.inputs": ["inputs.npy", "inputs.npy"]},
-    "data.train.npy",
-    "2",
-    "1",
+    "data.train.npy.labels",
+    "as many paths as inputs, 2",
+    "found 1",
 )
 
 # ---- IDX ----
@@ -547,7 +547,7 @@ changed_file(
     "images.gz",
     lambda data: data[:40] + b"\xff" * 20 + data[60:],
     expected="whole gzip file",
-    found="data",
+    found="incorrect data check",
 )
 replaced_file(
     "gzip-that-is-none",
@@ -563,7 +563,7 @@ replaced_file(
     "images.gz",
     lambda: inputs.gzipped(idx([60000, 28, 28], PIXELS)),
     "expected 47040000 bytes",
-    "found",
+    "found a gzip file of",
 )
 replaced_file(
     "gzip-that-holds-more",
@@ -578,7 +578,7 @@ replaced_file(
     "gzip",
     "images.gz",
     lambda: inputs.gzipped(idx([0x7FFFFFFF, 0x7FFF, 0x7FFF], PIXELS)),
-    "expected",
+    "expected 2305702272799145983 bytes",
     "which holds at most",
 )
 replaced_file(

@@ -297,7 +297,7 @@ text(
     "allowed: one document",
     "another document",
 )
-text("key-twice", GOOD_TEXT[:-2] + ',\n "name": "b"}', "name", "first in line 2", "given twice")
+text("key-twice", GOOD_TEXT[:-2] + ',\n "name": "b"}', "job.yaml:36: name", "first in line 2", "given twice")
 text(
     "unknown-key",
     GOOD_TEXT.replace("world_size", "wrold_size"),
@@ -309,7 +309,7 @@ text(
     "anchor-bomb",
     "a: &a [x, x]\n"
     + "".join(f"{c}: &{c} [*{b}, *{b}]\n" for b, c in zip("abcdefghij", "bcdefghijk")),
-    "a",
+    "job.yaml:1: a",
     "allowed",
     "unknown key",
 )
