@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
+#include "worker/memory/memory_scope.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -19,6 +20,7 @@ class AdamW : public Optimizer {
         parameters_(std::move(parameters)),
         exp_avgs_(Zeros(parameters_)),
         exp_avg_sqs_(Zeros(parameters_)) {
+    const memory::MemoryScope scope(memory::Purpose::kMoments);
     for (size_t i = 0; i < parameters_.tensors.size(); ++i) {
       steps_.push_back(at::zeros({}, at::TensorOptions(at::kFloat)));
     }

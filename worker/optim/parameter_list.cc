@@ -5,6 +5,7 @@
 
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
+#include "worker/memory/memory_scope.h"
 
 namespace muster::optim {
 
@@ -77,6 +78,7 @@ std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
 }
 
 std::vector<at::Tensor> Zeros(const ParameterList& parameters) {
+  const memory::MemoryScope scope(memory::Purpose::kMoments);
   std::vector<at::Tensor> zeros;
   for (const at::Tensor& tensor : parameters.tensors) {
     zeros.push_back(at::zeros(tensor.sizes(), at::TensorOptions(at::kFloat)));

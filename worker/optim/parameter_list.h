@@ -34,7 +34,7 @@ absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameter
 // Those of a class, in its order.
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors, const ParameterClass& members);
 
-// One zero tensor per parameter.
+// One zero tensor per parameter: state of the optimizer, and counted as that.
 std::vector<at::Tensor> Zeros(const ParameterList& parameters);
 
 }  // namespace muster::optim
