@@ -11,6 +11,7 @@
 #include "common/status/status.h"
 #include "torch/csrc/autograd/function_hook.h"
 #include "torch/csrc/autograd/variable.h"
+#include "worker/memory/memory_scope.h"
 #include "worker/parallel/ddp/buckets.h"
 #include "worker/parallel/ddp/buffer_sync.h"
 #include "worker/parallel/ddp/parameter_hash.h"
@@ -142,6 +143,7 @@ BucketedDdp::BucketedDdp(std::vector<DdpParameter> parameters, std::vector<DdpBu
   const auto assigned =
       AssignBuckets(elements, c10::elementSize(type), communicator->world_size(),
                     {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
+  const memory::MemoryScope scope(memory::Purpose::kBuckets);
   for (const Bucket& bucket : assigned) {
     // Padding is zero now, and a sum of zeros ever after.
     at::Tensor flat = at::zeros({bucket.elements}, at::TensorOptions(type));
