@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/memory/memory_scope.h"
 
 namespace muster::train {
 
@@ -25,6 +26,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_ra
   for (int64_t round = 0; round < plan.rounds(); ++round) {
     const auto indices = plan.Samples(communicator.rank(), round);
     if (indices.empty()) continue;
+    const memory::MemoryScope scope(memory::Purpose::kActivations);
     ASSIGN_OR_RETURN(const data::Batch batch, source.dataset->Read(indices));
     const models::LossOutput loss = model.Loss(batch, context);
     loss_sum += loss.mean_loss.item<double>() * static_cast<double>(loss.terms);

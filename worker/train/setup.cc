@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
+#include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 
 namespace muster::train {
@@ -21,7 +22,11 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job) {
   if (options.is_discarded()) {
     return absl::InvalidArgumentError(absl::StrCat("model.", job.model.kind, ": options are no JSON"));
   }
-  ASSIGN_OR_RETURN(auto model, models::Create(job.model.kind, options, job.seed));
+  std::unique_ptr<models::Model> model;
+  {
+    const memory::MemoryScope scope(memory::Purpose::kParameters);
+    ASSIGN_OR_RETURN(model, models::Create(job.model.kind, options, job.seed));
+  }
   if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
   if (!job.model.weights.empty()) {
     RETURN_IF_ERROR(

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/status/status.h"
+#include "worker/memory/memory_scope.h"
 #include "worker/models/seed.h"
 #include "worker/optim/clip.h"
 #include "worker/optim/schedule.h"
@@ -33,6 +34,7 @@ Stepper::Stepper(const Parts& parts) : parts_(parts), parameters_(parts.model->P
 
 absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
                                                 const data::Position& position) {
+  const memory::MemoryScope scope(memory::Purpose::kActivations);
   models::Reseed(parts_.context->generator(),
                  models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
   const auto samples = parts_.sampler->Samples(position, parts_.rank, micro_batch);
