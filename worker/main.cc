@@ -13,6 +13,7 @@
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/control/run_worker.h"
+#include "worker/memory/counting_allocator.h"
 
 namespace {
 
@@ -27,6 +28,7 @@ void KeepFreedMemory() {
 
 int main(int argc, char** argv) {
   KeepFreedMemory();
+  muster::memory::InstallCountingAllocator();
   muster::files::ExplainBusErrors();
   muster::control::WorkerOptions options;
   int64_t agent_pid = 0;

@@ -240,6 +240,7 @@ class ControlStreamImpl : public ControlStream {
         stream = stream_;
         writing_ = true;
       }
+      if (message->has_heartbeat() && options_.measure) options_.measure(message->mutable_heartbeat());
       const bool written = stream->Write(*message);
       absl::MutexLock lock(&mutex_);
       writing_ = false;

@@ -4,6 +4,7 @@
 #include <grpcpp/server_context.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <functional>
 #include <mutex>
 #include <vector>
@@ -94,6 +95,7 @@ struct Client {
   absl::Notification fatal;
   absl::Status why;
   std::vector<std::string> removed;
+  std::atomic<uint64_t> measured = 0;  // what each heartbeat says of the memory: 1, 2, ...
   absl::StatusOr<std::unique_ptr<ControlStream>> stream = absl::UnknownError("not connected");
 
   explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30)) {
@@ -103,6 +105,9 @@ struct Client {
     options.pid = 42;
     options.connect_timeout = timeout;
     options.on_remove = [this](const auto& paths) { removed = paths; };
+    options.measure = [this](v1::WorkerHeartbeat* heartbeat) {
+      heartbeat->mutable_memory()->set_resident_bytes(++measured);
+    };
     options.on_fatal = [this](const absl::Status& status) {
       why = status;
       fatal.Notify();
@@ -215,6 +220,32 @@ TEST(ControlStream, HeartbeatsAreSentAlsoWhenReportsNeverEnd) {
   progress.set_step(7);
   (*client.stream)->SetProgress(progress);
   while (!heard.HasBeenNotified()) (*client.stream)->Report(Step(1));
+}
+
+TEST(ControlStream, EachHeartbeatIsMeasuredAnewAndKeepsItsProgress) {
+  std::vector<v1::WorkerHeartbeat> heard;
+  absl::Notification enough;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+    Read(stream);
+    Welcome(stream);
+    v1::WorkerMessage message;
+    while (stream->Read(&message)) {
+      if (enough.HasBeenNotified() || message.heartbeat().step() != 7) continue;
+      heard.push_back(message.heartbeat());
+      if (heard.size() == 3) enough.Notify();
+    }
+    return absl::OkStatus();
+  }});
+  Client client(coordinator.address());
+  v1::WorkerHeartbeat progress;
+  progress.set_step(7);
+  progress.set_progress("training");
+  (*client.stream)->SetProgress(progress);
+  enough.WaitForNotification();
+  for (size_t i = 0; i < heard.size(); ++i) {
+    EXPECT_EQ(heard[i].progress(), "training");
+    EXPECT_EQ(heard[i].memory().resident_bytes(), heard[0].memory().resident_bytes() + i);
+  }
 }
 
 TEST(ControlStream, AStaleProcessIsRefusedAtOnce) {

@@ -20,7 +20,10 @@
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/control_stream.h"
 #include "worker/control/job_from_spec.h"
+#include "worker/control/memory_report.h"
 #include "worker/control/report_from_event.h"
+#include "worker/memory/counting_allocator.h"
+#include "worker/memory/resident.h"
 #include "worker/train/session.h"
 
 namespace muster::control {
@@ -219,6 +222,9 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.worker.set_rank(identity.rank);
   stream_options.worker.set_incarnation(identity.incarnation);
   stream_options.pid = getpid();
+  stream_options.measure = [](v1::WorkerHeartbeat* heartbeat) {
+    *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
+  };
   stream_options.on_remove = RemoveCheckpoints;
   stream_options.on_fatal = options.on_fatal;
   const auto stream = ControlStream::Connect(std::move(stream_options));

@@ -16,6 +16,7 @@
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
+#include "worker/memory/counting_allocator.h"
 
 namespace muster::control {
 namespace {
@@ -31,6 +32,8 @@ class NotingCoordinator : public v1::WorkerService::Service {
   v1::WorkerWelcome& welcome(uint32_t rank) { return welcomes_[rank]; }
   // In the order in which they came; after the workers' end.
   const std::vector<std::pair<uint32_t, v1::WorkerFailure>>& failures() const { return failures_; }
+  // The newest heartbeat when a rank had finished; after the workers' end.
+  const v1::WorkerHeartbeat& last_heartbeat(uint32_t rank) { return heartbeats_[rank]; }
   const std::string& address() const { return server_->address(); }
 
   grpc::Status Attach(grpc::ServerContext*, ServerStream* stream) override {
@@ -47,7 +50,13 @@ class NotingCoordinator : public v1::WorkerService::Service {
       if (meeting_.has_rendezvous()) stream->Write(meeting_);
     }
     while (stream->Read(&message)) {
-      if (message.has_report()) Take(rank, message.report());
+      if (!message.has_report()) continue;
+      const v1::WorkerReport report = message.report();
+      // A finished worker waits for the acknowledgement.
+      while (report.has_finished() && stream->Read(&message) && !message.has_heartbeat()) {
+      }
+      if (message.has_heartbeat()) heartbeats_[rank] = message.heartbeat();
+      Take(rank, report);
     }
     std::lock_guard lock(mutex_);
     streams_.erase(rank);
@@ -72,11 +81,14 @@ class NotingCoordinator : public v1::WorkerService::Service {
   std::map<uint32_t, ServerStream*> streams_;
   v1::WorkerDirective meeting_;
   std::vector<std::pair<uint32_t, v1::WorkerFailure>> failures_;
+  std::map<uint32_t, v1::WorkerHeartbeat> heartbeats_;
   std::unique_ptr<Server> server_;
 };
 
 class RunWorkerTest : public ::testing::Test {
  protected:
+  static void SetUpTestSuite() { memory::InstallCountingAllocator(); }
+
   void SetUp() override {
     data_ = ::testing::TempDir() + "/train.bin";
     std::ofstream file(data_, std::ios::binary);
@@ -86,7 +98,7 @@ class RunWorkerTest : public ::testing::Test {
   v1::WorkerWelcome Welcome(uint32_t world_size) const {
     v1::WorkerWelcome welcome;
     welcome.set_host("127.0.0.1");
-    welcome.mutable_heartbeat_interval()->set_seconds(1);
+    welcome.mutable_heartbeat_interval()->set_nanos(10000000);
     welcome.mutable_lease()->set_seconds(60);
     welcome.mutable_collective_timeout()->set_seconds(60);
     v1::JobSpec& spec = *welcome.mutable_spec();
@@ -123,6 +135,28 @@ TEST_F(RunWorkerTest, FinishesAJob) {
   coordinator_.welcome(0) = Welcome(1);
   EXPECT_TRUE(Run(0).ok());
   EXPECT_TRUE(coordinator_.failures().empty());
+}
+
+TEST_F(RunWorkerTest, HeartbeatsSayWhatTheMemoryIsUsedFor) {
+  memory::ResetPeaks();
+  coordinator_.welcome(0) = Welcome(1);
+  v1::JobSpec& spec = *coordinator_.welcome(0).mutable_spec();
+  spec.mutable_optimizer()->mutable_adamw()->set_lr(0.1);
+  spec.mutable_optimizer()->mutable_adamw()->add_betas(0.9);
+  spec.mutable_optimizer()->mutable_adamw()->add_betas(0.95);
+  EXPECT_TRUE(Run(0).ok());
+  const v1::RankMemory& memory = coordinator_.last_heartbeat(0).memory();
+  // Embeddings of 256 tokens and 8 places, two layer norms, attention and MLP of one layer, the last layer norm; width 8.
+  const uint64_t bytes = 4 * (256 * 8 + 8 * 8 + 2 * 16 + (8 * 24 + 24) + (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8) + 16);
+  EXPECT_EQ(memory.parameters().peak_bytes(), bytes);
+  EXPECT_EQ(memory.moments().peak_bytes(), 2 * bytes + 4 * 16) << "two moments, and the steps of 16 parameters";
+  EXPECT_GE(memory.buckets().peak_bytes(), bytes);
+  EXPECT_GT(memory.activations().peak_bytes(), 0u);
+  EXPECT_GT(memory.total().peak_bytes(), 4 * bytes);
+  EXPECT_GT(memory.resident_bytes(), memory.total().bytes());
+  // The session is gone.
+  EXPECT_EQ(memory.parameters().bytes(), 0u);
+  EXPECT_EQ(memory.moments().bytes(), 0u);
 }
 
 // As soon as the coordinator hears of a consequence it ends all workers, also the one that knows the cause.
