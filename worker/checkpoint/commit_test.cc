@@ -18,6 +18,7 @@
 #include "gtest/gtest.h"
 #include "worker/checkpoint/directory.h"
 #include "worker/checkpoint/load.h"
+#include "worker/checkpoint/save_in_turn.h"
 #include "worker/checkpoint/shard.h"
 
 namespace muster::checkpoint {
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-State MakeState(float offset) {
+std::vector<StateTensor> Tensors(float offset) {
   return {{"param", "w", at::arange(35, at::kFloat).add_(offset).view({5, 7})},
           {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
           {"step", "w", at::full({}, offset, at::kFloat)},
@@ -35,58 +36,47 @@ State MakeState(float offset) {
           {"buffer", "n", at::arange(40, at::kLong).add_((int64_t{1} << 40) + 1 + int64_t(offset))}};
 }
 
-State Empty() {
-  State state = MakeState(0);
-  for (StateTensor& item : state) item.tensor = at::zeros_like(item.tensor).fill_(-7);
-  return state;
+// On each of `ranks`.
+std::vector<State> MakeStates(float offset, int ranks) {
+  return std::vector<State>(ranks, Replicated(Tensors(offset), ranks));
 }
 
+State MakeState(float offset) { return Replicated(Tensors(offset), 1); }
+
+std::vector<StateTensor> EmptyTensors() {
+  std::vector<StateTensor> tensors = Tensors(0);
+  for (StateTensor& item : tensors) item.tensor = at::zeros_like(item.tensor).fill_(-7);
+  return tensors;
+}
+
+State Empty() { return Replicated(EmptyTensors(), 1); }
+
 bool Same(const State& a, const State& b) {
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].tensor.scalar_type() != b[i].tensor.scalar_type()) return false;
-    if (!a[i].tensor.equal(b[i].tensor)) return false;
+  for (size_t i = 0; i < a.held.size(); ++i) {
+    if (a.held[i].tensor.scalar_type() != b.held[i].tensor.scalar_type()) return false;
+    if (!a.held[i].tensor.equal(b.held[i].tensor)) return false;
   }
   return true;
 }
 
-absl::Status SaveAll(const std::string& directory, int64_t step, int64_t ranks, const State& state,
-                     files::Disk& disk) {
-  const std::string temporary = files::JoinPath(directory, TemporaryName(step, 1));
-  RETURN_IF_ERROR(files::CreateDirectories(temporary));
-  const auto cuts = CutState(state, ranks);
-  manifest::Manifest manifest = {.job = "j",
-                                 .step = step,
-                                 .generation = 1,
-                                 .world_size = ranks,
-                                 .strategy = "ddp",
-                                 .model_kind = "toy"};
-  manifest.pieces = Pieces(state, cuts);
-  for (int64_t rank = 0; rank < ranks; ++rank) {
-    ASSIGN_OR_RETURN(manifest::FileRecord record,
-                     WriteShard(temporary, rank, cuts[rank], state, disk));
-    manifest.files.push_back(record);
-  }
-  return Commit(temporary, files::JoinPath(directory, FinalName(step, 1)), manifest, disk);
-}
-
 TEST(CommitTest, RoundTripsAtEveryWorldSize) {
-  for (int64_t ranks : {1, 2, 3, 4, 9}) {
+  for (int ranks : {1, 2, 3, 4, 9}) {
     files::TempDir dir;
-    const State saved = MakeState(3);
-    ASSERT_TRUE(SaveAll(dir.path(), 5, ranks, saved, files::Disk::Real()).ok());
+    const std::vector<State> saved = MakeStates(3, ranks);
+    ASSERT_TRUE(SaveInTurn(dir.path(), 5, saved).ok());
     EXPECT_FALSE(fs::exists(dir.Path("step-5-g1.tmp")));
     const State loaded = Empty();
     const auto manifest = Load(dir.Path("step-5-g1"), loaded);
     ASSERT_TRUE(manifest.ok()) << manifest.status();
     EXPECT_EQ(manifest->step, 5);
-    EXPECT_TRUE(Same(saved, loaded)) << ranks;
+    EXPECT_TRUE(Same(saved[0], loaded)) << ranks;
   }
 }
 
 TEST(CommitTest, ShardsAreNearlyEven) {
   files::TempDir dir;
-  State state = {{"param", "w", at::arange(100000, at::kFloat)}};
-  ASSERT_TRUE(SaveAll(dir.path(), 1, 3, state, files::Disk::Real()).ok());
+  const State state = Replicated({{"param", "w", at::arange(100000, at::kFloat)}}, 3);
+  ASSERT_TRUE(SaveInTurn(dir.path(), 1, {state, state, state}).ok());
   for (int rank = 0; rank < 3; ++rank) {
     EXPECT_NEAR(fs::file_size(dir.Path("step-1-g1/" + ShardName(rank))), 400000.0 / 3, 300);
   }
@@ -131,7 +121,7 @@ class BreakingDisk : public files::Disk {
 int CallsOfASave() {
   files::TempDir dir;
   BreakingDisk counter(-1, BreakingDisk::Way::kFail);
-  EXPECT_TRUE(SaveAll(dir.path(), 1, 2, MakeState(1), counter).ok());
+  EXPECT_TRUE(SaveInTurn(dir.path(), 1, MakeStates(1, 2), counter).ok());
   return counter.calls();
 }
 
@@ -140,11 +130,11 @@ TEST(CommitTest, AKillAtAnyCallLeavesTheLastGoodOneAndNothingThatLooksWhole) {
   ASSERT_GT(calls, 10);
   for (int at = 0; at < calls; ++at) {
     files::TempDir dir;
-    ASSERT_TRUE(SaveAll(dir.path(), 1, 2, MakeState(1), files::Disk::Real()).ok());
+    ASSERT_TRUE(SaveInTurn(dir.path(), 1, MakeStates(1, 2)).ok());
     const pid_t child = fork();
     if (child == 0) {
       BreakingDisk disk(at, BreakingDisk::Way::kKill);
-      SaveAll(dir.path(), 2, 2, MakeState(2), disk).IgnoreError();
+      SaveInTurn(dir.path(), 2, MakeStates(2, 2), disk).IgnoreError();
       _exit(0);
     }
     int status = 0;
@@ -160,7 +150,7 @@ TEST(CommitTest, AKillAtAnyCallLeavesTheLastGoodOneAndNothingThatLooksWhole) {
     EXPECT_TRUE(Same(loaded, MakeState(1)));
     EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), {}), 1) << at;
     // The same step can be saved again.
-    EXPECT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real()).ok()) << at;
+    EXPECT_TRUE(SaveInTurn(dir.path(), 2, MakeStates(2, 2)).ok()) << at;
   }
 }
 
@@ -169,18 +159,18 @@ TEST(CommitTest, AFailureOfAnyCallIsAFailedSaveThatCanBeRepeated) {
   for (int at = 0; at < calls; ++at) {
     files::TempDir dir;
     BreakingDisk disk(at, BreakingDisk::Way::kFail);
-    const absl::Status status = SaveAll(dir.path(), 2, 2, MakeState(2), disk);
+    const absl::Status status = SaveInTurn(dir.path(), 2, MakeStates(2, 2), disk);
     EXPECT_THAT(std::string(status.message()), HasSubstr("Input/output error")) << at;
     EXPECT_FALSE(fs::exists(dir.Path("step-2-g1"))) << at;
     EXPECT_TRUE(RemoveDirectory(dir.Path("step-2-g1.tmp")).ok());
-    EXPECT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real()).ok()) << at;
+    EXPECT_TRUE(SaveInTurn(dir.path(), 2, MakeStates(2, 2)).ok()) << at;
   }
 }
 
 TEST(CommitTest, AnExistingCheckpointIsNotReplaced) {
   files::TempDir dir;
-  ASSERT_TRUE(SaveAll(dir.path(), 2, 2, MakeState(1), files::Disk::Real()).ok());
-  const absl::Status again = SaveAll(dir.path(), 2, 2, MakeState(2), files::Disk::Real());
+  ASSERT_TRUE(SaveInTurn(dir.path(), 2, MakeStates(1, 2)).ok());
+  const absl::Status again = SaveInTurn(dir.path(), 2, MakeStates(2, 2));
   EXPECT_EQ(again, absl::AlreadyExistsError(dir.Path("step-2-g1") + ": exists already"));
   const State loaded = Empty();
   ASSERT_TRUE(Load(dir.Path("step-2-g1"), loaded).ok());
@@ -229,7 +219,7 @@ class RecordingDisk : public files::Disk {
 TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
   files::TempDir dir;
   RecordingDisk disk;
-  ASSERT_TRUE(SaveAll(dir.Path("ckpt"), 5, 2, MakeState(1), disk).ok());
+  ASSERT_TRUE(SaveInTurn(dir.Path("ckpt"), 5, MakeStates(1, 2), disk).ok());
   EXPECT_THAT(disk.calls,
               ::testing::ElementsAre("write rank-0.safetensors", "sync rank-0.safetensors",
                                      "write rank-1.safetensors", "sync rank-1.safetensors",
@@ -241,7 +231,7 @@ TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
 class LoadTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    ASSERT_TRUE(SaveAll(dir_.path(), 1, 2, MakeState(1), files::Disk::Real()).ok());
+    ASSERT_TRUE(SaveInTurn(dir_.path(), 1, MakeStates(1, 2)).ok());
   }
 
   // Loading fails, says so, and leaves the tensors alone.
@@ -278,55 +268,42 @@ TEST_F(LoadTest, MissingShardAndMissingManifestAreFound) {
 }
 
 TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
-  State other = Empty();
+  std::vector<StateTensor> other = EmptyTensors();
   other[0].tensor = at::full({7, 5}, 1, at::kFloat);
   other[3].parameter = "bias";
-  const absl::Status status = Load(path_, other).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(std::string(status.message()),
-            path_ +
-                ": checkpoint of step 1 (model toy) does not fit: param/w: expected [7, 5], "
-                "found [5, 7]; no param/bias; unexpected param/b");
+  const std::string refusal =
+      path_ + ": checkpoint of step 1 (model toy) does not fit: param/w: expected [7, 5], "
+              "found [5, 7]; no param/bias; unexpected param/b";
+  State state = Replicated(other, 1);
+  EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
+  state.held.clear();  // a rank that holds nothing of it says the same
+  EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
 }
 
 TEST_F(LoadTest, AnotherDtypeIsRefused) {
-  State other = Empty();
+  std::vector<StateTensor> other = EmptyTensors();
   other[3].tensor = other[3].tensor.to(at::kLong);
   other[4].tensor = other[4].tensor.to(at::kFloat);
-  const absl::Status status = Load(path_, other).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(std::string(status.message()),
-            path_ + ": checkpoint of step 1 (model toy) does not fit: param/b: expected I64, found "
-                    "F32; buffer/n: expected F32, found I64");
+  EXPECT_EQ(Load(path_, Replicated(other, 1)).status(),
+            absl::FailedPreconditionError(
+                path_ + ": checkpoint of step 1 (model toy) does not fit: param/b: expected I64, "
+                        "found F32; buffer/n: expected F32, found I64"));
 }
 
 TEST_F(LoadTest, ParametersAloneCanBeLoadedWhenTheRestMayBeIgnored) {
-  State some = {Empty()[0], Empty()[3]};
+  const State some = Replicated({EmptyTensors()[0], EmptyTensors()[3]}, 1);
   EXPECT_FALSE(Load(path_, some).ok());
   ASSERT_TRUE(Load(path_, some, Surplus::kIgnore).ok());
-  EXPECT_TRUE(some[1].tensor.equal(MakeState(1)[3].tensor));
-}
-
-TEST(ShardTest, StateThatCannotBeWrittenIsNamed) {
-  files::TempDir dir;
-  State state = {{"param", "w", at::arange(4, at::kDouble)}};
-  EXPECT_EQ(std::string(CheckState(state).message()),
-            "state param/w: expected a contiguous float32 or int64 tensor on the CPU");
-  state[0].tensor = at::arange(4, at::kFloat).view({2, 2}).t();
-  EXPECT_FALSE(CheckState(state).ok());
-  state[0].tensor = at::Tensor();
-  EXPECT_FALSE(CheckState(state).ok());
-  state = {MakeState(0)[0], MakeState(0)[0]};
-  EXPECT_EQ(std::string(CheckState(state).message()), "state param/w is there twice");
+  EXPECT_TRUE(some.held[0].tensor.equal(Tensors(1)[0].tensor));
+  EXPECT_TRUE(some.held[1].tensor.equal(Tensors(1)[3].tensor));
 }
 
 TEST(ShardTest, StateThatDoesNotFitIsNeitherWrittenNorFilled) {
   files::TempDir dir;
   State state = MakeState(1);
-  ASSERT_TRUE(SaveAll(dir.path(), 1, 1, state, files::Disk::Real()).ok());
-  state[0].tensor = at::arange(35, at::kFloat).view({7, 5}).t();
-  const auto cuts = CutState(state, 1);
-  EXPECT_EQ(WriteShard(dir.path(), 0, cuts[0], state).status().code(),
+  ASSERT_TRUE(SaveInTurn(dir.path(), 1, {state}).ok());
+  state.held[0].tensor = at::arange(35, at::kFloat).view({7, 5}).t();
+  EXPECT_EQ(WriteShard(dir.path(), 0, Parts(state)[0], state).status().code(),
             absl::StatusCode::kInvalidArgument);
   EXPECT_FALSE(fs::exists(dir.Path(ShardName(0))));
   EXPECT_EQ(Load(dir.Path("step-1-g1"), state).status().code(), absl::StatusCode::kInvalidArgument);
@@ -334,7 +311,7 @@ TEST(ShardTest, StateThatDoesNotFitIsNeitherWrittenNorFilled) {
 
 TEST(ShardTest, FilesSayThatTheyHoldTensorsOfTorch) {
   files::TempDir dir;
-  ASSERT_TRUE(SaveAll(dir.path(), 1, 1, MakeState(1), files::Disk::Real()).ok());
+  ASSERT_TRUE(SaveInTurn(dir.path(), 1, MakeStates(1, 1)).ok());
   const auto file = safetensors::File::Open(dir.Path("step-1-g1/rank-0.safetensors"));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->header().metadata, (safetensors::Metadata{{"format", "pt"}}));

@@ -1,7 +1,6 @@
 #include "worker/checkpoint/load.h"
 
 #include <cstring>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
+#include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
 
@@ -31,23 +31,22 @@ VerifiedCheckpoint::VerifiedCheckpoint(manifest::Manifest manifest,
     : manifest_(std::move(manifest)), files_(std::move(files)) {}
 
 absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) const {
-  RETURN_IF_ERROR(CheckState(state));
   std::map<std::string, const manifest::Piece*> saved;
   for (const manifest::Piece& piece : manifest_.pieces) saved[manifest::EntryName(piece)] = &piece;
   Problems problems;
-  for (const StateTensor& item : state) {
-    const std::string name = absl::StrCat(item.slot, "/", item.parameter);
+  for (const StateItem& item : state.items) {
+    const std::string name = Name(item);
     const auto found = saved.find(name);
     if (found == saved.end()) {
       problems.Add(absl::StrCat("no ", name));
       continue;
     }
     const manifest::Piece& piece = *found->second;
-    if (item.tensor.sizes() != at::IntArrayRef(piece.shape)) {
-      problems.Add(absl::StrCat(name, ": expected ", ShapeString(item.tensor.sizes().vec()),
-                                ", found ", ShapeString(piece.shape)));
-    } else if (DTypeName(item.tensor) != piece.dtype) {
-      problems.Add(absl::StrCat(name, ": expected ", DTypeName(item.tensor), ", found ", piece.dtype));
+    if (item.shape != piece.shape) {
+      problems.Add(absl::StrCat(name, ": expected ", ShapeString(item.shape), ", found ",
+                                ShapeString(piece.shape)));
+    } else if (DTypeName(item.type) != piece.dtype) {
+      problems.Add(absl::StrCat(name, ": expected ", DTypeName(item.type), ", found ", piece.dtype));
     }
     saved.erase(found);
   }
@@ -59,27 +58,64 @@ absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) 
                                         manifest_.model_kind, ") does not fit"));
 }
 
-void VerifiedCheckpoint::CopyTo(const State& state) const {
-  std::map<std::string, const at::Tensor*> targets;
-  for (const StateTensor& item : state) {
-    targets[absl::StrCat(item.slot, "/", item.parameter)] = &item.tensor;
+absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCopies(
+    const State& state, Surplus surplus) const {
+  RETURN_IF_ERROR(CheckState(state));
+  RETURN_IF_ERROR(CheckFits(state, surplus));
+
+  std::map<std::string, int64_t> items;
+  layout::Placement files;
+  std::vector<std::string> names;
+  for (const StateItem& item : state.items) {
+    items[Name(item)] = static_cast<int64_t>(names.size());
+    names.push_back(Name(item));
+    files.elements.push_back(Elements(item));
   }
+  // An entry of a file: what of which item it is.
+  std::map<std::string, int64_t> numbers;  // of files
+  for (const manifest::FileRecord& file : manifest_.files) numbers.emplace(file.name, numbers.size());
+  files.holders.resize(numbers.size());
+  std::map<std::pair<int64_t, int64_t>, const manifest::Piece*> pieces;  // by file and item
   for (const manifest::Piece& piece : manifest_.pieces) {
-    const std::string name = manifest::EntryName(piece);
-    const auto target = targets.find(name);
-    if (target == targets.end() || piece.begin == piece.end) continue;
-    const safetensors::File& file = files_.at(piece.file);
-    const int64_t size = target->second->element_size();
-    std::memcpy(static_cast<char*>(target->second->mutable_data_ptr()) + piece.begin * size,
-                file.data(*file.Find(name)), (piece.end - piece.begin) * size);
+    const auto item = items.find(manifest::EntryName(piece));
+    if (item == items.end() || piece.begin == piece.end) continue;
+    const int64_t file = numbers.at(piece.file);
+    files.holders[file].push_back({item->second, piece.begin, piece.end});
+    pieces[{file, item->second}] = &piece;
   }
+  layout::Placement mine{files.elements, std::vector<std::vector<layout::Range>>(1)};
+  std::vector<const HeldPiece*> held(state.items.size());
+  for (const HeldPiece& piece : state.held) {
+    held[piece.item] = &piece;
+    if (piece.tensor.numel() == 0) continue;
+    mine.holders[0].push_back({static_cast<int64_t>(piece.item), piece.begin, piece.begin + piece.tensor.numel()});
+  }
+  ASSIGN_OR_RETURN(const std::vector<layout::Move> moves, layout::Redistribute(files, mine, names));
+
+  std::vector<Copy> copies;
+  copies.reserve(moves.size());
+  for (const layout::Move& move : moves) {
+    const manifest::Piece& piece = *pieces.at({move.from, move.parameter});
+    const safetensors::File& file = files_.at(piece.file);
+    const HeldPiece& target = *held[move.parameter];
+    const int64_t size = target.tensor.element_size();
+    copies.push_back({file.data(*file.Find(names[move.parameter])) + (move.begin - piece.begin) * size,
+                      static_cast<char*>(target.tensor.mutable_data_ptr()) + (move.begin - target.begin) * size,
+                      static_cast<size_t>((move.end - move.begin) * size)});
+  }
+  return copies;
+}
+
+void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies) {
+  for (const VerifiedCheckpoint::Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
 }
 
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus) {
   ASSIGN_OR_RETURN(const VerifiedCheckpoint checkpoint, VerifiedCheckpoint::Open(directory));
-  RETURN_IF_ERROR(Annotate(checkpoint.CheckFits(state, surplus), directory));
-  checkpoint.CopyTo(state);
+  const auto copies = checkpoint.PlanCopies(state, surplus);
+  RETURN_IF_ERROR(Annotate(copies.status(), directory));
+  Fill(*copies);
   return checkpoint.manifest();
 }
 

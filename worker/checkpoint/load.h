@@ -2,8 +2,11 @@
 #ifndef MUSTER_WORKER_CHECKPOINT_LOAD_H_
 #define MUSTER_WORKER_CHECKPOINT_LOAD_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -28,22 +31,33 @@ class VerifiedCheckpoint {
 
   const manifest::Manifest& manifest() const { return manifest_; }
 
-  // FAILED_PRECONDITION with all differences (capped at 3) when `state` is not what was saved:
-  // names, shapes and dtypes expected and found.
-  absl::Status CheckFits(const State& state, Surplus surplus = Surplus::kRefuse) const;
+  // Bytes of a file that go to a tensor.
+  struct Copy {
+    const uint8_t* from;
+    void* to;
+    size_t bytes;
+  };
 
-  // Copies into the tensors of `state`, which CheckFits accepted. Does not fail.
-  void CopyTo(const State& state) const;
+  // What fills the pieces that `state` holds, whoever wrote it: ranges of the mapped files, by file. Valid while this
+  // object and the tensors live. FAILED_PRECONDITION with all differences (capped at 3) when the items of `state`, held
+  // or not, are not what was saved: names, shapes and dtypes expected and found. CheckState's errors.
+  absl::StatusOr<std::vector<Copy>> PlanCopies(const State& state,
+                                               Surplus surplus = Surplus::kRefuse) const;
 
  private:
   VerifiedCheckpoint(manifest::Manifest manifest, std::map<std::string, safetensors::File> files);
+
+  absl::Status CheckFits(const State& state, Surplus surplus) const;
 
   manifest::Manifest manifest_;
   std::map<std::string, safetensors::File> files_;
 };
 
-// Open, CheckFits, CopyTo: fills all of `state`, whatever the world size that wrote it, or
-// touches nothing.
+// Does not fail.
+void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies);
+
+// Open, PlanCopies, Fill: fills everything that `state` holds, whatever the strategy and the world size that wrote it,
+// or touches nothing.
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus = Surplus::kRefuse);
 

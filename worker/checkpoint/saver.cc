@@ -9,13 +9,12 @@
 #include "ATen/ops/full.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/directory.h"
-#include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/load.h"
 #include "worker/checkpoint/shard.h"
-#include "worker/comm/communicator.h"
 
 namespace muster::checkpoint {
 namespace {
@@ -23,6 +22,18 @@ namespace {
 PartResult ToResult(const absl::Status& status) {
   if (!status.ok()) return status;
   return manifest::FileRecord{};
+}
+
+// What all ranks must agree on: items, and who writes what.
+std::string Hash(const std::vector<manifest::Piece>& pieces) {
+  std::string text;
+  for (const manifest::Piece& piece : pieces) {
+    absl::StrAppend(&text, piece.slot, "/", piece.parameter, " ", piece.dtype, " ", piece.begin, " ", piece.end, " ",
+                    piece.file);
+    for (const int64_t size : piece.shape) absl::StrAppend(&text, " ", size);
+    absl::StrAppend(&text, "\n");
+  }
+  return files::HashBytes(text.data(), text.size());
 }
 
 }  // namespace
@@ -55,11 +66,15 @@ absl::StatusOr<absl::Status> Saver::CheckSharedDirectory() {
   return outcome;
 }
 
-absl::StatusOr<manifest::FileRecord> Saver::WritePart(const std::string& temporary,
-                                                      const std::vector<Cut>& cuts,
-                                                      const State& state) {
+PartResult Saver::CheckPlan(const State& state) const {
+  RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
+  return manifest::FileRecord{"", 0, Hash(Pieces(state, Parts(state)))};
+}
+
+PartResult Saver::WritePart(const std::string& temporary, const std::vector<layout::Range>& part,
+                            const State& state) {
   RETURN_IF_ERROR(files::CreateDirectories(temporary));
-  return WriteShard(temporary, communicator_->rank(), cuts, state, disk_);
+  return WriteShard(temporary, communicator_->rank(), part, state, disk_);
 }
 
 absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& state) {
@@ -74,11 +89,21 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   const std::string final = files::JoinPath(options_.directory, outcome.name);
   const std::string temporary =
       files::JoinPath(options_.directory, TemporaryName(point.step, options_.generation));
-  const auto cuts = CutState(state, communicator_->world_size());
 
+  ASSIGN_OR_RETURN(auto plans,
+                   Exchange(*communicator_, CheckPlan(state), "checkpoint plan", point.step));
+  for (PartResult& plan : plans) {
+    if (plan.ok() && plans[0].ok() && plan->hash != plans[0]->hash) {
+      plan = absl::InvalidArgumentError("its items, or who writes what of them, are not those of rank 0");
+    }
+  }
+  outcome.status = Annotate(Combine(plans), absl::StrCat("checkpoint ", outcome.name));
+  if (!outcome.status.ok()) return outcome;
+
+  const std::vector<std::vector<layout::Range>> shards = Parts(state);
   ASSIGN_OR_RETURN(
       const auto parts,
-      Exchange(*communicator_, WritePart(temporary, cuts[communicator_->rank()], state),
+      Exchange(*communicator_, WritePart(temporary, shards[communicator_->rank()], state),
                "checkpoint parts", point.step));
   outcome.status = Combine(parts);
 
@@ -92,7 +117,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .world_size = communicator_->world_size(),
                         .strategy = options_.strategy,
                         .model_kind = options_.model_kind,
-                        .pieces = Pieces(state, cuts)};
+                        .pieces = Pieces(state, shards)};
     for (size_t rank = 0; rank < parts.size(); ++rank) {
       outcome.manifest.files.push_back(
           {ShardName(static_cast<int64_t>(rank)), parts[rank]->size, parts[rank]->hash});
@@ -125,12 +150,14 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& ca
   for (const std::string& name : candidates) {
     const std::string path = files::JoinPath(options_.directory, name);
     const absl::StatusOr<VerifiedCheckpoint> checkpoint = VerifiedCheckpoint::Open(path);
-    const absl::Status mine = checkpoint.ok() ? checkpoint->CheckFits(state) : checkpoint.status();
+    using Copies = std::vector<VerifiedCheckpoint::Copy>;
+    const absl::StatusOr<Copies> copies =
+        checkpoint.ok() ? checkpoint->PlanCopies(state) : absl::StatusOr<Copies>(checkpoint.status());
     ASSIGN_OR_RETURN(const auto results,
-                     Exchange(*communicator_, ToResult(mine), "checkpoint verified", 0));
+                     Exchange(*communicator_, ToResult(copies.status()), "checkpoint verified", 0));
     const absl::Status status = Combine(results);
     if (status.ok()) {
-      checkpoint->CopyTo(state);
+      Fill(*copies);
       outcome.name = name;
       outcome.manifest = checkpoint->manifest();
       return outcome;

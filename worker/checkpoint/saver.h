@@ -2,7 +2,7 @@
 // docs/checkpoint-format.md).
 //
 // Every public method is collective: all ranks call it at the same point with equal arguments
-// (except the tensors' values), and all get the same outcome. A Status that is not OK means that
+// (except what of the state they hold), and all get the same outcome. A Status that is not OK means that
 // the communicator failed: the session is over. What went wrong with files alone is in the outcome.
 //
 // Threading: one thread; no other collective of the same communicator may be under way.
@@ -18,12 +18,10 @@
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
 #include "common/manifest/manifest.h"
-#include "worker/checkpoint/cut.h"
+#include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/state.h"
-
-namespace muster::comm {
-class Communicator;
-}
+#include "worker/comm/communicator.h"
+#include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
 
@@ -31,7 +29,7 @@ struct SaverOptions {
   std::string directory;  // of the job's checkpoints, seen by all ranks; made when missing
   std::string job;
   int64_t generation = 0;
-  std::string strategy;    // "ddp"
+  std::string strategy;    // "ddp": who writes, for readers' information
   std::string model_kind;  // "gpt2"
 };
 
@@ -76,18 +74,24 @@ class Saver {
   // FAILED_PRECONDITION naming the ranks that do not, on all ranks.
   absl::StatusOr<absl::Status> CheckSharedDirectory();
 
-  // Writes and commits `state` (the same on all ranks: ddp); each rank writes 1/N of it. Saving the
-  // same point again gives the first outcome; another point of the same step is ALREADY_EXISTS.
+  // Writes and commits `state`; each rank writes what state.written says. Saving the same point again
+  // gives the first outcome; another point of the same step is ALREADY_EXISTS. INVALID_ARGUMENT: a
+  // rank's state is not CheckWritable, or the ranks disagree on items or on who writes what; no file
+  // was touched then.
   absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state);
 
-  // Fills `state` from the first good one of `candidates` (directory names, newest first).
+  // Fills what each rank holds of `state` from the first good one of `candidates` (directory names,
+  // newest first), whatever strategy and world size wrote it.
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& candidates,
                                          const State& state);
 
  private:
-  // This rank's part of a save into the temporary directory.
-  absl::StatusOr<manifest::FileRecord> WritePart(const std::string& temporary,
-                                                 const std::vector<Cut>& cuts, const State& state);
+  // What this rank has to say of `state` before anything is written: an error, or (as a file's hash)
+  // what the manifest will tell.
+  PartResult CheckPlan(const State& state) const;
+  // Writes this rank's part into the temporary directory.
+  PartResult WritePart(const std::string& temporary, const std::vector<layout::Range>& part,
+                       const State& state);
 
   const SaverOptions options_;
   comm::Communicator* const communicator_;

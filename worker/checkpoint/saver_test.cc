@@ -25,13 +25,13 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-State MakeState(float offset) {
+std::vector<StateTensor> Tensors(float offset) {
   return {{"param", "w", at::arange(100, at::kFloat).add_(offset)},
           {"step", "w", at::full({}, offset, at::kFloat)},
           {"buffer", "n", at::full({}, int64_t{1} << 40, at::kLong).add_(int64_t(offset))}};
 }
 
-State Blank() {
+std::vector<StateTensor> Blanks() {
   return {{"param", "w", at::zeros({100}, at::kFloat)},
           {"step", "w", at::zeros({}, at::kFloat)},
           {"buffer", "n", at::zeros({}, at::kLong)}};
@@ -46,6 +46,9 @@ class BrokenDisk : public files::Disk {
 
 class SaverTest : public ::testing::TestWithParam<int> {
  protected:
+  State MakeState(float offset) { return Replicated(Tensors(offset), GetParam()); }
+  State Blank() { return Replicated(Blanks(), GetParam()); }
+
   // Runs `body` as every rank of a fresh group.
   void Run(int64_t generation, const std::function<void(int rank, Saver& saver)>& body,
            int broken_rank = -1) {
@@ -95,9 +98,9 @@ TEST_P(SaverTest, SavesAndRestoresWithTheSameOutcomeOnAllRanks) {
     EXPECT_EQ(restored->manifest.last_command, 5);
     EXPECT_EQ(restored->manifest.cursor, 64);
     EXPECT_EQ(restored->manifest.world_size, GetParam());
-    EXPECT_TRUE(state[0].tensor.equal(MakeState(1)[0].tensor));
-    EXPECT_EQ(state[1].tensor.item<float>(), 1);
-    EXPECT_EQ(state[2].tensor.item<int64_t>(), (int64_t{1} << 40) + 1);
+    EXPECT_TRUE(state.held[0].tensor.equal(Tensors(1)[0].tensor));
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 1);
+    EXPECT_EQ(state.held[2].tensor.item<int64_t>(), (int64_t{1} << 40) + 1);
   });
   EXPECT_EQ(std::distance(fs::directory_iterator(dir_.Path("ckpt")), {}), 1);
 }
@@ -177,6 +180,82 @@ TEST_P(SaverTest, TheManifestTellsWhoWroteWhat) {
   });
 }
 
+// Rank r of N has a parameter and elements [50 r / N, 50 (r + 1) / N) of its moment; element i of both is `values` + i.
+State Sliced(int rank, int ranks, float values) {
+  StateBuilder builder(ranks);
+  builder.AddReplicated("param", "w", at::arange(100, at::kFloat).add_(values));
+  std::vector<StateBuilder::Part> parts;
+  for (int r = 0; r < ranks; ++r) parts.push_back({r, 50 * r / ranks, 50 * (r + 1) / ranks});
+  builder.AddSharded({"exp_avg", "w", {50}}, parts);
+  const int64_t begin = parts[rank].begin;
+  builder.Hold(begin, at::arange(begin, parts[rank].end, at::kFloat).add_(values));
+  return builder.Build();
+}
+
+TEST_P(SaverTest, SlicesAreRestoredToSlicesAndToWholeTensors) {
+  Run(1, [&](int rank, Saver& saver) {
+    const auto saved = saver.Save({10, 0, 0, 0}, Sliced(rank, GetParam(), 1));
+    ASSERT_TRUE(saved.ok() && saved->status.ok()) << saved->status;
+    const State slices = Sliced(rank, GetParam(), 1000);
+    const auto restored = saver.Restore({"step-10-g1"}, slices);
+    ASSERT_TRUE(restored.ok() && restored->status.ok()) << restored->status;
+    const State expected = Sliced(rank, GetParam(), 1);
+    for (int i : {0, 1}) EXPECT_TRUE(slices.held[i].tensor.equal(expected.held[i].tensor)) << rank;
+
+    const State whole = Replicated(
+        {{"param", "w", at::zeros({100}, at::kFloat)}, {"exp_avg", "w", at::zeros({50}, at::kFloat)}},
+        GetParam());
+    const auto gathered = saver.Restore({"step-10-g1"}, whole);
+    ASSERT_TRUE(gathered.ok() && gathered->status.ok()) << gathered->status;
+    EXPECT_TRUE(whole.held[1].tensor.equal(at::arange(50, at::kFloat).add_(1))) << rank;
+  });
+}
+
+TEST_P(SaverTest, WhatNobodyWritesFailsTheSaveBeforeAnythingIsWritten) {
+  Run(1, [&](int rank, Saver& saver) {
+    State state = Sliced(rank, GetParam(), 1);
+    state.written.holders.back().pop_back();
+    const auto outcome = saver.Save({10, 0, 0, 0}, state);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(outcome->status.message()),
+                AllOf(HasSubstr("checkpoint step-10-g1: rank 0: "), HasSubstr("'exp_avg/w': elements [")));
+    EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
+    // It does not count as saved.
+    EXPECT_FALSE(saver.Save({10, 0, 0, 0}, state)->status.ok());
+  });
+  EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
+}
+
+TEST_P(SaverTest, ARankThatDoesNotHoldWhatItWritesIsNamedBeforeAnythingIsWritten) {
+  const int lacking = GetParam() - 1;
+  Run(1, [&](int rank, Saver& saver) {
+    State state = Sliced(rank, GetParam(), 1);
+    if (rank == lacking) state.held.pop_back();
+    const auto outcome = saver.Save({10, 0, 0, 0}, state);
+    ASSERT_TRUE(outcome.ok());
+    const std::string who = std::to_string(lacking);
+    EXPECT_THAT(std::string(outcome->status.message()),
+                AllOf(HasSubstr(": rank " + who + ": state of rank " + who + ": exp_avg/w: writes elements ["),
+                      HasSubstr("but holds none")));
+  });
+  EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
+}
+
+TEST_P(SaverTest, RanksThatDisagreeOnWhoWritesWhatAreNamedBeforeAnythingIsWritten) {
+  if (GetParam() == 1) return;
+  Run(1, [&](int rank, Saver& saver) {
+    State state = MakeState(1);
+    if (rank == 1) std::swap(state.written.holders[0], state.written.holders[1]);
+    const auto outcome = saver.Save({10, 0, 0, 0}, state);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status,
+              absl::InvalidArgumentError("checkpoint step-10-g1: rank 1: its items, or who writes what "
+                                         "of them, are not those of rank 0"));
+  });
+  EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
+}
+
 TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
   SaveStep(1, 1);
   const std::string newest = SaveStep(2, 1);
@@ -189,7 +268,7 @@ TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
     ASSERT_EQ(outcome->set_aside.size(), 1u);
     EXPECT_EQ(outcome->set_aside[0].name, "step-2-g1");
     EXPECT_THAT(outcome->set_aside[0].reason, HasSubstr("rank 0: "));
-    EXPECT_EQ(state[1].tensor.item<float>(), 1);
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 1);
   });
   EXPECT_TRUE(fs::exists(newest + ".bad"));
   EXPECT_FALSE(fs::exists(newest));
@@ -204,7 +283,7 @@ TEST_P(SaverTest, NoGoodCheckpointIsNotFoundAndTouchesNothing) {
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound);
     EXPECT_EQ(outcome->set_aside.size(), 2u);
-    EXPECT_EQ(state[1].tensor.item<float>(), 0);
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 0);
     EXPECT_EQ(std::string(saver.Restore({}, state)->status.message()),
               "no checkpoint to restore from");
   });
@@ -214,7 +293,7 @@ TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
   const std::string path = SaveStep(1, 1);
   Run(2, [&](int, Saver& saver) {
     State state = Blank();
-    state[0].parameter = "v";
+    state.items[0].parameter = "v";
     const auto outcome = saver.Restore({"step-1-g1"}, state);
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kFailedPrecondition);
@@ -236,7 +315,7 @@ TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
     // Not NOT_FOUND, on which the job would start over.
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
     EXPECT_TRUE(outcome->set_aside.empty());
-    EXPECT_EQ(state[1].tensor.item<float>(), 0);
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 0);
   });
   EXPECT_TRUE(fs::exists(path));
 }

@@ -1,76 +1,133 @@
 #include "worker/checkpoint/shard.h"
 
-#include <set>
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/hashing_writer.h"
+#include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
 
 namespace muster::checkpoint {
 namespace {
 
+using layout::Range;
 using safetensors::DType;
 
-std::string EntryName(const StateTensor& item) { return item.slot + "/" + item.parameter; }
-
 // Only for types that CheckState lets through.
-DType DTypeOf(const at::Tensor& tensor) {
-  return tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
+DType DTypeOf(at::ScalarType type) { return type == at::kLong ? DType::kI64 : DType::kF32; }
+
+// The piece of each item that this rank holds, or null.
+std::vector<const HeldPiece*> HeldByItem(const State& state) {
+  std::vector<const HeldPiece*> held(state.items.size());
+  for (const HeldPiece& piece : state.held) held[piece.item] = &piece;
+  return held;
+}
+
+// `part` is of known items, each at most once, and held by this rank.
+absl::Status CheckHeld(const State& state, int64_t rank, const std::vector<Range>& part) {
+  const std::vector<const HeldPiece*> held = HeldByItem(state);
+  Problems problems;
+  for (const Range& range : part) {
+    if (range.begin == range.end) continue;
+    const HeldPiece* piece = held[range.parameter];
+    const int64_t begin = piece == nullptr ? 0 : piece->begin;
+    const int64_t end = piece == nullptr ? 0 : begin + piece->tensor.numel();
+    if (piece != nullptr && begin <= range.begin && range.end <= end) continue;
+    problems.Add(absl::StrCat(
+        Name(state.items[range.parameter]), ": writes elements [", range.begin, ", ", range.end, ") but holds ",
+        piece == nullptr ? "none" : absl::StrCat("[", begin, ", ", end, ")")));
+  }
+  return problems.ToStatus(absl::StatusCode::kInvalidArgument, absl::StrCat("state of rank ", rank));
 }
 
 }  // namespace
 
 std::string ShardName(int64_t rank) { return absl::StrCat("rank-", rank, ".safetensors"); }
 
-absl::Status CheckState(const State& state) {
-  std::set<std::string> names;
-  for (const StateTensor& item : state) {
-    const at::Tensor& tensor = item.tensor;
-    if (!tensor.defined() ||
-        (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kLong) ||
-        !tensor.is_contiguous() || !tensor.device().is_cpu()) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "state ", EntryName(item), ": expected a contiguous float32 or int64 tensor on the CPU"));
-    }
-    if (!names.insert(EntryName(item)).second) {
-      return absl::InvalidArgumentError(absl::StrCat("state ", EntryName(item), " is there twice"));
+std::string DTypeName(at::ScalarType type) { return safetensors::Name(DTypeOf(type)); }
+
+absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size) {
+  RETURN_IF_ERROR(CheckState(state));
+  const layout::Placement& written = state.written;
+  if (static_cast<int64_t>(written.holders.size()) != world_size) {
+    return absl::InvalidArgumentError(absl::StrCat("state: expected ", world_size, " ranks that write it, found ",
+                                                   written.holders.size()));
+  }
+  std::vector<std::string> names;
+  std::vector<int64_t> elements;
+  for (const StateItem& item : state.items) {
+    names.push_back(Name(item));
+    elements.push_back(Elements(item));
+  }
+  if (written.elements != elements) {
+    return absl::InvalidArgumentError("state: what the ranks write is not of the items' sizes");
+  }
+  const absl::Status complete = layout::CheckComplete(written, names);
+  if (!complete.ok()) {
+    // DATA_LOSS would say that a checkpoint is broken.
+    return absl::InvalidArgumentError(
+        absl::StrCat("state: who writes what is not each element once: ", complete.message()));
+  }
+  std::vector<size_t> last_writer(state.items.size(), written.holders.size());
+  for (size_t writer = 0; writer < written.holders.size(); ++writer) {
+    for (const Range& range : written.holders[writer]) {
+      if (std::exchange(last_writer[range.parameter], writer) == writer) {
+        return absl::InvalidArgumentError(absl::StrCat("state ", names[range.parameter], ": rank ", writer,
+                                                       " writes two pieces of it"));
+      }
     }
   }
-  return absl::OkStatus();
+  return CheckHeld(state, rank, written.holders[rank]);
 }
 
-std::string DTypeName(const at::Tensor& tensor) { return safetensors::Name(DTypeOf(tensor)); }
-
-std::vector<std::vector<Cut>> CutState(const State& state, int64_t parts) {
-  std::vector<int64_t> elements;
-  for (const StateTensor& item : state) elements.push_back(item.tensor.numel());
-  return CutEvenly(elements, parts);
+std::vector<std::vector<Range>> Parts(const State& state) {
+  std::vector<std::vector<Range>> parts = state.written.holders;
+  std::vector<size_t> first_writer(state.items.size());
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    for (const Range& range : parts[rank]) {
+      if (range.begin == 0) first_writer[range.parameter] = rank;
+    }
+  }
+  size_t writer = parts.size() - 1;
+  for (size_t item = state.items.size(); item-- > 0;) {
+    if (Elements(state.items[item]) > 0) {
+      writer = first_writer[item];
+    } else {
+      parts[writer].push_back({.parameter = static_cast<int64_t>(item)});
+    }
+  }
+  for (std::vector<Range>& part : parts) {
+    std::sort(part.begin(), part.end(),
+              [](const Range& a, const Range& b) { return a.parameter < b.parameter; });
+  }
+  return parts;
 }
 
-std::vector<manifest::Piece> Pieces(const State& state, const std::vector<std::vector<Cut>>& cuts) {
+std::vector<manifest::Piece> Pieces(const State& state, const std::vector<std::vector<Range>>& parts) {
   std::vector<manifest::Piece> pieces;
-  for (size_t rank = 0; rank < cuts.size(); ++rank) {
-    for (const Cut& cut : cuts[rank]) {
-      const StateTensor& item = state[cut.tensor];
-      pieces.push_back({item.slot, item.parameter, item.tensor.sizes().vec(), cut.begin, cut.end,
-                        ShardName(static_cast<int64_t>(rank)), DTypeName(item.tensor)});
+  for (size_t rank = 0; rank < parts.size(); ++rank) {
+    for (const Range& range : parts[rank]) {
+      const StateItem& item = state.items[range.parameter];
+      pieces.push_back({item.slot, item.parameter, item.shape, range.begin, range.end,
+                        ShardName(static_cast<int64_t>(rank)), DTypeName(item.type)});
     }
   }
   return pieces;
 }
 
 absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, int64_t rank,
-                                                const std::vector<Cut>& cuts, const State& state,
+                                                const std::vector<Range>& part, const State& state,
                                                 files::Disk& disk) {
   RETURN_IF_ERROR(CheckState(state));
+  RETURN_IF_ERROR(CheckHeld(state, rank, part));
   std::vector<safetensors::Entry> entries;
-  for (const Cut& cut : cuts) {
-    const StateTensor& item = state[cut.tensor];
-    entries.push_back({EntryName(item), DTypeOf(item.tensor), {cut.end - cut.begin}});
+  for (const Range& range : part) {
+    const StateItem& item = state.items[range.parameter];
+    entries.push_back({Name(item), DTypeOf(item.type), {range.end - range.begin}});
   }
   ASSIGN_OR_RETURN(const safetensors::FilePlan plan,
                    safetensors::Plan(std::move(entries), {{"format", "pt"}}));
@@ -78,11 +135,14 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
   ASSIGN_OR_RETURN(const auto writer,
                    files::HashingWriter::Create(files::JoinPath(directory, name), disk));
   RETURN_IF_ERROR(writer->Append(plan.prefix.data(), plan.prefix.size()));
-  for (const Cut& cut : cuts) {
-    const at::Tensor& tensor = state[cut.tensor].tensor;
-    const char* data = static_cast<const char*>(tensor.const_data_ptr());
-    const int64_t size = tensor.element_size();
-    RETURN_IF_ERROR(writer->Append(data + cut.begin * size, (cut.end - cut.begin) * size));
+  const std::vector<const HeldPiece*> held = HeldByItem(state);
+  for (const Range& range : part) {
+    if (range.begin == range.end) continue;
+    const HeldPiece& piece = *held[range.parameter];
+    const char* data = static_cast<const char*>(piece.tensor.const_data_ptr());
+    const int64_t size = piece.tensor.element_size();
+    RETURN_IF_ERROR(writer->Append(data + (range.begin - piece.begin) * size,
+                                   (range.end - range.begin) * size));
   }
   ASSIGN_OR_RETURN(const files::FileDigest digest, writer->Finish());
   return manifest::FileRecord{name, digest.size, digest.hash};

@@ -1,23 +1,101 @@
-// The training state as a checkpoint sees it: a list of named tensors.
+// The training state as a checkpoint sees it: a list of named items, what this rank holds of them, and who writes what.
+// A rank may hold parts only (sharded strategies) or all (ddp).
 #ifndef MUSTER_WORKER_CHECKPOINT_STATE_H_
 #define MUSTER_WORKER_CHECKPOINT_STATE_H_
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+#include "c10/core/ScalarType.h"
+#include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
 
-// One tensor of the state: float32 or int64, contiguous, on the CPU. `slot` is "param", "buffer", "exp_avg",
-// "exp_avg_sq", "step" (a scalar, shape []) or "momentum_buffer". Copies share the tensor.
-struct StateTensor {
+// One whole tensor of the state. `slot` is "param", "buffer", "exp_avg", "exp_avg_sq", "step" (a scalar, shape []),
+// "momentum_buffer" or "scaler".
+struct StateItem {
   std::string slot;
   std::string parameter;  // the parameter's full name, or the buffer's
+  std::vector<int64_t> shape;
+  at::ScalarType type = at::kFloat;  // float32 or int64
+};
+
+// "exp_avg/transformer.wte.weight": its name in files and errors.
+std::string Name(const StateItem& item);
+
+// 1 for a scalar.
+int64_t Elements(const StateItem& item);
+
+// Elements [begin, begin + tensor.numel()) of a flattened item. The tensor is live: what is loaded is written into it.
+// Contiguous, on the CPU, of the item's type, of any shape.
+struct HeldPiece {
+  size_t item = 0;  // index in State::items
+  int64_t begin = 0;
   at::Tensor tensor;
 };
 
-using State = std::vector<StateTensor>;
+// Copies share the tensors. Loading needs `items` and `held` only.
+struct State {
+  // The same list in the same order on all ranks; names are there once.
+  std::vector<StateItem> items;
+  // Who writes what, by rank, the same on all ranks: each element of each item once, an item at most once by each rank,
+  // nothing that the rank does not hold. Offsets are not used. Items without elements are nobody's here (see Parts).
+  layout::Placement written;
+  // Of this rank; an item at most once.
+  std::vector<HeldPiece> held;
+};
+
+// INVALID_ARGUMENT unless `items` and `held` are as said above, naming the item.
+absl::Status CheckState(const State& state);
+
+// An item that this rank holds whole.
+struct StateTensor {
+  std::string slot;
+  std::string parameter;
+  at::Tensor tensor;
+};
+
+// The state of which every rank holds everything (ddp): the concatenation of all tensors, cut evenly at multiples of 16
+// elements, is what the ranks write.
+State Replicated(const std::vector<StateTensor>& tensors, int world_size);
+
+// Puts a State together in which some items are whole on all ranks and others in parts. All ranks add the same items in
+// the same order.
+class StateBuilder {
+ public:
+  explicit StateBuilder(int world_size) : world_size_(world_size) {}
+
+  // Every rank holds all of it. What is added so is shared out for writing like the state of Replicated.
+  void AddReplicated(std::string slot, std::string parameter, const at::Tensor& tensor);
+
+  // `rank`, in [0, world size), holds and writes elements [begin, end).
+  struct Part {
+    int rank = 0;
+    int64_t begin = 0;
+    int64_t end = 0;
+  };
+  // Each element is in one of `parts`; empty ones are left out. Other ranks may hold the same (Hold): they load it.
+  void AddSharded(StateItem item, const std::vector<Part>& parts);
+  // What this rank holds of the item added last.
+  void Hold(int64_t begin, const at::Tensor& tensor);
+
+  State Build() const;
+
+ private:
+  const int world_size_;
+  std::vector<StateItem> items_;
+  std::vector<HeldPiece> held_;
+  std::vector<size_t> replicated_;  // indices of items
+  struct Written {
+    size_t item;
+    Part part;
+  };
+  std::vector<Written> sharded_;
+};
 
 }  // namespace muster::checkpoint
 

@@ -185,12 +185,12 @@ class NotFiniteTest : public ::testing::Test {
     optim::LossScaler scaler(job.loss_scale);
     const bool scaled = job.precision == Precision::kFloat16;
     const checkpoint::State state =
-        TrainingState(*model, optimizer.get(), scaled ? &scaler : nullptr);
+        TrainingState(*model, optimizer.get(), scaled ? &scaler : nullptr, 1);
     const absl::Status loaded = checkpoint::Load(checkpoint, state).status();
     EXPECT_TRUE(loaded.ok()) << loaded;
     std::map<std::string, at::Tensor> tensors;
-    for (const auto& piece : state) {
-      tensors[piece.slot + "/" + piece.parameter] = piece.tensor.detach().clone();
+    for (const auto& piece : state.held) {
+      tensors[Name(state.items[piece.item])] = piece.tensor.detach().clone();
     }
     return tensors;
   }

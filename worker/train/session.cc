@@ -141,7 +141,8 @@ absl::Status SessionImpl::Build() {
   if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
   fingerprint_ = PlanFingerprint(job_, *model_, train_data_ ? &*train_data_ : nullptr,
                                  validate_data_ ? &*validate_data_ : nullptr);
-  state_ = TrainingState(*model_, optimizer_.get(), scaler_ ? &*scaler_ : nullptr);
+  state_ = TrainingState(*model_, optimizer_.get(), scaler_ ? &*scaler_ : nullptr,
+                         parts_.control->world_size());
 
   std::string started_from;
   if (job_.checkpoint.has_value()) {

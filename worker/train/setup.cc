@@ -53,25 +53,25 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const Optimizer
 }
 
 checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer,
-                                optim::LossScaler* scaler) {
-  checkpoint::State state;
+                                optim::LossScaler* scaler, int world_size) {
+  std::vector<checkpoint::StateTensor> tensors;
   for (const auto& parameter : model.Parameters()) {
-    state.push_back({"param", parameter.name, parameter.tensor.detach()});
+    tensors.push_back({"param", parameter.name, parameter.tensor.detach()});
   }
   for (const auto& buffer : model.Buffers()) {
-    state.push_back({"buffer", buffer.name, buffer.tensor});
+    tensors.push_back({"buffer", buffer.name, buffer.tensor});
   }
   if (optimizer != nullptr) {
     for (const auto& piece : optimizer->State()) {
-      state.push_back({piece.slot, piece.parameter, piece.tensor});
+      tensors.push_back({piece.slot, piece.parameter, piece.tensor});
     }
   }
   if (scaler != nullptr) {
     for (const auto& piece : scaler->State()) {
-      state.push_back({piece.slot, piece.parameter, piece.tensor});
+      tensors.push_back({piece.slot, piece.parameter, piece.tensor});
     }
   }
-  return state;
+  return checkpoint::Replicated(tensors, world_size);
 }
 
 namespace {

@@ -24,9 +24,9 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const Optimizer
                                                                  const models::Model& model);
 
 // Everything that a checkpoint holds as tensors: parameters, buffers, and the state of the optimizer and
-// of the loss scaler where there is one (null: none). The tensors are live.
+// of the loss scaler where there is one (null: none). The tensors are live. `world_size` ranks write it, each a part.
 checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer,
-                                optim::LossScaler* scaler);
+                                optim::LossScaler* scaler, int world_size);
 
 // Hash of what all ranks must agree on before they communicate: parameters and buffers, strategy,
 // optimizer, schedule, batch, stages, and the sizes of the data sets (of all ranks' files where each has its

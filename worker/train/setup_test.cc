@@ -145,14 +145,14 @@ TEST(BuildOptimizer, RefusesAPatternThatMatchesNothing) {
 TEST(TrainingState, HoldsTheLossScalerWhereThereIsOne) {
   const auto model = *BuildModel(SmallJob());
   optim::LossScaler scaler({.initial = 8});
-  const checkpoint::State with = TrainingState(*model, nullptr, &scaler);
-  EXPECT_EQ(with.size(), TrainingState(*model, nullptr, nullptr).size() + 2);
-  const auto& scale = with[with.size() - 2];
-  EXPECT_EQ(scale.slot + "/" + scale.parameter, "scaler/scale");
+  const checkpoint::State with = TrainingState(*model, nullptr, &scaler, 1);
+  EXPECT_EQ(with.items.size(), TrainingState(*model, nullptr, nullptr, 1).items.size() + 2);
+  const checkpoint::HeldPiece& scale = with.held[with.held.size() - 2];
+  EXPECT_EQ(Name(with.items[scale.item]), "scaler/scale");
   EXPECT_EQ(scale.tensor.item<float>(), 8);
   scale.tensor.fill_(2);  // live
   EXPECT_EQ(scaler.scale(), 2);
-  EXPECT_EQ(with.back().slot + "/" + with.back().parameter, "scaler/growth_tracker");
+  EXPECT_EQ(Name(with.items.back()), "scaler/growth_tracker");
 }
 
 TEST(PlanFingerprint, SeesDataSetsOfAnotherSize) {
@@ -197,11 +197,11 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   const auto model = *BuildModel(job);
   std::map<std::string, int> slots;
   const auto optimizer = *BuildOptimizer(*job.optimizer, *model);
-  for (const auto& item : TrainingState(*model, optimizer.get(), nullptr)) ++slots[item.slot];
+  for (const auto& item : TrainingState(*model, optimizer.get(), nullptr, 1).items) ++slots[item.slot];
   EXPECT_EQ(slots, (std::map<std::string, int>{
                        {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
   // They are live: what is restored is what trains.
-  for (const auto& item : TrainingState(*model, nullptr, nullptr)) item.tensor.fill_(7);
+  for (const auto& piece : TrainingState(*model, nullptr, nullptr, 1).held) piece.tensor.fill_(7);
   for (const auto& [name, tensor] : model->Parameters()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
   for (const auto& [name, tensor] : model->Buffers()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
 }

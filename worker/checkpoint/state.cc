@@ -1,0 +1,119 @@
+#include "worker/checkpoint/state.h"
+
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::checkpoint {
+namespace {
+
+// Slices and pieces begin at multiples of it in all strategies (layout/groups.h).
+constexpr int64_t kCutAlignment = 16;
+
+absl::Status CheckPiece(const StateItem& item, const HeldPiece& piece) {
+  const at::Tensor& tensor = piece.tensor;
+  if (!tensor.defined()) {
+    return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), ": an undefined tensor"));
+  }
+  if (tensor.scalar_type() != item.type || !tensor.device().is_cpu() || !tensor.is_contiguous()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state ", Name(item), ": expected a contiguous tensor of ", at::toString(item.type),
+        " on the CPU, found ", tensor.is_contiguous() ? "" : "a strided ",
+        at::toString(tensor.scalar_type()), " on ", tensor.device().str()));
+  }
+  const int64_t elements = Elements(item);
+  if (piece.begin < 0 || piece.begin > elements || tensor.numel() > elements - piece.begin) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("state ", Name(item), ": expected a piece of its ", elements,
+                     " elements, found [", piece.begin, ", ", piece.begin + tensor.numel(), ")"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string Name(const StateItem& item) { return item.slot + "/" + item.parameter; }
+
+int64_t Elements(const StateItem& item) {
+  int64_t elements = 1;
+  for (const int64_t size : item.shape) elements *= size;
+  return elements;
+}
+
+absl::Status CheckState(const State& state) {
+  std::set<std::string> names;
+  for (const StateItem& item : state.items) {
+    if (item.type != at::kFloat && item.type != at::kLong) {
+      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), ": expected Float or Long, found ",
+                                                     at::toString(item.type)));
+    }
+    if (!names.insert(Name(item)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), " is there twice"));
+    }
+  }
+  std::vector<bool> seen(state.items.size());
+  for (const HeldPiece& piece : state.held) {
+    if (piece.item >= state.items.size()) {
+      return absl::InvalidArgumentError(absl::StrCat("state: a piece of item ", piece.item, ", expected one of ",
+                                                     state.items.size()));
+    }
+    const StateItem& item = state.items[piece.item];
+    if (seen[piece.item]) {
+      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), ": two pieces on one rank"));
+    }
+    seen[piece.item] = true;
+    if (absl::Status status = CheckPiece(item, piece); !status.ok()) return status;
+  }
+  return absl::OkStatus();
+}
+
+State Replicated(const std::vector<StateTensor>& tensors, int world_size) {
+  StateBuilder builder(world_size);
+  for (const StateTensor& item : tensors) {
+    builder.AddReplicated(item.slot, item.parameter, item.tensor);
+  }
+  return builder.Build();
+}
+
+void StateBuilder::AddReplicated(std::string slot, std::string parameter, const at::Tensor& tensor) {
+  replicated_.push_back(items_.size());
+  StateItem item{std::move(slot), std::move(parameter), {}, at::ScalarType::Undefined};
+  if (tensor.defined()) {  // CheckState refuses one that is not
+    item.shape = tensor.sizes().vec();
+    item.type = tensor.scalar_type();
+  }
+  items_.push_back(std::move(item));
+  Hold(0, tensor);
+}
+
+void StateBuilder::AddSharded(StateItem item, const std::vector<Part>& parts) {
+  for (const Part& part : parts) {
+    if (part.begin != part.end) sharded_.push_back({items_.size(), part});
+  }
+  items_.push_back(std::move(item));
+}
+
+void StateBuilder::Hold(int64_t begin, const at::Tensor& tensor) {
+  held_.push_back({items_.size() - 1, begin, tensor});
+}
+
+State StateBuilder::Build() const {
+  std::vector<int64_t> elements;
+  for (const size_t item : replicated_) elements.push_back(Elements(items_[item]));
+  State state{items_, layout::CutEvenly(elements, world_size_, kCutAlignment), held_};
+  layout::Placement& written = state.written;
+  for (auto& ranges : written.holders) {
+    for (layout::Range& range : ranges) range.parameter = static_cast<int64_t>(replicated_[range.parameter]);
+  }
+  for (const Written& one : sharded_) {
+    written.holders.at(one.part.rank).push_back(
+        {static_cast<int64_t>(one.item), one.part.begin, one.part.end});
+  }
+  written.elements.clear();
+  for (const StateItem& item : items_) written.elements.push_back(Elements(item));
+  return state;
+}
+
+}  // namespace muster::checkpoint
