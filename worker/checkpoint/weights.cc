@@ -109,10 +109,26 @@ void FindSources(const TensorSet& set, const models::Model& model, std::vector<T
   }
 }
 
+// The config.json with which transformers would open the weights.
+std::string ConfigOf(const std::string& path) {
+  return files::JoinPath(files::ParentDirectory(path), "config.json");
+}
+
+// Weights of transformers do not show all that they are for: what lies beside them under its names does.
+absl::Status CheckConfig(const std::string& path, const models::Model& model) {
+  const size_t name = path.find_last_of('/') + 1;  // 0 without a folder
+  if (!absl::StartsWith(path.substr(name), "model.safetensors")) return absl::OkStatus();
+  const auto text = files::ReadFile(ConfigOf(path));
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  return Annotate(model.CheckHuggingFaceConfig(*text), ConfigOf(path));
+}
+
 }  // namespace
 
 absl::Status LoadWeights(const std::string& path, const models::Model& model) {
   ASSIGN_OR_RETURN(const TensorSet set, TensorSet::Open(path));
+  RETURN_IF_ERROR(CheckConfig(path, model));
   std::vector<Target> targets = TargetsOf(model);
   Problems problems;
   FindSources(set, model, &targets, &problems);
@@ -184,8 +200,7 @@ absl::Status ExportModel(const std::string& path, const models::Model& model) {
   RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers()));
   const std::string config = model.HuggingFaceConfig();
   if (config.empty()) return absl::OkStatus();
-  return files::WriteAtomically(files::JoinPath(files::ParentDirectory(path), "config.json"),
-                                config);
+  return files::WriteAtomically(ConfigOf(path), config);
 }
 
 }  // namespace muster::checkpoint

@@ -12,7 +12,8 @@ namespace muster::checkpoint {
 
 // Copies the tensors of `path`, a safetensors file or the index of a sharded model (a name that ends in .json), into
 // the model's parameters and buffers, all or none. What the model calls float32 may be F32, F16 or BF16, int64 is I64.
-// BatchNorm's num_batches_tracked may be missing and then stays as it is.
+// BatchNorm's num_batches_tracked may be missing and then stays as it is. Where a file that is named as transformers does
+// (model.safetensors, model.safetensors.index.json) has a config.json beside it, that must be such a model's, too.
 // Errors: INVALID_ARGUMENT with every problem at once, capped at 3 (missing and unexpected names, shapes expected and
 // found, dtypes, two names of one parameter whose values differ, numbers that are not finite where the model's own
 // are); those of safetensors::TensorSet::Open (DATA_LOSS for a broken file, NOT_FOUND etc. when one cannot be opened,

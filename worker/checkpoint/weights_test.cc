@@ -139,6 +139,22 @@ TEST_F(WeightsTest, ExportAddsTheConfigWhereThereIsOne) {
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("b/config.json")));
 }
 
+// The same weights with 2 heads are another model, which only config.json tells.
+TEST_F(WeightsTest, AConfigBesideTheWeightsMustBeTheModels) {
+  const auto other = *models::CreateGpt2(
+      {{"vocab_size", 5}, {"context", 3}, {"layers", 1}, {"heads", 2}, {"width", 2}}, 1);
+  const std::string path = dir_.Path("model.safetensors");
+  ASSERT_TRUE(ExportModel(path, *other).ok());
+  EXPECT_EQ(ErrorOf(path, *Gpt2(2)), dir_.Path("config.json") + ": is of weights that are no gpt2 with these options: "
+                                                                "n_head: expected 1, found 2");
+  EXPECT_THAT(ErrorOf(ShardedFile(Tensors(*other)), *Gpt2(2)), HasSubstr("n_head: expected 1, found 2"));
+  EXPECT_TRUE(LoadWeights(path, *other).ok());
+  // It says nothing of files with other names.
+  EXPECT_TRUE(LoadWeights(File(Tensors(*other), "mine.safetensors"), *Gpt2(2)).ok());
+  std::filesystem::remove(dir_.Path("config.json"));
+  EXPECT_TRUE(LoadWeights(path, *Gpt2(2)).ok());
+}
+
 TEST_F(WeightsTest, HalfAndBfloat16AreConverted) {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16}) {
     auto tensors = Tensors(*Gpt2(1));

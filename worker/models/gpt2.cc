@@ -1,57 +1,38 @@
 #include "worker/models/gpt2.h"
 
-#include <set>
 #include <string>
-#include <utility>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/attention.h"
 #include "worker/models/gpt2_units.h"
+#include "worker/models/language_model.h"
 #include "worker/models/options.h"
 
 namespace muster::models {
 namespace {
 
-class Gpt2 : public Model {
+// Numbers in c_attn, attn.c_proj, c_fc and mlp.c_proj.
+int64_t LayerMatrices(const Gpt2Shape& shape) {
+  return 4 * shape.width * shape.width + 2 * shape.width * shape.inner;
+}
+
+class Gpt2 : public LanguageModel {
  public:
   Gpt2(const Gpt2Shape& shape, uint64_t seed)
-      : Model("gpt2", MakeGpt2Root(shape, seed)), shape_(shape) {
-    for (const Parameter& parameter : Parameters()) names_.insert(parameter.name);
-  }
-
-  InputSpec UnitsInput() const override {
-    return {.kind = InputSpec::Kind::kTokens,
-            .vocab_size = shape_.vocab_size,
-            .context = shape_.context};
-  }
-
-  double ForwardFlops() const override {
-    const auto context = static_cast<double>(shape_.context);
-    const auto width = static_cast<double>(shape_.width);
-    // Numbers in the matrices of one block: c_attn, attn.c_proj, c_fc and mlp.c_proj.
-    const double matrices = 4 * width * width + 2 * width * static_cast<double>(shape_.inner);
-    const double block = 2 * context * matrices + AttentionFlops(shape_.context, shape_.width);
-    const double head = 2 * context * width * static_cast<double>(shape_.vocab_size);
-    return static_cast<double>(shape_.layers) * block + head;
-  }
-
-  // Files of the bare GPT2Model have no "transformer." in front; old files carry the causal masks;
-  // files of tied models may hold the shared weight under either name, or both.
-  WeightName ResolveWeight(const std::string& name) const override {
-    if (names_.count(name) > 0) return {WeightName::Kind::kParameter, name};
-    const std::string full = "transformer." + name;
-    if (names_.count(full) > 0) return {WeightName::Kind::kParameter, full};
-    if (shape_.tied && name == "lm_head.weight") {
-      return {WeightName::Kind::kParameter, "transformer.wte.weight"};
-    }
-    if (absl::EndsWith(name, ".attn.bias") || absl::EndsWith(name, ".attn.masked_bias")) {
-      return {WeightName::Kind::kIgnored, ""};
-    }
-    return {};
-  }
+      : LanguageModel("gpt2", MakeGpt2Root(shape, seed),
+                      {.vocab_size = shape.vocab_size,
+                       .context = shape.context,
+                       .layers = shape.layers,
+                       .width = shape.width,
+                       .layer_matrices = LayerMatrices(shape),
+                       .tied = shape.tied},
+                      // The constants are the causal masks.
+                      {.prefix = "transformer.",
+                       .embedding = "transformer.wte.weight",
+                       .constants = {".attn.bias", ".attn.masked_bias"}}),
+        shape_(shape) {}
 
   std::string HuggingFaceConfig() const override {
     const nlohmann::ordered_json config = {
@@ -80,9 +61,18 @@ class Gpt2 : public Model {
     return config.dump(2) + "\n";
   }
 
+ protected:
+  std::vector<ConfigFact> ConfigFacts() const override {
+    return {{"model_type", "gpt2"},
+            {"n_head", shape_.heads},
+            {"activation_function", "gelu_new"},
+            {"layer_norm_epsilon", kGpt2LayerNormEpsilon},
+            {"scale_attn_weights", true},
+            {"scale_attn_by_inverse_layer_idx", false}};
+  }
+
  private:
   const Gpt2Shape shape_;
-  std::set<std::string> names_;
 };
 
 }  // namespace

@@ -5,13 +5,13 @@
 
 #include "ATen/CPUGeneratorImpl.h"
 #include "ATen/core/Tensor.h"
-#include "ATen/ops/arange.h"
 #include "ATen/ops/log_softmax.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "worker/models/language_model_maker.h"
 #include "worker/models/registry.h"
 #include "worker/models/seed.h"
 
@@ -21,42 +21,15 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-nlohmann::json Small() {
-  return {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 2}, {"width", 8}};
+const LanguageModelMaker& Maker() {
+  static const auto& maker = *new LanguageModelMaker(
+      "gpt2", {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 2}, {"width", 8}});
+  return maker;
 }
-
-nlohmann::json With(const std::string& key, const nlohmann::json& value) {
-  nlohmann::json options = Small();
-  options[key] = value;
-  return options;
-}
-
-std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) {
-  auto model = Create("gpt2", options, seed);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *std::move(model);
-}
-
-std::string ErrorOf(const nlohmann::json& options) {
-  const auto model = Create("gpt2", options, 1);
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(model.status().message());
-}
-
-std::map<std::string, at::Tensor> ByName(const Model& model) {
-  std::map<std::string, at::Tensor> tensors;
-  for (const Parameter& parameter : model.Parameters()) tensors[parameter.name] = parameter.tensor;
-  return tensors;
-}
-
-at::Tensor Tokens(int64_t batch, int64_t length) {
-  return at::arange(batch * length, at::kLong).mul_(7).add_(3).remainder_(17).view({batch, length});
-}
-
-at::Tensor Evaluate(Model& model, const at::Tensor& tokens) {
-  ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
-  return model.Logits(tokens, context);
-}
+nlohmann::json Small() { return Maker().small(); }
+nlohmann::json With(const std::string& key, const nlohmann::json& value) { return Maker().With(key, value); }
+std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) { return Maker().Make(options, seed); }
+std::string ErrorOf(const nlohmann::json& options) { return Maker().ErrorOf(options); }
 
 at::Tensor Train(Model& model, const at::Tensor& tokens, uint64_t seed) {
   ForwardContext context(Mode::kTrain, MakeGenerator(seed));
@@ -124,18 +97,7 @@ TEST(Gpt2Test, InitialDistributionIsHuggingFaces) {
   EXPECT_TRUE(tensors.at("transformer.ln_f.weight").eq(1).all().item<bool>());
 }
 
-TEST(Gpt2Test, LogitsDoNotSeeTheFuture) {
-  const auto model = Make(Small());
-  const at::Tensor tokens = Tokens(2, 6);
-  at::Tensor changed = tokens.clone();
-  changed.select(1, 4).fill_(1);
-  const at::Tensor before = Evaluate(*model, tokens), after = Evaluate(*model, changed);
-  EXPECT_EQ(before.sizes(), (at::IntArrayRef{2, 6, 17}));
-  EXPECT_TRUE(before.narrow(1, 0, 4).equal(after.narrow(1, 0, 4)));
-  EXPECT_FALSE(before.narrow(1, 4, 2).allclose(after.narrow(1, 4, 2)));
-}
-
-TEST(Gpt2Test, LossIsTheMeanOverAllTokensAndReachesEveryParameter) {
+TEST(Gpt2Test, LossIsTheMeanOverAllTokens) {
   const auto model = Make(Small());
   const Batch batch = {Tokens(3, 6), Tokens(3, 6).roll(1, 1)};
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
@@ -146,11 +108,6 @@ TEST(Gpt2Test, LossIsTheMeanOverAllTokensAndReachesEveryParameter) {
                                   .mean()
                                   .neg();
   EXPECT_NEAR(loss.mean_loss.item<float>(), expected.item<float>(), 1e-6);
-  loss.mean_loss.backward();
-  for (const Parameter& parameter : model->Parameters()) {
-    ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
-    EXPECT_GT(parameter.tensor.grad().abs().sum().item<float>(), 0) << parameter.name;
-  }
 }
 
 TEST(Gpt2Test, DropoutDrawsFromTheRanksGeneratorOnly) {
@@ -170,21 +127,6 @@ TEST(Gpt2Test, AttentionWithDropoutIsTheFusedOneWhenNothingIsDropped) {
     parameter.tensor.detach().mul_(10);  // far from uniform attention
   }
   EXPECT_TRUE(Train(*model, Tokens(2, 6), 5).allclose(Evaluate(*model, Tokens(2, 6)), 1e-4, 1e-4));
-}
-
-TEST(Gpt2Test, EveryUnitIsCalledThroughTheContext) {
-  class Recorder : public ForwardContext {
-   public:
-    using ForwardContext::ForwardContext;
-    at::Tensor Call(Unit& unit, const at::Tensor& x) override {
-      names.push_back(unit.name());
-      return ForwardContext::Call(unit, x);
-    }
-    std::vector<std::string> names;
-  };
-  Recorder recorder(Mode::kEvaluate, MakeGenerator(0));
-  Make(Small())->Logits(Tokens(1, 6), recorder);
-  EXPECT_THAT(recorder.names, ElementsAre("", "transformer.h.0", "transformer.h.1"));
 }
 
 TEST(Gpt2Test, FlopsAreThoseOfTheMatrixProducts) {

@@ -1,55 +1,38 @@
 #include "worker/models/llama.h"
 
-#include <set>
 #include <string>
+#include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/attention.h"
+#include "worker/models/language_model.h"
 #include "worker/models/llama_units.h"
 #include "worker/models/options.h"
 
 namespace muster::models {
 namespace {
 
-class Llama : public Model {
+// Numbers in q and o, k and v, gate, up and down.
+int64_t LayerMatrices(const LlamaShape& shape) {
+  return 2 * shape.width * shape.width + 2 * shape.width * shape.kv_width() +
+         3 * shape.width * shape.inner;
+}
+
+class Llama : public LanguageModel {
  public:
   Llama(const LlamaShape& shape, uint64_t seed)
-      : Model("llama", MakeLlamaRoot(shape, seed)), shape_(shape) {
-    for (const Parameter& parameter : Parameters()) names_.insert(parameter.name);
-  }
-
-  InputSpec UnitsInput() const override {
-    return {.kind = InputSpec::Kind::kTokens,
-            .vocab_size = shape_.vocab_size,
-            .context = shape_.context};
-  }
-
-  double ForwardFlops() const override {
-    const auto context = static_cast<double>(shape_.context);
-    const auto width = static_cast<double>(shape_.width);
-    // Numbers in the matrices of one layer: q and o, k and v, gate, up and down.
-    const double matrices = 2 * width * width + 2 * width * static_cast<double>(shape_.kv_width()) +
-                            3 * width * static_cast<double>(shape_.inner);
-    const double layer = 2 * context * matrices + AttentionFlops(shape_.context, shape_.width);
-    const double head = 2 * context * width * static_cast<double>(shape_.vocab_size);
-    return static_cast<double>(shape_.layers) * layer + head;
-  }
-
-  // Files of the bare LlamaModel have no "model." in front; old files carry the rotary frequencies; files of tied
-  // models may hold the shared weight under either name, or both.
-  WeightName ResolveWeight(const std::string& name) const override {
-    if (names_.count(name) > 0) return {WeightName::Kind::kParameter, name};
-    const std::string full = "model." + name;
-    if (names_.count(full) > 0) return {WeightName::Kind::kParameter, full};
-    if (shape_.tied && name == "lm_head.weight") {
-      return {WeightName::Kind::kParameter, "model.embed_tokens.weight"};
-    }
-    if (absl::EndsWith(name, "rotary_emb.inv_freq")) return {WeightName::Kind::kIgnored, ""};
-    return {};
-  }
+      : LanguageModel("llama", MakeLlamaRoot(shape, seed),
+                      {.vocab_size = shape.vocab_size,
+                       .context = shape.context,
+                       .layers = shape.layers,
+                       .width = shape.width,
+                       .layer_matrices = LayerMatrices(shape),
+                       .tied = shape.tied},
+                      {.prefix = "model.",
+                       .embedding = "model.embed_tokens.weight",
+                       .constants = {"rotary_emb.inv_freq"}}),
+        shape_(shape) {}
 
   std::string HuggingFaceConfig() const override {
     const nlohmann::ordered_json config = {
@@ -82,9 +65,24 @@ class Llama : public Model {
     return config.dump(2) + "\n";
   }
 
+ protected:
+  std::vector<ConfigFact> ConfigFacts() const override {
+    return {{"model_type", "llama"},
+            {"hidden_act", "silu"},
+            {"num_attention_heads", shape_.heads},
+            {"num_key_value_heads", shape_.kv_heads},
+            {"head_dim", shape_.head()},
+            {"rms_norm_eps", shape_.norm_eps},
+            {"rope_theta", shape_.rope_theta},
+            // From transformers 5 on, and before.
+            {"rope_parameters.rope_theta", shape_.rope_theta},
+            {"rope_parameters.rope_type", "default"},
+            {"rope_scaling.rope_type", "default"},
+            {"rope_scaling.type", "default"}};
+  }
+
  private:
   const LlamaShape shape_;
-  std::set<std::string> names_;
 };
 
 void CheckHeads(const LlamaShape& shape, OptionReader* reader) {

@@ -1,5 +1,3 @@
-#include "worker/models/llama.h"
-
 #include <cmath>
 #include <map>
 #include <string>
@@ -11,8 +9,8 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
+#include "worker/models/language_model_maker.h"
 #include "worker/models/rotary.h"
-#include "worker/models/seed.h"
 
 namespace muster::models {
 namespace {
@@ -20,43 +18,20 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-nlohmann::json Small() {
-  return {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 4},
-          {"kv_heads", 2},    {"width", 8},   {"inner", 12}};
+const LanguageModelMaker& Maker() {
+  static const auto& maker = *new LanguageModelMaker("llama", {{"vocab_size", 17},
+                                                               {"context", 6},
+                                                               {"layers", 2},
+                                                               {"heads", 4},
+                                                               {"kv_heads", 2},
+                                                               {"width", 8},
+                                                               {"inner", 12}});
+  return maker;
 }
-
-nlohmann::json With(const std::string& key, const nlohmann::json& value) {
-  nlohmann::json options = Small();
-  options[key] = value;
-  return options;
-}
-
-std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) {
-  auto model = CreateLlama(options, seed);
-  EXPECT_TRUE(model.ok()) << model.status();
-  return *std::move(model);
-}
-
-std::string ErrorOf(const nlohmann::json& options) {
-  const auto model = CreateLlama(options, 1);
-  EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
-  return std::string(model.status().message());
-}
-
-std::map<std::string, at::Tensor> ByName(const Model& model) {
-  std::map<std::string, at::Tensor> tensors;
-  for (const Parameter& parameter : model.Parameters()) tensors[parameter.name] = parameter.tensor;
-  return tensors;
-}
-
-at::Tensor Tokens(int64_t batch, int64_t length) {
-  return at::arange(batch * length, at::kLong).mul_(7).add_(3).remainder_(17).view({batch, length});
-}
-
-at::Tensor Evaluate(Model& model, const at::Tensor& tokens) {
-  ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
-  return model.Logits(tokens, context);
-}
+nlohmann::json Small() { return Maker().small(); }
+nlohmann::json With(const std::string& key, const nlohmann::json& value) { return Maker().With(key, value); }
+std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) { return Maker().Make(options, seed); }
+std::string ErrorOf(const nlohmann::json& options) { return Maker().ErrorOf(options); }
 
 TEST(LlamaTest, ParametersHaveHuggingFaceNamesInForwardOrder) {
   std::vector<std::string> names;
@@ -117,31 +92,6 @@ TEST(LlamaTest, InitialValuesDependOnSeedAndNameOnly) {
   }
 }
 
-TEST(LlamaTest, LogitsDoNotSeeTheFuture) {
-  const auto model = Make(Small());
-  const at::Tensor tokens = Tokens(2, 6);
-  at::Tensor changed = tokens.clone();
-  changed.select(1, 4).fill_(1);
-  const at::Tensor before = Evaluate(*model, tokens), after = Evaluate(*model, changed);
-  EXPECT_EQ(before.sizes(), (at::IntArrayRef{2, 6, 17}));
-  EXPECT_TRUE(before.narrow(1, 0, 4).equal(after.narrow(1, 0, 4)));
-  EXPECT_FALSE(before.narrow(1, 4, 2).allclose(after.narrow(1, 4, 2)));
-}
-
-TEST(LlamaTest, LossReachesEveryParameter) {
-  for (const bool tied : {false, true}) {
-    const auto model = Make(With("tied", tied));
-    ForwardContext context(Mode::kTrain, MakeGenerator(0));
-    const LossOutput loss = model->Loss({Tokens(3, 6), Tokens(3, 6).roll(1, 1)}, context);
-    EXPECT_EQ(loss.terms, 18);
-    loss.mean_loss.backward();
-    for (const Parameter& parameter : model->Parameters()) {
-      ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
-      EXPECT_GT(parameter.tensor.grad().abs().sum().item<float>(), 0) << parameter.name;
-    }
-  }
-}
-
 TEST(LlamaTest, ConsecutiveHeadsShareTheirKeysAndValues) {
   const auto grouped = Make(Small());
   const auto whole = Make(With("kv_heads", 4));
@@ -172,21 +122,6 @@ TEST(RotaryTest, TurnsTheHalvesOfAHeadAgainstEachOther) {
       EXPECT_NEAR(found[i + 2].item<float>(), b * std::cos(angle) + a * std::sin(angle), 1e-5);
     }
   }
-}
-
-TEST(LlamaTest, EveryUnitIsCalledThroughTheContext) {
-  class Recorder : public ForwardContext {
-   public:
-    using ForwardContext::ForwardContext;
-    at::Tensor Call(Unit& unit, const at::Tensor& x) override {
-      names.push_back(unit.name());
-      return ForwardContext::Call(unit, x);
-    }
-    std::vector<std::string> names;
-  };
-  Recorder recorder(Mode::kEvaluate, MakeGenerator(0));
-  Make(Small())->Logits(Tokens(1, 6), recorder);
-  EXPECT_THAT(recorder.names, ElementsAre("", "model.layers.0", "model.layers.1"));
 }
 
 TEST(LlamaTest, FlopsAreThoseOfTheMatrixProducts) {

@@ -15,13 +15,14 @@
 #include "absl/strings/str_join.h"
 
 namespace muster::models {
-namespace {
 
 std::string Describe(const at::Tensor& tensor) {
   if (!tensor.defined()) return "nothing";
   return absl::StrCat(c10::toString(tensor.scalar_type()), " [",
                       absl::StrJoin(tensor.sizes(), ", "), "]");
 }
+
+namespace {
 
 bool IsTokens(const at::Tensor& tensor, int64_t context) {
   return tensor.defined() && tensor.scalar_type() == at::kLong && tensor.dim() == 2 &&

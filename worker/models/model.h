@@ -41,6 +41,9 @@ struct WeightName {
   std::string parameter;  // the parameter's or buffer's full name, when kParameter
 };
 
+// "Float [2, 3]" or "nothing", for errors.
+std::string Describe(const at::Tensor& tensor);
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -90,6 +93,12 @@ class Model {
   // The text of config.json with which transformers opens the exported weights; empty when there
   // is no such thing.
   virtual std::string HuggingFaceConfig() const { return ""; }
+
+  // Whether weights that lie beside `text`, a config.json of transformers, can be this model's, in what the weights do not
+  // show of themselves. INVALID_ARGUMENT: every difference; OK where there is nothing to compare.
+  virtual absl::Status CheckHuggingFaceConfig(const std::string& text) const {
+    return absl::OkStatus();
+  }
 
  protected:
   Model(std::string kind, std::unique_ptr<Unit> root)

@@ -1,7 +1,5 @@
 #include "worker/models/output_check.h"
 
-#include <string>
-
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/linspace.h"
@@ -9,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "c10/util/accumulate.h"
+#include "worker/models/model.h"
 
 namespace muster::models {
 namespace {
@@ -46,12 +45,9 @@ absl::Status CheckLogits(const at::Tensor& logits, const InputSpec& input) {
       logits.sizes() == at::IntArrayRef(expected)) {
     return absl::OkStatus();
   }
-  const std::string found =
-      logits.defined() ? absl::StrCat(c10::toString(logits.scalar_type()), " [",
-                                      absl::StrJoin(logits.sizes(), ", "), "]")
-                       : "nothing";
   return absl::InvalidArgumentError(absl::StrCat("output for ", kSamples, " samples: expected Float [",
-                                                 absl::StrJoin(expected, ", "), "], found ", found));
+                                                 absl::StrJoin(expected, ", "), "], found ",
+                                                 Describe(logits)));
 }
 
 }  // namespace muster::models

@@ -9,6 +9,7 @@
 #include "ATen/ops/ones.h"
 #include "ATen/ops/zeros.h"
 #include "gtest/gtest.h"
+#include "worker/models/recording_context.h"
 #include "worker/models/seed.h"
 
 namespace muster::models {
@@ -92,20 +93,9 @@ TEST(UnitTest, AReplacedParameterIsReadByTheNextForward) {
   EXPECT_EQ(tree.Parameters()[3].name, "b.weight");
 }
 
-// As a sharding strategy does.
-class Recording : public ForwardContext {
- public:
-  using ForwardContext::ForwardContext;
-  at::Tensor Call(Unit& unit, const at::Tensor& x) override {
-    calls.push_back(unit.name());
-    return ForwardContext::Call(unit, x);
-  }
-  std::vector<std::string> calls;
-};
-
 TEST(UnitTest, EveryCallComesThroughTheContext) {
   Tree tree;
-  Recording context(Mode::kEvaluate, MakeGenerator(0));
+  RecordingContext context(Mode::kEvaluate, MakeGenerator(0));
   context.Call(tree, at::zeros({2}));
   EXPECT_EQ(context.calls, (std::vector<std::string>{"tree", "a", "b"}));
 }

@@ -1,0 +1,80 @@
+#include "worker/models/language_model.h"
+
+#include <cmath>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "common/problems/problems.h"
+#include "worker/models/attention.h"
+
+namespace muster::models {
+namespace {
+
+// Null where there is none.
+nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
+  nlohmann::json value = config;
+  for (const std::string& key : std::vector<std::string>(absl::StrSplit(path, '.'))) {
+    if (!value.is_object() || !value.contains(key)) return nullptr;
+    value = nlohmann::json(value[key]);
+  }
+  return value;
+}
+
+bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
+  if (!expected.is_number_float() || !found.is_number()) return expected == found;
+  // Some writers have been through float32.
+  const double a = expected.get<double>(), b = found.get<double>();
+  return std::abs(a - b) <= 1e-6 * std::abs(a);
+}
+
+}  // namespace
+
+LanguageModel::LanguageModel(std::string kind, std::unique_ptr<Unit> root,
+                             const LanguageModelShape& shape, LanguageModelNames names)
+    : Model(std::move(kind), std::move(root)), shape_(shape), names_(std::move(names)) {
+  for (const Parameter& parameter : Parameters()) parameters_.insert(parameter.name);
+}
+
+InputSpec LanguageModel::UnitsInput() const {
+  return {.kind = InputSpec::Kind::kTokens,
+          .vocab_size = shape_.vocab_size,
+          .context = shape_.context};
+}
+
+double LanguageModel::ForwardFlops() const {
+  const auto context = static_cast<double>(shape_.context);
+  const double layer = 2 * context * static_cast<double>(shape_.layer_matrices) +
+                       AttentionFlops(shape_.context, shape_.width);
+  const double head =
+      2 * context * static_cast<double>(shape_.width) * static_cast<double>(shape_.vocab_size);
+  return static_cast<double>(shape_.layers) * layer + head;
+}
+
+WeightName LanguageModel::ResolveWeight(const std::string& name) const {
+  if (parameters_.count(name) > 0) return {WeightName::Kind::kParameter, name};
+  const std::string full = names_.prefix + name;
+  if (parameters_.count(full) > 0) return {WeightName::Kind::kParameter, full};
+  if (shape_.tied && name == "lm_head.weight") {
+    return {WeightName::Kind::kParameter, names_.embedding};
+  }
+  for (const std::string& constant : names_.constants) {
+    if (absl::EndsWith(name, constant)) return {WeightName::Kind::kIgnored, ""};
+  }
+  return {};
+}
+
+absl::Status LanguageModel::CheckHuggingFaceConfig(const std::string& text) const {
+  const auto config = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!config.is_object()) return absl::InvalidArgumentError("expected a JSON object");
+  Problems problems;
+  for (const auto& [key, expected] : ConfigFacts()) {
+    const nlohmann::json found = ValueAt(config, key);
+    if (found.is_null() || Equal(expected, found)) continue;
+    problems.Add(absl::StrCat(key, ": expected ", expected.dump(), ", found ", found.dump()));
+  }
+  return problems.ToStatus(absl::StatusCode::kInvalidArgument,
+                           absl::StrCat("is of weights that are no ", kind(), " with these options"));
+}
+
+}  // namespace muster::models

@@ -1,0 +1,69 @@
+// Small language models for tests, from options like a job file's.
+#ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
+#define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/arange.h"
+#include "gtest/gtest.h"
+#include "nlohmann/json.hpp"
+#include "worker/models/registry.h"
+#include "worker/models/seed.h"
+
+namespace muster::models {
+
+// Of one kind; `small`: the usual options, with a vocabulary of 17 and 2 layers.
+class LanguageModelMaker {
+ public:
+  LanguageModelMaker(std::string kind, nlohmann::json small)
+      : kind_(std::move(kind)), small_(std::move(small)) {}
+
+  const std::string& kind() const { return kind_; }
+  const nlohmann::json& small() const { return small_; }
+
+  nlohmann::json With(const std::string& key, const nlohmann::json& value) const {
+    nlohmann::json options = small_;
+    options[key] = value;
+    return options;
+  }
+
+  std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) const {
+    auto model = Create(kind_, options, seed);
+    EXPECT_TRUE(model.ok()) << model.status();
+    return *std::move(model);
+  }
+
+  std::string ErrorOf(const nlohmann::json& options) const {
+    const auto model = Create(kind_, options, 1);
+    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
+    return std::string(model.status().message());
+  }
+
+ private:
+  const std::string kind_;
+  const nlohmann::json small_;
+};
+
+inline std::map<std::string, at::Tensor> ByName(const Model& model) {
+  std::map<std::string, at::Tensor> tensors;
+  for (const Parameter& parameter : model.Parameters()) tensors[parameter.name] = parameter.tensor;
+  return tensors;
+}
+
+inline at::Tensor Tokens(int64_t batch, int64_t length) {
+  return at::arange(batch * length, at::kLong).mul_(7).add_(3).remainder_(17).view({batch, length});
+}
+
+inline at::Tensor Evaluate(Model& model, const at::Tensor& tokens) {
+  ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
+  return model.Logits(tokens, context);
+}
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_LANGUAGE_MODEL_MAKER_H_

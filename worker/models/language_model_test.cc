@@ -1,0 +1,125 @@
+// What holds for every language model.
+#include "worker/models/language_model.h"
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/models/language_model_maker.h"
+#include "worker/models/recording_context.h"
+
+namespace muster::models {
+namespace {
+
+using ::testing::ElementsAre;
+
+struct Kind {
+  LanguageModelMaker maker;
+  std::string layers;  // the units' name, without the number
+  // Keys of config.json with values of other models, and what is said of them.
+  std::vector<std::pair<nlohmann::json, std::string>> others;
+};
+
+const Kind& Gpt2() {
+  static const auto& kind = *new Kind{
+      {"gpt2", {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 2}, {"width", 8}}},
+      "transformer.h.",
+      {{{{"model_type", "llama"}}, R"(model_type: expected "gpt2", found "llama")"},
+       {{{"n_head", 4}}, "n_head: expected 2, found 4"},
+       {{{"activation_function", "relu"}}, R"(activation_function: expected "gelu_new", found "relu")"},
+       {{{"layer_norm_epsilon", 1e-6}}, "layer_norm_epsilon: expected 1e-05, found 1e-06"},
+       {{{"scale_attn_weights", false}}, "scale_attn_weights: expected true, found false"},
+       {{{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx: expected false, found true"}}};
+  return kind;
+}
+
+const Kind& Llama() {
+  static const auto& kind = *new Kind{
+      {"llama",
+       {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 4}, {"kv_heads", 2}, {"width", 8}, {"inner", 12}}},
+      "model.layers.",
+      {{{{"model_type", "gemma"}}, R"(model_type: expected "llama", found "gemma")"},
+       {{{"hidden_act", "gelu"}}, R"(hidden_act: expected "silu", found "gelu")"},
+       {{{"num_attention_heads", 2}}, "num_attention_heads: expected 4, found 2"},
+       {{{"num_key_value_heads", 4}}, "num_key_value_heads: expected 2, found 4"},
+       {{{"head_dim", 4}}, "head_dim: expected 2, found 4"},
+       {{{"rms_norm_eps", 1e-6}}, "rms_norm_eps: expected 1e-05, found 1e-06"},
+       {{{"rope_theta", 5e5}}, "rope_theta: expected 10000.0, found 500000.0"},
+       {{{"rope_parameters", {{"rope_theta", 5e5}}}}, "rope_parameters.rope_theta: expected 10000.0, found 500000.0"},
+       {{{"rope_parameters", {{"rope_type", "llama3"}}}},
+        R"(rope_parameters.rope_type: expected "default", found "llama3")"},
+       {{{"rope_scaling", {{"rope_type", "yarn"}}}}, R"(rope_scaling.rope_type: expected "default", found "yarn")"},
+       {{{"rope_scaling", {{"type", "linear"}}}}, R"(rope_scaling.type: expected "default", found "linear")"}}};
+  return kind;
+}
+
+class LanguageModelTest : public ::testing::TestWithParam<const Kind*> {
+ protected:
+  const LanguageModelMaker& maker() const { return GetParam()->maker; }
+  std::unique_ptr<Model> Small() const { return maker().Make(maker().small()); }
+};
+
+TEST_P(LanguageModelTest, LogitsDoNotSeeTheFuture) {
+  const auto model = Small();
+  const at::Tensor tokens = Tokens(2, 6);
+  at::Tensor changed = tokens.clone();
+  changed.select(1, 4).fill_(1);
+  const at::Tensor before = Evaluate(*model, tokens), after = Evaluate(*model, changed);
+  EXPECT_EQ(before.sizes(), (at::IntArrayRef{2, 6, 17}));
+  EXPECT_TRUE(before.narrow(1, 0, 4).equal(after.narrow(1, 0, 4)));
+  EXPECT_FALSE(before.narrow(1, 4, 2).allclose(after.narrow(1, 4, 2)));
+}
+
+TEST_P(LanguageModelTest, LossReachesEveryParameter) {
+  for (const bool tied : {false, true}) {
+    const auto model = maker().Make(maker().With("tied", tied));
+    ForwardContext context(Mode::kTrain, MakeGenerator(0));
+    const LossOutput loss = model->Loss({Tokens(3, 6), Tokens(3, 6).roll(1, 1)}, context);
+    EXPECT_EQ(loss.terms, 18);
+    loss.mean_loss.backward();
+    for (const Parameter& parameter : model->Parameters()) {
+      ASSERT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+      EXPECT_GT(parameter.tensor.grad().abs().sum().item<float>(), 0) << parameter.name;
+    }
+  }
+}
+
+TEST_P(LanguageModelTest, EveryUnitIsCalledThroughTheContext) {
+  RecordingContext context(Mode::kEvaluate, MakeGenerator(0));
+  Small()->Logits(Tokens(1, 6), context);
+  EXPECT_THAT(context.calls, ElementsAre("", GetParam()->layers + "0", GetParam()->layers + "1"));
+}
+
+TEST_P(LanguageModelTest, ItsOwnConfigIsOfItsWeights) {
+  const auto model = Small();
+  EXPECT_EQ(model->CheckHuggingFaceConfig(model->HuggingFaceConfig()), absl::OkStatus());
+  // What is not there, or null, says nothing; and numbers may have been through float32.
+  EXPECT_EQ(model->CheckHuggingFaceConfig("{}"), absl::OkStatus());
+  auto config = nlohmann::json::parse(model->HuggingFaceConfig());
+  for (const char* key : {"rms_norm_eps", "layer_norm_epsilon"}) {
+    if (config.contains(key)) config[key] = static_cast<double>(config[key].get<float>());
+  }
+  config["rope_scaling"] = nullptr;
+  EXPECT_EQ(model->CheckHuggingFaceConfig(config.dump()), absl::OkStatus());
+}
+
+TEST_P(LanguageModelTest, AConfigOfOtherWeightsIsRefused) {
+  const auto model = Small();
+  for (const auto& [other, said] : GetParam()->others) {
+    auto config = nlohmann::json::parse(model->HuggingFaceConfig());
+    config.merge_patch(other);
+    const absl::Status status = model->CheckHuggingFaceConfig(config.dump());
+    EXPECT_EQ(status, absl::InvalidArgumentError("is of weights that are no " + maker().kind() +
+                                                 " with these options: " + said));
+  }
+  EXPECT_EQ(model->CheckHuggingFaceConfig("[]"), absl::InvalidArgumentError("expected a JSON object"));
+  EXPECT_EQ(model->CheckHuggingFaceConfig("{"), absl::InvalidArgumentError("expected a JSON object"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LanguageModelTest, ::testing::Values(&Gpt2(), &Llama()),
+                         [](const auto& info) { return info.param->maker.kind(); });
+
+}  // namespace
+}  // namespace muster::models
