@@ -7,7 +7,8 @@
 //
 // Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it at its end.
 // Threading: a model is used by one thread, but ranks may be threads of one process: no global variables.
-// Errors: exceptions, of any kind. They fail the job with the plug-in, the model and the unit named.
+// Errors: exceptions, of any kind. They end the job, without a restart, with the plug-in, the model and the unit named;
+// only std::bad_alloc may pass, and is tried again.
 #ifndef MUSTER_PLUGIN_H_
 #define MUSTER_PLUGIN_H_
 
@@ -197,6 +198,7 @@ class Unit {
 struct Input {
   enum class Kind { kTokens, kRows };
   Kind kind = Kind::kRows;
+  // What the root gives is float32, or under `precision` bfloat16 and float16 what LibTorch's autocast makes of it.
   // Tokens: int64 [B, context], each below vocab_size -> float32 [B, context, vocab_size].
   int64_t vocab_size = 0;
   int64_t context = 0;
@@ -235,7 +237,7 @@ struct Batch {
 };
 
 struct LossOutput {
-  at::Tensor mean;    // a scalar float32, differentiable: the mean over `terms`
+  at::Tensor mean;    // a scalar float32 under any precision, differentiable: the mean over `terms`
   int64_t terms = 0;  // at least 1: rows, tokens, or whatever the mean is over
   // Of the terms, those that the model got right; for the accuracy in evaluation. -1: not known.
   int64_t correct = -1;

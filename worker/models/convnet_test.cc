@@ -8,7 +8,6 @@
 #include "ATen/ops/arange.h"
 #include "ATen/ops/zeros.h"
 #include "c10/core/GradMode.h"
-#include "c10/util/Exception.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/registry.h"
@@ -197,7 +196,7 @@ TEST(ConvnetTest, EveryParameterGetsAGradient) {
 TEST(ConvnetTest, OneValuePerChannelCannotBeTrainedOn) {
   const auto model = Make({{"inputs", {1, 2, 1}}, {"widths", {3, 4}}, {"blocks", {1, 1}}, {"classes", 2}});
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
-  EXPECT_THROW(model->Logits(at::zeros({1, 2}), context), c10::Error);
+  EXPECT_THROW(model->Logits(at::zeros({1, 2}), context), ModelError);
   EXPECT_NO_THROW(model->Logits(at::zeros({2, 2}), context));
   context.set_mode(Mode::kEvaluate);
   EXPECT_NO_THROW(model->Logits(at::zeros({1, 2}), context));

@@ -13,8 +13,9 @@
 #include "ATen/ops/linear.h"
 #include "ATen/ops/relu.h"
 #include "ATen/ops/zeros.h"
-#include "c10/util/Exception.h"
+#include "absl/strings/str_cat.h"
 #include "worker/models/init.h"
+#include "worker/models/model.h"
 
 namespace muster::models {
 namespace {
@@ -62,9 +63,11 @@ class ConvUnit : public Unit {
   at::Tensor Apply(const Norm& norm, const at::Tensor& x, const ForwardContext& context) const {
     if (context.training()) {
       // Its variance would be 0 / 0.
-      TORCH_CHECK(x.numel() > x.size(1), norm.name,
-                  ": expected more than one value per channel in training, found images of ",
-                  x.sizes());
+      if (x.numel() <= x.size(1)) {
+        throw ModelError(absl::StrCat("model convnet: ", norm.name,
+                                      ": expected more than one value per channel in training, found ",
+                                      Describe(x), "; raise batch.per_rank"));
+      }
       buffer(norm.batches).add_(1);
     }
     return at::batch_norm(x, parameter(norm.weight), parameter(norm.bias), buffer(norm.mean),

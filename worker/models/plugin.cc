@@ -102,13 +102,15 @@ class PluginModel : public Model {
     });
     const at::Tensor& mean = loss.mean;
     if (!mean.defined() || mean.dim() != 0 || mean.scalar_type() != at::kFloat) {
-      throw PluginError(absl::StrCat(who, ": expected a mean that is one Float without dimensions"));
+      throw ModelError(absl::StrCat(
+          who, ": expected a mean that is one Float without dimensions, found ", Describe(mean),
+          "; under bfloat16 and float16 take the logits to Float first"));
     }
     if (loss.terms < 1) {
-      throw PluginError(absl::StrCat(who, ": expected 1 or more terms, found ", loss.terms));
+      throw ModelError(absl::StrCat(who, ": expected 1 or more terms, found ", loss.terms));
     }
     if (context.training() && !mean.requires_grad()) {
-      throw PluginError(absl::StrCat(who, ": expected a mean that depends on the parameters"));
+      throw ModelError(absl::StrCat(who, ": expected a mean that depends on the parameters"));
     }
     LossOutput output{.mean_loss = mean, .terms = loss.terms};
     if (loss.correct >= 0 && !context.training()) output.correct = loss.correct;
@@ -119,7 +121,7 @@ class PluginModel : public Model {
     const std::string who = absl::StrCat(who_, ": step hook");
     try {
       CallPlugin(who, [&] { inner_->BeforeStep(step); });
-    } catch (const PluginError& error) {
+    } catch (const ModelError& error) {
       return absl::FailedPreconditionError(error.what());
     }
     for (const Parameter& parameter : Parameters()) {
@@ -143,7 +145,7 @@ class PluginModel : public Model {
       } else {
         RETURN_IF_ERROR(Annotate(CheckLogits(Logits(batch.inputs, context), input), who_));
       }
-    } catch (const PluginError& error) {
+    } catch (const ModelError& error) {
       return absl::InvalidArgumentError(absl::StrCat(error.what(), " (for a first small batch)"));
     }
     return absl::OkStatus();
@@ -231,7 +233,7 @@ absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const nlohmann::json& option
     ASSIGN_OR_RETURN(model, CallPlugin(who, [&] {
       return MakeModel(who, *entry, plugin::Options(given), seed);
     }));
-  } catch (const PluginError& error) {
+  } catch (const ModelError& error) {
     return absl::InvalidArgumentError(error.what());
   }
   RETURN_IF_ERROR(static_cast<PluginModel*>(model.get())->Check());

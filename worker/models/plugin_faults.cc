@@ -5,21 +5,12 @@
 #include <utility>
 
 #include "ATen/core/Tensor.h"
-#include "ATen/core/grad_mode.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
 #include "muster/plugin.h"
 
+namespace muster::plugin {
 namespace {
-
-using muster::plugin::Batch;
-using muster::plugin::Context;
-using muster::plugin::Input;
-using muster::plugin::LossOutput;
-using muster::plugin::Model;
-using muster::plugin::Options;
-using muster::plugin::Unit;
-using muster::plugin::Values;
 
 // 3 numbers -> 2 classes.
 class Root : public Unit {
@@ -30,6 +21,7 @@ class Root : public Unit {
     }
     if (fault_ == "twice") AddParameter("weight", at::ones({2, 3}));
     if (fault_ == "shared") AddParameter("same", parameter(0).detach());
+    if (fault_ == "part") AddParameter("part", parameter(0).detach().narrow(0, 1, 1));
     if (fault_ == "no-tensor") AddParameter("nothing", at::Tensor());
     if (fault_ == "half-buffer") AddBuffer("half", at::ones({1}, at::kHalf));
     if (fault_ == "no-child") AddChild(std::unique_ptr<Unit>());
@@ -46,7 +38,7 @@ class Root : public Unit {
     return fault_ == "other-shape" ? y.sum(1) : y;
   }
 
-  void Freeze() { parameter(0).detach(), at::Tensor(parameter(0)).requires_grad_(false); }
+  void Freeze() { at::Tensor(parameter(0)).requires_grad_(false); }
 
  private:
   const std::string fault_;
@@ -70,6 +62,7 @@ class Faulty : public Model {
     const at::Tensor logits = context.Call(root(), batch.inputs);
     if (fault_ == "loss-not-scalar") return {.mean = logits, .terms = 2};
     if (fault_ == "loss-nothing") return {};
+    if (fault_ == "loss-bfloat16") return {.mean = logits.mean().to(at::kBFloat16), .terms = 2};
     if (fault_ == "loss-no-terms") return {.mean = logits.mean(), .terms = 0};
     if (fault_ == "loss-no-gradient") return {.mean = logits.detach().mean(), .terms = 2};
     throw std::runtime_error("loss of face");
@@ -93,5 +86,6 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
 }
 
 }  // namespace
+}  // namespace muster::plugin
 
-MUSTER_PLUGIN({"faulty", MakeFaulty})
+MUSTER_PLUGIN({"faulty", muster::plugin::MakeFaulty})

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 #include <string>
 
 #include "ATen/TensorOperators.h"
@@ -21,6 +22,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "torch/version.h"
+#include "worker/models/recording_context.h"
 #include "worker/models/registry.h"
 #include "worker/models/seed.h"
 
@@ -131,20 +133,9 @@ TEST(PluginTest, AReplacedParameterIsTheOneThatIsUsed) {
   EXPECT_TRUE(replaced.grad().defined());
 }
 
-// Sees which units are called.
-class Recorder : public ForwardContext {
- public:
-  using ForwardContext::ForwardContext;
-  at::Tensor Call(Unit& unit, const at::Tensor& x) override {
-    calls.push_back(unit.name());
-    return ForwardContext::Call(unit, x);
-  }
-  std::vector<std::string> calls;
-};
-
 TEST(PluginTest, EveryCallOfAUnitGoesThroughTheContext) {
   const auto model = MakeFocal();
-  Recorder context(Mode::kTrain, MakeGenerator(0));
+  RecordingContext context(Mode::kTrain, MakeGenerator(0));
   model->Loss({at::randn({2, 4}), at::tensor({0, 1}, at::kLong)}, context);
   EXPECT_THAT(context.calls, ElementsAre("", "layers.0", "layers.1", "head"));
 }
@@ -185,6 +176,7 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"double", "parameter 'weight': expected Float, found Double"},
         Fault{"twice", "parameter 'weight': the name comes twice"},
         Fault{"shared", "parameter 'same': its memory is another one's too"},
+        Fault{"part", "parameter 'part': its memory is another one's too, or a part of it"},
         Fault{"no-tensor", "parameter 'nothing': found no tensor"},
         Fault{"half-buffer", "buffer 'half': expected Float or Long, found Half"},
         Fault{"no-child", "expected a child, found nothing"},
@@ -195,8 +187,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"stranger", "calls root, which is none of its children"},
         Fault{"other-shape", "expected Float [2, 2], found Float [2]"},
         Fault{"loss-throws", "loss: loss of face"},
-        Fault{"loss-not-scalar", "loss: expected a mean that is one Float"},
-        Fault{"loss-nothing", "loss: expected a mean that is one Float"},
+        Fault{"loss-not-scalar", "loss: expected a mean that is one Float without dimensions, found Float [2, 2]"},
+        Fault{"loss-nothing", "loss: expected a mean that is one Float without dimensions, found nothing"},
+        Fault{"loss-bfloat16", "found BFloat16 []; under bfloat16 and float16 take the logits to Float first"},
         Fault{"loss-no-terms", "loss: expected 1 or more terms, found 0"}),
     [](const auto& info) {
       std::string name = info.param.name;
@@ -204,7 +197,7 @@ INSTANTIATE_TEST_SUITE_P(
       return name;
     });
 
-TEST(PluginTest, WhatFailsOnlyInTrainingIsAnExceptionWithItsName) {
+TEST(PluginTest, WhatFailsOnlyInTrainingIsAModelErrorWithItsName) {
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
   const Batch batch = {at::randn({2, 3}), at::tensor({0, 1}, at::kLong)};
   const auto thrown = [&](const char* fault) -> std::string {
@@ -212,7 +205,7 @@ TEST(PluginTest, WhatFailsOnlyInTrainingIsAnExceptionWithItsName) {
     EXPECT_TRUE(model.ok()) << model.status();
     try {
       (*model)->Loss(batch, context);
-    } catch (const std::exception& error) {
+    } catch (const ModelError& error) {
       return error.what();
     }
     return "";
@@ -221,6 +214,24 @@ TEST(PluginTest, WhatFailsOnlyInTrainingIsAnExceptionWithItsName) {
             "plug-in worker/models/plugin_faults.so: model 'faulty': root: threw something that is no "
             "std::exception");
   EXPECT_THAT(thrown("loss-no-gradient"), HasSubstr("loss: expected a mean that depends on the parameters"));
+}
+
+// A strategy's errors are no faults of the plug-in, through whose code they pass.
+TEST(PluginTest, WhatTheWorkerThrowsInACallStaysAsItIs) {
+  class Lost : public std::runtime_error {
+   public:
+    using std::runtime_error::runtime_error;
+  };
+  class Losing : public ForwardContext {
+   public:
+    using ForwardContext::ForwardContext;
+    at::Tensor Call(Unit& unit, const at::Tensor& x) override {
+      if (unit.name() == "layers.1") throw Lost("rank 1 is gone");
+      return ForwardContext::Call(unit, x);
+    }
+  };
+  Losing context(Mode::kTrain, MakeGenerator(0));
+  EXPECT_THROW(MakeFocal()->Loss({at::randn({2, 4}), at::tensor({0, 1}, at::kLong)}, context), Lost);
 }
 
 TEST(PluginTest, AStepHookThatFailsOrFreezesIsAStatusWithItsName) {

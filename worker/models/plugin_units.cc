@@ -65,8 +65,9 @@ class TreeCheck {
     std::string wrong = Wrong(tensor, may_be_int64);
     if (name.empty()) wrong = "expected a name";
     if (!names_.insert(name).second) wrong = "the name comes twice";
-    if (wrong.empty() && tensor.numel() > 0 && !memory_.insert(tensor.data_ptr()).second) {
-      wrong = "its memory is another one's too";
+    if (wrong.empty() && tensor.numel() > 0 &&
+        !memory_.insert(tensor.storage().unsafeGetStorageImpl()).second) {
+      wrong = "its memory is another one's too, or a part of it";
     }
     if (!wrong.empty()) problems_->Add(absl::StrCat(what, " '", name, "': ", wrong));
   }
@@ -122,17 +123,25 @@ at::Tensor PluginUnit::Forward(const at::Tensor& x, ForwardContext& context) {
   PluginContext inner_context(who_, callable_, context);
   const at::Tensor y =
       CallPlugin(who_, [&] { return inner_.Forward(InRows(x, row_), inner_context); });
-  if (!y.defined()) throw PluginError(who_ + ": expected a tensor from Forward, found nothing");
+  if (!y.defined()) throw ModelError(who_ + ": expected a tensor from Forward, found nothing");
   return y;
 }
 
 at::Tensor PluginContext::Call(plugin::Unit& unit, const at::Tensor& x) {
   for (PluginUnit* callable : callable_) {
     if (&callable->inner() != &unit) continue;
-    if (!x.defined()) throw PluginError(absl::StrCat(who_, ": calls ", NameOf(unit), " with no tensor"));
-    return context_.Call(*callable, x);
+    if (!x.defined()) throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit), " with no tensor"));
+    try {
+      return context_.Call(*callable, x);
+    } catch (const ModelError&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (...) {
+      throw WorkersOwn{std::current_exception()};
+    }
   }
-  throw PluginError(absl::StrCat(who_, ": calls ", NameOf(unit),
+  throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit),
                                  ", which is none of its children (AddChild)"));
 }
 

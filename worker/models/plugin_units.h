@@ -2,9 +2,10 @@
 #ifndef MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
 #define MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
 
+#include <exception>
 #include <memory>
+#include <new>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -16,29 +17,30 @@
 
 namespace muster::models {
 
-// Something that a plug-in's code threw or gave back wrongly, told with the plug-in's name. Out of a forward it passes
-// as an exception, like LibTorch's own (unit.h).
-class PluginError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
+// What the worker itself threw while plug-in code called it: on its way through that code.
+struct WorkersOwn {
+  std::exception_ptr exception;
 };
 
-// Runs plug-in code: its exceptions of any kind become a PluginError "<who>: <text>". One that is told already stays
-// as it is, and so does std::bad_alloc.
+// Runs plug-in code: its exceptions of any kind become a ModelError "<who>: <text>". One that is told already stays
+// as it is, and so do the worker's own and lack of memory.
 template <typename Body>
 auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
   try {
     return body();
-  } catch (const PluginError&) {
+  } catch (const WorkersOwn& own) {
+    std::rethrow_exception(own.exception);
+  } catch (const ModelError&) {
     throw;
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const c10::Error& error) {
-    throw PluginError(who + ": " + error.what_without_backtrace());
+    if (IsLackOfMemory(error.what_without_backtrace())) throw;
+    throw ModelError(who + ": " + error.what_without_backtrace());
   } catch (const std::exception& error) {
-    throw PluginError(who + ": " + error.what());
+    throw ModelError(who + ": " + error.what());
   } catch (...) {
-    throw PluginError(who + ": threw something that is no std::exception");
+    throw ModelError(who + ": threw something that is no std::exception");
   }
 }
 

@@ -1,8 +1,13 @@
 #include "worker/models/unit.h"
 
+#include <string>
 #include <utility>
 
 namespace muster::models {
+
+bool IsLackOfMemory(const std::string& text) {
+  return text.find("can't allocate memory") != std::string::npos || text.find("std::bad_alloc") != std::string::npos;
+}
 
 at::Tensor ForwardContext::Call(Unit& unit, const at::Tensor& x) { return unit.Forward(x, *this); }
 

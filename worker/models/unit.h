@@ -4,12 +4,13 @@
 // in each Forward (`parameter(index)`) and calls its children only through the context.
 //
 // Threading: a model and its context belong to one rank's thread.
-// LibTorch exceptions (c10::Error) pass through Forward; the step loop catches them, once.
+// Exceptions pass through Forward, LibTorch's (c10::Error) and ModelError; the step loop catches them, once.
 #ifndef MUSTER_WORKER_MODELS_UNIT_H_
 #define MUSTER_WORKER_MODELS_UNIT_H_
 
 #include <cstddef>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,16 @@ struct Buffer {
   std::string name;
   at::Tensor tensor;
 };
+
+// What a model's own code did wrong, with the model and the unit named: it would do so again, so starting over does not
+// help. Lack of memory is none: it stays std::bad_alloc, or LibTorch's error.
+class ModelError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Whether an error of LibTorch, by its text, is one: on the CPU it has no type.
+bool IsLackOfMemory(const std::string& text);
 
 class Unit;
 

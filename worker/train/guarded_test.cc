@@ -27,6 +27,12 @@ TEST(Guarded, TellsOtherExceptionsAndLackOfMemoryApart) {
             absl::InternalError("training: an exception that is no std::exception"));
 }
 
+// Which is permanent (Classify): a model that failed on its own would fail again.
+TEST(Guarded, SaysOfAModelsErrorThatStartingOverDoesNotHelp) {
+  EXPECT_EQ(Throwing([] { throw models::ModelError("unit 'a': x"); }),
+            absl::FailedPreconditionError("training: unit 'a': x"));
+}
+
 TEST(Guarded, PassesTheResultThrough) {
   EXPECT_EQ(Guarded("training", [] { return absl::NotFoundError("y"); }), absl::NotFoundError("y"));
 }
