@@ -16,7 +16,8 @@ namespace muster::models {
 // The top module's direct children are the units where it is a torch.nn.Sequential of them, else it is one unit.
 // Errors name the file: those of opening it; DATA_LOSS: cut off or damaged; INVALID_ARGUMENT: no TorchScript, operators or classes that
 // LibTorch does not have, no parameters, tensors that are not float32 (parameters), an output of another shape than the options
-// say, or a model that changes its buffers or is random in evaluation.
+// say, a forward that changes what no checkpoint holds, or one that changes its buffers or is random in evaluation.
+// What goes wrong in a script later becomes a ModelError out of Forward.
 absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const nlohmann::json& options, uint64_t seed);
 
 }  // namespace muster::models

@@ -7,11 +7,13 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/core/grad_mode.h"
+#include "ATen/ops/full.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
 #include "ATen/ops/randn.h"
 #include "ATen/ops/tensor.h"
 #include "ATen/ops/zeros.h"
+#include "absl/strings/str_cat.h"
 #include "common/files/temp_dir.h"
 #include "common/status/status.h"
 #include "gmock/gmock.h"
@@ -24,8 +26,10 @@
 namespace muster::models {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using torch::jit::Module;
 
 std::vector<std::string> Names(const std::vector<Parameter>& parameters) {
@@ -246,6 +250,34 @@ TEST_F(TorchscriptTest, BuffersChangeInTrainingOnly) {
   }
 }
 
+// Backward needs the values that forward read, not those that it assigned.
+TEST_F(TorchscriptTest, ABufferThatIsReadAndThenAssignedHasTheRightGradient) {
+  const auto model = *Make(WithBuffer(at::full({2}, 3.0), "  x = x.mul(self.seen[0])\n"
+                                                          "  if self.training:\n    self.seen = self.seen + 1.0\n"));
+  const at::Tensor weight = model->Parameters()[0].tensor;
+  for (const double before : {3.0, 4.0}) {
+    weight.mutable_grad().reset();
+    model->Logits(rows_.detach().requires_grad_(true), training_).sum().backward();
+    EXPECT_TRUE(weight.grad().allclose(rows_.sum(0).mul(before).expand({2, 3}))) << before;
+  }
+  EXPECT_TRUE(model->Buffers()[0].tensor.equal(at::full({2}, 5.0)));
+}
+
+TEST_F(TorchscriptTest, ASharedBufferThatIsAssignedByOneNameIsTaken) {
+  for (const char* assigned : {"seen", "again"}) {
+    const at::Tensor buffer = at::zeros({2});
+    Module module = Linear("");
+    module.register_buffer("seen", buffer);
+    module.register_buffer("again", buffer);
+    module = WithMode(module, absl::StrCat("  if self.training:\n    self.", assigned, " = self.seen + 1.0\n", kLinear));
+    const auto model = *Make(module);
+    ASSERT_EQ(model->Buffers().size(), 1u);
+    model->Logits(rows_, training_);
+    model->Logits(rows_, training_);
+    EXPECT_TRUE(model->Buffers()[0].tensor.equal(at::full({2}, 2.0))) << assigned;
+  }
+}
+
 TEST_F(TorchscriptTest, BuffersOfOtherTypesAreConstantsAndMustStaySo) {
   const auto constant = *Make(WithBuffer(at::ones({1}, at::kBool), "  x = x * self.seen\n"));
   EXPECT_TRUE(constant->Buffers().empty());
@@ -254,7 +286,15 @@ TEST_F(TorchscriptTest, BuffersOfOtherTypesAreConstantsAndMustStaySo) {
   const auto changing =
       *Make(WithBuffer(at::ones({1}, at::kDouble), "  if self.training:\n    self.seen.add_(1.0)\n"));
   EXPECT_THAT([&] { changing->Logits(rows_, training_); },
-              testing::ThrowsMessage<std::exception>(HasSubstr("'seen' was changed by forward")));
+              testing::ThrowsMessage<ModelError>(HasSubstr("'seen' was changed by forward")));
+}
+
+TEST_F(TorchscriptTest, WhatFailsOnlyInTrainingIsAModelErrorWithFileAndReason) {
+  const auto model = *Make(WithMode(Linear(""), "  assert not self.training, \"no luck\"\n" + std::string(kLinear)));
+  EXPECT_THAT([&] { model->Logits(rows_, training_); },
+              testing::ThrowsMessage<ModelError>(AllOf(HasSubstr(folder_.Path("model.pt") + ": forward: "),
+                                                       HasSubstr("no luck"), Not(HasSubstr("\n")))));
+  model->Logits(rows_, evaluating_);
 }
 
 TEST_F(TorchscriptTest, TokensBecomeLogitsOfEach) {
@@ -299,12 +339,23 @@ TEST_F(TorchscriptTest, AnotherSignatureOrShapeIsRefused) {
 TEST_F(TorchscriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
   EXPECT_THAT(Error(Linear("  return torch.linear(torch.dropout(x, 0.5, True), self.weight)\n")),
               HasSubstr("is random in evaluation too"));
-  EXPECT_THAT(Error(WithBuffer(at::zeros({2}), "  self.seen.add_(1.0)\n")),
-              HasSubstr("changes its buffer 'seen' in evaluation too"));
+  // Changed in place, or assigned.
+  for (const char* change : {"  self.seen.add_(1.0)\n", "  self.seen = self.seen + 1.0\n"}) {
+    EXPECT_THAT(Error(WithBuffer(at::zeros({2}), change)), HasSubstr("changes its buffer 'seen' in evaluation too"));
+  }
+  EXPECT_THAT(Error(WithBuffer(at::zeros({2}, at::kDouble), "  self.seen.add_(1.0)\n")),
+              HasSubstr("'seen' was changed by forward"));
   Module counting = Linear("");
   counting.register_attribute("count", c10::IntType::get(), 0);
   counting.define(std::string("def forward(self, x: Tensor):\n  self.count = self.count + 1\n") + kLinear);
   EXPECT_THAT(Error(counting), HasSubstr("forward assigns count, which is no tensor"));
+  Module listing = Linear("");
+  listing.register_attribute("means", c10::ListType::ofTensors(), c10::List<at::Tensor>());
+  EXPECT_THAT(Error(WithMode(listing, "  if self.training:\n    self.means.append(x.mean())\n" + std::string(kLinear))),
+              HasSubstr("forward changes means, which is no tensor"));
+  EXPECT_THAT(Error(WithMode(Linear(""), "  if self.training:\n    self.weight = self.weight * 0.5\n" +
+                                             std::string(kLinear))),
+              HasSubstr("forward assigns weight, which is a parameter"));
 }
 
 TEST_F(TorchscriptTest, OptionsSayWhatIsMissing) {
