@@ -113,6 +113,12 @@ std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileO
 ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file) {
   v1::SpecProblems problems = Problems(status);
   if (problems.problems().empty()) return Fail(console, status);
+  for (v1::SpecProblem& problem : *problems.mutable_problems()) {
+    // The request's own field: no key of the file.
+    if (problem.path() != "job_id") continue;
+    problem.set_source("--id");
+    problem.clear_path();
+  }
   jobfile::AddPlaces(file, &problems);
   return FailWith(console, Message(jobfile::ProblemsError(file.name, problems)), kUsage);
 }

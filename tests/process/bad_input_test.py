@@ -214,7 +214,7 @@ def test_a_job_id_is_taken_once(cluster):
     cluster.cli("submit", job_file, "--id", "same")
     assert "same" in cluster.cli("submit", job_file, "--id", "same", expect=1).err
     assert len(cluster.cli("list", "-o", "json").json()["jobs"]) == 1
-    cluster.cli("submit", job_file, "--id", "Not An Id!", expect=2)
+    assert "\n--id: 'Not An Id!': expected" in cluster.cli("submit", job_file, "--id", "Not An Id!", expect=2).err
     cluster.cli("stop", "same")
 
 
