@@ -33,7 +33,7 @@ std::string StateName(v1::Job::State state) { return v1::Job::State_Name(state);
 
 std::string Steps(const v1::Job& job) { return absl::StrCat(job.step(), "/", job.total_steps()); }
 
-std::string Loss(bool has, double loss) { return has ? absl::StrFormat("%.4f", loss) : "-"; }
+std::string Loss(bool has, double loss) { return has ? LossText(loss) : "-"; }
 
 std::string HumanDuration(absl::Duration duration) {
   duration = std::max(duration, absl::ZeroDuration());
@@ -99,7 +99,7 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   add("step", Steps(job));
   if (job.has_loss()) add("loss", Loss(true, job.loss()));
   if (job.has_perplexity()) add("perplexity", absl::StrFormat("%.4g", job.perplexity()));
-  if (job.has_grad_norm()) add("gradient norm", absl::StrFormat("%.4f", job.grad_norm()));
+  if (job.has_grad_norm()) add("gradient norm", LossText(job.grad_norm()));
   if (job.skipped_steps() > 0) add("skipped steps", absl::StrCat(job.skipped_steps()));
   if (job.has_validation_loss()) {
     add("validation loss", absl::StrCat(Loss(true, job.validation_loss()), " after step ",

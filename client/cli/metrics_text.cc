@@ -70,7 +70,6 @@ std::string Row(const std::vector<std::string>& cells) {
 }
 
 std::string OrDash(bool has, const std::string& text) { return has ? text : "-"; }
-std::string Fixed(double value) { return absl::StrFormat("%.4f", value); }
 std::string Short(double value) { return absl::StrFormat("%.4g", value); }
 
 std::string ValidationNotes(const v1::Validation& validation) {
@@ -100,6 +99,10 @@ std::string WithUnit(double value) {
   return absl::StrFormat("%.3g%s", value, unit);
 }
 
+std::string LossText(double value) {
+  return std::abs(value) < 1e6 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.4g", value);
+}
+
 std::string Percent(double part) { return absl::StrFormat("%.2f%%", 100 * part); }
 
 std::string MetricsHeader() {
@@ -109,7 +112,7 @@ std::string MetricsHeader() {
 std::string MetricsLine(const v1::StepMetrics& entry) {
   if (entry.has_validation()) {
     const v1::Validation& validation = entry.validation();
-    return Row({absl::StrCat(entry.step()), Fixed(validation.loss()),
+    return Row({absl::StrCat(entry.step()), LossText(validation.loss()),
                 OrDash(validation.has_perplexity(), Short(validation.perplexity())), "-", "-", "-",
                 "-", "-", ValidationNotes(validation)});
   }
@@ -117,10 +120,10 @@ std::string MetricsLine(const v1::StepMetrics& entry) {
       entry.has_tokens_per_second()
           ? absl::StrCat(WithUnit(entry.tokens_per_second()), " tokens/s")
           : absl::StrCat(WithUnit(entry.samples_per_second()), " samples/s");
-  return Row({absl::StrCat(entry.step()), OrDash(entry.has_loss(), Fixed(entry.loss())),
+  return Row({absl::StrCat(entry.step()), OrDash(entry.has_loss(), LossText(entry.loss())),
               OrDash(entry.has_perplexity(), Short(entry.perplexity())),
               OrDash(entry.has_learning_rate(), Short(entry.learning_rate())),
-              OrDash(entry.has_grad_norm(), Fixed(entry.grad_norm())),
+              OrDash(entry.has_grad_norm(), LossText(entry.grad_norm())),
               OrDash(entry.has_samples_per_second(), throughput),
               OrDash(entry.has_model_flops_per_second(), WithUnit(entry.model_flops_per_second())),
               absl::StrFormat("%.3f", Seconds(entry)), StepNotes(entry)});

@@ -17,6 +17,8 @@ std::string MetricsLine(const v1::StepMetrics& entry);
 std::string MetricsCsvHeader();
 std::string MetricsCsvLine(const v1::StepMetrics& entry);
 
+// A loss or a norm: 2.34567 as "2.3457", what is large (of a run that diverges) as "4.857e+36".
+std::string LossText(double value);
 // 1234567 as "1.23M": three digits and k, M, G, T, P.
 std::string WithUnit(double value);
 // 0.975 as "97.50%".

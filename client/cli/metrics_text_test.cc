@@ -69,6 +69,13 @@ TEST(MetricsText, NumbersThatAreNotFiniteHaveOneSpelling) {
   EXPECT_EQ(MetricsCsvLine(entry), "1,-inf,,,0,0.000000000,0,,,,,,false,,,,,\r\n");
 }
 
+TEST(LossText, HasFourDecimalsUnlessItIsLarge) {
+  EXPECT_EQ(LossText(2.34567), "2.3457");
+  EXPECT_EQ(LossText(-999999), "-999999.0000");
+  EXPECT_EQ(LossText(4.857391334314e36), "4.857e+36");
+  EXPECT_EQ(LossText(std::numeric_limits<double>::infinity()), "inf");
+}
+
 TEST(WithUnit, GivesThreeDigits) {
   EXPECT_EQ(WithUnit(0), "0");
   EXPECT_EQ(WithUnit(12.345), "12.3");
