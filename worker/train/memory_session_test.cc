@@ -1,0 +1,131 @@
+// What a session's memory is counted as (docs/memory.md). Ranks that are threads share the counters.
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "worker/comm/local/local_group.h"
+#include "worker/memory/counting_allocator.h"
+#include "worker/train/session.h"
+
+namespace muster::train {
+namespace {
+
+using memory::Purpose;
+using memory::Usage;
+
+constexpr uint64_t kVocabulary = 29, kContext = 8, kLayers = 2, kWidth = 16;
+// Per layer two norms, attention in and out, MLP in and out; around them embeddings and a norm. The head is tied.
+constexpr uint64_t kLayer = 2 * 2 * kWidth + (kWidth + 1) * 3 * kWidth + (kWidth + 1) * kWidth +
+                            (kWidth + 1) * 4 * kWidth + (4 * kWidth + 1) * kWidth;
+constexpr uint64_t kParameterBytes =
+    4 * ((kVocabulary + kContext) * kWidth + kLayers * kLayer + 2 * kWidth);
+constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
+
+// Reads the counters when rank 0 reports a step or a validation pass: between forwards.
+class Outside : public CommandSource, public EventSink {
+ public:
+  int64_t Newest() const override { return 0; }
+  Command Get(int64_t) const override { return StopCommand{}; }
+  void Progress(int64_t, const char*, const char*) override {}
+  void Report(const Event& event) override {
+    if (std::holds_alternative<StepFinished>(event) || std::holds_alternative<Validated>(event)) {
+      usage_ = memory::MemoryInUse();
+    }
+  }
+  const std::optional<Usage>& usage() const { return usage_; }
+
+ private:
+  std::optional<Usage> usage_;  // of the newest such report
+};
+
+class MemorySessionTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::InstallCountingAllocator(); }
+  void SetUp() override {
+    memory::ResetPeaks();
+    tokens_ = std::filesystem::path(::testing::TempDir()) / "tokens.bin";
+    std::ofstream file(tokens_, std::ios::binary);
+    for (int i = 0; i < 600; ++i) file.put(static_cast<char>(i % kVocabulary)).put(0);
+  }
+
+  Job SmallJob() const {
+    Job job;
+    job.seed = 7;
+    job.model.kind = "gpt2";
+    job.model.options_json = R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})";
+    job.train = TokenFiles{{tokens_}};
+    job.validate = TokenFiles{{tokens_}};
+    job.ddp = {};
+    job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
+    job.batch = {.per_rank = 3, .accumulate = 2};
+    job.stages = {FitStage{3, 0}};
+    return job;
+  }
+
+  // The counters when rank 0 reported last.
+  Usage Run(const Job& job, int world_size) {
+    auto control = comm::LocalGroup::Create(world_size);
+    auto gradients = comm::LocalGroup::Create(world_size);
+    std::vector<Outside> outsides(world_size);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < world_size; ++rank) {
+      threads.emplace_back([&, rank] {
+        const auto own_control = std::move(control[rank]);
+        const auto own_gradients = std::move(gradients[rank]);
+        const SessionParts parts{own_control.get(), own_gradients.get(), &outsides[rank], &outsides[rank], {}};
+        auto session = Session::Create({"job", "this", 1, rank, "incarnation"}, job, parts);
+        const absl::Status end = session.ok() ? (*session)->Run().status() : session.status();
+        EXPECT_TRUE(end.ok()) << end;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    return outsides[0].usage().value_or(Usage());
+  }
+
+  std::filesystem::path tokens_;
+};
+
+TEST_F(MemorySessionTest, TrainingHasParametersMomentsBucketsAndActivations) {
+  const Usage usage = Run(SmallJob(), 1);
+  EXPECT_EQ(usage.of(Purpose::kParameters).bytes, kParameterBytes);
+  EXPECT_EQ(usage.of(Purpose::kMoments).bytes, 2 * kParameterBytes + 4 * kParameters) << "with the number of steps of each";
+  // All gradients lie in the buckets, whose parts are padded to 16 elements at most.
+  EXPECT_GE(usage.of(Purpose::kBuckets).bytes, kParameterBytes);
+  EXPECT_LE(usage.of(Purpose::kBuckets).bytes, kParameterBytes + 4 * 16 * kParameters);
+  EXPECT_EQ(usage.of(Purpose::kGradients).peak_bytes, 0u);
+  // Of a step nothing is left behind it. In it: a batch of 3 samples, at least its logits and their gradient.
+  EXPECT_EQ(usage.of(Purpose::kActivations).bytes, 0u);
+  EXPECT_GE(usage.of(Purpose::kActivations).peak_bytes, 2 * 4 * 3 * kContext * kVocabulary);
+  EXPECT_LT(usage.of(Purpose::kOther).bytes, 10000u) << "nothing that grows with the model";
+}
+
+TEST_F(MemorySessionTest, ValidationHasActivationsAndNoGradients) {
+  Job job = SmallJob();
+  job.optimizer.reset();
+  job.train.reset();
+  job.stages = {ValidateStage{}};
+  const Usage usage = Run(job, 1);
+  EXPECT_EQ(usage.of(Purpose::kParameters).bytes, kParameterBytes);
+  EXPECT_EQ(usage.of(Purpose::kMoments).peak_bytes, 0u);
+  EXPECT_EQ(usage.of(Purpose::kBuckets).peak_bytes, 0u);
+  EXPECT_EQ(usage.of(Purpose::kActivations).bytes, 0u);
+  EXPECT_GE(usage.of(Purpose::kActivations).peak_bytes, 4 * 3 * kContext * kVocabulary);
+}
+
+TEST_F(MemorySessionTest, NothingIsLeftOfASessionThatEnded) {
+  const Usage before = memory::MemoryInUse();
+  Run(SmallJob(), 2);
+  const Usage after = memory::MemoryInUse();
+  for (const Purpose purpose : {Purpose::kParameters, Purpose::kMoments, Purpose::kBuckets, Purpose::kActivations}) {
+    EXPECT_EQ(after.of(purpose).bytes, before.of(purpose).bytes) << static_cast<int>(purpose);
+  }
+  EXPECT_EQ(after.of(Purpose::kParameters).peak_bytes, 2 * kParameterBytes) << "two ranks in one process";
+}
+
+}  // namespace
+}  // namespace muster::train
