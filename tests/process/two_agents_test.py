@@ -76,17 +76,41 @@ def test_a_job_from_submit_to_its_end(muster):
     muster.assert_no_process(at_once=True)
 
 
+def assert_memory_is_told(muster, client, job_id):
+    """Of the ranks of a TINY job that trains."""
+    ranks = harness.eventually(
+        lambda: (job := client.get(job_id)) and all(r.memory.buckets.bytes for r in job.ranks) and job.ranks,
+        "every rank's heartbeat says what its memory is used for",
+    )
+    # Embeddings of 256 tokens and 16 places, two layers, the last norm; float32.
+    parameters = 4 * (256 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 13 * 32) + 2 * 32)
+    for rank in ranks:
+        memory = rank.memory
+        assert memory.parameters.bytes == parameters
+        # AdamW's two moments, and the number of steps of each of 28 parameters.
+        assert memory.moments.bytes == 2 * parameters + 4 * 28
+        # All gradients, and the other rank's contributions to half of them; padding.
+        assert parameters <= memory.buckets.bytes < 1.6 * parameters
+        assert memory.activations.peak_bytes > memory.other.bytes
+        assert memory.resident_bytes > memory.total.peak_bytes >= memory.total.bytes >= 4 * parameters
+    listed = muster.cli("ranks", job_id, "-o", "json").json()["ranks"]
+    assert [rank["memory"]["parameters"]["bytes"] for rank in listed] == [str(parameters)] * 2
+    assert "memory in MiB, now/peak:\nRANK  TOTAL" in muster.cli("ranks", job_id).out
+
+
 def test_stop_ends_a_running_job_with_a_checkpoint(muster):
     job_file = jobs.write_job(muster.folder, stages=[{"fit": {"steps": 1000000}}])
     daemon = muster.musterd(local_slots=2)
     client = api.Jobs(muster.address)
     muster.cli("submit", job_file, "--id", "long")
     next(step for step in client.metrics("long", follow=True) if step.step >= 7)
+    assert_memory_is_told(muster, client, "long")
     muster.cli("stop", "long")
     muster.cli("wait", "long", expect=103)
     job = client.get("long")
     assert job.state == api.Job.CANCELLED
     assert job.checkpoints[-1].step == job.step < 1000000
+    assert not any(rank.HasField("memory") for rank in job.ranks)
     # The coordinator's own agent, and all workers, end with it.
     client.close()
     muster.stop(daemon)
