@@ -10,20 +10,14 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
-from tests import bazel
-from tests.parity import cluster, reference, sampler
+from tests.parity import cluster, reference, sampler, shared_cluster
 
 INPUTS, CLASSES, LEARNING_RATE = 20, 4, 0.1
 # Losses of SGD in float32 that differ in the order of their sums only.
 TOLERANCE = 1e-6
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=3) as running:
-        yield running
+muster = shared_cluster.with_slots(3)
 
 
 def job(folder, data, world_size=2, **batch):

@@ -5,8 +5,7 @@ The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5.
 
 import pytest
 
-from tests import bazel
-from tests.parity import checkpoints, cluster, reference, workloads
+from tests.parity import checkpoints, cluster, reference, shared_cluster, workloads
 
 STEPS = 20
 OPTIMIZERS = {
@@ -33,12 +32,7 @@ OPTIMIZERS = {
 }
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=2) as running:
-        yield running
+muster = shared_cluster.with_slots(2)
 
 
 def job(folder, optimizer):

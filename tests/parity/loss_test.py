@@ -11,19 +11,13 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests import bazel
-from tests.parity import checkpoints, cluster, reference, workloads
+from tests.parity import checkpoints, cluster, reference, shared_cluster, workloads
 
 STEPS = 20
 IGNORED = -100
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=2) as running:
-        yield running
+muster = shared_cluster.with_slots(2)
 
 
 def relabel(folder, labels):

@@ -14,8 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests import bazel
-from tests.parity import checkpoints, cluster, reference, workloads
+from tests.parity import checkpoints, cluster, reference, shared_cluster, workloads
 
 WORKLOADS = {"gpt2": workloads.gpt2, "mlp": workloads.mlp}
 STEPS = 30
@@ -25,12 +24,7 @@ PARAMETERS = {"bfloat16": 5e-3, "float16": 1e-3}
 FIRST_LOSS = {"gpt2": 2e-5, "mlp": 1e-6}
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=2) as running:
-        yield running
+muster = shared_cluster.with_slots(2)
 
 
 def training_job(folder, kind, **settings):

@@ -8,19 +8,13 @@ import pytest
 import torch
 from torch.optim import lr_scheduler
 
-from tests import bazel
-from tests.parity import cluster, workloads
+from tests.parity import shared_cluster, workloads
 
 STEPS = 200
 LR = 0.02
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=1) as running:
-        yield running
+muster = shared_cluster.with_slots(1)
 
 
 def after_warmup(steps, main):

@@ -16,8 +16,7 @@ import copy
 import pytest
 import torch
 
-from tests import bazel
-from tests.parity import checkpoints, cluster, reference, workloads
+from tests.parity import checkpoints, reference, shared_cluster, workloads
 
 WORKLOADS = {"gpt2": workloads.gpt2, "mlp": workloads.mlp}
 OPTIMIZERS = {
@@ -32,12 +31,7 @@ MAX_NORMS = {"gpt2": {1: 1.0, 2: 0.9, 3: 0.8, 4: 0.8}, "mlp": {1: 0.6, 2: 0.5, 3
 STEPS = 50
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=4) as running:
-        yield running
+muster = shared_cluster.with_slots(4)
 
 
 def training_job(folder, kind, optimizer, world_size, steps=STEPS, **model):
