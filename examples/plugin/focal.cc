@@ -111,7 +111,8 @@ class Focal : public ModelWithLoss {
   LossOutput Loss(const Batch& batch, Context& context) override {
     const at::Tensor logits = context.Call(root(), batch.inputs);
     const at::Tensor target = batch.targets.unsqueeze(1);
-    const at::Tensor log_p = at::log_softmax(logits, 1).gather(1, target).squeeze(1);
+    // In float32 also where the job's precision gives logits of 16 bits.
+    const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat).gather(1, target).squeeze(1);
     LossOutput loss{.mean = -((1 - log_p.exp()).pow(gamma_) * log_p).mean(),
                     .terms = batch.targets.numel()};
     if (!context.training()) loss.correct = logits.argmax(1).eq(batch.targets).sum().item<int64_t>();

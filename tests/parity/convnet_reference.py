@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import load_file
 
-from tests.parity import sampler
+from tests.parity import reference, sampler
 
 torch.set_num_threads(1)
 
@@ -104,7 +104,8 @@ def train(spec):
         for micro_batches in ranks:
             model.load_state_dict(agreed, strict=False)
             for samples in micro_batches:
-                loss = F.cross_entropy(model(data["inputs"][samples]), data["labels"][samples])
+                with reference.autocast(spec):
+                    loss = F.cross_entropy(model(data["inputs"][samples]), data["labels"][samples])
                 loss.backward()
                 losses.append(loss.item())
             result.buffers[step].append(copy_of(model.named_buffers()))

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from examples import spirals
 from tests import bazel
-from tests.parity import cluster, twin
+from tests.parity import cluster, shared_cluster, twin
 
 OPTIONS = {"inputs": 2, "width": 48, "layers": 2, "classes": 3}
 
@@ -24,12 +24,7 @@ def plugin():
     return bazel.runfile("examples/plugin/focal.so").resolve()
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=2) as running:
-        yield running
+muster = shared_cluster.with_slots(2)
 
 
 @pytest.fixture(autouse=True)
@@ -52,7 +47,7 @@ class Focal(torch.nn.Module):
 
 def focal_loss(gamma):
     def loss(logits, labels):
-        p = F.softmax(logits, 1)[torch.arange(len(labels)), labels]
+        p = F.softmax(logits.float(), 1)[torch.arange(len(labels)), labels]
         return -((1 - p) ** gamma * p.log()).mean()
 
     return loss
@@ -117,6 +112,16 @@ def test_without_a_loss_of_its_own_it_takes_the_jobs(muster, plugin, tmp_path):
         muster.run(job(tmp_path, plugin, "focal", loss=loss), "two-losses")
 
 
+@pytest.mark.parametrize("precision", twin.HALF_PRECISION)
+@pytest.mark.parametrize("name, loss", [("focal", focal_loss(2)), ("plain", twin.cross_entropy)])
+def test_it_trains_in_half_precision_as_pytorch_does(muster, plugin, tmp_path, name, loss, precision):
+    spec = job(tmp_path, plugin, name, precision=precision)
+    spec["stages"].append({"validate": {}})
+    muster.run(spec, f"{name}-{precision}")
+    spec["stages"].pop()
+    twin.assert_trained_in_half_precision(muster.losses(f"{name}-{precision}"), spec, twin_model, loss)
+
+
 def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_path):
     ends = []
     for disturb in (False, True):
@@ -146,22 +151,32 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_
     assert ends[0] == ends[1]
 
 
-def test_a_hook_that_fails_ends_the_job_with_rank_step_and_plugin(muster, tmp_path):
+def faulty_job(folder, fault):
     faults = bazel.runfile("worker/models/plugin_faults.so").resolve()
-    spirals.write(tmp_path, train=40, validate=10)
-    spec = job(tmp_path, faults, "faulty")
-    spec["model"] = {"plugin": {"path": str(faults), "name": "faulty", "options": {"fault": "hook-throws"}}}
-    spec["data"] = two_numbers_as_three(tmp_path)
-    spec["batch"] = {"per_rank": 5}
-    with pytest.raises(cluster.JobFailed) as failed:
-        muster.run(spec, "hook-throws")
-    text = str(failed.value)
-    assert "before step 3: plug-in" in text and "plugin_faults.so: model 'faulty': step hook: no third step" in text
-    assert "rank 0" in text or "rank 1" in text
-    assert len(muster.losses("hook-throws")) <= 2
-
-
-def two_numbers_as_three(folder):
     rows = torch.randn(40, 3, generator=torch.Generator().manual_seed(1))
     save_file({"inputs": rows, "labels": torch.arange(40) % 2}, folder / "rows.safetensors")
-    return {"train": {"safetensors": {"path": str(folder / "rows.safetensors")}}}
+    return job(folder, faults, "faulty") | {
+        "model": {"plugin": {"path": str(faults), "name": "faulty", "options": {"fault": fault}}},
+        "data": {"train": {"safetensors": {"path": str(folder / "rows.safetensors")}}},
+        "batch": {"per_rank": 5},
+        "restart": {"max_restarts": 3},
+    }
+
+
+# What fails on its own would fail again: the job ends without a restart.
+@pytest.mark.parametrize(
+    "fault, said",
+    {
+        "hook-throws": "before step 3: plug-in FILE: model 'faulty': step hook: no third step",
+        "forward-throws-when-training": "plug-in FILE: model 'faulty': root: threw something that is no std::exception",
+        "loss-no-gradient": "plug-in FILE: model 'faulty': loss: expected a mean that depends on the parameters",
+    }.items(),
+)
+def test_code_that_fails_ends_the_job_with_rank_and_plugin(muster, tmp_path, fault, said):
+    spec = faulty_job(tmp_path, fault)
+    with pytest.raises(cluster.JobFailed) as failed:
+        muster.run(spec, fault)
+    assert said.replace("FILE", spec["model"]["plugin"]["path"]) in str(failed.value)
+    assert "rank 0" in str(failed.value) or "rank 1" in str(failed.value)
+    assert int(muster.job(fault).get("restarts", 0)) == 0
+    assert len(muster.losses(fault)) <= 2

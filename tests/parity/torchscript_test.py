@@ -18,18 +18,13 @@ from safetensors.torch import load_file, save_file
 from examples import spirals
 from examples.torchscript import make
 from tests import bazel
-from tests.parity import cluster, logits, twin, workloads
+from tests.parity import cluster, logits, shared_cluster, twin, workloads
 
 SGD = {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}}
 ADAMW = {"adamw": {"lr": 1e-3, "betas": [0.9, 0.95], "eps": 1e-5, "weight_decay": 0.1}}
 
 
-@pytest.fixture(scope="module")
-def muster(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("cluster")
-    programs = cluster.install(bazel.runfile, folder / "bin")
-    with cluster.Cluster(programs, folder, slots=2) as running:
-        yield running
+muster = shared_cluster.with_slots(2)
 
 
 @pytest.fixture(autouse=True)
@@ -135,26 +130,12 @@ def test_twenty_steps_and_the_export_equal_pytorch(muster, tmp_path, case):
     assert not unexpected and set(missing) <= {"head.weight", "scale"}
 
 
-def test_it_trains_under_autocast_as_pytorch_does(muster, tmp_path):
+@pytest.mark.parametrize("precision", twin.HALF_PRECISION)
+def test_it_trains_in_half_precision_as_pytorch_does(muster, tmp_path, precision):
     script(tmp_path / "model.pt", make.model())
-    spec = rows_job(tmp_path, precision="bfloat16")
-    muster.run(spec, "autocast")
-
-    class Autocast(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.inner = make.model()
-
-        def forward(self, x):
-            with torch.autocast("cpu", torch.bfloat16):
-                return self.inner(x).float()
-
-    expected = twin.train(spec, Autocast()).losses
-    full = twin.train(spec, make.model()).losses
-    # bfloat16 has 8 bits: what rounds the other way somewhere is off by 1/256 of it. The effect of bfloat16 itself
-    # on the first loss, which no step has touched, is larger than that loss's difference.
-    twin.assert_close(muster.losses("autocast"), expected, 1e-2)
-    assert abs(muster.losses("autocast")[0] - expected[0]) < abs(full[0] - expected[0]) / 10
+    spec = rows_job(tmp_path, precision=precision)
+    muster.run(spec, precision)
+    twin.assert_trained_in_half_precision(muster.losses(precision), spec, make.model)
 
 
 def normalized_model(width=16, dropout=0.3):

@@ -1,7 +1,7 @@
 """Training of any torch module in plain PyTorch, one process, from a job: what models from outside are compared with.
 
 As in reference.py, the process takes the micro-batches of all ranks one after the other, adds up their gradients,
-divides once, and steps torch.optim.
+divides once, and steps torch.optim, in the job's precision.
 """
 
 import dataclasses
@@ -57,6 +57,7 @@ def train(spec, model, loss=cross_entropy, before_step=lambda model: None, conte
     )
     (stage,) = spec["stages"]
     optimizer = reference.build_optimizer(spec["optimizer"], model)
+    scaler = reference.grad_scaler(spec)
     losses = []
     for _, ranks in zip(range(stage["fit"]["steps"]), plan):
         before_step(model)
@@ -65,12 +66,14 @@ def train(spec, model, loss=cross_entropy, before_step=lambda model: None, conte
         step_losses = []
         for samples in micro_batches:
             inputs, targets = data[samples]
-            one = loss(model(inputs), targets)
-            one.backward()
+            with reference.autocast(spec):
+                one = loss(model(inputs), targets)
+            scaler.scale(one).backward()
             step_losses.append(one.item())
         for parameter in model.parameters():
             parameter.grad /= len(micro_batches)
-        optimizer.step()
+        scaler.step(optimizer)
+        scaler.update()
         losses.append(sum(step_losses) / len(step_losses))
     return Result(losses, {name: tensor.detach().clone() for name, tensor in model.state_dict().items()})
 
@@ -85,3 +88,17 @@ def assert_close(found, expected, tolerance):
     worst = max(difference, key=difference.get)
     print(f"largest difference: {difference[worst]:.1e}, {worst}")
     assert difference[worst] <= tolerance, f"{worst}: {difference[worst]}"
+
+
+# bfloat16 has 8 bits, float16 11: what rounds the other way somewhere is off by one unit of them, and 20 steps add up.
+HALF_PRECISION = {"bfloat16": 1e-2, "float16": 2e-3}
+
+
+def assert_trained_in_half_precision(losses, spec, build, loss=cross_entropy):
+    """Of a job's `spec` with a precision: its losses are those of PyTorch under autocast, and not those in float32."""
+    expected = train(spec, build(), loss).losses
+    full = train(spec | {"precision": "float32"}, build(), loss).losses
+    assert_close(losses, expected, HALF_PRECISION[spec["precision"]])
+    # The effect of the precision itself on the first loss, which no step has touched, is larger than its difference.
+    assert full[0] != expected[0]
+    assert abs(losses[0] - expected[0]) < abs(full[0] - expected[0]) / 10
