@@ -173,10 +173,13 @@ TEST_P(ReduceScatter, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
     if (n > 1) {
       refused(whole.narrow(0, (ranks.rank() + 1) % n * 3, 3), whole.narrow(0, 0, n * 3), overlap.c_str());
     }
-    // The neighbour of the input's memory is no part of it.
-    const at::Tensor out = whole.narrow(0, n * 3, 1);
-    EXPECT_TRUE(ranks.ReduceScatterSum(out, whole.narrow(0, 0, n), {"right", 5})->Wait().ok());
-    EXPECT_EQ(out.item<float>(), n);
+    // The neighbours of the input's memory are no part of it.
+    const at::Tensor memory = at::ones({n + 2});
+    for (const at::Tensor& out : {memory.narrow(0, 0, 1), memory.narrow(0, n + 1, 1)}) {
+      const absl::Status status = ranks.ReduceScatterSum(out, memory.narrow(0, 1, n), {"right", 5})->Wait();
+      EXPECT_TRUE(status.ok()) << status;
+      EXPECT_EQ(out.item<float>(), n);
+    }
   });
 }
 
