@@ -145,6 +145,10 @@ TEST(AssignBuckets, MixedTypesAndFrozenParameters) {
        "5@0 |16i 4@0 3@16 |32i 2@0 |16 1@0 0@16 |32 "},
       // What is left open of one type may be complete before what was closed of another.
       {with(Specs({16, 16, 1}), {kFloat, kFloat, kDouble}), {64, 64}, "2@0 |16d 1@0 |16 0@0 |16 "},
+      // It is complete with its last parameter, whenever its first one came.
+      {with(Specs({1, 16, 16, 1}), {kDouble, kFloat, kFloat, kDouble}),
+       {64, 64},
+       "2@0 |16 1@0 |16 3@0 0@16 |32d "},
   };
   for (const Case& c : cases) EXPECT_EQ(Show(AssignBuckets(c.specs, 1, c.limits)), c.expected);
 }
