@@ -43,6 +43,10 @@ class AdamW : public Optimizer {
     return absl::OkStatus();
   }
 
+  std::vector<StateSlot> Slots() const override {
+    return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
+  }
+
   std::vector<NamedTensor> State() override {
     std::vector<NamedTensor> state;
     for (size_t i = 0; i < parameters_.names.size(); ++i) {

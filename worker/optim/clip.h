@@ -2,18 +2,26 @@
 #ifndef MUSTER_WORKER_OPTIM_CLIP_H_
 #define MUSTER_WORKER_OPTIM_CLIP_H_
 
+#include <array>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
 
 namespace muster::optim {
 
-// L2 norm over all elements of all gradients (float32, contiguous, CPU): squares are summed in
-// float64 per tensor, the sums in order, the root is rounded to float32 once. So it does not depend
-// on how the tensors are cut or placed. Finite exactly when all elements are and the norm fits into float32.
-float GradientNorm(const std::vector<at::Tensor>& gradients);
+// A sum as two doubles, high + low: twice the precision of one. What rounding leaves of it (about the number of addends times
+// 2^-106) reaches the norm's float32 in no practical case, so the norm does not depend on how tensors are cut, placed, or
+// shared out among ranks. (T. J. Dekker, "A floating-point technique for extending the available precision", 1971.)
+using SquareSum = std::array<double, 2>;
 
-// Multiplies every element of all gradients (as above).
+// Of all elements of all gradients: float32 or float64, contiguous, CPU. Squares of float32 are exact.
+SquareSum SumOfSquares(const std::vector<at::Tensor>& gradients);
+
+// The L2 norm behind sums of squares, added in order; the root is rounded to float32 once. Finite exactly when all elements
+// are and the norm fits into float32.
+float NormOf(const std::vector<SquareSum>& sums);
+
+// Multiplies every element of all gradients (as above), in their own type.
 void ScaleGradients(const std::vector<at::Tensor>& gradients, float factor);
 
 // Multiplies every gradient by max_norm / (norm + 1e-6) when that is below 1. `norm`: theirs, finite.

@@ -1,5 +1,6 @@
 #include "worker/optim/clip.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -14,6 +15,10 @@ at::Tensor Tensor(const std::vector<float>& values) {
   at::Tensor tensor = at::empty({static_cast<int64_t>(values.size())});
   for (size_t i = 0; i < values.size(); ++i) tensor.data_ptr<float>()[i] = values[i];
   return tensor;
+}
+
+float GradientNorm(const std::vector<at::Tensor>& gradients) {
+  return NormOf({SumOfSquares(gradients)});
 }
 
 TEST(ClipGradients, ScalesAllGradientsByTheGlobalNorm) {
@@ -71,6 +76,38 @@ TEST(GradientNorm, DoesNotDependOnHowTensorsAreCut) {
   for (int64_t cut : {1, 7, 16, 5000, 10006}) {
     EXPECT_EQ(GradientNorm({whole.narrow(0, 0, cut), whole.narrow(0, cut, 10007 - cut)}), norm);
   }
+}
+
+// Numbers over 40 binary orders of magnitude whose plain float64 sum depends on the order of additions.
+TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
+  std::vector<float> values;
+  for (int i = 0; i < 100003; ++i) values.push_back(std::cos(i) * std::exp2(i % 41 - 20));
+  const at::Tensor whole = Tensor(values);
+  const SquareSum reference = SumOfSquares({whole});
+  const float norm = NormOf({reference});
+  bool plain_sums_differ = false;
+  for (int64_t ranks = 2; ranks <= 64; ++ranks) {
+    std::vector<SquareSum> sums;
+    const int64_t slice = (whole.numel() + ranks - 1) / ranks;
+    double plain = 0;
+    for (int64_t begin = 0; begin < whole.numel(); begin += slice) {
+      sums.push_back(SumOfSquares({whole.narrow(0, begin, std::min(slice, whole.numel() - begin))}));
+      plain += sums.back()[0];
+    }
+    EXPECT_EQ(NormOf(sums), norm) << ranks << " ranks";
+    plain_sums_differ |= plain != reference[0];
+  }
+  EXPECT_TRUE(plain_sums_differ) << "the low halves are not needed for these numbers";
+}
+
+TEST(GradientNorm, OfFloat64IsThatOfItsElements) {
+  EXPECT_EQ(GradientNorm({Tensor({3}).to(at::kDouble), Tensor({4})}), 5.0f);
+}
+
+TEST(ScaleGradients, MultipliesFloat64Too) {
+  const at::Tensor a = Tensor({1, -2}).to(at::kDouble);
+  ScaleGradients({a}, 0.25f);
+  EXPECT_EQ(a[1].item<double>(), -0.5);
 }
 
 }  // namespace

@@ -16,7 +16,8 @@
 
 namespace muster::optim {
 
-// Dense float32 on the CPU, contiguous.
+// A parameter or a piece of one: dense float32 or float64 on the CPU, contiguous. Cut at multiples of 16 elements, a parameter's
+// pieces are stepped to the same bits as the whole.
 struct OptimizedParameter {
   std::string name;
   at::Tensor tensor;
@@ -30,7 +31,13 @@ struct OptimizedParameter {
 struct NamedTensor {
   std::string parameter;
   std::string slot;  // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer; loss scaler: scaler
-  at::Tensor tensor;  // of the parameter's shape; "step" is a float32 scalar
+  at::Tensor tensor;  // of the parameter's shape and type; "step" is a float32 scalar
+};
+
+// A kind of state that an optimizer keeps for each of its parameters.
+struct StateSlot {
+  std::string name;
+  bool scalar = false;  // one number for a parameter, else one for each element
 };
 
 class Optimizer {
@@ -42,7 +49,10 @@ class Optimizer {
   // changed then.
   virtual absl::Status Step(double learning_rate) = 0;
 
-  // In the order of the parameters; empty for an optimizer without state. Complete from the start
+  // What it keeps, of whatever parameters.
+  virtual std::vector<StateSlot> Slots() const = 0;
+
+  // In the order of the parameters, of each in the order of Slots(); empty for an optimizer without state. Complete from the start
   // (zeros), so that checkpoints can write it and fill it in place.
   virtual std::vector<NamedTensor> State() = 0;
 };

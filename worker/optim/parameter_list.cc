@@ -11,15 +11,16 @@ namespace muster::optim {
 
 namespace {
 
-void AddToClass(size_t index, double weight_decay, double lr_scale,
+void AddToClass(size_t index, at::ScalarType type, double weight_decay, double lr_scale,
                 std::vector<ParameterClass>* classes) {
   for (ParameterClass& existing : *classes) {
-    if (existing.weight_decay == weight_decay && existing.lr_scale == lr_scale) {
+    if (existing.type == type && existing.weight_decay == weight_decay &&
+        existing.lr_scale == lr_scale) {
       existing.members.push_back(index);
       return;
     }
   }
-  classes->push_back({weight_decay, lr_scale, {index}});
+  classes->push_back({type, weight_decay, lr_scale, {index}});
 }
 
 }  // namespace
@@ -29,10 +30,10 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
   ParameterList list;
   std::unordered_set<std::string> names;
   for (auto& [name, tensor, own_decay, lr_scale] : parameters) {
-    if (!tensor.defined() || !tensor.device().is_cpu() || tensor.scalar_type() != at::kFloat ||
-        !tensor.is_contiguous()) {
+    if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.is_contiguous() ||
+        (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", name, "' is not dense float32 on the CPU"));
+          absl::StrCat("parameter '", name, "' is not dense float32 or float64 on the CPU"));
     }
     if (!names.insert(name).second) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' is there twice"));
@@ -43,7 +44,7 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
       return absl::InvalidArgumentError(
           absl::StrCat(what, " of parameter '", name, "' is ", value, ", allowed is >= 0"));
     }
-    AddToClass(list.names.size(), decay, lr_scale, &list.classes);
+    AddToClass(list.names.size(), tensor.scalar_type(), decay, lr_scale, &list.classes);
     list.names.push_back(std::move(name));
     list.tensors.push_back(std::move(tensor));
   }
@@ -60,7 +61,7 @@ absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameter
           absl::StrCat("parameter '", parameters.names[i], "' has no gradient"));
     }
     if (gradient.sizes() != parameters.tensors[i].sizes() ||
-        gradient.scalar_type() != at::kFloat || !gradient.is_contiguous()) {
+        gradient.scalar_type() != parameters.tensors[i].scalar_type() || !gradient.is_contiguous()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the gradient of parameter '", parameters.names[i], "' has another shape or type"));
     }
@@ -81,7 +82,7 @@ std::vector<at::Tensor> Zeros(const ParameterList& parameters) {
   const memory::MemoryScope scope(memory::Purpose::kMoments);
   std::vector<at::Tensor> zeros;
   for (const at::Tensor& tensor : parameters.tensors) {
-    zeros.push_back(at::zeros(tensor.sizes(), at::TensorOptions(at::kFloat)));
+    zeros.push_back(at::zeros(tensor.sizes(), at::TensorOptions(tensor.scalar_type())));
   }
   return zeros;
 }

@@ -12,6 +12,7 @@ namespace muster::optim {
 
 // Parameters that are stepped alike: by one fused call.
 struct ParameterClass {
+  at::ScalarType type = at::kFloat;
   double weight_decay = 0;
   double lr_scale = 1;
   std::vector<size_t> members;  // indices, rising
@@ -24,7 +25,7 @@ struct ParameterList {
 };
 
 // `weight_decay`: of the parameters that have none of their own. INVALID_ARGUMENT names a parameter that is not dense
-// float32 on the CPU, that is there twice, or whose decay or lr_scale is below 0.
+// float32 or float64 on the CPU, that is there twice, or whose decay or lr_scale is below 0.
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
                                                 double weight_decay);
 
@@ -34,7 +35,7 @@ absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameter
 // Those of a class, in its order.
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors, const ParameterClass& members);
 
-// One zero tensor per parameter: state of the optimizer, and counted as that.
+// One zero tensor per parameter, of its type: state of the optimizer, and counted as that.
 std::vector<at::Tensor> Zeros(const ParameterList& parameters);
 
 }  // namespace muster::optim

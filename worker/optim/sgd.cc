@@ -35,6 +35,11 @@ class Sgd : public Optimizer {
     return absl::OkStatus();
   }
 
+  std::vector<StateSlot> Slots() const override {
+    if (options_.momentum == 0) return {};
+    return {{"momentum_buffer"}};
+  }
+
   std::vector<NamedTensor> State() override {
     std::vector<NamedTensor> state;
     for (size_t i = 0; i < buffers_.size(); ++i) {
