@@ -94,6 +94,19 @@ void ResolveSchedule(uint64_t fit_steps, v1::ScheduleSpec* schedule) {
   }
 }
 
+void ResolveStrategy(v1::StrategySpec* strategy) {
+  if (strategy->has_ddp() && !strategy->ddp().has_bucket_mb()) strategy->mutable_ddp()->set_bucket_mb(4);
+  if (!strategy->has_sharded_ddp()) return;
+  v1::ShardedDdpSpec* sharded = strategy->mutable_sharded_ddp();
+  if (!sharded->has_bucket_mb()) sharded->set_bucket_mb(4);
+  if (sharded->reduce_every() == v1::ShardedDdpSpec::REDUCE_EVERY_UNSPECIFIED) {
+    sharded->set_reduce_every(v1::ShardedDdpSpec::STEP);
+  }
+  if (sharded->reduce_dtype() == v1::ShardedDdpSpec::REDUCE_DTYPE_UNSPECIFIED) {
+    sharded->set_reduce_dtype(v1::ShardedDdpSpec::FLOAT32);
+  }
+}
+
 void ResolveLossScale(v1::LossScaleSpec* scale) {
   if (!scale->has_initial()) scale->set_initial(65536);
   if (!scale->has_growth_factor()) scale->set_growth_factor(2);
@@ -133,9 +146,7 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   if (spec.data().has_validate()) ResolveDataSet(spec.mutable_data()->mutable_validate());
 
   if (!spec.has_strategy()) spec.mutable_strategy()->mutable_ddp();
-  if (spec.strategy().has_ddp() && !spec.strategy().ddp().has_bucket_mb()) {
-    spec.mutable_strategy()->mutable_ddp()->set_bucket_mb(4);
-  }
+  ResolveStrategy(spec.mutable_strategy());
   if (spec.has_optimizer()) ResolveOptimizer(spec.mutable_optimizer());
 
   if (!spec.has_schedule()) spec.mutable_schedule()->mutable_constant();

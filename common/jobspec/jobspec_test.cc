@@ -277,10 +277,20 @@ INSTANTIATE_TEST_SUITE_P(
              "model.plugin.name", "is missing; allowed: the name of one of the plug-in's models"},
         Case{"RelativeWeights", [](auto* s) { s->mutable_model()->set_weights("w"); },
              "model.weights", "absolute path"},
-        Case{"NoKindOfStrategy", [](auto* s) { s->mutable_strategy(); }, "strategy", "one of: ddp"},
+        Case{"NoKindOfStrategy", [](auto* s) { s->mutable_strategy(); }, "strategy",
+             "one of: ddp, sharded_ddp"},
         Case{"Bucket",
              [](auto* s) { s->mutable_strategy()->mutable_ddp()->set_bucket_mb(0); },
              "strategy.ddp.bucket_mb", "above 0"},
+        Case{"BucketOfSharded",
+             [](auto* s) { s->mutable_strategy()->mutable_sharded_ddp()->set_bucket_mb(-1); },
+             "strategy.sharded_ddp.bucket_mb", "above 0"},
+        Case{"ReduceEvery",
+             [](auto* s) {
+               s->mutable_strategy()->mutable_sharded_ddp()->set_reduce_every(
+                   static_cast<v1::ShardedDdpSpec::ReduceEvery>(9));
+             },
+             "strategy.sharded_ddp.reduce_every", "9"},
         Case{"NoOptimizer", [](auto* s) { s->clear_optimizer(); }, "optimizer", "fit needs it"},
         Case{"NoKindOfOptimizer", [](auto* s) { s->mutable_optimizer()->clear_kind(); }, "optimizer",
              "one of: adamw, sgd"},

@@ -238,6 +238,9 @@ class Validator {
     if (spec_.strategy().ddp().has_bucket_mb()) {
       Above0("strategy.ddp.bucket_mb", spec_.strategy().ddp().bucket_mb());
     }
+    if (spec_.strategy().sharded_ddp().has_bucket_mb()) {
+      Above0("strategy.sharded_ddp.bucket_mb", spec_.strategy().sharded_ddp().bucket_mb());
+    }
   }
 
   void Loss() {

@@ -61,6 +61,7 @@ JOBS = {
     "LossScaleSpec": {"precision": "float16", "loss_scale": {}},
     "StrategySpec": {"strategy": {"ddp": {}}},
     "DdpSpec": {"strategy": {"ddp": {}}},
+    "ShardedDdpSpec": {"strategy": {"sharded_ddp": {}}},
     "OptimizerSpec": {},
     "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},
     "SgdSpec": {},

@@ -166,6 +166,28 @@ optim::Schedule Schedule(const v1::ScheduleSpec& spec) {
   return optim::Constant{.warmup_steps = spec.constant().warmup_steps()};
 }
 
+int64_t BucketBytes(double bucket_mb) { return static_cast<int64_t>(bucket_mb * (1 << 20)); }
+
+absl::StatusOr<train::StrategyConfig> Strategy(const v1::StrategySpec& spec) {
+  switch (spec.kind_case()) {
+    case v1::StrategySpec::kDdp:
+      return parallel::DdpOptions{.bucket_bytes = BucketBytes(spec.ddp().bucket_mb())};
+    case v1::StrategySpec::kShardedDdp: {
+      using Options = parallel::ShardedDdpOptions;
+      const v1::ShardedDdpSpec& sharded = spec.sharded_ddp();
+      return Options{.bucket_bytes = BucketBytes(sharded.bucket_mb()),
+                     .reduce_every = sharded.reduce_every() == v1::ShardedDdpSpec::MICRO_BATCH
+                                         ? Options::ReduceEvery::kMicroBatch
+                                         : Options::ReduceEvery::kStep,
+                     .reduce_in_bfloat16 =
+                         sharded.reduce_dtype() == v1::ShardedDdpSpec::BFLOAT16};
+    }
+    case v1::StrategySpec::KIND_NOT_SET:
+      break;
+  }
+  return Missing("strategy");
+}
+
 train::Precision PrecisionOf(v1::JobSpec::Precision precision) {
   switch (precision) {
     case v1::JobSpec::BFLOAT16:
@@ -202,8 +224,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   if (spec.data().has_validate()) {
     ASSIGN_OR_RETURN(job.validate, Data("data.validate", spec.data().validate()));
   }
-  if (!spec.strategy().has_ddp()) return Missing("strategy");
-  job.ddp.bucket_bytes = static_cast<int64_t>(spec.strategy().ddp().bucket_mb() * (1 << 20));
+  ASSIGN_OR_RETURN(job.strategy, Strategy(spec.strategy()));
   if (spec.optimizer().kind_case() != v1::OptimizerSpec::KIND_NOT_SET) {
     ASSIGN_OR_RETURN(job.optimizer, Optimizer(spec.optimizer()));
   }

@@ -77,6 +77,8 @@ class Model {
   // Called on every rank between steps, before the step that makes `step` optimizer steps done: never inside an
   // accumulation window. An error fails the job.
   virtual absl::Status BeforeStep(int64_t step) { return absl::OkStatus(); }
+  // Whether BeforeStep does anything. Where it does, every step begins by waiting until all parameters are there.
+  virtual bool HasStepHook() const { return false; }
 
   // Floating-point operations of one sample's forward, a multiply-add counted as 2: matrix products and
   // convolutions only. 0: not known.

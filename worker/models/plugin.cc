@@ -117,6 +117,7 @@ class PluginModel : public Model {
     return output;
   }
 
+  bool HasStepHook() const override { return true; }
   absl::Status BeforeStep(int64_t step) override {
     const std::string who = absl::StrCat(who_, ": step hook");
     try {

@@ -39,15 +39,16 @@ std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& c
   return files::JoinPath(config.directory, identity.job);
 }
 
-Checkpoints::Checkpoints(const Identity& identity, std::string folder, const std::string& model_kind,
-                         comm::Communicator* communicator, EventSink* events)
+Checkpoints::Checkpoints(const Identity& identity, std::string folder, const std::string& strategy,
+                         const std::string& model_kind, comm::Communicator* communicator,
+                         EventSink* events)
     : identity_(identity),
       folder_(std::move(folder)),
       events_(events),
       saver_({.directory = folder_,
               .job = identity.job,
               .generation = identity.generation,
-              .strategy = "ddp",
+              .strategy = strategy,
               .model_kind = model_kind},
              communicator) {}
 
@@ -57,11 +58,12 @@ void Checkpoints::Report(const Event& event) {
 
 absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(const Identity& identity,
                                                                const CheckpointConfig& config,
+                                                               const std::string& strategy,
                                                                const std::string& model_kind,
                                                                comm::Communicator* communicator,
                                                                EventSink* events) {
   std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(
-      identity, CheckpointFolder(identity, config), model_kind, communicator, events));
+      identity, CheckpointFolder(identity, config), strategy, model_kind, communicator, events));
   ASSIGN_OR_RETURN(const absl::Status shared, checkpoints->saver_.CheckSharedDirectory());
   RETURN_IF_ERROR(Annotate(shared, "checkpoint.directory"));
   return checkpoints;

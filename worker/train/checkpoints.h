@@ -31,6 +31,7 @@ class Checkpoints {
   // Proves that all ranks see one folder. FAILED_PRECONDITION: they do not.
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(const Identity& identity,
                                                            const CheckpointConfig& config,
+                                                           const std::string& strategy,
                                                            const std::string& model_kind,
                                                            comm::Communicator* communicator,
                                                            EventSink* events);
@@ -46,8 +47,8 @@ class Checkpoints {
   absl::StatusOr<bool> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
 
  private:
-  Checkpoints(const Identity& identity, std::string folder, const std::string& model_kind,
-              comm::Communicator* communicator, EventSink* events);
+  Checkpoints(const Identity& identity, std::string folder, const std::string& strategy,
+              const std::string& model_kind, comm::Communicator* communicator, EventSink* events);
   void Report(const Event& event);
 
   const Identity identity_;

@@ -19,6 +19,7 @@
 #include "worker/optim/schedule.h"
 #include "worker/optim/sgd.h"
 #include "worker/parallel/ddp/ddp.h"
+#include "worker/parallel/sharded_ddp/sharded_ddp.h"
 
 namespace muster::train {
 
@@ -77,6 +78,8 @@ struct BatchConfig {
   data::Last last = data::Last::kDrop;
 };
 
+using StrategyConfig = std::variant<parallel::DdpOptions, parallel::ShardedDdpOptions>;
+
 struct FitStage {
   int64_t steps = 1;
   int64_t validate_every = 0;  // 0: never
@@ -94,7 +97,7 @@ struct Job {
   ModelConfig model;
   std::optional<DataConfig> train;
   std::optional<DataConfig> validate;
-  parallel::DdpOptions ddp;
+  StrategyConfig strategy;
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
   optim::Schedule schedule;
   BatchConfig batch;

@@ -60,7 +60,7 @@ class MemorySessionTest : public ::testing::Test {
     job.model.options_json = R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})";
     job.train = TokenFiles{{tokens_}};
     job.validate = TokenFiles{{tokens_}};
-    job.ddp = {};
+    job.strategy = parallel::DdpOptions{};
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
     job.batch = {.per_rank = 3, .accumulate = 2};
     job.stages = {FitStage{3, 0}};

@@ -181,11 +181,13 @@ class NotFiniteTest : public ::testing::Test {
   // All tensors of a checkpoint of `job`, by slot and name.
   std::map<std::string, at::Tensor> Read(const Job& job, const std::string& checkpoint) {
     const auto model = *BuildModel(job);
-    const auto optimizer = *BuildOptimizer(*job.optimizer, *model);
+    const auto ranks = comm::LocalGroup::Create(1);
+    const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
+    const auto optimizer = *BuildOptimizer(*job.optimizer, *model, strategy->pieces());
     optim::LossScaler scaler(job.loss_scale);
     const bool scaled = job.precision == Precision::kFloat16;
     const checkpoint::State state =
-        TrainingState(*model, optimizer.get(), scaled ? &scaler : nullptr, 1);
+        TrainingState(*model, {strategy.get(), optimizer.get(), scaled ? &scaler : nullptr}, 1);
     const absl::Status loaded = checkpoint::Load(checkpoint, state).status();
     EXPECT_TRUE(loaded.ok()) << loaded;
     std::map<std::string, at::Tensor> tensors;

@@ -51,7 +51,8 @@ class SessionImpl : public Session {
         job_(job),
         parts_(parts),
         roll_call_(parts.control),
-        context_(models::Mode::kTrain, models::MakeGenerator(job.seed)) {}
+        context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
+                                                          models::MakeGenerator(job.seed))) {}
 
   absl::Status Build();
   absl::StatusOr<SessionEnd> Run() override {
@@ -74,6 +75,8 @@ class SessionImpl : public Session {
   absl::Status Validate();
   absl::Status Save();
   absl::Status Export();
+  // Waits until this rank has all parameters as they are after the last step.
+  absl::Status AwaitParameters();
 
   // What this rank says of the step after `step` done ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
@@ -97,7 +100,6 @@ class SessionImpl : public Session {
   const SessionParts parts_;
 
   RollCall roll_call_;
-  models::ForwardContext context_;
   std::unique_ptr<models::Model> model_;
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
@@ -110,8 +112,10 @@ class SessionImpl : public Session {
   std::optional<data::Sampler> sampler_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;  // only with float16
-  std::unique_ptr<parallel::Ddp> ddp_;
+  std::unique_ptr<parallel::Strategy> strategy_;
   std::optional<Stepper> stepper_;
+
+  std::unique_ptr<models::ForwardContext> context_;  // of the strategy where there is one
 
   const char* stage_ = "";
   int64_t step_ = 0;         // optimizer steps done
@@ -141,13 +145,14 @@ absl::Status SessionImpl::Build() {
   if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
   fingerprint_ = PlanFingerprint(job_, *model_, train_data_ ? &*train_data_ : nullptr,
                                  validate_data_ ? &*validate_data_ : nullptr);
-  state_ = TrainingState(*model_, optimizer_.get(), scaler_ ? &*scaler_ : nullptr,
+  state_ = TrainingState(*model_, {strategy_.get(), optimizer_.get(), scaler_ ? &*scaler_ : nullptr},
                          parts_.control->world_size());
 
   std::string started_from;
   if (job_.checkpoint.has_value()) {
-    ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Open(identity_, *job_.checkpoint, job_.model.kind,
-                                                     parts_.control, parts_.events));
+    ASSIGN_OR_RETURN(checkpoints_,
+                     Checkpoints::Open(identity_, *job_.checkpoint, StrategyName(job_.strategy),
+                                       job_.model.kind, parts_.control, parts_.events));
     ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore(parts_.checkpoints, state_));
     step_ = saved_step_ = restored.point.step;
     position_ = {restored.point.epoch, restored.point.cursor};
@@ -172,18 +177,12 @@ absl::Status SessionImpl::BuildTraining() {
                                         .own = train_data_->Own(identity_.rank)});
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
-  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*job_.optimizer, *model_));
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(job_, *model_, parts_.gradients));
+  context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
+  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*job_.optimizer, *model_, strategy_->pieces()));
   if (job_.precision == Precision::kFloat16) scaler_.emplace(job_.loss_scale);
-  std::vector<parallel::DdpParameter> parameters;
-  for (const auto& parameter : model_->Parameters()) {
-    parameters.push_back({parameter.name, parameter.tensor});
-  }
-  std::vector<parallel::DdpBuffer> buffers;
-  for (const auto& buffer : model_->Buffers()) buffers.push_back({buffer.name, buffer.tensor});
-  ASSIGN_OR_RETURN(ddp_, parallel::Ddp::Create(std::move(parameters), std::move(buffers),
-                                               parts_.gradients, job_.ddp));
-  stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), &context_,
-                                  train_data_->dataset.get(), &*sampler_, ddp_.get(),
+  stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), context_.get(),
+                                  train_data_->dataset.get(), &*sampler_, strategy_.get(),
                                   optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &*finite_});
   return absl::OkStatus();
 }
@@ -239,7 +238,13 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   return CallNow();
 }
 
+absl::Status SessionImpl::AwaitParameters() {
+  return strategy_ == nullptr ? absl::OkStatus() : strategy_->AwaitParameters();
+}
+
 absl::Status SessionImpl::BeforeStep() {
+  if (!model_->HasStepHook()) return absl::OkStatus();
+  RETURN_IF_ERROR(AwaitParameters());
   return Annotate(model_->BeforeStep(step_ + 1),
                   absl::StrCat("rank ", identity_.rank, ", before step ", step_ + 1));
 }
@@ -280,9 +285,10 @@ absl::Status SessionImpl::ValidateOnce() {
 
 absl::Status SessionImpl::Validate() {
   Progress("validating");
+  RETURN_IF_ERROR(AwaitParameters());
   const AutocastScope autocast(job_.precision);
   ASSIGN_OR_RETURN(const EvaluationResult result,
-                   Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, context_,
+                   Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, *context_,
                             *parts_.control));
   Validated validated{.step = step_,
                       .loss = result.loss,
@@ -296,8 +302,9 @@ absl::Status SessionImpl::Validate() {
 absl::Status SessionImpl::Save() {
   if (saved_step_ == step_) return absl::OkStatus();
   Progress("saving a checkpoint");
+  RETURN_IF_ERROR(AwaitParameters());
   RETURN_IF_ERROR(finite_->Check(step_));
-  RETURN_IF_ERROR(ddp_->VerifyParametersEqual(step_));
+  RETURN_IF_ERROR(strategy_->VerifyParametersEqual(step_));
   ASSIGN_OR_RETURN(const bool saved, checkpoints_->Save({.step = step_,
                                                          .last_command = applied_command_,
                                                          .epoch = position_.epoch,
@@ -310,6 +317,7 @@ absl::Status SessionImpl::Save() {
 absl::Status SessionImpl::Export() {
   if (job_.export_path.empty()) return absl::OkStatus();
   Progress("exporting the weights");
+  RETURN_IF_ERROR(AwaitParameters());
   RETURN_IF_ERROR(finite_->Check(step_));
   if (leader()) {
     RETURN_IF_ERROR(
@@ -326,7 +334,7 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t number) {
     ++applied_command_;
     if (std::holds_alternative<StopCommand>(command)) {
       RETURN_IF_ERROR(CallNow().status());
-      if (checkpoints_ != nullptr && ddp_ != nullptr && step_ > 0) RETURN_IF_ERROR(Save());
+      if (checkpoints_ != nullptr && strategy_ != nullptr && step_ > 0) RETURN_IF_ERROR(Save());
       stopped_ = true;
     }
     Report(CommandApplied{applied_command_, step_});
@@ -335,7 +343,7 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t number) {
 }
 
 RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position) const {
-  const int64_t micro_batches = ddp_ == nullptr ? 0 : job_.batch.accumulate;
+  const int64_t micro_batches = strategy_ == nullptr ? 0 : job_.batch.accumulate;
   return {.generation = identity_.generation,
           .step = step + 1,
           .attempt = attempt_,

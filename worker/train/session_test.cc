@@ -88,8 +88,7 @@ class SessionTest : public ::testing::Test {
         R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})";
     job.train = TokenFiles{{folder_ / "train.bin"}};
     job.validate = TokenFiles{{folder_ / "validate.bin"}};
-    job.ddp.bucket_bytes = 4096;
-    job.ddp.first_bucket_bytes = 1024;
+    job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
     job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 12};
     job.batch = {.per_rank = 3, .accumulate = 2};

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <xxhash.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -35,16 +36,31 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job) {
   return model;
 }
 
-absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const OptimizerConfig& config,
-                                                                 const models::Model& model) {
+absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
+    const Job& job, const models::Model& model, comm::Communicator* communicator) {
+  if (const auto* sharded = std::get_if<parallel::ShardedDdpOptions>(&job.strategy)) {
+    return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
+                                      communicator, *sharded);
+  }
+  return parallel::CreateDdp(model.Parameters(), model.Buffers(), communicator,
+                             std::get<parallel::DdpOptions>(job.strategy));
+}
+
+std::string StrategyName(const StrategyConfig& config) {
+  return std::holds_alternative<parallel::DdpOptions>(config) ? "ddp" : "sharded_ddp";
+}
+
+absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
+    const OptimizerConfig& config, const models::Model& model,
+    const std::vector<parallel::Piece>& pieces) {
   const std::vector<models::Parameter> model_parameters = model.Parameters();
   std::vector<std::string> names;
   for (const auto& parameter : model_parameters) names.push_back(parameter.name);
   ASSIGN_OR_RETURN(const auto settings, optim::SettingsFor(names, config.groups));
   std::vector<optim::OptimizedParameter> parameters;
-  for (size_t i = 0; i < names.size(); ++i) {
-    parameters.push_back({names[i], model_parameters[i].tensor, settings[i].weight_decay,
-                          settings[i].lr_scale});
+  for (const parallel::Piece& piece : pieces) {
+    const auto& own = settings[piece.parameter];
+    parameters.push_back({names[piece.parameter], piece.tensor, own.weight_decay, own.lr_scale});
   }
   if (const auto* adamw = std::get_if<optim::AdamWOptions>(&config.kind)) {
     return optim::CreateAdamW(std::move(parameters), *adamw);
@@ -52,26 +68,71 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const Optimizer
   return optim::CreateSgd(std::move(parameters), std::get<optim::SgdOptions>(config.kind));
 }
 
-checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer,
-                                optim::LossScaler* scaler, int world_size) {
-  std::vector<checkpoint::StateTensor> tensors;
+namespace {
+
+// The optimizer's state where each rank has its own pieces only.
+void AddShardedState(const models::Model& model, const Training& training,
+                     checkpoint::StateBuilder* builder) {
+  const std::vector<models::Parameter> parameters = model.Parameters();
+  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(parameters.size());
+  const layout::Placement owners = training.strategy->owners();
+  for (size_t rank = 0; rank < owners.holders.size(); ++rank) {
+    for (const layout::Range& range : owners.holders[rank]) {
+      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
+    }
+  }
+  std::map<std::string, int64_t> begins;  // of the pieces of this rank, by parameter
+  for (const parallel::Piece& piece : training.strategy->pieces()) {
+    begins[parameters[piece.parameter].name] = piece.begin;
+  }
+  std::map<std::pair<std::string, std::string>, at::Tensor> own;
+  for (const auto& piece : training.optimizer->State()) own[{piece.parameter, piece.slot}] = piece.tensor;
+
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    if (!tensor.requires_grad()) continue;
+    int first_owner = 0;  // of a parameter without elements
+    for (const auto& part : parts[i]) {
+      if (part.begin == 0) first_owner = part.rank;
+    }
+    for (const optim::StateSlot& slot : training.optimizer->Slots()) {
+      if (slot.scalar) {
+        builder->AddSharded({slot.name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
+      } else {
+        builder->AddSharded({slot.name, name, tensor.sizes().vec(), tensor.scalar_type()}, parts[i]);
+      }
+      const auto held = own.find({name, slot.name});
+      if (held != own.end()) builder->Hold(slot.scalar ? 0 : begins[name], held->second);
+    }
+  }
+}
+
+}  // namespace
+
+checkpoint::State TrainingState(const models::Model& model, const Training& training,
+                                int world_size) {
+  checkpoint::StateBuilder builder(world_size);
   for (const auto& parameter : model.Parameters()) {
-    tensors.push_back({"param", parameter.name, parameter.tensor.detach()});
+    builder.AddReplicated("param", parameter.name, parameter.tensor.detach());
   }
   for (const auto& buffer : model.Buffers()) {
-    tensors.push_back({"buffer", buffer.name, buffer.tensor});
+    builder.AddReplicated("buffer", buffer.name, buffer.tensor);
   }
-  if (optimizer != nullptr) {
-    for (const auto& piece : optimizer->State()) {
-      tensors.push_back({piece.slot, piece.parameter, piece.tensor});
+  if (training.optimizer != nullptr) {
+    if (training.strategy->sharded()) {
+      AddShardedState(model, training, &builder);
+    } else {
+      for (const auto& piece : training.optimizer->State()) {
+        builder.AddReplicated(piece.slot, piece.parameter, piece.tensor);
+      }
     }
   }
-  if (scaler != nullptr) {
-    for (const auto& piece : scaler->State()) {
-      tensors.push_back({piece.slot, piece.parameter, piece.tensor});
+  if (training.scaler != nullptr) {
+    for (const auto& piece : training.scaler->State()) {
+      builder.AddReplicated(piece.slot, piece.parameter, piece.tensor);
     }
   }
-  return checkpoint::Replicated(tensors, world_size);
+  return builder.Build();
 }
 
 namespace {
@@ -84,6 +145,13 @@ std::string Exactly(Numbers... numbers) {
   return text;
 }
 
+std::string Describe(const parallel::DdpOptions& ddp) {
+  return Exactly(ddp.bucket_bytes, ddp.first_bucket_bytes);
+}
+std::string Describe(const parallel::ShardedDdpOptions& sharded) {
+  return Exactly(sharded.bucket_bytes, sharded.first_bucket_bytes,
+                 static_cast<int>(sharded.reduce_every), sharded.reduce_in_bfloat16);
+}
 std::string Describe(const optim::AdamWOptions& adamw) {
   return Exactly(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay);
 }
@@ -125,7 +193,9 @@ std::string Sizes(const RankData* data) {
 
 int64_t PlanFingerprint(const Job& job, const models::Model& model, const RankData* train,
                         const RankData* validate) {
-  std::string plan = absl::StrCat("ddp ", job.ddp.bucket_bytes, " ", job.ddp.first_bucket_bytes, ";");
+  std::string plan = absl::StrCat(
+      StrategyName(job.strategy), " ",
+      std::visit([](const auto& strategy) { return Describe(strategy); }, job.strategy), ";");
   for (const auto& parameter : model.Parameters()) {
     absl::StrAppend(&plan, parameter.name);
     for (const int64_t size : parameter.tensor.sizes()) absl::StrAppend(&plan, ",", size);

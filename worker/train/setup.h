@@ -4,12 +4,15 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/state.h"
+#include "worker/comm/communicator.h"
 #include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
+#include "worker/parallel/strategy.h"
 #include "worker/train/job.h"
 #include "worker/train/rank_data.h"
 
@@ -19,14 +22,30 @@ namespace muster::train {
 // do not fit, naming them.
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job);
 
-// INVALID_ARGUMENT: a group whose pattern matches no parameter.
-absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(const OptimizerConfig& config,
-                                                                 const models::Model& model);
+// How the ranks share the model, as the job says. INVALID_ARGUMENT: a parameter or buffer that does not fit.
+absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(const Job& job,
+                                                                  const models::Model& model,
+                                                                  comm::Communicator* communicator);
+// Its name in job files and checkpoints: "ddp".
+std::string StrategyName(const StrategyConfig& config);
+
+// Of the pieces of the model's parameters that this rank updates. INVALID_ARGUMENT: a group whose pattern matches no
+// parameter.
+absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
+    const OptimizerConfig& config, const models::Model& model,
+    const std::vector<parallel::Piece>& pieces);
+
+// What trains a model; all null where nothing does.
+struct Training {
+  const parallel::Strategy* strategy = nullptr;
+  optim::Optimizer* optimizer = nullptr;  // of the strategy's pieces
+  optim::LossScaler* scaler = nullptr;    // null also without float16
+};
 
 // Everything that a checkpoint holds as tensors: parameters, buffers, and the state of the optimizer and
-// of the loss scaler where there is one (null: none). The tensors are live. `world_size` ranks write it, each a part.
-checkpoint::State TrainingState(const models::Model& model, optim::Optimizer* optimizer,
-                                optim::LossScaler* scaler, int world_size);
+// of the loss scaler where there is one. The tensors are live. `world_size` ranks write it, each a part.
+checkpoint::State TrainingState(const models::Model& model, const Training& training,
+                                int world_size);
 
 // Hash of what all ranks must agree on before they communicate: parameters and buffers, strategy,
 // optimizer, schedule, batch, stages, and the sizes of the data sets (of all ranks' files where each has its

@@ -12,6 +12,8 @@
 #include <string>
 #include <vector>
 
+#include "worker/comm/local/local_group.h"
+
 namespace muster::train {
 namespace {
 
@@ -117,7 +119,9 @@ TEST(BuildOptimizer, GivesEachParameterTheSettingsOfItsGroups) {
   job.optimizer = OptimizerConfig{0.5, optim::SgdOptions{.weight_decay = 0.25},
                                   {{.match = "*.bias", .weight_decay = 0}, {.match = "layers.1.*", .lr_scale = 0.5}}};
   const auto model = *BuildModel(job);
-  const auto optimizer = BuildOptimizer(*job.optimizer, *model);
+  const auto ranks = comm::LocalGroup::Create(1);
+  const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
+  const auto optimizer = BuildOptimizer(*job.optimizer, *model, strategy->pieces());
   ASSERT_TRUE(optimizer.ok()) << optimizer.status();
   const std::map<std::string, float> factors = {{"layers.0.weight", 1 - 0.5 * 0.25},
                                                 {"layers.0.bias", 1},
@@ -136,7 +140,7 @@ TEST(BuildOptimizer, GivesEachParameterTheSettingsOfItsGroups) {
 TEST(BuildOptimizer, RefusesAPatternThatMatchesNothing) {
   Job job = SmallJob();
   job.optimizer->groups = {{.match = "layer.*", .lr_scale = 2}};
-  const auto status = BuildOptimizer(*job.optimizer, **BuildModel(job)).status();
+  const auto status = BuildOptimizer(*job.optimizer, **BuildModel(job), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_NE(std::string(status.message()).find("optimizer.groups[0].match: found 'layer.*'"), std::string::npos)
       << status;
@@ -145,8 +149,8 @@ TEST(BuildOptimizer, RefusesAPatternThatMatchesNothing) {
 TEST(TrainingState, HoldsTheLossScalerWhereThereIsOne) {
   const auto model = *BuildModel(SmallJob());
   optim::LossScaler scaler({.initial = 8});
-  const checkpoint::State with = TrainingState(*model, nullptr, &scaler, 1);
-  EXPECT_EQ(with.items.size(), TrainingState(*model, nullptr, nullptr, 1).items.size() + 2);
+  const checkpoint::State with = TrainingState(*model, {.scaler = &scaler}, 1);
+  EXPECT_EQ(with.items.size(), TrainingState(*model, {}, 1).items.size() + 2);
   const checkpoint::HeldPiece& scale = with.held[with.held.size() - 2];
   EXPECT_EQ(Name(with.items[scale.item]), "scaler/scale");
   EXPECT_EQ(scale.tensor.item<float>(), 8);
@@ -196,12 +200,14 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
                .options_json = R"({"inputs": [1, 2, 2], "widths": [2], "blocks": [1], "classes": 2})"};
   const auto model = *BuildModel(job);
   std::map<std::string, int> slots;
-  const auto optimizer = *BuildOptimizer(*job.optimizer, *model);
-  for (const auto& item : TrainingState(*model, optimizer.get(), nullptr, 1).items) ++slots[item.slot];
+  const auto ranks = comm::LocalGroup::Create(1);
+  const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
+  const auto optimizer = *BuildOptimizer(*job.optimizer, *model, strategy->pieces());
+  for (const auto& item : TrainingState(*model, {strategy.get(), optimizer.get()}, 1).items) ++slots[item.slot];
   EXPECT_EQ(slots, (std::map<std::string, int>{
                        {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
   // They are live: what is restored is what trains.
-  for (const auto& piece : TrainingState(*model, nullptr, nullptr, 1).held) piece.tensor.fill_(7);
+  for (const auto& piece : TrainingState(*model, {}, 1).held) piece.tensor.fill_(7);
   for (const auto& [name, tensor] : model->Parameters()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
   for (const auto& [name, tensor] : model->Buffers()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
 }

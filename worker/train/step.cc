@@ -19,18 +19,18 @@ namespace {
 
 // The smallest gradient stands for all where going through all of them is not worth its time: what is not finite in
 // a forward or backward reaches every parameter of a usual model. The last among equals is nearest to the loss.
-at::Tensor Probe(const std::vector<models::Parameter>& parameters) {
+at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
   at::Tensor smallest;
-  for (const auto& [name, tensor] : parameters) {
-    if (tensor.numel() == 0) continue;
-    if (!smallest.defined() || tensor.numel() <= smallest.numel()) smallest = tensor;
+  for (const parallel::Piece& piece : pieces) {
+    if (piece.tensor.numel() == 0) continue;
+    if (!smallest.defined() || piece.tensor.numel() <= smallest.numel()) smallest = piece.tensor;
   }
   return smallest;
 }
 
 }  // namespace
 
-Stepper::Stepper(const Parts& parts) : parts_(parts), parameters_(parts.model->Parameters()) {}
+Stepper::Stepper(const Parts& parts) : parts_(parts), probe_(Probe(parts.strategy->pieces())) {}
 
 absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
                                                 const data::Position& position) {
@@ -52,18 +52,23 @@ absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batc
   return loss.item<double>();
 }
 
-bool Stepper::PrepareGradients(StepResult* result) {
+absl::StatusOr<bool> Stepper::PrepareGradients(StepResult* result) {
   const auto& clip = parts_.job->clip_grad_norm;
-  if (!clip.has_value() && parts_.scaler == nullptr && parts_.job->on_nan == OnNan::kFail) {
-    const at::Tensor probe = Probe(parameters_);
-    return !probe.defined() || std::isfinite(optim::GradientNorm({probe.grad()}));
-  }
+  const bool all = clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
   std::vector<at::Tensor> gradients;
-  for (const auto& parameter : parameters_) gradients.push_back(parameter.tensor.grad());
+  if (all) {
+    for (const parallel::Piece& piece : parts_.strategy->pieces()) {
+      gradients.push_back(piece.tensor.grad());
+    }
+  } else if (probe_.defined()) {
+    gradients.push_back(probe_.grad());
+  }
   if (parts_.scaler != nullptr) optim::ScaleGradients(gradients, parts_.scaler->inverse_scale());
-  const float norm = optim::GradientNorm(gradients);
+  ASSIGN_OR_RETURN(const auto sums,
+                   parts_.strategy->GatherSums(optim::SumOfSquares(gradients)));
+  const float norm = optim::NormOf(sums);
   if (!std::isfinite(norm)) return false;
-  result->grad_norm = norm;
+  if (all) result->grad_norm = norm;
   if (clip.has_value()) optim::ClipGradients(gradients, norm, *clip);
   return true;
 }
@@ -73,20 +78,20 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
   const int64_t accumulate = parts_.job->batch.accumulate;
   StepResult result;
   parts_.context->set_mode(models::Mode::kTrain);
-  parts_.ddp->BeginStep(step, divisor);
+  parts_.strategy->BeginStep(step, divisor);
   for (int64_t micro_batch = 0; micro_batch < accumulate; ++micro_batch) {
-    parts_.ddp->BeginMicroBatch(/*last=*/micro_batch + 1 == accumulate);
+    parts_.strategy->BeginMicroBatch(/*last=*/micro_batch + 1 == accumulate);
     ASSIGN_OR_RETURN(const double loss, ForwardBackward(step, micro_batch, position));
     result.loss_sum += loss;
   }
-  RETURN_IF_ERROR(parts_.ddp->FinishBackward());
+  RETURN_IF_ERROR(parts_.strategy->FinishBackward());
 
   result.learning_rate = parts_.job->optimizer->lr *
                          optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
-  // The same on every rank without asking: reduced gradients, and the buffers that all go on with, are the same
+  // The same on every rank: they tell each other of their pieces, and the buffers that all go on with are the same
   // bits everywhere.
-  bool finite = PrepareGradients(&result);
+  ASSIGN_OR_RETURN(bool finite, PrepareGradients(&result));
   if (parts_.scaler != nullptr) parts_.scaler->Update(finite);
   if (finite) {
     const absl::Status buffers = parts_.finite->CheckBuffers(step);
@@ -95,11 +100,12 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
     if (!finite && parts_.job->on_nan == OnNan::kFail) return buffers;
   }
   if (!finite) {
-    parts_.ddp->RestoreBuffers();
+    parts_.strategy->RestoreBuffers();
     result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);
     return result;
   }
   RETURN_IF_ERROR(parts_.optimizer->Step(result.learning_rate));
+  parts_.strategy->FinishUpdate();
   return result;
 }
 

@@ -11,7 +11,7 @@
 #include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
-#include "worker/parallel/ddp/ddp.h"
+#include "worker/parallel/strategy.h"
 #include "worker/train/finite.h"
 #include "worker/train/job.h"
 #include "worker/train/outcome.h"
@@ -40,7 +40,7 @@ class Stepper {
     models::ForwardContext* context;
     const data::Dataset* dataset;
     data::Sampler* sampler;
-    parallel::Ddp* ddp;
+    parallel::Strategy* strategy;
     optim::Optimizer* optimizer;
     optim::LossScaler* scaler;  // null unless Precision::kFloat16
     const FiniteCheck* finite;  // of the model
@@ -58,11 +58,11 @@ class Stepper {
  private:
   absl::StatusOr<double> ForwardBackward(int64_t step, int64_t micro_batch,
                                          const data::Position& position);
-  // After the reduction: takes the loss scale off, clips. False: a gradient is not finite.
-  bool PrepareGradients(StepResult* result);
+  // After the reduction: takes the loss scale off, clips. False, on all ranks: a gradient is not finite.
+  absl::StatusOr<bool> PrepareGradients(StepResult* result);
 
   const Parts parts_;
-  const std::vector<models::Parameter> parameters_;
+  const at::Tensor probe_;  // of the pieces; undefined where all are empty
 };
 
 }  // namespace muster::train

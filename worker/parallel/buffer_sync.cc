@@ -1,4 +1,4 @@
-#include "worker/parallel/ddp/buffer_sync.h"
+#include "worker/parallel/buffer_sync.h"
 
 #include <cstring>
 #include <utility>

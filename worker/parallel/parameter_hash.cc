@@ -1,4 +1,4 @@
-#include "worker/parallel/ddp/parameter_hash.h"
+#include "worker/parallel/parameter_hash.h"
 
 #include <xxhash.h>
 
@@ -35,6 +35,22 @@ absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
                                             " differs from rank 0's on rank ", differing));
   }
   return absl::OkStatus();
+}
+
+absl::Status CheckModelEqualOnAllRanks(const std::vector<models::Parameter>& parameters,
+                                       const std::vector<models::Buffer>& buffers, int64_t step,
+                                       comm::Communicator* communicator) {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : parameters) {
+    names.push_back(absl::StrCat("parameter '", name, "'"));
+    tensors.push_back(tensor);
+  }
+  for (const auto& [name, tensor] : buffers) {
+    names.push_back(absl::StrCat("buffer '", name, "'"));
+    tensors.push_back(tensor);
+  }
+  return CheckEqualOnAllRanks(names, tensors, step, communicator);
 }
 
 }  // namespace muster::parallel

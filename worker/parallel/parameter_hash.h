@@ -1,6 +1,6 @@
 // Do all ranks hold the same tensors, to the bit?
-#ifndef MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
-#define MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
+#ifndef MUSTER_WORKER_PARALLEL_PARAMETER_HASH_H_
+#define MUSTER_WORKER_PARALLEL_PARAMETER_HASH_H_
 
 #include <string>
 #include <vector>
@@ -8,6 +8,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "worker/comm/communicator.h"
+#include "worker/models/unit.h"
 
 namespace muster::parallel {
 
@@ -17,6 +18,11 @@ absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
                                   const std::vector<at::Tensor>& tensors, int64_t step,
                                   comm::Communicator* communicator);
 
+// The same of a model's parameters and buffers.
+absl::Status CheckModelEqualOnAllRanks(const std::vector<models::Parameter>& parameters,
+                                       const std::vector<models::Buffer>& buffers, int64_t step,
+                                       comm::Communicator* communicator);
+
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_DDP_PARAMETER_HASH_H_
+#endif  // MUSTER_WORKER_PARALLEL_PARAMETER_HASH_H_

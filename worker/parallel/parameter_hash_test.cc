@@ -1,4 +1,4 @@
-#include "worker/parallel/ddp/parameter_hash.h"
+#include "worker/parallel/parameter_hash.h"
 
 #include <thread>
 

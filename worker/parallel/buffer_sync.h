@@ -6,9 +6,9 @@
 // end of this one, it costs no waiting, and between steps all ranks hold the same buffers: what is validated,
 // saved and exported is one state.
 //
-// Without buffers nothing is done or sent. Threading: that of Ddp.
-#ifndef MUSTER_WORKER_PARALLEL_DDP_BUFFER_SYNC_H_
-#define MUSTER_WORKER_PARALLEL_DDP_BUFFER_SYNC_H_
+// Without buffers nothing is done or sent. Threading: that of Strategy.
+#ifndef MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
+#define MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
 
 #include <cstdint>
 #include <memory>
@@ -51,4 +51,4 @@ class BufferSync {
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_DDP_BUFFER_SYNC_H_
+#endif  // MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_

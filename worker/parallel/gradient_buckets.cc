@@ -1,0 +1,179 @@
+#include "worker/parallel/gradient_buckets.h"
+
+#include <cstring>
+#include <memory>
+#include <utility>
+
+#include "ATen/ops/empty.h"
+#include "absl/strings/str_cat.h"
+#include "c10/core/GradMode.h"
+#include "common/status/status.h"
+#include "torch/csrc/autograd/function_hook.h"
+#include "torch/csrc/autograd/variable.h"
+#include "worker/memory/memory_scope.h"
+#include "worker/parallel/model_tensors.h"
+
+namespace muster::parallel {
+namespace {
+
+void ZeroElements(const at::Tensor& flat, int64_t begin, int64_t end) {
+  if (begin == end) return;
+  const int64_t size = flat.element_size();
+  std::memset(static_cast<char*>(flat.mutable_data_ptr()) + begin * size, 0, (end - begin) * size);
+}
+
+}  // namespace
+
+struct GradientBuckets::Hook : torch::autograd::PostAccumulateGradHook {
+  Hook(GradientBuckets* buckets, size_t index) : buckets(buckets), index(index) {}
+  void operator()(const at::Tensor&) override { buckets->Arrived(index); }
+  GradientBuckets* const buckets;
+  const size_t index;
+};
+
+GradientBuckets::GradientBuckets(std::vector<models::Parameter> parameters,
+                                 std::vector<layout::Group> groups, Memory memory,
+                                 Complete complete, std::string who)
+    : memory_(memory), complete_(std::move(complete)), who_(std::move(who)) {
+  for (models::Parameter& parameter : parameters) {
+    parameters_.push_back({.parameter = std::move(parameter)});
+  }
+  for (layout::Group& group : groups) {
+    for (const layout::Group::Member& member : group.members) {
+      parameters_[member.parameter].bucket = buckets_.size();
+      parameters_[member.parameter].offset = member.offset;
+    }
+    buckets_.push_back({.group = std::move(group)});
+    if (memory_ == Memory::kKept) Allocate(buckets_.back());
+  }
+  StartOver();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters_[i].parameter.tensor,
+                                                   std::make_unique<Hook>(this, i));
+  }
+}
+
+GradientBuckets::~GradientBuckets() {
+  for (Parameter& state : parameters_) {
+    torch::autograd::impl::set_post_acc_grad_hooks(state.parameter.tensor, nullptr);
+    state.parameter.tensor.mutable_grad().reset();
+  }
+}
+
+void GradientBuckets::Allocate(Bucket& bucket) {
+  const memory::MemoryScope scope(memory::Purpose::kBuckets);
+  bucket.flat = at::empty({bucket.group.elements},
+                          at::TensorOptions(ScalarTypeOf(bucket.group.type)));
+  int64_t end = 0;
+  for (const layout::Group::Member& member : bucket.group.members) {
+    Parameter& state = parameters_[member.parameter];
+    const at::Tensor& tensor = state.parameter.tensor;
+    ZeroElements(bucket.flat, end, member.offset);
+    state.view = bucket.flat.narrow(0, member.offset, tensor.numel()).view(tensor.sizes());
+    end = member.offset + tensor.numel();
+  }
+  ZeroElements(bucket.flat, end, bucket.group.elements);
+}
+
+void GradientBuckets::BeginStep(int64_t step) {
+  step_ = step;
+  error_ = absl::OkStatus();
+  completes_ = false;
+  StartOver();
+}
+
+void GradientBuckets::BeginPass(bool completes) {
+  // After a pass that completed, nothing is left to add to.
+  if (completes_) StartOver();
+  completes_ = completes;
+}
+
+void GradientBuckets::StartOver() {
+  next_ = 0;
+  for (Parameter& state : parameters_) {
+    // Without a gradient, autograd hands over the new one instead of adding to zeros.
+    state.parameter.tensor.mutable_grad().reset();
+    state.in_bucket = state.ready = false;
+  }
+  for (Bucket& bucket : buckets_) bucket.pending = static_cast<int>(bucket.group.members.size());
+}
+
+void GradientBuckets::Arrived(size_t index) {
+  if (!error_.ok()) return;
+  Parameter& state = parameters_[index];
+  if (state.ready) {
+    error_ = absl::FailedPreconditionError(
+        absl::StrCat(who_, ": step ", step_, ": parameter '", state.parameter.name,
+                     "' got a second gradient in one backward, after its bucket was counted ready"));
+    return;
+  }
+  try {
+    MoveIntoBucket(state);
+  } catch (const std::exception& exception) {
+    error_ = absl::InternalError(absl::StrCat(who_, ": step ", step_, ": gradient of '",
+                                              state.parameter.name, "': ", exception.what()));
+    return;
+  }
+  if (completes_) {
+    MarkReady(state);
+    HandOver();
+  }
+}
+
+void GradientBuckets::MoveIntoBucket(Parameter& state) {
+  at::Tensor& gradient = state.parameter.tensor.mutable_grad();
+  if (!buckets_[state.bucket].flat.defined()) Allocate(buckets_[state.bucket]);
+  if (gradient.is_same(state.view)) return;  // accumulated in place
+  if (gradient.is_contiguous() && gradient.scalar_type() == state.view.scalar_type() &&
+      gradient.numel() == state.view.numel()) {
+    // The same as copy_, without its dispatch: models have hundreds of small parameters.
+    if (gradient.nbytes() > 0) {
+      std::memcpy(state.view.mutable_data_ptr(), gradient.const_data_ptr(), gradient.nbytes());
+    }
+  } else {
+    c10::NoGradGuard no_grad;
+    state.view.copy_(gradient);
+  }
+  gradient = state.view;
+  state.in_bucket = true;
+}
+
+void GradientBuckets::MarkReady(Parameter& state) {
+  state.ready = true;
+  --buckets_[state.bucket].pending;
+}
+
+void GradientBuckets::HandOver() {
+  while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
+    const size_t number = next_++;
+    Bucket& bucket = buckets_[number];
+    if (memory_ == Memory::kKept) {
+      complete_(number, bucket.flat);
+      continue;
+    }
+    for (const layout::Group::Member& member : bucket.group.members) {
+      Parameter& state = parameters_[member.parameter];
+      state.parameter.tensor.mutable_grad().reset();
+      state.view.reset();
+    }
+    complete_(number, std::exchange(bucket.flat, {}));
+  }
+}
+
+absl::Status GradientBuckets::Finish() {
+  RETURN_IF_ERROR(error_);
+  for (Parameter& state : parameters_) {
+    if (state.ready) continue;
+    if (!state.in_bucket) {  // used by no micro-batch
+      if (!buckets_[state.bucket].flat.defined()) Allocate(buckets_[state.bucket]);
+      ZeroElements(buckets_[state.bucket].flat, state.offset,
+                   state.offset + state.parameter.tensor.numel());
+      state.parameter.tensor.mutable_grad() = state.view;
+    }
+    MarkReady(state);
+  }
+  HandOver();
+  return error_;
+}
+
+}  // namespace muster::parallel

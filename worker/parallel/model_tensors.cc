@@ -1,0 +1,86 @@
+#include "worker/parallel/model_tensors.h"
+
+#include <unordered_set>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+
+namespace muster::parallel {
+
+absl::Status CheckParameters(const std::vector<models::Parameter>& parameters) {
+  std::unordered_set<std::string> names;
+  std::unordered_set<const void*> tensors;
+  for (const auto& [name, tensor] : parameters) {
+    const auto refuse = [&name = name](const std::string& why) {
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' ", why));
+    };
+    if (!tensor.defined()) return refuse("is undefined");
+    if (!tensor.device().is_cpu()) return refuse("is not on the CPU");
+    if (!tensor.is_leaf()) return refuse("is no leaf");
+    if (!tensor.is_contiguous()) return refuse("is not contiguous");
+    if (tensor.requires_grad() && tensor.scalar_type() != at::kFloat &&
+        tensor.scalar_type() != at::kDouble) {
+      return refuse(absl::StrCat("is trainable and ", c10::toString(tensor.scalar_type()),
+                                 ", not float32 or float64"));
+    }
+    if (!names.insert(name).second) return refuse("is there twice");
+    if (!tensors.insert(tensor.unsafeGetTensorImpl()).second) {
+      return refuse("is the same tensor as another one");
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers) {
+  std::unordered_set<std::string> names;
+  for (const auto& [name, tensor] : buffers) {
+    const auto refuse = [&name = name](const std::string& why) {
+      return absl::InvalidArgumentError(absl::StrCat("buffer '", name, "' ", why));
+    };
+    if (!tensor.defined()) return refuse("is undefined");
+    if (!tensor.device().is_cpu()) return refuse("is not on the CPU");
+    if (tensor.requires_grad()) return refuse("requires a gradient");
+    if (!tensor.is_contiguous()) return refuse("is not contiguous");
+    if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kLong) {
+      return refuse(absl::StrCat("is ", c10::toString(tensor.scalar_type()),
+                                 ", not float32 or int64"));
+    }
+    if (!names.insert(name).second) return refuse("is there twice");
+  }
+  return absl::OkStatus();
+}
+
+std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
+                                                  std::vector<size_t>* indices) {
+  std::vector<layout::ParameterSpec> specs;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    if (!tensor.requires_grad()) continue;
+    specs.push_back({.name = name,
+                     .elements = tensor.numel(),
+                     .type = tensor.scalar_type() == at::kDouble ? layout::ElementType::kFloat64
+                                                                 : layout::ElementType::kFloat32});
+    indices->push_back(i);
+  }
+  return specs;
+}
+
+at::ScalarType ScalarTypeOf(layout::ElementType type) {
+  switch (type) {
+    case layout::ElementType::kFloat32:
+      return at::kFloat;
+    case layout::ElementType::kFloat64:
+      return at::kDouble;
+    case layout::ElementType::kInt64:
+      return at::kLong;
+  }
+  return at::kFloat;
+}
+
+std::vector<at::Tensor> TensorsOf(const std::vector<models::Buffer>& buffers) {
+  std::vector<at::Tensor> tensors;
+  for (const models::Buffer& buffer : buffers) tensors.push_back(buffer.tensor);
+  return tensors;
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,33 @@
+// The tensors of a model that a strategy deals with: what they must be like, and how a layout sees them.
+#ifndef MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
+#define MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
+
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/status.h"
+#include "worker/layout/groups.h"
+#include "worker/models/unit.h"
+
+namespace muster::parallel {
+
+// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on the CPU, with a name and a tensor of its
+// own; a trainable one (it requires a gradient) float32 or float64. Frozen ones may be of any type.
+absl::Status CheckParameters(const std::vector<models::Parameter>& parameters);
+
+// INVALID_ARGUMENT, with the name, unless every buffer is contiguous, on the CPU, float32 or int64, needs no gradient, and
+// has a name of its own.
+absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers);
+
+// Of the trainable parameters; `indices`: which of `parameters` they are.
+std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
+                                                  std::vector<size_t>* indices);
+
+at::ScalarType ScalarTypeOf(layout::ElementType type);
+
+std::vector<at::Tensor> TensorsOf(const std::vector<models::Buffer>& buffers);
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_

@@ -1,0 +1,94 @@
+// How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp.
+//
+// A step:
+//   strategy->BeginStep(step, divisor);
+//   for each micro-batch m: strategy->BeginMicroBatch(m is the last); forward; backward;
+//   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
+//   scale, clip and step the optimizer over pieces()
+//   strategy->FinishUpdate();              // not for a step that is left out: RestoreBuffers then
+// The reduced gradient is (rank-ordered sum over ranks of the sums over micro-batches) / divisor. A parameter that no
+// micro-batch used has a zero gradient. Forwards run in a context of MakeContext.
+//
+// Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every trainable parameter (autograd
+// has one per tensor) until it is destroyed, and waits for what is in flight then. The communicator must outlive it and is
+// used for nothing else.
+// Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it).
+// Errors: those of the communicator; after one, rebuild. Nothing is thrown through autograd.
+#ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
+#define MUSTER_WORKER_PARALLEL_STRATEGY_H_
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "absl/status/statusor.h"
+#include "worker/layout/placement.h"
+#include "worker/models/unit.h"
+
+namespace muster::parallel {
+
+// What this rank updates of a parameter: elements [begin, begin + tensor.numel()) of it, flattened.
+struct Piece {
+  size_t parameter = 0;  // index in the list that the strategy was made of
+  int64_t begin = 0;
+  // Shares the parameter's memory; its grad() is the reduced gradient after FinishBackward, until the next BeginStep.
+  at::Tensor tensor;
+};
+
+// Sums over elements in two doubles (optim/clip.h).
+using PartialSum = std::array<double, 2>;
+
+class Strategy {
+ public:
+  virtual ~Strategy() = default;
+
+  // Of the trainable parameters, at most one each. ddp: each parameter whole, on every rank. Sharded: each element is in the
+  // pieces of exactly one rank; pieces begin at multiples of 16 elements, and one of an empty parameter is rank 0's.
+  virtual const std::vector<Piece>& pieces() const = 0;
+
+  // Whether each element of the trainable parameters is in the pieces of one rank only.
+  virtual bool sharded() const = 0;
+
+  // The pieces of all ranks, over the list of parameters that the strategy was made of; frozen ones are nobody's. Offsets
+  // mean nothing.
+  virtual layout::Placement owners() const = 0;
+
+  // The context for forwards of the model. The strategy must outlive it.
+  virtual std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
+                                                              at::Generator generator) = 0;
+
+  // Drops the last step's gradients. The sum over ranks is divided by `divisor` (> 0, the same on all ranks); it is needed
+  // here because gradients are divided while backward still runs.
+  virtual void BeginStep(int64_t step, double divisor) = 0;
+
+  // Before each forward of a step.
+  virtual void BeginMicroBatch(bool last) = 0;
+
+  // After the last backward: reduces what backward did not reach, and waits for gradients and buffers.
+  virtual absl::Status FinishBackward() = 0;
+
+  // What every rank says of its own pieces, in rank order. A collective, except where each rank has all pieces: only
+  // `mine` then.
+  virtual absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) = 0;
+
+  // After the update of pieces(): begins to bring the new values to all ranks. Forwards in a context of MakeContext wait
+  // for what they need; whoever else reads parameters, or any buffer of memory behind them, calls AwaitParameters before.
+  virtual void FinishUpdate() = 0;
+  virtual absl::Status AwaitParameters() = 0;
+
+  // For a step that is left out: puts the buffers back to what they were at BeginStep. After FinishBackward.
+  virtual void RestoreBuffers() = 0;
+
+  // Compares a hash of all parameters and buffers over ranks, bitwise. A collective. DATA_LOSS names the ranks that differ
+  // and the first parameter or buffer in which they do.
+  virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
+
+  // For reports and tests.
+  virtual int64_t bucket_count() const = 0;
+};
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_STRATEGY_H_
