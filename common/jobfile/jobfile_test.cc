@@ -117,7 +117,7 @@ seed:
       "job.yaml:7: data.train.tokens.dtype: found 'uint8'; allowed: one of: uint16, uint32; did you "
       "mean uint16?\n"
       "job.yaml:7: data.train.tokens.path: is missing; allowed: one or more paths, or data.train.per_rank\n"
-      "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp (write {ddp: ...})\n"
+      "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp, sharded_ddp (write {ddp: ...})\n"
       "job.yaml:9: optimizer.adamw.lr: found '.nan'; allowed: a finite number\n"
       "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number\n"
       "job.yaml:9: optimizer.adamw.betas: found 1; allowed: 2 numbers, such as [0.9, 0.999]\n"
