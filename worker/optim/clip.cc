@@ -14,24 +14,32 @@ inline void Add(double value, double& high, double& low) {
   high = sum;
 }
 
-// Eight running sums, so that additions need not wait for one another.
+// Elements whose squares are added in plain float64: a quarter of the time of two doubles for each. Blocks count from a
+// tensor's begin, so tensors that are cut at multiples of their size have the same ones.
+constexpr int kBlock = 16;
+
+template <typename T>
+inline double BlockSum(const T* values) {
+  double sums[kBlock / 2];
+  for (int lane = 0; lane < kBlock / 2; ++lane) {
+    const double a = values[lane], b = values[lane + kBlock / 2];
+    sums[lane] = a * a + b * b;
+  }
+  for (int width = kBlock / 4; width > 0; width /= 2) {
+    for (int lane = 0; lane < width; ++lane) sums[lane] += sums[lane + width];
+  }
+  return sums[0];
+}
+
 template <typename T>
 void AddSquares(const T* values, int64_t count, SquareSum* total) {
-  constexpr int kLanes = 8;
-  double high[kLanes] = {};
-  double low[kLanes] = {};
+  double high = 0;
+  double low = 0;
   int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes) {
-    for (int lane = 0; lane < kLanes; ++lane) {
-      const double value = values[i + lane];
-      Add(value * value, high[lane], low[lane]);
-    }
-  }
-  for (; i < count; ++i) Add(static_cast<double>(values[i]) * values[i], high[0], low[0]);
-  for (int lane = 0; lane < kLanes; ++lane) {
-    Add(high[lane], (*total)[0], (*total)[1]);
-    (*total)[1] += low[lane];
-  }
+  for (; i + kBlock <= count; i += kBlock) Add(BlockSum(values + i), high, low);
+  for (; i < count; ++i) Add(static_cast<double>(values[i]) * values[i], high, low);
+  Add(high, (*total)[0], (*total)[1]);
+  (*total)[1] += low;
 }
 
 template <typename T>

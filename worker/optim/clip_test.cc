@@ -88,7 +88,7 @@ TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
   bool plain_sums_differ = false;
   for (int64_t ranks = 2; ranks <= 64; ++ranks) {
     std::vector<SquareSum> sums;
-    const int64_t slice = (whole.numel() + ranks - 1) / ranks;
+    const int64_t slice = ((whole.numel() + ranks - 1) / ranks + 15) / 16 * 16;
     double plain = 0;
     for (int64_t begin = 0; begin < whole.numel(); begin += slice) {
       sums.push_back(SumOfSquares({whole.narrow(0, begin, std::min(slice, whole.numel() - begin))}));
@@ -98,6 +98,19 @@ TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
     plain_sums_differ |= plain != reference[0];
   }
   EXPECT_TRUE(plain_sums_differ) << "the low halves are not needed for these numbers";
+}
+
+// Against sums in 64 bits of mantissa, which are exact for so few numbers of nearly one size.
+TEST(GradientNorm, IsExactToItsLastBit) {
+  for (const int64_t elements : {1, 15, 16, 17, 33, 1000}) {
+    std::vector<float> values;
+    long double sum = 0;
+    for (int64_t i = 0; i < elements; ++i) {
+      values.push_back(1 + std::sin(i) / 2);
+      sum += static_cast<long double>(values.back()) * values.back();
+    }
+    EXPECT_EQ(GradientNorm({Tensor(values)}), static_cast<float>(std::sqrt(sum))) << elements;
+  }
 }
 
 TEST(GradientNorm, OfFloat64IsThatOfItsElements) {
