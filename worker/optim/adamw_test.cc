@@ -77,6 +77,46 @@ TEST(AdamW, FollowsTheFormula) {
   }
 }
 
+TEST(AdamW, FollowsTheFormulaInFloat64) {
+  const AdamWOptions options{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-5, .weight_decay = 0.1};
+  at::Tensor wide = Filled(37, 1).to(at::kDouble).requires_grad_(true);
+  at::Tensor narrow = Filled(5, 2).requires_grad_(true);  // of another class
+  std::vector<ScalarAdamW> expected;
+  for (int64_t i = 0; i < 37; ++i) expected.push_back({.p = Value(i, 1)});
+  auto optimizer = CreateAdamW({{"wide", wide}, {"narrow", narrow}}, options);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  for (int step = 0; step < 5; ++step) {
+    wide.mutable_grad() = Filled(37, 100 + step).to(at::kDouble);
+    narrow.mutable_grad() = Filled(5, 7);
+    for (int64_t i = 0; i < 37; ++i) expected[i].Step(Value(i, 100 + step), 0.01, options);
+    ASSERT_TRUE((*optimizer)->Step(0.01).ok());
+  }
+  const auto state = (*optimizer)->State();
+  EXPECT_EQ(state[0].tensor.scalar_type(), at::kDouble);
+  // Far below what float32 could hold; the factors of bias correction are float64 in both.
+  for (int64_t i = 0; i < 37; ++i) {
+    EXPECT_NEAR(wide.detach()[i].item<double>(), expected[i].p, 1e-14);
+    EXPECT_NEAR(state[0].tensor[i].item<double>(), expected[i].m, 1e-14);
+    EXPECT_NEAR(state[1].tensor[i].item<double>(), expected[i].v, 1e-14);
+  }
+}
+
+TEST(AdamW, SlotsSayWhatItKeepsOfEachParameter) {
+  auto optimizer = CreateAdamW({{"p", at::zeros({3})}, {"q", at::zeros({2, 2}, at::kDouble)}}, {});
+  const auto slots = (*optimizer)->Slots();
+  const auto state = (*optimizer)->State();
+  ASSERT_EQ(state.size(), 2 * slots.size());
+  for (size_t i = 0; i < state.size(); ++i) {
+    const StateSlot& slot = slots[i % slots.size()];
+    EXPECT_EQ(state[i].slot, slot.name);
+    EXPECT_EQ(state[i].parameter, i < slots.size() ? "p" : "q");
+    EXPECT_EQ(slot.scalar, state[i].tensor.dim() == 0) << slot.name;
+    if (slot.scalar) EXPECT_EQ(state[i].tensor.scalar_type(), at::kFloat);
+  }
+  // Also where there is no parameter: other ranks may have some.
+  EXPECT_EQ((*CreateAdamW({}, {}))->Slots().size(), slots.size());
+}
+
 TEST(AdamW, ZeroGradientStillDecays) {
   at::Tensor p = at::full({3}, 2.0f).requires_grad_(true);
   auto optimizer = CreateAdamW({{"p", p}}, {.weight_decay = 0.5});

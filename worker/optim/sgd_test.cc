@@ -70,6 +70,36 @@ INSTANTIATE_TEST_SUITE_P(
                     SgdOptions{.momentum = 0.9, .weight_decay = 0.1},
                     SgdOptions{.momentum = 0.9, .weight_decay = 0.1, .nesterov = true}));
 
+TEST(Sgd, FollowsTheFormulaInFloat64) {
+  const SgdOptions options{.momentum = 0.9, .weight_decay = 0.1, .nesterov = true};
+  at::Tensor p = Filled(77, 2).to(at::kDouble).requires_grad_(true);
+  auto optimizer = CreateSgd({{"p", p}}, options);
+  ASSERT_TRUE(optimizer.ok()) << optimizer.status();
+  std::vector<ScalarSgd> expected;
+  for (int64_t i = 0; i < 77; ++i) expected.push_back({.p = Value(i, 2)});
+  for (int step = 0; step < 4; ++step) {
+    p.mutable_grad() = Filled(77, 10 + step).to(at::kDouble);
+    ASSERT_TRUE((*optimizer)->Step(0.1).ok());
+    for (int64_t i = 0; i < 77; ++i) {
+      expected[i].Step(Value(i, 10 + step), 0.1, options);
+      EXPECT_NEAR(p.detach()[i].item<double>(), expected[i].p, 1e-14) << "step " << step;
+    }
+  }
+}
+
+TEST(Sgd, SlotsSayWhatItKeepsOfEachParameter) {
+  EXPECT_TRUE((*CreateSgd({{"p", at::zeros({3})}}, {}))->Slots().empty());
+  // Also where there is no parameter: other ranks may have some.
+  for (const bool with_parameter : {true, false}) {
+    std::vector<OptimizedParameter> parameters;
+    if (with_parameter) parameters.push_back({"p", at::zeros({3})});
+    const auto slots = (*CreateSgd(parameters, {.momentum = 0.9}))->Slots();
+    ASSERT_EQ(slots.size(), 1u);
+    EXPECT_EQ(slots[0].name, "momentum_buffer");
+    EXPECT_FALSE(slots[0].scalar);
+  }
+}
+
 TEST(Sgd, StateFilledFromOutsideContinuesBitwise) {
   const auto run = [](at::Tensor p, Optimizer& optimizer, int from, int to) {
     for (int step = from; step < to; ++step) {
