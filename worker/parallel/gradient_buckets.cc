@@ -7,6 +7,7 @@
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
+#include "c10/util/Exception.h"
 #include "common/status/status.h"
 #include "torch/csrc/autograd/function_hook.h"
 #include "torch/csrc/autograd/variable.h"
@@ -109,15 +110,20 @@ void GradientBuckets::Arrived(size_t index) {
   }
   try {
     MoveIntoBucket(state);
+    if (completes_) {
+      MarkReady(state);
+      HandOver();
+    }
+  } catch (const c10::Error& error) {
+    Failed(state, error.what_without_backtrace());
   } catch (const std::exception& exception) {
-    error_ = absl::InternalError(absl::StrCat(who_, ": step ", step_, ": gradient of '",
-                                              state.parameter.name, "': ", exception.what()));
-    return;
+    Failed(state, exception.what());
   }
-  if (completes_) {
-    MarkReady(state);
-    HandOver();
-  }
+}
+
+void GradientBuckets::Failed(const Parameter& state, const char* what) {
+  error_ = absl::InternalError(
+      absl::StrCat(who_, ": step ", step_, ": gradient of '", state.parameter.name, "': ", what));
 }
 
 void GradientBuckets::MoveIntoBucket(Parameter& state) {

@@ -48,8 +48,8 @@ class GradientBuckets {
   void BeginPass(bool completes);
 
   // After the backward of a pass that completes: parameters that no micro-batch used get a zero gradient; the remaining
-  // buckets are handed over. FAILED_PRECONDITION: a parameter had two gradients in one backward; INTERNAL: LibTorch failed
-  // in a hook. Nothing is handed over after an error.
+  // buckets are handed over. FAILED_PRECONDITION: a parameter had two gradients in one backward; INTERNAL: an exception
+  // in a hook, of LibTorch or of the receiver. Nothing is handed over after an error.
   absl::Status Finish();
 
  private:
@@ -70,6 +70,7 @@ class GradientBuckets {
   struct Hook;
 
   void Arrived(size_t index);
+  void Failed(const Parameter& parameter, const char* what);
   void MoveIntoBucket(Parameter& parameter);
   void Allocate(Bucket& bucket);
   void MarkReady(Parameter& parameter);
