@@ -13,7 +13,8 @@
 // has one per tensor) until it is destroyed, and waits for what is in flight then. The communicator must outlive it and is
 // used for nothing else.
 // Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it).
-// Errors: those of the communicator; after one, rebuild. Nothing is thrown through autograd.
+// Errors: those of the communicator; after one, rebuild. Nothing is thrown through autograd. A forward throws
+// models::ContextError where parameters did not arrive.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_H_
 
@@ -84,6 +85,9 @@ class Strategy {
   // Compares a hash of all parameters and buffers over ranks, bitwise. A collective. DATA_LOSS names the ranks that differ
   // and the first parameter or buffer in which they do.
   virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
+
+  // Hash of what lies where: the trainable parameters, buckets, slices. Ranks whose hashes differ must not communicate.
+  virtual uint64_t layout_fingerprint() const = 0;
 
   // For reports and tests.
   virtual int64_t bucket_count() const = 0;

@@ -296,6 +296,38 @@ TEST_P(StrategyConformance, DestructionRemovesHooksAndGradientsAndLeavesAPlainMo
   });
 }
 
+TEST_P(StrategyConformance, MayBeDestroyedWithinAStepAndWithParametersOnTheirWay) {
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    auto parameters = MakeParameters();
+    auto strategy = Create(parameters, MakeBuffers(), &ranks, kOneBucketEach);
+    strategy->BeginStep(0, 1.0);
+    strategy->BeginMicroBatch(true);
+    Loss(parameters, ranks.rank(), 0, 0).backward();
+    strategy.reset();  // with reductions and buffers in flight
+    for (const auto& [name, tensor] : parameters) EXPECT_FALSE(tensor.grad().defined()) << name;
+
+    strategy = Create(parameters, {}, &ranks, kOneBucketEach);
+    strategy->BeginStep(1, 1.0);
+    strategy->BeginMicroBatch(true);
+    Loss(parameters, ranks.rank(), 1, 0).backward();
+    ASSERT_TRUE(strategy->FinishBackward().ok());
+    {
+      c10::NoGradGuard no_grad;
+      for (const Piece& piece : strategy->pieces()) {
+        at::Tensor tensor = piece.tensor;
+        tensor.fill_(2.5);
+      }
+    }
+    strategy->FinishUpdate();
+    strategy.reset();
+    for (const auto& [name, tensor] : parameters) {
+      if (!tensor.requires_grad() || tensor.numel() == 0) continue;
+      EXPECT_EQ(tensor.detach().min().item().toDouble(), 2.5) << name;
+      EXPECT_EQ(tensor.detach().max().item().toDouble(), 2.5) << name;
+    }
+  });
+}
+
 TEST_P(StrategyConformance, APeerThatIsGoneFailsTheStepNamingBucketAndStep) {
   if (world_size() == 1) GTEST_SKIP() << "no peers";
   auto ranks = comm::LocalGroup::Create(world_size());

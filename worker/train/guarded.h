@@ -8,12 +8,13 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "c10/util/Exception.h"
+#include "worker/models/context_error.h"
 #include "worker/models/unit.h"
 
 namespace muster::train {
 
 // Runs `body` (returning absl::Status or StatusOr). RESOURCE_EXHAUSTED when memory ran out, FAILED_PRECONDITION with the
-// text of a ModelError, INTERNAL with that of any other exception.
+// text of a ModelError, the status of a ContextError, INTERNAL with the text of any other exception.
 template <typename Body>
 auto Guarded(const char* what, Body&& body) -> decltype(body()) {
   try {
@@ -22,6 +23,8 @@ auto Guarded(const char* what, Body&& body) -> decltype(body()) {
     return absl::ResourceExhaustedError(absl::StrCat(what, ": out of memory"));
   } catch (const models::ModelError& error) {
     return absl::FailedPreconditionError(absl::StrCat(what, ": ", error.what()));
+  } catch (const models::ContextError& error) {
+    return error.status();
   } catch (const c10::Error& error) {
     return absl::InternalError(absl::StrCat(what, ": ", error.what_without_backtrace()));
   } catch (const std::exception& error) {

@@ -33,6 +33,12 @@ TEST(Guarded, SaysOfAModelsErrorThatStartingOverDoesNotHelp) {
             absl::FailedPreconditionError("training: unit 'a': x"));
 }
 
+// A peer that is gone is no fault of this rank, wherever it shows.
+TEST(Guarded, GivesTheStatusOfWhatAContextCouldNotDo) {
+  EXPECT_EQ(Throwing([] { throw models::ContextError(absl::UnavailableError("rank 1 is gone")); }),
+            absl::UnavailableError("rank 1 is gone"));
+}
+
 TEST(Guarded, PassesTheResultThrough) {
   EXPECT_EQ(Guarded("training", [] { return absl::NotFoundError("y"); }), absl::NotFoundError("y"));
 }

@@ -104,6 +104,20 @@ TEST_F(MemorySessionTest, TrainingHasParametersMomentsBucketsAndActivations) {
   EXPECT_LT(usage.of(Purpose::kOther).bytes, 10000u) << "nothing that grows with the model";
 }
 
+TEST_F(MemorySessionTest, ShardedTrainingHasGradientsOfItsSliceAndBucketsOnlyWithinAStep) {
+  Job job = SmallJob();
+  job.strategy = parallel::ShardedDdpOptions{};
+  const Usage usage = Run(job, 1);
+  constexpr uint64_t kPadding = 4 * 16 * kParameters;
+  EXPECT_GE(usage.of(Purpose::kParameters).bytes, kParameterBytes);
+  EXPECT_LE(usage.of(Purpose::kParameters).bytes, kParameterBytes + kPadding);
+  EXPECT_EQ(usage.of(Purpose::kGradients).bytes, usage.of(Purpose::kParameters).bytes) << "all of one rank are its slice";
+  EXPECT_EQ(usage.of(Purpose::kMoments).bytes, 2 * kParameterBytes + 4 * kParameters);
+  EXPECT_EQ(usage.of(Purpose::kBuckets).bytes, 0u);
+  EXPECT_GE(usage.of(Purpose::kBuckets).peak_bytes, kParameterBytes);
+  EXPECT_LT(usage.of(Purpose::kOther).bytes, 10000u) << "nothing that grows with the model";
+}
+
 TEST_F(MemorySessionTest, ValidationHasActivationsAndNoGradients) {
   Job job = SmallJob();
   job.optimizer.reset();

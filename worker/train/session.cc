@@ -143,7 +143,8 @@ absl::Status SessionImpl::Build() {
                                                   *parts_.control));
   }
   if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
-  fingerprint_ = PlanFingerprint(job_, *model_, train_data_ ? &*train_data_ : nullptr,
+  fingerprint_ = PlanFingerprint(job_, *model_, strategy_.get(),
+                                 train_data_ ? &*train_data_ : nullptr,
                                  validate_data_ ? &*validate_data_ : nullptr);
   state_ = TrainingState(*model_, {strategy_.get(), optimizer_.get(), scaler_ ? &*scaler_ : nullptr},
                          parts_.control->world_size());

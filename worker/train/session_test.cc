@@ -185,6 +185,41 @@ TEST_F(SessionTest, AResumedRunIsBitwiseTheUndisturbedOne) {
   EXPECT_EQ(second->outside.validations().at(12), undisturbed->outside.validations().at(12));
 }
 
+TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
+  Job job = SmallJob();
+  // Without dropout, whose numbers depend on the rank, a sample counts the same wherever it is.
+  job.model.options_json = R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})";
+  job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{.eps = 1e-5}};
+  job.batch = {.per_rank = 6, .accumulate = 2};
+  const auto undisturbed = RunSessions(job, 1);
+  job.checkpoint = Every(0);
+  const parallel::ShardedDdpOptions sharded{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
+  const struct {
+    int world_size;
+    StrategyConfig strategy;
+    BatchConfig batch;  // twelve samples in each step
+  } chain[] = {{1, job.strategy, {.per_rank = 6, .accumulate = 2}},
+               {4, sharded, {.per_rank = 3, .accumulate = 1}},
+               {2, job.strategy, {.per_rank = 3, .accumulate = 2}},
+               {3, sharded, {.per_rank = 2, .accumulate = 2}}};
+  std::map<int64_t, double> losses;
+  std::vector<std::string> checkpoints;
+  int64_t generation = 0;
+  for (const auto& [world_size, strategy, batch] : chain) {
+    job.strategy = strategy;
+    job.batch = batch;
+    job.stages = {FitStage{3 * ++generation, 0}};
+    const auto run = RunSessions(job, world_size, generation, checkpoints);
+    ASSERT_TRUE(run->ends.back().ok()) << run->ends.back().status();
+    EXPECT_EQ(run->outside.losses().size(), 3u);
+    for (const auto& [step, loss] : run->outside.losses()) losses[step] = loss;
+    checkpoints = run->outside.checkpoints();
+  }
+  ASSERT_EQ(losses.size(), 12u);
+  // Sums are cut elsewhere.
+  for (const auto& [step, loss] : undisturbed->outside.losses()) EXPECT_NEAR(losses[step], loss, 1e-5) << step;
+}
+
 TEST_F(SessionTest, ABrokenCheckpointIsPutAsideAndTheOneBeforeUsed) {
   Job job = SmallJob();
   const auto undisturbed = RunSessions(job, 2);

@@ -191,11 +191,13 @@ std::string Sizes(const RankData* data) {
 
 }  // namespace
 
-int64_t PlanFingerprint(const Job& job, const models::Model& model, const RankData* train,
+int64_t PlanFingerprint(const Job& job, const models::Model& model,
+                        const parallel::Strategy* strategy, const RankData* train,
                         const RankData* validate) {
   std::string plan = absl::StrCat(
       StrategyName(job.strategy), " ",
-      std::visit([](const auto& strategy) { return Describe(strategy); }, job.strategy), ";");
+      std::visit([](const auto& options) { return Describe(options); }, job.strategy),
+      strategy == nullptr ? 0 : strategy->layout_fingerprint(), ";");
   for (const auto& parameter : model.Parameters()) {
     absl::StrAppend(&plan, parameter.name);
     for (const int64_t size : parameter.tensor.sizes()) absl::StrAppend(&plan, ",", size);

@@ -41,7 +41,7 @@ Job SmallJob() {
 int64_t Fingerprint(const Job& job, int64_t train = 100, int64_t validate = 10) {
   const RankData train_data{.dataset = std::make_unique<Samples>(train)};
   const RankData validate_data{.dataset = std::make_unique<Samples>(validate)};
-  return PlanFingerprint(job, **BuildModel(job), &train_data, &validate_data);
+  return PlanFingerprint(job, **BuildModel(job), nullptr, &train_data, &validate_data);
 }
 
 TEST(PlanFingerprint, IsTheSameForTheSamePlan) {
@@ -56,6 +56,8 @@ TEST(PlanFingerprint, SeesWhatRanksMustAgreeOn) {
       [](Job& job) { job.schedule = optim::Constant{}; },
       [](Job& job) { job.schedule = optim::Linear{.warmup_steps = 2, .total_steps = 9}; },
       [](Job& job) { job.optimizer->groups = {{.match = "*", .lr_scale = 1}}; },
+      [](Job& job) { job.strategy = parallel::DdpOptions{.bucket_bytes = 1}; },
+      [](Job& job) { job.strategy = parallel::ShardedDdpOptions{}; },
       [](Job& job) { job.precision = Precision::kBfloat16; },
       [](Job& job) { job.on_nan = OnNan::kSkipStep; },
       [](Job& job) { job.clip_grad_norm = 1; },
@@ -73,8 +75,23 @@ TEST(PlanFingerprint, SeesWhatRanksMustAgreeOn) {
   }
 }
 
+// As another build might: one that puts parameters elsewhere.
+TEST(PlanFingerprint, SeesWhatLiesWhere) {
+  const Job job = SmallJob();
+  const auto model = *BuildModel(job);
+  const auto fingerprint = [&](int64_t bucket_bytes) {
+    const auto ranks = comm::LocalGroup::Create(2);
+    const auto strategy = *parallel::CreateDdp(model->Parameters(), {}, ranks[0].get(),
+                                               {.bucket_bytes = bucket_bytes, .first_bucket_bytes = 1});
+    return PlanFingerprint(job, *model, strategy.get(), nullptr, nullptr);
+  };
+  EXPECT_EQ(fingerprint(1), fingerprint(1));
+  EXPECT_NE(fingerprint(1), fingerprint(1 << 20));
+}
+
 TEST(PlanFingerprint, SeesEverySettingOfSchedulesGroupsAndTheLossScale) {
   using optim::OneCycle, optim::StepDecay, optim::Linear;
+  using Sharded = parallel::ShardedDdpOptions;
   const std::vector<std::vector<std::function<void(Job&)>>> alternatives = {
       {[](Job& job) { job.schedule = optim::Constant{}; },
        [](Job& job) { job.schedule = optim::Constant{1}; },
@@ -98,6 +115,11 @@ TEST(PlanFingerprint, SeesEverySettingOfSchedulesGroupsAndTheLossScale) {
        [](Job& job) { job.optimizer->groups = {{.match = "a", .weight_decay = 0}}; },
        [](Job& job) { job.optimizer->groups = {{.match = "a", .lr_scale = 0}}; },
        [](Job& job) { job.optimizer->groups = {{.match = "a"}, {.match = "a"}}; }},
+      {[](Job& job) { job.strategy = parallel::DdpOptions{}; },
+       [](Job& job) { job.strategy = Sharded{}; },
+       [](Job& job) { job.strategy = Sharded{.bucket_bytes = 1}; },
+       [](Job& job) { job.strategy = Sharded{.reduce_every = Sharded::ReduceEvery::kMicroBatch}; },
+       [](Job& job) { job.strategy = Sharded{.reduce_in_bfloat16 = true}; }},
       {[](Job& job) { job.precision = Precision::kFloat16; },
        [](Job& job) { job.precision = Precision::kFloat16, job.loss_scale.initial = 2; },
        [](Job& job) { job.precision = Precision::kFloat16, job.loss_scale.growth_factor = 3; },
@@ -167,7 +189,7 @@ TEST(PlanFingerprint, SeesDataSetsOfAnotherSize) {
 TEST(PlanFingerprint, RanksWithFilesOfTheirOwnAgreeOnAllSizesNotOnTheirOwn) {
   const auto fingerprint = [](int64_t own, std::vector<int64_t> all) {
     const RankData train{.dataset = std::make_unique<Samples>(own), .own_sizes = std::move(all)};
-    return PlanFingerprint(SmallJob(), **BuildModel(SmallJob()), &train, nullptr);
+    return PlanFingerprint(SmallJob(), **BuildModel(SmallJob()), nullptr, &train, nullptr);
   };
   EXPECT_EQ(fingerprint(100, {100, 70}), fingerprint(70, {100, 70}));
   EXPECT_NE(fingerprint(100, {100, 70}), fingerprint(100, {100, 71}));
@@ -188,7 +210,7 @@ TEST(PlanFingerprint, SeesBuffers) {
     models::InputSpec UnitsInput() const override { return {}; }
   };
   const auto fingerprint = [](const std::string& buffer) {
-    return PlanFingerprint(SmallJob(), OneBufferModel(buffer), nullptr, nullptr);
+    return PlanFingerprint(SmallJob(), OneBufferModel(buffer), nullptr, nullptr, nullptr);
   };
   EXPECT_NE(fingerprint("a"), fingerprint(""));
   EXPECT_NE(fingerprint("a"), fingerprint("b"));

@@ -32,6 +32,7 @@ class Ddp : public Strategy {
     auto groups = layout::AssignBuckets(
         specs, communicator->world_size(),
         {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
+    layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
     for (size_t i = 0; i < groups.size(); ++i) labels_.push_back(absl::StrCat("bucket ", i));
     gradients_ = std::make_unique<GradientBuckets>(
         std::move(reduced), std::move(groups), GradientBuckets::Memory::kKept,
@@ -54,6 +55,7 @@ class Ddp : public Strategy {
     placement.holders.assign(communicator_->world_size(), all);
     return placement;
   }
+  uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
   int64_t bucket_count() const override { return labels_.size(); }
 
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
@@ -115,6 +117,7 @@ class Ddp : public Strategy {
   const std::vector<models::Buffer> buffers_;
   std::vector<Piece> pieces_;
   std::vector<std::string> labels_;  // of the buckets
+  uint64_t layout_fingerprint_ = 0;
   BufferSync buffer_sync_;
   std::unique_ptr<GradientBuckets> gradients_;
 

@@ -14,6 +14,7 @@
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
 #include "worker/memory/memory_scope.h"
+#include "worker/models/context_error.h"
 #include "worker/parallel/buffer_sync.h"
 #include "worker/parallel/gradient_buckets.h"
 #include "worker/parallel/model_tensors.h"
@@ -38,6 +39,7 @@ class ShardedDdp : public Strategy {
   const std::vector<Piece>& pieces() const override { return pieces_; }
   bool sharded() const override { return true; }
   layout::Placement owners() const override { return owners_; }
+  uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
   int64_t bucket_count() const override { return buckets_.size(); }
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                       at::Generator generator) override;
@@ -51,8 +53,10 @@ class ShardedDdp : public Strategy {
   void RestoreBuffers() override { buffer_sync_.Restore(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
 
-  // What the unit reads itself is there when this returns; an error waits for FinishBackward.
+  // What the unit reads itself, or everything, is there when these return. Throw models::ContextError where it did not
+  // arrive: a forward must not go on with anything.
   void AwaitUnit(const models::Unit& unit);
+  void AwaitAll();
 
  private:
   struct Bucket {
@@ -65,8 +69,7 @@ class ShardedDdp : public Strategy {
   };
   struct Reduction {
     size_t bucket = 0;
-    at::Tensor sent;  // full size, alive while it is sent
-    at::Tensor sum;   // where it is to be added to what earlier micro-batches gave; else undefined
+    at::Tensor sum;  // where it is to be added to what earlier micro-batches gave; else undefined
     std::unique_ptr<comm::Work> work;
   };
 
@@ -86,12 +89,14 @@ class ShardedDdp : public Strategy {
   }
 
   comm::Communicator* const communicator_;
+  const models::Unit* const root_;
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
   const ShardedDdpOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<Piece> pieces_;
   layout::Placement owners_;
+  uint64_t layout_fingerprint_ = 0;
   std::vector<size_t> gather_order_;  // of the buckets: as forward wants them
   std::unordered_map<const models::Unit*, std::vector<size_t>> buckets_of_unit_;
   BufferSync buffer_sync_;
@@ -108,17 +113,21 @@ class ShardedDdp : public Strategy {
   absl::Status error_;     // the first, of anything that was waited for
 };
 
-// Waits for the parameters of a unit before it runs.
+// Waits for the parameters of a unit before it runs, and for all of them after the root: a loss on top may read any.
 class AwaitingContext : public models::ForwardContext {
  public:
-  AwaitingContext(models::Mode mode, at::Generator generator, ShardedDdp* strategy)
-      : models::ForwardContext(mode, std::move(generator)), strategy_(strategy) {}
+  AwaitingContext(models::Mode mode, at::Generator generator, const models::Unit* root,
+                  ShardedDdp* strategy)
+      : models::ForwardContext(mode, std::move(generator)), root_(root), strategy_(strategy) {}
   at::Tensor Call(models::Unit& unit, const at::Tensor& x) override {
     strategy_->AwaitUnit(unit);
-    return models::ForwardContext::Call(unit, x);
+    at::Tensor y = models::ForwardContext::Call(unit, x);
+    if (&unit == root_) strategy_->AwaitAll();
+    return y;
   }
 
  private:
+  const models::Unit* const root_;
   ShardedDdp* const strategy_;
 };
 
@@ -126,6 +135,7 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
                        const std::vector<models::Buffer>& buffers, const models::Unit* root,
                        comm::Communicator* communicator, const ShardedDdpOptions& options)
     : communicator_(communicator),
+      root_(root),
       parameters_(parameters),
       buffers_(buffers),
       options_(options),
@@ -135,6 +145,7 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
   auto groups = layout::AssignBuckets(
       specs, communicator->world_size(),
       {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
+  layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
   for (const layout::Group& group : groups) {
     Bucket bucket;
     bucket.label = absl::StrCat("bucket ", buckets_.size());
@@ -246,7 +257,7 @@ void ShardedDdp::PlanGathers(const models::Unit* root, const std::vector<layout:
 
 std::unique_ptr<models::ForwardContext> ShardedDdp::MakeContext(models::Mode mode,
                                                                 at::Generator generator) {
-  return std::make_unique<AwaitingContext>(mode, std::move(generator), this);
+  return std::make_unique<AwaitingContext>(mode, std::move(generator), root_, this);
 }
 
 void ShardedDdp::BeginStep(int64_t step, double divisor) {
@@ -272,17 +283,18 @@ void ShardedDdp::Reduce(size_t bucket, at::Tensor flat) {
   if (last_) SendBuffers();  // the forwards of this step are done
   while (reducing_.size() >= kMostReducing) AwaitOldestReduction();
   const MemoryScope scope(Purpose::kBuckets);
-  Reduction reduction{.bucket = bucket, .sent = std::move(flat)};
-  if (options_.reduce_in_bfloat16 && reduction.sent.scalar_type() == at::kFloat) {
+  if (options_.reduce_in_bfloat16 && flat.scalar_type() == at::kFloat) {
     c10::NoGradGuard no_grad;
-    reduction.sent = reduction.sent.to(at::kBFloat16);
+    flat = flat.to(at::kBFloat16);
   }
+  Reduction reduction{.bucket = bucket};
   at::Tensor out = buckets_[bucket].own_gradients;
   if (options_.reduce_every == ShardedDdpOptions::ReduceEvery::kMicroBatch && micro_batches_ > 1) {
     out = reduction.sum = at::empty(out.sizes(), out.options());
   }
+  // The work alone keeps the full-size gradients, no longer than they are sent.
   reduction.work = communicator_->ReduceScatterSum(
-      out, reduction.sent, {buckets_[bucket].label.c_str(), step_}, divisor_);
+      out, flat, {buckets_[bucket].label.c_str(), step_}, divisor_);
   reducing_.push_back(std::move(reduction));
 }
 
@@ -345,11 +357,14 @@ void ShardedDdp::AwaitGather(Bucket& bucket) {
 void ShardedDdp::AwaitUnit(const models::Unit& unit) {
   if (gathering_ == 0) return;
   const auto found = buckets_of_unit_.find(&unit);
-  if (found == buckets_of_unit_.end()) {
-    for (Bucket& bucket : buckets_) AwaitGather(bucket);
-    return;
-  }
+  if (found == buckets_of_unit_.end()) return AwaitAll();
   for (const size_t bucket : found->second) AwaitGather(buckets_[bucket]);
+  if (!error_.ok()) throw models::ContextError(error_);
+}
+
+void ShardedDdp::AwaitAll() {
+  if (gathering_ == 0) return;
+  if (const absl::Status status = AwaitParameters(); !status.ok()) throw models::ContextError(status);
 }
 
 absl::Status ShardedDdp::AwaitParameters() {

@@ -14,6 +14,7 @@
 #include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
 #include "worker/comm/local/local_group.h"
+#include "worker/models/context_error.h"
 #include "worker/models/seed.h"
 #include "worker/parallel/recording.h"
 #include "worker/parallel/test_model.h"
@@ -230,6 +231,49 @@ TEST(ShardedDdp, APeerThatIsGoneFailsTheStepAfterTheGather) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(status.message()).find("parameters of bucket"), std::string::npos)
       << "not the first error: " << status;
+}
+
+TEST(ShardedDdp, AForwardDoesNotGoOnWithParametersThatDidNotArrive) {
+  auto ranks = comm::LocalGroup::Create(2);
+  Net net;
+  auto strategy = CreateShardedDdp(net.Parameters(), {}, &net, ranks[0].get(),
+                                   {.bucket_bytes = 1, .first_bucket_bytes = 1});
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+  ranks[1].reset();
+  (*strategy)->BeginStep(3, 1.0);
+  (*strategy)->FinishUpdate();
+  try {
+    context->Call(*net.children()[1], at::ones({1, 8}));
+    FAIL() << "it did";
+  } catch (const models::ContextError& error) {
+    EXPECT_EQ(error.status().code(), absl::StatusCode::kUnavailable) << error.status();
+  }
+}
+
+// Whatever a unit does not read itself: for a loss on top that does.
+TEST(ShardedDdp, AfterTheRootAllParametersAreThere) {
+  class Skipping : public models::Unit {
+   public:
+    Skipping() : Unit("") { AddChild(std::make_unique<Layer>("skipped")); }
+    at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override { return x; }
+  };
+  RunRanks(2, [](comm::Communicator& communicator) {
+    Recording recording(&communicator);
+    Skipping net;
+    auto strategy = CreateShardedDdp(net.Parameters(), {}, &net, &recording, {});
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+    (*strategy)->BeginStep(0, 1.0);
+    c10::NoGradGuard no_grad;
+    for (const Piece& piece : (*strategy)->pieces()) {
+      at::Tensor tensor = piece.tensor;
+      tensor.fill_(2);
+    }
+    (*strategy)->FinishUpdate();
+    context->Call(net, at::ones({1, 8}));
+    EXPECT_EQ(net.Parameters()[0].tensor.sum().item<float>(), 2 * 64);
+  });
 }
 
 // One huge parameter, slices that are padding only, more ranks than elements.

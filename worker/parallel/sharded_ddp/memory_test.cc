@@ -1,0 +1,183 @@
+// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md draws it). One rank of four; the
+// others are made up, so that reductions are in flight until they are waited for.
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/ones.h"
+#include "gtest/gtest.h"
+#include "worker/memory/counting_allocator.h"
+#include "worker/parallel/sharded_ddp/sharded_ddp.h"
+
+namespace muster::parallel {
+namespace {
+
+using memory::Purpose;
+
+// Gives zeros, and holds what is to be reduced until somebody waits.
+class Unhurried : public comm::Communicator {
+ public:
+  int rank() const override { return 1; }
+  int world_size() const override { return 4; }
+  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&, comm::OpLabel) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  std::unique_ptr<comm::Work> AllReduceSum(const at::Tensor&, comm::OpLabel, double) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  std::unique_ptr<comm::Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
+                                               comm::OpLabel, double) override {
+    at::Tensor(out).zero_();
+    return std::make_unique<Holding>(in);
+  }
+  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
+                                       const std::vector<int64_t>&, comm::OpLabel) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  std::unique_ptr<comm::Work> Broadcast(const at::Tensor&, int, comm::OpLabel) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  int64_t bytes_sent() const override { return 0; }
+  void Abort(const absl::Status&) override {}
+
+ private:
+  struct Holding : comm::Work {
+    explicit Holding(std::optional<at::Tensor> held) : held(std::move(held)) {}
+    absl::Status Wait() override {
+      held.reset();
+      return absl::OkStatus();
+    }
+    std::optional<at::Tensor> held;
+  };
+};
+
+constexpr int kParameters = 20;
+constexpr uint64_t kBucket = 4 * 1024;  // 1000 elements, padded to a multiple of 16 for each of four ranks
+constexpr uint64_t kAll = kParameters * kBucket;
+
+class ShardedDdpMemory : public testing::Test {
+ protected:
+  static void SetUpTestSuite() { memory::InstallCountingAllocator(); }
+
+  void Create(ShardedDdpOptions options = {}) {
+    for (int i = 0; i < kParameters; ++i) {
+      parameters_.push_back({"p" + std::to_string(i), at::ones({1000}).requires_grad_(true)});
+    }
+    options.bucket_bytes = options.first_bucket_bytes = 1;  // a bucket for each parameter
+    auto strategy = CreateShardedDdp(parameters_, {}, nullptr, &communicator_, options);
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    strategy_ = *std::move(strategy);
+  }
+
+  // Of the parameters in forward order: so backward gives the gradients in the order of the buckets.
+  void ForwardBackward() {
+    at::Tensor loss;
+    for (const auto& [name, tensor] : parameters_) {
+      const at::Tensor one = tensor.square().sum();
+      loss = loss.defined() ? loss + one : one;
+    }
+    loss.backward();
+  }
+
+  static memory::Use Used(Purpose purpose) { return memory::MemoryInUse().of(purpose); }
+  static uint64_t Buckets() { return Used(Purpose::kBuckets).bytes; }
+  static uint64_t MostBuckets() { return Used(Purpose::kBuckets).peak_bytes; }
+
+  Unhurried communicator_;
+  std::vector<models::Parameter> parameters_;
+  std::unique_ptr<Strategy> strategy_;
+};
+
+TEST_F(ShardedDdpMemory, ParametersAreThereOnceAndReducedGradientsInSlices) {
+  Create();
+  EXPECT_EQ(Used(Purpose::kParameters).bytes, kAll);
+  EXPECT_EQ(Used(Purpose::kGradients).bytes, kAll / 4);
+  EXPECT_EQ(Buckets(), 0u);
+  // What they lay in before is gone.
+  EXPECT_LT(Used(Purpose::kOther).bytes, kBucket);
+  strategy_.reset();
+  EXPECT_EQ(Used(Purpose::kGradients).bytes, 0u);
+  parameters_.clear();
+  EXPECT_EQ(Used(Purpose::kParameters).bytes, 0u);
+}
+
+// Two are being reduced while the third fills.
+TEST_F(ShardedDdpMemory, OfFullGradientsThereAreThreeBucketsAtATimeAndNoneBetweenSteps) {
+  Create();
+  for (int64_t step = 0; step < 3; ++step) {
+    memory::ResetPeaks();
+    strategy_->BeginStep(step, 1.0);
+    strategy_->BeginMicroBatch(true);
+    ForwardBackward();
+    EXPECT_EQ(MostBuckets(), 3 * kBucket);
+    EXPECT_EQ(Buckets(), 2 * kBucket);
+    ASSERT_TRUE(strategy_->FinishBackward().ok());
+    EXPECT_EQ(Buckets(), 0u);
+    strategy_->FinishUpdate();
+    ASSERT_TRUE(strategy_->AwaitParameters().ok());
+    EXPECT_EQ(Buckets(), 0u);
+    EXPECT_EQ(MostBuckets(), 3 * kBucket);
+  }
+}
+
+TEST_F(ShardedDdpMemory, LocalSumsAreBucketsOfEverythingUntilTheLastMicroBatch) {
+  Create();
+  memory::ResetPeaks();
+  strategy_->BeginStep(0, 1.0);
+  for (int m = 0; m < 2; ++m) {
+    strategy_->BeginMicroBatch(false);
+    ForwardBackward();
+    EXPECT_EQ(Buckets(), kAll);
+  }
+  strategy_->BeginMicroBatch(true);
+  ForwardBackward();
+  EXPECT_EQ(Buckets(), 2 * kBucket);
+  ASSERT_TRUE(strategy_->FinishBackward().ok());
+  EXPECT_EQ(Buckets(), 0u);
+  EXPECT_EQ(MostBuckets(), kAll);
+}
+
+// On top of the buckets: a slice for each reduction in flight, to be added.
+TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
+  Create({.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
+  memory::ResetPeaks();
+  strategy_->BeginStep(0, 1.0);
+  for (int m = 0; m < 3; ++m) {
+    strategy_->BeginMicroBatch(m == 2);
+    ForwardBackward();
+  }
+  ASSERT_TRUE(strategy_->FinishBackward().ok());
+  EXPECT_EQ(Buckets(), 0u);
+  EXPECT_LE(MostBuckets(), 3 * kBucket + 2 * kBucket / 4);
+}
+
+// The one that fills, its copy, and two copies in flight (the older one gone before the copy is made).
+TEST_F(ShardedDdpMemory, GradientsThatTravelAsBfloat16AreHeldAsThat) {
+  Create({.reduce_in_bfloat16 = true});
+  memory::ResetPeaks();
+  strategy_->BeginStep(0, 1.0);
+  strategy_->BeginMicroBatch(true);
+  ForwardBackward();
+  EXPECT_EQ(Buckets(), 2 * kBucket / 2);
+  ASSERT_TRUE(strategy_->FinishBackward().ok());
+  EXPECT_EQ(Buckets(), 0u);
+  EXPECT_EQ(MostBuckets(), kBucket + 2 * kBucket / 2);
+}
+
+TEST_F(ShardedDdpMemory, AStepThatIsGivenUpLeavesNothingBehindTheNext) {
+  Create();
+  strategy_->BeginStep(0, 1.0);
+  strategy_->BeginMicroBatch(false);
+  ForwardBackward();
+  strategy_->BeginStep(1, 1.0);
+  strategy_->BeginMicroBatch(true);
+  ForwardBackward();
+  ASSERT_TRUE(strategy_->FinishBackward().ok());
+  EXPECT_EQ(Buckets(), 0u);
+}
+
+}  // namespace
+}  // namespace muster::parallel
