@@ -36,9 +36,11 @@ class JobFailed(Exception):
 
 
 class Cluster:
-    """musterd with `slots` local slots; everything it writes lies in `folder`. Use as a context manager."""
+    """musterd with `slots` local slots; everything it writes lies in `folder`. Use as a context manager.
 
-    def __init__(self, programs, folder, slots, lease="10s"):
+    `more`: further arguments of musterd."""
+
+    def __init__(self, programs, folder, slots, lease="10s", listen="127.0.0.1:0", more=()):
         self.programs = pathlib.Path(programs)
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -47,11 +49,12 @@ class Cluster:
         self._musterd = subprocess.Popen(
             [
                 self.programs / "musterd",
-                *("--listen", "127.0.0.1:0"),
+                *("--listen", listen),
                 *("--state", self.folder / "state"),
                 *("--local-slots", str(slots)),
                 *("--lease", lease),
                 *("--port-file", port_file),
+                *more,
             ],
             stdout=self._log,
             stderr=self._log,

@@ -76,11 +76,12 @@ def test_training_equals_torchs_autocast(muster, tmp_path, kind, precision):
         assert min(first, key=lambda name: abs(first[name] - found[0])) == precision
 
 
-@pytest.mark.parametrize("kind", ["gpt2", "mlp"])
-def test_overflows_move_the_scale_as_torchs_scaler(muster, tmp_path, kind):
+@pytest.mark.parametrize("kind, strategy", [("gpt2", "sharded_ddp"), ("mlp", "ddp")])
+def test_overflows_move_the_scale_as_torchs_scaler(muster, tmp_path, kind, strategy):
     # So large that the first steps overflow, and growing so soon that later ones do again.
     scale = {"initial": 2.0**26, "growth_factor": 8.0, "backoff_factor": 0.25, "growth_interval": 3}
     spec = training_job(tmp_path, kind, precision="float16", loss_scale=scale)
+    spec["strategy"] = {strategy: {"bucket_mb": 0.005}}
     job = f"overflow-{kind}"
     found = muster.run(spec, job)
     expected = reference.train(spec)

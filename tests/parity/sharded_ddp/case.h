@@ -1,0 +1,47 @@
+// The combinations of settings in which sharded_ddp is compared with ddp: all of them, and few that have every pair. Pure.
+#ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_
+#define MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_
+
+#include <array>
+#include <string>
+#include <vector>
+
+namespace muster::parity {
+
+enum class ModelKind { kGpt2, kConvnet, kMixed };
+enum class OptimizerKind { kAdamW, kSgdMomentum };
+enum class PrecisionKind { kFloat32, kBfloat16, kFloat16 };
+enum class Accumulate { kOne, kThree };
+enum class ReduceEvery { kStep, kMicroBatch };
+enum class Clip { kOff, kOn };
+
+struct Case {
+  ModelKind model = ModelKind::kGpt2;
+  OptimizerKind optimizer = OptimizerKind::kAdamW;
+  PrecisionKind precision = PrecisionKind::kFloat32;
+  Accumulate accumulate = Accumulate::kOne;
+  ReduceEvery reduce_every = ReduceEvery::kStep;
+  Clip clip = Clip::kOff;
+  int world_size = 1;
+
+  int micro_batches() const { return accumulate == Accumulate::kOne ? 1 : 3; }
+  // Whether sharded_ddp adds in ddp's order.
+  bool bitwise() const { return reduce_every == ReduceEvery::kStep || accumulate == Accumulate::kOne; }
+};
+
+// A case as numbers: which of its factor's levels each setting is, in the order of the struct.
+inline constexpr std::array<int, 7> kLevels = {3, 2, 3, 2, 2, 2, 4};
+std::array<int, kLevels.size()> LevelsOf(const Case& one);
+
+std::vector<Case> FullProduct();
+
+// A covering array of strength 2: every pair of levels of two factors is in one case at least. The same in every run: each
+// case is the one of the product that has the most pairs not covered yet, the first among equals.
+std::vector<Case> PairwiseCases();
+
+// "Gpt2AdamWBfloat16Accumulate3EachMicroBatchClip4": letters and digits, one for each case.
+std::string Name(const Case& one);
+
+}  // namespace muster::parity
+
+#endif  // MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_

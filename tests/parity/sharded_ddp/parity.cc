@@ -1,0 +1,143 @@
+#include "tests/parity/sharded_ddp/parity.h"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/item.h"
+#include "gtest/gtest.h"
+#include "tests/parity/sharded_ddp/training.h"
+#include "worker/parallel/test_model.h"
+
+namespace muster::parity {
+namespace {
+
+constexpr int64_t kSteps = 6;
+
+// How far sharded_ddp may be from ddp after one step that both begin from the same state, so that losses have the same bits.
+struct Bounds {
+  // Of a parameter's moments: part of the largest element of the same moment of the same parameter. A gradient's error is
+  // part of the ranks' contributions to it, of which the largest is not far above the largest element of the sum.
+  double moments = 0;
+  // Of parameters under AdamW, which divides by sqrt(v) + eps: an error of a gradient near zero is blown up, by 1 / eps at most.
+  double adamw_parameters = 0;
+  double norm = 0;  // part of it
+};
+
+// The additions have another order: a few roundings, each 2^-24 (6e-8) of a partial sum.
+constexpr Bounds kOtherOrder = {.moments = 1e-6, .adamw_parameters = 1e-6, .norm = 1e-6};
+
+// Each contribution is rounded once, by 2^-9 of it at most; what is added up to a sum may be twice as large as the sum. AdamW
+// goes in whatever direction a gradient near zero has: twice the rate.
+constexpr Bounds kRoundedToBfloat16 = {
+    .moments = 0x1p-8, .adamw_parameters = 2 * kAdamWRate, .norm = 0x1p-8};
+
+double Largest(const at::Tensor& tensor) {
+  return tensor.numel() == 0 ? 0 : tensor.abs().max().item().toDouble();
+}
+
+double Distance(const at::Tensor& a, const at::Tensor& b) { return Largest(a - b); }
+
+bool IsMoment(const std::string& name) { return name.rfind("step/", 0) != 0; }
+
+// The largest element of the momentum of "param/NAME".
+double LargestMomentum(const State& state, const std::string& name) {
+  const auto found = state.optimizer.find("momentum_buffer/" + name.substr(name.find('/') + 1));
+  return found == state.optimizer.end() ? 0 : Largest(found->second);
+}
+
+void ExpectEqual(const NamedTensors& found, const NamedTensors& expected, const std::string& where) {
+  EXPECT_EQ(found.size(), expected.size()) << where;
+  for (const auto& [name, tensor] : expected) {
+    const auto one = found.find(name);
+    if (one == found.end()) {
+      ADD_FAILURE() << where << ": " << name << " is missing";
+    } else if (!parallel::SameBits(one->second, tensor)) {
+      ADD_FAILURE() << where << ": " << name << " differs by up to " << Distance(one->second, tensor);
+    }
+  }
+}
+
+void ExpectNear(const State& found, const State& expected, const Bounds& bounds,
+                const std::string& where) {
+  for (const auto& [name, tensor] : expected.parameters) {
+    const bool adamw = expected.optimizer.count("exp_avg/" + name.substr(name.find('/') + 1)) > 0;
+    // And the rounding of the parameter itself.
+    const double bound = (adamw ? bounds.adamw_parameters
+                                : kSgdRate * bounds.moments * LargestMomentum(expected, name)) +
+                         0x1p-23 * Largest(tensor);
+    EXPECT_LE(Distance(found.parameters.at(name), tensor), bound) << where << ": " << name;
+  }
+  EXPECT_EQ(found.optimizer.size(), expected.optimizer.size()) << where;
+  for (const auto& [name, tensor] : expected.optimizer) {
+    // exp_avg_sq has twice the error, being of squares.
+    const double bound = IsMoment(name) ? 2 * bounds.moments * Largest(tensor) : 0;
+    EXPECT_LE(Distance(found.optimizer.at(name), tensor), bound) << where << ": " << name;
+  }
+}
+
+// Else this would test little: steps change all that is trained and used, clipping clips, and float16 overflows once.
+void ExpectTraining(const Case& one, const std::vector<StepRecord>& records) {
+  int64_t changed = 0;
+  for (const auto& [name, tensor] : records.back().after.parameters) {
+    changed += !parallel::SameBits(tensor, records.front().after.parameters.at(name));
+  }
+  EXPECT_GE(changed, 6);
+  bool clipped = false;
+  int64_t left_out = 0;
+  for (const StepRecord& record : records) {
+    clipped |= record.grad_norm.value_or(0) > kMaxNorm;
+    left_out += record.outcome != train::Outcome::kApplied;
+  }
+  EXPECT_TRUE(one.clip == Clip::kOff || clipped);
+  const bool overflows = one.precision == PrecisionKind::kFloat16;
+  EXPECT_EQ(left_out, overflows ? 1 : 0);
+  if (overflows) {
+    EXPECT_NE(records[0].outcome, train::Outcome::kApplied);
+    EXPECT_GT(records.back().after.others.at("scaler/scale").item().toDouble(),
+              records[0].after.others.at("scaler/scale").item().toDouble());
+  }
+}
+
+// No bounds: every bit is the same.
+void Compare(const Case& one, const train::StrategyConfig& strategy,
+             const std::optional<Bounds>& bounds) {
+  const auto ddp = Train(JobOf(one, Ddp()), one.model, one.world_size, kSteps);
+  if (testing::Test::HasFailure()) return;
+  ExpectTraining(one, ddp);
+  const auto sharded = Train(JobOf(one, strategy), one.model, one.world_size, kSteps,
+                             bounds.has_value() ? &ddp : nullptr);
+  for (int64_t step = 0; step < kSteps && !testing::Test::HasFailure(); ++step) {
+    const StepRecord& found = sharded[step];
+    const StepRecord& expected = ddp[step];
+    const std::string where = "after step " + std::to_string(step + 1);
+    EXPECT_EQ(found.loss_sums, expected.loss_sums) << where;
+    EXPECT_EQ(found.outcome, expected.outcome) << where;
+    ExpectEqual(found.after.others, expected.after.others, where);
+    if (!bounds.has_value()) {
+      EXPECT_EQ(found.grad_norm, expected.grad_norm) << where;
+      ExpectEqual(found.after.parameters, expected.after.parameters, where);
+      ExpectEqual(found.after.optimizer, expected.after.optimizer, where);
+      continue;
+    }
+    EXPECT_EQ(found.grad_norm.has_value(), expected.grad_norm.has_value()) << where;
+    const double norm = expected.grad_norm.value_or(0);
+    EXPECT_NEAR(found.grad_norm.value_or(0), norm, bounds->norm * norm) << where;
+    ExpectNear(found.after, expected.after, *bounds, where);
+  }
+}
+
+}  // namespace
+
+void ExpectParity(const Case& one) {
+  Compare(one, ShardedDdp(one.reduce_every),
+          one.bitwise() ? std::nullopt : std::optional<Bounds>(kOtherOrder));
+}
+
+void ExpectParityOfReductionInBfloat16(const Case& one) {
+  Compare(one, ShardedDdp(one.reduce_every, /*reduce_in_bfloat16=*/true), kRoundedToBfloat16);
+}
+
+}  // namespace muster::parity

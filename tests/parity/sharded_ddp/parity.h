@@ -1,0 +1,18 @@
+// The comparison that the pairwise and the full test share.
+#ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_PARITY_H_
+#define MUSTER_TESTS_PARITY_SHARDED_DDP_PARITY_H_
+
+#include "tests/parity/sharded_ddp/case.h"
+
+namespace muster::parity {
+
+// Trains a case with ddp and with sharded_ddp, and fails the running test where they differ after any step: in any bit, or,
+// where sharded_ddp reduces each micro-batch, by more than the bounds in parity.cc.
+void ExpectParity(const Case& one);
+
+// The same where gradients travel in bfloat16.
+void ExpectParityOfReductionInBfloat16(const Case& one);
+
+}  // namespace muster::parity
+
+#endif  // MUSTER_TESTS_PARITY_SHARDED_DDP_PARITY_H_

@@ -1,0 +1,294 @@
+#include "tests/parity/sharded_ddp/training.h"
+
+#include <utility>
+
+#include "ATen/ops/zeros.h"
+#include "absl/strings/str_cat.h"
+#include "c10/core/GradMode.h"
+#include "common/status/status.h"
+#include "gtest/gtest.h"
+#include "worker/models/seed.h"
+#include "worker/parallel/test_model.h"
+
+// As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
+namespace at::autocast {
+void set_autocast_cache_enabled(bool enabled);
+}
+
+namespace muster::parity {
+
+train::Job JobOf(const Case& one, const train::StrategyConfig& strategy) {
+  train::Job job;
+  job.seed = 11;
+  job.strategy = strategy;
+  const std::vector<optim::ParameterGroup> groups = {
+      {.match = "*bias", .weight_decay = 0.0, .lr_scale = 0.5}};
+  if (one.optimizer == OptimizerKind::kAdamW) {
+    job.optimizer = train::OptimizerConfig{
+        kAdamWRate, optim::AdamWOptions{.eps = 1e-5, .weight_decay = 0.1}, groups};
+  } else {
+    job.optimizer = train::OptimizerConfig{
+        kSgdRate, optim::SgdOptions{.momentum = 0.9, .weight_decay = 0.01}, groups};
+  }
+  job.schedule = optim::Constant{.warmup_steps = 2};
+  job.batch = {.per_rank = 2, .accumulate = one.micro_batches()};
+  switch (one.precision) {
+    case PrecisionKind::kFloat32:
+      break;
+    case PrecisionKind::kBfloat16:
+      job.precision = train::Precision::kBfloat16;
+      break;
+    case PrecisionKind::kFloat16:
+      job.precision = train::Precision::kFloat16;
+      job.loss_scale = {.initial = 0x1p30, .backoff_factor = 0x1p-20, .growth_interval = 2};
+      break;
+  }
+  if (one.clip == Clip::kOn) job.clip_grad_norm = kMaxNorm;
+  return job;
+}
+
+train::StrategyConfig Ddp() {
+  return parallel::DdpOptions{.bucket_bytes = 3000, .first_bucket_bytes = 500};
+}
+
+train::StrategyConfig ShardedDdp(ReduceEvery reduce_every, bool reduce_in_bfloat16) {
+  using Every = parallel::ShardedDdpOptions::ReduceEvery;
+  return parallel::ShardedDdpOptions{
+      .bucket_bytes = 3000,
+      .first_bucket_bytes = 500,
+      .reduce_every = reduce_every == ReduceEvery::kStep ? Every::kStep : Every::kMicroBatch,
+      .reduce_in_bfloat16 = reduce_in_bfloat16};
+}
+
+namespace {
+
+bool Same(const at::Tensor& a, const at::Tensor& b) { return parallel::SameBits(a, b); }
+
+void ExpectAllHave(const NamedTensors& first, const NamedTensors& other, size_t rank) {
+  ASSERT_EQ(first.size(), other.size());
+  for (const auto& [name, tensor] : first) {
+    const auto found = other.find(name);
+    EXPECT_TRUE(found != other.end() && Same(found->second, tensor))
+        << name << " differs between ranks 0 and " << rank;
+  }
+}
+
+}  // namespace
+
+State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
+  c10::NoGradGuard no_grad;
+  State state{.parameters = ranks[0].parameters, .others = ranks[0].others};
+  std::map<std::string, at::Tensor> holders;  // of each element, counted
+  for (size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (rank > 0) {
+      ExpectAllHave(ranks[0].parameters, ranks[rank].parameters, rank);
+      ExpectAllHave(ranks[0].others, ranks[rank].others, rank);
+    }
+    for (const RankState::Part& part : ranks[rank].optimizer) {
+      at::Tensor& whole = state.optimizer[part.name];
+      at::Tensor& count = holders[part.name];
+      if (!whole.defined()) {
+        whole = at::zeros(part.shape, part.tensor.options());
+        count = at::zeros({whole.numel()});
+      }
+      at::Tensor place = whole.view({-1}).narrow(0, part.begin, part.tensor.numel());
+      at::Tensor held = count.narrow(0, part.begin, part.tensor.numel());
+      const at::Tensor found = part.tensor.reshape({-1});
+      // Several pieces of a parameter have as many copies of its number of steps.
+      if (part.tensor.numel() > 0 && held.data_ptr<float>()[0] > 0) {
+        EXPECT_TRUE(Same(place.contiguous(), found)) << part.name << " differs on rank " << rank;
+      }
+      place.copy_(found);
+      held.add_(1);
+      if (part.scalar) held.fill_(sharded ? 1 : rank + 1);
+    }
+  }
+  for (const auto& [name, count] : holders) {
+    const float expected = sharded ? 1 : ranks.size();
+    for (int64_t i = 0; i < count.numel(); ++i) {
+      if (count.data_ptr<float>()[i] == expected) continue;
+      ADD_FAILURE() << name << ": element " << i << " is held by " << count.data_ptr<float>()[i]
+                    << " ranks, not by " << expected;
+      break;
+    }
+  }
+  return state;
+}
+
+class RankTraining::ObservedOptimizer : public optim::Optimizer {
+ public:
+  ObservedOptimizer(std::unique_ptr<optim::Optimizer> optimizer, const std::function<void()>* before)
+      : optimizer_(std::move(optimizer)), before_(before) {}
+  absl::Status Step(double learning_rate) override {
+    if (*before_) (*before_)();
+    return optimizer_->Step(learning_rate);
+  }
+  std::vector<optim::StateSlot> Slots() const override { return optimizer_->Slots(); }
+  std::vector<optim::NamedTensor> State() override { return optimizer_->State(); }
+
+ private:
+  const std::unique_ptr<optim::Optimizer> optimizer_;
+  const std::function<void()>* const before_;
+};
+
+RankTraining::RankTraining(const train::Job& job, Workload workload,
+                           comm::Communicator* communicator)
+    : job_(job),
+      workload_(std::move(workload)),
+      communicator_(communicator),
+      finite_(*workload_.model) {
+  at::autocast::set_autocast_cache_enabled(false);
+  const absl::Status status = Build();
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+absl::Status RankTraining::Build() {
+  models::Model& model = *workload_.model;
+  ASSIGN_OR_RETURN(sampler_, data::Sampler::Create({.size = workload_.dataset->size(),
+                                                    .seed = job_.seed,
+                                                    .world_size = communicator_->world_size(),
+                                                    .per_rank = job_.batch.per_rank,
+                                                    .accumulate = job_.batch.accumulate,
+                                                    .order = job_.batch.order,
+                                                    .last = job_.batch.last}));
+  ASSIGN_OR_RETURN(strategy_, train::BuildStrategy(job_, model, communicator_));
+  context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
+  ASSIGN_OR_RETURN(auto optimizer,
+                   train::BuildOptimizer(*job_.optimizer, model, strategy_->pieces()));
+  optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), &on_update_);
+  if (job_.precision == train::Precision::kFloat16) scaler_.emplace(job_.loss_scale);
+  stepper_.emplace(train::Stepper::Parts{&job_, communicator_->rank(), &model, context_.get(),
+                                         workload_.dataset.get(), &*sampler_, strategy_.get(),
+                                         optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &finite_});
+  return absl::OkStatus();
+}
+
+absl::StatusOr<train::StepResult> RankTraining::Step() {
+  const double divisor =
+      static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
+  ASSIGN_OR_RETURN(const auto result, stepper_->Run(step_ + 1, position_, divisor));
+  position_ = sampler_->After(position_);
+  ++step_;
+  return result;
+}
+
+int64_t RankTraining::BeginOf(const std::string& parameter) const {
+  const auto parameters = workload_.model->Parameters();
+  for (const parallel::Piece& piece : strategy_->pieces()) {
+    if (parameters[piece.parameter].name == parameter) return piece.begin;
+  }
+  ADD_FAILURE() << parameter << " has a state, but no piece";
+  return 0;
+}
+
+RankState RankTraining::Copy(bool with_parameters) const {
+  c10::NoGradGuard no_grad;
+  RankState state;
+  std::map<std::string, std::vector<int64_t>> shapes;
+  for (const auto& [name, tensor] : workload_.model->Parameters()) {
+    shapes[name] = tensor.sizes().vec();
+    if (with_parameters) state.parameters["param/" + name] = tensor.detach().clone();
+  }
+  for (const auto& [name, tensor] : workload_.model->Buffers()) {
+    state.others["buffer/" + name] = tensor.clone();
+  }
+  if (scaler_) {
+    for (const auto& piece : const_cast<optim::LossScaler&>(*scaler_).State()) {
+      state.others["scaler/" + piece.parameter] = piece.tensor.clone();
+    }
+  }
+  std::map<std::string, bool> scalars;
+  for (const optim::StateSlot& slot : optimizer_->Slots()) scalars[slot.name] = slot.scalar;
+  for (const auto& piece : optimizer_->State()) {
+    const bool scalar = scalars.at(piece.slot);
+    state.optimizer.push_back({.name = piece.slot + "/" + piece.parameter,
+                               .scalar = scalar,
+                               .shape = scalar ? std::vector<int64_t>() : shapes.at(piece.parameter),
+                               .begin = scalar ? 0 : BeginOf(piece.parameter),
+                               .tensor = piece.tensor.clone()});
+  }
+  return state;
+}
+
+void RankTraining::Become(const State& state) {
+  c10::NoGradGuard no_grad;
+  const auto become = [](at::Tensor tensor, const NamedTensors& from, const std::string& name) {
+    if (const auto found = from.find(name); found != from.end()) tensor.copy_(found->second);
+  };
+  for (const auto& [name, tensor] : workload_.model->Parameters()) {
+    become(tensor.detach(), state.parameters, "param/" + name);
+  }
+  for (const auto& [name, tensor] : workload_.model->Buffers()) {
+    become(tensor, state.others, "buffer/" + name);
+  }
+  if (scaler_) {
+    for (const auto& piece : scaler_->State()) {
+      become(piece.tensor, state.others, "scaler/" + piece.parameter);
+    }
+  }
+  for (const auto& piece : optimizer_->State()) {
+    const auto found = state.optimizer.find(piece.slot + "/" + piece.parameter);
+    if (found == state.optimizer.end()) continue;
+    const bool scalar = found->second.dim() == 0;
+    at::Tensor tensor = piece.tensor;
+    tensor.view({-1}).copy_(found->second.reshape({-1}).narrow(
+        0, scalar ? 0 : BeginOf(piece.parameter), tensor.numel()));
+  }
+}
+
+checkpoint::State RankTraining::Live() const {
+  return train::TrainingState(
+      *workload_.model,
+      {strategy_.get(), optimizer_.get(), const_cast<optim::LossScaler*>(scaler_ ? &*scaler_ : nullptr)},
+      communicator_->world_size());
+}
+
+std::vector<StepRecord> Train(const train::Job& job, ModelKind model, int world_size, int64_t steps,
+                              const std::vector<StepRecord>* follow) {
+  // Index s: after s steps; by rank.
+  std::vector<std::vector<RankState>> states(steps + 1, std::vector<RankState>(world_size));
+  std::vector<StepRecord> records(steps);
+  for (StepRecord& record : records) record.loss_sums.resize(world_size);
+  parallel::RunRanks(world_size, [&](comm::Communicator& ranks) {
+    const int rank = ranks.rank();
+    RankTraining training(job, MakeWorkload(model), &ranks);
+    if (!training.ok()) return;
+    int64_t known = 0;  // the parameters after so many steps are in `states`, and those before
+    const auto parameters_are_known = [&](int64_t step) {
+      const NamedTensors parameters = training.Copy(/*with_parameters=*/true).parameters;
+      for (; known <= step; ++known) states[known][rank].parameters = parameters;
+    };
+    // Steps that were left out have changed none.
+    training.OnUpdate([&] { parameters_are_known(training.steps_done()); });
+    for (int64_t step = 0; step < steps; ++step) {
+      if (follow != nullptr && step > 0) {
+        const absl::Status awaited = training.strategy().AwaitParameters();
+        EXPECT_TRUE(awaited.ok()) << awaited;
+        parameters_are_known(step);
+        training.Become((*follow)[step - 1].after);
+      }
+      const auto result = training.Step();
+      EXPECT_TRUE(result.ok()) << "step " << step + 1 << ": " << result.status();
+      if (!result.ok()) return;
+      records[step].loss_sums[rank] = result->loss_sum;
+      if (rank == 0) {
+        records[step].grad_norm = result->grad_norm;
+        records[step].outcome = result->outcome;
+      }
+      RankState after = training.Copy(/*with_parameters=*/false);
+      states[step + 1][rank].others = std::move(after.others);
+      states[step + 1][rank].optimizer = std::move(after.optimizer);
+    }
+    const absl::Status awaited = training.strategy().AwaitParameters();
+    EXPECT_TRUE(awaited.ok()) << awaited;
+    parameters_are_known(steps);
+  });
+  if (testing::Test::HasFailure()) return records;
+  const bool sharded = std::holds_alternative<parallel::ShardedDdpOptions>(job.strategy);
+  for (int64_t step = 0; step < steps; ++step) {
+    records[step].after = PutTogether(states[step + 1], sharded);
+  }
+  return records;
+}
+
+}  // namespace muster::parity

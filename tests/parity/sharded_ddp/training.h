@@ -1,0 +1,132 @@
+// Training as the session does it, with the real strategies, optimizers and train::Stepper, ranks as threads; and the whole
+// state of all ranks after each step, put together from what each of them holds.
+//
+// LibTorch's autocast keeps its casts of weights for the whole process and drops them when any thread's scope ends: with ranks
+// as threads it would depend on chance whether a weight that is used twice is cast once. So here the ranks' threads cast
+// a weight anew at each use, which changes no value and adds the gradients of the uses in float32, not in the lower precision. What
+// training does is compared with PyTorch in real processes by tests/parity/precision_test.py and training_test.py.
+#ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
+#define MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "tests/parity/sharded_ddp/case.h"
+#include "tests/parity/sharded_ddp/workload.h"
+#include "worker/checkpoint/state.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/sampler.h"
+#include "worker/train/finite.h"
+#include "worker/train/job.h"
+#include "worker/train/setup.h"
+#include "worker/train/step.h"
+
+namespace muster::parity {
+
+inline constexpr double kAdamWRate = 1e-3;
+inline constexpr double kSgdRate = 0.05;
+// Below the norms of most gradients here.
+inline constexpr double kMaxNorm = 0.2;
+
+// The job of a case with the strategy `strategy`. In float16 the first step overflows, for the loss scale is too high, and the
+// scale grows again within six steps.
+train::Job JobOf(const Case& one, const train::StrategyConfig& strategy);
+// Buckets so small that there are several, and weights that lie in the slices of more than one rank.
+train::StrategyConfig Ddp();
+train::StrategyConfig ShardedDdp(ReduceEvery reduce_every, bool reduce_in_bfloat16 = false);
+
+// "exp_avg/transformer.wte.weight" -> the whole tensor.
+using NamedTensors = std::map<std::string, at::Tensor>;
+
+// What one rank holds, copied.
+struct RankState {
+  NamedTensors parameters;  // whole
+  NamedTensors others;      // buffers and the loss scaler, whole
+  struct Part {
+    std::string name;
+    bool scalar = false;
+    std::vector<int64_t> shape;  // of the whole
+    int64_t begin = 0;
+    at::Tensor tensor;
+  };
+  std::vector<Part> optimizer;  // of the strategy's pieces
+};
+
+struct State {
+  NamedTensors parameters;
+  NamedTensors others;
+  NamedTensors optimizer;
+};
+
+// Fails the running test where ranks differ in what they all hold, or where an element of the optimizer's state is not
+// held by one rank (`sharded`) or by every rank alike.
+State PutTogether(const std::vector<RankState>& ranks, bool sharded);
+
+// One rank's training. Its thread makes, uses and destroys it.
+class RankTraining {
+ public:
+  // Fails the running test, and ok() is false, where something cannot be made.
+  RankTraining(const train::Job& job, Workload workload, comm::Communicator* communicator);
+  bool ok() const { return stepper_.has_value(); }
+
+  // Runs right before the optimizer changes anything: all parameters are there.
+  void OnUpdate(std::function<void()> callback) { on_update_ = std::move(callback); }
+
+  absl::StatusOr<train::StepResult> Step();
+
+  // The parameters may be read: after AwaitParameters, in a callback of OnUpdate, or after a step that was left out.
+  RankState Copy(bool with_parameters) const;
+  // After AwaitParameters. What is not in `state` stays.
+  void Become(const State& state);
+
+  parallel::Strategy& strategy() { return *strategy_; }
+  checkpoint::State Live() const;
+  int64_t steps_done() const { return step_; }
+  const data::Position& position() const { return position_; }
+  void GoOnFrom(int64_t step, const data::Position& position) {
+    step_ = step;
+    position_ = position;
+  }
+
+ private:
+  class ObservedOptimizer;
+  absl::Status Build();
+  int64_t BeginOf(const std::string& parameter) const;
+
+  const train::Job job_;
+  const Workload workload_;
+  comm::Communicator* const communicator_;
+  const train::FiniteCheck finite_;
+  std::optional<data::Sampler> sampler_;
+  std::unique_ptr<parallel::Strategy> strategy_;
+  std::unique_ptr<models::ForwardContext> context_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::LossScaler> scaler_;
+  std::function<void()> on_update_;
+  std::optional<train::Stepper> stepper_;
+  int64_t step_ = 0;
+  data::Position position_;
+};
+
+struct StepRecord {
+  std::vector<double> loss_sums;  // by rank
+  std::optional<double> grad_norm;
+  train::Outcome outcome = train::Outcome::kApplied;
+  State after;
+};
+
+// Steps of a job from its beginning. Parameters are read as late as training itself reads them, when the next
+// update is about to change them, so that a forward that does not wait for them is noticed. `follow`: each step begins from
+// the state that the same step of `follow` began from.
+std::vector<StepRecord> Train(const train::Job& job, ModelKind model, int world_size, int64_t steps,
+                              const std::vector<StepRecord>* follow = nullptr);
+
+}  // namespace muster::parity
+
+#endif  // MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
