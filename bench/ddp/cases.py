@@ -151,12 +151,12 @@ class Case:
         teacher = torch.randn(self.options["inputs"], self.options["classes"])
         save_file({"inputs": rows, "labels": (rows @ teacher).argmax(1)}, folder / "train.safetensors")
 
-    def batches(self, rank, size):
+    def batches(self, rank, size, world_size=WORLD_SIZE):
         """Sample indices of a rank, step after step, as Muster takes them."""
-        for step in sampler.steps(size, SEED, WORLD_SIZE, self.per_rank):
+        for step in sampler.steps(size, SEED, world_size, self.per_rank):
             yield torch.tensor(step[rank][0])
 
-    def job(self, folder, steps):
+    def job(self, folder, steps, world_size=WORLD_SIZE):
         data = (
             {"tokens": {"path": str(folder / "train.bin"), "dtype": "uint16"}}
             if self.kind == "gpt2"
@@ -164,7 +164,7 @@ class Case:
         )
         return {
             "name": "bench",
-            "world_size": WORLD_SIZE,
+            "world_size": world_size,
             "seed": SEED,
             "model": {self.kind: self.options, "weights": str(folder / "weights.safetensors")},
             "data": {"train": data},
