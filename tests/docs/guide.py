@@ -13,6 +13,7 @@ files, a home and a temporary folder of its own. Ports of 127.0.0.1 and the fold
 become private, so that a page may show what a reader really uses.
 """
 
+import contextlib
 import dataclasses
 import os
 import pathlib
@@ -22,6 +23,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import uuid
 
 MARKER = "MUSTER_TEST_MARKER"
@@ -131,11 +133,14 @@ class Reader:
         return found
 
     def _end_all(self):
-        for pid in self.processes():
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
+        """Ends every process of the reader; none is there any more when this returns."""
+        bound = time.monotonic() + BOUND
+        while left := self.processes():
+            assert time.monotonic() < bound, f"cannot be killed: {left}"
+            for pid in left:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+            time.sleep(0.001)
 
     def _environment(self):
         return {
