@@ -9,6 +9,7 @@
 #include "client/cli/follow.h"
 #include "client/cli/local_coordinator.h"
 #include "client/cli/stopper.h"
+#include "common/ids/ids.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobspec/jobspec.h"
 #include "common/status/status.h"
@@ -119,10 +120,11 @@ class Run {
   }
 
   // A coordinator that begins with nothing would give every run the same id, and runs with the same
-  // checkpoint directory would meet there.
+  // checkpoint directory would meet there: also those of one second.
   std::string NewId() const {
     return absl::StrCat(file_.spec.name(), "-",
-                        absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()));
+                        absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()), "-",
+                        NewUuid().substr(0, 4));
   }
 
   Console* const console_;
