@@ -44,8 +44,8 @@ for wheel in "${wheels[@]}"; do
     echo "installing ${wheels[*]} into $venv" >&2
     mkdir -p "$(dirname "$venv")"
     [[ -x "$venv/bin/python" ]] || python3 -m venv "$venv"
-    # torch first: another package must not draw in a newer one.
-    for one in "${wheels[@]}"; do "$venv/bin/pip" install -q "$one"; done
+    # torch first: another package must not draw in a newer one. Python compiles what it imports, a small part of it all.
+    for one in "${wheels[@]}"; do "$venv/bin/pip" install -q --no-compile "$one"; done
     echo "${wheels[*]}" >"$stamp"
     break
   fi

@@ -33,6 +33,8 @@ def _torch_repository_impl(ctx):
     # Only these four: torch/include also holds its own protobuf and fmt, which clash with the system's.
     for folder in ["ATen", "c10", "torch", "caffe2"]:
         ctx.symlink(root + "/include/" + folder, "include/" + folder)
+    for header in ["Context", "DeviceGuard", "TensorUtils", "TracerMode"]:
+        ctx.symlink(Label("//third_party/torch:lean/ATen/%s.h" % header), "lean/ATen/%s.h" % header)
     ctx.symlink(root + "/lib", "lib")
     ctx.template("BUILD", Label("//third_party/torch:libtorch.BUILD"), {"{ROOT}": root})
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "ATen/core/Formatting.h"
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/full.h"

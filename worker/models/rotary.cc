@@ -1,5 +1,6 @@
 #include "worker/models/rotary.h"
 
+#include "ATen/core/IListRef.h"
 #include "ATen/ops/addcmul.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/cat.h"

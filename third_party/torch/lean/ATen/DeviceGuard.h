@@ -1,0 +1,8 @@
+// In place of LibTorch's header of this name: see third_party/torch/libtorch.BUILD.
+#pragma once
+
+#ifdef MUSTER_WHOLE_ATEN
+#include_next <ATen/DeviceGuard.h>
+#else
+#include <ATen/core/Tensor.h>
+#endif

@@ -1,0 +1,6 @@
+// In place of LibTorch's header of this name: see third_party/torch/libtorch.BUILD.
+#pragma once
+
+#ifdef MUSTER_WHOLE_ATEN
+#include_next <ATen/TracerMode.h>
+#endif
