@@ -1,0 +1,58 @@
+"""Are FSDP2's gradients on Gloo those of DDP, and not N times as large (pytorch/pytorch#162338)? `python -m
+bench.sharded_ddp.gradients` says, for two ranks, what the arm's are as a multiple of DDP's."""
+
+import json
+import os
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+from bench.ddp.cases import Mlp
+from bench.sharded_ddp import peer
+
+WORLD_SIZE = 2
+
+
+def model():
+    torch.manual_seed(1)
+    return Mlp(32, [32] * 2, 32)
+
+
+def gradients(wrapped, module, inputs):
+    wrapped(inputs).square().mean().backward()
+    return [
+        gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
+        for gradient in (parameter.grad for parameter in module.parameters())
+    ]
+
+
+def rank_main(rank, folder):
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
+    inputs = torch.randn(8, 32, generator=torch.Generator().manual_seed(rank))
+    plain = model()
+    expected = gradients(torch.nn.parallel.DistributedDataParallel(plain), plain, inputs)
+    sharded = model()
+    sharded = peer.shard(sharded, peer.blocks_of(sharded), WORLD_SIZE)
+    ratios = torch.cat([
+        (mine / its)[its.abs() > 1e-6] for mine, its in zip(gradients(sharded, sharded, inputs), expected)
+    ])
+    if rank == 0:
+        with open(os.path.join(folder, "found"), "w") as file:
+            json.dump([ratios.min().item(), ratios.max().item()], file)
+    dist.destroy_process_group()
+
+
+def main():
+    """[lowest ratio, highest], as JSON."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as folder:
+        mp.spawn(rank_main, (folder,), nprocs=WORLD_SIZE)
+        with open(os.path.join(folder, "found")) as file:
+            sys.stdout.write(file.read())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""What a rank's memory is used for, sharded_ddp beside ddp and PyTorch: `bench/sharded_ddp/memory.py` builds, measures and prints
+the table. Counted by the allocator (docs/memory.md), so it does not matter what else the machine does meanwhile.
+"""
+
+import argparse
+import os
+import pathlib
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHON = pathlib.Path.home() / ".cache/muster/venv/bin/python"
+if __name__ == "__main__" and pathlib.Path(sys.executable) != PYTHON:
+    os.execv(PYTHON, [PYTHON, *sys.argv])
+sys.path.insert(0, str(ROOT))
+
+from bench import harness  # noqa: E402
+from bench.ddp.cases import CASES  # noqa: E402
+from tests.parity import cluster  # noqa: E402
+
+STATE = ["parameters", "gradients", "moments"]
+# Peaks are of the whole life of a process; so many steps have them all.
+STEPS = 12
+TOLERANCE = 0.02
+MB = 1e6
+
+
+def muster(case, strategy, world_size, folder, programs):
+    """The memory of each rank, as `muster ranks` has it, in bytes."""
+    inputs = folder / "inputs"
+    job = case.job(inputs, 10_000_000, world_size) | {"strategy": {strategy: {}}}
+    beside = folder / f"{strategy}-{world_size}"
+    # Heartbeats, which bring the memory, come five times in a lease.
+    with cluster.Cluster(programs, beside, slots=world_size, lease="3s") as started:
+        started.submit(job, "bench")
+        try:
+            while True:
+                time.sleep(0.5)
+                ranks = started.job("bench").get("ranks", [])
+                if ranks and all(int(rank.get("step", 0)) >= STEPS and "memory" in rank for rank in ranks):
+                    return [rank["memory"] for rank in ranks]
+                if started.job("bench")["state"] not in ("QUEUED", "STARTING", "RUNNING"):
+                    raise RuntimeError(started.log("bench"))
+        finally:
+            started.stop("bench")
+
+
+def resident(case, kind, world_size, folder):
+    """The most that was ever resident of each rank of a PyTorch peer, in bytes."""
+    beside = folder / f"{kind}-{world_size}"
+
+    def command(rank):
+        command = [PYTHON, "-m", "bench.sharded_ddp.peer", case.name, kind, str(rank), str(world_size)]
+        return [*command, folder / "inputs", beside / "store"]
+
+    arm = harness.PyTorch(kind, [command(rank) for rank in range(world_size)], beside)
+    try:
+        while arm.steps_done() < STEPS:
+            time.sleep(0.1)
+        statuses = [pathlib.Path(f"/proc/{pid}/status").read_text() for pid in arm.ranks]
+        return [1024 * int(status.split("VmHWM:")[1].split()[0]) for status in statuses]
+    finally:
+        arm.close()
+
+
+def use(memory, purpose, which="bytes"):
+    return int(memory.get(purpose, {}).get(which, 0))
+
+
+def row(name, ranks, world_size, parameters, sharded):
+    """Of the rank that holds the most. True where every rank's model state lies within the tolerance of the formula."""
+    # In ddp the reduced gradients stay in the buckets, where contributions come on top: no counter of their own.
+    in_buckets = 0 if sharded else 4 * parameters
+    formula = 4 * parameters + 12 * parameters / world_size if sharded else 16 * parameters
+
+    def state(memory):
+        return sum(use(memory, purpose) for purpose in STATE) + in_buckets
+
+    memory = max(ranks, key=state)
+    off = max((state(memory) / formula - 1 for memory in ranks), key=abs)
+    cells = [name, str(world_size)]
+    cells += [f"{use(memory, purpose) / MB:.2f}" for purpose in STATE]
+    cells += [f"{state(memory) / MB:.2f}", f"{formula / MB:.2f}", f"{100 * off:+.2f}%"]
+    cells += [f"{use(memory, purpose, 'peak_bytes') / MB:.2f}" for purpose in ("buckets", "activations", "total")]
+    cells += [f"{int(memory['resident_bytes']) / MB:.0f}"]
+    print(f"| {' | '.join(cells)} |", flush=True)
+    return abs(off) <= TOLERANCE
+
+
+def measure(case, world_sizes, programs):
+    parameters = sum(parameter.numel() for parameter in case.build().parameters())
+    print(f"\n### {case.name}: P = {parameters:,} parameters, float32, AdamW; in MB (10^6 bytes)\n")
+    headings = ["strategy", "ranks", *STATE, "model state", "formula", "off by", "buckets, peak", "activations, peak"]
+    headings += ["all counted, peak", "resident"]
+    print(f"| {' | '.join(headings)} |")
+    print("|---" * len(headings) + "|")
+    within = True
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        folder = pathlib.Path(name)
+        (folder / "inputs").mkdir()
+        case.write(folder / "inputs")
+        for world_size in world_sizes:
+            for strategy in ("sharded_ddp", "ddp"):
+                ranks = muster(case, strategy, world_size, folder, programs)
+                within &= row(strategy, ranks, world_size, parameters, strategy == "sharded_ddp")
+        print(f"\nModel state is {'' if within else '**not** '}within {100 * TOLERANCE:.0f}% of the formula on every rank.")
+        print("\nThe most that was resident of a PyTorch rank, which has Python and the whole of PyTorch in it:")
+        for kind, words in [("zero", "DDP + ZeroRedundancyOptimizer"), ("fsdp", "FSDP2, no reshard")]:
+            most = [max(resident(case, kind, world_size, folder)) / MB for world_size in world_sizes]
+            told = ", ".join(f"{size:.0f} MB on {ranks} ranks" for ranks, size in zip(world_sizes, most))
+            print(f"- {words}: {told}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=["gpt-4x256", "mlp-8x1024"])
+    parser.add_argument("--world-sizes", nargs="+", type=int, default=[2, 3, 4])
+    parser.add_argument("--programs", help="folder with the four programs; built when not given")
+    arguments = parser.parse_args()
+    with harness.programs_of(arguments.programs) as programs:
+        for case in arguments.cases:
+            measure(CASES[case], arguments.world_sizes, programs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND RANK WORLD_SIZE FOLDER STORE OUT`.
+
+KIND: zero (DDP with gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp
+(FSDP2 by block, reshard_after_forward=False); both with fused AdamW. After each step a line "<monotonic nanoseconds> <loss>"
+goes to OUT. The harness stops and continues the process.
+"""
+
+import os
+import sys
+import time
+
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+from torch.distributed.optim import ZeroRedundancyOptimizer
+
+from bench.ddp.cases import CASES
+
+
+def shard(model, blocks, world_size):
+    """FSDP2 that keeps its parameters between forward and backward."""
+    mesh = init_device_mesh("cpu", (world_size,))
+    for module in [*blocks, model]:
+        fully_shard(module, mesh=mesh, reshard_after_forward=False)
+    return model
+
+
+def blocks_of(model):
+    return model.layers if hasattr(model, "layers") else model.transformer["h"]
+
+
+def prepare(kind, model, adamw, world_size):
+    """(what forward is called on, optimizer)"""
+    if kind == "zero":
+        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+        optimizer = ZeroRedundancyOptimizer(
+            model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, fused=True, **adamw
+        )
+        return model, optimizer
+    model = shard(model, blocks_of(model), world_size)
+    return model, torch.optim.AdamW(model.parameters(), **adamw, fused=True)
+
+
+def main(case, kind, rank, world_size, folder, store, out):
+    torch.set_num_threads(1)
+    case, rank, world_size = CASES[case], int(rank), int(world_size)
+    model = case.load(folder)
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
+    model, optimizer = prepare(kind, model, case.adamw, world_size)
+    data = case.open(folder)
+    log = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for samples in case.batches(rank, len(data), world_size):
+        inputs, targets = data.read(samples)
+        logits = model(inputs)
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        os.write(log, f"{time.monotonic_ns()} {loss.item()!r}\n".encode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
