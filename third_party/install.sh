@@ -44,8 +44,9 @@ for wheel in "${wheels[@]}"; do
     echo "installing ${wheels[*]} into $venv" >&2
     mkdir -p "$(dirname "$venv")"
     [[ -x "$venv/bin/python" ]] || python3 -m venv "$venv"
-    # torch first: another package must not draw in a newer one. Python compiles what it imports, a small part of it all.
+    # torch first: another package must not draw in a newer one. pip would compile all of it on one core.
     for one in "${wheels[@]}"; do "$venv/bin/pip" install -q --no-compile "$one"; done
+    "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >/dev/null || true # a package may hold what is no Python 3
     echo "${wheels[*]}" >"$stamp"
     break
   fi
