@@ -2,7 +2,12 @@
 # Installs what the tests need, builds, runs every test, and prints one last line: "N passed, N failed".
 set -uo pipefail
 cd "$(dirname "$0")"
-third_party/install.sh --tests || exit 1
+third_party/install.sh --packages || exit 1
+# pip keeps one core busy the first time; what needs no LibTorch compiles meanwhile.
+third_party/install.sh --tests &
+installing=$!
+bazel build --keep_going //client/... //coordinator:musterd //worker/agent/... || true # told below
+wait "$installing" || exit 1
 
 python="$HOME/.cache/muster/venv/bin/python"
 status=0

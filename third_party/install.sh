@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building and running Muster needs and this machine lacks: Debian packages (through sudo where
 # that is needed) and, unless $LIBTORCH names a LibTorch, a virtual environment with PyTorch's wheel, which
-# is also the C++ distribution. `--tests` adds what the tests compare with. Does nothing when all is there.
+# is also the C++ distribution. `--tests` adds what the tests compare with; `--packages` is Debian's part alone.
+# Does nothing when all is there.
 set -euo pipefail
 
 packages=(
@@ -35,6 +36,7 @@ if ((${#missing[@]})); then
     apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
+[[ "${1:-}" == --packages ]] && exit 0
 if [[ -n "${LIBTORCH:-}" && "${1:-}" != --tests ]]; then exit 0; fi
 venv="$HOME/.cache/muster/venv"
 stamp="$venv/installed"
