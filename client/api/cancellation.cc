@@ -1,5 +1,7 @@
 #include "client/api/cancellation.h"
 
+#include <grpcpp/client_context.h>
+
 namespace muster::client {
 
 void Cancellation::Cancel() {

@@ -2,11 +2,13 @@
 #ifndef MUSTER_CLIENT_API_CANCELLATION_H_
 #define MUSTER_CLIENT_API_CANCELLATION_H_
 
-#include <grpcpp/client_context.h>
-
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+
+namespace grpc {
+class ClientContext;
+}
 
 namespace muster::client {
 

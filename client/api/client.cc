@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "client/api/grpc_client.h"
 #include "common/ids/ids.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
@@ -33,16 +34,16 @@ absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(const std::s
     return absl::InvalidArgumentError(
         absl::StrCat("address '", address, "': expected host:port, such as 127.0.0.1:7070"));
   }
-  return std::unique_ptr<MusterClient>(new MusterClient(address));
+  return std::make_unique<GrpcClient>(address);
 }
 
-MusterClient::MusterClient(const std::string& address)
+GrpcClient::GrpcClient(const std::string& address)
     : address_(address),
       channel_(OpenChannel(address)),
       stub_(v1::JobService::NewStub(channel_)),
       cluster_stub_(v1::ClusterService::NewStub(channel_)) {}
 
-absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
+absl::Status GrpcClient::CallStatus(const grpc::Status& status) const {
   absl::Status result = FromGrpc(status);
   // Errors of the coordinator itself have a reason; those of the connection have none.
   if (!absl::IsUnavailable(result) || !ErrorReason(result).empty()) return result;
@@ -51,7 +52,7 @@ absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
 }
 
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> MusterClient::Call(Stub* stub,
+absl::StatusOr<Response> GrpcClient::Call(Stub* stub,
                                             grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                          const Request&, Response*),
                                             const Request& request, Cancellation* cancellation) {
@@ -69,7 +70,7 @@ absl::StatusOr<Response> MusterClient::Call(Stub* stub,
   return CallStatus(status);
 }
 
-bool MusterClient::Reachable() {
+bool GrpcClient::Reachable() {
   const auto deadline = absl::ToChronoTime(absl::Now() + kCallTimeout);
   while (true) {
     const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
@@ -80,7 +81,7 @@ bool MusterClient::Reachable() {
 }
 
 template <typename Request, typename Response>
-absl::StatusOr<Response> MusterClient::Change(
+absl::StatusOr<Response> GrpcClient::Change(
     grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
     Request request, const RetryOptions& options) {
   Cancellation never;
@@ -102,7 +103,7 @@ absl::StatusOr<Response> MusterClient::Change(
   }
 }
 
-absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
+absl::StatusOr<v1::Job> GrpcClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
                                              const RetryOptions& options) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
@@ -110,19 +111,19 @@ absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std:
   return Change(&v1::JobService::Stub::SubmitJob, std::move(request), options);
 }
 
-absl::StatusOr<v1::ValidateJobResponse> MusterClient::Validate(const v1::JobSpec& spec) {
+absl::StatusOr<v1::ValidateJobResponse> GrpcClient::Validate(const v1::JobSpec& spec) {
   v1::ValidateJobRequest request;
   *request.mutable_spec() = spec;
   return Call(stub_.get(), &v1::JobService::Stub::ValidateJob, request);
 }
 
-absl::StatusOr<v1::Job> MusterClient::Get(const std::string& job_id) {
+absl::StatusOr<v1::Job> GrpcClient::Get(const std::string& job_id) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);
   return Call(stub_.get(), &v1::JobService::Stub::GetJob, request);
 }
 
-absl::StatusOr<v1::ListJobsResponse> MusterClient::List(const ListOptions& options) {
+absl::StatusOr<v1::ListJobsResponse> GrpcClient::List(const ListOptions& options) {
   v1::ListJobsResponse all;
   v1::ListJobsRequest request;
   request.mutable_states()->Add(options.states.begin(), options.states.end());
@@ -142,20 +143,20 @@ absl::StatusOr<v1::ListJobsResponse> MusterClient::List(const ListOptions& optio
   return all;
 }
 
-absl::StatusOr<v1::Job> MusterClient::Stop(const std::string& job_id, const RetryOptions& options) {
+absl::StatusOr<v1::Job> GrpcClient::Stop(const std::string& job_id, const RetryOptions& options) {
   v1::StopJobRequest request;
   request.set_job_id(job_id);
   return Change(&v1::JobService::Stub::StopJob, std::move(request), options);
 }
 
-absl::StatusOr<v1::DeleteJobResponse> MusterClient::Delete(const std::string& job_id,
+absl::StatusOr<v1::DeleteJobResponse> GrpcClient::Delete(const std::string& job_id,
                                                            const RetryOptions& options) {
   v1::DeleteJobRequest request;
   request.set_job_id(job_id);
   return Change(&v1::JobService::Stub::DeleteJob, std::move(request), options);
 }
 
-absl::StatusOr<v1::ListNodesResponse> MusterClient::Nodes() {
+absl::StatusOr<v1::ListNodesResponse> GrpcClient::Nodes() {
   return Call(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
 }
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "client/api/client.h"
+#include "client/api/grpc_client.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 
@@ -16,7 +16,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(200);
 }  // namespace
 
 template <typename T>
-absl::Status MusterClient::Follow(
+absl::Status GrpcClient::Follow(
     const StreamOptions& options,
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
@@ -57,7 +57,7 @@ absl::Status MusterClient::Follow(
   }
 }
 
-absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions& options,
+absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& options,
                                  const std::function<bool(const v1::Job&)>& changed) {
   RETURN_IF_ERROR(Get(job_id).status());
   v1::WatchJobRequest request;
@@ -74,7 +74,7 @@ absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions&
       [&] { return ended; });
 }
 
-absl::StatusOr<v1::Job> MusterClient::Wait(const std::string& job_id, const StreamOptions& options) {
+absl::StatusOr<v1::Job> GrpcClient::Wait(const std::string& job_id, const StreamOptions& options) {
   v1::Job last;
   RETURN_IF_ERROR(Watch(job_id, options, [&last](const v1::Job& job) {
     last = job;
@@ -83,7 +83,7 @@ absl::StatusOr<v1::Job> MusterClient::Wait(const std::string& job_id, const Stre
   return last;
 }
 
-absl::Status MusterClient::Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
+absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
                                 const StreamOptions& options,
                                 const std::function<void(const v1::LogLine&)>& line) {
   RETURN_IF_ERROR(Get(job_id).status());
@@ -102,7 +102,7 @@ absl::Status MusterClient::Logs(const std::string& job_id, std::optional<uint32_
       [] { return true; });
 }
 
-absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
+absl::Status GrpcClient::Metrics(const std::string& job_id, bool follow,
                                    const StreamOptions& options,
                                    const std::function<void(const v1::StepMetrics&)>& entry) {
   RETURN_IF_ERROR(Get(job_id).status());

@@ -5,8 +5,14 @@
 #include <chrono>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "common/ids/ids.h"
 #include "common/status/status.h"
+#include "coordinator/service/cluster_service.h"
+#include "coordinator/service/control_services.h"
+#include "coordinator/service/engine.h"
+#include "coordinator/service/follow.h"
+#include "coordinator/service/job_service.h"
 
 namespace muster::service {
 namespace {
@@ -22,11 +28,38 @@ std::function<absl::Time()> SteadyClock() {
   return [=] { return start + absl::FromChrono(std::chrono::steady_clock::now() - origin); };
 }
 
-}  // namespace
+class RunningCoordinator : public Coordinator {
+ public:
+  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
+                                                            store::Store* store);
+  ~RunningCoordinator() override;
+  void Drain(const std::string& node, absl::Duration timeout) override;
+  const std::string& address() const override { return server_->address(); }
 
-absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
-                                                                store::Store* store) {
-  std::unique_ptr<Coordinator> self(new Coordinator());
+ private:
+  void Let(const cluster::Effect& effect);
+  void CheckDrained();
+
+  // ---- Of the engine's thread.
+  Sessions sessions_;
+  Followers jobs_;
+  Followers logs_;
+  Followers steps_;
+  std::string draining_;
+  std::shared_ptr<absl::Notification> drained_;
+
+  SessionIds ids_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<JobService> job_service_;
+  std::unique_ptr<ClusterService> cluster_service_;
+  std::unique_ptr<AgentService> agent_service_;
+  std::unique_ptr<WorkerService> worker_service_;
+  std::unique_ptr<Server> server_;
+};
+
+absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
+    const CoordinatorOptions& options, store::Store* store) {
+  auto self = std::make_unique<RunningCoordinator>();
   EngineOptions engine;
   engine.cluster.timing = options.timing;
   engine.cluster.patience = options.patience;
@@ -49,7 +82,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   return self;
 }
 
-Coordinator::~Coordinator() {
+RunningCoordinator::~RunningCoordinator() {
   if (server_ != nullptr) {
     engine_->Post(nullptr, [this](const absl::Status&) {
       const absl::Status why = absl::UnavailableError("the coordinator is stopping");
@@ -61,7 +94,7 @@ Coordinator::~Coordinator() {
   if (engine_ != nullptr) engine_->Stop();
 }
 
-void Coordinator::Drain(const std::string& node, absl::Duration timeout) {
+void RunningCoordinator::Drain(const std::string& node, absl::Duration timeout) {
   const auto drained = std::make_shared<absl::Notification>();
   engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
                 [=, this](const absl::Status& committed) {
@@ -73,12 +106,12 @@ void Coordinator::Drain(const std::string& node, absl::Duration timeout) {
   drained->WaitForNotificationWithTimeout(timeout);
 }
 
-void Coordinator::CheckDrained() {
+void RunningCoordinator::CheckDrained() {
   if (drained_ == nullptr || engine_->cluster().HasProcesses(draining_)) return;
   std::exchange(drained_, nullptr)->Notify();
 }
 
-void Coordinator::Let(const cluster::Effect& effect) {
+void RunningCoordinator::Let(const cluster::Effect& effect) {
   if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
     if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
   } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
@@ -103,6 +136,13 @@ void Coordinator::Let(const cluster::Effect& effect) {
   } else if (const auto* say = std::get_if<cluster::Say>(&effect)) {
     spdlog::info("{}", say->text);
   }
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
+                                                                store::Store* store) {
+  return RunningCoordinator::Start(options, store);
 }
 
 }  // namespace muster::service

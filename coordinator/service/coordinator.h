@@ -7,16 +7,10 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "common/rpc/rpc.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/timing.h"
-#include "coordinator/service/cluster_service.h"
-#include "coordinator/service/control_services.h"
-#include "coordinator/service/engine.h"
-#include "coordinator/service/follow.h"
-#include "coordinator/service/job_service.h"
 #include "coordinator/store/store.h"
 
 namespace muster::service {
@@ -38,35 +32,14 @@ class Coordinator {
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
-  ~Coordinator();
+  virtual ~Coordinator() = default;
 
   // Ends the node's processes before its agent is stopped on purpose, so that this counts as no
   // failure. Returns when they are gone, or after `timeout`.
-  void Drain(const std::string& node, absl::Duration timeout);
+  virtual void Drain(const std::string& node, absl::Duration timeout) = 0;
 
   // host:port
-  const std::string& address() const { return server_->address(); }
-
- private:
-  Coordinator() = default;
-  void Let(const cluster::Effect& effect);
-  void CheckDrained();
-
-  // ---- Of the engine's thread.
-  Sessions sessions_;
-  Followers jobs_;
-  Followers logs_;
-  Followers steps_;
-  std::string draining_;
-  std::shared_ptr<absl::Notification> drained_;
-
-  SessionIds ids_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<JobService> job_service_;
-  std::unique_ptr<ClusterService> cluster_service_;
-  std::unique_ptr<AgentService> agent_service_;
-  std::unique_ptr<WorkerService> worker_service_;
-  std::unique_ptr<Server> server_;
+  virtual const std::string& address() const = 0;
 };
 
 }  // namespace muster::service
