@@ -1,0 +1,72 @@
+// What a rank does and when, for people who look for time: phases of steps, units, collectives.
+//
+// Threading: one thread. Cost while it is off: a test of a flag.
+#ifndef MUSTER_WORKER_TRACE_RECORDER_H_
+#define MUSTER_WORKER_TRACE_RECORDER_H_
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace muster::trace {
+
+// Which line of a picture an event belongs to.
+enum class Lane { kSteps, kUnits, kCollectives };
+
+struct Event {
+  enum class Kind {
+    kSpan,   // from begin to end. Within a lane they nest, but for collectives, which overlap
+    kMark,   // at begin
+    kLevel,  // `bytes` is what there is from begin on
+  };
+  Kind kind = Kind::kMark;
+  Lane lane = Lane::kSteps;
+  std::string name;
+  // Nanoseconds since the epoch, by the machine's clock: so events of ranks on one machine lie beside each other.
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t bytes = -1;  // -1: none to tell of
+};
+
+class Recorder {
+ public:
+  static int64_t Now();
+
+  bool on() const { return on_; }
+  void Start() { on_ = true; }
+  // What was recorded since Start, by the order of their ends.
+  std::vector<Event> Stop();
+
+  // Nothing while it is off. A span ends now.
+  void Span(Lane lane, std::string name, int64_t begin, int64_t bytes = -1);
+  void Mark(Lane lane, std::string name);
+  void Level(std::string name, int64_t bytes);
+
+ private:
+  bool on_ = false;
+  std::vector<Event> events_;
+};
+
+// A phase of a step, for as long as this lives. recorder: may be null.
+class Phase {
+ public:
+  Phase(Recorder* recorder, const char* name)
+      : recorder_(recorder != nullptr && recorder->on() ? recorder : nullptr),
+        name_(name),
+        begin_(recorder_ != nullptr ? Recorder::Now() : 0) {}
+  ~Phase() {
+    if (recorder_ != nullptr) recorder_->Span(Lane::kSteps, name_, begin_);
+  }
+  Phase(const Phase&) = delete;
+  Phase& operator=(const Phase&) = delete;
+
+ private:
+  Recorder* const recorder_;
+  const char* const name_;
+  const int64_t begin_;
+};
+
+}  // namespace muster::trace
+
+#endif  // MUSTER_WORKER_TRACE_RECORDER_H_
