@@ -13,6 +13,7 @@
 #include "common/status/status.h"
 #include "muster/plugin.h"
 #include "nlohmann/json.hpp"
+#include "worker/models/deferred_values.h"
 #include "worker/models/init.h"
 #include "worker/models/options.h"
 #include "worker/models/output_check.h"
@@ -206,6 +207,8 @@ absl::Status CheckAllAsked(const std::string& who, const plugin::Options& option
 
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, const plugin::ModelEntry& entry,
                                                  plugin::Options options, uint64_t seed) {
+  // A plug-in may read and change what it is given.
+  const DeferredValues::Scope not_deferred(nullptr);
   SeededValues values(seed);
   std::unique_ptr<plugin::Model> inner = entry.create(options, values);
   RETURN_IF_ERROR(CheckAllAsked(who, options));

@@ -22,7 +22,8 @@ at::Tensor Rotary::Turn(const at::Tensor& x) const {
   const int64_t length = x.size(1);
   // Rolled by half a head, each number meets its partner.
   return at::addcmul(x.mul(cosines_.narrow(0, 0, length)), x.roll(x.size(3) / 2, 3),
-                     sines_.narrow(0, 0, length));
+                     sines_.narrow(0, 0, length))
+      .to(x.scalar_type());
 }
 
 }  // namespace muster::models

@@ -15,7 +15,7 @@ class Rotary {
   // `head` is even: the width of one head. Pair i turns by position / theta^(2i / head).
   Rotary(int64_t context, int64_t head, double theta);
 
-  // [B, C, H, head] -> the same with each position's heads turned, float32. C <= context.
+  // [B, C, H, head] -> the same with each position's heads turned, computed in float32. C <= context.
   at::Tensor Turn(const at::Tensor& x) const;
 
  private:

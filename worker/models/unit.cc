@@ -3,13 +3,23 @@
 #include <string>
 #include <utility>
 
+#include "c10/core/GradMode.h"
+#include "worker/models/recompute.h"
+
 namespace muster::models {
 
 bool IsLackOfMemory(const std::string& text) {
   return text.find("can't allocate memory") != std::string::npos || text.find("std::bad_alloc") != std::string::npos;
 }
 
-at::Tensor ForwardContext::Call(Unit& unit, const at::Tensor& x) { return unit.Forward(x, *this); }
+at::Tensor ForwardContext::Call(Unit& unit, const at::Tensor& x) {
+  if (recomputed_.empty() || !training() || !c10::GradMode::is_enabled() || recomputing_) {
+    return unit.Forward(x, *this);
+  }
+  const bool recomputed = recomputed_.contains(&unit);
+  if (use_observer_ != nullptr) use_observer_->Used(unit, recomputed);
+  return recomputed ? ForwardRecomputed(unit, x, *this) : unit.Forward(x, *this);
+}
 
 std::vector<Parameter> Unit::Parameters() const {
   std::vector<Parameter> all;

@@ -12,6 +12,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -48,6 +49,14 @@ class Unit;
 
 enum class Mode { kTrain, kEvaluate };
 
+// Told by a context, in forwards that a backward will follow, how gradients will come to parameters: a recomputed call of a
+// unit brings its own to all parameters of the unit and below it, all other calls together one to each own parameter.
+class UseObserver {
+ public:
+  virtual ~UseObserver() = default;
+  virtual void Used(const Unit& unit, bool recomputed) = 0;
+};
+
 // What a forward needs besides its input. One per rank; strategies derive from it to wrap Call.
 class ForwardContext {
  public:
@@ -61,12 +70,38 @@ class ForwardContext {
   void set_mode(Mode mode) { mode_ = mode; }
   at::Generator& generator() { return generator_; }
 
+  // Whether calls of units wait for the other ranks to call them too: then all ranks run the same forwards.
+  virtual bool collective() const { return false; }
+
   // Runs one unit. Every call of every unit, the root's too, comes through here.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x);
+
+  // From now on, forwards of these units in training are recomputed in backward (recompute.h); where they lie in each other,
+  // those of the outermost.
+  void Recompute(const std::vector<const Unit*>& units) { recomputed_ = {units.begin(), units.end()}; }
+  // Told only where anything is recomputed. Outlives the context; null: nobody.
+  void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
+
+  // While it lives, forwards repeat what was observed.
+  class Recomputing {
+   public:
+    explicit Recomputing(ForwardContext* context)
+        : context_(context), before_(std::exchange(context->recomputing_, true)) {}
+    ~Recomputing() { context_->recomputing_ = before_; }
+    Recomputing(const Recomputing&) = delete;
+    Recomputing& operator=(const Recomputing&) = delete;
+
+   private:
+    ForwardContext* const context_;
+    const bool before_;
+  };
 
  private:
   Mode mode_;
   at::Generator generator_;
+  std::unordered_set<const Unit*> recomputed_;
+  UseObserver* use_observer_ = nullptr;
+  bool recomputing_ = false;
 };
 
 class Unit {

@@ -1,0 +1,46 @@
+#include "worker/models/deferred_values.h"
+
+#include <utility>
+
+#include "ATen/native/Resize.h"
+#include "ATen/ops/empty.h"
+#include "c10/core/GradMode.h"
+
+namespace muster::models {
+namespace {
+
+constinit thread_local DeferredValues* current = nullptr;
+
+}  // namespace
+
+DeferredValues::Scope::Scope(DeferredValues* values) : before_(std::exchange(current, values)) {}
+
+DeferredValues::Scope::~Scope() { current = before_; }
+
+DeferredValues* DeferredValues::Current() { return current; }
+
+at::Tensor DeferredValues::Add(const std::vector<int64_t>& shape, Maker maker) {
+  const at::Tensor tensor = at::empty(shape, at::kFloat);  // no page of it is touched
+  at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), 0);
+  makers_[tensor.unsafeGetTensorImpl()] = std::move(maker);
+  return tensor;
+}
+
+at::Tensor DeferredValues::Of(const at::Tensor& tensor) const {
+  const auto found = makers_.find(tensor.unsafeGetTensorImpl());
+  return found == makers_.end() ? tensor.detach() : found->second();
+}
+
+void DeferredValues::Replace(const at::Tensor& tensor, Maker maker) {
+  makers_.at(tensor.unsafeGetTensorImpl()) = std::move(maker);
+}
+
+void DeferredValues::Settle(at::Tensor tensor) {
+  const auto found = makers_.find(tensor.unsafeGetTensorImpl());
+  if (found == makers_.end()) return;
+  const c10::NoGradGuard no_grad;
+  tensor.set_data(found->second());
+  makers_.erase(found);
+}
+
+}  // namespace muster::models

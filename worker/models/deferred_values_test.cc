@@ -1,0 +1,63 @@
+#include "worker/models/deferred_values.h"
+
+#include <nlohmann/json.hpp>
+
+#include "gtest/gtest.h"
+#include "worker/models/init.h"
+#include "worker/models/registry.h"
+
+namespace muster::models {
+namespace {
+
+TEST(DeferredValues, AModelMadeSoHasNoMemoryAndTheSameValues) {
+  const nlohmann::json options = {
+      {"vocab_size", 11}, {"context", 4}, {"layers", 1}, {"heads", 1}, {"width", 4}};
+  const auto whole = Create("gpt2", options, 3);
+  ASSERT_TRUE(whole.ok()) << whole.status();
+  DeferredValues values;
+  absl::StatusOr<std::unique_ptr<Model>> model;
+  {
+    const DeferredValues::Scope scope(&values);
+    model = Create("gpt2", options, 3);
+  }
+  ASSERT_TRUE(model.ok()) << model.status();
+  const auto expected = (*whole)->Parameters();
+  const auto found = (*model)->Parameters();
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].tensor.sizes(), expected[i].tensor.sizes());
+    EXPECT_TRUE(found[i].tensor.requires_grad());
+    EXPECT_EQ(found[i].tensor.storage().nbytes(), 0u) << found[i].name;
+    EXPECT_TRUE(values.Has(found[i].tensor));
+    EXPECT_TRUE(values.Of(found[i].tensor).equal(expected[i].tensor)) << found[i].name;
+  }
+  EXPECT_FALSE(values.Has(expected[0].tensor));
+  EXPECT_TRUE(values.Of(expected[0].tensor).equal(expected[0].tensor));
+}
+
+TEST(DeferredValues, OutsideOfAScopeNothingIsDeferred) {
+  DeferredValues values;
+  {
+    const DeferredValues::Scope scope(&values);
+    EXPECT_EQ(ConstantInit({3}, 1).storage().nbytes(), 0u);
+  }
+  EXPECT_EQ(ConstantInit({3}, 1).storage().nbytes(), 12u);
+}
+
+TEST(DeferredValues, AreReplacedAndSettled) {
+  DeferredValues values;
+  at::Tensor tensor;
+  {
+    const DeferredValues::Scope scope(&values);
+    tensor = ConstantInit({2, 2}, 1);
+  }
+  values.Replace(tensor, [] { return ConstantInit({2, 2}, 5); });
+  EXPECT_TRUE(values.Of(tensor).equal(ConstantInit({2, 2}, 5)));
+  values.Settle(tensor);
+  EXPECT_FALSE(values.Has(tensor));
+  EXPECT_TRUE(tensor.equal(ConstantInit({2, 2}, 5)));
+  values.Settle(tensor);
+}
+
+}  // namespace
+}  // namespace muster::models

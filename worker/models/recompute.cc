@@ -1,0 +1,155 @@
+#include "worker/models/recompute.h"
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "ATen/ops/empty.h"
+#include "c10/core/DeviceType.h"
+#include "c10/core/GradMode.h"
+#include "torch/csrc/autograd/autograd.h"
+#include "torch/csrc/autograd/custom_function.h"
+
+// As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
+namespace at::autocast {
+bool is_autocast_enabled(c10::DeviceType device);
+void set_autocast_enabled(c10::DeviceType device, bool enabled);
+c10::ScalarType get_autocast_dtype(c10::DeviceType device);
+void set_autocast_dtype(c10::DeviceType device, c10::ScalarType type);
+bool is_autocast_cache_enabled();
+void set_autocast_cache_enabled(bool enabled);
+}  // namespace at::autocast
+
+namespace muster::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
+
+// What a forward depends on besides its input and the unit's buffers.
+struct Surroundings {
+  Mode mode;
+  at::Tensor generator;
+  bool autocast;
+  bool autocast_cache;
+  c10::ScalarType autocast_type;
+};
+
+Surroundings Now(ForwardContext& context) {
+  return {.mode = context.training() ? Mode::kTrain : Mode::kEvaluate,
+          .generator = context.generator().get_state(),
+          .autocast = at::autocast::is_autocast_enabled(kCpu),
+          .autocast_cache = at::autocast::is_autocast_cache_enabled(),
+          .autocast_type = at::autocast::get_autocast_dtype(kCpu)};
+}
+
+void GoTo(const Surroundings& there, ForwardContext& context) {
+  context.set_mode(there.mode);
+  context.generator().set_state(there.generator);
+  at::autocast::set_autocast_enabled(kCpu, there.autocast);
+  at::autocast::set_autocast_cache_enabled(there.autocast_cache);
+  at::autocast::set_autocast_dtype(kCpu, there.autocast_type);
+}
+
+std::vector<at::Tensor> CopyBuffers(const Unit& unit) {
+  std::vector<at::Tensor> copies;
+  for (const Buffer& buffer : unit.Buffers()) copies.push_back(buffer.tensor.clone());
+  return copies;
+}
+
+// Bytes, so that no version counter moves: graphs may have saved the buffers.
+void SetBuffers(const Unit& unit, const std::vector<at::Tensor>& values) {
+  const auto buffers = unit.Buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (values[i].nbytes() == 0) continue;
+    std::memcpy(buffers[i].tensor.mutable_data_ptr(), values[i].const_data_ptr(),
+                values[i].nbytes());
+  }
+}
+
+struct Recomputation : torch::CustomClassHolder {
+  Recomputation(Unit* unit, ForwardContext* context)
+      : unit(unit), context(context), before(Now(*context)), buffers(CopyBuffers(*unit)) {}
+  Unit* const unit;
+  ForwardContext* const context;
+  const Surroundings before;
+  const std::vector<at::Tensor> buffers;
+};
+
+// While it lives, the unit's buffers are those of then.
+class BuffersOfThen {
+ public:
+  explicit BuffersOfThen(const Recomputation& recomputation)
+      : unit_(*recomputation.unit), now_(CopyBuffers(unit_)) {
+    SetBuffers(unit_, recomputation.buffers);
+  }
+  ~BuffersOfThen() { SetBuffers(unit_, now_); }
+  BuffersOfThen(const BuffersOfThen&) = delete;
+  BuffersOfThen& operator=(const BuffersOfThen&) = delete;
+
+ private:
+  const Unit& unit_;
+  const std::vector<at::Tensor> now_;
+};
+
+// The same of all else.
+class SurroundingsOfThen {
+ public:
+  explicit SurroundingsOfThen(const Recomputation& recomputation)
+      : context_(*recomputation.context), now_(Now(context_)) {
+    GoTo(recomputation.before, context_);
+    // A cast weight in the cache would bring its gradient to this graph's other users.
+    at::autocast::set_autocast_cache_enabled(false);
+  }
+  ~SurroundingsOfThen() { GoTo(now_, context_); }
+  SurroundingsOfThen(const SurroundingsOfThen&) = delete;
+  SurroundingsOfThen& operator=(const SurroundingsOfThen&) = delete;
+
+ private:
+  ForwardContext& context_;
+  const Surroundings now_;
+};
+
+// `wanted` requires a gradient, so that backward comes here also where x needs none but parameters
+// do.
+struct Recomputed : torch::autograd::Function<Recomputed> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& wanted,
+                            c10::intrusive_ptr<Recomputation> recomputation) {
+    context->save_for_backward({x});
+    const at::Tensor y = recomputation->unit->Forward(x, *recomputation->context);
+    context->saved_data["recomputation"] = c10::IValue::make_capsule(std::move(recomputation));
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, variable_list gradients) {
+    const auto capsule = context->saved_data["recomputation"].toCapsule();
+    const auto& recomputation = static_cast<const Recomputation&>(*capsule);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor input = x.detach().requires_grad_(x.requires_grad());
+    // Also for the backward: an operation may have saved them.
+    const BuffersOfThen buffers(recomputation);
+    at::Tensor y;
+    {
+      const c10::AutoGradMode with_gradients(true);
+      const SurroundingsOfThen surroundings(recomputation);
+      const ForwardContext::Recomputing recomputing(recomputation.context);
+      y = recomputation.unit->Forward(input, *recomputation.context);
+    }
+    if (y.requires_grad()) torch::autograd::backward({y}, {gradients[0]});
+    return {input.grad(), at::Tensor(), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor ForwardRecomputed(Unit& unit, const at::Tensor& x, ForwardContext& context) {
+  bool wanted = x.requires_grad();
+  for (const Parameter& parameter : unit.Parameters()) wanted |= parameter.tensor.requires_grad();
+  if (!wanted) return unit.Forward(x, context);
+  return Recomputed::apply(x, at::empty({0}).requires_grad_(true),
+                           c10::make_intrusive<Recomputation>(&unit, &context));
+}
+
+}  // namespace muster::models

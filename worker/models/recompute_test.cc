@@ -1,0 +1,172 @@
+#include "worker/models/recompute.h"
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/empty_like.h"
+#include "ATen/ops/item.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/ones.h"
+#include "ATen/ops/zeros.h"
+#include "c10/core/GradMode.h"
+#include "gtest/gtest.h"
+#include "worker/models/init.h"
+#include "worker/models/seed.h"
+
+namespace muster::models {
+namespace {
+
+// With all that a forward may depend on: parameters, the generator, the mode, buffers that it
+// changes.
+class Layer : public Unit {
+ public:
+  explicit Layer(const std::string& name) : Unit(name) {
+    AddParameter(name + ".weight", NormalInit(1, name, {5, 5}, 0.5));
+    AddParameter(name + ".bias", NormalInit(1, name + "b", {5}, 0.5));
+    AddBuffer(name + ".mean", at::zeros({5}));
+    AddBuffer(name + ".forwards", at::zeros({}, at::TensorOptions(at::kLong)));
+  }
+  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override {
+    ++runs;
+    const at::Tensor y = at::linear(x, parameter(0), parameter(1)).tanh();
+    if (!context.training()) return y;
+    at::Tensor keep;
+    {
+      const c10::NoGradGuard no_grad;
+      at::Tensor(buffer(0)).mul_(0.5).add_(y.detach().mean(0));
+      at::Tensor(buffer(1)).add_(1);
+      keep = at::empty_like(y.detach()).bernoulli_(0.5, context.generator());
+    }
+    return y * keep * static_cast<double>(buffer(1).item<int64_t>());
+  }
+  int runs = 0;
+};
+
+// Three layers; the middle one twice where it is asked for.
+class Root : public Unit {
+ public:
+  explicit Root(bool twice) : Unit(""), twice_(twice) {
+    for (const char* name : {"a", "b", "c"}) AddChild(std::make_unique<Layer>(name));
+  }
+  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override {
+    at::Tensor h = context.Call(*children()[0], x);
+    h = context.Call(*children()[1], h);
+    if (twice_) h = context.Call(*children()[1], h);
+    return context.Call(*children()[2], h);
+  }
+  Layer& layer(size_t i) { return static_cast<Layer&>(*children()[i]); }
+
+ private:
+  const bool twice_;
+};
+
+struct Outcome {
+  std::vector<at::Tensor> values;  // output, gradients, buffers, what the generator gives next
+  std::vector<int> runs;
+};
+
+Outcome Backward(const std::vector<size_t>& recomputed, bool twice, bool input_requires_grad,
+                 const std::vector<size_t>& frozen = {}) {
+  Root root(twice);
+  ForwardContext context(Mode::kTrain, MakeGenerator(7));
+  std::vector<const Unit*> units;
+  for (const size_t i : recomputed) units.push_back(root.children()[i].get());
+  context.Recompute(units);
+  for (const size_t i : frozen) {
+    for (const Parameter& parameter : root.children()[i]->Parameters()) {
+      at::Tensor(parameter.tensor).requires_grad_(false);
+    }
+  }
+  at::Tensor x = NormalInit(2, "x", {3, 5}, 1);
+  x.requires_grad_(input_requires_grad);
+  const at::Tensor y = context.Call(root, x);
+  // What comes in between is not what the forward ran in.
+  context.set_mode(Mode::kEvaluate);
+  y.square().sum().backward();
+  Outcome outcome{.values = {y.detach()}};
+  if (input_requires_grad) outcome.values.push_back(x.grad());
+  for (const Parameter& parameter : root.Parameters()) {
+    if (parameter.tensor.requires_grad()) outcome.values.push_back(parameter.tensor.grad());
+  }
+  for (const Buffer& buffer : root.Buffers()) outcome.values.push_back(buffer.tensor);
+  outcome.values.push_back(at::zeros({4}).bernoulli_(0.5, context.generator()));
+  EXPECT_FALSE(context.training());
+  for (size_t i = 0; i < 3; ++i) outcome.runs.push_back(root.layer(i).runs);
+  return outcome;
+}
+
+void ExpectSame(const Outcome& found, const Outcome& expected) {
+  ASSERT_EQ(found.values.size(), expected.values.size());
+  for (size_t i = 0; i < found.values.size(); ++i) {
+    ASSERT_TRUE(found.values[i].defined()) << i;
+    EXPECT_TRUE(found.values[i].equal(expected.values[i])) << i;
+  }
+}
+
+TEST(Recompute, ChangesNoBit) {
+  for (const bool input_requires_grad : {false, true}) {
+    const Outcome plain = Backward({}, false, input_requires_grad);
+    EXPECT_EQ(plain.runs, (std::vector<int>{1, 1, 1}));
+    const Outcome all = Backward({0, 1, 2}, false, input_requires_grad);
+    EXPECT_EQ(all.runs, (std::vector<int>{2, 2, 2}));
+    ExpectSame(all, plain);
+    const Outcome one = Backward({1}, false, input_requires_grad);
+    EXPECT_EQ(one.runs, (std::vector<int>{1, 2, 1}));
+    ExpectSame(one, plain);
+  }
+}
+
+TEST(Recompute, FrozenUnitsPassGradientsOn) {
+  for (const std::vector<size_t>& frozen : {std::vector<size_t>{0}, {1}, {2}, {0, 2}}) {
+    ExpectSame(Backward({0, 1, 2}, false, true, frozen), Backward({}, false, true, frozen));
+    ExpectSame(Backward({0, 1, 2}, false, false, frozen), Backward({}, false, false, frozen));
+  }
+}
+
+TEST(Recompute, WhatNeedsNoGradientIsNotRunAgain) {
+  EXPECT_EQ(Backward({0, 1, 2}, false, false, {0}).runs, (std::vector<int>{1, 2, 2}));
+}
+
+TEST(Recompute, AUnitCalledTwiceIsRunAgainForEachCall) {
+  const Outcome plain = Backward({}, true, true);
+  const Outcome again = Backward({1}, true, true);
+  EXPECT_EQ(again.runs, (std::vector<int>{1, 4, 1}));
+  // Its two gradients are added in another order, which two numbers do not see.
+  ExpectSame(again, plain);
+}
+
+TEST(Recompute, EvaluationRunsOnce) {
+  Root root(false);
+  ForwardContext context(Mode::kEvaluate, MakeGenerator(7));
+  context.Recompute({root.children()[0].get(), root.children()[1].get()});
+  context.Call(root, at::ones({3, 5})).sum().backward();
+  EXPECT_EQ(root.layer(0).runs, 1);
+  const c10::NoGradGuard no_grad;
+  context.set_mode(Mode::kTrain);
+  context.Call(root, at::ones({3, 5}));
+  EXPECT_EQ(root.layer(0).runs, 2);
+}
+
+class Uses : public UseObserver {
+ public:
+  void Used(const Unit& unit, bool recomputed) override {
+    uses.push_back(unit.name() + (recomputed ? " recomputed" : ""));
+  }
+  std::vector<std::string> uses;
+};
+
+TEST(Recompute, ObserversAreToldOfEachCallOnce) {
+  Root root(true);
+  ForwardContext context(Mode::kTrain, MakeGenerator(7));
+  Uses uses;
+  context.set_use_observer(&uses);
+  context.Recompute({root.children()[1].get()});
+  context.Call(root, at::ones({3, 5})).sum().backward();
+  EXPECT_EQ(uses.uses, (std::vector<std::string>{"", "a", "b recomputed", "b recomputed", "c"}));
+}
+
+}  // namespace
+}  // namespace muster::models
