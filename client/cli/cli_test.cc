@@ -212,8 +212,8 @@ TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
             "1     n2    78   cpu     DETACHED  4     -\n"
             "\n"
             "memory in MiB, now/peak:\n"
-            "RANK  TOTAL    PARAMETERS  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER    RESIDENT\n"
-            "0     0.0/0.0  0.0/0.0     0.0/0.0    1.0/2.0  0.0/0.0  0.0/0.0      0.0/0.0  0.0\n");
+            "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER    RESIDENT\n"
+            "0     0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    1.0/2.0  0.0/0.0  0.0/0.0      0.0/0.0  0.0\n");
   EXPECT_EQ(Muster({"ranks", "a", "-o", "yaml"}), kDone);
   EXPECT_THAT(out(), StartsWith("job_id: a\nstate: RUNNING\ngeneration: \"2\"\nworld_size: 2\nranks:\n"
                                 "  - rank: 0\n    node: n1\n"));

@@ -73,13 +73,14 @@ std::string RankTable(const v1::Job& job, absl::Time now) {
 }
 
 std::string MemoryTable(const v1::Job& job) {
-  Table table({"RANK", "TOTAL", "PARAMETERS", "GRADIENTS", "MOMENTS", "BUCKETS", "ACTIVATIONS", "OTHER", "RESIDENT"});
+  Table table({"RANK", "TOTAL", "PARAMETERS", "GATHERED", "GRADIENTS", "MOMENTS", "BUCKETS", "ACTIVATIONS", "OTHER", "RESIDENT"});
   for (const v1::RankStatus& rank : job.ranks()) {
     if (!rank.has_memory()) continue;
     const v1::RankMemory& memory = rank.memory();
     table.Add({absl::StrCat(rank.rank()), Mebibytes(memory.total()), Mebibytes(memory.parameters()),
-               Mebibytes(memory.gradients()), Mebibytes(memory.moments()), Mebibytes(memory.buckets()),
-               Mebibytes(memory.activations()), Mebibytes(memory.other()), Mebibytes(memory.resident_bytes())});
+               Mebibytes(memory.gathered()), Mebibytes(memory.gradients()), Mebibytes(memory.moments()),
+               Mebibytes(memory.buckets()), Mebibytes(memory.activations()), Mebibytes(memory.other()),
+               Mebibytes(memory.resident_bytes())});
   }
   return table.empty() ? "" : absl::StrCat("memory in MiB, now/peak:\n", table.Text());
 }

@@ -82,16 +82,16 @@ TEST(JobDetails, TellsAllThereIs) {
 TEST(MemoryTable, HasWhatIsInUseAndItsPeakByPurpose) {
   EXPECT_EQ(MemoryTable(Parse("ranks { rank: 0 state: STARTING }")), "");
   EXPECT_EQ(MemoryTable(Parse(R"(
-              ranks { rank: 0 memory { total { bytes: 1048576 peak_bytes: 2097152 } parameters { bytes: 100000 peak_bytes: 100000 }
+              ranks { rank: 0 memory { total { bytes: 1048576 peak_bytes: 2097152 } parameters { bytes: 100000 peak_bytes: 100000 } gathered { peak_bytes: 2097152 }
                       gradients { peak_bytes: 3145728 } moments { bytes: 4194304 peak_bytes: 4194304 }
                       buckets { bytes: 5242880 peak_bytes: 6291456 } activations { peak_bytes: 7340032 }
                       other { bytes: 8 peak_bytes: 1073741824 } resident_bytes: 200000000 } }
               ranks { rank: 1 }
               ranks { rank: 12 memory {} })")),
             "memory in MiB, now/peak:\n"
-            "RANK  TOTAL    PARAMETERS  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER       RESIDENT\n"
-            "0     1.0/2.0  0.1/0.1     0.0/3.0    4.0/4.0  5.0/6.0  0.0/7.0      0.0/1024.0  190.7\n"
-            "12    0.0/0.0  0.0/0.0     0.0/0.0    0.0/0.0  0.0/0.0  0.0/0.0      0.0/0.0     0.0\n");
+            "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER       RESIDENT\n"
+            "0     1.0/2.0  0.1/0.1     0.0/2.0   0.0/3.0    4.0/4.0  5.0/6.0  0.0/7.0      0.0/1024.0  190.7\n"
+            "12    0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    0.0/0.0  0.0/0.0  0.0/0.0      0.0/0.0     0.0\n");
 }
 
 TEST(JobSummary, SaysHowItEnded) {

@@ -20,6 +20,8 @@ v1::MemoryUse* Field(memory::Purpose purpose, v1::RankMemory* report) {
       return report->mutable_buckets();
     case memory::Purpose::kActivations:
       return report->mutable_activations();
+    case memory::Purpose::kGathered:
+      return report->mutable_gathered();
     case memory::Purpose::kOther:
       break;
   }

@@ -20,6 +20,7 @@ TEST(MemoryReport, HasEachPurposeInItsField) {
     moments { bytes: 3 peak_bytes: 13 }
     buckets { bytes: 4 peak_bytes: 14 }
     activations { bytes: 5 peak_bytes: 15 }
+    gathered { bytes: 6 peak_bytes: 16 }
     resident_bytes: 1000)", &expected));
   const v1::RankMemory report = MemoryReport(usage, 1000);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(report, expected))

@@ -14,8 +14,8 @@
 
 namespace muster::memory {
 
-enum class Purpose { kOther, kParameters, kGradients, kMoments, kBuckets, kActivations };
-inline constexpr int kPurposes = 6;
+enum class Purpose { kOther, kParameters, kGradients, kMoments, kBuckets, kActivations, kGathered };
+inline constexpr int kPurposes = 7;
 
 namespace internal {
 inline constinit thread_local Purpose current_purpose = Purpose::kOther;

@@ -87,6 +87,7 @@ void GradientBuckets::BeginPass(bool completes) {
   // After a pass that completed, nothing is left to add to.
   if (completes_) StartOver();
   completes_ = completes;
+  for (Parameter& state : parameters_) state.expected = state.arrived = 0;
 }
 
 void GradientBuckets::StartOver() {
@@ -105,12 +106,12 @@ void GradientBuckets::Arrived(size_t index) {
   if (state.ready) {
     error_ = absl::FailedPreconditionError(
         absl::StrCat(who_, ": step ", step_, ": parameter '", state.parameter.name,
-                     "' got a second gradient in one backward, after its bucket was counted ready"));
+                     "' got another gradient in one backward, after its bucket was counted ready"));
     return;
   }
   try {
     MoveIntoBucket(state);
-    if (completes_) {
+    if (completes_ && ++state.arrived >= state.expected) {
       MarkReady(state);
       HandOver();
     }

@@ -47,8 +47,12 @@ class GradientBuckets {
   // that completed starts from nothing.
   void BeginPass(bool completes);
 
+  // Once for each way in which the backward of this pass will bring a gradient to a parameter. Without any, one is
+  // expected. Ways that do not come hold its bucket up until Finish.
+  void Expect(size_t parameter) { ++parameters_[parameter].expected; }
+
   // After the backward of a pass that completes: parameters that no micro-batch used get a zero gradient; the remaining
-  // buckets are handed over. FAILED_PRECONDITION: a parameter had two gradients in one backward; INTERNAL: an exception
+  // buckets are handed over. FAILED_PRECONDITION: a parameter had more gradients in one backward than expected; INTERNAL: an exception
   // in a hook, of LibTorch or of the receiver. Nothing is handed over after an error.
   absl::Status Finish();
 
@@ -60,6 +64,9 @@ class GradientBuckets {
     at::Tensor view;         // its place in the bucket, with its shape; undefined while the bucket has no memory
     bool in_bucket = false;  // the gradient of this step lies there
     bool ready = false;      // and is complete
+    // In this pass.
+    int expected = 0;
+    int arrived = 0;
   };
   struct Bucket {
     layout::Group group;

@@ -163,7 +163,7 @@ TEST_P(GradientBucketsTest, ASecondGradientInOneBackwardIsNamedAndNothingMoreIsH
   Backward(1, 1);
   Backward(0, 1);
   EXPECT_EQ(buckets->Finish(),
-            absl::FailedPreconditionError("rank 1: step 7: parameter 'c' got a second gradient in one backward, "
+            absl::FailedPreconditionError("rank 1: step 7: parameter 'c' got another gradient in one backward, "
                                           "after its bucket was counted ready"));
   EXPECT_EQ(order_, (std::vector<size_t>{0}));
   buckets->BeginStep(8);  // a new step is clean

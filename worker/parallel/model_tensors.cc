@@ -50,19 +50,38 @@ absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers) {
   return absl::OkStatus();
 }
 
-std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
-                                                  std::vector<size_t>* indices) {
+namespace {
+
+layout::ElementType ElementTypeOf(at::ScalarType type) {
+  if (type == at::kDouble) return layout::ElementType::kFloat64;
+  return type == at::kLong ? layout::ElementType::kInt64 : layout::ElementType::kFloat32;
+}
+
+std::vector<layout::ParameterSpec> SpecsOf(const std::vector<models::Parameter>& parameters,
+                                           bool trainable, std::vector<size_t>* indices) {
   std::vector<layout::ParameterSpec> specs;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
-    if (!tensor.requires_grad()) continue;
+    if (tensor.requires_grad() != trainable) continue;
     specs.push_back({.name = name,
                      .elements = tensor.numel(),
-                     .type = tensor.scalar_type() == at::kDouble ? layout::ElementType::kFloat64
-                                                                 : layout::ElementType::kFloat32});
+                     .type = ElementTypeOf(tensor.scalar_type()),
+                     .trainable = trainable});
     indices->push_back(i);
   }
   return specs;
+}
+
+}  // namespace
+
+std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
+                                                  std::vector<size_t>* indices) {
+  return SpecsOf(parameters, true, indices);
+}
+
+std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
+                                               std::vector<size_t>* indices) {
+  return SpecsOf(parameters, false, indices);
 }
 
 at::ScalarType ScalarTypeOf(layout::ElementType type) {

@@ -24,6 +24,10 @@ absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers);
 std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
                                                   std::vector<size_t>* indices);
 
+// The same of the frozen ones, which are float32, float64 or int64.
+std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
+                                               std::vector<size_t>* indices);
+
 at::ScalarType ScalarTypeOf(layout::ElementType type);
 
 std::vector<at::Tensor> TensorsOf(const std::vector<models::Buffer>& buffers);

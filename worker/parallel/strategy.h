@@ -1,4 +1,4 @@
-// How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp.
+// How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp, fsdp.
 //
 // A step:
 //   strategy->BeginStep(step, divisor);
@@ -38,6 +38,16 @@ struct Piece {
   at::Tensor tensor;
 };
 
+// All parameters, frozen ones too, where no rank holds all of them.
+struct ParameterShards {
+  // Of the pieces, by parameter.
+  std::vector<at::ScalarType> types;
+  // What this rank holds between steps. Their grad() means nothing.
+  std::vector<Piece> held;
+  // What each rank holds, the same on all ranks: each element has one holder. Offsets mean nothing.
+  layout::Placement holders;
+};
+
 // Sums over elements in two doubles (optim/clip.h).
 using PartialSum = std::array<double, 2>;
 
@@ -55,6 +65,10 @@ class Strategy {
   // The pieces of all ranks, over the list of parameters that the strategy was made of; frozen ones are nobody's. Offsets
   // mean nothing.
   virtual layout::Placement owners() const = 0;
+
+  // Null where every rank has all parameters: ddp, sharded_ddp. Else there is no memory behind a parameter's tensor but in
+  // forwards of units that it belongs to, in a context of MakeContext, and between GatherParameters and ReleaseParameters.
+  virtual const ParameterShards* shards() const { return nullptr; }
 
   // The context for forwards of the model. The strategy must outlive it.
   virtual std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
@@ -75,9 +89,18 @@ class Strategy {
   virtual absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) = 0;
 
   // After the update of pieces(): begins to bring the new values to all ranks. Forwards in a context of MakeContext wait
-  // for what they need; whoever else reads parameters, or any buffer of memory behind them, calls AwaitParameters before.
+  // for what they need; whoever else reads parameters (of shards(), where there are any), or any buffer of memory behind
+  // them, calls AwaitParameters before.
   virtual void FinishUpdate() = 0;
   virtual absl::Status AwaitParameters() = 0;
+
+  // For whoever reads parameters outside of forwards: those of these indices are there until the next call of anything but
+  // pieces(). Between steps; a collective where there are shards.
+  virtual absl::Status GatherParameters(const std::vector<size_t>& parameters) {
+    return AwaitParameters();
+  }
+  // Ends that. What was written into them in between, the same on all ranks, is kept.
+  virtual void ReleaseParameters() {}
 
   // For a step that is left out: puts the buffers back to what they were at BeginStep. After FinishBackward.
   virtual void RestoreBuffers() = 0;

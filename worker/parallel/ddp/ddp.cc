@@ -1,5 +1,6 @@
 #include "worker/parallel/ddp/ddp.h"
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,7 @@
 #include "worker/layout/groups.h"
 #include "worker/parallel/buffer_sync.h"
 #include "worker/parallel/gradient_buckets.h"
+#include "worker/parallel/gradient_paths.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
 
@@ -34,6 +36,7 @@ class Ddp : public Strategy {
         {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
     layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
     for (size_t i = 0; i < groups.size(); ++i) labels_.push_back(absl::StrCat("bucket ", i));
+    paths_.emplace(reduced, [this](size_t parameter) { gradients_->Expect(parameter); });
     gradients_ = std::make_unique<GradientBuckets>(
         std::move(reduced), std::move(groups), GradientBuckets::Memory::kKept,
         [this](size_t bucket, const at::Tensor& flat) { Reduce(bucket, flat); },
@@ -60,7 +63,9 @@ class Ddp : public Strategy {
 
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                       at::Generator generator) override {
-    return std::make_unique<models::ForwardContext>(mode, std::move(generator));
+    auto context = std::make_unique<models::ForwardContext>(mode, std::move(generator));
+    context->set_use_observer(&*paths_);
+    return context;
   }
 
   void BeginStep(int64_t step, double divisor) override {
@@ -72,7 +77,10 @@ class Ddp : public Strategy {
     buffer_sync_.BeginStep();
   }
 
-  void BeginMicroBatch(bool last) override { gradients_->BeginPass(/*completes=*/last); }
+  void BeginMicroBatch(bool last) override {
+    gradients_->BeginPass(/*completes=*/last);
+    paths_->BeginPass();
+  }
 
   absl::Status FinishBackward() override {
     absl::Status status = gradients_->Finish();
@@ -120,6 +128,7 @@ class Ddp : public Strategy {
   uint64_t layout_fingerprint_ = 0;
   BufferSync buffer_sync_;
   std::unique_ptr<GradientBuckets> gradients_;
+  std::optional<GradientPaths> paths_;
 
   // This step's.
   int64_t step_ = 0;

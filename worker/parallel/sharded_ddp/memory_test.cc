@@ -1,9 +1,7 @@
 // What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md draws it). One rank of four; the
 // others are made up, so that reductions are in flight until they are waited for.
 #include <memory>
-#include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ATen/TensorOperators.h"
@@ -11,48 +9,12 @@
 #include "gtest/gtest.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
+#include "worker/parallel/unhurried.h"
 
 namespace muster::parallel {
 namespace {
 
 using memory::Purpose;
-
-// Gives zeros, and holds what is to be reduced until somebody waits.
-class Unhurried : public comm::Communicator {
- public:
-  int rank() const override { return 1; }
-  int world_size() const override { return 4; }
-  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&, comm::OpLabel) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  std::unique_ptr<comm::Work> AllReduceSum(const at::Tensor&, comm::OpLabel, double) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  std::unique_ptr<comm::Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
-                                               comm::OpLabel, double) override {
-    at::Tensor(out).zero_();
-    return std::make_unique<Holding>(in);
-  }
-  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
-                                       const std::vector<int64_t>&, comm::OpLabel) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  std::unique_ptr<comm::Work> Broadcast(const at::Tensor&, int, comm::OpLabel) override {
-    return std::make_unique<Holding>(std::nullopt);
-  }
-  int64_t bytes_sent() const override { return 0; }
-  void Abort(const absl::Status&) override {}
-
- private:
-  struct Holding : comm::Work {
-    explicit Holding(std::optional<at::Tensor> held) : held(std::move(held)) {}
-    absl::Status Wait() override {
-      held.reset();
-      return absl::OkStatus();
-    }
-    std::optional<at::Tensor> held;
-  };
-};
 
 constexpr int kParameters = 20;
 constexpr uint64_t kBucket = 4 * 1024;  // 1000 elements, padded to a multiple of 16 for each of four ranks

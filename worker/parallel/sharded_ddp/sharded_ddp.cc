@@ -2,12 +2,11 @@
 
 #include <algorithm>
 #include <cstring>
-#include <deque>
+#include <functional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
-#include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
@@ -15,19 +14,17 @@
 #include "worker/layout/groups.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/context_error.h"
-#include "worker/parallel/buffer_sync.h"
-#include "worker/parallel/gradient_buckets.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
+#include "worker/parallel/partial_sums.h"
+#include "worker/parallel/slice_pieces.h"
+#include "worker/parallel/sliced_gradients.h"
 
 namespace muster::parallel {
 namespace {
 
 using memory::MemoryScope;
 using memory::Purpose;
-
-// Buckets whose reduction is under way. Two keep the connection busy; each holds its full-size gradients.
-constexpr size_t kMostReducing = 2;
 
 class ShardedDdp : public Strategy {
  public:
@@ -47,10 +44,12 @@ class ShardedDdp : public Strategy {
   void BeginStep(int64_t step, double divisor) override;
   void BeginMicroBatch(bool last) override;
   absl::Status FinishBackward() override;
-  absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override;
+  absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
+    return GatherPartialSums(mine, step_, communicator_);
+  }
   void FinishUpdate() override;
   absl::Status AwaitParameters() override;
-  void RestoreBuffers() override { buffer_sync_.Restore(); }
+  void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
 
   // What the unit reads itself, or everything, is there when these return. Throw models::ContextError where it did not
@@ -62,28 +61,16 @@ class ShardedDdp : public Strategy {
   struct Bucket {
     at::Tensor parameters;      // all of them, flat, on every rank
     at::Tensor own_parameters;  // this rank's slice
-    at::Tensor own_gradients;   // the reduced gradients of that slice
     std::unique_ptr<comm::Work> gather;
-    std::string label;
     std::string gather_label;
-  };
-  struct Reduction {
-    size_t bucket = 0;
-    at::Tensor sum;  // where it is to be added to what earlier micro-batches gave; else undefined
-    std::unique_ptr<comm::Work> work;
   };
 
   void MoveParameters(const std::vector<size_t>& trainable, const layout::Group& group,
                       Bucket* bucket);
-  void MakePieces(const std::vector<layout::ParameterSpec>& specs,
-                  const std::vector<layout::Group>& groups, const std::vector<size_t>& trainable);
   void PlanGathers(const models::Unit* root, const std::vector<layout::Group>& groups,
                    const std::vector<size_t>& trainable);
 
-  void Reduce(size_t bucket, at::Tensor flat);
-  void AwaitOldestReduction();
   void AwaitGather(Bucket& bucket);
-  void SendBuffers();
   void Note(const absl::Status& status) {
     if (error_.ok()) error_ = status;
   }
@@ -92,25 +79,17 @@ class ShardedDdp : public Strategy {
   const models::Unit* const root_;
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
-  const ShardedDdpOptions options_;
   std::vector<Bucket> buckets_;
   std::vector<Piece> pieces_;
   layout::Placement owners_;
   uint64_t layout_fingerprint_ = 0;
   std::vector<size_t> gather_order_;  // of the buckets: as forward wants them
   std::unordered_map<const models::Unit*, std::vector<size_t>> buckets_of_unit_;
-  BufferSync buffer_sync_;
-  std::unique_ptr<GradientBuckets> gradients_;
+  std::unique_ptr<SlicedGradients> gradients_;
 
-  // This step's.
   int64_t step_ = 0;
-  double divisor_ = 1.0;
-  int64_t micro_batches_ = 0;  // begun
-  bool last_ = false;          // in the last of them
-  bool buffers_launched_ = false;
-  std::deque<Reduction> reducing_;
   int64_t gathering_ = 0;  // buckets
-  absl::Status error_;     // the first, of anything that was waited for
+  absl::Status error_;     // the first, of gathers
 };
 
 // Waits for the parameters of a unit before it runs, and for all of them after the root: a loss on top may read any.
@@ -137,34 +116,40 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
     : communicator_(communicator),
       root_(root),
       parameters_(parameters),
-      buffers_(buffers),
-      options_(options),
-      buffer_sync_(TensorsOf(buffers), communicator) {
+      buffers_(buffers) {
   std::vector<size_t> trainable;
   const auto specs = TrainableSpecs(parameters, &trainable);
   auto groups = layout::AssignBuckets(
       specs, communicator->world_size(),
       {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
   layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
+  std::vector<std::string> labels;
   for (const layout::Group& group : groups) {
+    labels.push_back(absl::StrCat("bucket ", labels.size()));
     Bucket bucket;
-    bucket.label = absl::StrCat("bucket ", buckets_.size());
-    bucket.gather_label = absl::StrCat("parameters of bucket ", buckets_.size());
+    bucket.gather_label = absl::StrCat("parameters of ", labels.back());
     MoveParameters(trainable, group, &bucket);
     buckets_.push_back(std::move(bucket));
   }
-  MakePieces(specs, groups, trainable);
   PlanGathers(root, groups, trainable);
   std::vector<models::Parameter> reduced;
   for (const size_t index : trainable) reduced.push_back(parameters[index]);
-  gradients_ = std::make_unique<GradientBuckets>(
-      std::move(reduced), std::move(groups), GradientBuckets::Memory::kHandedOver,
-      [this](size_t bucket, at::Tensor flat) { Reduce(bucket, std::move(flat)); },
-      absl::StrCat("rank ", communicator->rank()));
+  gradients_ = std::make_unique<SlicedGradients>(
+      std::move(reduced), groups, std::move(labels), buffers, communicator,
+      SlicedGradients::Options{options.reduce_every, options.reduce_in_bfloat16});
+  std::vector<Slice> slices;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    slices.push_back({buckets_[i].own_parameters, gradients_->slice(i)});
+  }
+  std::vector<int64_t> elements;
+  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
+  pieces_ = PiecesOf(groups, specs, trainable, slices, communicator->rank(),
+                     communicator->world_size());
+  owners_ = OwnersOf(groups, specs, trainable, std::move(elements), communicator->world_size());
 }
 
 ShardedDdp::~ShardedDdp() {
-  reducing_.clear();  // waits
+  gradients_.reset();  // waits
   for (Bucket& bucket : buckets_) bucket.gather.reset();
 }
 
@@ -179,10 +164,6 @@ void ShardedDdp::MoveParameters(const std::vector<size_t>& trainable, const layo
   }
   bucket->own_parameters =
       bucket->parameters.narrow(0, communicator_->rank() * slice, slice);
-  {
-    const MemoryScope scope(Purpose::kGradients);
-    bucket->own_gradients = at::zeros({slice}, options);
-  }
   for (const layout::Group::Member& member : group.members) {
     at::Tensor tensor = parameters_[trainable[member.parameter]].tensor;
     const at::Tensor place =
@@ -192,39 +173,6 @@ void ShardedDdp::MoveParameters(const std::vector<size_t>& trainable, const layo
     }
     tensor.set_data(place);
   }
-}
-
-void ShardedDdp::MakePieces(const std::vector<layout::ParameterSpec>& specs,
-                            const std::vector<layout::Group>& groups,
-                            const std::vector<size_t>& trainable) {
-  const auto add = [this](size_t parameter, int64_t begin, const Bucket& bucket, int64_t offset,
-                          int64_t elements) {
-    pieces_.push_back({.parameter = parameter,
-                       .begin = begin,
-                       .tensor = bucket.own_parameters.narrow(0, offset, elements)});
-    pieces_.back().tensor.mutable_grad() = bucket.own_gradients.narrow(0, offset, elements);
-  };
-  for (size_t i = 0; i < groups.size(); ++i) {
-    for (const layout::Range& range : layout::RangesOf(groups[i], specs, communicator_->rank(),
-                                                       communicator_->world_size())) {
-      add(trainable[range.parameter], range.begin, buckets_[i], range.offset,
-          range.end - range.begin);
-    }
-    if (communicator_->rank() != 0) continue;
-    for (const layout::Group::Member& member : groups[i].members) {
-      if (specs[member.parameter].elements == 0) add(trainable[member.parameter], 0, buckets_[i], 0, 0);
-    }
-  }
-  std::sort(pieces_.begin(), pieces_.end(),
-            [](const Piece& a, const Piece& b) { return a.parameter < b.parameter; });
-  owners_ = layout::Sharded(groups, specs, communicator_->world_size());
-  for (auto& ranges : owners_.holders) {
-    for (layout::Range& range : ranges) {
-      range.parameter = static_cast<int64_t>(trainable[range.parameter]);
-    }
-  }
-  owners_.elements.clear();
-  for (const auto& [name, tensor] : parameters_) owners_.elements.push_back(tensor.numel());
 }
 
 void ShardedDdp::PlanGathers(const models::Unit* root, const std::vector<layout::Group>& groups,
@@ -257,84 +205,25 @@ void ShardedDdp::PlanGathers(const models::Unit* root, const std::vector<layout:
 
 std::unique_ptr<models::ForwardContext> ShardedDdp::MakeContext(models::Mode mode,
                                                                 at::Generator generator) {
-  return std::make_unique<AwaitingContext>(mode, std::move(generator), root_, this);
+  auto context = std::make_unique<AwaitingContext>(mode, std::move(generator), root_, this);
+  context->set_use_observer(gradients_->use_observer());
+  return context;
 }
 
 void ShardedDdp::BeginStep(int64_t step, double divisor) {
-  reducing_.clear();  // of a step that failed; waits
   step_ = step;
-  divisor_ = divisor;
-  micro_batches_ = 0;
-  last_ = false;
-  buffers_launched_ = false;
-  gradients_->BeginStep(step);
-  buffer_sync_.BeginStep();
+  gradients_->BeginStep(step, divisor);
 }
 
-void ShardedDdp::BeginMicroBatch(bool last) {
-  const bool each = options_.reduce_every == ShardedDdpOptions::ReduceEvery::kMicroBatch;
-  if (each && micro_batches_ > 0) Note(gradients_->Finish());
-  ++micro_batches_;
-  last_ = last;
-  gradients_->BeginPass(/*completes=*/each || last);
-}
-
-void ShardedDdp::Reduce(size_t bucket, at::Tensor flat) {
-  if (last_) SendBuffers();  // the forwards of this step are done
-  while (reducing_.size() >= kMostReducing) AwaitOldestReduction();
-  const MemoryScope scope(Purpose::kBuckets);
-  if (options_.reduce_in_bfloat16 && flat.scalar_type() == at::kFloat) {
-    c10::NoGradGuard no_grad;
-    flat = flat.to(at::kBFloat16);
-  }
-  Reduction reduction{.bucket = bucket};
-  at::Tensor out = buckets_[bucket].own_gradients;
-  if (options_.reduce_every == ShardedDdpOptions::ReduceEvery::kMicroBatch && micro_batches_ > 1) {
-    out = reduction.sum = at::empty(out.sizes(), out.options());
-  }
-  // The work alone keeps the full-size gradients, no longer than they are sent.
-  reduction.work = communicator_->ReduceScatterSum(
-      out, flat, {buckets_[bucket].label.c_str(), step_}, divisor_);
-  reducing_.push_back(std::move(reduction));
-}
-
-void ShardedDdp::AwaitOldestReduction() {
-  const Reduction reduction = std::move(reducing_.front());
-  reducing_.pop_front();
-  const absl::Status status = reduction.work->Wait();
-  Note(status);
-  if (!status.ok() || !reduction.sum.defined()) return;
-  c10::NoGradGuard no_grad;
-  buckets_[reduction.bucket].own_gradients.add_(reduction.sum);
-}
-
-void ShardedDdp::SendBuffers() {
-  if (std::exchange(buffers_launched_, true)) return;
-  // Every rank is active in every step: the highest is the last.
-  buffer_sync_.Launch(communicator_->world_size() - 1, step_);
-}
+void ShardedDdp::BeginMicroBatch(bool last) { gradients_->BeginMicroBatch(last); }
 
 absl::Status ShardedDdp::FinishBackward() {
-  const absl::Status collected = gradients_->Finish();
-  // What went wrong before tells more.
-  Note(collected);
-  if (collected.ok()) SendBuffers();
-  while (!reducing_.empty()) AwaitOldestReduction();
-  Note(buffer_sync_.Finish());
+  // A gather was begun before, and tells more.
+  const absl::Status reduced = gradients_->Finish();
   // What no forward has asked for: it is about to change.
   for (Bucket& bucket : buckets_) AwaitGather(bucket);
+  Note(reduced);
   return std::exchange(error_, absl::OkStatus());
-}
-
-absl::StatusOr<std::vector<PartialSum>> ShardedDdp::GatherSums(const PartialSum& mine) {
-  const at::TensorOptions options(at::kDouble);
-  const at::Tensor in = at::empty({2}, options);
-  const at::Tensor out = at::empty({2 * communicator_->world_size()}, options);
-  std::memcpy(in.mutable_data_ptr(), mine.data(), sizeof(mine));
-  RETURN_IF_ERROR(communicator_->AllGather(out, in, {"gradient sums", step_})->Wait());
-  std::vector<PartialSum> sums(communicator_->world_size());
-  std::memcpy(sums.data(), out.const_data_ptr(), sums.size() * sizeof(mine));
-  return sums;
 }
 
 void ShardedDdp::FinishUpdate() {

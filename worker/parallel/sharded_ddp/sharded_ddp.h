@@ -21,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/unit.h"
+#include "worker/parallel/sliced_gradients.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
@@ -30,13 +31,7 @@ struct ShardedDdpOptions {
   int64_t bucket_bytes = 4 << 20;
   int64_t first_bucket_bytes = 1 << 20;
 
-  enum class ReduceEvery {
-    // Gradients add up locally and are reduced in the last micro-batch: the bits of ddp, and one reduction a step.
-    kStep,
-    // Each micro-batch's are reduced and added to the slice: full-size gradients never stay between micro-batches, for one
-    // reduction per micro-batch. The additions have another order than ddp's.
-    kMicroBatch,
-  };
+  using ReduceEvery = parallel::ReduceEvery;
   ReduceEvery reduce_every = ReduceEvery::kStep;
 
   // Gradients travel as bfloat16, half the bytes; they are added in float32. Of float32 parameters.

@@ -1,0 +1,128 @@
+#include "worker/parallel/fsdp/flat_group.h"
+
+#include <cstring>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/native/Resize.h"
+#include "ATen/ops/empty.h"
+#include "ATen/ops/zeros.h"
+#include "c10/core/GradMode.h"
+#include "common/status/status.h"
+#include "worker/memory/memory_scope.h"
+#include "worker/parallel/model_tensors.h"
+
+namespace muster::parallel {
+namespace {
+
+using memory::MemoryScope;
+using memory::Purpose;
+
+}  // namespace
+
+FlatGroup::FlatGroup(const std::vector<models::Parameter>& parameters,
+                     const std::vector<size_t>& indices,
+                     const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
+                     const Options& options, comm::Communicator* communicator, std::string label)
+    : communicator_(communicator),
+      resident_(options.resident),
+      label_(std::move(label)),
+      group_(group) {
+  const c10::NoGradGuard no_grad;
+  const int world_size = communicator->world_size();
+  const at::ScalarType type = ScalarTypeOf(group.type);
+  {
+    const MemoryScope scope(Purpose::kParameters);
+    slice_ = at::zeros({layout::SliceElements(group, world_size)}, at::TensorOptions(type));
+  }
+  const size_t size = slice_.element_size();
+  for (const layout::Range& range :
+       layout::RangesOf(group, specs, communicator->rank(), world_size)) {
+    const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
+    const at::Tensor from = options.values ? options.values(tensor) : tensor;
+    std::memcpy(static_cast<char*>(slice_.mutable_data_ptr()) + range.offset * size,
+                static_cast<const char*>(from.const_data_ptr()) + range.begin * size,
+                (range.end - range.begin) * size);
+  }
+  for (const layout::Group::Member& member : group.members) {
+    tensors_.push_back(parameters[indices[member.parameter]].tensor);
+  }
+  const MemoryScope scope(Purpose::kGathered);
+  const bool round = options.in_bfloat16 && type == at::kFloat;
+  flat_ = at::empty({group.elements}, at::TensorOptions(round ? at::kBFloat16 : type));
+  whole_bytes_ = static_cast<int64_t>(flat_.nbytes());
+  views_ = ViewsOf(flat_);
+  Show(views_);
+  Resize(0);
+}
+
+std::vector<at::Tensor> FlatGroup::ViewsOf(const at::Tensor& flat) const {
+  std::vector<at::Tensor> views;
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    const at::Tensor& tensor = tensors_[i];
+    views.push_back(flat.narrow(0, group_.members[i].offset, tensor.numel()).view(tensor.sizes()));
+  }
+  return views;
+}
+
+void FlatGroup::Show(const std::vector<at::Tensor>& views) {
+  const c10::NoGradGuard no_grad;
+  for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].set_data(views[i]);
+}
+
+void FlatGroup::Resize(int64_t bytes) {
+  const MemoryScope scope(Purpose::kGathered);
+  at::native::resize_bytes_cpu(flat_.storage().unsafeGetStorageImpl(), bytes);
+  whole_ = bytes > 0;
+}
+
+int64_t FlatGroup::Gather(int64_t step) {
+  if (whole_) return 0;
+  Resize(whole_bytes_);
+  at::Tensor own = slice_;
+  if (flat_.scalar_type() != slice_.scalar_type()) {
+    const c10::NoGradGuard no_grad;
+    const MemoryScope scope(Purpose::kGathered);
+    own = slice_.to(flat_.scalar_type());
+  }
+  work_ = communicator_->AllGather(flat_, own, {label_.c_str(), step});
+  return whole_bytes_;
+}
+
+absl::Status FlatGroup::Await() {
+  if (work_ == nullptr) return absl::OkStatus();
+  const absl::Status status = work_->Wait();
+  work_.reset();
+  // A failed operation may go on writing.
+  failed_ |= !status.ok();
+  return status;
+}
+
+int64_t FlatGroup::Free() {
+  if (!whole_ || resident_) return 0;
+  if (!Await().ok() || failed_) return 0;
+  Resize(0);
+  return whole_bytes_;
+}
+
+absl::Status FlatGroup::GatherValues(int64_t step) {
+  if (values_.defined()) return absl::OkStatus();
+  {
+    const MemoryScope scope(Purpose::kGathered);
+    values_ = at::empty({group_.elements}, slice_.options());
+  }
+  RETURN_IF_ERROR(communicator_->AllGather(values_, slice_, {label_.c_str(), step})->Wait());
+  Show(ViewsOf(values_));
+  return absl::OkStatus();
+}
+
+void FlatGroup::ReleaseValues() {
+  if (!values_.defined()) return;
+  const c10::NoGradGuard no_grad;
+  slice_.copy_(values_.narrow(0, communicator_->rank() * slice_.numel(), slice_.numel()));
+  if (whole_) flat_.copy_(values_);  // resident
+  Show(views_);
+  values_.reset();
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,445 @@
+#include "worker/parallel/fsdp/fsdp.h"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "c10/core/GradMode.h"
+#include "common/status/status.h"
+#include "worker/layout/groups.h"
+#include "worker/models/context_error.h"
+#include "worker/parallel/fsdp/backward_hooks.h"
+#include "worker/parallel/fsdp/flat_group.h"
+#include "worker/parallel/fsdp/unit_plan.h"
+#include "worker/parallel/model_tensors.h"
+#include "worker/parallel/parameter_hash.h"
+#include "worker/parallel/partial_sums.h"
+#include "worker/parallel/slice_pieces.h"
+
+// As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
+namespace at::autocast {
+bool is_autocast_cache_enabled();
+void set_autocast_cache_enabled(bool enabled);
+}  // namespace at::autocast
+
+namespace muster::parallel {
+namespace {
+
+// Units that are whole, besides the root and those that stay: the one that runs and the one that is
+// gathered meanwhile.
+constexpr int kMostInFlight = 2;
+
+// The trainable parameters of the model, or the frozen ones.
+struct Kind {
+  std::vector<size_t> indices;  // of the model's parameters
+  std::vector<layout::ParameterSpec> specs;
+  // Of all units.
+  std::vector<layout::Group> groups;
+  std::vector<Slice> slices;
+};
+
+// Under autocast, casts of weights that are kept for other uses would keep what was freed.
+class WithoutAutocastCache {
+ public:
+  WithoutAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
+  ~WithoutAutocastCache() { at::autocast::set_autocast_cache_enabled(before_); }
+  WithoutAutocastCache(const WithoutAutocastCache&) = delete;
+  WithoutAutocastCache& operator=(const WithoutAutocastCache&) = delete;
+
+ private:
+  const bool before_ = at::autocast::is_autocast_cache_enabled();
+};
+
+class Fsdp : public Strategy, public BackwardObserver {
+ public:
+  Fsdp(const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
+       const std::vector<PlannedUnit>& plan, comm::Communicator* communicator,
+       const FsdpOptions& options);
+
+  const std::vector<Piece>& pieces() const override { return pieces_; }
+  const ParameterShards* shards() const override { return &shards_; }
+  bool sharded() const override { return true; }
+  layout::Placement owners() const override { return owners_; }
+  uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
+  int64_t bucket_count() const override { return trainable_groups_; }
+  std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
+                                                      at::Generator generator) override;
+
+  void BeginStep(int64_t step, double divisor) override;
+  void BeginMicroBatch(bool last) override;
+  absl::Status FinishBackward() override;
+  absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
+    return GatherPartialSums(mine, step_, communicator_);
+  }
+  // Whoever wants the new values gathers them.
+  void FinishUpdate() override { FreeAll(/*root_too=*/true); }
+  absl::Status AwaitParameters() override { return absl::OkStatus(); }
+  absl::Status GatherParameters(const std::vector<size_t>& parameters) override;
+  void ReleaseParameters() override;
+  void RestoreBuffers() override { gradients_->RestoreBuffers(); }
+  absl::Status VerifyParametersEqual(int64_t step) override;
+
+  // Runs a unit of the model, gathered where it is a planned one.
+  using Forward = std::function<at::Tensor(const at::Tensor&)>;
+  at::Tensor Run(models::Unit& unit, const at::Tensor& x, const Forward& forward);
+  void BeforeBackward(int64_t call) override;
+  void AfterBackward(int64_t call) override;
+
+ private:
+  struct Unit {
+    std::string name;
+    bool root = false;
+    std::vector<std::unique_ptr<FlatGroup>> groups;
+    bool whole = false;  // or on its way
+    int running = 0;     // forwards, nested ones too
+    int backwards = 0;   // calls whose output was hooked and whose backward has not ended
+    int open = 0;        // of these, backwards that have begun
+  };
+  struct Call {
+    Unit* unit = nullptr;
+    bool backward = false;  // there will be one
+  };
+
+  void MakePieces(const Kind& trainable, const Kind& frozen);
+  void Trace(const Unit& unit, UnitEvent::Kind kind);
+  void StartGather(Unit& unit);
+  absl::Status MakeWhole(Unit& unit);
+  // Throws ContextError where it does not arrive.
+  void AwaitWhole(Unit& unit);
+  void Free(Unit& unit);
+  void FreeAll(bool root_too);
+  void BeginForward(Unit& unit);
+  at::Tensor RunRoot(Unit& root, const at::Tensor& x, const Forward& forward);
+  at::Tensor RunUnit(Unit& unit, const at::Tensor& x, const Forward& forward);
+  // Begins to gather a unit that is wanted soon, as far as the limit allows.
+  void Prefetch(Unit& unit);
+  void PrefetchAfter(const Unit& unit);
+
+  comm::Communicator* const communicator_;
+  const std::vector<models::Parameter> parameters_;
+  const std::vector<models::Buffer> buffers_;
+  const FsdpOptions options_;
+  std::vector<std::unique_ptr<Unit>> units_;  // the root first
+  std::unordered_map<const models::Unit*, Unit*> unit_of_;
+  std::vector<Unit*> unit_of_parameter_;
+  int64_t trainable_groups_ = 0;
+  std::unique_ptr<SlicedGradients> gradients_;
+  std::vector<Piece> pieces_;
+  ParameterShards shards_;
+  layout::Placement owners_;
+  uint64_t layout_fingerprint_ = 0;
+
+  int64_t step_ = 0;
+  int64_t whole_bytes_ = 0;
+  int in_flight_ = 0;  // whole units but the root
+  std::vector<Call>
+      calls_;  // of units below the root in this micro-batch, where gradients are wanted
+  std::vector<Unit*> order_;    // of the units in the last forward of the root
+  std::vector<Unit*> running_;  // the same of the one that runs
+};
+
+// Gathers units around their forwards.
+class FsdpContext : public models::ForwardContext {
+ public:
+  FsdpContext(models::Mode mode, at::Generator generator, Fsdp* strategy)
+      : models::ForwardContext(mode, std::move(generator)), strategy_(strategy) {}
+  bool collective() const override { return true; }
+  at::Tensor Call(models::Unit& unit, const at::Tensor& x) override {
+    return strategy_->Run(unit, x, [&](const at::Tensor& input) {
+      return models::ForwardContext::Call(unit, input);
+    });
+  }
+
+ private:
+  Fsdp* const strategy_;
+};
+
+// A unit's parameters of one kind, one group for each type.
+std::vector<layout::Group> GroupsOf(const PlannedUnit& unit, const Kind& kind, int world_size) {
+  std::vector<layout::Group> groups;
+  for (const auto type : {layout::ElementType::kFloat32, layout::ElementType::kFloat64,
+                          layout::ElementType::kInt64}) {
+    std::vector<int64_t> members;
+    for (size_t i = 0; i < kind.specs.size(); ++i) {
+      if (kind.specs[i].type != type) continue;
+      if (std::binary_search(unit.parameters.begin(), unit.parameters.end(), kind.indices[i])) {
+        members.push_back(static_cast<int64_t>(i));
+      }
+    }
+    if (!members.empty()) groups.push_back(layout::MakeGroup(kind.specs, members, world_size));
+  }
+  return groups;
+}
+
+Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
+           const std::vector<models::Buffer>& buffers, const std::vector<PlannedUnit>& plan,
+           comm::Communicator* communicator, const FsdpOptions& options)
+    : communicator_(communicator), parameters_(parameters), buffers_(buffers), options_(options) {
+  for (const auto& [name, tensor] : parameters) shards_.types.push_back(tensor.scalar_type());
+  const int world_size = communicator->world_size();
+  Kind trainable{.specs = TrainableSpecs(parameters, &trainable.indices)};
+  Kind frozen{.specs = FrozenSpecs(parameters, &frozen.indices)};
+  std::vector<std::string> labels;
+  unit_of_parameter_.resize(parameters.size());
+  // Backward completes the last unit first; the root's parameters stand at both ends.
+  for (size_t i = plan.size(); i-- > 0;) {
+    auto unit = std::make_unique<Unit>();
+    unit->name = plan[i].unit->name();
+    unit->root = i == 0;
+    const std::string who = unit->root ? "the root" : absl::StrCat("unit '", unit->name, "'");
+    const auto add = [&](const PlannedUnit& planned, bool resident, const std::string& label,
+                         Kind* kind) {
+      const FlatGroup::Options flat{.resident = resident,
+                                    .in_bfloat16 = options.parameters_in_bfloat16,
+                                    .values = options.values};
+      for (layout::Group& group : GroupsOf(planned, *kind, world_size)) {
+        unit->groups.push_back(std::make_unique<FlatGroup>(parameters, kind->indices, kind->specs,
+                                                           group, flat, communicator, label));
+        kind->slices.push_back({.parameters = unit->groups.back()->slice()});
+        kind->groups.push_back(std::move(group));
+      }
+    };
+    add(plan[i], false, absl::StrCat("parameters of ", who), &trainable);
+    labels.resize(trainable.groups.size(), absl::StrCat("gradients of ", who));
+    add(plan[i], options.frozen_resident, absl::StrCat("frozen parameters of ", who), &frozen);
+    for (const size_t parameter : plan[i].parameters) unit_of_parameter_[parameter] = unit.get();
+    unit_of_[plan[i].unit] = unit.get();
+    units_.push_back(std::move(unit));
+  }
+  std::reverse(units_.begin(), units_.end());
+  trainable_groups_ = static_cast<int64_t>(trainable.groups.size());
+  layout_fingerprint_ = layout::Fingerprint(trainable.groups, trainable.specs, world_size) * 31 +
+                        layout::Fingerprint(frozen.groups, frozen.specs, world_size);
+  std::vector<models::Parameter> reduced;
+  for (const size_t index : trainable.indices) reduced.push_back(parameters[index]);
+  gradients_ = std::make_unique<SlicedGradients>(
+      std::move(reduced), trainable.groups, std::move(labels), buffers, communicator,
+      SlicedGradients::Options{options.reduce_every, options.reduce_in_bfloat16});
+  for (size_t i = 0; i < trainable.groups.size(); ++i) {
+    trainable.slices[i].gradients = gradients_->slice(i);
+  }
+  MakePieces(trainable, frozen);
+}
+
+void Fsdp::MakePieces(const Kind& trainable, const Kind& frozen) {
+  const int rank = communicator_->rank();
+  const int world_size = communicator_->world_size();
+  std::vector<int64_t> elements;
+  for (const auto& [name, tensor] : parameters_) elements.push_back(tensor.numel());
+  const auto pieces = [&](const Kind& kind) {
+    return PiecesOf(kind.groups, kind.specs, kind.indices, kind.slices, rank, world_size);
+  };
+  const auto owners = [&](const Kind& kind) {
+    return OwnersOf(kind.groups, kind.specs, kind.indices, elements, world_size);
+  };
+  pieces_ = pieces(trainable);
+  owners_ = owners(trainable);
+  shards_.held = pieces_;
+  shards_.holders = owners_;
+  for (Piece& piece : pieces(frozen)) shards_.held.push_back(std::move(piece));
+  const layout::Placement frozen_owners = owners(frozen);
+  for (int i = 0; i < world_size; ++i) {
+    shards_.holders.holders[i].insert(shards_.holders.holders[i].end(),
+                                      frozen_owners.holders[i].begin(),
+                                      frozen_owners.holders[i].end());
+  }
+}
+
+std::unique_ptr<models::ForwardContext> Fsdp::MakeContext(models::Mode mode,
+                                                          at::Generator generator) {
+  auto context = std::make_unique<FsdpContext>(mode, std::move(generator), this);
+  context->set_use_observer(gradients_->use_observer());
+  return context;
+}
+
+void Fsdp::Trace(const Unit& unit, UnitEvent::Kind kind) {
+  if (options_.trace) options_.trace({unit.name, kind, whole_bytes_});
+}
+
+void Fsdp::StartGather(Unit& unit) {
+  for (const auto& group : unit.groups) whole_bytes_ += group->Gather(step_);
+  unit.whole = true;
+  in_flight_ += !unit.root;
+  Trace(unit, UnitEvent::Kind::kGather);
+}
+
+absl::Status Fsdp::MakeWhole(Unit& unit) {
+  if (!unit.whole) StartGather(unit);
+  for (const auto& group : unit.groups) RETURN_IF_ERROR(group->Await());
+  return absl::OkStatus();
+}
+
+void Fsdp::AwaitWhole(Unit& unit) {
+  if (const absl::Status status = MakeWhole(unit); !status.ok()) throw models::ContextError(status);
+}
+
+void Fsdp::Free(Unit& unit) {
+  if (!std::exchange(unit.whole, false)) return;
+  for (const auto& group : unit.groups) whole_bytes_ -= group->Free();
+  in_flight_ -= !unit.root;
+  Trace(unit, UnitEvent::Kind::kFree);
+}
+
+void Fsdp::FreeAll(bool root_too) {
+  for (const auto& unit : units_) {
+    unit->running = unit->backwards = unit->open = 0;
+    if (root_too || !unit->root) Free(*unit);
+  }
+  calls_.clear();
+}
+
+void Fsdp::Prefetch(Unit& unit) {
+  const bool room = in_flight_ < kMostInFlight || !options_.reshard_after_forward;
+  if (!unit.whole && room) StartGather(unit);
+}
+
+void Fsdp::PrefetchAfter(const Unit& unit) {
+  const size_t position = running_.size();  // of what runs after `unit`
+  if (position >= order_.size() || order_[position - 1] != &unit) return;
+  Prefetch(*order_[position]);
+}
+
+at::Tensor Fsdp::Run(models::Unit& model_unit, const at::Tensor& x, const Forward& forward) {
+  const auto found = unit_of_.find(&model_unit);
+  if (found == unit_of_.end()) return forward(x);
+  Unit& unit = *found->second;
+  return unit.root ? RunRoot(unit, x, forward) : RunUnit(unit, x, forward);
+}
+
+void Fsdp::BeginForward(Unit& unit) {
+  running_.push_back(&unit);
+  AwaitWhole(unit);
+  PrefetchAfter(unit);
+  Trace(unit, UnitEvent::Kind::kForward);
+}
+
+at::Tensor Fsdp::RunRoot(Unit& root, const at::Tensor& x, const Forward& forward) {
+  order_ = std::exchange(running_, {});
+  const bool was_whole = root.whole;
+  BeginForward(root);
+  const WithoutAutocastCache without_cache;
+  const bool round = options_.parameters_in_bfloat16;
+  at::Tensor y = forward(round && x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x);
+  if (!c10::GradMode::is_enabled() && !was_whole) Free(root);
+  return round && y.scalar_type() == at::kBFloat16 ? y.to(at::kFloat) : y;
+}
+
+at::Tensor Fsdp::RunUnit(Unit& unit, const at::Tensor& x, const Forward& forward) {
+  const bool wanted = c10::GradMode::is_enabled();
+  BeginForward(unit);
+  const auto call = static_cast<int64_t>(calls_.size());
+  if (wanted) calls_.push_back({&unit});
+  ++unit.running;
+  const at::Tensor y = forward(wanted && x.requires_grad() ? ObserveInput(x, this, call) : x);
+  --unit.running;
+  if (wanted && y.requires_grad()) {
+    calls_[call].backward = true;
+    ++unit.backwards;
+    ObserveOutput(y, this, call);
+  }
+  const bool stays = unit.running > 0 || (unit.backwards > 0 && !options_.reshard_after_forward);
+  if (!stays) Free(unit);
+  return y;
+}
+
+void Fsdp::BeforeBackward(int64_t call) {
+  Unit& unit = *calls_[call].unit;
+  ++unit.open;
+  AwaitWhole(unit);
+  for (int64_t before = call; before-- > 0;) {
+    if (!calls_[before].backward || calls_[before].unit == &unit) continue;
+    Prefetch(*calls_[before].unit);
+    break;
+  }
+  Trace(unit, UnitEvent::Kind::kBeforeBackward);
+}
+
+void Fsdp::AfterBackward(int64_t call) {
+  Unit& unit = *calls_[call].unit;
+  Trace(unit, UnitEvent::Kind::kAfterBackward);
+  --unit.open;
+  --unit.backwards;
+  if (unit.open == 0 && (options_.reshard_after_forward || unit.backwards == 0)) Free(unit);
+}
+
+void Fsdp::BeginStep(int64_t step, double divisor) {
+  step_ = step;
+  FreeAll(/*root_too=*/true);
+  gradients_->BeginStep(step, divisor);
+}
+
+void Fsdp::BeginMicroBatch(bool last) {
+  FreeAll(/*root_too=*/false);
+  gradients_->BeginMicroBatch(last);
+}
+
+absl::Status Fsdp::FinishBackward() {
+  FreeAll(/*root_too=*/true);
+  return gradients_->Finish();
+}
+
+absl::Status Fsdp::GatherParameters(const std::vector<size_t>& parameters) {
+  FreeAll(/*root_too=*/true);
+  std::unordered_set<const Unit*> wanted;
+  for (const size_t parameter : parameters) wanted.insert(unit_of_parameter_[parameter]);
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups) {
+      if (wanted.contains(unit.get())) {
+        RETURN_IF_ERROR(group->GatherValues(step_));
+      } else {
+        group->ReleaseValues();
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+void Fsdp::ReleaseParameters() {
+  for (const auto& unit : units_) {
+    for (const auto& group : unit->groups) group->ReleaseValues();
+  }
+}
+
+absl::Status Fsdp::VerifyParametersEqual(int64_t step) {
+  // Of parameters each element is on one rank only.
+  return CheckModelEqualOnAllRanks({}, buffers_, step, communicator_);
+}
+
+// Of these types, bfloat16 parameters would meet float32 buffers in the forward.
+absl::Status CheckBuffersFor(const FsdpOptions& options,
+                             const std::vector<models::Buffer>& buffers) {
+  if (!options.parameters_in_bfloat16) return absl::OkStatus();
+  for (const auto& [name, tensor] : buffers) {
+    if (tensor.scalar_type() != at::kFloat) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "buffer '", name, "' is float32, which parameters in bfloat16 do not go with"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFrozen(const std::vector<models::Parameter>& parameters) {
+  for (const auto& [name, tensor] : parameters) {
+    const at::ScalarType type = tensor.scalar_type();
+    if (type == at::kFloat || type == at::kDouble || type == at::kLong) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "parameter '", name, "' is ", c10::toString(type), ", not float32, float64 or int64"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
+    const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
+    const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options) {
+  RETURN_IF_ERROR(CheckParameters(parameters));
+  RETURN_IF_ERROR(CheckFrozen(parameters));
+  RETURN_IF_ERROR(CheckBuffers(buffers));
+  RETURN_IF_ERROR(CheckBuffersFor(options, buffers));
+  ASSIGN_OR_RETURN(const auto plan, PlanUnits(*root, parameters, options.units));
+  return std::make_unique<Fsdp>(parameters, buffers, plan, communicator, options);
+}
+
+}  // namespace muster::parallel

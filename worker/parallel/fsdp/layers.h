@@ -1,0 +1,54 @@
+// A model of layers, for tests.
+#ifndef MUSTER_WORKER_PARALLEL_FSDP_LAYERS_H_
+#define MUSTER_WORKER_PARALLEL_FSDP_LAYERS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "ATen/TensorOperators.h"
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/linear.h"
+#include "worker/models/unit.h"
+#include "worker/parallel/test_model.h"
+
+namespace muster::parallel {
+
+class Layer : public models::Unit {
+ public:
+  Layer(const std::string& name, int64_t width, uint64_t seed) : Unit(name) {
+    AddParameter(name + ".weight", Numbers({width, width}, seed));
+    AddParameter(name + ".bias", Numbers({width}, seed + 100));
+  }
+  at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override {
+    return at::linear(x, parameter(0), parameter(1)).tanh();
+  }
+};
+
+// "layers.0", ... one after the other, the second one twice where it is asked for; the root's own scale at the end.
+class Layers : public models::Unit {
+ public:
+  static constexpr int64_t kWidth = 9;  // nothing that 16 divides
+
+  explicit Layers(int depth, bool twice = false) : Unit(""), twice_(twice) {
+    for (int i = 0; i < depth; ++i) {
+      AddChild(std::make_unique<Layer>("layers." + std::to_string(i), kWidth, 10 * i + 1));
+    }
+    AddParameter("scale", Numbers({kWidth}, 7));
+  }
+  at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override {
+    at::Tensor h = x;
+    for (size_t i = 0; i < children().size(); ++i) {
+      h = context.Call(*children()[i], h);
+      if (twice_ && i == 1) h = context.Call(*children()[1], h);
+    }
+    return h * parameter(0);
+  }
+
+ private:
+  const bool twice_;
+};
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_FSDP_LAYERS_H_

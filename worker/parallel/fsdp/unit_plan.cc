@@ -1,0 +1,47 @@
+#include "worker/parallel/fsdp/unit_plan.h"
+
+#include <algorithm>
+#include <functional>
+#include <unordered_map>
+#include <unordered_set>
+
+#include "common/status/status.h"
+#include "worker/models/select_units.h"
+
+namespace muster::parallel {
+
+absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
+                                                   const std::vector<models::Parameter>& parameters,
+                                                   const std::vector<std::string>& patterns) {
+  ASSIGN_OR_RETURN(const auto selected, models::SelectUnits(root, patterns));
+  const std::unordered_set<const models::Unit*> planned(selected.begin(), selected.end());
+  std::unordered_map<const void*, size_t> index_of;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    index_of[parameters[i].tensor.unsafeGetTensorImpl()] = i;
+  }
+  std::vector<PlannedUnit> plan = {{.unit = &root}};
+  constexpr size_t kNone = -1;
+  std::vector<size_t> owners(parameters.size(), kNone);  // indices in `plan`
+  // `owner`: of the innermost planned unit around `unit`.
+  const std::function<void(const models::Unit&, size_t)> visit = [&](const models::Unit& unit,
+                                                                     size_t owner) {
+    if (planned.contains(&unit)) {
+      owner = plan.size();
+      plan.push_back({.unit = &unit});
+    }
+    for (const auto& parameter : unit.own_parameters()) {
+      size_t& known = owners[index_of.at(parameter.tensor.unsafeGetTensorImpl())];
+      known = known == kNone || known == owner ? owner : 0;
+    }
+    for (const auto& child : unit.children()) visit(*child, owner);
+  };
+  visit(root, 0);
+  for (size_t i = 0; i < owners.size(); ++i) plan[owners[i]].parameters.push_back(i);
+  // Units whose parameters all belong to planned units in them, or to the root.
+  plan.erase(std::remove_if(plan.begin() + 1, plan.end(),
+                            [](const PlannedUnit& unit) { return unit.parameters.empty(); }),
+             plan.end());
+  return plan;
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,112 @@
+#include "worker/parallel/sliced_gradients.h"
+
+#include <utility>
+
+#include "ATen/ops/empty.h"
+#include "ATen/ops/zeros.h"
+#include "absl/strings/str_cat.h"
+#include "c10/core/GradMode.h"
+#include "worker/memory/memory_scope.h"
+#include "worker/parallel/model_tensors.h"
+
+namespace muster::parallel {
+namespace {
+
+using memory::MemoryScope;
+using memory::Purpose;
+
+// Two keep the connection busy; each holds its full-size gradients.
+constexpr size_t kMostReducing = 2;
+
+}  // namespace
+
+SlicedGradients::SlicedGradients(std::vector<models::Parameter> parameters,
+                                 std::vector<layout::Group> groups, std::vector<std::string> labels,
+                                 const std::vector<models::Buffer>& buffers,
+                                 comm::Communicator* communicator, const Options& options)
+    : communicator_(communicator),
+      options_(options),
+      labels_(std::move(labels)),
+      buffer_sync_(TensorsOf(buffers), communicator),
+      paths_(parameters, [this](size_t parameter) { buckets_->Expect(parameter); }) {
+  {
+    const MemoryScope scope(Purpose::kGradients);
+    for (const layout::Group& group : groups) {
+      slices_.push_back(at::zeros({layout::SliceElements(group, communicator->world_size())},
+                                  at::TensorOptions(ScalarTypeOf(group.type))));
+    }
+  }
+  buckets_ = std::make_unique<GradientBuckets>(
+      std::move(parameters), std::move(groups), GradientBuckets::Memory::kHandedOver,
+      [this](size_t group, at::Tensor flat) { Reduce(group, std::move(flat)); },
+      absl::StrCat("rank ", communicator->rank()));
+}
+
+SlicedGradients::~SlicedGradients() { reducing_.clear(); }
+
+void SlicedGradients::BeginStep(int64_t step, double divisor) {
+  reducing_.clear();  // of a step that failed; waits
+  step_ = step;
+  divisor_ = divisor;
+  micro_batches_ = 0;
+  last_ = false;
+  buffers_sent_ = false;
+  buckets_->BeginStep(step);
+  buffer_sync_.BeginStep();
+}
+
+void SlicedGradients::BeginMicroBatch(bool last) {
+  const bool each = options_.reduce_every == ReduceEvery::kMicroBatch;
+  if (each && micro_batches_ > 0) Note(buckets_->Finish());
+  ++micro_batches_;
+  last_ = last;
+  buckets_->BeginPass(/*completes=*/each || last);
+  paths_.BeginPass();
+}
+
+void SlicedGradients::Reduce(size_t group, at::Tensor flat) {
+  if (last_) SendBuffers();  // the forwards of this step are done
+  while (reducing_.size() >= kMostReducing) AwaitOldestReduction();
+  const MemoryScope scope(Purpose::kBuckets);
+  if (options_.in_bfloat16 && flat.scalar_type() == at::kFloat) {
+    c10::NoGradGuard no_grad;
+    flat = flat.to(at::kBFloat16);
+  }
+  Reduction reduction{.group = group};
+  at::Tensor out = slices_[group];
+  if (options_.reduce_every == ReduceEvery::kMicroBatch && micro_batches_ > 1) {
+    out = reduction.sum = at::empty(out.sizes(), out.options());
+  }
+  // The work alone keeps the full-size gradients, no longer than they are sent.
+  reduction.work =
+      communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), step_}, divisor_);
+  reducing_.push_back(std::move(reduction));
+}
+
+void SlicedGradients::AwaitOldestReduction() {
+  const Reduction reduction = std::move(reducing_.front());
+  reducing_.pop_front();
+  const absl::Status status = reduction.work->Wait();
+  Note(status);
+  if (!status.ok() || !reduction.sum.defined()) return;
+  c10::NoGradGuard no_grad;
+  slices_[reduction.group].add_(reduction.sum);
+}
+
+void SlicedGradients::SendBuffers() {
+  if (std::exchange(buffers_sent_, true)) return;
+  // Every rank is active in every step: the highest is the last.
+  buffer_sync_.Launch(communicator_->world_size() - 1, step_);
+}
+
+absl::Status SlicedGradients::Finish() {
+  const absl::Status collected = buckets_->Finish();
+  // What went wrong before tells more.
+  Note(collected);
+  if (collected.ok()) SendBuffers();
+  while (!reducing_.empty()) AwaitOldestReduction();
+  Note(buffer_sync_.Finish());
+  return std::exchange(error_, absl::OkStatus());
+}
+
+}  // namespace muster::parallel

@@ -1,0 +1,58 @@
+// One rank of four, for tests of memory. The others are made up, so that reductions are in flight until they are waited for.
+#ifndef MUSTER_WORKER_PARALLEL_UNHURRIED_H_
+#define MUSTER_WORKER_PARALLEL_UNHURRIED_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "worker/comm/communicator.h"
+
+namespace muster::parallel {
+
+// Gives zeros, and holds what is to be reduced until somebody waits.
+class Unhurried : public comm::Communicator {
+ public:
+  int rank() const override { return 1; }
+  int world_size() const override { return 4; }
+  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&, comm::OpLabel) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  std::unique_ptr<comm::Work> AllReduceSum(const at::Tensor&, comm::OpLabel, double) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  std::unique_ptr<comm::Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
+                                               comm::OpLabel, double) override {
+    at::Tensor(out).zero_();
+    reduced_bytes += static_cast<int64_t>(in.nbytes());
+    return std::make_unique<Holding>(in);
+  }
+  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
+                                       const std::vector<int64_t>&, comm::OpLabel) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  std::unique_ptr<comm::Work> Broadcast(const at::Tensor&, int, comm::OpLabel) override {
+    return std::make_unique<Holding>(std::nullopt);
+  }
+  int64_t bytes_sent() const override { return 0; }
+  void Abort(const absl::Status&) override {}
+
+  int64_t reduced_bytes = 0;  // went into reduce-scatters
+
+ private:
+  struct Holding : comm::Work {
+    explicit Holding(std::optional<at::Tensor> held) : held(std::move(held)) {}
+    absl::Status Wait() override {
+      held.reset();
+      return absl::OkStatus();
+    }
+    std::optional<at::Tensor> held;
+  };
+};
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_UNHURRIED_H_
