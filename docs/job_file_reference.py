@@ -63,13 +63,18 @@ def read_schema(root):
         tuple(location.path): " ".join(location.leading_comments.split())
         for location in file.source_code_info.location
     }
+    enums = {
+        f"{message.name}.{enum.name}": ((FILE_MESSAGE, index, MESSAGE_ENUM, number), enum)
+        for index, message in enumerate(file.message_type)
+        for number, enum in enumerate(message.enum_type)
+    }
     paths = set(re.findall(r'\{"muster\.v1\.(\w+\.\w+)", PathUse', (root / PATH_TABLE).read_text()))
     return {
         message.name: Message(
             message.name,
             comments.get((FILE_MESSAGE, index), ""),
             [
-                read_field(message, field, (FILE_MESSAGE, index), number, comments, paths)
+                read_field(message, field, (FILE_MESSAGE, index), number, comments, paths, enums)
                 for number, field in enumerate(message.field)
             ],
         )
@@ -77,16 +82,16 @@ def read_schema(root):
     }
 
 
-def read_field(message, field, location, number, comments, paths):
+def read_field(message, field, location, number, comments, paths, enums):
     name = field.type_name.rsplit(".", 1)[-1]
-    enums = {enum.name: index for index, enum in enumerate(message.enum_type)}
     is_map = name in {entry.name for entry in message.nested_type if entry.options.map_entry}
     values = []
     if field.type == Proto.TYPE_ENUM:
-        for index, value in enumerate(message.enum_type[enums[name]].value):
-            place = (*location, MESSAGE_ENUM, enums[name], ENUM_VALUE, index)
+        # Of this message or of another one.
+        place, enum = enums[".".join(field.type_name.rsplit(".", 2)[-2:])]
+        for index, value in enumerate(enum.value):
             if value.number != 0:
-                values.append((value.name.lower(), comments.get(place, "")))
+                values.append((value.name.lower(), comments.get((*place, ENUM_VALUE, index), "")))
     if is_map:
         kind = "mapping of texts"
     elif field.type == Proto.TYPE_MESSAGE:

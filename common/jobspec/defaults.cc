@@ -94,16 +94,39 @@ void ResolveSchedule(uint64_t fit_steps, v1::ScheduleSpec* schedule) {
   }
 }
 
+// Of a strategy that shards gradients.
+template <typename Strategy>
+void ResolveReduction(Strategy* strategy) {
+  if (strategy->reduce_every() == v1::ShardedDdpSpec::REDUCE_EVERY_UNSPECIFIED) {
+    strategy->set_reduce_every(v1::ShardedDdpSpec::STEP);
+  }
+  if (strategy->reduce_dtype() == v1::ShardedDdpSpec::REDUCE_DTYPE_UNSPECIFIED) {
+    strategy->set_reduce_dtype(v1::ShardedDdpSpec::FLOAT32);
+  }
+}
+
+// The blocks, where a setting that goes by units names none.
+template <typename Spec>
+void ResolveUnits(Spec* spec) {
+  if (spec->unit().empty()) spec->add_unit("block");
+}
+
 void ResolveStrategy(v1::StrategySpec* strategy) {
   if (strategy->has_ddp() && !strategy->ddp().has_bucket_mb()) strategy->mutable_ddp()->set_bucket_mb(4);
-  if (!strategy->has_sharded_ddp()) return;
-  v1::ShardedDdpSpec* sharded = strategy->mutable_sharded_ddp();
-  if (!sharded->has_bucket_mb()) sharded->set_bucket_mb(4);
-  if (sharded->reduce_every() == v1::ShardedDdpSpec::REDUCE_EVERY_UNSPECIFIED) {
-    sharded->set_reduce_every(v1::ShardedDdpSpec::STEP);
+  if (strategy->has_sharded_ddp()) {
+    v1::ShardedDdpSpec* sharded = strategy->mutable_sharded_ddp();
+    if (!sharded->has_bucket_mb()) sharded->set_bucket_mb(4);
+    ResolveReduction(sharded);
   }
-  if (sharded->reduce_dtype() == v1::ShardedDdpSpec::REDUCE_DTYPE_UNSPECIFIED) {
-    sharded->set_reduce_dtype(v1::ShardedDdpSpec::FLOAT32);
+  if (strategy->has_fsdp()) {
+    v1::FsdpSpec* fsdp = strategy->mutable_fsdp();
+    if (!fsdp->has_reshard_after_forward()) fsdp->set_reshard_after_forward(true);
+    ResolveUnits(fsdp);
+    if (fsdp->frozen() == v1::FsdpSpec::FROZEN_UNSPECIFIED) fsdp->set_frozen(v1::FsdpSpec::PER_STEP);
+    if (fsdp->param_dtype() == v1::FsdpSpec::PARAM_DTYPE_UNSPECIFIED) {
+      fsdp->set_param_dtype(v1::FsdpSpec::FLOAT32);
+    }
+    ResolveReduction(fsdp);
   }
 }
 
@@ -147,6 +170,7 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
 
   if (!spec.has_strategy()) spec.mutable_strategy()->mutable_ddp();
   ResolveStrategy(spec.mutable_strategy());
+  if (spec.has_activation_checkpointing()) ResolveUnits(spec.mutable_activation_checkpointing());
   if (spec.has_optimizer()) ResolveOptimizer(spec.mutable_optimizer());
 
   if (!spec.has_schedule()) spec.mutable_schedule()->mutable_constant();

@@ -45,6 +45,7 @@ PathUse PathUseOf(const FieldDescriptor& field) {
       {"muster.v1.PluginSpec.path", PathUse::kInput},
       {"muster.v1.CheckpointSpec.directory", PathUse::kOutput},
       {"muster.v1.ExportSpec.path", PathUse::kOutput},
+      {"muster.v1.ProfileSpec.directory", PathUse::kOutput},
   };
   const auto found = table.find(field.full_name());
   return found == table.end() ? PathUse::kNone : found->second;

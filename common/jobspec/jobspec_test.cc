@@ -353,6 +353,28 @@ INSTANTIATE_TEST_SUITE_P(
              "allowed: 1 to"},
         Case{"NoDirectory", [](auto* s) { s->mutable_checkpoint()->clear_directory(); },
              "checkpoint.directory", "is missing"},
+        Case{"BlockBesidePatterns",
+             [](auto* s) {
+               s->mutable_strategy()->mutable_fsdp()->add_unit("transformer.h.*");
+               s->mutable_strategy()->mutable_fsdp()->add_unit("block");
+             },
+             "strategy.fsdp.unit[1]", "found block beside patterns"},
+        Case{"EmptyUnit", [](auto* s) { s->mutable_activation_checkpointing()->add_unit(""); },
+             "activation_checkpointing.unit[0]", "is empty"},
+        Case{"NoProfileDirectory", [](auto* s) { s->mutable_profile()->add_steps(3); },
+             "profile.directory", "is missing"},
+        Case{"NoProfileSteps", [](auto* s) { s->mutable_profile()->set_directory("/d"); },
+             "profile.steps", "is missing or empty"},
+        Case{"ProfileStep0",
+             [](auto* s) {
+               s->mutable_profile()->set_directory("/d");
+               s->mutable_profile()->add_steps(0);
+             },
+             "profile.steps[0]", "is missing or 0"},
+        Case{"NoRule", [](auto* s) { s->mutable_trainable()->add_rules(); }, "trainable.rules[0]",
+             "one of: freeze, unfreeze"},
+        Case{"EmptyRule", [](auto* s) { s->mutable_trainable()->add_rules()->set_unfreeze(""); },
+             "trainable.rules[0].unfreeze", "is missing"},
         Case{"NoExport", [](auto* s) { s->mutable_export_()->clear_path(); }, "export.path",
              "is missing"}),
     [](const auto& info) { return info.param.name; });

@@ -49,6 +49,8 @@ class Validator {
       if (spec_.checkpoint().has_keep()) Count("checkpoint.keep", spec_.checkpoint().keep(), 1, kMaxSteps);
     }
     if (spec_.has_export_()) Required("export.path", spec_.export_().path());
+    if (spec_.has_profile()) Profile();
+    Trainable();
     ValidateGeneric(spec_, &problems_);
     return problems_.problems();
   }
@@ -234,6 +236,36 @@ class Validator {
     if (spec_.batch().has_accumulate()) Count("batch.accumulate", spec_.batch().accumulate(), 1, kMaxBatch);
   }
 
+  void Trainable() {
+    for (int i = 0; i < spec_.trainable().rules_size(); ++i) {
+      const v1::TrainableRule& rule = spec_.trainable().rules(i);
+      const char* action = rule.has_freeze() ? ".freeze" : ".unfreeze";
+      if (rule.action_case() == v1::TrainableRule::ACTION_NOT_SET) continue;  // see ValidateGeneric
+      Required(absl::StrCat("trainable.rules[", i, "]", action),
+               rule.has_freeze() ? rule.freeze() : rule.unfreeze());
+    }
+  }
+
+  void Profile() {
+    const v1::ProfileSpec& profile = spec_.profile();
+    Required("profile.directory", profile.directory());
+    if (profile.steps().empty()) Add("profile.steps", "is missing or empty; allowed: one or more steps");
+    for (int i = 0; i < profile.steps_size(); ++i) {
+      Count(absl::StrCat("profile.steps[", i, "]"), profile.steps(i), 1, kMaxSteps);
+    }
+  }
+
+  template <typename Strings>
+  void Units(const std::string& setting, const Strings& units) {
+    for (int i = 0; i < units.size(); ++i) {
+      const std::string path = absl::StrCat(setting, "[", i, "]");
+      if (units[i].empty()) Add(path, "is empty; allowed: block, or a pattern of units' names");
+      if (units[i] == "block" && units.size() > 1) {
+        Add(path, "found block beside patterns; allowed: block alone, or patterns");
+      }
+    }
+  }
+
   void Strategy() {
     if (spec_.strategy().ddp().has_bucket_mb()) {
       Above0("strategy.ddp.bucket_mb", spec_.strategy().ddp().bucket_mb());
@@ -241,6 +273,8 @@ class Validator {
     if (spec_.strategy().sharded_ddp().has_bucket_mb()) {
       Above0("strategy.sharded_ddp.bucket_mb", spec_.strategy().sharded_ddp().bucket_mb());
     }
+    Units("strategy.fsdp.unit", spec_.strategy().fsdp().unit());
+    Units("activation_checkpointing.unit", spec_.activation_checkpointing().unit());
   }
 
   void Loss() {

@@ -62,6 +62,11 @@ JOBS = {
     "StrategySpec": {"strategy": {"ddp": {}}},
     "DdpSpec": {"strategy": {"ddp": {}}},
     "ShardedDdpSpec": {"strategy": {"sharded_ddp": {}}},
+    "FsdpSpec": {"strategy": {"fsdp": {}}},
+    "ActivationCheckpointingSpec": {"activation_checkpointing": {}},
+    "TrainableSpec": {"trainable": {}},
+    "TrainableRule": {"trainable": {"rules": [{"freeze": "*"}]}},
+    "ProfileSpec": {"profile": {"directory": "traces", "steps": [1]}},
     "OptimizerSpec": {},
     "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},
     "SgdSpec": {},
@@ -190,6 +195,7 @@ def test_what_is_left_out_has_the_default_that_is_said(message, validate):
         if (
             chosen
             or field.message
+            or field.alternative
             or isinstance(expected, str)
             and expected not in dict(field.values)
         ):

@@ -50,3 +50,16 @@ def parameters(folder):
 def buffers(folder):
     """{buffer name: tensor}."""
     return {name.removeprefix("buffer/"): tensor for name, tensor in read(folder, {"buffer"}).items()}
+
+
+def with_checkpoints(spec, folder, every_steps=1):
+    """A save compares the parameters of all ranks bitwise, and fails the job when they differ: so a job that
+    saves after each step and succeeds shows that its ranks agreed after each step."""
+    directory = folder / "checkpoints"
+    return spec | {"checkpoint": {"directory": str(directory), "every_steps": every_steps, "keep": 1000}}
+
+
+def assert_bitwise_equal(found, expected):
+    assert found.keys() == expected.keys()
+    differ = [name for name in expected if not torch.equal(found[name], expected[name])]
+    assert not differ, f"{len(differ)} of {len(expected)} tensors differ, first {differ[0]}"

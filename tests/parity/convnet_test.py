@@ -16,6 +16,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.parity import checkpoints, convnet_reference, shared_cluster
+from tests.parity.checkpoints import assert_bitwise_equal, with_checkpoints
 
 TOLERANCE = 1e-6
 STEPS = 10
@@ -65,12 +66,6 @@ def job(folder, world_size, steps=STEPS, shape=(2, 7, 6)):
     }
 
 
-def with_checkpoints(spec, folder, every_steps=1):
-    """A save compares parameters and buffers of all ranks bitwise, and fails the job when they differ."""
-    directory = folder / "checkpoints"
-    return spec | {"checkpoint": {"directory": str(directory), "every_steps": every_steps, "keep": 1000}}
-
-
 def largest_difference(found, expected):
     assert found.keys() == expected.keys()
     return max((found[name] - expected[name]).abs().max().item() for name in expected)
@@ -80,12 +75,6 @@ def split(buffers):
     """Statistics and counts."""
     counts = {name: tensor for name, tensor in buffers.items() if "num_batches" in name}
     return {name: tensor for name, tensor in buffers.items() if name not in counts}, counts
-
-
-def assert_bitwise_equal(found, expected):
-    assert found.keys() == expected.keys()
-    differ = [name for name in expected if not torch.equal(found[name], expected[name])]
-    assert not differ, f"{len(differ)} of {len(expected)} tensors differ, first {differ[0]}"
 
 
 @pytest.mark.parametrize("world_size, shape", [(1, (2, 7, 6)), (2, (84,)), (3, (14, 6))])

@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from tests.parity import checkpoints, reference, shared_cluster, workloads
+from tests.parity.checkpoints import assert_bitwise_equal, with_checkpoints
 
 WORKLOADS = {"gpt2": workloads.gpt2, "mlp": workloads.mlp}
 OPTIMIZERS = {
@@ -29,6 +30,7 @@ STRATEGIES = {
     "ddp": {"ddp": {"bucket_mb": 0.005}},
     "sharded": {"sharded_ddp": {"bucket_mb": 0.005}},
     "sharded-micro": {"sharded_ddp": {"bucket_mb": 0.005, "reduce_every": "micro_batch"}},
+    "fsdp": {"fsdp": {}},
 }
 # The epochs of the small data sets end within the 50 steps, so their ends are met too.
 ORDERS = {"gpt2": ("shuffled", "drop"), "mlp": ("shuffled", "pad")}
@@ -55,13 +57,6 @@ def training_job(folder, kind, optimizer, world_size, steps=STEPS, strategy="ddp
     return spec
 
 
-def with_checkpoints(spec, folder):
-    """A save compares the parameters of all ranks bitwise, and fails the job when they differ: so a job that
-    saves after each step and succeeds shows that its ranks agreed after each step."""
-    directory = folder / "checkpoints"
-    return spec | {"checkpoint": {"directory": str(directory), "every_steps": 1, "keep": 1000}}
-
-
 def largest_difference(found, expected):
     assert found.keys() == expected.keys()
     return max((found[name] - expected[name]).abs().max().item() for name in expected)
@@ -75,20 +70,15 @@ def assert_losses_close(found, expected, tolerance):
     assert difference <= tolerance, f"step {worst + 1}: {found[worst]} and {expected[worst]}"
 
 
-def assert_bitwise_equal(found, expected):
-    assert found.keys() == expected.keys()
-    differ = [name for name in expected if not torch.equal(found[name], expected[name])]
-    assert not differ, f"{len(differ)} of {len(expected)} tensors differ, first {differ[0]}"
-
-
 EQUAL_PYTORCH = [
     (kind, optimizer, "ddp", world_size)
     for kind in ("gpt2", "mlp")
     for optimizer in ("sgd", "adamw")
     for world_size in (1, 2, 3)
 ] + [
-    # Bitwise ddp, as tests/parity/sharded_ddp shows in every combination; but not in whole workers.
+    # Bitwise ddp, as tests/parity/sharded_ddp and tests/parity/fsdp show in every combination; but not in whole workers.
     ("gpt2", "adamw", "sharded", 3),
+    ("gpt2", "adamw", "fsdp", 3),
     # The additions have another order, whose differences are of the size of those above.
     ("mlp", "sgd", "sharded-micro", 2),
 ]

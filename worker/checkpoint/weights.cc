@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -126,8 +127,14 @@ absl::Status CheckConfig(const std::string& path, const models::Model& model) {
 
 }  // namespace
 
-absl::Status LoadWeights(const std::string& path, const models::Model& model) {
-  ASSIGN_OR_RETURN(const TensorSet set, TensorSet::Open(path));
+absl::Status LoadWeights(const std::string& path, const models::Model& model,
+                         models::DeferredValues* deferred) {
+  ASSIGN_OR_RETURN(TensorSet opened, TensorSet::Open(path));
+  const auto files = std::make_shared<const TensorSet>(std::move(opened));
+  const TensorSet& set = *files;
+  const auto is_deferred = [&](const at::Tensor& tensor) {
+    return deferred != nullptr && deferred->Has(tensor);
+  };
   RETURN_IF_ERROR(CheckConfig(path, model));
   std::vector<Target> targets = TargetsOf(model);
   Problems problems;
@@ -147,7 +154,7 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model) {
                                 " are one parameter of this model, but differ in the file"));
     }
     // A buffer that is not finite in the model itself (a mask of -inf, say) is not in its weights either.
-    if (sources.empty() || NotFinite(tensor).has_value()) continue;
+    if (sources.empty() || (!is_deferred(tensor) && NotFinite(tensor).has_value())) continue;
     const at::Tensor values = Read(sources[0], tensor.scalar_type());
     if (const auto wrong = NotFinite(values); wrong.has_value()) {
       problems.Add(absl::StrCat(set.Describe(sources[0]), ": expected finite numbers, found ",
@@ -157,37 +164,51 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model) {
   RETURN_IF_ERROR(status());
   const at::NoGradGuard no_grad;
   for (const auto& [name, tensor, optional, sources] : targets) {
-    if (!sources.empty()) tensor.copy_(Read(sources[0], tensor.scalar_type()));
+    if (sources.empty()) continue;
+    if (is_deferred(tensor)) {
+      deferred->Replace(tensor, [files, source = sources[0], type = tensor.scalar_type()] {
+        return Read(source, type);
+      });
+    } else {
+      tensor.copy_(Read(sources[0], tensor.scalar_type()));
+    }
   }
   return absl::OkStatus();
 }
 
 absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& parameters,
-                         const std::vector<Buffer>& buffers) {
-  std::vector<std::pair<std::string, at::Tensor>> tensors;
-  for (const Parameter& parameter : parameters) {
-    tensors.emplace_back(parameter.name, parameter.tensor.detach().to(at::kCPU, at::kFloat));
+                         const std::vector<Buffer>& buffers, const BeforeRead& before_read) {
+  struct Stored {
+    Entry entry;
+    at::Tensor tensor;
+    std::optional<size_t> parameter;  // its index
+  };
+  std::vector<Stored> tensors;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    tensors.push_back({{name, DType::kF32, tensor.sizes().vec()}, tensor, i});
   }
-  for (const Buffer& buffer : buffers) {
-    tensors.emplace_back(buffer.name, buffer.tensor.detach().to(at::kCPU));
+  for (const auto& [name, tensor] : buffers) {
+    const DType dtype = tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
+    tensors.push_back({{name, dtype, tensor.sizes().vec()}, tensor});
   }
   // Wide numbers first: readers may want each at a multiple of its size.
-  std::stable_sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) {
-    return a.second.element_size() > b.second.element_size();
+  std::stable_sort(tensors.begin(), tensors.end(), [](const Stored& a, const Stored& b) {
+    return safetensors::ElementSize(a.entry.dtype) > safetensors::ElementSize(b.entry.dtype);
   });
   std::vector<Entry> entries;
-  for (const auto& [name, tensor] : tensors) {
-    const DType dtype = tensor.scalar_type() == at::kLong ? DType::kI64 : DType::kF32;
-    entries.push_back({name, dtype, tensor.sizes().vec()});
-  }
+  for (const Stored& stored : tensors) entries.push_back(stored.entry);
   ASSIGN_OR_RETURN(const safetensors::FilePlan plan,
                    safetensors::Plan(std::move(entries), {{"format", "pt"}}));
   RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(path)));
   const std::string temporary = path + ".tmp";
   ASSIGN_OR_RETURN(const auto writer, files::HashingWriter::Create(temporary));
   RETURN_IF_ERROR(writer->Append(plan.prefix.data(), plan.prefix.size()));
-  for (const auto& [name, tensor] : tensors) {
-    const at::Tensor values = tensor.contiguous();
+  for (const auto& [entry, tensor, parameter] : tensors) {
+    if (before_read && parameter.has_value()) RETURN_IF_ERROR(before_read(*parameter));
+    const at::ScalarType type = entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
+    // Only now: it may have other memory than before it was gathered.
+    const at::Tensor values = tensor.detach().to(at::kCPU, type).contiguous();
     RETURN_IF_ERROR(writer->Append(values.const_data_ptr(), values.nbytes()));
   }
   RETURN_IF_ERROR(writer->Finish().status());
@@ -196,8 +217,9 @@ absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& 
   return renamed;
 }
 
-absl::Status ExportModel(const std::string& path, const models::Model& model) {
-  RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers()));
+absl::Status ExportModel(const std::string& path, const models::Model& model,
+                         const BeforeRead& before_read) {
+  RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers(), before_read));
   const std::string config = model.HuggingFaceConfig();
   if (config.empty()) return absl::OkStatus();
   return files::WriteAtomically(ConfigOf(path), config);

@@ -2,10 +2,13 @@
 #ifndef MUSTER_WORKER_CHECKPOINT_WEIGHTS_H_
 #define MUSTER_WORKER_CHECKPOINT_WEIGHTS_H_
 
+#include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
 
 namespace muster::checkpoint {
@@ -18,16 +21,25 @@ namespace muster::checkpoint {
 // found, dtypes, two names of one parameter whose values differ, numbers that are not finite where the model's own
 // are); those of safetensors::TensorSet::Open (DATA_LOSS for a broken file, NOT_FOUND etc. when one cannot be opened,
 // tensors that are not where the index says).
-absl::Status LoadWeights(const std::string& path, const models::Model& model);
+// deferred: whose values these are where parameters have no memory of their own; then they are read from the files anew
+// whenever they are asked for.
+absl::Status LoadWeights(const std::string& path, const models::Model& model,
+                         models::DeferredValues* deferred = nullptr);
+
+// Called before each parameter is read, in their order, with its index: for those whose values are not always there. An error
+// of it ends the writing.
+using BeforeRead = std::function<absl::Status(size_t parameter)>;
 
 // Writes parameters as float32 and buffers as what they are, with the metadata {"format": "pt"}, atomically; makes the
 // folder.
 absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
-                         const std::vector<models::Buffer>& buffers = {});
+                         const std::vector<models::Buffer>& buffers = {},
+                         const BeforeRead& before_read = {});
 
 // SaveWeights of a model plus, when it has one, its Hugging Face config.json in the same folder:
 // `AutoModelForCausalLM.from_pretrained(folder)` opens the result when `path` ends in model.safetensors.
-absl::Status ExportModel(const std::string& path, const models::Model& model);
+absl::Status ExportModel(const std::string& path, const models::Model& model,
+                         const BeforeRead& before_read = {});
 
 }  // namespace muster::checkpoint
 

@@ -168,19 +168,37 @@ optim::Schedule Schedule(const v1::ScheduleSpec& spec) {
 
 int64_t BucketBytes(double bucket_mb) { return static_cast<int64_t>(bucket_mb * (1 << 20)); }
 
+parallel::ReduceEvery ReduceEvery(v1::ShardedDdpSpec::ReduceEvery every) {
+  return every == v1::ShardedDdpSpec::MICRO_BATCH ? parallel::ReduceEvery::kMicroBatch
+                                                  : parallel::ReduceEvery::kStep;
+}
+
+// None: the blocks.
+template <typename Strings>
+std::vector<std::string> UnitPatterns(const Strings& units) {
+  std::vector<std::string> patterns(units.begin(), units.end());
+  if (patterns == std::vector<std::string>{"block"}) patterns.clear();
+  return patterns;
+}
+
 absl::StatusOr<train::StrategyConfig> Strategy(const v1::StrategySpec& spec) {
   switch (spec.kind_case()) {
     case v1::StrategySpec::kDdp:
       return parallel::DdpOptions{.bucket_bytes = BucketBytes(spec.ddp().bucket_mb())};
-    case v1::StrategySpec::kShardedDdp: {
-      using Options = parallel::ShardedDdpOptions;
-      const v1::ShardedDdpSpec& sharded = spec.sharded_ddp();
-      return Options{.bucket_bytes = BucketBytes(sharded.bucket_mb()),
-                     .reduce_every = sharded.reduce_every() == v1::ShardedDdpSpec::MICRO_BATCH
-                                         ? Options::ReduceEvery::kMicroBatch
-                                         : Options::ReduceEvery::kStep,
-                     .reduce_in_bfloat16 =
-                         sharded.reduce_dtype() == v1::ShardedDdpSpec::BFLOAT16};
+    case v1::StrategySpec::kShardedDdp:
+      return parallel::ShardedDdpOptions{
+          .bucket_bytes = BucketBytes(spec.sharded_ddp().bucket_mb()),
+          .reduce_every = ReduceEvery(spec.sharded_ddp().reduce_every()),
+          .reduce_in_bfloat16 = spec.sharded_ddp().reduce_dtype() == v1::ShardedDdpSpec::BFLOAT16};
+    case v1::StrategySpec::kFsdp: {
+      const v1::FsdpSpec& fsdp = spec.fsdp();
+      return parallel::FsdpOptions{
+          .units = UnitPatterns(fsdp.unit()),
+          .reshard_after_forward = fsdp.reshard_after_forward(),
+          .frozen_resident = fsdp.frozen() == v1::FsdpSpec::RESIDENT,
+          .reduce_every = ReduceEvery(fsdp.reduce_every()),
+          .reduce_in_bfloat16 = fsdp.reduce_dtype() == v1::ShardedDdpSpec::BFLOAT16,
+          .parameters_in_bfloat16 = fsdp.param_dtype() == v1::FsdpSpec::BFLOAT16};
     }
     case v1::StrategySpec::KIND_NOT_SET:
       break;
@@ -245,6 +263,17 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   }
   job.on_nan =
       spec.on_nan() == v1::JobSpec::SKIP_STEP ? train::OnNan::kSkipStep : train::OnNan::kFail;
+  for (const v1::TrainableRule& rule : spec.trainable().rules()) {
+    const bool freeze = rule.has_freeze();
+    job.trainable.push_back({.freeze = freeze, .pattern = freeze ? rule.freeze() : rule.unfreeze()});
+  }
+  if (spec.has_profile()) {
+    job.profile = {.directory = spec.profile().directory(),
+                   .steps = {spec.profile().steps().begin(), spec.profile().steps().end()}};
+  }
+  if (spec.has_activation_checkpointing()) {
+    job.recomputed_units = UnitPatterns(spec.activation_checkpointing().unit());
+  }
   if (spec.has_clip_grad_norm()) job.clip_grad_norm = spec.clip_grad_norm();
   for (const v1::StageSpec& stage : spec.stages()) {
     ASSIGN_OR_RETURN(job.stages.emplace_back(), StageOf(stage));

@@ -34,11 +34,32 @@ FiniteCheck::FiniteCheck(const models::Model& model) : model_(model) {
   }
 }
 
-absl::Status FiniteCheck::Check(int64_t step) const {
-  for (const auto& [name, tensor] : model_.Parameters()) {
-    RETURN_IF_ERROR(CheckOne("parameter", name, tensor, step));
+absl::Status FiniteCheck::Check(int64_t step, parallel::Strategy* strategy) const {
+  const auto parameters = model_.Parameters();
+  if (strategy != nullptr && strategy->shards() != nullptr) {
+    RETURN_IF_ERROR(CheckShards(step, parameters, *strategy));
+  } else {
+    for (const auto& [name, tensor] : parameters) {
+      RETURN_IF_ERROR(CheckOne("parameter", name, tensor, step));
+    }
   }
   return CheckBuffers(step);
+}
+
+absl::Status FiniteCheck::CheckShards(int64_t step, const std::vector<models::Parameter>& parameters,
+                                      parallel::Strategy& strategy) const {
+  absl::Status mine;
+  for (const parallel::Piece& piece : strategy.shards()->held) {
+    mine.Update(CheckOne("parameter", parameters[piece.parameter].name, piece.tensor, step));
+  }
+  ASSIGN_OR_RETURN(const auto found, strategy.GatherSums({mine.ok() ? 0.0 : 1.0, 0.0}));
+  RETURN_IF_ERROR(mine);
+  for (size_t rank = 0; rank < found.size(); ++rank) {
+    if (found[rank][0] == 0) continue;
+    return absl::OutOfRangeError(
+        absl::StrCat("after step ", step, " a parameter is not finite on rank ", rank));
+  }
+  return absl::OkStatus();
 }
 
 absl::Status FiniteCheck::CheckBuffers(int64_t step) const {

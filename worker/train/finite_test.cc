@@ -22,9 +22,9 @@ std::unique_ptr<models::Model> Make() {
 
 TEST(FiniteCheck, PassesFiniteValuesWhoseFloatSumIsNot) {
   const auto model = Make();
-  EXPECT_TRUE(FiniteCheck(*model).Check(3).ok());
+  EXPECT_TRUE(FiniteCheck(*model).Check(3, nullptr).ok());
   model->Parameters()[0].tensor.detach().fill_(std::numeric_limits<float>::max());
-  EXPECT_TRUE(FiniteCheck(*model).Check(3).ok());
+  EXPECT_TRUE(FiniteCheck(*model).Check(3, nullptr).ok());
 }
 
 TEST(FiniteCheck, NamesAnyParameterOrBufferWithOneBadValue) {
@@ -41,7 +41,7 @@ TEST(FiniteCheck, NamesAnyParameterOrBufferWithOneBadValue) {
       if (!tensor.is_floating_point()) continue;
       const FiniteCheck finite(*model);
       tensor.view(-1)[tensor.numel() - 1].fill_(bad);
-      const absl::Status status = finite.Check(3);
+      const absl::Status status = finite.Check(3, nullptr);
       EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
       const std::string expected = std::string("after step 3 ") +
                                    (is_buffer ? "buffer '" : "parameter '") + name +
@@ -57,10 +57,10 @@ TEST(FiniteCheck, ABufferThatIsNotFiniteFromTheStartIsMeantSo) {
   const std::vector<models::Buffer> buffers = model->Buffers();
   buffers[0].tensor.fill_(-INFINITY);
   const FiniteCheck finite(*model);
-  EXPECT_TRUE(finite.Check(3).ok());
+  EXPECT_TRUE(finite.Check(3, nullptr).ok());
   EXPECT_TRUE(finite.CheckBuffers(3).ok());
   buffers[1].tensor.fill_(INFINITY);
-  EXPECT_FALSE(finite.Check(3).ok());
+  EXPECT_FALSE(finite.Check(3, nullptr).ok());
   EXPECT_FALSE(finite.CheckBuffers(3).ok());
 }
 

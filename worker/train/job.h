@@ -19,7 +19,9 @@
 #include "worker/optim/schedule.h"
 #include "worker/optim/sgd.h"
 #include "worker/parallel/ddp/ddp.h"
+#include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
+#include "worker/train/trainable.h"
 
 namespace muster::train {
 
@@ -78,7 +80,8 @@ struct BatchConfig {
   data::Last last = data::Last::kDrop;
 };
 
-using StrategyConfig = std::variant<parallel::DdpOptions, parallel::ShardedDdpOptions>;
+using StrategyConfig =
+    std::variant<parallel::DdpOptions, parallel::ShardedDdpOptions, parallel::FsdpOptions>;
 
 struct FitStage {
   int64_t steps = 1;
@@ -92,9 +95,15 @@ struct CheckpointConfig {
   int64_t every_steps = 0;  // 0: only at the end of each fit stage
 };
 
+struct ProfileConfig {
+  std::string directory;
+  std::vector<int64_t> steps;  // from 1
+};
+
 struct Job {
   uint64_t seed = 0;
   ModelConfig model;
+  std::vector<TrainableRule> trainable;
   std::optional<DataConfig> train;
   std::optional<DataConfig> validate;
   StrategyConfig strategy;
@@ -105,9 +114,12 @@ struct Job {
   optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
   OnNan on_nan = OnNan::kFail;
   std::optional<double> clip_grad_norm;
+  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is recomputed.
+  std::optional<std::vector<std::string>> recomputed_units;
   std::vector<Stage> stages;
   std::optional<CheckpointConfig> checkpoint;
   std::string export_path;  // empty: nothing is exported
+  std::optional<ProfileConfig> profile;
 };
 
 }  // namespace muster::train

@@ -3,18 +3,22 @@
 #include <chrono>
 #include <cmath>
 #include <deque>
+#include <numeric>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/models/seed.h"
+#include "worker/models/select_units.h"
 #include "worker/train/autocast.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/finite.h"
 #include "worker/train/guarded.h"
+#include "worker/train/profile.h"
 #include "worker/train/rank_data.h"
 #include "worker/train/roll_call.h"
 #include "worker/train/setup.h"
@@ -49,8 +53,9 @@ class SessionImpl : public Session {
   SessionImpl(const Identity& identity, const Job& job, const SessionParts& parts)
       : identity_(identity),
         job_(job),
-        parts_(parts),
-        roll_call_(parts.control),
+        profile_(job.profile, identity),
+        parts_(profile_.Trace(parts)),
+        roll_call_(parts_.control),
         context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
                                                           models::MakeGenerator(job.seed))) {}
 
@@ -97,10 +102,12 @@ class SessionImpl : public Session {
 
   const Identity identity_;
   const Job job_;
+  Profile profile_;
   const SessionParts parts_;
 
   RollCall roll_call_;
   std::unique_ptr<models::Model> model_;
+  models::DeferredValues deferred_;  // of its parameters, while it is set up
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
   checkpoint::State state_;
@@ -136,13 +143,17 @@ class SessionImpl : public Session {
 
 absl::Status SessionImpl::Build() {
   Progress("loading");
-  ASSIGN_OR_RETURN(model_, BuildModel(job_));
+  const bool trains = TotalSteps(job_.stages) > 0;
+  // Of a model in shards no rank ever holds the whole.
+  const bool defer = trains && std::holds_alternative<parallel::FsdpOptions>(job_.strategy);
+  ASSIGN_OR_RETURN(model_, BuildModel(job_, defer ? &deferred_ : nullptr));
   finite_.emplace(*model_);
   if (job_.validate.has_value()) {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
                                                   *parts_.control));
   }
-  if (TotalSteps(job_.stages) > 0) RETURN_IF_ERROR(BuildTraining());
+  if (trains) RETURN_IF_ERROR(BuildTraining());
+  deferred_ = {};  // and the weights file with it
   fingerprint_ = PlanFingerprint(job_, *model_, strategy_.get(),
                                  train_data_ ? &*train_data_ : nullptr,
                                  validate_data_ ? &*validate_data_ : nullptr);
@@ -178,13 +189,20 @@ absl::Status SessionImpl::BuildTraining() {
                                         .own = train_data_->Own(identity_.rank)});
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
-  ASSIGN_OR_RETURN(strategy_, BuildStrategy(job_, *model_, parts_.gradients));
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(job_, *model_, parts_.gradients, profile_.recorder(),
+                                            &deferred_));
   context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
+  if (job_.recomputed_units.has_value()) {
+    auto units = models::SelectUnits(model_->root(), *job_.recomputed_units);
+    if (!units.ok()) return Annotate(units.status(), "activation_checkpointing.unit");
+    context_->Recompute(*units);
+  }
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*job_.optimizer, *model_, strategy_->pieces()));
   if (job_.precision == Precision::kFloat16) scaler_.emplace(job_.loss_scale);
   stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), context_.get(),
                                   train_data_->dataset.get(), &*sampler_, strategy_.get(),
-                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &*finite_});
+                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &*finite_,
+                                  profile_.recorder()});
   return absl::OkStatus();
 }
 
@@ -210,12 +228,14 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
+    profile_.BeginStep(step_ + 1);
     RETURN_IF_ERROR(BeforeStep());
     PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, AwaitNext());
     // All that a step costs, the roll call too. It is not reported yet: its loss travels in the next call.
     unreported_.back().seconds = Seconds(std::chrono::steady_clock::now() - start);
+    RETURN_IF_ERROR(profile_.EndStep(step_));
     ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage));
     if (boundary_plan.has_value()) plan = *boundary_plan;
   }
@@ -245,9 +265,13 @@ absl::Status SessionImpl::AwaitParameters() {
 
 absl::Status SessionImpl::BeforeStep() {
   if (!model_->HasStepHook()) return absl::OkStatus();
-  RETURN_IF_ERROR(AwaitParameters());
-  return Annotate(model_->BeforeStep(step_ + 1),
-                  absl::StrCat("rank ", identity_.rank, ", before step ", step_ + 1));
+  std::vector<size_t> all(model_->Parameters().size());
+  std::iota(all.begin(), all.end(), 0);
+  RETURN_IF_ERROR(strategy_->GatherParameters(all));
+  RETURN_IF_ERROR(Annotate(model_->BeforeStep(step_ + 1),
+                           absl::StrCat("rank ", identity_.rank, ", before step ", step_ + 1)));
+  strategy_->ReleaseParameters();
+  return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Step(const RollCallPlan& plan) {
@@ -304,7 +328,7 @@ absl::Status SessionImpl::Save() {
   if (saved_step_ == step_) return absl::OkStatus();
   Progress("saving a checkpoint");
   RETURN_IF_ERROR(AwaitParameters());
-  RETURN_IF_ERROR(finite_->Check(step_));
+  RETURN_IF_ERROR(finite_->Check(step_, strategy_.get()));
   RETURN_IF_ERROR(strategy_->VerifyParametersEqual(step_));
   ASSIGN_OR_RETURN(const bool saved, checkpoints_->Save({.step = step_,
                                                          .last_command = applied_command_,
@@ -319,12 +343,19 @@ absl::Status SessionImpl::Export() {
   if (job_.export_path.empty()) return absl::OkStatus();
   Progress("exporting the weights");
   RETURN_IF_ERROR(AwaitParameters());
-  RETURN_IF_ERROR(finite_->Check(step_));
+  RETURN_IF_ERROR(finite_->Check(step_, strategy_.get()));
+  const auto gather = [this](size_t parameter) {
+    return strategy_ == nullptr ? absl::OkStatus() : strategy_->GatherParameters({parameter});
+  };
   if (leader()) {
     RETURN_IF_ERROR(
-        Annotate(checkpoint::ExportModel(job_.export_path, *model_), "export.path"));
+        Annotate(checkpoint::ExportModel(job_.export_path, *model_, gather), "export.path"));
     Report(Exported{job_.export_path});
+  } else {
+    const size_t parameters = model_->Parameters().size();
+    for (size_t i = 0; i < parameters; ++i) RETURN_IF_ERROR(gather(i));
   }
+  if (strategy_ != nullptr) strategy_->ReleaseParameters();
   return CallNow().status();  // nobody is done before the weights are there
 }
 

@@ -17,7 +17,8 @@
 
 namespace muster::train {
 
-absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job) {
+absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
+                                                          models::DeferredValues* deferred) {
   const auto options = nlohmann::json::parse(job.model.options_json, nullptr,
                                              /*allow_exceptions=*/false);
   if (options.is_discarded()) {
@@ -26,28 +27,61 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job) {
   std::unique_ptr<models::Model> model;
   {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
+    const models::DeferredValues::Scope deferring(deferred);
     ASSIGN_OR_RETURN(model, models::Create(job.model.kind, options, job.seed));
+  }
+  if (deferred != nullptr) {
+    const memory::MemoryScope scope(memory::Purpose::kParameters);
+    for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
   if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
   if (!job.model.weights.empty()) {
     RETURN_IF_ERROR(
-        Annotate(checkpoint::LoadWeights(job.model.weights, *model), "model.weights"));
+        Annotate(checkpoint::LoadWeights(job.model.weights, *model, deferred), "model.weights"));
   }
+  RETURN_IF_ERROR(Annotate(ApplyRules(job.trainable, *model), "trainable.rules"));
   return model;
 }
 
+namespace {
+
+void Record(const parallel::UnitEvent& event, trace::Recorder* recorder) {
+  if (!recorder->on()) return;
+  constexpr const char* kWhat[] = {"gather ", "free ", "forward of ", "backward of ", "after backward of "};
+  recorder->Mark(trace::Lane::kUnits, absl::StrCat(kWhat[static_cast<int>(event.kind)],
+                                                   event.unit.empty() ? "the root" : event.unit));
+  recorder->Level("gathered parameters", event.whole_bytes);
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
-    const Job& job, const models::Model& model, comm::Communicator* communicator) {
+    const Job& job, const models::Model& model, comm::Communicator* communicator,
+    trace::Recorder* recorder, const models::DeferredValues* deferred) {
   if (const auto* sharded = std::get_if<parallel::ShardedDdpOptions>(&job.strategy)) {
     return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
                                       communicator, *sharded);
+  }
+  if (const auto* fsdp = std::get_if<parallel::FsdpOptions>(&job.strategy)) {
+    parallel::FsdpOptions options = *fsdp;
+    if (recorder != nullptr) {
+      options.trace = [recorder](const parallel::UnitEvent& event) { Record(event, recorder); };
+    }
+    if (deferred != nullptr) {
+      options.values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
+    }
+    auto strategy = parallel::CreateFsdp(model.Parameters(), model.Buffers(), &model.root(),
+                                         communicator, options);
+    if (!strategy.ok()) return Annotate(strategy.status(), "strategy.fsdp");
+    return strategy;
   }
   return parallel::CreateDdp(model.Parameters(), model.Buffers(), communicator,
                              std::get<parallel::DdpOptions>(job.strategy));
 }
 
 std::string StrategyName(const StrategyConfig& config) {
-  return std::holds_alternative<parallel::DdpOptions>(config) ? "ddp" : "sharded_ddp";
+  constexpr const char* kNames[] = {"ddp", "sharded_ddp", "fsdp"};
+  return kNames[config.index()];
 }
 
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
@@ -70,17 +104,37 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
 
 namespace {
 
+// By parameter.
+std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(const layout::Placement& placement) {
+  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(placement.elements.size());
+  for (size_t rank = 0; rank < placement.holders.size(); ++rank) {
+    for (const layout::Range& range : placement.holders[rank]) {
+      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
+    }
+  }
+  return parts;
+}
+
+// The parameters where each rank has its own pieces only.
+void AddShards(const std::vector<models::Parameter>& parameters,
+               const parallel::ParameterShards& shards, checkpoint::StateBuilder* builder) {
+  const auto parts = PartsOf(shards.holders);
+  std::map<size_t, const parallel::Piece*> held;
+  for (const parallel::Piece& piece : shards.held) held[piece.parameter] = &piece;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const auto& [name, tensor] = parameters[i];
+    builder->AddSharded({"param", name, tensor.sizes().vec(), shards.types[i]}, parts[i]);
+    if (const auto own = held.find(i); own != held.end()) {
+      builder->Hold(own->second->begin, own->second->tensor);
+    }
+  }
+}
+
 // The optimizer's state where each rank has its own pieces only.
 void AddShardedState(const models::Model& model, const Training& training,
                      checkpoint::StateBuilder* builder) {
   const std::vector<models::Parameter> parameters = model.Parameters();
-  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(parameters.size());
-  const layout::Placement owners = training.strategy->owners();
-  for (size_t rank = 0; rank < owners.holders.size(); ++rank) {
-    for (const layout::Range& range : owners.holders[rank]) {
-      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
-    }
-  }
+  const auto parts = PartsOf(training.strategy->owners());
   std::map<std::string, int64_t> begins;  // of the pieces of this rank, by parameter
   for (const parallel::Piece& piece : training.strategy->pieces()) {
     begins[parameters[piece.parameter].name] = piece.begin;
@@ -88,9 +142,11 @@ void AddShardedState(const models::Model& model, const Training& training,
   std::map<std::pair<std::string, std::string>, at::Tensor> own;
   for (const auto& piece : training.optimizer->State()) own[{piece.parameter, piece.slot}] = piece.tensor;
 
+  const auto* shards = training.strategy->shards();
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
     if (!tensor.requires_grad()) continue;
+    const at::ScalarType type = shards != nullptr ? shards->types[i] : tensor.scalar_type();
     int first_owner = 0;  // of a parameter without elements
     for (const auto& part : parts[i]) {
       if (part.begin == 0) first_owner = part.rank;
@@ -99,7 +155,7 @@ void AddShardedState(const models::Model& model, const Training& training,
       if (slot.scalar) {
         builder->AddSharded({slot.name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
       } else {
-        builder->AddSharded({slot.name, name, tensor.sizes().vec(), tensor.scalar_type()}, parts[i]);
+        builder->AddSharded({slot.name, name, tensor.sizes().vec(), type}, parts[i]);
       }
       const auto held = own.find({name, slot.name});
       if (held != own.end()) builder->Hold(slot.scalar ? 0 : begins[name], held->second);
@@ -112,8 +168,13 @@ void AddShardedState(const models::Model& model, const Training& training,
 checkpoint::State TrainingState(const models::Model& model, const Training& training,
                                 int world_size) {
   checkpoint::StateBuilder builder(world_size);
-  for (const auto& parameter : model.Parameters()) {
-    builder.AddReplicated("param", parameter.name, parameter.tensor.detach());
+  const auto* shards = training.strategy != nullptr ? training.strategy->shards() : nullptr;
+  if (shards != nullptr) {
+    AddShards(model.Parameters(), *shards, &builder);
+  } else {
+    for (const auto& parameter : model.Parameters()) {
+      builder.AddReplicated("param", parameter.name, parameter.tensor.detach());
+    }
   }
   for (const auto& buffer : model.Buffers()) {
     builder.AddReplicated("buffer", buffer.name, buffer.tensor);
@@ -151,6 +212,12 @@ std::string Describe(const parallel::DdpOptions& ddp) {
 std::string Describe(const parallel::ShardedDdpOptions& sharded) {
   return Exactly(sharded.bucket_bytes, sharded.first_bucket_bytes,
                  static_cast<int>(sharded.reduce_every), sharded.reduce_in_bfloat16);
+}
+std::string Describe(const parallel::FsdpOptions& fsdp) {
+  return absl::StrCat(absl::StrJoin(fsdp.units, ","), " ",
+                      Exactly(fsdp.reshard_after_forward, fsdp.frozen_resident,
+                              static_cast<int>(fsdp.reduce_every), fsdp.reduce_in_bfloat16,
+                              fsdp.parameters_in_bfloat16));
 }
 std::string Describe(const optim::AdamWOptions& adamw) {
   return Exactly(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay);
@@ -212,6 +279,9 @@ int64_t PlanFingerprint(const Job& job, const models::Model& model,
     absl::StrAppend(&plan, "loss ", static_cast<int>(loss->kind), " ",
                     loss->ignore_index.has_value() ? absl::StrCat(*loss->ignore_index) : "-", " ",
                     Exactly(loss->label_smoothing), ";");
+  }
+  if (job.recomputed_units.has_value()) {
+    absl::StrAppend(&plan, "recomputed ", absl::StrJoin(*job.recomputed_units, ","), ";");
   }
   absl::StrAppend(&plan, "clip ", Exactly(job.clip_grad_norm.value_or(0)), "; seed ", job.seed, ";");
   if (job.optimizer.has_value()) {

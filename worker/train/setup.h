@@ -9,23 +9,29 @@
 #include "absl/status/statusor.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
+#include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
 #include "worker/parallel/strategy.h"
 #include "worker/train/job.h"
+#include "worker/trace/recorder.h"
 #include "worker/train/rank_data.h"
 
 namespace muster::train {
 
-// The model with values from the seed or from the weights file. INVALID_ARGUMENT: options or weights that
-// do not fit, naming them.
-absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job);
+// The model with values from the seed or from the weights file. deferred: where parameters get no memory, this has their
+// values; null: they get memory. INVALID_ARGUMENT: options or weights that do not fit, naming them.
+absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
+                                                          models::DeferredValues* deferred = nullptr);
 
-// How the ranks share the model, as the job says. INVALID_ARGUMENT: a parameter or buffer that does not fit.
+// How the ranks share the model, as the job says. recorder: for what happens to units; null: nothing is recorded. deferred:
+// of BuildModel; only with fsdp. INVALID_ARGUMENT: a parameter or buffer that does not fit.
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(const Job& job,
                                                                   const models::Model& model,
-                                                                  comm::Communicator* communicator);
+                                                                  comm::Communicator* communicator,
+                                                                  trace::Recorder* recorder = nullptr,
+                                                                  const models::DeferredValues* deferred = nullptr);
 // Its name in job files and checkpoints: "ddp".
 std::string StrategyName(const StrategyConfig& config);
 

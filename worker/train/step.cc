@@ -17,6 +17,8 @@
 namespace muster::train {
 namespace {
 
+using trace::Phase;
+
 // The smallest gradient stands for all where going through all of them is not worth its time: what is not finite in
 // a forward or backward reaches every parameter of a usual model. The last among equals is nearest to the loss.
 at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
@@ -41,6 +43,7 @@ absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batc
   ASSIGN_OR_RETURN(const data::Batch batch, parts_.dataset->Read(samples));
   at::Tensor loss;
   {
+    const Phase phase(parts_.recorder, "forward");
     const AutocastScope autocast(parts_.job->precision);
     loss = parts_.model->Loss(batch, *parts_.context).mean_loss.to(at::kFloat);
   }
@@ -48,6 +51,9 @@ absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batc
   // whatever the derivative of the loss would be. Its value is asked for behind backward: a device need not be
   // waited for in between.
   const float scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0f;
+  // Where nothing is trained there is nothing to go back to.
+  if (!loss.requires_grad()) return loss.item<double>();
+  const Phase phase(parts_.recorder, "backward");
   loss.backward(loss.detach().mul(0).add(scale));
   return loss.item<double>();
 }
@@ -84,14 +90,20 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
     ASSIGN_OR_RETURN(const double loss, ForwardBackward(step, micro_batch, position));
     result.loss_sum += loss;
   }
-  RETURN_IF_ERROR(parts_.strategy->FinishBackward());
+  {
+    const Phase phase(parts_.recorder, "waiting for gradients");
+    RETURN_IF_ERROR(parts_.strategy->FinishBackward());
+  }
 
   result.learning_rate = parts_.job->optimizer->lr *
                          optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
   // The same on every rank: they tell each other of their pieces, and the buffers that all go on with are the same
   // bits everywhere.
-  ASSIGN_OR_RETURN(bool finite, PrepareGradients(&result));
+  ASSIGN_OR_RETURN(bool finite, [&] {
+    const Phase phase(parts_.recorder, "norm and clipping");
+    return PrepareGradients(&result);
+  }());
   if (parts_.scaler != nullptr) parts_.scaler->Update(finite);
   if (finite) {
     const absl::Status buffers = parts_.finite->CheckBuffers(step);
@@ -104,6 +116,7 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
     result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);
     return result;
   }
+  const Phase phase(parts_.recorder, "optimizer");
   RETURN_IF_ERROR(parts_.optimizer->Step(result.learning_rate));
   parts_.strategy->FinishUpdate();
   return result;

@@ -12,6 +12,7 @@
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
 #include "worker/parallel/strategy.h"
+#include "worker/trace/recorder.h"
 #include "worker/train/finite.h"
 #include "worker/train/job.h"
 #include "worker/train/outcome.h"
@@ -44,6 +45,7 @@ class Stepper {
     optim::Optimizer* optimizer;
     optim::LossScaler* scaler;  // null unless Precision::kFloat16
     const FiniteCheck* finite;  // of the model
+    trace::Recorder* recorder = nullptr;  // null: nothing is recorded
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);

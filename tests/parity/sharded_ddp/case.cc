@@ -1,17 +1,13 @@
 #include "tests/parity/sharded_ddp/case.h"
 
-#include <cstddef>
-#include <set>
+#include "tests/parity/pairwise/pairwise.h"
 
 namespace muster::parity {
 namespace {
 
 using Levels = std::array<int, kLevels.size()>;
 
-// {factor, level, factor, level}
-using Pair = std::array<int, 4>;
-
-Case CaseOf(const Levels& levels) {
+Case CaseOf(const std::vector<int>& levels) {
   return {.model = static_cast<ModelKind>(levels[0]),
           .optimizer = static_cast<OptimizerKind>(levels[1]),
           .precision = static_cast<PrecisionKind>(levels[2]),
@@ -21,15 +17,10 @@ Case CaseOf(const Levels& levels) {
           .world_size = levels[6] + 1};
 }
 
-std::vector<Pair> PairsOf(const Case& one) {
-  const Levels levels = LevelsOf(one);
-  std::vector<Pair> pairs;
-  for (int a = 0; a < static_cast<int>(levels.size()); ++a) {
-    for (int b = a + 1; b < static_cast<int>(levels.size()); ++b) {
-      pairs.push_back({a, levels[a], b, levels[b]});
-    }
-  }
-  return pairs;
+std::vector<Case> CasesOf(const std::vector<std::vector<int>>& all) {
+  std::vector<Case> cases;
+  for (const auto& levels : all) cases.push_back(CaseOf(levels));
+  return cases;
 }
 
 }  // namespace
@@ -41,43 +32,12 @@ Levels LevelsOf(const Case& one) {
           one.world_size - 1};
 }
 
-std::vector<Case> FullProduct() {
-  std::vector<Case> all;
-  Levels levels = {};
-  for (;;) {
-    all.push_back(CaseOf(levels));
-    size_t factor = kLevels.size();
-    while (factor > 0 && ++levels[factor - 1] == kLevels[factor - 1]) levels[--factor] = 0;
-    if (factor == 0) return all;
-  }
-}
+std::vector<Case> FullProduct() { return CasesOf(Product({kLevels.begin(), kLevels.end()})); }
 
-std::vector<Case> PairwiseCases() {
-  const std::vector<Case> all = FullProduct();
-  std::set<Pair> open;
-  for (const Case& one : all) {
-    for (const Pair& pair : PairsOf(one)) open.insert(pair);
-  }
-  std::vector<Case> chosen;
-  while (!open.empty()) {
-    const Case* best = nullptr;
-    size_t most = 0;
-    for (const Case& one : all) {
-      size_t covers = 0;
-      for (const Pair& pair : PairsOf(one)) covers += open.count(pair);
-      if (covers > most) {
-        most = covers;
-        best = &one;
-      }
-    }
-    for (const Pair& pair : PairsOf(*best)) open.erase(pair);
-    chosen.push_back(*best);
-  }
-  return chosen;
-}
+std::vector<Case> PairwiseCases() { return CasesOf(Pairwise({kLevels.begin(), kLevels.end()})); }
 
 std::string Name(const Case& one) {
-  constexpr const char* kModels[] = {"Gpt2", "Convnet", "Mixed"};
+  constexpr const char* kModels[] = {"Gpt2", "Convnet", "Mixed", "Llama"};
   constexpr const char* kOptimizers[] = {"AdamW", "Sgd"};
   constexpr const char* kPrecisions[] = {"Float32", "Bfloat16", "Float16"};
   return std::string(kModels[static_cast<int>(one.model)]) +

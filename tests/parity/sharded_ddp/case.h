@@ -8,7 +8,7 @@
 
 namespace muster::parity {
 
-enum class ModelKind { kGpt2, kConvnet, kMixed };
+enum class ModelKind { kGpt2, kConvnet, kMixed, kLlama };
 enum class OptimizerKind { kAdamW, kSgdMomentum };
 enum class PrecisionKind { kFloat32, kBfloat16, kFloat16 };
 enum class Accumulate { kOne, kThree };
@@ -29,14 +29,13 @@ struct Case {
   bool bitwise() const { return reduce_every == ReduceEvery::kStep || accumulate == Accumulate::kOne; }
 };
 
-// A case as numbers: which of its factor's levels each setting is, in the order of the struct.
+// A case as numbers: which of its factor's levels each setting is, in the order of the struct. Without kLlama.
 inline constexpr std::array<int, 7> kLevels = {3, 2, 3, 2, 2, 2, 4};
 std::array<int, kLevels.size()> LevelsOf(const Case& one);
 
 std::vector<Case> FullProduct();
 
-// A covering array of strength 2: every pair of levels of two factors is in one case at least. The same in every run: each
-// case is the one of the product that has the most pairs not covered yet, the first among equals.
+// Every pair of levels of two factors is in one case at least (tests/parity/pairwise).
 std::vector<Case> PairwiseCases();
 
 // "Gpt2AdamWBfloat16Accumulate3EachMicroBatchClip4": letters and digits, one for each case.

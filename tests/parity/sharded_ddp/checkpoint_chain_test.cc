@@ -1,4 +1,5 @@
-// One job's checkpoint, handed on from ddp on 1 rank to sharded_ddp on 4, ddp on 2 and sharded_ddp on 3, with steps in between.
+// One job's checkpoint, handed on from ddp on 1 rank to sharded_ddp on 4, ddp on 2, sharded_ddp on 3, fsdp on 2, ddp on 3 and
+// fsdp on 4, with steps in between.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -15,16 +16,33 @@
 namespace muster::parity {
 namespace {
 
+enum class StrategyKind { kDdp, kShardedDdp, kFsdp };
+
 struct Segment {
   int world_size = 1;
-  bool sharded = false;
+  StrategyKind strategy = StrategyKind::kDdp;
   // The same global batch everywhere.
   int64_t per_rank = 12;
   int64_t accumulate = 1;
 };
 
-constexpr Segment kChain[] = {{1, false, 6, 2}, {4, true, 3, 1}, {2, false, 3, 2}, {3, true, 2, 2}};
+constexpr Segment kChain[] = {{1, StrategyKind::kDdp, 6, 2},        {4, StrategyKind::kShardedDdp, 3, 1},
+                              {2, StrategyKind::kDdp, 3, 2},        {3, StrategyKind::kShardedDdp, 2, 2},
+                              {2, StrategyKind::kFsdp, 3, 2},       {3, StrategyKind::kDdp, 4, 1},
+                              {4, StrategyKind::kFsdp, 3, 1}};
 constexpr int64_t kStepsOfSegment = 3;
+
+train::StrategyConfig ConfigOf(StrategyKind kind) {
+  switch (kind) {
+    case StrategyKind::kDdp:
+      return Ddp();
+    case StrategyKind::kShardedDdp:
+      return ShardedDdp(ReduceEvery::kStep);
+    case StrategyKind::kFsdp:
+      break;
+  }
+  return parallel::FsdpOptions();
+}
 
 struct Trained {
   State restored;  // right after the load, where there was one
@@ -36,7 +54,8 @@ struct Trained {
 // Goes on from the checkpoint `from` (empty: begins), and saves.
 Trained RunSegment(const Case& one, const Segment& segment, int64_t steps, const std::string& directory,
                    const std::string& from) {
-  const auto strategy = segment.sharded ? ShardedDdp(ReduceEvery::kStep) : Ddp();
+  const auto strategy = ConfigOf(segment.strategy);
+  const bool sharded = segment.strategy != StrategyKind::kDdp;
   train::Job job = JobOf(one, strategy);
   job.batch.per_rank = segment.per_rank;
   job.batch.accumulate = segment.accumulate;
@@ -80,8 +99,8 @@ Trained RunSegment(const Case& one, const Segment& segment, int64_t steps, const
     if (rank == 0) trained.checkpoint = saved->name;
   });
   if (testing::Test::HasFailure()) return trained;
-  if (!from.empty()) trained.restored = PutTogether(restored, segment.sharded);
-  trained.after = PutTogether(after, segment.sharded);
+  if (!from.empty()) trained.restored = PutTogether(restored, sharded);
+  trained.after = PutTogether(after, sharded);
   for (int64_t step = 0; step < steps; ++step) {
     double sum = 0;
     for (const auto& of_rank : sums) sum += of_rank[step];
@@ -119,7 +138,8 @@ TEST_P(CheckpointChain, EachLoadRestoresEveryElementAndLossesGoOn) {
   Trained before;
   std::vector<double> losses;
   for (const Segment& segment : kChain) {
-    SCOPED_TRACE(testing::Message() << (segment.sharded ? "sharded_ddp " : "ddp ") << segment.world_size);
+    SCOPED_TRACE(testing::Message() << train::StrategyName(ConfigOf(segment.strategy)) << " on "
+                                    << segment.world_size);
     Trained now = RunSegment(one, segment, kStepsOfSegment, directory.path(), before.checkpoint);
     if (HasFailure()) return;
     if (!before.checkpoint.empty()) {

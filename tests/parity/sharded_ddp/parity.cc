@@ -104,10 +104,11 @@ void ExpectTraining(const Case& one, const std::vector<StepRecord>& records) {
 // No bounds: every bit is the same.
 void Compare(const Case& one, const train::StrategyConfig& strategy,
              const std::optional<Bounds>& bounds) {
-  const auto ddp = Train(JobOf(one, Ddp()), one.model, one.world_size, kSteps);
+  const auto make = [&one] { return MakeWorkload(one.model); };
+  const auto ddp = Train(JobOf(one, Ddp()), make, one.world_size, kSteps);
   if (testing::Test::HasFailure()) return;
   ExpectTraining(one, ddp);
-  const auto sharded = Train(JobOf(one, strategy), one.model, one.world_size, kSteps,
+  const auto sharded = Train(JobOf(one, strategy), make, one.world_size, kSteps,
                              bounds.has_value() ? &ddp : nullptr);
   for (int64_t step = 0; step < kSteps && !testing::Test::HasFailure(); ++step) {
     const StepRecord& found = sharded[step];

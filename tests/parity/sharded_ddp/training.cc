@@ -8,6 +8,7 @@
 #include "common/status/status.h"
 #include "gtest/gtest.h"
 #include "worker/models/seed.h"
+#include "worker/models/select_units.h"
 #include "worker/parallel/test_model.h"
 
 // As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
@@ -73,19 +74,14 @@ void ExpectAllHave(const NamedTensors& first, const NamedTensors& other, size_t 
   }
 }
 
-}  // namespace
-
-State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
-  c10::NoGradGuard no_grad;
-  State state{.parameters = ranks[0].parameters, .others = ranks[0].others};
+// What ranks hold in parts. one_holder: of each element, else all ranks.
+NamedTensors Assemble(const std::vector<RankState>& ranks, std::vector<RankState::Part> RankState::*parts,
+                      bool one_holder) {
+  NamedTensors wholes;
   std::map<std::string, at::Tensor> holders;  // of each element, counted
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
-    if (rank > 0) {
-      ExpectAllHave(ranks[0].parameters, ranks[rank].parameters, rank);
-      ExpectAllHave(ranks[0].others, ranks[rank].others, rank);
-    }
-    for (const RankState::Part& part : ranks[rank].optimizer) {
-      at::Tensor& whole = state.optimizer[part.name];
+    for (const RankState::Part& part : ranks[rank].*parts) {
+      at::Tensor& whole = wholes[part.name];
       at::Tensor& count = holders[part.name];
       if (!whole.defined()) {
         whole = at::zeros(part.shape, part.tensor.options());
@@ -100,11 +96,11 @@ State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
       }
       place.copy_(found);
       held.add_(1);
-      if (part.scalar) held.fill_(sharded ? 1 : rank + 1);
+      if (part.scalar) held.fill_(one_holder ? 1 : rank + 1);
     }
   }
   for (const auto& [name, count] : holders) {
-    const float expected = sharded ? 1 : ranks.size();
+    const float expected = one_holder ? 1 : ranks.size();
     for (int64_t i = 0; i < count.numel(); ++i) {
       if (count.data_ptr<float>()[i] == expected) continue;
       ADD_FAILURE() << name << ": element " << i << " is held by " << count.data_ptr<float>()[i]
@@ -112,6 +108,21 @@ State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
       break;
     }
   }
+  return wholes;
+}
+
+}  // namespace
+
+State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
+  c10::NoGradGuard no_grad;
+  for (size_t rank = 1; rank < ranks.size(); ++rank) {
+    ExpectAllHave(ranks[0].parameters, ranks[rank].parameters, rank);
+    ExpectAllHave(ranks[0].others, ranks[rank].others, rank);
+  }
+  State state{.parameters = ranks[0].parameters,
+              .others = ranks[0].others,
+              .optimizer = Assemble(ranks, &RankState::optimizer, sharded)};
+  state.parameters.merge(Assemble(ranks, &RankState::shards, /*one_holder=*/true));
   return state;
 }
 
@@ -153,6 +164,10 @@ absl::Status RankTraining::Build() {
                                                     .last = job_.batch.last}));
   ASSIGN_OR_RETURN(strategy_, train::BuildStrategy(job_, model, communicator_));
   context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
+  if (job_.recomputed_units.has_value()) {
+    ASSIGN_OR_RETURN(const auto units, models::SelectUnits(model.root(), *job_.recomputed_units));
+    context_->Recompute(units);
+  }
   ASSIGN_OR_RETURN(auto optimizer,
                    train::BuildOptimizer(*job_.optimizer, model, strategy_->pieces()));
   optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), &on_update_);
@@ -187,7 +202,19 @@ RankState RankTraining::Copy(bool with_parameters) const {
   std::map<std::string, std::vector<int64_t>> shapes;
   for (const auto& [name, tensor] : workload_.model->Parameters()) {
     shapes[name] = tensor.sizes().vec();
-    if (with_parameters) state.parameters["param/" + name] = tensor.detach().clone();
+    if (with_parameters && strategy_->shards() == nullptr) {
+      state.parameters["param/" + name] = tensor.detach().clone();
+    }
+  }
+  if (with_parameters && strategy_->shards() != nullptr) {
+    const auto parameters = workload_.model->Parameters();
+    for (const parallel::Piece& piece : strategy_->shards()->held) {
+      const auto& [name, tensor] = parameters[piece.parameter];
+      state.shards.push_back({.name = "param/" + name,
+                              .shape = tensor.sizes().vec(),
+                              .begin = piece.begin,
+                              .tensor = piece.tensor.detach().clone()});
+    }
   }
   for (const auto& [name, tensor] : workload_.model->Buffers()) {
     state.others["buffer/" + name] = tensor.clone();
@@ -215,8 +242,18 @@ void RankTraining::Become(const State& state) {
   const auto become = [](at::Tensor tensor, const NamedTensors& from, const std::string& name) {
     if (const auto found = from.find(name); found != from.end()) tensor.copy_(found->second);
   };
-  for (const auto& [name, tensor] : workload_.model->Parameters()) {
-    become(tensor.detach(), state.parameters, "param/" + name);
+  const auto parameters = workload_.model->Parameters();
+  if (strategy_->shards() == nullptr) {
+    for (const auto& [name, tensor] : parameters) {
+      become(tensor.detach(), state.parameters, "param/" + name);
+    }
+  } else {
+    for (const parallel::Piece& piece : strategy_->shards()->held) {
+      const auto found = state.parameters.find("param/" + parameters[piece.parameter].name);
+      if (found == state.parameters.end()) continue;
+      at::Tensor(piece.tensor).copy_(
+          found->second.reshape({-1}).narrow(0, piece.begin, piece.tensor.numel()));
+    }
   }
   for (const auto& [name, tensor] : workload_.model->Buffers()) {
     become(tensor, state.others, "buffer/" + name);
@@ -243,7 +280,8 @@ checkpoint::State RankTraining::Live() const {
       communicator_->world_size());
 }
 
-std::vector<StepRecord> Train(const train::Job& job, ModelKind model, int world_size, int64_t steps,
+std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,
+                              int world_size, int64_t steps,
                               const std::vector<StepRecord>* follow) {
   // Index s: after s steps; by rank.
   std::vector<std::vector<RankState>> states(steps + 1, std::vector<RankState>(world_size));
@@ -251,12 +289,15 @@ std::vector<StepRecord> Train(const train::Job& job, ModelKind model, int world_
   for (StepRecord& record : records) record.loss_sums.resize(world_size);
   parallel::RunRanks(world_size, [&](comm::Communicator& ranks) {
     const int rank = ranks.rank();
-    RankTraining training(job, MakeWorkload(model), &ranks);
+    RankTraining training(job, make(), &ranks);
     if (!training.ok()) return;
     int64_t known = 0;  // the parameters after so many steps are in `states`, and those before
     const auto parameters_are_known = [&](int64_t step) {
-      const NamedTensors parameters = training.Copy(/*with_parameters=*/true).parameters;
-      for (; known <= step; ++known) states[known][rank].parameters = parameters;
+      const RankState now = training.Copy(/*with_parameters=*/true);
+      for (; known <= step; ++known) {
+        states[known][rank].parameters = now.parameters;
+        states[known][rank].shards = now.shards;
+      }
     };
     // Steps that were left out have changed none.
     training.OnUpdate([&] { parameters_are_known(training.steps_done()); });
@@ -284,7 +325,7 @@ std::vector<StepRecord> Train(const train::Job& job, ModelKind model, int world_
     parameters_are_known(steps);
   });
   if (testing::Test::HasFailure()) return records;
-  const bool sharded = std::holds_alternative<parallel::ShardedDdpOptions>(job.strategy);
+  const bool sharded = !std::holds_alternative<parallel::DdpOptions>(job.strategy);
   for (int64_t step = 0; step < steps; ++step) {
     records[step].after = PutTogether(states[step + 1], sharded);
   }

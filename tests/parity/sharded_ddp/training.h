@@ -46,7 +46,7 @@ using NamedTensors = std::map<std::string, at::Tensor>;
 
 // What one rank holds, copied.
 struct RankState {
-  NamedTensors parameters;  // whole
+  NamedTensors parameters;  // whole; none where ranks hold shards
   NamedTensors others;      // buffers and the loss scaler, whole
   struct Part {
     std::string name;
@@ -55,6 +55,7 @@ struct RankState {
     int64_t begin = 0;
     at::Tensor tensor;
   };
+  std::vector<Part> shards;     // of the parameters, where no rank holds all of them
   std::vector<Part> optimizer;  // of the strategy's pieces
 };
 
@@ -64,8 +65,8 @@ struct State {
   NamedTensors optimizer;
 };
 
-// Fails the running test where ranks differ in what they all hold, or where an element of the optimizer's state is not
-// held by one rank (`sharded`) or by every rank alike.
+// Fails the running test where ranks differ in what they all hold, or where an element of a shard is not held by one rank, or
+// one of the optimizer's state not by one (`sharded`) or by every rank alike.
 State PutTogether(const std::vector<RankState>& ranks, bool sharded);
 
 // One rank's training. Its thread makes, uses and destroys it.
@@ -124,7 +125,8 @@ struct StepRecord {
 // Steps of a job from its beginning. Parameters are read as late as training itself reads them, when the next
 // update is about to change them, so that a forward that does not wait for them is noticed. `follow`: each step begins from
 // the state that the same step of `follow` began from.
-std::vector<StepRecord> Train(const train::Job& job, ModelKind model, int world_size, int64_t steps,
+std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,
+                              int world_size, int64_t steps,
                               const std::vector<StepRecord>* follow = nullptr);
 
 }  // namespace muster::parity

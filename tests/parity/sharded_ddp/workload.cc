@@ -177,6 +177,9 @@ Workload MakeWorkload(ModelKind kind, const WorkloadOptions& options) {
       return {FromRegistry("gpt2", absl::StrCat(R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, )",
                                                 R"("width": 16, "dropout": )", options.dropout, "}")),
               Tokens(29, 8)};
+    case ModelKind::kLlama:
+      return {FromRegistry("llama", R"({"vocab_size": 29, "context": 8, "layers": 4, "heads": 4, "kv_heads": 2, "width": 16, "inner": 40, "rope_theta": 10000, "norm_eps": 1e-5, "tied": false})"),
+              Tokens(29, 8)};
     case ModelKind::kConvnet:
       return {FromRegistry("convnet",
                            R"({"inputs": [2, 6, 6], "widths": [4, 8], "blocks": [1, 1], "classes": 5})"),

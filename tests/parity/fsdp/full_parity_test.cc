@@ -1,0 +1,18 @@
+// Every combination of settings; by hand, because it takes minutes:
+//   bazel test //tests/parity/fsdp:full_parity_test
+#include "gtest/gtest.h"
+#include "tests/parity/fsdp/case.h"
+#include "tests/parity/fsdp/parity.h"
+
+namespace muster::parity {
+namespace {
+
+class FsdpFullParity : public testing::TestWithParam<FsdpCase> {};
+
+INSTANTIATE_TEST_SUITE_P(All, FsdpFullParity, testing::ValuesIn(FullFsdpProduct()),
+                         [](const auto& info) { return Name(info.param); });
+
+TEST_P(FsdpFullParity, StateAfterEveryStepIsThatOfDdpToTheBit) { ExpectFsdpIsDdp(GetParam()); }
+
+}  // namespace
+}  // namespace muster::parity

@@ -1,0 +1,118 @@
+#include "tests/parity/fsdp/parity.h"
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "gtest/gtest.h"
+#include "tests/parity/sharded_ddp/training.h"
+#include "worker/models/select_units.h"
+#include "worker/parallel/test_model.h"
+
+namespace muster::parity {
+namespace {
+
+constexpr int64_t kSteps = 4;
+
+// kMixed has no blocks; units of it that only some ranks call are in the root.
+std::vector<std::string> UnitsOf(ModelKind model) {
+  if (model == ModelKind::kMixed) return {"entry", "pair", "head"};
+  return {};
+}
+
+std::set<std::string> NamesOf(const models::Unit& unit) {
+  std::set<std::string> names;
+  for (const auto& parameter : unit.Parameters()) names.insert(parameter.name);
+  return names;
+}
+
+// What is frozen beforehand stays so.
+void Freeze(const models::Model& model, const std::vector<const models::Unit*>& units, Mask mask) {
+  std::set<std::string> in_units, every_other;
+  for (size_t i = 0; i < units.size(); ++i) {
+    const auto names = NamesOf(*units[i]);
+    in_units.insert(names.begin(), names.end());
+    if (i % 2 == 1) every_other.insert(names.begin(), names.end());
+  }
+  const auto first = NamesOf(*units.front());
+  const auto last = NamesOf(*units.back());
+  int number = 0;
+  const auto frozen = [&](const std::string& name) {
+    switch (mask) {
+      case Mask::kNone:
+        return false;
+      case Mask::kEveryOtherUnit:
+        return every_other.contains(name);
+      case Mask::kPartsOfUnits:
+        return in_units.contains(name) && number++ % 3 == 0;
+      case Mask::kFirstUnit:
+        return first.contains(name);
+      case Mask::kLastUnit:
+        return last.contains(name);
+      case Mask::kRoot:
+        return !in_units.contains(name);
+      case Mask::kAllButBiases:
+        break;
+    }
+    // Llama's are its norms.
+    return !absl::StrContains(name, "bias") && !absl::StrContains(name, "norm");
+  };
+  for (const auto& [name, tensor] : model.Parameters()) {
+    if (frozen(name)) at::Tensor(tensor).requires_grad_(false);
+  }
+}
+
+void ExpectEqual(const NamedTensors& found, const NamedTensors& expected,
+                 const std::string& where) {
+  EXPECT_EQ(found.size(), expected.size()) << where;
+  for (const auto& [name, tensor] : expected) {
+    const auto one = found.find(name);
+    EXPECT_TRUE(one != found.end() && parallel::SameBits(one->second, tensor))
+        << where << ": " << name;
+  }
+}
+
+}  // namespace
+
+void ExpectFsdpIsDdp(const FsdpCase& one) {
+  const auto units = UnitsOf(one.model);
+  const auto make = [&] {
+    Workload workload = MakeWorkload(one.model);
+    const auto selected = models::SelectUnits(workload.model->root(), units);
+    EXPECT_TRUE(selected.ok()) << selected.status();
+    if (selected.ok()) Freeze(*workload.model, *selected, one.mask);
+    return workload;
+  };
+  // Clipping, so that norms count; SGD is in the tests of the strategies.
+  const Case base{.model = one.model, .clip = Clip::kOn, .world_size = one.world_size};
+  const auto train = [&](const train::StrategyConfig& strategy) {
+    train::Job job = JobOf(base, strategy);
+    job.batch.accumulate = one.micro_batches;
+    if (one.model == ModelKind::kLlama)
+      job.optimizer->groups[0].match = "*norm*";  // it has no biases
+    if (one.recompute) job.recomputed_units = units;
+    return Train(job, make, one.world_size, kSteps);
+  };
+  const auto ddp = train(Ddp());
+  if (testing::Test::HasFailure()) return;
+  const auto fsdp = train(
+      parallel::FsdpOptions{.units = units, .reshard_after_forward = one.reshard_after_forward});
+  if (testing::Test::HasFailure()) return;
+  for (int64_t step = 0; step < kSteps && !testing::Test::HasFailure(); ++step) {
+    const std::string where = "after step " + std::to_string(step + 1);
+    EXPECT_EQ(fsdp[step].loss_sums, ddp[step].loss_sums) << where;
+    EXPECT_EQ(fsdp[step].grad_norm, ddp[step].grad_norm) << where;
+    ExpectEqual(fsdp[step].after.parameters, ddp[step].after.parameters, where);
+    ExpectEqual(fsdp[step].after.others, ddp[step].after.others, where);
+    ExpectEqual(fsdp[step].after.optimizer, ddp[step].after.optimizer, where);
+  }
+  // Else this would show little: steps change all that is trained.
+  int64_t changed = 0;
+  for (const auto& [name, tensor] : ddp.back().after.parameters) {
+    changed += !parallel::SameBits(tensor, ddp.front().after.parameters.at(name));
+  }
+  EXPECT_GE(changed, 2);
+}
+
+}  // namespace muster::parity

@@ -1,0 +1,15 @@
+// The comparison that the pairwise and the full test share.
+#ifndef MUSTER_TESTS_PARITY_FSDP_PARITY_H_
+#define MUSTER_TESTS_PARITY_FSDP_PARITY_H_
+
+#include "tests/parity/fsdp/case.h"
+
+namespace muster::parity {
+
+// Trains a case with ddp and with fsdp, and fails the running test where losses, norms, parameters, buffers or moments differ in
+// any bit after any step.
+void ExpectFsdpIsDdp(const FsdpCase& one);
+
+}  // namespace muster::parity
+
+#endif  // MUSTER_TESTS_PARITY_FSDP_PARITY_H_

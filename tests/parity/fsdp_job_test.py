@@ -1,0 +1,57 @@
+"""Whole jobs with fsdp are those of ddp to the bit: losses, norms, validation passes over uneven shards, every tensor of every
+checkpoint, and the weights that are exported; also with activation checkpointing, which changes no bit either.
+tests/parity/fsdp has all combinations of settings, without workers."""
+
+import pytest
+from safetensors.torch import load_file
+
+from tests.parity import checkpoints, shared_cluster, workloads
+from tests.parity.checkpoints import assert_bitwise_equal, with_checkpoints
+
+STEPS = 6
+
+muster = shared_cluster.with_slots(4)
+
+
+def run(muster, tmp_path, kind, name, strategy, **more):
+    folder = tmp_path / name
+    folder.mkdir()
+    options = {"tied": True} if kind == "llama" else {"dropout": 0.1}
+    exported = folder / "out" / "model.safetensors"
+    spec = getattr(workloads, kind)(folder, layers=3, **options) | {
+        "optimizer": {"adamw": {"lr": 1e-3, "eps": 1e-5}},
+        "batch": {"per_rank": 2, "accumulate": 2},
+        "clip_grad_norm": 0.5,
+        # 13 samples: the last round of a pass has none for some rank.
+        "stages": [{"fit": {"steps": STEPS, "validate_every": 3}}],
+        "export": {"path": str(exported)},
+        "strategy": strategy,
+        **more,
+    }
+    job = muster.run(with_checkpoints(spec, folder), f"{kind}-{name}")
+    steps = checkpoints.all_steps(folder / "checkpoints", f"{kind}-{name}")
+    return {
+        "metrics": [(step["loss"], step["grad_norm"]) for step in muster.metrics(f"{kind}-{name}")],
+        "validation": job["validation_loss"],
+        "states": {step: checkpoints.read(path) for step, path in steps.items()},
+        "exported": load_file(exported),
+    }
+
+
+@pytest.mark.parametrize("kind, world_size", [("gpt2", 3)])
+def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
+    expected = run(muster, tmp_path, kind, f"ddp-{world_size}", {"ddp": {}}, world_size=world_size)
+    assert list(expected["states"]) == list(range(1, STEPS + 1))
+    settings = {
+        "fsdp": {"strategy": {"fsdp": {}}},
+        "keep": {"strategy": {"fsdp": {"reshard_after_forward": False}}, "activation_checkpointing": {}},
+        "sharded": {"strategy": {"sharded_ddp": {}}, "activation_checkpointing": {}},
+    }
+    for name, setting in settings.items():
+        found = run(muster, tmp_path, kind, f"{name}-{world_size}", world_size=world_size, **setting)
+        assert found["metrics"] == expected["metrics"]
+        assert found["validation"] == expected["validation"]
+        assert found["states"].keys() == expected["states"].keys()
+        for step in expected["states"]:
+            assert_bitwise_equal(found["states"][step], expected["states"][step])
+        assert_bitwise_equal(found["exported"], expected["exported"])
