@@ -1,6 +1,7 @@
 """What is measured: models, data and initial values, the same for Muster and for PyTorch."""
 
 import dataclasses
+import fnmatch
 import pathlib
 
 import numpy
@@ -120,6 +121,8 @@ class Case:
     samples: int
     # So low that rounding is not blown up: then losses can be compared, and they are.
     learning_rate: float
+    # Rules of the job file; the last one that fits decides.
+    trainable: tuple = ()
 
     @property
     def adamw(self):
@@ -135,7 +138,15 @@ class Case:
     def load(self, folder):
         model = self.build()
         model.load_state_dict(load_file(pathlib.Path(folder) / "weights.safetensors"))
+        self.freeze(model)
         return model
+
+    def freeze(self, model):
+        for rule in self.trainable:
+            [(action, pattern)] = rule.items()
+            for name, parameter in model.named_parameters():
+                if fnmatch.fnmatchcase(name, pattern):
+                    parameter.requires_grad_(action == "unfreeze")
 
     def write(self, folder):
         """Data and initial values."""
@@ -172,6 +183,7 @@ class Case:
             "batch": {"per_rank": self.per_rank},
             "stages": [{"fit": {"steps": steps}}],
             "restart": {"max_restarts": 0},
+            "trainable": {"rules": list(self.trainable)},
         }
 
 

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""What a rank's memory is used for, sharded_ddp beside ddp and PyTorch: `bench/sharded_ddp/memory.py` builds, measures and prints
+"""What a rank's memory is used for, strategies beside each other and PyTorch: `bench/sharded_ddp/memory.py` builds, measures and prints
 the table. Counted by the allocator (docs/memory.md), so it does not matter what else the machine does meanwhile.
 """
 
 import argparse
+import dataclasses
 import os
 import pathlib
 import sys
@@ -17,10 +18,18 @@ if __name__ == "__main__" and pathlib.Path(sys.executable) != PYTHON:
 sys.path.insert(0, str(ROOT))
 
 from bench import harness  # noqa: E402
-from bench.ddp.cases import CASES  # noqa: E402
+from bench.ddp import cases  # noqa: E402
+from bench.fsdp import cases as frozen_cases  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
 STATE = ["parameters", "gradients", "moments"]
+PEAKS = ["gathered", "buckets", "activations", "total"]
+PEERS = {
+    "zero": "DDP + ZeroRedundancyOptimizer",
+    "fsdp-keep": "FSDP2, no reshard",
+    "fsdp": "FSDP2",
+}
+CASES = cases.CASES | frozen_cases.CASES
 # Peaks are of the whole life of a process; so many steps have them all.
 STEPS = 12
 TOLERANCE = 0.02
@@ -69,31 +78,49 @@ def use(memory, purpose, which="bytes"):
     return int(memory.get(purpose, {}).get(which, 0))
 
 
-def row(name, ranks, world_size, parameters, sharded):
+@dataclasses.dataclass(frozen=True)
+class Size:
+    parameters: int
+    trained: int
+
+    def state(self, strategy, world_size):
+        """Bytes of a rank's parameters, reduced gradients and moments, by the formula (architecture.md 5)."""
+        if strategy == "ddp":
+            return 4 * self.parameters + 12 * self.trained
+        share = 12 * self.trained / world_size
+        return share + 4 * self.parameters / (world_size if strategy == "fsdp" else 1)
+
+
+def row(strategy, ranks, world_size, size):
     """Of the rank that holds the most. True where every rank's model state lies within the tolerance of the formula."""
     # In ddp the reduced gradients stay in the buckets, where contributions come on top: no counter of their own.
-    in_buckets = 0 if sharded else 4 * parameters
-    formula = 4 * parameters + 12 * parameters / world_size if sharded else 16 * parameters
+    in_buckets = 4 * size.trained if strategy == "ddp" else 0
+    formula = size.state(strategy, world_size)
 
     def state(memory):
         return sum(use(memory, purpose) for purpose in STATE) + in_buckets
 
     memory = max(ranks, key=state)
     off = max((state(memory) / formula - 1 for memory in ranks), key=abs)
-    cells = [name, str(world_size)]
+    cells = [strategy, str(world_size)]
     cells += [f"{use(memory, purpose) / MB:.2f}" for purpose in STATE]
     cells += [f"{state(memory) / MB:.2f}", f"{formula / MB:.2f}", f"{100 * off:+.2f}%"]
-    cells += [f"{use(memory, purpose, 'peak_bytes') / MB:.2f}" for purpose in ("buckets", "activations", "total")]
+    cells += [f"{use(memory, purpose, 'peak_bytes') / MB:.2f}" for purpose in PEAKS]
     cells += [f"{int(memory['resident_bytes']) / MB:.0f}"]
     print(f"| {' | '.join(cells)} |", flush=True)
     return abs(off) <= TOLERANCE
 
 
-def measure(case, world_sizes, programs):
-    parameters = sum(parameter.numel() for parameter in case.build().parameters())
-    print(f"\n### {case.name}: P = {parameters:,} parameters, float32, AdamW; in MB (10^6 bytes)\n")
-    headings = ["strategy", "ranks", *STATE, "model state", "formula", "off by", "buckets, peak", "activations, peak"]
-    headings += ["all counted, peak", "resident"]
+def measure(case, arguments, programs):
+    model = case.build()
+    case.freeze(model)
+    size = Size(*(
+        sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad or not trained_only)
+        for trained_only in (False, True)
+    ))
+    print(f"\n### {case.name}: {size.parameters:,} parameters, {size.trained:,} trained, float32, AdamW; in MB (10^6 bytes)\n")
+    headings = ["strategy", "ranks", *STATE, "model state", "formula", "off by", *(f"{purpose}, peak" for purpose in PEAKS)]
+    headings += ["resident"]
     print(f"| {' | '.join(headings)} |")
     print("|---" * len(headings) + "|")
     within = True
@@ -101,27 +128,29 @@ def measure(case, world_sizes, programs):
         folder = pathlib.Path(name)
         (folder / "inputs").mkdir()
         case.write(folder / "inputs")
-        for world_size in world_sizes:
-            for strategy in ("sharded_ddp", "ddp"):
+        for world_size in arguments.world_sizes:
+            for strategy in arguments.strategies:
                 ranks = muster(case, strategy, world_size, folder, programs)
-                within &= row(strategy, ranks, world_size, parameters, strategy == "sharded_ddp")
+                within &= row(strategy, ranks, world_size, size)
         print(f"\nModel state is {'' if within else '**not** '}within {100 * TOLERANCE:.0f}% of the formula on every rank.")
         print("\nThe most that was resident of a PyTorch rank, which has Python and the whole of PyTorch in it:")
-        for kind, words in [("zero", "DDP + ZeroRedundancyOptimizer"), ("fsdp", "FSDP2, no reshard")]:
-            most = [max(resident(case, kind, world_size, folder)) / MB for world_size in world_sizes]
-            told = ", ".join(f"{size:.0f} MB on {ranks} ranks" for ranks, size in zip(world_sizes, most))
-            print(f"- {words}: {told}", flush=True)
+        for kind in arguments.peers:
+            most = [max(resident(case, kind, world_size, folder)) / MB for world_size in arguments.world_sizes]
+            told = ", ".join(f"{size:.0f} MB on {ranks} ranks" for ranks, size in zip(arguments.world_sizes, most))
+            print(f"- {PEERS[kind]}: {told}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=["gpt-4x256", "mlp-8x1024"])
+    parser.add_argument("--strategies", nargs="+", choices=["ddp", "sharded_ddp", "fsdp"], default=["sharded_ddp", "ddp"])
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=["zero", "fsdp-keep"])
     parser.add_argument("--world-sizes", nargs="+", type=int, default=[2, 3, 4])
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     arguments = parser.parse_args()
     with harness.programs_of(arguments.programs) as programs:
         for case in arguments.cases:
-            measure(CASES[case], arguments.world_sizes, programs)
+            measure(CASES[case], arguments, programs)
 
 
 if __name__ == "__main__":

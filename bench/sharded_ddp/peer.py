@@ -1,8 +1,8 @@
 """One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND RANK WORLD_SIZE FOLDER STORE OUT`.
 
 KIND: zero (DDP with gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp
-(FSDP2 by block, reshard_after_forward=False); both with fused AdamW. After each step a line "<monotonic nanoseconds> <loss>"
-goes to OUT. The harness stops and continues the process.
+(FSDP2 by block), fsdp-keep (the same with reshard_after_forward=False); these with fused AdamW; fsdp-default (FSDP2 by block, with
+AdamW as it is). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
 """
 
 import os
@@ -17,13 +17,15 @@ from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from bench.ddp.cases import CASES
+from bench.fsdp.cases import CASES as FROZEN_CASES
 
 
-def shard(model, blocks, world_size):
-    """FSDP2 that keeps its parameters between forward and backward."""
+def shard(model, blocks, world_size, reshard_after_forward=False):
     mesh = init_device_mesh("cpu", (world_size,))
-    for module in [*blocks, model]:
-        fully_shard(module, mesh=mesh, reshard_after_forward=False)
+    for module in blocks:
+        fully_shard(module, mesh=mesh, reshard_after_forward=reshard_after_forward)
+    # Right after its forward comes its backward.
+    fully_shard(model, mesh=mesh, reshard_after_forward=False)
     return model
 
 
@@ -39,13 +41,14 @@ def prepare(kind, model, adamw, world_size):
             model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, fused=True, **adamw
         )
         return model, optimizer
-    model = shard(model, blocks_of(model), world_size)
-    return model, torch.optim.AdamW(model.parameters(), **adamw, fused=True)
+    model = shard(model, blocks_of(model), world_size, reshard_after_forward=kind != "fsdp-keep")
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    return model, torch.optim.AdamW(trained, **adamw, fused=None if kind == "fsdp-default" else True)
 
 
 def main(case, kind, rank, world_size, folder, store, out):
     torch.set_num_threads(1)
-    case, rank, world_size = CASES[case], int(rank), int(world_size)
+    case, rank, world_size = (CASES | FROZEN_CASES)[case], int(rank), int(world_size)
     model = case.load(folder)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
     model, optimizer = prepare(kind, model, case.adamw, world_size)
