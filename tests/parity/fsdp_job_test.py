@@ -2,6 +2,8 @@
 checkpoint, and the weights that are exported; also with activation checkpointing, which changes no bit either.
 tests/parity/fsdp has all combinations of settings, without workers."""
 
+import json
+
 import pytest
 from safetensors.torch import load_file
 
@@ -43,7 +45,7 @@ def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
     expected = run(muster, tmp_path, kind, f"ddp-{world_size}", {"ddp": {}}, world_size=world_size)
     assert list(expected["states"]) == list(range(1, STEPS + 1))
     settings = {
-        "fsdp": {"strategy": {"fsdp": {}}},
+        "fsdp": {"strategy": {"fsdp": {}}, "profile": {"directory": str(tmp_path / "traces"), "steps": [2, 5]}},
         "keep": {"strategy": {"fsdp": {"reshard_after_forward": False}}, "activation_checkpointing": {}},
         "sharded": {"strategy": {"sharded_ddp": {}}, "activation_checkpointing": {}},
     }
@@ -55,3 +57,26 @@ def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
         for step in expected["states"]:
             assert_bitwise_equal(found["states"][step], expected["states"][step])
         assert_bitwise_equal(found["exported"], expected["exported"])
+    assert sorted(path.name for path in (tmp_path / "traces").iterdir()) == [
+        f"{kind}-fsdp-{world_size}-step-2.json",
+        f"{kind}-fsdp-{world_size}-step-5.json",
+    ]
+    check_trace(tmp_path / "traces" / f"{kind}-fsdp-{world_size}-step-5.json", world_size)
+
+
+def check_trace(path, world_size):
+    """Each rank's phases, units in the order in which they are gathered and freed, and collectives that begin and end."""
+    events = json.loads(path.read_text())["traceEvents"]
+    for rank in range(world_size):
+        own = [event for event in events if event["pid"] == rank]
+        phases = [event["name"] for event in own if event["ph"] == "X"]
+        assert phases.count("forward") == phases.count("backward") == 2  # micro-batches
+        assert phases.count("optimizer") == 1
+        begun, ended = ([event["id"] for event in own if event["ph"] == kind] for kind in "be")
+        assert begun == ended == list(range(len(begun)))
+        units = [event["name"] for event in own if event["ph"] == "i" and "transformer.h.1" in event["name"]]
+        forward = ["gather transformer.h.1", "forward of transformer.h.1", "free transformer.h.1"]
+        backward = ["gather", "backward of", "after backward of", "free"]
+        assert units == 2 * (forward + [f"{what} transformer.h.1" for what in backward])
+        whole = [event["args"]["bytes"] for event in own if event["ph"] == "C"]
+        assert max(whole) > 0 and whole[-1] == 0
