@@ -26,6 +26,7 @@ using muster::plugin::LossOutput;
 using muster::plugin::Model;
 using muster::plugin::ModelWithLoss;
 using muster::plugin::Options;
+using muster::plugin::StepHook;
 using muster::plugin::Unit;
 using muster::plugin::Values;
 
@@ -98,7 +99,7 @@ class Plain : public Model {
   const Shape shape_;
 };
 
-class Focal : public ModelWithLoss {
+class Focal : public ModelWithLoss, public StepHook {
  public:
   Focal(const Shape& shape, double gamma, double max_norm, Values& values)
       : ModelWithLoss(std::make_unique<Root>(shape, values)),

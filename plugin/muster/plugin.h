@@ -29,7 +29,7 @@
 #include "torch/version.h"
 
 // Raised with every change to a class of this file.
-#define MUSTER_PLUGIN_INTERFACE 1
+#define MUSTER_PLUGIN_INTERFACE 2
 
 #define MUSTER_PLUGIN_TEXT_OF(value) #value
 #define MUSTER_PLUGIN_TEXT(value) MUSTER_PLUGIN_TEXT_OF(value)
@@ -255,11 +255,6 @@ class Model {
 
   virtual Input input() const = 0;
 
-  // The step hook: called on every rank before each optimizer step, `step` counting from 1 over the whole job. Never
-  // between the micro-batches of a step. It may change the values of parameters and buffers in place, on all ranks
-  // alike: what it does may depend on `step` and on them, and on nothing that is not in a checkpoint.
-  virtual void BeforeStep(int64_t step) {}
-
   virtual bool has_loss() const { return false; }
   virtual LossOutput Loss(const Batch& batch, Context& context) {
     throw std::logic_error("this model has no loss of its own");
@@ -276,6 +271,17 @@ class ModelWithLoss : public Model {
   using Model::Model;
   bool has_loss() const final { return true; }
   LossOutput Loss(const Batch& batch, Context& context) override = 0;
+};
+
+// A model that derives from this too has a step hook. With fsdp all parameters are gathered for it, in every step.
+class StepHook {
+ public:
+  virtual ~StepHook() = default;
+
+  // Called on every rank before each optimizer step, `step` counting from 1 over the whole job. Never between the
+  // micro-batches of a step. It may change the values of parameters and buffers in place, on all ranks alike: what it does may
+  // depend on `step` and on them, and on nothing that is not in a checkpoint.
+  virtual void BeforeStep(int64_t step) = 0;
 };
 
 // One kind of model that the plug-in makes, by the name that job files call it.

@@ -44,9 +44,9 @@ plugin("plugin-for-another-machine", "for this machine (ELF machine 62", "machin
 plugin("plugin-for-32-bits", "64 bits)", "32 bits", lambda data: data[:4] + b"\1" + data[5:])
 plugin(
     "plugin-for-another-interface",
-    "this worker against '1'",
+    "this worker against '2'",
     "built against '9'",
-    stamped(b"stamp:interface=1;", b"stamp:interface=9;"),
+    stamped(b"stamp:interface=2;", b"stamp:interface=9;"),
 )
 plugin(
     "plugin-for-another-torch",

@@ -83,6 +83,7 @@ class PluginModel : public Model {
       : Model("plugin", std::move(root)),
         who_(std::move(who)),
         inner_(std::move(inner)),
+        hook_(dynamic_cast<plugin::StepHook*>(inner_.get())),
         input_(inner_->input()),
         root_(static_cast<PluginUnit*>(&Model::root())) {}
 
@@ -110,7 +111,7 @@ class PluginModel : public Model {
     if (loss.terms < 1) {
       throw ModelError(absl::StrCat(who, ": expected 1 or more terms, found ", loss.terms));
     }
-    if (context.training() && !mean.requires_grad()) {
+    if (context.training() && !mean.requires_grad() && SomethingIsTrained()) {
       throw ModelError(absl::StrCat(who, ": expected a mean that depends on the parameters"));
     }
     LossOutput output{.mean_loss = mean, .terms = loss.terms};
@@ -118,19 +119,24 @@ class PluginModel : public Model {
     return output;
   }
 
-  bool HasStepHook() const override { return true; }
+  bool HasStepHook() const override { return hook_ != nullptr; }
   absl::Status BeforeStep(int64_t step) override {
+    if (hook_ == nullptr) return absl::OkStatus();
     const std::string who = absl::StrCat(who_, ": step hook");
+    const auto parameters = Parameters();
+    std::vector<bool> trained;
+    for (const Parameter& parameter : parameters) trained.push_back(parameter.tensor.requires_grad());
     try {
-      CallPlugin(who, [&] { inner_->BeforeStep(step); });
+      CallPlugin(who, [&] { hook_->BeforeStep(step); });
     } catch (const ModelError& error) {
       return absl::FailedPreconditionError(error.what());
     }
-    for (const Parameter& parameter : Parameters()) {
-      if (parameter.tensor.requires_grad() && parameter.tensor.is_leaf()) continue;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const auto& [name, tensor] = parameters[i];
+      if (tensor.requires_grad() == trained[i] && tensor.is_leaf()) continue;
       return absl::FailedPreconditionError(
-          absl::StrCat(who, ": parameter '", parameter.name,
-                       "': expected a leaf that requires a gradient, as it was before"));
+          absl::StrCat(who, ": parameter '", name, "': expected a leaf that requires ",
+                       trained[i] ? "a" : "no", " gradient, as it was before"));
     }
     return absl::OkStatus();
   }
@@ -157,8 +163,16 @@ class PluginModel : public Model {
   InputSpec UnitsInput() const override { return ToSpec(input_); }
 
  private:
+  bool SomethingIsTrained() const {
+    for (const Parameter& parameter : Parameters()) {
+      if (parameter.tensor.requires_grad()) return true;
+    }
+    return false;
+  }
+
   const std::string who_;
   const std::unique_ptr<plugin::Model> inner_;
+  plugin::StepHook* const hook_;  // the same object; null: it has none
   const plugin::Input input_;
   PluginUnit* const root_;
 };

@@ -45,7 +45,7 @@ class Root : public Unit {
   std::unique_ptr<Unit> stranger_;
 };
 
-class Faulty : public Model {
+class Faulty : public Model, public StepHook {
  public:
   explicit Faulty(std::string fault)
       : Model(fault == "no-root" ? nullptr : std::make_unique<Root>(fault)), fault_(std::move(fault)) {}

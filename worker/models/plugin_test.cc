@@ -245,6 +245,19 @@ TEST(PluginTest, AStepHookThatFailsOrFreezesIsAStatusWithItsName) {
   EXPECT_THAT(Message(status), HasSubstr("step hook: parameter 'weight': expected a leaf that requires"));
 }
 
+TEST(PluginTest, WhatIsFrozenStaysSoOverTheStepHook) {
+  const auto model = MakeFocal({{"max_norm", "0.25"}});
+  const auto parameters = model->Parameters();
+  at::Tensor(parameters[0].tensor).requires_grad_(false);
+  EXPECT_TRUE(model->HasStepHook());
+  EXPECT_TRUE(model->BeforeStep(1).ok());
+  // With all of them frozen a loss needs no gradient.
+  for (const auto& [name, tensor] : parameters) at::Tensor(tensor).requires_grad_(false);
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const Batch batch = {at::randn({3, 4}, MakeGenerator(1)), at::tensor({0, 1, 2}, at::kLong)};
+  EXPECT_FALSE(model->Loss(batch, context).mean_loss.requires_grad());
+}
+
 class PluginFileTest : public ::testing::Test {
  protected:
   // A copy of the example in which the first `from` is `to`, of the same length.
@@ -267,10 +280,10 @@ class PluginFileTest : public ::testing::Test {
 };
 
 TEST_F(PluginFileTest, OtherVersionsAreRefusedWithBothBeforeAnythingIsLoaded) {
-  const auto other = Make(Patched("interface=1;", "interface=7;"), "focal", {});
+  const auto other = Make(Patched("interface=2;", "interface=7;"), "focal", {});
   EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Error(other), HasSubstr("other versions, build it anew: the plug-in interface: the plug-in was "
-                                      "built against '7', this worker against '1'"));
+                                      "built against '7', this worker against '2'"));
   EXPECT_THAT(Error(Make(Patched("torch=2.", "torch=1."), "focal", {})),
               AllOf(HasSubstr("LibTorch: the plug-in was built against '1."),
                     HasSubstr("this worker against '" TORCH_VERSION "'")));
