@@ -16,16 +16,18 @@ from bench.sharded_ddp import peer
 WORLD_SIZE = 2
 
 
-def model():
+def model(frozen):
     torch.manual_seed(1)
-    return Mlp(32, [32] * 2, 32)
+    model = Mlp(32, [32] * 2, 32)
+    model.layers[1].requires_grad_(not frozen)
+    return model
 
 
 def gradients(wrapped, module, inputs):
     wrapped(inputs).square().mean().backward()
     return [
         gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
-        for gradient in (parameter.grad for parameter in module.parameters())
+        for gradient in (parameter.grad for parameter in module.parameters() if parameter.requires_grad)
     ]
 
 
@@ -33,13 +35,16 @@ def rank_main(rank, folder):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
     inputs = torch.randn(8, 32, generator=torch.Generator().manual_seed(rank))
-    plain = model()
-    expected = gradients(torch.nn.parallel.DistributedDataParallel(plain), plain, inputs)
-    sharded = model()
-    sharded = peer.shard(sharded, peer.blocks_of(sharded), WORLD_SIZE)
-    ratios = torch.cat([
-        (mine / its)[its.abs() > 1e-6] for mine, its in zip(gradients(sharded, sharded, inputs), expected)
-    ])
+    ratios = []
+    for frozen in (False, True):
+        plain = model(frozen)
+        expected = gradients(torch.nn.parallel.DistributedDataParallel(plain), plain, inputs)
+        for kind in ("fsdp-keep", "fsdp", "fsdp-default"):
+            sharded = model(frozen)
+            wrapped, _ = peer.prepare(kind, sharded, {"lr": 0.1}, WORLD_SIZE)
+            found = gradients(wrapped, sharded, inputs)
+            ratios += [(mine / its)[its.abs() > 1e-6] for mine, its in zip(found, expected)]
+    ratios = torch.cat(ratios)
     if rank == 0:
         with open(os.path.join(folder, "found"), "w") as file:
             json.dump([ratios.min().item(), ratios.max().item()], file)

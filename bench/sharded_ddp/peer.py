@@ -1,8 +1,8 @@
 """One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND RANK WORLD_SIZE FOLDER STORE OUT`.
 
 KIND: zero (DDP with gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp
-(FSDP2 by block), fsdp-keep (the same with reshard_after_forward=False); these with fused AdamW; fsdp-default (FSDP2 by block, with
-AdamW as it is). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
+(FSDP2 by block, which gathers the next block ahead), fsdp-keep (FSDP2 by block with reshard_after_forward=False); these with fused
+AdamW; fsdp-default (FSDP2 by block, and AdamW, as they are). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
 """
 
 import os
@@ -29,6 +29,16 @@ def shard(model, blocks, world_size, reshard_after_forward=False):
     return model
 
 
+def gather_ahead(model, blocks):
+    """What FSDP2 leaves to streams, which a CPU has none of: the next block's parameters are gathered while one runs."""
+    model._set_unshard_async_op(True)
+    blocks = list(blocks)
+    model.set_modules_to_forward_prefetch(blocks[:1])
+    for one, after in zip(blocks, blocks[1:]):
+        one.set_modules_to_forward_prefetch([after])
+        after.set_modules_to_backward_prefetch([one])
+
+
 def blocks_of(model):
     return model.layers if hasattr(model, "layers") else model.transformer["h"]
 
@@ -38,10 +48,13 @@ def prepare(kind, model, adamw, world_size):
     if kind == "zero":
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
         optimizer = ZeroRedundancyOptimizer(
-            model.parameters(), torch.optim.AdamW, parameters_as_bucket_view=True, fused=True, **adamw
+            [parameter for parameter in model.parameters() if parameter.requires_grad], torch.optim.AdamW, parameters_as_bucket_view=True, fused=True, **adamw
         )
         return model, optimizer
-    model = shard(model, blocks_of(model), world_size, reshard_after_forward=kind != "fsdp-keep")
+    blocks = blocks_of(model)
+    model = shard(model, blocks, world_size, reshard_after_forward=kind != "fsdp-keep")
+    if kind == "fsdp":
+        gather_ahead(model, blocks)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return model, torch.optim.AdamW(trained, **adamw, fused=None if kind == "fsdp-default" else True)
 
