@@ -374,7 +374,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoRule", [](auto* s) { s->mutable_trainable()->add_rules(); }, "trainable.rules[0]",
              "one of: freeze, unfreeze"},
         Case{"EmptyRule", [](auto* s) { s->mutable_trainable()->add_rules()->set_unfreeze(""); },
-             "trainable.rules[0].unfreeze", "is missing"},
+             "trainable.rules[0].unfreeze", "is empty; allowed: a pattern"},
         Case{"NoExport", [](auto* s) { s->mutable_export_()->clear_path(); }, "export.path",
              "is missing"}),
     [](const auto& info) { return info.param.name; });

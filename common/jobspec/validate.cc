@@ -241,8 +241,9 @@ class Validator {
       const v1::TrainableRule& rule = spec_.trainable().rules(i);
       const char* action = rule.has_freeze() ? ".freeze" : ".unfreeze";
       if (rule.action_case() == v1::TrainableRule::ACTION_NOT_SET) continue;  // see ValidateGeneric
-      Required(absl::StrCat("trainable.rules[", i, "]", action),
-               rule.has_freeze() ? rule.freeze() : rule.unfreeze());
+      if (!(rule.has_freeze() ? rule.freeze() : rule.unfreeze()).empty()) continue;
+      Add(absl::StrCat("trainable.rules[", i, "]", action),
+          "is empty; allowed: a pattern of parameters' names");
     }
   }
 
@@ -251,7 +252,7 @@ class Validator {
     Required("profile.directory", profile.directory());
     if (profile.steps().empty()) Add("profile.steps", "is missing or empty; allowed: one or more steps");
     for (int i = 0; i < profile.steps_size(); ++i) {
-      Count(absl::StrCat("profile.steps[", i, "]"), profile.steps(i), 1, kMaxSteps);
+      Count(absl::StrCat("profile.steps[", i, "]"), profile.steps(i), 1, TotalSteps(spec_));
     }
   }
 

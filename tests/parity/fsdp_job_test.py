@@ -64,6 +64,21 @@ def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
     check_trace(tmp_path / "traces" / f"{kind}-fsdp-{world_size}-step-5.json", world_size)
 
 
+def test_validation_alone_needs_no_whole_model_either(muster, tmp_path):
+    losses = {}
+    for strategy in ("ddp", "fsdp"):
+        folder = tmp_path / strategy
+        folder.mkdir()
+        spec = workloads.llama(folder, layers=3) | {
+            "world_size": 3,
+            "strategy": {strategy: {}},
+            "batch": {"per_rank": 2},
+            "stages": [{"validate": {}}],
+        }
+        losses[strategy] = muster.run(spec, f"validate-{strategy}")["validation_loss"]
+    assert losses["fsdp"] == losses["ddp"]
+
+
 def check_trace(path, world_size):
     """Each rank's phases, units in the order in which they are gathered and freed, and collectives that begin and end."""
     events = json.loads(path.read_text())["traceEvents"]

@@ -16,9 +16,10 @@ namespace {
 
 using at::Tensor;
 
-// Root mean square norm (Zhang and Sennrich 2019), in float32 whatever the rest computes in.
+// Root mean square norm (Zhang and Sennrich 2019), in float32 whatever the rest computes in; of the weight's type.
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
-  return at::rms_norm(x.to(at::kFloat), {x.size(-1)}, weight, eps);
+  return at::rms_norm(x.to(at::kFloat), {x.size(-1)}, weight.to(at::kFloat), eps)
+      .to(weight.scalar_type());
 }
 
 class Layer : public Unit {

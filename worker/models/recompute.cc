@@ -118,7 +118,13 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& wanted,
                             c10::intrusive_ptr<Recomputation> recomputation) {
     context->save_for_backward({x});
+    const auto version = x._version();
     const at::Tensor y = recomputation->unit->Forward(x, *recomputation->context);
+    if (x._version() != version) {
+      throw ModelError("unit '" + recomputation->unit->name() +
+                       "' changes its input in place, so its forward cannot be repeated: take it "
+                       "out of activation_checkpointing");
+    }
     context->saved_data["recomputation"] = c10::IValue::make_capsule(std::move(recomputation));
     return y;
   }
@@ -128,6 +134,8 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     const auto& recomputation = static_cast<const Recomputation&>(*capsule);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor input = x.detach().requires_grad_(x.requires_grad());
+    UseObserver* const observer = recomputation.context->use_observer();
+    if (observer != nullptr) observer->BeforeRecomputation();
     // Also for the backward: an operation may have saved them.
     const BuffersOfThen buffers(recomputation);
     at::Tensor y;

@@ -12,7 +12,7 @@
 namespace muster::models {
 
 // unit.Forward(x, context), where gradients are wanted. In backward it runs again with the buffers, the generator, the mode and the
-// autocast as they are now, and leaves them as they are then. context and unit
+// autocast as they are now, and leaves them as they are then. Throws ModelError where the unit changes x in place. context and unit
 // must outlive the graph.
 at::Tensor ForwardRecomputed(Unit& unit, const at::Tensor& x, ForwardContext& context);
 

@@ -155,6 +155,7 @@ class Uses : public UseObserver {
   void Used(const Unit& unit, bool recomputed) override {
     uses.push_back(unit.name() + (recomputed ? " recomputed" : ""));
   }
+  void BeforeRecomputation() override { uses.push_back("again"); }
   std::vector<std::string> uses;
 };
 
@@ -165,7 +166,27 @@ TEST(Recompute, ObserversAreToldOfEachCallOnce) {
   context.set_use_observer(&uses);
   context.Recompute({root.children()[1].get()});
   context.Call(root, at::ones({3, 5})).sum().backward();
-  EXPECT_EQ(uses.uses, (std::vector<std::string>{"", "a", "b recomputed", "b recomputed", "c"}));
+  EXPECT_EQ(uses.uses, (std::vector<std::string>{"", "a", "b recomputed", "b recomputed", "c", "again", "again"}));
+}
+
+class InPlace : public Unit {
+ public:
+  InPlace() : Unit("h.0") { AddParameter("w", at::ones({5})); }
+  at::Tensor Forward(const at::Tensor& x, ForwardContext&) override {
+    return at::Tensor(x).mul_(2) * parameter(0);
+  }
+};
+
+TEST(Recompute, AUnitThatChangesItsInputIsRefusedByName) {
+  InPlace unit;
+  ForwardContext context(Mode::kTrain, MakeGenerator(7));
+  context.Recompute({&unit});
+  try {
+    context.Call(unit, at::ones({3, 5}));
+    FAIL() << "a wrong gradient later";
+  } catch (const ModelError& error) {
+    EXPECT_NE(std::string(error.what()).find("unit 'h.0' changes its input in place"), std::string::npos);
+  }
 }
 
 }  // namespace

@@ -55,6 +55,9 @@ class UseObserver {
  public:
   virtual ~UseObserver() = default;
   virtual void Used(const Unit& unit, bool recomputed) = 0;
+  // In backward, before a forward is repeated: all forwards of this graph are done, and for a while the unit's buffers will be
+  // what they were before it.
+  virtual void BeforeRecomputation() = 0;
 };
 
 // What a forward needs besides its input. One per rank; strategies derive from it to wrap Call.
@@ -81,6 +84,7 @@ class ForwardContext {
   void Recompute(const std::vector<const Unit*>& units) { recomputed_ = {units.begin(), units.end()}; }
   // Told only where anything is recomputed. Outlives the context; null: nobody.
   void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
+  UseObserver* use_observer() const { return use_observer_; }
 
   // While it lives, forwards repeat what was observed.
   class Recomputing {

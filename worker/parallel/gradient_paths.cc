@@ -6,8 +6,11 @@
 namespace muster::parallel {
 
 GradientPaths::GradientPaths(const std::vector<models::Parameter>& trainable,
-                             std::function<void(size_t parameter)> expect)
-    : expect_(std::move(expect)), directly_(trainable.size()) {
+                             std::function<void(size_t parameter)> expect,
+                             std::function<void()> before_recomputation)
+    : expect_(std::move(expect)),
+      before_recomputation_(std::move(before_recomputation)),
+      directly_(trainable.size()) {
   for (size_t i = 0; i < trainable.size(); ++i) {
     index_of_[trainable[i].tensor.unsafeGetTensorImpl()] = i;
   }

@@ -25,7 +25,7 @@ class Counted : public testing::Test {
   const std::vector<models::Parameter> parameters_ = {
       {"a", Fresh()}, {"b", Fresh()}, {"c", Fresh()}};
   std::vector<int> ways_ = {0, 0, 0};
-  GradientPaths paths_{parameters_, [this](size_t parameter) { ++ways_[parameter]; }};
+  GradientPaths paths_{parameters_, [this](size_t parameter) { ++ways_[parameter]; }, [] {}};
 };
 
 TEST_F(Counted, CallsThatAreNotRecomputedAreOneWayTogether) {

@@ -28,7 +28,11 @@ SlicedGradients::SlicedGradients(std::vector<models::Parameter> parameters,
       options_(options),
       labels_(std::move(labels)),
       buffer_sync_(TensorsOf(buffers), communicator),
-      paths_(parameters, [this](size_t parameter) { buckets_->Expect(parameter); }) {
+      paths_(
+          parameters, [this](size_t parameter) { buckets_->Expect(parameter); },
+          [this] {
+            if (last_) SendBuffers();
+          }) {
   {
     const MemoryScope scope(Purpose::kGradients);
     for (const layout::Group& group : groups) {

@@ -13,8 +13,8 @@
 // has one per tensor) until it is destroyed, and waits for what is in flight then. The communicator must outlive it and is
 // used for nothing else.
 // Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it).
-// Errors: those of the communicator; after one, rebuild. Nothing is thrown through autograd. A forward throws
-// models::ContextError where parameters did not arrive.
+// Errors: those of the communicator; after one, rebuild. A forward, and with fsdp a backward, throws models::ContextError where
+// parameters did not arrive; nothing else is thrown through autograd.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_H_
 

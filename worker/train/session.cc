@@ -66,6 +66,8 @@ class SessionImpl : public Session {
 
  private:
   absl::Status BuildTraining();
+  // The strategy, and its context.
+  absl::Status ShareModel();
   absl::StatusOr<SessionEnd> RunStages();
   absl::Status Fit(const FitUntil& stage);
   // What is due after a step: nothing, or work and then the plan of the next step.
@@ -119,9 +121,10 @@ class SessionImpl : public Session {
   std::optional<data::Sampler> sampler_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;  // only with float16
-  std::unique_ptr<parallel::Strategy> strategy_;
   std::optional<Stepper> stepper_;
 
+  // Also in jobs without, where the model lies in shards.
+  std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;  // of the strategy where there is one
 
   const char* stage_ = "";
@@ -144,15 +147,20 @@ class SessionImpl : public Session {
 absl::Status SessionImpl::Build() {
   Progress("loading");
   const bool trains = TotalSteps(job_.stages) > 0;
-  // Of a model in shards no rank ever holds the whole.
-  const bool defer = trains && std::holds_alternative<parallel::FsdpOptions>(job_.strategy);
-  ASSIGN_OR_RETURN(model_, BuildModel(job_, defer ? &deferred_ : nullptr));
+  // Then no rank ever holds the whole model.
+  const bool in_shards = std::holds_alternative<parallel::FsdpOptions>(job_.strategy);
+  ASSIGN_OR_RETURN(model_, BuildModel(job_, in_shards ? &deferred_ : nullptr));
   finite_.emplace(*model_);
   if (job_.validate.has_value()) {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
                                                   *parts_.control));
   }
-  if (trains) RETURN_IF_ERROR(BuildTraining());
+  if (trains) {
+    RETURN_IF_ERROR(BuildTraining());
+  } else if (in_shards) {
+    RETURN_IF_ERROR(ApplyRules({{.freeze = true, .pattern = "*"}}, *model_));  // no gradients
+    RETURN_IF_ERROR(ShareModel());
+  }
   deferred_ = {};  // and the weights file with it
   fingerprint_ = PlanFingerprint(job_, *model_, strategy_.get(),
                                  train_data_ ? &*train_data_ : nullptr,
@@ -189,11 +197,13 @@ absl::Status SessionImpl::BuildTraining() {
                                         .own = train_data_->Own(identity_.rank)});
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
-  ASSIGN_OR_RETURN(strategy_, BuildStrategy(job_, *model_, parts_.gradients, profile_.recorder(),
-                                            &deferred_));
-  context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
+  RETURN_IF_ERROR(ShareModel());
   if (job_.recomputed_units.has_value()) {
     auto units = models::SelectUnits(model_->root(), *job_.recomputed_units);
+    if (units.ok() && units->empty()) {
+      units = absl::InvalidArgumentError(
+          "the model has no blocks (units whose name ends in a number); name units by patterns");
+    }
     if (!units.ok()) return Annotate(units.status(), "activation_checkpointing.unit");
     context_->Recompute(*units);
   }
@@ -203,6 +213,13 @@ absl::Status SessionImpl::BuildTraining() {
                                   train_data_->dataset.get(), &*sampler_, strategy_.get(),
                                   optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &*finite_,
                                   profile_.recorder()});
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::ShareModel() {
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(job_, *model_, parts_.gradients, profile_.recorder(),
+                                            &deferred_));
+  context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
   return absl::OkStatus();
 }
 
@@ -366,7 +383,7 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t number) {
     ++applied_command_;
     if (std::holds_alternative<StopCommand>(command)) {
       RETURN_IF_ERROR(CallNow().status());
-      if (checkpoints_ != nullptr && strategy_ != nullptr && step_ > 0) RETURN_IF_ERROR(Save());
+      if (checkpoints_ != nullptr && optimizer_ != nullptr && step_ > 0) RETURN_IF_ERROR(Save());
       stopped_ = true;
     }
     Report(CommandApplied{applied_command_, step_});
@@ -375,7 +392,7 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t number) {
 }
 
 RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position) const {
-  const int64_t micro_batches = strategy_ == nullptr ? 0 : job_.batch.accumulate;
+  const int64_t micro_batches = optimizer_ == nullptr ? 0 : job_.batch.accumulate;
   return {.generation = identity_.generation,
           .step = step + 1,
           .attempt = attempt_,

@@ -11,15 +11,16 @@
 #include "worker/parallel/test_model.h"
 
 namespace muster::parity {
-namespace {
-
-constexpr int64_t kSteps = 4;
 
 // kMixed has no blocks; units of it that only some ranks call are in the root.
 std::vector<std::string> UnitsOf(ModelKind model) {
   if (model == ModelKind::kMixed) return {"entry", "pair", "head"};
   return {};
 }
+
+namespace {
+
+constexpr int64_t kSteps = 4;
 
 std::set<std::string> NamesOf(const models::Unit& unit) {
   std::set<std::string> names;

@@ -2,9 +2,15 @@
 #ifndef MUSTER_TESTS_PARITY_FSDP_PARITY_H_
 #define MUSTER_TESTS_PARITY_FSDP_PARITY_H_
 
+#include <string>
+#include <vector>
+
 #include "tests/parity/fsdp/case.h"
 
 namespace muster::parity {
+
+// Unit patterns for a model: none where its blocks are.
+std::vector<std::string> UnitsOf(ModelKind model);
 
 // Trains a case with ddp and with fsdp, and fails the running test where losses, norms, parameters, buffers or moments differ in
 // any bit after any step.

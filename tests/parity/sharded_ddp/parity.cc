@@ -132,13 +132,25 @@ void Compare(const Case& one, const train::StrategyConfig& strategy,
 
 }  // namespace
 
+void ExpectDdpOf(const Case& one, const train::StrategyConfig& strategy, Closeness closeness) {
+  switch (closeness) {
+    case Closeness::kBitwise:
+      return Compare(one, strategy, std::nullopt);
+    case Closeness::kOtherOrder:
+      return Compare(one, strategy, kOtherOrder);
+    case Closeness::kRoundedToBfloat16:
+      return Compare(one, strategy, kRoundedToBfloat16);
+  }
+}
+
 void ExpectParity(const Case& one) {
-  Compare(one, ShardedDdp(one.reduce_every),
-          one.bitwise() ? std::nullopt : std::optional<Bounds>(kOtherOrder));
+  ExpectDdpOf(one, ShardedDdp(one.reduce_every),
+              one.bitwise() ? Closeness::kBitwise : Closeness::kOtherOrder);
 }
 
 void ExpectParityOfReductionInBfloat16(const Case& one) {
-  Compare(one, ShardedDdp(one.reduce_every, /*reduce_in_bfloat16=*/true), kRoundedToBfloat16);
+  ExpectDdpOf(one, ShardedDdp(one.reduce_every, /*reduce_in_bfloat16=*/true),
+              Closeness::kRoundedToBfloat16);
 }
 
 }  // namespace muster::parity

@@ -3,8 +3,19 @@
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_PARITY_H_
 
 #include "tests/parity/sharded_ddp/case.h"
+#include "worker/train/job.h"
 
 namespace muster::parity {
+
+enum class Closeness {
+  kBitwise,
+  kOtherOrder,         // additions have another order
+  kRoundedToBfloat16,  // and gradients travel in bfloat16
+};
+
+// Trains a case with ddp and with `strategy`, and fails the running test where they are farther apart after any step: in any bit,
+// or by more than the bounds in parity.cc.
+void ExpectDdpOf(const Case& one, const train::StrategyConfig& strategy, Closeness closeness);
 
 // Trains a case with ddp and with sharded_ddp, and fails the running test where they differ after any step: in any bit, or,
 // where sharded_ddp reduces each micro-batch, by more than the bounds in parity.cc.

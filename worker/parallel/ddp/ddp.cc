@@ -36,7 +36,11 @@ class Ddp : public Strategy {
         {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
     layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
     for (size_t i = 0; i < groups.size(); ++i) labels_.push_back(absl::StrCat("bucket ", i));
-    paths_.emplace(reduced, [this](size_t parameter) { gradients_->Expect(parameter); });
+    paths_.emplace(
+        reduced, [this](size_t parameter) { gradients_->Expect(parameter); },
+        [this] {
+          if (last_) SendBuffers();
+        });
     gradients_ = std::make_unique<GradientBuckets>(
         std::move(reduced), std::move(groups), GradientBuckets::Memory::kKept,
         [this](size_t bucket, const at::Tensor& flat) { Reduce(bucket, flat); },
@@ -78,6 +82,7 @@ class Ddp : public Strategy {
   }
 
   void BeginMicroBatch(bool last) override {
+    last_ = last;
     gradients_->BeginPass(/*completes=*/last);
     paths_->BeginPass();
   }
@@ -133,6 +138,7 @@ class Ddp : public Strategy {
   // This step's.
   int64_t step_ = 0;
   double divisor_ = 1.0;
+  bool last_ = false;  // in the last micro-batch
   bool buffers_launched_ = false;
   std::vector<std::unique_ptr<comm::Work>> works_;
 };

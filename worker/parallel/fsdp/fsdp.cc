@@ -99,7 +99,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   };
   struct Call {
     Unit* unit = nullptr;
-    bool backward = false;  // there will be one
+    bool backward = false;  // there will be one, or one goes on
   };
 
   void MakePieces(const Kind& trainable, const Kind& frozen);
@@ -317,12 +317,11 @@ void Fsdp::BeginForward(Unit& unit) {
 
 at::Tensor Fsdp::RunRoot(Unit& root, const at::Tensor& x, const Forward& forward) {
   order_ = std::exchange(running_, {});
-  const bool was_whole = root.whole;
   BeginForward(root);
   const WithoutAutocastCache without_cache;
   const bool round = options_.parameters_in_bfloat16;
   at::Tensor y = forward(round && x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x);
-  if (!c10::GradMode::is_enabled() && !was_whole) Free(root);
+  // The root stays: a loss on top may read its parameters, and backward needs them.
   return round && y.scalar_type() == at::kBFloat16 ? y.to(at::kFloat) : y;
 }
 
@@ -359,6 +358,7 @@ void Fsdp::BeforeBackward(int64_t call) {
 void Fsdp::AfterBackward(int64_t call) {
   Unit& unit = *calls_[call].unit;
   Trace(unit, UnitEvent::Kind::kAfterBackward);
+  calls_[call].backward = false;
   --unit.open;
   --unit.backwards;
   if (unit.open == 0 && (options_.reshard_after_forward || unit.backwards == 0)) Free(unit);

@@ -38,15 +38,19 @@ class Layers : public models::Unit {
   }
   at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override {
     at::Tensor h = x;
-    for (size_t i = 0; i < children().size(); ++i) {
+    for (size_t i = 0; i < children().size() && i < most_; ++i) {
       h = context.Call(*children()[i], h);
       if (twice_ && i == 1) h = context.Call(*children()[1], h);
     }
     return h * parameter(0);
   }
 
+  // From now on no more layers than that are called.
+  void StopAfter(size_t layers) { most_ = layers; }
+
  private:
   const bool twice_;
+  size_t most_ = SIZE_MAX;
 };
 
 }  // namespace muster::parallel

@@ -90,10 +90,13 @@ TEST_F(FsdpMemory, WithoutReshardingAllUnitsAreWholeUntilTheirBackward) {
   EXPECT_EQ(Gathered(), 0);
 }
 
-TEST_F(FsdpMemory, AnEvaluationLeavesNothingWhole) {
+// A loss may read the root's.
+TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRootUntilTheNextStep) {
   Create(6);
   const c10::NoGradGuard no_grad;
   context_->Call(*net_, Numbers({5, Layers::kWidth}, 1));
+  EXPECT_EQ(Gathered(), kRoot);
+  strategy_->BeginStep(1, 4.0);
   EXPECT_EQ(Gathered(), 0);
 }
 
