@@ -14,6 +14,7 @@
 #include "worker/comm/local/local_group.h"
 #include "worker/models/context_error.h"
 #include "worker/models/seed.h"
+#include "worker/parallel/ddp/ddp.h"
 #include "worker/parallel/fsdp/layers.h"
 #include "worker/parallel/test_model.h"
 
@@ -408,6 +409,60 @@ TEST(Fsdp, ParametersInBfloat16AreTheMastersRoundedAndGradientsAddUpInFloat32) {
         }
       }
       ExpectParameters(**strategy, net, masters);
+    });
+  }
+}
+
+// Counts its forwards, and keeps a mean of what it saw.
+class Counting : public models::Unit {
+ public:
+  Counting() : Unit("counting.0") {
+    AddParameter("weight", Numbers({3}, 5));
+    const auto buffers = MakeBuffers();
+    for (size_t i = 0; i < 2; ++i) AddBuffer(buffers[i].name, buffers[i].tensor);
+  }
+  at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override {
+    const at::Tensor y = (x * parameter(0)).sin();
+    const c10::NoGradGuard no_grad;
+    at::Tensor(buffer(0)).mul_(0.5).add_(y.detach().mean(0));
+    at::Tensor(buffer(1)).add_(1);
+    return y;
+  }
+};
+
+class Twice : public models::Unit {
+ public:
+  Twice() : Unit("") { AddChild(std::make_unique<Counting>()); }
+  at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override {
+    return context.Call(*children()[0], context.Call(*children()[0], x));
+  }
+};
+
+// While the first call is repeated the buffers are what they were before it, and just then the last gradient arrives.
+TEST(Fsdp, BuffersOfAUnitThatIsRecomputedTwiceAreThoseOfItsLastForward) {
+  for (const bool whole : {true, false}) {
+    RunRanks(2, [&](comm::Communicator& ranks) {
+      Twice net, plain;
+      const auto strategy = whole ? CreateDdp(net.Parameters(), net.Buffers(), &ranks, {})
+                                  : CreateFsdp(net.Parameters(), net.Buffers(), &net, &ranks, {});
+      ASSERT_TRUE(strategy.ok()) << strategy.status();
+      const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+      context->Recompute({net.children()[0].get()});
+      models::ForwardContext plainly(models::Mode::kTrain, models::MakeGenerator(1));
+      for (int64_t step = 0; step < 2; ++step) {
+        (*strategy)->BeginStep(step, 2.0);
+        for (int m = 0; m < 2; ++m) {
+          (*strategy)->BeginMicroBatch(m == 1);
+          const auto input = [&](int rank) { return Numbers({4, 3}, 100 * step + 10 * m + rank); };
+          context->Call(net, input(ranks.rank())).sum().backward();
+          plainly.Call(plain, input(1));  // the highest rank's are everybody's
+        }
+        ASSERT_TRUE((*strategy)->FinishBackward().ok());
+        for (size_t i = 0; i < 2; ++i) {
+          EXPECT_TRUE(SameBits(net.Buffers()[i].tensor, plain.Buffers()[i].tensor))
+              << net.Buffers()[i].name << " in step " << step;
+        }
+      }
     });
   }
 }
