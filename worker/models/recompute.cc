@@ -5,20 +5,10 @@
 #include <vector>
 
 #include "ATen/ops/empty.h"
-#include "c10/core/DeviceType.h"
 #include "c10/core/GradMode.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/csrc/autograd/custom_function.h"
-
-// As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
-namespace at::autocast {
-bool is_autocast_enabled(c10::DeviceType device);
-void set_autocast_enabled(c10::DeviceType device, bool enabled);
-c10::ScalarType get_autocast_dtype(c10::DeviceType device);
-void set_autocast_dtype(c10::DeviceType device, c10::ScalarType type);
-bool is_autocast_cache_enabled();
-void set_autocast_cache_enabled(bool enabled);
-}  // namespace at::autocast
+#include "worker/models/autocast_state.h"
 
 namespace muster::models {
 namespace {
@@ -26,31 +16,23 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
-
 // What a forward depends on besides its input and the unit's buffers.
 struct Surroundings {
   Mode mode;
   at::Tensor generator;
-  bool autocast;
-  bool autocast_cache;
-  c10::ScalarType autocast_type;
+  AutocastState autocast;
 };
 
 Surroundings Now(ForwardContext& context) {
   return {.mode = context.training() ? Mode::kTrain : Mode::kEvaluate,
           .generator = context.generator().get_state(),
-          .autocast = at::autocast::is_autocast_enabled(kCpu),
-          .autocast_cache = at::autocast::is_autocast_cache_enabled(),
-          .autocast_type = at::autocast::get_autocast_dtype(kCpu)};
+          .autocast = AutocastState::Now()};
 }
 
 void GoTo(const Surroundings& there, ForwardContext& context) {
   context.set_mode(there.mode);
   context.generator().set_state(there.generator);
-  at::autocast::set_autocast_enabled(kCpu, there.autocast);
-  at::autocast::set_autocast_cache_enabled(there.autocast_cache);
-  at::autocast::set_autocast_dtype(kCpu, there.autocast_type);
+  there.autocast.Set();
 }
 
 std::vector<at::Tensor> CopyBuffers(const Unit& unit) {
@@ -99,9 +81,10 @@ class SurroundingsOfThen {
  public:
   explicit SurroundingsOfThen(const Recomputation& recomputation)
       : context_(*recomputation.context), now_(Now(context_)) {
-    GoTo(recomputation.before, context_);
-    // A cast weight in the cache would bring its gradient to this graph's other users.
-    at::autocast::set_autocast_cache_enabled(false);
+    Surroundings then = recomputation.before;
+    // A kept cast would bring its gradient to this graph's other users.
+    then.autocast.keeps_casts = false;
+    GoTo(then, context_);
   }
   ~SurroundingsOfThen() { GoTo(now_, context_); }
   SurroundingsOfThen(const SurroundingsOfThen&) = delete;

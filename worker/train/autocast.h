@@ -2,8 +2,7 @@
 #ifndef MUSTER_WORKER_TRAIN_AUTOCAST_H_
 #define MUSTER_WORKER_TRAIN_AUTOCAST_H_
 
-#include <c10/core/ScalarType.h>
-
+#include "worker/models/autocast_state.h"
 #include "worker/train/job.h"
 
 namespace muster::train {
@@ -23,8 +22,7 @@ class AutocastScope {
 
  private:
   const bool active_;
-  bool enabled_before_ = false;
-  c10::ScalarType type_before_ = c10::ScalarType::BFloat16;
+  const models::AutocastState before_;
 };
 
 }  // namespace muster::train

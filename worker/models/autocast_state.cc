@@ -1,0 +1,33 @@
+#include "worker/models/autocast_state.h"
+
+#include "c10/core/DeviceType.h"
+
+namespace at::autocast {
+bool is_autocast_enabled(c10::DeviceType device);
+void set_autocast_enabled(c10::DeviceType device, bool enabled);
+c10::ScalarType get_autocast_dtype(c10::DeviceType device);
+void set_autocast_dtype(c10::DeviceType device, c10::ScalarType type);
+bool is_autocast_cache_enabled();
+void set_autocast_cache_enabled(bool enabled);
+}  // namespace at::autocast
+
+namespace muster::models {
+namespace {
+
+constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
+
+}  // namespace
+
+AutocastState AutocastState::Now() {
+  return {.enabled = at::autocast::is_autocast_enabled(kCpu),
+          .keeps_casts = at::autocast::is_autocast_cache_enabled(),
+          .type = at::autocast::get_autocast_dtype(kCpu)};
+}
+
+void AutocastState::Set() const {
+  at::autocast::set_autocast_enabled(kCpu, enabled);
+  at::autocast::set_autocast_cache_enabled(keeps_casts);
+  at::autocast::set_autocast_dtype(kCpu, type);
+}
+
+}  // namespace muster::models
