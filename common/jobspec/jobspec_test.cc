@@ -365,6 +365,20 @@ INSTANTIATE_TEST_SUITE_P(
              "profile.directory", "is missing"},
         Case{"NoProfileSteps", [](auto* s) { s->mutable_profile()->set_directory("/d"); },
              "profile.steps", "is missing or empty"},
+        Case{"ProfileStepBeyondTheLast",
+             [](auto* s) {
+               s->mutable_profile()->set_directory("/d");
+               s->mutable_profile()->add_steps(101);
+             },
+             "profile.steps[0]", "found 101; allowed: 1 to 100"},
+        Case{"ProfileOfValidation",
+             [](auto* s) {
+               s->mutable_profile()->set_directory("/d");
+               s->mutable_profile()->add_steps(1);
+               s->clear_stages();
+               s->add_stages()->mutable_validate();
+             },
+             "profile", "has no steps to record"},
         Case{"ProfileStep0",
              [](auto* s) {
                s->mutable_profile()->set_directory("/d");

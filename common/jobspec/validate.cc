@@ -46,7 +46,8 @@ class Validator {
     Stages();
     if (spec_.has_checkpoint()) {
       Required("checkpoint.directory", spec_.checkpoint().directory());
-      if (spec_.checkpoint().has_keep()) Count("checkpoint.keep", spec_.checkpoint().keep(), 1, kMaxSteps);
+      if (spec_.checkpoint().has_keep())
+        Count("checkpoint.keep", spec_.checkpoint().keep(), 1, kMaxSteps);
     }
     if (spec_.has_export_()) Required("export.path", spec_.export_().path());
     if (spec_.has_profile()) Profile();
@@ -79,14 +80,13 @@ class Validator {
 
   void Name() {
     const std::string& name = spec_.name();
-    constexpr char kAllowed[] =
-        "allowed: 1 to 40 of a-z, 0-9 and '-', the first one no '-'";
+    constexpr char kAllowed[] = "allowed: 1 to 40 of a-z, 0-9 and '-', the first one no '-'";
     if (name.empty()) {
       Add("name", absl::StrCat("is missing; ", kAllowed));
     } else if (name.size() > 40) {
       Add("name", absl::StrCat("found ", name.size(), " characters; ", kAllowed));
-    } else if (name[0] == '-' ||
-               name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") != std::string::npos) {
+    } else if (name[0] == '-' || name.find_first_not_of("abcdefghijklmnopqrstuvwxyz0123456789-") !=
+                                     std::string::npos) {
       Add("name", absl::StrCat("found '", name, "'; ", kAllowed));
     }
   }
@@ -94,7 +94,8 @@ class Validator {
   void Model() {
     if (!spec_.has_model()) {
       const auto* kind = v1::ModelSpec::descriptor()->FindOneofByName("kind");
-      Add("model", absl::StrCat("is missing; allowed is one of: ", absl::StrJoin(Alternatives(*kind), ", ")));
+      Add("model", absl::StrCat("is missing; allowed is one of: ",
+                                absl::StrJoin(Alternatives(*kind), ", ")));
     } else if (spec_.model().has_gpt2()) {
       Gpt2(spec_.model().gpt2());
     } else if (spec_.model().has_llama()) {
@@ -124,14 +125,16 @@ class Validator {
     const bool tokens = script.vocab_size() > 0 || script.context() > 0;
     if (rows == tokens) {
       Add("model.torchscript",
-          absl::StrCat("found ", rows ? "both" : "neither of",
-                       " inputs and classes, and vocab_size and context; allowed: one of the two pairs"));
+          absl::StrCat(
+              "found ", rows ? "both" : "neither of",
+              " inputs and classes, and vocab_size and context; allowed: one of the two pairs"));
     } else if (tokens) {
       Count("model.torchscript.vocab_size", script.vocab_size(), 1, kMaxVocabulary);
       Count("model.torchscript.context", script.context(), 1, kMaxDimension);
     } else {
       if (script.inputs().empty()) {
-        Add("model.torchscript.inputs", "is missing; allowed: the shape of a row, one number or more");
+        Add("model.torchscript.inputs",
+            "is missing; allowed: the shape of a row, one number or more");
       }
       uint64_t numbers = 1;
       for (int i = 0; i < script.inputs_size(); ++i) {
@@ -139,7 +142,8 @@ class Validator {
         numbers = numbers > kMaxRow ? numbers : numbers * script.inputs(i);
       }
       if (numbers > kMaxRow) {
-        Add("model.torchscript.inputs", absl::StrCat("found a row of more than ", kMaxRow, " numbers"));
+        Add("model.torchscript.inputs",
+            absl::StrCat("found a row of more than ", kMaxRow, " numbers"));
       }
       Count("model.torchscript.classes", script.classes(), 1, kMaxDimension);
     }
@@ -152,8 +156,8 @@ class Validator {
     Count("model.gpt2.heads", gpt2.heads(), 1, kMaxDimension);
     Count("model.gpt2.width", gpt2.width(), 1, kMaxDimension);
     if (gpt2.heads() > 0 && gpt2.width() % gpt2.heads() != 0) {
-      Add("model.gpt2.heads", absl::StrCat("found ", gpt2.heads(), "; allowed: a divisor of width, ",
-                                           gpt2.width()));
+      Add("model.gpt2.heads",
+          absl::StrCat("found ", gpt2.heads(), "; allowed: a divisor of width, ", gpt2.width()));
     }
     // Four times the largest width is still fine.
     if (gpt2.has_inner()) Count("model.gpt2.inner", gpt2.inner(), 1, 4 * kMaxDimension);
@@ -167,12 +171,12 @@ class Validator {
     Count("model.llama.heads", llama.heads(), 1, kMaxDimension);
     Count("model.llama.width", llama.width(), 1, kMaxDimension);
     if (llama.heads() > 0 && llama.width() % llama.heads() != 0) {
-      Add("model.llama.heads", absl::StrCat("found ", llama.heads(), "; allowed: a divisor of width, ",
-                                            llama.width()));
+      Add("model.llama.heads",
+          absl::StrCat("found ", llama.heads(), "; allowed: a divisor of width, ", llama.width()));
     } else if (llama.heads() > 0 && llama.width() / llama.heads() % 2 != 0) {
-      Add("model.llama.heads", absl::StrCat("found ", llama.heads(), ", a head of ",
-                                            llama.width() / llama.heads(),
-                                            "; allowed: width / heads even"));
+      Add("model.llama.heads",
+          absl::StrCat("found ", llama.heads(), ", a head of ", llama.width() / llama.heads(),
+                       "; allowed: width / heads even"));
     }
     if (llama.has_kv_heads()) {
       Count("model.llama.kv_heads", llama.kv_heads(), 1, kMaxDimension);
@@ -201,9 +205,9 @@ class Validator {
     if (convnet.widths().empty()) {
       Add("model.convnet.widths", "is missing or empty; allowed: one number or more");
     } else if (convnet.blocks_size() != convnet.widths_size()) {
-      Add("model.convnet.blocks", absl::StrCat("found ", convnet.blocks_size(),
-                                               " numbers; allowed: as many as widths, ",
-                                               convnet.widths_size()));
+      Add("model.convnet.blocks",
+          absl::StrCat("found ", convnet.blocks_size(), " numbers; allowed: as many as widths, ",
+                       convnet.widths_size()));
     }
     if (convnet.inputs_size() == 3) ConvnetStages(convnet);
   }
@@ -226,14 +230,16 @@ class Validator {
     const bool one_pixel = height == 1 && width == 1;
     if (one_pixel && TotalSteps(spec_) > 0 && spec_.batch().per_rank() == 1) {
       Add("batch.per_rank",
-          "found 1; allowed: 2 or more, because BatchNorm in the last stage of model.convnet, where an "
+          "found 1; allowed: 2 or more, because BatchNorm in the last stage of model.convnet, "
+          "where an "
           "image is down to one pixel, needs more than one number per channel");
     }
   }
 
   void Batch() {
     Count("batch.per_rank", spec_.batch().per_rank(), 1, kMaxBatch);
-    if (spec_.batch().has_accumulate()) Count("batch.accumulate", spec_.batch().accumulate(), 1, kMaxBatch);
+    if (spec_.batch().has_accumulate())
+      Count("batch.accumulate", spec_.batch().accumulate(), 1, kMaxBatch);
   }
 
   void Trainable() {
@@ -249,10 +255,14 @@ class Validator {
 
   void Profile() {
     const v1::ProfileSpec& profile = spec_.profile();
+    if (TotalSteps(spec_) == 0) Add("profile", "has no steps to record; allowed: with a stage fit");
     Required("profile.directory", profile.directory());
-    if (profile.steps().empty()) Add("profile.steps", "is missing or empty; allowed: one or more steps");
+    if (profile.steps().empty())
+      Add("profile.steps", "is missing or empty; allowed: one or more steps");
     for (int i = 0; i < profile.steps_size(); ++i) {
-      Count(absl::StrCat("profile.steps[", i, "]"), profile.steps(i), 1, TotalSteps(spec_));
+      if (TotalSteps(spec_) > 0) {
+        Count(absl::StrCat("profile.steps[", i, "]"), profile.steps(i), 1, TotalSteps(spec_));
+      }
     }
   }
 
