@@ -5,6 +5,7 @@ tests/parity/fsdp has all combinations of settings, without workers."""
 import json
 
 import pytest
+import torch
 from safetensors.torch import load_file
 
 from tests.parity import checkpoints, shared_cluster, workloads
@@ -62,6 +63,23 @@ def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
         f"{kind}-fsdp-{world_size}-step-5.json",
     ]
     check_trace(tmp_path / "traces" / f"{kind}-fsdp-{world_size}-step-5.json", world_size)
+
+
+def test_what_the_rules_freeze_stays_and_has_no_moments(muster, tmp_path):
+    rules = {"rules": [{"freeze": "transformer.h.*"}, {"unfreeze": "*bias"}, {"freeze": "transformer.h.1.*"}]}
+    settings = {"frozen-ddp": {"ddp": {}}, "frozen-fsdp": {"fsdp": {"frozen": "resident"}}}
+    runs = {
+        name: run(muster, tmp_path, "gpt2", name, strategy, world_size=2, trainable=rules)
+        for name, strategy in settings.items()
+    }
+    expected, found = runs["frozen-ddp"], runs["frozen-fsdp"]
+    assert found["metrics"] == expected["metrics"]
+    assert_bitwise_equal(found["states"][STEPS], expected["states"][STEPS])
+    initial = load_file(tmp_path / "frozen-fsdp" / "weights.safetensors")
+    for name, tensor in found["exported"].items():
+        frozen = ".h." in name and (".h.1." in name or not name.endswith("bias"))
+        assert torch.equal(tensor, initial[name]) == frozen, name
+        assert (f"exp_avg/{name}" in found["states"][STEPS]) != frozen, name
 
 
 def test_validation_alone_needs_no_whole_model_either(muster, tmp_path):

@@ -9,6 +9,8 @@
 #include <string>
 
 #include "worker/models/registry.h"
+#include "worker/parallel/fsdp/fsdp.h"
+#include "worker/parallel/test_model.h"
 
 namespace muster::train {
 namespace {
@@ -36,8 +38,8 @@ TEST(FiniteCheck, NamesAnyParameterOrBufferWithOneBadValue) {
       const bool is_buffer = i >= parameters;
       const std::string name =
           is_buffer ? model->Buffers()[i - parameters].name : model->Parameters()[i].name;
-      const at::Tensor tensor =
-          is_buffer ? model->Buffers()[i - parameters].tensor : model->Parameters()[i].tensor.detach();
+      const at::Tensor tensor = is_buffer ? model->Buffers()[i - parameters].tensor
+                                          : model->Parameters()[i].tensor.detach();
       if (!tensor.is_floating_point()) continue;
       const FiniteCheck finite(*model);
       tensor.view(-1)[tensor.numel() - 1].fill_(bad);
@@ -62,6 +64,28 @@ TEST(FiniteCheck, ABufferThatIsNotFiniteFromTheStartIsMeantSo) {
   buffers[1].tensor.fill_(INFINITY);
   EXPECT_FALSE(finite.Check(3, nullptr).ok());
   EXPECT_FALSE(finite.CheckBuffers(3).ok());
+}
+
+TEST(FiniteCheck, OfShardsOneRanksBadValueIsToldOnAllRanks) {
+  parallel::RunRanks(3, [](comm::Communicator& ranks) {
+    const auto model = Make();
+    const FiniteCheck finite(*model);
+    auto strategy =
+        parallel::CreateFsdp(model->Parameters(), model->Buffers(), &model->root(), &ranks, {});
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    EXPECT_TRUE(finite.Check(3, strategy->get()).ok());
+    if (ranks.rank() == 1) {
+      at::Tensor((*strategy)->shards()->held.front().tensor).fill_(NAN);
+    }
+    const absl::Status status = finite.Check(4, strategy->get());
+    EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange) << status;
+    EXPECT_EQ(std::string(status.message())
+                  .rfind(ranks.rank() == 1 ? "after step 4 parameter '"
+                                           : "after step 4 a parameter is not finite on rank 1",
+                         0),
+              0)
+        << status;
+  });
 }
 
 }  // namespace

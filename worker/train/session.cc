@@ -12,7 +12,6 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/models/seed.h"
-#include "worker/models/select_units.h"
 #include "worker/train/autocast.h"
 #include "worker/train/checkpoints.h"
 #include "worker/train/evaluate.h"
@@ -198,15 +197,8 @@ absl::Status SessionImpl::BuildTraining() {
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
   RETURN_IF_ERROR(ShareModel());
-  if (job_.recomputed_units.has_value()) {
-    auto units = models::SelectUnits(model_->root(), *job_.recomputed_units);
-    if (units.ok() && units->empty()) {
-      units = absl::InvalidArgumentError(
-          "the model has no blocks (units whose name ends in a number); name units by patterns");
-    }
-    if (!units.ok()) return Annotate(units.status(), "activation_checkpointing.unit");
-    context_->Recompute(*units);
-  }
+  ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(job_, *model_));
+  context_->Recompute(recomputed);
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*job_.optimizer, *model_, strategy_->pieces()));
   if (job_.precision == Precision::kFloat16) scaler_.emplace(job_.loss_scale);
   stepper_.emplace(Stepper::Parts{&job_, identity_.rank, model_.get(), context_.get(),

@@ -14,6 +14,7 @@
 #include "worker/checkpoint/weights.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
+#include "worker/models/select_units.h"
 
 namespace muster::train {
 
@@ -22,7 +23,8 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
   const auto options = nlohmann::json::parse(job.model.options_json, nullptr,
                                              /*allow_exceptions=*/false);
   if (options.is_discarded()) {
-    return absl::InvalidArgumentError(absl::StrCat("model.", job.model.kind, ": options are no JSON"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.", job.model.kind, ": options are no JSON"));
   }
   std::unique_ptr<models::Model> model;
   {
@@ -45,9 +47,10 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
 
 namespace {
 
-void Record(const parallel::UnitEvent& event, trace::Recorder* recorder) {
+void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
   if (!recorder->on()) return;
-  constexpr const char* kWhat[] = {"gather ", "free ", "forward of ", "backward of ", "after backward of "};
+  constexpr const char* kWhat[] = {"gather ", "free ", "forward of ", "backward of ",
+                                   "after backward of "};
   recorder->Mark(trace::Lane::kUnits, absl::StrCat(kWhat[static_cast<int>(event.kind)],
                                                    event.unit.empty() ? "the root" : event.unit));
   recorder->Level("gathered parameters", event.whole_bytes);
@@ -65,7 +68,7 @@ absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
   if (const auto* fsdp = std::get_if<parallel::FsdpOptions>(&job.strategy)) {
     parallel::FsdpOptions options = *fsdp;
     if (recorder != nullptr) {
-      options.trace = [recorder](const parallel::UnitEvent& event) { Record(event, recorder); };
+      options.trace = [recorder](const parallel::UnitEvent& event) { RecordUnit(event, recorder); };
     }
     if (deferred != nullptr) {
       options.values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
@@ -82,6 +85,18 @@ absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
 std::string StrategyName(const StrategyConfig& config) {
   constexpr const char* kNames[] = {"ddp", "sharded_ddp", "fsdp"};
   return kNames[config.index()];
+}
+
+absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
+                                                                 const models::Model& model) {
+  constexpr char kSetting[] = "activation_checkpointing.unit";
+  if (!job.recomputed_units.has_value()) return std::vector<const models::Unit*>();
+  auto units = models::SelectUnits(model.root(), *job.recomputed_units);
+  if (!units.ok()) return Annotate(units.status(), kSetting);
+  if (!units->empty()) return units;
+  return absl::InvalidArgumentError(absl::StrCat(
+      kSetting,
+      ": the model has no blocks (units whose name ends in a number); name units by patterns"));
 }
 
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
@@ -105,7 +120,8 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
 namespace {
 
 // By parameter.
-std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(const layout::Placement& placement) {
+std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
+    const layout::Placement& placement) {
   std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(placement.elements.size());
   for (size_t rank = 0; rank < placement.holders.size(); ++rank) {
     for (const layout::Range& range : placement.holders[rank]) {
@@ -140,7 +156,8 @@ void AddShardedState(const models::Model& model, const Training& training,
     begins[parameters[piece.parameter].name] = piece.begin;
   }
   std::map<std::pair<std::string, std::string>, at::Tensor> own;
-  for (const auto& piece : training.optimizer->State()) own[{piece.parameter, piece.slot}] = piece.tensor;
+  for (const auto& piece : training.optimizer->State())
+    own[{piece.parameter, piece.slot}] = piece.tensor;
 
   const auto* shards = training.strategy->shards();
   for (size_t i = 0; i < parameters.size(); ++i) {
@@ -214,10 +231,10 @@ std::string Describe(const parallel::ShardedDdpOptions& sharded) {
                  static_cast<int>(sharded.reduce_every), sharded.reduce_in_bfloat16);
 }
 std::string Describe(const parallel::FsdpOptions& fsdp) {
-  return absl::StrCat(absl::StrJoin(fsdp.units, ","), " ",
-                      Exactly(fsdp.reshard_after_forward, fsdp.frozen_resident,
-                              static_cast<int>(fsdp.reduce_every), fsdp.reduce_in_bfloat16,
-                              fsdp.parameters_in_bfloat16));
+  return absl::StrCat(
+      absl::StrJoin(fsdp.units, ","), " ",
+      Exactly(fsdp.reshard_after_forward, fsdp.frozen_resident, static_cast<int>(fsdp.reduce_every),
+              fsdp.reduce_in_bfloat16, fsdp.parameters_in_bfloat16));
 }
 std::string Describe(const optim::AdamWOptions& adamw) {
   return Exactly(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay);
@@ -261,10 +278,10 @@ std::string Sizes(const RankData* data) {
 int64_t PlanFingerprint(const Job& job, const models::Model& model,
                         const parallel::Strategy* strategy, const RankData* train,
                         const RankData* validate) {
-  std::string plan = absl::StrCat(
-      StrategyName(job.strategy), " ",
-      std::visit([](const auto& options) { return Describe(options); }, job.strategy),
-      strategy == nullptr ? 0 : strategy->layout_fingerprint(), ";");
+  std::string plan =
+      absl::StrCat(StrategyName(job.strategy), " ",
+                   std::visit([](const auto& options) { return Describe(options); }, job.strategy),
+                   strategy == nullptr ? 0 : strategy->layout_fingerprint(), ";");
   for (const auto& parameter : model.Parameters()) {
     absl::StrAppend(&plan, parameter.name);
     for (const int64_t size : parameter.tensor.sizes()) absl::StrAppend(&plan, ",", size);
@@ -283,12 +300,14 @@ int64_t PlanFingerprint(const Job& job, const models::Model& model,
   if (job.recomputed_units.has_value()) {
     absl::StrAppend(&plan, "recomputed ", absl::StrJoin(*job.recomputed_units, ","), ";");
   }
-  absl::StrAppend(&plan, "clip ", Exactly(job.clip_grad_norm.value_or(0)), "; seed ", job.seed, ";");
+  absl::StrAppend(&plan, "clip ", Exactly(job.clip_grad_norm.value_or(0)), "; seed ", job.seed,
+                  ";");
   if (job.optimizer.has_value()) {
-    absl::StrAppend(&plan, "optimizer ", job.optimizer->kind.index(), " ", Exactly(job.optimizer->lr),
-                    std::visit([](const auto& kind) { return Describe(kind); }, job.optimizer->kind),
-                    ";");
-    for (const auto& group : job.optimizer->groups) absl::StrAppend(&plan, "group ", Describe(group), ";");
+    absl::StrAppend(
+        &plan, "optimizer ", job.optimizer->kind.index(), " ", Exactly(job.optimizer->lr),
+        std::visit([](const auto& kind) { return Describe(kind); }, job.optimizer->kind), ";");
+    for (const auto& group : job.optimizer->groups)
+      absl::StrAppend(&plan, "group ", Describe(group), ";");
   }
   absl::StrAppend(&plan, "precision ", static_cast<int>(job.precision), " ",
                   job.precision == Precision::kFloat16 ? Describe(job.loss_scale) : "", "; on_nan ",

@@ -35,6 +35,10 @@ absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(const Job& job
 // Its name in job files and checkpoints: "ddp".
 std::string StrategyName(const StrategyConfig& config);
 
+// Those whose activations are not kept. INVALID_ARGUMENT: patterns that fit nothing, a model without blocks.
+absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
+                                                                 const models::Model& model);
+
 // Of the pieces of the model's parameters that this rank updates. INVALID_ARGUMENT: a group whose pattern matches no
 // parameter.
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(

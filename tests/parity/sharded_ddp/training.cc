@@ -7,14 +7,9 @@
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "gtest/gtest.h"
+#include "worker/models/autocast_state.h"
 #include "worker/models/seed.h"
-#include "worker/models/select_units.h"
 #include "worker/parallel/test_model.h"
-
-// As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
-namespace at::autocast {
-void set_autocast_cache_enabled(bool enabled);
-}
 
 namespace muster::parity {
 
@@ -148,7 +143,9 @@ RankTraining::RankTraining(const train::Job& job, Workload workload,
       workload_(std::move(workload)),
       communicator_(communicator),
       finite_(*workload_.model) {
-  at::autocast::set_autocast_cache_enabled(false);
+  models::AutocastState autocast = models::AutocastState::Now();
+  autocast.keeps_casts = false;
+  autocast.Set();
   const absl::Status status = Build();
   EXPECT_TRUE(status.ok()) << status;
 }
@@ -164,10 +161,8 @@ absl::Status RankTraining::Build() {
                                                     .last = job_.batch.last}));
   ASSIGN_OR_RETURN(strategy_, train::BuildStrategy(job_, model, communicator_));
   context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(job_.seed));
-  if (job_.recomputed_units.has_value()) {
-    ASSIGN_OR_RETURN(const auto units, models::SelectUnits(model.root(), *job_.recomputed_units));
-    context_->Recompute(units);
-  }
+  ASSIGN_OR_RETURN(const auto recomputed, train::RecomputedUnits(job_, model));
+  context_->Recompute(recomputed);
   ASSIGN_OR_RETURN(auto optimizer,
                    train::BuildOptimizer(*job_.optimizer, model, strategy_->pieces()));
   optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), &on_update_);
