@@ -9,20 +9,16 @@
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
+#include "worker/models/autocast_state.h"
 #include "worker/models/context_error.h"
 #include "worker/parallel/fsdp/backward_hooks.h"
 #include "worker/parallel/fsdp/flat_group.h"
+#include "worker/parallel/fsdp/unit_groups.h"
 #include "worker/parallel/fsdp/unit_plan.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
 #include "worker/parallel/partial_sums.h"
 #include "worker/parallel/slice_pieces.h"
-
-// As in ATen/autocast_mode.h, which includes all of ATen. Of this thread.
-namespace at::autocast {
-bool is_autocast_cache_enabled();
-void set_autocast_cache_enabled(bool enabled);
-}  // namespace at::autocast
 
 namespace muster::parallel {
 namespace {
@@ -30,27 +26,6 @@ namespace {
 // Units that are whole, besides the root and those that stay: the one that runs and the one that is
 // gathered meanwhile.
 constexpr int kMostInFlight = 2;
-
-// The trainable parameters of the model, or the frozen ones.
-struct Kind {
-  std::vector<size_t> indices;  // of the model's parameters
-  std::vector<layout::ParameterSpec> specs;
-  // Of all units.
-  std::vector<layout::Group> groups;
-  std::vector<Slice> slices;
-};
-
-// Under autocast, casts of weights that are kept for other uses would keep what was freed.
-class WithoutAutocastCache {
- public:
-  WithoutAutocastCache() { at::autocast::set_autocast_cache_enabled(false); }
-  ~WithoutAutocastCache() { at::autocast::set_autocast_cache_enabled(before_); }
-  WithoutAutocastCache(const WithoutAutocastCache&) = delete;
-  WithoutAutocastCache& operator=(const WithoutAutocastCache&) = delete;
-
- private:
-  const bool before_ = at::autocast::is_autocast_cache_enabled();
-};
 
 class Fsdp : public Strategy, public BackwardObserver {
  public:
@@ -102,7 +77,11 @@ class Fsdp : public Strategy, public BackwardObserver {
     bool backward = false;  // there will be one, or one goes on
   };
 
-  void MakePieces(const Kind& trainable, const Kind& frozen);
+  // Gives the units their groups of one kind. The slices of these, in order.
+  std::vector<Slice> AddGroups(const std::vector<PlannedUnit>& plan, const UnitGroups& kind,
+                               const char* what, bool resident);
+  void MakePieces(const UnitGroups& trainable, const std::vector<Slice>& slices,
+                  const UnitGroups& frozen, const std::vector<Slice>& frozen_slices);
   void Trace(const Unit& unit, UnitEvent::Kind kind);
   void StartGather(Unit& unit);
   absl::Status MakeWhole(Unit& unit);
@@ -134,8 +113,8 @@ class Fsdp : public Strategy, public BackwardObserver {
   int64_t step_ = 0;
   int64_t whole_bytes_ = 0;
   int in_flight_ = 0;  // whole units but the root
-  std::vector<Call>
-      calls_;  // of units below the root in this micro-batch, where gradients are wanted
+  // Of units below the root in this micro-batch, where gradients are wanted.
+  std::vector<Call> calls_;
   std::vector<Unit*> order_;    // of the units in the last forward of the root
   std::vector<Unit*> running_;  // the same of the one that runs
 };
@@ -156,21 +135,8 @@ class FsdpContext : public models::ForwardContext {
   Fsdp* const strategy_;
 };
 
-// A unit's parameters of one kind, one group for each type.
-std::vector<layout::Group> GroupsOf(const PlannedUnit& unit, const Kind& kind, int world_size) {
-  std::vector<layout::Group> groups;
-  for (const auto type : {layout::ElementType::kFloat32, layout::ElementType::kFloat64,
-                          layout::ElementType::kInt64}) {
-    std::vector<int64_t> members;
-    for (size_t i = 0; i < kind.specs.size(); ++i) {
-      if (kind.specs[i].type != type) continue;
-      if (std::binary_search(unit.parameters.begin(), unit.parameters.end(), kind.indices[i])) {
-        members.push_back(static_cast<int64_t>(i));
-      }
-    }
-    if (!members.empty()) groups.push_back(layout::MakeGroup(kind.specs, members, world_size));
-  }
-  return groups;
+std::string Who(const PlannedUnit& unit, bool root) {
+  return root ? "the root" : absl::StrCat("unit '", unit.unit->name(), "'");
 }
 
 Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
@@ -178,72 +144,74 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
            comm::Communicator* communicator, const FsdpOptions& options)
     : communicator_(communicator), parameters_(parameters), buffers_(buffers), options_(options) {
   for (const auto& [name, tensor] : parameters) shards_.types.push_back(tensor.scalar_type());
-  const int world_size = communicator->world_size();
-  Kind trainable{.specs = TrainableSpecs(parameters, &trainable.indices)};
-  Kind frozen{.specs = FrozenSpecs(parameters, &frozen.indices)};
-  std::vector<std::string> labels;
   unit_of_parameter_.resize(parameters.size());
-  // Backward completes the last unit first; the root's parameters stand at both ends.
-  for (size_t i = plan.size(); i-- > 0;) {
-    auto unit = std::make_unique<Unit>();
-    unit->name = plan[i].unit->name();
-    unit->root = i == 0;
-    const std::string who = unit->root ? "the root" : absl::StrCat("unit '", unit->name, "'");
-    const auto add = [&](const PlannedUnit& planned, bool resident, const std::string& label,
-                         Kind* kind) {
-      const FlatGroup::Options flat{.resident = resident,
-                                    .in_bfloat16 = options.parameters_in_bfloat16,
-                                    .values = options.values};
-      for (layout::Group& group : GroupsOf(planned, *kind, world_size)) {
-        unit->groups.push_back(std::make_unique<FlatGroup>(parameters, kind->indices, kind->specs,
-                                                           group, flat, communicator, label));
-        kind->slices.push_back({.parameters = unit->groups.back()->slice()});
-        kind->groups.push_back(std::move(group));
-      }
-    };
-    add(plan[i], false, absl::StrCat("parameters of ", who), &trainable);
-    labels.resize(trainable.groups.size(), absl::StrCat("gradients of ", who));
-    add(plan[i], options.frozen_resident, absl::StrCat("frozen parameters of ", who), &frozen);
-    for (const size_t parameter : plan[i].parameters) unit_of_parameter_[parameter] = unit.get();
-    unit_of_[plan[i].unit] = unit.get();
-    units_.push_back(std::move(unit));
+  for (size_t i = 0; i < plan.size(); ++i) {
+    units_.push_back(std::make_unique<Unit>());
+    units_[i]->name = plan[i].unit->name();
+    units_[i]->root = i == 0;
+    unit_of_[plan[i].unit] = units_[i].get();
+    for (const size_t parameter : plan[i].parameters)
+      unit_of_parameter_[parameter] = units_[i].get();
   }
-  std::reverse(units_.begin(), units_.end());
+  const int world_size = communicator->world_size();
+  const UnitGroups trainable = GroupByUnit(parameters, plan, GroupKind::kTrainable, world_size);
+  const UnitGroups frozen = GroupByUnit(parameters, plan, GroupKind::kFrozen, world_size);
   trainable_groups_ = static_cast<int64_t>(trainable.groups.size());
   layout_fingerprint_ = layout::Fingerprint(trainable.groups, trainable.specs, world_size) * 31 +
                         layout::Fingerprint(frozen.groups, frozen.specs, world_size);
+
+  auto slices = AddGroups(plan, trainable, "parameters of ", /*resident=*/false);
+  const auto frozen_slices =
+      AddGroups(plan, frozen, "frozen parameters of ", options.frozen_resident);
   std::vector<models::Parameter> reduced;
   for (const size_t index : trainable.indices) reduced.push_back(parameters[index]);
+  std::vector<std::string> labels;
+  for (const size_t unit : trainable.units) {
+    labels.push_back(absl::StrCat("gradients of ", Who(plan[unit], unit == 0)));
+  }
   gradients_ = std::make_unique<SlicedGradients>(
       std::move(reduced), trainable.groups, std::move(labels), buffers, communicator,
       SlicedGradients::Options{options.reduce_every, options.reduce_in_bfloat16});
-  for (size_t i = 0; i < trainable.groups.size(); ++i) {
-    trainable.slices[i].gradients = gradients_->slice(i);
-  }
-  MakePieces(trainable, frozen);
+  for (size_t i = 0; i < slices.size(); ++i) slices[i].gradients = gradients_->slice(i);
+  MakePieces(trainable, slices, frozen, frozen_slices);
 }
 
-void Fsdp::MakePieces(const Kind& trainable, const Kind& frozen) {
+std::vector<Slice> Fsdp::AddGroups(const std::vector<PlannedUnit>& plan, const UnitGroups& kind,
+                                   const char* what, bool resident) {
+  std::vector<Slice> slices;
+  for (size_t i = 0; i < kind.groups.size(); ++i) {
+    const size_t unit = kind.units[i];
+    auto& groups = units_[unit]->groups;
+    groups.push_back(std::make_unique<FlatGroup>(
+        parameters_, kind.indices, kind.specs, kind.groups[i],
+        FlatGroup::Options{.resident = resident,
+                           .in_bfloat16 = options_.parameters_in_bfloat16,
+                           .values = options_.values},
+        communicator_, absl::StrCat(what, Who(plan[unit], unit == 0))));
+    slices.push_back({.parameters = groups.back()->slice()});
+  }
+  return slices;
+}
+
+void Fsdp::MakePieces(const UnitGroups& trainable, const std::vector<Slice>& slices,
+                      const UnitGroups& frozen, const std::vector<Slice>& frozen_slices) {
   const int rank = communicator_->rank();
   const int world_size = communicator_->world_size();
   std::vector<int64_t> elements;
   for (const auto& [name, tensor] : parameters_) elements.push_back(tensor.numel());
-  const auto pieces = [&](const Kind& kind) {
-    return PiecesOf(kind.groups, kind.specs, kind.indices, kind.slices, rank, world_size);
-  };
-  const auto owners = [&](const Kind& kind) {
+  const auto owners = [&](const UnitGroups& kind) {
     return OwnersOf(kind.groups, kind.specs, kind.indices, elements, world_size);
   };
-  pieces_ = pieces(trainable);
+  pieces_ =
+      PiecesOf(trainable.groups, trainable.specs, trainable.indices, slices, rank, world_size);
   owners_ = owners(trainable);
-  shards_.held = pieces_;
-  shards_.holders = owners_;
-  for (Piece& piece : pieces(frozen)) shards_.held.push_back(std::move(piece));
-  const layout::Placement frozen_owners = owners(frozen);
+  shards_.held =
+      PiecesOf(frozen.groups, frozen.specs, frozen.indices, frozen_slices, rank, world_size);
+  shards_.held.insert(shards_.held.end(), pieces_.begin(), pieces_.end());
+  shards_.holders = owners(frozen);
   for (int i = 0; i < world_size; ++i) {
-    shards_.holders.holders[i].insert(shards_.holders.holders[i].end(),
-                                      frozen_owners.holders[i].begin(),
-                                      frozen_owners.holders[i].end());
+    auto& held = shards_.holders.holders[i];
+    held.insert(held.end(), owners_.holders[i].begin(), owners_.holders[i].end());
   }
 }
 
@@ -318,7 +286,10 @@ void Fsdp::BeginForward(Unit& unit) {
 at::Tensor Fsdp::RunRoot(Unit& root, const at::Tensor& x, const Forward& forward) {
   order_ = std::exchange(running_, {});
   BeginForward(root);
-  const WithoutAutocastCache without_cache;
+  // Casts that are kept for other uses would keep what was freed.
+  models::AutocastState autocast = models::AutocastState::Now();
+  autocast.keeps_casts = false;
+  const models::ScopedAutocastState without_kept_casts(autocast);
   const bool round = options_.parameters_in_bfloat16;
   at::Tensor y = forward(round && x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x);
   // The root stays: a loss on top may read its parameters, and backward needs them.

@@ -6,8 +6,8 @@
 // gathers it before and frees it after. Where its output needs a gradient, it is gathered again right before its backward,
 // and freed as soon as the gradient of its input is complete: also a unit that is frozen. Without a gradient of the input, the
 // end of backward frees it. While a unit runs, the next one is gathered: in forward the one that came after it last time, in
-// backward the one before it. The root's own parameters stay from its forward to the
-// end of backward, those of an evaluation to the next step.
+// backward the one before it. The root's own parameters stay from its forward to the end of backward, those of an evaluation to
+// the next step.
 // Gradients are reduced into slices as in sharded_ddp (sliced_gradients.h), with one group for each unit; frozen ones never.
 //
 // All ranks call the same units in the same order. Nothing outside of calls of units reads parameters (unit.h).

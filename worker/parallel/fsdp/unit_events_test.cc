@@ -1,0 +1,199 @@
+// When units are gathered and freed, and what happens where they do not arrive.
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "c10/core/GradMode.h"
+#include "gtest/gtest.h"
+#include "worker/comm/local/local_group.h"
+#include "worker/models/context_error.h"
+#include "worker/models/seed.h"
+#include "worker/parallel/fsdp/fsdp.h"
+#include "worker/parallel/fsdp/layers.h"
+#include "worker/parallel/fsdp/layers_training.h"
+#include "worker/parallel/test_model.h"
+
+namespace muster::parallel {
+namespace {
+
+std::string Text(const UnitEvent& event) {
+  constexpr const char* kKinds[] = {"gather", "free", "forward", "before backward",
+                                    "after backward"};
+  return std::string(kKinds[static_cast<int>(event.kind)]) + " " +
+         (event.unit.empty() ? "root" : event.unit.substr(event.unit.rfind('.') + 1));
+}
+
+std::vector<UnitEvent> TraceOfTheSecondStep(int depth, const Setting& setting) {
+  std::vector<UnitEvent> events;
+  RunRanks(setting.world_size, [&](comm::Communicator& ranks) {
+    Layers net(depth);
+    Freeze(net, kFrozen.at(setting.frozen));
+    bool on = false;
+    FsdpOptions options{.reshard_after_forward = setting.reshard_after_forward};
+    if (ranks.rank() == 0) {
+      options.trace = [&](const UnitEvent& event) {
+        if (on) events.push_back(event);
+      };
+    }
+    const auto strategy = CreateFsdp(net.Parameters(), {}, &net, &ranks, options);
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+    for (int64_t step = 0; step < 2; ++step) {
+      on = step == 1;
+      TrainStep(**strategy, *context, net, setting, ranks.rank(), step);
+    }
+    on = false;
+  });
+  return events;
+}
+
+std::vector<std::string> Texts(const std::vector<UnitEvent>& events) {
+  std::vector<std::string> texts;
+  for (const UnitEvent& event : events) texts.push_back(Text(event));
+  return texts;
+}
+
+// Layers 1 and 3 are frozen. One unit is gathered ahead; the last one to be gathered has no
+// gradient of its input to wait for.
+TEST(FsdpUnits, AFrozenUnitIsFreedBeforeTheBackwardOfTheOneBeforeItBegins) {
+  EXPECT_EQ(Texts(TraceOfTheSecondStep(4, {.frozen = "EveryOther"})),
+            (std::vector<std::string>{"gather root",
+                                      "gather 0",
+                                      "forward root",
+                                      "gather 1",
+                                      "forward 0",
+                                      "free 0",
+                                      "gather 2",
+                                      "forward 1",
+                                      "free 1",
+                                      "gather 3",
+                                      "forward 2",
+                                      "free 2",
+                                      "forward 3",
+                                      "free 3",
+                                      "gather 3",
+                                      "gather 2",
+                                      "before backward 3",
+                                      "after backward 3",
+                                      "free 3",
+                                      "gather 1",
+                                      "before backward 2",
+                                      "after backward 2",
+                                      "free 2",
+                                      "gather 0",
+                                      "before backward 1",
+                                      "after backward 1",
+                                      "free 1",
+                                      "before backward 0",
+                                      "free root",
+                                      "free 0"}));
+}
+
+TEST(FsdpUnits, AUnitWhoseOutputNeedsNoGradientIsNotGatheredInBackward) {
+  const auto texts = Texts(TraceOfTheSecondStep(3, {.frozen = "First"}));
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather 0"), 1);
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather 1"), 2);
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "before backward 0"), 0);
+}
+
+TEST(FsdpUnits, WithoutReshardingAfterForwardEachUnitIsGatheredOnce) {
+  const auto texts = Texts(TraceOfTheSecondStep(4, {.reshard_after_forward = false}));
+  for (const char* unit : {"gather root", "gather 0", "gather 1", "gather 2", "gather 3"}) {
+    EXPECT_EQ(std::count(texts.begin(), texts.end(), unit), 1) << unit;
+  }
+}
+
+// What is written into gathered parameters, the same on all ranks, is what training goes on from.
+// A forward gathers ahead what came next in the one before, so one that ends early leaves something
+// gathered. Between backward and update that is not what comes after.
+TEST(FsdpUnits, WhatAnEvaluationGatheredAheadIsNotUsedAfterTheUpdate) {
+  const Setting setting;
+  RunRanks(setting.world_size, [&](comm::Communicator& ranks) {
+    Layers net(4), plain(4);
+    std::vector<std::string> events;
+    const auto strategy =
+        CreateFsdp(net.Parameters(), {}, &net, &ranks,
+                   {.trace = [&](const UnitEvent& event) { events.push_back(Text(event)); }});
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+    (*strategy)->BeginStep(0, setting.world_size);
+    (*strategy)->BeginMicroBatch(true);
+    LossOf(net, *context, ranks.rank(), 0, 0, false).backward();
+    ASSERT_TRUE((*strategy)->FinishBackward().ok());
+    const c10::NoGradGuard no_grad;
+    const at::Tensor x = Numbers({5, Layers::kWidth}, 1);
+    net.StopAfter(1);
+    events.clear();
+    context->Call(net, x);
+    EXPECT_EQ(std::count(events.begin(), events.end(), "gather 1"), 1);
+    EXPECT_EQ(std::count(events.begin(), events.end(), "free 1"), 0);
+    for (const Piece& piece : (*strategy)->pieces()) {
+      at::Tensor(piece.tensor).sub_(piece.tensor.grad(), kLearningRate);
+    }
+    (*strategy)->FinishUpdate();
+    net.StopAfter(4);
+    const at::Tensor found = context->Call(net, x);
+    {
+      const c10::AutoGradMode with_gradients(true);
+      ReferenceStep(plain, setting, 0);
+    }
+    models::ForwardContext plainly(models::Mode::kTrain, models::MakeGenerator(1));
+    EXPECT_TRUE(SameBits(found, plainly.Call(plain, x)));
+  });
+}
+
+TEST(FsdpUnits, APeerThatIsGoneFailsTheForwardNamingUnitAndStep) {
+  auto ranks = comm::LocalGroup::Create(2);
+  Layers net(2);
+  const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[0].get(), {});
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  ranks[1].reset();
+  const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+  (*strategy)->BeginStep(17, 2.0);
+  (*strategy)->BeginMicroBatch(true);
+  try {
+    context->Call(net, Numbers({5, Layers::kWidth}, 1));
+    FAIL() << "a forward without parameters";
+  } catch (const models::ContextError& error) {
+    EXPECT_NE(std::string(error.status().message())
+                  .find("'parameters of the root' at step 17: rank 1 is gone"),
+              std::string::npos)
+        << error.status();
+  }
+}
+
+TEST(FsdpUnits, APeerThatGoesInBackwardFailsItByTheSameError) {
+  auto ranks = comm::LocalGroup::Create(2);
+  std::thread other([&] {  // takes part in the forward alone
+    Layers net(2);
+    const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[1].get(), {});
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+    (*strategy)->BeginStep(17, 2.0);
+    (*strategy)->BeginMicroBatch(true);
+    context->Call(net, Numbers({5, Layers::kWidth}, 1));
+  });
+  Layers net(2);
+  const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[0].get(), {});
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+  (*strategy)->BeginStep(17, 2.0);
+  (*strategy)->BeginMicroBatch(true);
+  const at::Tensor loss = context->Call(net, Numbers({5, Layers::kWidth}, 1)).square().mean();
+  other.join();
+  ranks[1].reset();
+  try {
+    loss.backward();
+    FAIL() << "a backward without parameters";
+  } catch (const models::ContextError& error) {
+    EXPECT_NE(
+        std::string(error.status().message()).find("'parameters of unit 'layers.1'' at step 17"),
+        std::string::npos)
+        << error.status();
+  }
+}
+
+}  // namespace
+}  // namespace muster::parallel
