@@ -1,0 +1,25 @@
+// Canonical codes by their names, as gRPC writes them: "INVALID_ARGUMENT".
+#ifndef MUSTER_COMMON_STATUS_CODE_NAME_H_
+#define MUSTER_COMMON_STATUS_CODE_NAME_H_
+
+#include <string>
+
+#include "absl/status/status.h"
+
+namespace muster {
+
+inline std::string CodeName(absl::StatusCode code) { return absl::StatusCodeToString(code); }
+
+// kUnknown for what is none.
+inline absl::StatusCode CodeFromName(const std::string& name) {
+  for (int code = 0; code <= 16; ++code) {
+    if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == name) {
+      return static_cast<absl::StatusCode>(code);
+    }
+  }
+  return absl::StatusCode::kUnknown;
+}
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_STATUS_CODE_NAME_H_
