@@ -18,6 +18,8 @@ namespace {
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
 // Between attempts of a call that is repeated.
 constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
+// Of a wait that may take longer: below kCallTimeout.
+constexpr absl::Duration kWaitInOneCall = absl::Seconds(20);
 constexpr int kPageSize = 100;
 
 }  // namespace
@@ -41,6 +43,8 @@ GrpcClient::GrpcClient(const std::string& address)
     : address_(address),
       channel_(OpenChannel(address)),
       stub_(v1::JobService::NewStub(channel_)),
+      control_stub_(v1::ControlService::NewStub(channel_)),
+      operation_stub_(v1::OperationService::NewStub(channel_)),
       cluster_stub_(v1::ClusterService::NewStub(channel_)) {}
 
 absl::Status GrpcClient::CallStatus(const grpc::Status& status) const {
@@ -80,17 +84,18 @@ bool GrpcClient::Reachable() {
   }
 }
 
-template <typename Request, typename Response>
-absl::StatusOr<Response> GrpcClient::Change(
-    grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-    Request request, const RetryOptions& options) {
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> GrpcClient::Change(Stub* stub,
+                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
+                                            Request request, const RetryOptions& options) {
   Cancellation never;
   Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
   request.set_request_id(NewUuid());
   const bool was_there = Reachable();
   absl::Time broken_since = absl::InfiniteFuture();
   while (true) {
-    const absl::StatusOr<Response> response = Call(stub_.get(), method, request, cancellation);
+    const absl::StatusOr<Response> response = Call(stub, method, request, cancellation);
     if (cancellation->cancelled() && !response.ok()) return absl::CancelledError("interrupted");
     if (!absl::IsUnavailable(response.status()) || !was_there) return response;
     const absl::Time now = absl::Now();
@@ -108,7 +113,7 @@ absl::StatusOr<v1::Job> GrpcClient::Submit(const v1::JobSpec& spec, const std::s
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_job_id(job_id);
-  return Change(&v1::JobService::Stub::SubmitJob, std::move(request), options);
+  return Change(stub_.get(), &v1::JobService::Stub::SubmitJob, std::move(request), options);
 }
 
 absl::StatusOr<v1::ValidateJobResponse> GrpcClient::Validate(const v1::JobSpec& spec) {
@@ -143,17 +148,143 @@ absl::StatusOr<v1::ListJobsResponse> GrpcClient::List(const ListOptions& options
   return all;
 }
 
-absl::StatusOr<v1::Job> GrpcClient::Stop(const std::string& job_id, const RetryOptions& options) {
+absl::StatusOr<v1::Job> GrpcClient::Stop(const std::string& job_id, const SteerOptions& options) {
   v1::StopJobRequest request;
   request.set_job_id(job_id);
-  return Change(&v1::JobService::Stub::StopJob, std::move(request), options);
+  request.set_requested_by(options.requested_by);
+  if (options.at_step.has_value()) request.set_at_step(*options.at_step);
+  return Change(stub_.get(), &v1::JobService::Stub::StopJob, std::move(request), options.retry);
+}
+
+template <typename Stub, typename Request>
+absl::StatusOr<v1::Operation> GrpcClient::Steer(
+    Stub* stub,
+    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, v1::Operation*),
+    const std::string& job_id, Request request, const SteerOptions& options) {
+  request.set_job_id(job_id);
+  request.set_requested_by(options.requested_by);
+  if constexpr (requires { request.set_at_step(0); }) {
+    if (options.at_step.has_value()) request.set_at_step(*options.at_step);
+  }
+  return Change(stub, method, std::move(request), options.retry);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::Pause(const std::string& job_id,
+                                                const SteerOptions& options) {
+  return Steer(stub_.get(), &v1::JobService::Stub::PauseJob, job_id, v1::PauseJobRequest(),
+               options);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::Resume(const std::string& job_id,
+                                                 const SteerOptions& options) {
+  return Steer(stub_.get(), &v1::JobService::Stub::ResumeJob, job_id, v1::ResumeJobRequest(),
+               options);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::SetTrainability(
+    const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,
+    const SteerOptions& options) {
+  v1::SetTrainabilityRequest request;
+  request.mutable_rules()->Add(rules.begin(), rules.end());
+  request.set_dry_run(dry_run);
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::SetTrainability, job_id,
+               std::move(request), options);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::Refresh(const std::string& job_id,
+                                                  const SteerOptions& options) {
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::Refresh, job_id,
+               v1::RefreshRequest(), options);
+}
+
+absl::StatusOr<v1::GetTrainabilityResponse> GrpcClient::GetTrainability(
+    const std::string& job_id) {
+  v1::GetTrainabilityRequest request;
+  request.set_job_id(job_id);
+  return Call(control_stub_.get(), &v1::ControlService::Stub::GetTrainability, request);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::SaveCheckpoint(const std::string& job_id,
+                                                         const SteerOptions& options) {
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::SaveCheckpoint, job_id,
+               v1::SaveCheckpointRequest(), options);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::SetLearningRate(const std::string& job_id, double rate,
+                                                          const SteerOptions& options) {
+  v1::SetLearningRateRequest request;
+  request.set_learning_rate(rate);
+  return Steer(control_stub_.get(), &v1::ControlService::Stub::SetLearningRate, job_id,
+               std::move(request), options);
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::GetOperation(const std::string& name) {
+  v1::GetOperationRequest request;
+  request.set_name(name);
+  return Call(operation_stub_.get(), &v1::OperationService::Stub::Get, request);
+}
+
+absl::StatusOr<std::vector<v1::Operation>> GrpcClient::Operations(const std::string& job_id) {
+  std::vector<v1::Operation> all;
+  v1::ListOperationsRequest request;
+  request.set_job_id(job_id);
+  do {
+    ASSIGN_OR_RETURN(v1::ListOperationsResponse page,
+                     Call(operation_stub_.get(), &v1::OperationService::Stub::List, request));
+    for (v1::Operation& operation : *page.mutable_operations()) all.push_back(std::move(operation));
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty());
+  return all;
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
+                                                        const StreamOptions& options) {
+  Cancellation never;
+  Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
+  v1::WaitOperationRequest request;
+  request.set_name(name);
+  const bool was_there = Reachable();
+  absl::Time broken_since = absl::InfiniteFuture();
+  while (true) {
+    const absl::Duration left = options.deadline - absl::Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("operation '", name, "' is not done in time"));
+    }
+    const absl::Duration wait = std::min(left, kWaitInOneCall);
+    request.mutable_timeout()->set_seconds(absl::ToInt64Seconds(wait));
+    request.mutable_timeout()->set_nanos(
+        static_cast<int32_t>(absl::ToInt64Nanoseconds(wait % absl::Seconds(1))));
+    const auto operation =
+        Call(operation_stub_.get(), &v1::OperationService::Stub::Wait, request, cancellation);
+    if (operation.ok() && operation->done()) return operation;
+    if (cancellation->cancelled()) return absl::CancelledError("interrupted");
+    const absl::Time now = absl::Now();
+    if (operation.ok()) {
+      broken_since = absl::InfiniteFuture();
+      continue;
+    }
+    if (!absl::IsUnavailable(operation.status()) || !was_there) return operation;
+    broken_since = std::min(broken_since, now);
+    if (now - broken_since >= options.retry_for) return operation;
+    if (cancellation->WaitFor(kRetryPause)) return absl::CancelledError("interrupted");
+  }
+}
+
+absl::StatusOr<v1::Operation> GrpcClient::CancelOperation(const std::string& name,
+                                                          const SteerOptions& options) {
+  v1::CancelOperationRequest request;
+  request.set_name(name);
+  request.set_requested_by(options.requested_by);
+  return Change(operation_stub_.get(), &v1::OperationService::Stub::Cancel, std::move(request),
+                options.retry);
 }
 
 absl::StatusOr<v1::DeleteJobResponse> GrpcClient::Delete(const std::string& job_id,
                                                            const RetryOptions& options) {
   v1::DeleteJobRequest request;
   request.set_job_id(job_id);
-  return Change(&v1::JobService::Stub::DeleteJob, std::move(request), options);
+  return Change(stub_.get(), &v1::JobService::Stub::DeleteJob, std::move(request), options);
 }
 
 absl::StatusOr<v1::ListNodesResponse> GrpcClient::Nodes() {

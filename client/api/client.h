@@ -1,5 +1,5 @@
-// A coordinator as a C++ object: JobService and ClusterService (proto/muster/v1/job_service.proto,
-// cluster_service.proto) without gRPC. Prints nothing. Errors are those of the service, with their
+// A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
+// (proto/muster/v1/*_service.proto) without gRPC. Prints nothing. Errors are those of the service, with their
 // reasons (common/rpc/error.h), and these of every call:
 // UNAVAILABLE: the coordinator cannot be reached, or does not answer in time; the message has its
 // address.
@@ -19,7 +19,9 @@
 #include "absl/time/time.h"
 #include "client/api/cancellation.h"
 #include "proto/muster/v1/cluster_service.pb.h"
+#include "proto/muster/v1/control_service.pb.h"
 #include "proto/muster/v1/job_service.pb.h"
+#include "proto/muster/v1/operation.pb.h"
 
 namespace muster::client {
 
@@ -41,6 +43,15 @@ struct RetryOptions {
   absl::Duration retry_for = absl::Seconds(30);
   // May be null. Must outlive the call.
   Cancellation* cancellation = nullptr;
+};
+
+// A change of a running job.
+struct SteerOptions {
+  RetryOptions retry;
+  // Once so many optimizer steps are done; absent: at once.
+  std::optional<uint64_t> at_step;
+  // Who asks, for the job's history.
+  std::string requested_by;
 };
 
 // Which jobs to list.
@@ -67,7 +78,7 @@ class MusterClient {
 
   virtual const std::string& address() const = 0;
 
-  // `job_id` may be empty. A new request id is made for each call of Submit, Stop and Delete.
+  // `job_id` may be empty. A new request id is made for each call that changes something.
   virtual absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& job_id,
                                          const RetryOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec) = 0;
@@ -76,10 +87,40 @@ class MusterClient {
   // out.
   virtual absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::Job> Stop(const std::string& job_id,
-                                       const RetryOptions& options = {}) = 0;
+                                       const SteerOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                        const RetryOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::ListNodesResponse> Nodes() = 0;
+
+  // Changes of a running job: answered once they are durable, with what becomes of them.
+  virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
+                                              const SteerOptions& options = {}) = 0;
+  // at_step is not used.
+  virtual absl::StatusOr<v1::Operation> Resume(const std::string& job_id,
+                                               const SteerOptions& options = {}) = 0;
+  // The rules come behind those in force. dry_run: only says what would change.
+  virtual absl::StatusOr<v1::Operation> SetTrainability(
+      const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,
+      const SteerOptions& options = {}) = 0;
+  // at_step is not used.
+  virtual absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
+                                                const SteerOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(
+      const std::string& job_id) = 0;
+  virtual absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
+                                                       const SteerOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
+                                                        const SteerOptions& options = {}) = 0;
+
+  // `name` is "JOB/NUMBER".
+  virtual absl::StatusOr<v1::Operation> GetOperation(const std::string& name) = 0;
+  // Oldest first, asked for in pages.
+  virtual absl::StatusOr<std::vector<v1::Operation>> Operations(const std::string& job_id) = 0;
+  // Waits until it is done, also over broken connections. DEADLINE_EXCEEDED: it is not in time.
+  virtual absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
+                                                      const StreamOptions& options) = 0;
+  virtual absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
+                                                        const SteerOptions& options = {}) = 0;
 
   // Calls `changed` with the job as it is and after each change, until the job has ended or
   // `changed` says false. Resumes after a broken connection: no state is given twice, and the last

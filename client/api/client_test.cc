@@ -108,7 +108,7 @@ TEST_F(ClientTest, AChangeWhoseRequestIsLostIsRepeated) {
 TEST_F(ClientTest, AChangeIsGivenUpAfterItsBound) {
   service_.Put(MakeJob("a", v1::Job::RUNNING));
   service_.LoseRequests(1000000);
-  const auto stopped = client_->Stop("a", {.retry_for = absl::ZeroDuration()});
+  const auto stopped = client_->Stop("a", {.retry = {.retry_for = absl::ZeroDuration()}});
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(service_.requests().size(), 1);
 }
@@ -116,7 +116,7 @@ TEST_F(ClientTest, AChangeIsGivenUpAfterItsBound) {
 TEST_F(ClientTest, AChangeIsRepeatedUntilItsBound) {
   service_.Put(MakeJob("a", v1::Job::RUNNING));
   service_.LoseRequests(1000000);
-  const auto stopped = client_->Stop("a", {.retry_for = absl::Milliseconds(50)});
+  const auto stopped = client_->Stop("a", {.retry = {.retry_for = absl::Milliseconds(50)}});
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_GT(service_.requests().size(), 1);
 }
@@ -127,7 +127,7 @@ TEST_F(ClientTest, CancellationEndsTheRepeats) {
   Cancellation cancellation;
   cancellation.Cancel();
   const auto stopped =
-      client_->Stop("a", {.retry_for = absl::Hours(1), .cancellation = &cancellation});
+      client_->Stop("a", {.retry = {.retry_for = absl::Hours(1), .cancellation = &cancellation}});
   EXPECT_EQ(stopped.status().code(), absl::StatusCode::kCancelled);
 }
 
@@ -343,7 +343,7 @@ TEST_F(ClientTest, AnAbsentCoordinatorIsAnErrorAtOnceAndNamed) {
   server_.reset();
   for (const absl::Status& status :
        {client_->Get("a").status(), client_->Wait("a", {.retry_for = absl::Hours(1)}).status(),
-        client_->Stop("a", {.retry_for = absl::Hours(1)}).status(),
+        client_->Stop("a", {.retry = {.retry_for = absl::Hours(1)}}).status(),
         client_->Submit({}, "a", {.retry_for = absl::Hours(1)}).status(),
         client_->Delete("a", {.retry_for = absl::Hours(1)}).status(), client_->Nodes().status(),
         client_->Logs("a", std::nullopt, true, {.retry_for = absl::Hours(1)},

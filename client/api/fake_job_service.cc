@@ -9,7 +9,10 @@
 namespace muster::client {
 namespace {
 
-bool Ended(const v1::Job& job) { return job.state() >= v1::Job::SUCCEEDED; }
+bool Ended(const v1::Job& job) {
+  return job.state() == v1::Job::SUCCEEDED || job.state() == v1::Job::FAILED ||
+         job.state() == v1::Job::CANCELLED;
+}
 
 grpc::Status NotFound(const std::string& id) {
   return ToGrpc(MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",

@@ -10,7 +10,9 @@
 #include "client/api/cancellation.h"
 #include "client/api/client.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
+#include "proto/muster/v1/control_service.grpc.pb.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
+#include "proto/muster/v1/operation_service.grpc.pb.h"
 
 namespace muster::client {
 
@@ -25,10 +27,31 @@ class GrpcClient : public MusterClient {
   absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec) override;
   absl::StatusOr<v1::Job> Get(const std::string& job_id) override;
   absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options) override;
-  absl::StatusOr<v1::Job> Stop(const std::string& job_id, const RetryOptions& options) override;
+  absl::StatusOr<v1::Job> Stop(const std::string& job_id, const SteerOptions& options) override;
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options) override;
   absl::StatusOr<v1::ListNodesResponse> Nodes() override;
+  absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
+                                      const SteerOptions& options) override;
+  absl::StatusOr<v1::Operation> Resume(const std::string& job_id,
+                                       const SteerOptions& options) override;
+  absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
+                                                const std::vector<v1::TrainableRule>& rules,
+                                                bool dry_run,
+                                                const SteerOptions& options) override;
+  absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
+                                        const SteerOptions& options) override;
+  absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(const std::string& job_id) override;
+  absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
+                                               const SteerOptions& options) override;
+  absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
+                                                const SteerOptions& options) override;
+  absl::StatusOr<v1::Operation> GetOperation(const std::string& name) override;
+  absl::StatusOr<std::vector<v1::Operation>> Operations(const std::string& job_id) override;
+  absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
+                                              const StreamOptions& options) override;
+  absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
+                                                const SteerOptions& options) override;
   absl::Status Watch(const std::string& job_id, const StreamOptions& options,
                      const std::function<bool(const v1::Job&)>& changed) override;
   absl::StatusOr<v1::Job> Wait(const std::string& job_id, const StreamOptions& options) override;
@@ -47,11 +70,18 @@ class GrpcClient : public MusterClient {
                                 const Request& request, Cancellation* cancellation = nullptr);
   // A call that changes something: gives `request` its id, and repeats it while the connection is
   // broken.
-  template <typename Request, typename Response>
-  absl::StatusOr<Response> Change(grpc::Status (v1::JobService::Stub::*method)(grpc::ClientContext*,
-                                                                               const Request&,
-                                                                               Response*),
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Change(Stub* stub,
+                                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                               Response*),
                                   Request request, const RetryOptions& options);
+  // The same of a change of one running job.
+  template <typename Stub, typename Request>
+  absl::StatusOr<v1::Operation> Steer(Stub* stub,
+                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, v1::Operation*),
+                                      const std::string& job_id, Request request,
+                                      const SteerOptions& options);
   // Whether the coordinator could be reached. Waits for the answer to the first attempt to connect.
   bool Reachable();
 
@@ -70,6 +100,8 @@ class GrpcClient : public MusterClient {
   const std::string address_;
   const std::shared_ptr<grpc::Channel> channel_;
   const std::unique_ptr<v1::JobService::Stub> stub_;
+  const std::unique_ptr<v1::ControlService::Stub> control_stub_;
+  const std::unique_ptr<v1::OperationService::Stub> operation_stub_;
   const std::unique_ptr<v1::ClusterService::Stub> cluster_stub_;
 };
 

@@ -87,7 +87,7 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
 
 ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console) {
   ExitCode code = kDone;
-  CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows, stops and deletes them.",
+  CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows, steers, stops and deletes them.",
                "muster");
   app.require_subcommand(1);
   AddRun(&app, console, &code);
@@ -101,6 +101,16 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddLogs(&app, console, &code);
   AddWait(&app, console, &code);
   AddStop(&app, console, &code);
+  AddFreeze(&app, console, &code);
+  AddUnfreeze(&app, console, &code);
+  AddRefresh(&app, console, &code);
+  AddTrainability(&app, console, &code);
+  AddPause(&app, console, &code);
+  AddResume(&app, console, &code);
+  AddCheckpoint(&app, console, &code);
+  AddSetLearningRate(&app, console, &code);
+  AddOperations(&app, console, &code);
+  AddOperation(&app, console, &code);
   AddDelete(&app, console, &code);
   AddMetrics(&app, console, &code);
   AddCheckpoints(&app, console, &code);

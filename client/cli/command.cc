@@ -1,5 +1,9 @@
 #include "client/cli/command.h"
 
+#include <limits.h>
+#include <pwd.h>
+#include <unistd.h>
+
 #include <filesystem>
 #include <istream>
 #include <map>
@@ -61,6 +65,25 @@ void AddDurationOption(CLI::App* command, const std::string& name, absl::Duratio
         return good ? std::string() : absl::StrCat("'", text, "' is no duration such as 60s or 1m30s");
       })
       ->type_name("DURATION");
+}
+
+void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step) {
+  command
+      ->add_option_function<uint64_t>(
+          "--at-step", [at_step](uint64_t step) { *at_step = step; },
+          "Once so many optimizer steps are done (default: after the step that runs)")
+      ->type_name("N");
+}
+
+std::string Requester(Console* console) {
+  char host[HOST_NAME_MAX + 1] = {};
+  if (gethostname(host, sizeof(host) - 1) != 0) host[0] = '\0';
+  std::string user = console->environment("USER");
+  if (user.empty()) {
+    const passwd* entry = getpwuid(geteuid());
+    user = entry != nullptr ? entry->pw_name : absl::StrCat("uid ", geteuid());
+  }
+  return absl::StrCat(user, "@", host);
 }
 
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options) {

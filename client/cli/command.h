@@ -3,7 +3,9 @@
 #define MUSTER_CLIENT_CLI_COMMAND_H_
 
 #include <CLI/CLI.hpp>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -46,6 +48,11 @@ void AddRetryOption(CLI::App* command, CommonOptions* options);
 // An option that takes "60s", "1m30s".
 void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
                        const std::string& help);
+
+// Adds --at-step to commands that change a running job.
+void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step);
+// Who uses this program, for the history of jobs: "user@host".
+std::string Requester(Console* console);
 
 // INVALID_ARGUMENT without an address, saying what to do.
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options);

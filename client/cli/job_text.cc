@@ -45,6 +45,15 @@ std::string HumanDuration(absl::Duration duration) {
   return absl::StrCat(seconds / 86400, "d");
 }
 
+std::string HumanBytes(uint64_t bytes) {
+  constexpr const char* kUnits[] = {"KiB", "MiB", "GiB", "TiB"};
+  if (bytes < 1024) return absl::StrCat(bytes, " B");
+  double value = static_cast<double>(bytes) / 1024;
+  size_t unit = 0;
+  for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
+  return absl::StrFormat("%.1f %s", value, kUnits[unit]);
+}
+
 std::string Ago(const google::protobuf::Timestamp& time, absl::Time now) {
   if (time.seconds() == 0) return "-";
   return absl::StrCat(HumanDuration(now - Time(time)), " ago");

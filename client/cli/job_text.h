@@ -2,6 +2,7 @@
 #ifndef MUSTER_CLIENT_CLI_JOB_TEXT_H_
 #define MUSTER_CLIENT_CLI_JOB_TEXT_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,8 @@ std::string Steps(const v1::Job& job);
 std::string Loss(bool has, double loss);
 // "1h02m", "2m03s", "4.5s": as people say it.
 std::string HumanDuration(absl::Duration duration);
+// "12.3 MiB"
+std::string HumanBytes(uint64_t bytes);
 // "3m10s ago"; "-" for a time that is not set.
 std::string Ago(const google::protobuf::Timestamp& time, absl::Time now);
 

@@ -18,7 +18,9 @@ uint64_t SamplesPerStep(const v1::JobSpec& spec) {
   return uint64_t{spec.world_size()} * accumulate * spec.batch().per_rank();
 }
 
-bool Runs(v1::Job::State state) { return state == v1::Job::RUNNING || state == v1::Job::STOPPING; }
+bool Runs(v1::Job::State state) {
+  return state == v1::Job::RUNNING || state == v1::Job::STOPPING || state == v1::Job::PAUSED;
+}
 
 }  // namespace
 

@@ -9,18 +9,25 @@ namespace {
 struct StopOptions : CommonOptions {
   std::string job;
   bool wait = false;
+  std::optional<uint64_t> at_step;
 };
 
 ExitCode Stop(Console* console, const StopOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Stop(options.job, {.retry_for = options.retry_for});
+  const auto job = (*client)->Stop(options.job, {.retry = {.retry_for = options.retry_for},
+                                                 .at_step = options.at_step,
+                                                 .requested_by = Requester(console)});
   if (!job.ok()) return Fail(console, job.status());
   if (!options.wait) {
     if (IsDocument(options.output)) {
       console->out << Document(*job, options.output);
     } else {
-      console->out << "job " << job->id() << " " << StateName(job->state()) << "\n";
+      console->out << "job " << job->id() << " " << StateName(job->state());
+      if (options.at_step.has_value()) {
+        console->out << ", stops once " << *options.at_step << " steps are done";
+      }
+      console->out << "\n";
     }
     return kDone;
   }
@@ -38,6 +45,7 @@ void AddStop(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* command = app->add_subcommand(
       "stop", "End a job at its next step, with a checkpoint where it has them");
   command->add_option("JOB", options->job, "The job's id")->required();
+  AddAtStepOption(command, &options->at_step);
   command->add_flag("--wait", options->wait, "Return when it has ended (0: stopped as asked)");
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());

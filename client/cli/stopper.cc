@@ -58,7 +58,7 @@ void Stopper::Run() {
     calling_ = true;
   }
   // An error leaves nothing to be done but to wait: the job has ended, or the coordinator is gone.
-  client->Stop(job_id, {.cancellation = &stop_call_}).IgnoreError();
+  client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).IgnoreError();
   absl::MutexLock lock(&mutex_);
   calling_ = false;
   if (mutex_.AwaitWithTimeout(absl::Condition(&over_), kStopPatience)) return;

@@ -170,6 +170,9 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
 
   if (!spec.has_strategy()) spec.mutable_strategy()->mutable_ddp();
   ResolveStrategy(spec.mutable_strategy());
+  if (spec.has_trainable() && spec.trainable().refresh() == v1::TrainableSpec::REFRESH_UNSPECIFIED) {
+    spec.mutable_trainable()->set_refresh(v1::TrainableSpec::AUTO);
+  }
   if (spec.has_activation_checkpointing()) ResolveUnits(spec.mutable_activation_checkpointing());
   if (spec.has_optimizer()) ResolveOptimizer(spec.mutable_optimizer());
 

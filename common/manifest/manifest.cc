@@ -17,6 +17,31 @@ using Json = nlohmann::ordered_json;
 constexpr char kFormat[] = "muster-checkpoint";
 constexpr int64_t kVersion = 1;
 
+Json ToJson(const Steering& steering) {
+  Json json = {{"waiting_commands", steering.waiting_commands}};
+  if (steering.learning_rate.has_value()) json["learning_rate"] = *steering.learning_rate;
+  Json rules = Json::array();
+  for (const TrainableRule& rule : steering.rules) {
+    rules.push_back({{rule.freeze ? "freeze" : "unfreeze", rule.pattern}});
+  }
+  json["trainability"] = {{"version", steering.trainability_version}, {"rules", std::move(rules)}};
+  return json;
+}
+
+Steering SteeringFromJson(const Json& json) {
+  Steering steering;
+  json.at("waiting_commands").get_to(steering.waiting_commands);
+  if (json.contains("learning_rate")) steering.learning_rate = json["learning_rate"].get<double>();
+  const Json& trainability = json.at("trainability");
+  trainability.at("version").get_to(steering.trainability_version);
+  for (const Json& item : trainability.at("rules")) {
+    const bool freeze = item.contains("freeze");
+    steering.rules.push_back(
+        {.freeze = freeze, .pattern = item.at(freeze ? "freeze" : "unfreeze").get<std::string>()});
+  }
+  return steering;
+}
+
 Json ToJson(const Manifest& manifest) {
   Json files = Json::array();
   for (const FileRecord& file : manifest.files) {
@@ -38,6 +63,7 @@ Json ToJson(const Manifest& manifest) {
           {"step", manifest.step},
           {"generation", manifest.generation},
           {"last_command", manifest.last_command},
+          {"steering", ToJson(manifest.steering)},
           {"epoch", manifest.epoch},
           {"cursor", manifest.cursor},
           {"world_size", manifest.world_size},
@@ -54,6 +80,7 @@ Manifest FromJson(const Json& json) {
   json.at("step").get_to(manifest.step);
   json.at("generation").get_to(manifest.generation);
   json.at("last_command").get_to(manifest.last_command);
+  if (json.contains("steering")) manifest.steering = SteeringFromJson(json["steering"]);
   json.at("epoch").get_to(manifest.epoch);
   json.at("cursor").get_to(manifest.cursor);
   json.at("world_size").get_to(manifest.world_size);

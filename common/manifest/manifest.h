@@ -4,12 +4,14 @@
 #define MUSTER_COMMON_MANIFEST_MANIFEST_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
+#include "common/trainability/trainability.h"
 
 namespace muster::manifest {
 
@@ -35,11 +37,24 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
+// What operators changed, as it stands.
+struct Steering {
+  // Commands that are taken in and have not taken effect.
+  std::vector<int64_t> waiting_commands;
+  // In the place of the job's own.
+  std::optional<double> learning_rate;
+  // Which parameters are trained. Version 0: as the job says, from before there were versions.
+  int64_t trainability_version = 0;
+  std::vector<TrainableRule> rules;
+  friend bool operator==(const Steering&, const Steering&) = default;
+};
+
 struct Manifest {
   std::string job;
   int64_t step = 0;
   int64_t generation = 0;
   int64_t last_command = 0;
+  Steering steering;
   int64_t epoch = 0;
   int64_t cursor = 0;
   int64_t world_size = 0;

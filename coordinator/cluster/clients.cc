@@ -2,7 +2,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/membership/refusal.h"
 
@@ -84,31 +86,108 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   return id;
 }
 
-absl::Status Cluster::Stop(const std::string& job_id, const std::string& request_id,
-                           const std::string& fingerprint, absl::Time now) {
-  const auto repeat = Repeat(request_id, fingerprint);
+absl::StatusOr<std::optional<uint64_t>> Cluster::RepeatedCommand(
+    const CommandRequest& request) const {
+  const auto repeat = Repeat(request.request_id, request.fingerprint);
   if (!repeat.ok()) return repeat.status();
-  if (*repeat != nullptr) {
-    return (*repeat)->job_deleted() ? DeletedSince(job_id) : absl::OkStatus();
-  }
+  if (*repeat == nullptr) return std::nullopt;
+  if ((*repeat)->job_deleted()) return DeletedSince(request.job_id);
+  uint64_t number = 0;
+  // Of an older musterd's stop there is none.
+  (void)absl::SimpleAtoi((*repeat)->answer, &number);
+  return number;
+}
+
+absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
   jobs::Job* job = FindJob(job_id);
   if (job == nullptr) return NoSuchJob(job_id);
   if (job->terminal()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
                   absl::StrCat("job '", job_id, "' is ", jobs::Name(job->state), " already"));
   }
-  Remember({.request_id = request_id, .fingerprint = fingerprint, .job_id = job_id});
-  const bool first = !job->stop_requested;
-  const jobs::Ended ended = jobs::OnStop(job, options_.patience, now);
-  if (first && job->live && !job->ending) {
-    const uint64_t number = job->commands.Append(commands::Kind::kStop);
-    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
-      SendToRank(*job, rank, job->commands.commands()[number - 1]);
-    }
-  }
+  return job;
+}
+
+void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) {
+  command.create_time = now;
+  const uint64_t number = job->commands.Append(std::move(command));
+  const commands::Delivery delivery{*job->commands.Find(number)};
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) SendToRank(*job, rank, delivery);
   ListsChanged(job);
+}
+
+absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
+  if (repeated.has_value()) return *repeated;
+  ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
+  const commands::Kind kind = request.command.kind;
+  const bool paused = job->commands.WillBePaused();
+  if (kind == commands::Kind::kPause && paused) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
+                  absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",
+                               job->id, "` lets it go on"));
+  }
+  if (kind == commands::Kind::kResume && !paused) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
+                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state), ", not paused"));
+  }
+  const bool stops_now = kind == commands::Kind::kStop && !request.command.at_step.has_value();
+  jobs::Ended ended;
+  const bool repeats_stop = stops_now && job->stop_requested;
+  if (stops_now) ended = jobs::OnStop(job, options_.patience, now);
+  uint64_t number = job->commands.commands().size();
+  if (!repeats_stop) {
+    Append(job, request.command, now);
+    ++number;
+  }
+  Remember({.request_id = request.request_id,
+            .fingerprint = request.fingerprint,
+            .job_id = request.job_id,
+            .answer = absl::StrCat(number)});
   Follow(job, ended, now);
-  return absl::OkStatus();
+  return number;
+}
+
+absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
+  if (repeated.has_value()) return *repeated;
+  jobs::Job* job = FindJob(request.job_id);
+  if (job == nullptr) return NoSuchJob(request.job_id);
+  const uint64_t target = request.command.target;
+  const std::string name = absl::StrCat(job->id, "/", target);
+  const commands::Command* command = job->commands.Find(target);
+  if (command == nullptr) {
+    return Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
+                  absl::StrCat("there is no operation '", name, "'"));
+  }
+  const auto too_late = [&](const char* reason, const std::string& why) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, reason,
+                  absl::StrCat("operation '", name, "' ", why));
+  };
+  if (command->outcome.has_value()) return too_late("OPERATION_DONE", "is done");
+  if (command->applied_step.has_value()) {
+    return too_late("OPERATION_APPLIED",
+                    absl::StrCat("took effect after step ", *command->applied_step));
+  }
+  if (command->kind == commands::Kind::kCancel ||
+      (command->kind == commands::Kind::kStop && !command->at_step.has_value())) {
+    return too_late("OPERATION_APPLIED", "cannot be taken back");
+  }
+  if (job->live) {
+    Append(job, request.command, now);
+  } else {
+    job->commands.Finished(target, {.time = now,
+                                    .code = absl::StatusCode::kCancelled,
+                                    .reason = "OPERATION_CANCELLED",
+                                    .message = "taken back before it took effect"});
+    ListsChanged(job);
+  }
+  Remember({.request_id = request.request_id,
+            .fingerprint = request.fingerprint,
+            .job_id = request.job_id,
+            .answer = absl::StrCat(target)});
+  Follow(job, {}, now);
+  return target;
 }
 
 absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,

@@ -165,7 +165,11 @@ void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
       membership_.Release(job->id, rank);
     }
   }
-  if (job->terminal()) open_.erase(job->number);
+  if (job->terminal()) {
+    open_.erase(job->number);
+    const bool stopped = job->state == jobs::State::kCancelled;
+    if (job->commands.EndAll(jobs::Name(job->state), stopped, now)) ListsChanged(job);
+  }
   if (!job->live || job->ending) speed_.erase(job->id);
   Changed(job);
   const auto said = said_.find(job->id);

@@ -48,9 +48,12 @@ class Cluster {
   //
   // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
-  // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED.
-  absl::Status Stop(const std::string& job_id, const std::string& request_id,
-                    const std::string& fingerprint, absl::Time now);
+  // Adds a command to the job's log; its number. A stop without at_step is a wish that the job itself keeps.
+  // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED.
+  absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now);
+  // The same of kCancel, whose target has not taken effect; where no process can hold the target, it is taken back at once. The
+  // target's number. Errors: also NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
+  absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
   // Forgets a job that has ended, and all that is stored of it. `answer` is kept for repeats; the
   // result is the answer to give: this one, or the first one's. Errors: NOT_FOUND JOB_NOT_FOUND;
   // FAILED_PRECONDITION JOB_NOT_ENDED.
@@ -135,6 +138,13 @@ class Cluster {
   void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
             absl::Time now);
+  jobs::Ended CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
+  void Append(jobs::Job* job, commands::Command command, absl::Time now);
+  void RecordTrainability(jobs::Job* job, const TrainabilityInForce& report, absl::Time now);
+  // Refusals that all commands have in common.
+  absl::StatusOr<jobs::Job*> OpenJob(const std::string& job_id);
+  // What a repeat of a request for a command is answered with; absent: it is none.
+  absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);

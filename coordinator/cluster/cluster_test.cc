@@ -344,7 +344,7 @@ TEST(Cluster, AJobThatComesAndGoesInOneTransactionLeavesItsNumberOnly) {
   World world;
   Cluster& cluster = world.cluster();
   ASSERT_TRUE(cluster.Submit({.name = "x"}, world.now()).ok());
-  ASSERT_TRUE(cluster.Stop("x-1", "", "", world.now()).ok());
+  ASSERT_TRUE(cluster.Command({.job_id = "x-1"}, world.now()).ok());
   ASSERT_TRUE(cluster.Delete("x-1", "", "", "", world.now()).ok());
   world.Commit();
   EXPECT_TRUE(world.store().Load()->jobs.empty());

@@ -48,6 +48,7 @@ struct WelcomeWorker {
   uint64_t acked_report = 0;
   std::optional<jobs::Rendezvous> rendezvous;
   std::string host;
+  uint64_t newest_command = 0;
 };
 struct AckReport {
   uint64_t sequence = 0;
@@ -58,7 +59,7 @@ struct CheckpointRecorded {
   std::vector<std::string> remove;
 };
 using WorkerOrder =
-    std::variant<WelcomeWorker, jobs::Rendezvous, commands::Command, AckReport, CheckpointRecorded>;
+    std::variant<WelcomeWorker, jobs::Rendezvous, commands::Delivery, AckReport, CheckpointRecorded>;
 
 // ---- Effects.
 struct SendToAgent {

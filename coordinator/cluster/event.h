@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/worker_id.h"
@@ -26,6 +27,16 @@ struct Submission {
   std::string fingerprint;
   std::string spec;
   jobs::Plan plan;
+};
+
+// What a client asks of a job that runs.
+struct CommandRequest {
+  std::string job_id;
+  std::string request_id;
+  // Of the request's contents.
+  std::string fingerprint;
+  // Without its number.
+  commands::Command command;
 };
 
 struct WorkerExit {
@@ -60,6 +71,7 @@ struct Heartbeat {
   uint64_t step = 0;
   std::string progress;
   std::string stage;
+  uint64_t activity = 0;
   // v1::RankMemory, serialized; the cores never look inside.
   std::string memory;
 };
@@ -109,6 +121,18 @@ struct CommandApplied {
   uint64_t number = 0;
   uint64_t step = 0;
 };
+struct CommandFinished {
+  uint64_t number = 0;
+  commands::Outcome outcome;  // without its time
+};
+struct TrainabilityInForce {
+  uint64_t version = 0;
+  // As in jobs::Trainability; empty `parameters`: as before.
+  std::string in_force;
+  std::string parameters;
+  // Without its generation and time; absent: nothing changed.
+  std::optional<jobs::TrainabilityChange> change;
+};
 struct Exported {
   std::string path;
 };
@@ -118,8 +142,8 @@ struct Finished {
 struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
-               CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, Exported,
-               Finished, jobs::ReportedFailure>
+               CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
+               TrainabilityInForce, Exported, Finished, jobs::ReportedFailure>
       what;
 };
 

@@ -79,7 +79,7 @@ class Simulation {
         break;
       case 5:
         if (Pick(4) == 0 && jobs_ > 0) {
-          (void)world_.cluster().Stop(absl::StrCat("j", Pick(jobs_)), "", "", world_.now());
+          (void)world_.cluster().Command({.job_id = absl::StrCat("j", Pick(jobs_))}, world_.now());
         }
         if (Pick(4) == 0 && jobs_ > 0) Delete(absl::StrCat("j", Pick(jobs_)));
         break;

@@ -12,6 +12,8 @@ namespace {
 
 // Throughput is averaged over so many steps.
 constexpr size_t kSpeedSteps = 20;
+// Changes of trainability that are kept per job.
+constexpr size_t kKeptChanges = 200;
 
 template <typename... Cases>
 struct Overload : Cases... {
@@ -48,9 +50,11 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
                                                          .checkpoints = jobs::Usable(*job),
                                                          .acked_report = rank.acked_report,
                                                          .rendezvous = job->rendezvous,
-                                                         .host = rank.host}});
-  for (const commands::Command& command : job->commands.After(hello.newest_command)) {
-    effects_.push_back(SendToWorker{session, command});
+                                                         .host = rank.host,
+                                                         .newest_command =
+                                                             job->commands.commands().size()}});
+  for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
+    effects_.push_back(SendToWorker{session, std::move(delivery)});
   }
   // What it may not have heard before its stream broke.
   if (id.rank == 0 && !job->checkpoints.empty() &&
@@ -68,7 +72,8 @@ void Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
   if (worker == worker_sessions_.end()) return;
   const WorkerId& id = worker->second;
   membership_.WorkerMemory(id, heartbeat.memory);
-  const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress, now);
+  const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress,
+                                                  heartbeat.activity, now);
   jobs::Rank* rank = CurrentRank(id);
   jobs::Job* job = FindJob(id.job);
   if (rank == nullptr || !moved) return;
@@ -149,9 +154,13 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
                                                 " is damaged: ", bad.reason)});
           },
-          [&](const CommandApplied& applied) {
-            if (job->commands.Applied(applied.number, applied.step)) ListsChanged(job);
+          [&](const CommandApplied& applied) { ended = CommandTookEffect(job, applied, now); },
+          [&](const CommandFinished& finished) {
+            commands::Outcome outcome = finished.outcome;
+            outcome.time = now;
+            if (job->commands.Finished(finished.number, std::move(outcome))) ListsChanged(job);
           },
+          [&](const TrainabilityInForce& report) { RecordTrainability(job, report, now); },
           [&](const Exported& exported) { job->exported_path = exported.path; },
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
@@ -164,6 +173,46 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
       },
       report.what);
   Follow(job, ended, now);
+}
+
+jobs::Ended Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied,
+                                       absl::Time now) {
+  if (!job->commands.Applied(applied.number, applied.step)) return {};
+  ListsChanged(job);
+  const commands::Command& command = *job->commands.Find(applied.number);
+  effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", commands::Name(command.kind),
+                                      " (operation ", command.number, ") took effect after step ",
+                                      applied.step)});
+  switch (command.kind) {
+    case commands::Kind::kStop:
+      return jobs::OnStop(job, options_.patience, now);
+    case commands::Kind::kPause:
+    case commands::Kind::kResume:
+      jobs::OnPaused(job, command.kind == commands::Kind::kPause);
+      return {};
+    default:
+      return {};
+  }
+}
+
+void Cluster::RecordTrainability(jobs::Job* job, const TrainabilityInForce& report,
+                                 absl::Time now) {
+  jobs::Trainability& trainability = job->trainability;
+  trainability.version = report.version;
+  trainability.in_force = report.in_force;
+  if (!report.parameters.empty()) trainability.parameters = report.parameters;
+  if (report.change.has_value()) {
+    auto& history = trainability.history;
+    // After a rollback a version is made anew.
+    std::erase_if(history, [&](const jobs::TrainabilityChange& change) {
+      return change.version >= report.version;
+    });
+    history.push_back(*report.change);
+    history.back().generation = job->generation;
+    history.back().time = now;
+    if (history.size() > kKeptChanges) history.erase(history.begin());
+  }
+  ListsChanged(job);
 }
 
 void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -28,7 +29,9 @@ class World {
     Options options;
     options.timing.lease = absl::Seconds(10);
     options.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
-    cluster_ = std::make_unique<Cluster>(options, *store_.Load(), now());
+    store::Image image = *store_.Load();
+    if (tamper) tamper(image);
+    cluster_ = std::make_unique<Cluster>(options, image, now());
   }
   void Commit() {
     ASSERT_TRUE(store_.Commit(cluster_->TakeBatch()).ok());
@@ -49,9 +52,20 @@ class World {
     Commit();
   }
   absl::Status Stop(const std::string& id, const std::string& request_id = "") {
-    const absl::Status status = cluster_->Stop(id, request_id, "stop:" + id, now());
+    return Command(id, {.kind = commands::Kind::kStop}, request_id).status();
+  }
+  absl::StatusOr<uint64_t> Command(const std::string& id, const commands::Command& command,
+                                   const std::string& request_id = "") {
+    const auto number = cluster_->Command(RequestFor(id, command, request_id), now());
     Commit();
-    return status;
+    return number;
+  }
+  absl::StatusOr<uint64_t> Cancel(const std::string& id, uint64_t target,
+                                  const std::string& request_id = "") {
+    const commands::Command command{.kind = commands::Kind::kCancel, .target = target};
+    const auto number = cluster_->Cancel(RequestFor(id, command, request_id), now());
+    Commit();
+    return number;
   }
   absl::StatusOr<std::string> Delete(const std::string& id, const std::string& request_id = "",
                                      const std::string& answer = "") {
@@ -102,10 +116,20 @@ class World {
   std::vector<StartWorker> Starts() { return Orders<SendToAgent, StartWorker>(); }
   std::vector<StopWorker> Stops() { return Orders<SendToAgent, StopWorker>(); }
 
+  // What a restarted coordinator finds in the place of what was stored.
+  std::function<void(store::Image&)> tamper;
   double seconds = 0;
   std::vector<Effect> effects;
 
  private:
+  static CommandRequest RequestFor(const std::string& id, const commands::Command& command,
+                                   const std::string& request_id) {
+    return {.job_id = id,
+            .request_id = request_id,
+            .fingerprint = absl::StrCat(commands::Name(command.kind), ":", id, ":", command.target),
+            .command = command};
+  }
+
   store::MemoryStore store_;
   int incarnations_ = 0;
   std::unique_ptr<Cluster> cluster_;

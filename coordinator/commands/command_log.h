@@ -1,25 +1,79 @@
-// The numbered command log of one job: durable, delivered in order, acknowledged with the step at
-// which a command took effect. A repeat is recognised by its number. Pure.
+// The numbered command log of one job: durable, delivered in order, each command acknowledged with the step at which it took
+// effect, and ended with an outcome. To a client a command is an operation. A repeat is recognised by its number. Pure.
+// docs/commands.md describes the protocol.
 #ifndef MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 #define MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
 
 namespace muster::commands {
 
-// Values are stored: never renumbered.
-enum class Kind { kStop = 1 };
+// Values are those of v1::Operation::Kind and are stored: never renumbered.
+enum class Kind {
+  kStop = 1,
+  kSetTrainability = 2,
+  kRefresh = 3,
+  kSaveCheckpoint = 4,
+  kSetLearningRate = 5,
+  kPause = 6,
+  kResume = 7,
+  kCancel = 8,
+  kPlanTrainability = 9,
+};
+// "save_checkpoint".
+const char* Name(Kind kind);
+
+// How a command ended.
+struct Outcome {
+  absl::Time time = absl::InfinitePast();
+  absl::StatusCode code = absl::StatusCode::kOk;
+  // Of an error: for programs, and for people.
+  std::string reason;
+  std::string message;
+  // v1::OperationResult, serialized; the cores never look inside.
+  std::string result;
+
+  bool operator==(const Outcome&) const = default;
+};
 
 struct Command {
   // From 1, without gaps.
   uint64_t number = 0;
   Kind kind = Kind::kStop;
+  // v1::Command, serialized; the cores never look inside.
+  std::string contents;
+  // Not before so many optimizer steps are done.
+  std::optional<uint64_t> at_step;
+  // Of kCancel: the number of the command that is taken back. Of kPause that took effect: of the resume that ended it; 0: it is in
+  // force.
+  uint64_t target = 0;
+  std::string requested_by;
+  absl::Time create_time = absl::InfinitePast();
   // Optimizer steps done when it took effect; absent until a worker says so.
   std::optional<uint64_t> applied_step;
+  std::optional<Outcome> outcome;
 
   bool operator==(const Command&) const = default;
+};
+
+// What a worker is to do with a command.
+struct Delivery {
+  enum class When {
+    // As soon as it may.
+    kAnew,
+    // Again after command.applied_step steps, where an earlier generation did it, and no later change before it.
+    kReplay,
+    // Nothing: it is done, or was taken back.
+    kNever,
+  };
+  Command command;
+  When when = When::kAnew;
 };
 
 class CommandLog {
@@ -28,16 +82,30 @@ class CommandLog {
   // From the store, in order of their numbers.
   explicit CommandLog(std::vector<Command> commands) : commands_(std::move(commands)) {}
 
-  // The new command's number.
-  uint64_t Append(Kind kind);
-  // What a worker that holds all up to `newest` has yet to get.
-  std::vector<Command> After(uint64_t newest) const;
-  // False when the number is not known, or its acknowledgement is (the first one stands).
-  bool Applied(uint64_t number, uint64_t step);
+  // Gives it its number.
+  uint64_t Append(Command command);
 
+  // What a worker that holds all up to `newest` has yet to get. Of what took effect before: what changed the job's state is
+  // done again at its step, because the worker may start from an older one; what is done once is not; a job that was halted
+  // halts again.
+  std::vector<Delivery> After(uint64_t newest) const;
+
+  // Each is false when the number is not known, or it is known already (the first one stands).
+  bool Applied(uint64_t number, uint64_t step);
+  bool Finished(uint64_t number, Outcome outcome);
+  // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.
+  bool EndAll(const std::string& how, bool stopped, absl::Time now);
+
+  // Null when there is none.
+  const Command* Find(uint64_t number) const;
   const std::vector<Command>& commands() const { return commands_; }
+  // The job is halted, or will be once what waits for no step has taken effect.
+  bool WillBePaused() const;
 
  private:
+  bool PauseInForce() const;
+  Delivery::When WhenOf(const Command& command) const;
+
   std::vector<Command> commands_;
 };
 

@@ -5,43 +5,161 @@
 namespace muster::commands {
 namespace {
 
+using When = Delivery::When;
+
+const absl::Time kNow = absl::FromUnixSeconds(7);
+
+CommandLog LogOf(const std::vector<Kind>& kinds) {
+  CommandLog log;
+  for (const Kind kind : kinds) log.Append({.kind = kind});
+  return log;
+}
+
+Outcome Failed() {
+  return {.time = kNow, .code = absl::StatusCode::kCancelled, .message = "taken back"};
+}
+
+std::vector<When> Whens(const CommandLog& log) {
+  std::vector<When> whens;
+  for (const Delivery& delivery : log.After(0)) whens.push_back(delivery.when);
+  return whens;
+}
+
 TEST(CommandLog, NumbersAreFromOneWithoutGaps) {
   CommandLog log;
-  EXPECT_EQ(log.Append(Kind::kStop), 1);
-  EXPECT_EQ(log.Append(Kind::kStop), 2);
+  EXPECT_EQ(log.Append({.kind = Kind::kStop}), 1);
+  EXPECT_EQ(log.Append({.kind = Kind::kStop}), 2);
+  EXPECT_EQ(log.Find(2)->number, 2);
+  EXPECT_EQ(log.Find(0), nullptr);
+  EXPECT_EQ(log.Find(3), nullptr);
 }
 
 TEST(CommandLog, DeliversWhatAWorkerDoesNotHold) {
-  CommandLog log;
-  for (int i = 0; i < 3; ++i) log.Append(Kind::kStop);
+  const CommandLog log = LogOf({Kind::kPause, Kind::kResume, Kind::kStop});
   ASSERT_EQ(log.After(1).size(), 2);
-  EXPECT_EQ(log.After(1)[0].number, 2);
+  EXPECT_EQ(log.After(1)[0].command.number, 2);
   EXPECT_EQ(log.After(0).size(), 3);
   EXPECT_TRUE(log.After(3).empty());
   EXPECT_TRUE(log.After(99).empty());
 }
 
 TEST(CommandLog, TheFirstAcknowledgementStands) {
-  CommandLog log;
-  log.Append(Kind::kStop);
+  CommandLog log = LogOf({Kind::kStop});
   EXPECT_TRUE(log.Applied(1, 17));
   EXPECT_FALSE(log.Applied(1, 18));
   EXPECT_EQ(log.commands()[0].applied_step, 17);
+  EXPECT_TRUE(log.Finished(1, Failed()));
+  EXPECT_FALSE(log.Finished(1, {.time = kNow}));
+  EXPECT_EQ(log.commands()[0].outcome, Failed());
 }
 
 TEST(CommandLog, UnknownNumbersAreIgnored) {
   CommandLog log;
   EXPECT_FALSE(log.Applied(0, 1));
   EXPECT_FALSE(log.Applied(1, 1));
+  EXPECT_FALSE(log.Finished(1, {}));
 }
 
 TEST(CommandLog, GoesOnWhereTheStoredOneEnded) {
-  CommandLog first;
-  first.Append(Kind::kStop);
+  CommandLog first = LogOf({Kind::kStop});
   first.Applied(1, 5);
   CommandLog second(first.commands());
   EXPECT_EQ(second.commands(), first.commands());
-  EXPECT_EQ(second.Append(Kind::kStop), 2);
+  EXPECT_EQ(second.Append({.kind = Kind::kStop}), 2);
+}
+
+TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
+  CommandLog log = LogOf({Kind::kSetTrainability, Kind::kSetLearningRate, Kind::kRefresh,
+                          Kind::kSetTrainability});
+  for (const uint64_t number : {1, 2, 3}) {
+    log.Applied(number, 10 * number);
+    log.Finished(number, {.time = kNow});
+  }
+  EXPECT_EQ(Whens(log), (std::vector{When::kReplay, When::kReplay, When::kReplay, When::kAnew}));
+  EXPECT_EQ(log.After(0)[1].command.applied_step, 20);
+}
+
+TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
+  CommandLog log = LogOf({Kind::kSaveCheckpoint, Kind::kSaveCheckpoint});
+  log.Applied(1, 10);
+  log.Finished(1, {.time = kNow});
+  log.Applied(2, 20);
+  EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kAnew}));
+}
+
+TEST(CommandLog, AHaltedJobHaltsAgainUntilItIsResumed) {
+  CommandLog log = LogOf({Kind::kPause});
+  log.Applied(1, 10);
+  log.Finished(1, {.time = kNow});
+  EXPECT_EQ(Whens(log), (std::vector{When::kAnew}));
+  log.Append({.kind = Kind::kResume});
+  EXPECT_EQ(Whens(log), (std::vector{When::kAnew, When::kAnew}));
+  log.Applied(2, 10);
+  log.Finished(2, {.time = kNow});
+  EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kNever}));
+}
+
+TEST(CommandLog, WhatWasTakenBackOrRefusedIsNeverDone) {
+  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kSetTrainability, Kind::kCancel});
+  log.Finished(1, Failed());
+  log.Applied(2, 5);
+  log.Finished(2, Failed());
+  log.Applied(3, 5);
+  log.Finished(3, {.time = kNow});
+  EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kNever, When::kNever}));
+}
+
+TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
+  CommandLog log =
+      LogOf({Kind::kSetTrainability, Kind::kSaveCheckpoint, Kind::kStop, Kind::kSetLearningRate});
+  log.Applied(1, 4);
+  log.Finished(1, {.time = kNow});
+  log.Applied(2, 5);
+  log.Applied(3, 6);
+  const absl::Time later = kNow + absl::Seconds(1);
+  log.Append({.kind = Kind::kStop, .at_step = 100});
+  EXPECT_TRUE(log.EndAll("CANCELLED", true, later));
+  EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
+  EXPECT_EQ(log.Find(2)->outcome->message,
+            "the job ended (CANCELLED) before this was finished");
+  EXPECT_EQ(log.Find(3)->outcome, (Outcome{.time = later}));
+  EXPECT_EQ(log.Find(4)->outcome->code, absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(log.Find(4)->outcome->reason, "JOB_ENDED");
+  EXPECT_EQ(log.Find(4)->outcome->message,
+            "the job ended (CANCELLED) before this was carried out");
+  EXPECT_EQ(log.Find(5)->outcome->reason, "JOB_ENDED");
+  EXPECT_FALSE(log.EndAll("CANCELLED", true, later));
+}
+
+TEST(CommandLog, KnowsWhetherTheJobWillBeHalted) {
+  CommandLog log;
+  EXPECT_FALSE(log.WillBePaused());
+  log.Append({.kind = Kind::kPause});
+  EXPECT_TRUE(log.WillBePaused());
+  log.Append({.kind = Kind::kResume});
+  EXPECT_FALSE(log.WillBePaused());
+  log.Append({.kind = Kind::kPause});
+  log.Finished(3, Failed());
+  EXPECT_FALSE(log.WillBePaused());
+}
+
+TEST(CommandLog, AHaltThatWaitsForAStepIsNoneYetAndOutlastsAnEarlierResume) {
+  CommandLog log;
+  log.Append({.kind = Kind::kPause, .at_step = 8});
+  EXPECT_FALSE(log.WillBePaused());
+  log.Append({.kind = Kind::kPause});
+  log.Applied(2, 5);
+  log.Append({.kind = Kind::kResume});
+  EXPECT_FALSE(log.WillBePaused());
+  log.Applied(3, 5);
+  log.Applied(1, 8);
+  EXPECT_TRUE(log.WillBePaused());
+  EXPECT_EQ(Whens(log), (std::vector{When::kAnew, When::kNever, When::kAnew}));
+  // Resumed at an earlier step, after a rollback.
+  log.Append({.kind = Kind::kResume});
+  log.Applied(4, 6);
+  EXPECT_FALSE(log.WillBePaused());
+  EXPECT_EQ(Whens(log)[0], When::kNever);
 }
 
 }  // namespace

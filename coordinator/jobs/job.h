@@ -24,9 +24,12 @@ enum class State {
   kSucceeded = 6,
   kFailed = 7,
   kCancelled = 8,
+  kPaused = 9,
 };
 const char* Name(State state);
-inline bool IsTerminal(State state) { return state >= State::kSucceeded; }
+inline bool IsTerminal(State state) {
+  return state == State::kSucceeded || state == State::kFailed || state == State::kCancelled;
+}
 
 // What of the job file the coordinator acts on.
 struct Plan {
@@ -98,6 +101,33 @@ struct FailureNote {
   bool operator==(const FailureNote&) const = default;
 };
 
+// A change of which parameters are trained.
+struct TrainabilityChange {
+  // The version that it made.
+  uint64_t version = 0;
+  uint64_t generation = 0;
+  absl::Time time = absl::InfinitePast();
+  // The command that asked for it; 0: the model's own code.
+  uint64_t command = 0;
+  // v1::TrainabilityChange, serialized, without what is said here; the cores never look inside.
+  std::string contents;
+
+  bool operator==(const TrainabilityChange&) const = default;
+};
+
+// Which parameters are trained, as rank 0 said last.
+struct Trainability {
+  // 0: no worker has said anything yet.
+  uint64_t version = 0;
+  // v1::TrainabilityInForce, serialized: the rules and what is pending; and the one that has the model's parameters.
+  std::string in_force;
+  std::string parameters;
+  // The newest ones, by version.
+  std::vector<TrainabilityChange> history;
+
+  bool operator==(const Trainability&) const = default;
+};
+
 struct Rendezvous {
   std::string host;
   uint32_t port = 0;
@@ -130,6 +160,8 @@ struct Job {
   // `generation` is to end before its work is done.
   bool ending = false;
   bool stop_requested = false;
+  // Halted as asked, until it is resumed; also over a restart.
+  bool paused = false;
   uint32_t restarts = 0;
   std::optional<Rendezvous> rendezvous;
 
@@ -156,6 +188,7 @@ struct Job {
   // Of the newest generation that failed, in the order in which they became known.
   std::vector<FailureNote> failures;
   commands::CommandLog commands;
+  Trainability trainability;
 
   // ---- Not stored.
   // When the processes of an ending generation were first told to end.

@@ -74,6 +74,9 @@ void DescribeLive(Job* job) {
     const auto failure = OwnFailure(*job);
     job->state_reason = absl::StrCat(failure.has_value() ? Describe(failure->root) : "interrupted",
                                      "; waits for ", Processes(left), " to end");
+  } else if (started == job->ranks.size() && job->paused) {
+    job->state = State::kPaused;
+    job->state_reason = "as asked";
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
     job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit" : "";
@@ -187,6 +190,8 @@ const char* Name(State state) {
       return "FAILED";
     case State::kCancelled:
       return "CANCELLED";
+    case State::kPaused:
+      return "PAUSED";
   }
   return "UNKNOWN";
 }
@@ -282,6 +287,12 @@ Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
   if (!job->ending) job->patience_end = now + patience.stop;
   Settle(job, now);
   return ended;
+}
+
+void OnPaused(Job* job, bool paused) {
+  if (job->terminal()) return;
+  job->paused = paused;
+  if (job->live) DescribeLive(job);
 }
 
 Ended OnTick(Job* job, absl::Time now) {

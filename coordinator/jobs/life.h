@@ -4,6 +4,7 @@
 //     STARTING, RUNNING -> RECOVERING                 any rank failed or was lost: its generation
 //     ends
 //       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
+//     RUNNING <-> PAUSED                              as asked
 //   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
 //   processes: at once)
 //
@@ -74,6 +75,9 @@ Ended OnInterrupted(Job* job, absl::Time now);
 // Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state`
 // STOPPING with nothing ended.
 Ended OnStop(Job* job, const Patience& patience, absl::Time now);
+
+// The workers have halted, or go on, as asked.
+void OnPaused(Job* job, bool paused);
 
 // Time passed: ends what should have ended by itself.
 Ended OnTick(Job* job, absl::Time now);

@@ -102,10 +102,13 @@ void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {
 }
 
 bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
-                                  absl::Time now) {
+                                  uint64_t activity, absl::Time now) {
   WorkerHeard(id, now);
   Worker* worker = Find(id);
-  if (worker == nullptr || (worker->step == step && worker->progress == progress)) return false;
+  if (worker == nullptr) return false;
+  if (worker->activity != activity) worker->progressed = now;
+  worker->activity = activity;
+  if (worker->step == step && worker->progress == progress) return false;
   worker->step = step;
   worker->progress = progress;
   worker->progressed = now;

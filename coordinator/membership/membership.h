@@ -48,9 +48,10 @@ struct Worker {
   absl::Time last_seen = absl::InfinitePast();
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
-  // The last time its step or progress changed.
+  // The last time its step, progress or activity changed.
   absl::Time progressed = absl::InfinitePast();
   uint64_t step = 0;
+  uint64_t activity = 0;
   std::string progress;
   // What it said of its memory last: v1::RankMemory, serialized; nothing is judged by it.
   std::string memory;
@@ -89,9 +90,10 @@ class Membership {
   // The result is the stream it replaces (0: none).
   absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now);
   void WorkerHeard(const WorkerId& id, absl::Time now);
-  // A sign of life that also says where it is. Returns whether that differs from before.
+  // A sign of life that also says where it is. Returns whether that differs from before. activity: differs where it moves
+  // without getting anywhere, as a job that is halted does.
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
-                        absl::Time now);
+                        uint64_t activity, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);

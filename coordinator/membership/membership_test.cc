@@ -85,7 +85,7 @@ TEST(Workers, ProgressBeforeTheSessionExtendsStartUp) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
-  members.WorkerProgressed(Id(0), 0, "loads weights: 10%", At(50));
+  members.WorkerProgressed(Id(0), 0, "loads weights: 10%", 0, At(50));
   members.WorkerHeard(Id(0), At(105));
   EXPECT_TRUE(members.Expire(At(109)).workers.empty());
   EXPECT_EQ(members.Expire(At(110)).workers.size(), 1);
@@ -112,8 +112,8 @@ TEST(Workers, OneThatStandsStillHangsAlthoughItBeats) {
     members.SessionStarted(Id(rank), At(1));
   }
   // Rank 1 stops moving first, the other one waits for it from then on.
-  EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "forward", At(2)));
-  EXPECT_TRUE(members.WorkerProgressed(Id(0), 5, "all_reduce 'bucket 0'", At(3)));
+  EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "forward", 0, At(2)));
+  EXPECT_TRUE(members.WorkerProgressed(Id(0), 5, "all_reduce 'bucket 0'", 0, At(3)));
   for (double t = 4; t <= 303; t += 1) {
     for (uint32_t rank : {0, 1}) members.WorkerHeard(Id(rank), At(t));
     if (t < 302) EXPECT_TRUE(members.Expire(At(t)).workers.empty()) << t;

@@ -9,10 +9,12 @@
 #include "common/ids/ids.h"
 #include "common/status/status.h"
 #include "coordinator/service/cluster_service.h"
-#include "coordinator/service/control_services.h"
+#include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
 #include "coordinator/service/job_service.h"
+#include "coordinator/service/operation_service.h"
+#include "coordinator/service/peer_services.h"
 
 namespace muster::service {
 namespace {
@@ -51,6 +53,8 @@ class RunningCoordinator : public Coordinator {
   SessionIds ids_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<JobService> job_service_;
+  std::unique_ptr<ControlService> control_service_;
+  std::unique_ptr<OperationService> operation_service_;
   std::unique_ptr<ClusterService> cluster_service_;
   std::unique_ptr<AgentService> agent_service_;
   std::unique_ptr<WorkerService> worker_service_;
@@ -70,6 +74,9 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
   self->job_service_ =
       std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_);
+  self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
+  self->operation_service_ =
+      std::make_unique<OperationService>(self->engine_.get(), &self->jobs_);
   self->agent_service_ =
       std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->worker_service_ =
@@ -77,7 +84,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get());
   ASSIGN_OR_RETURN(
       self->server_,
-      Server::Start(options.server, {self->job_service_.get(), self->cluster_service_.get(),
+      Server::Start(options.server, {self->job_service_.get(), self->control_service_.get(),
+                                     self->operation_service_.get(), self->cluster_service_.get(),
                                      self->agent_service_.get(), self->worker_service_.get()}));
   return self;
 }

@@ -1,10 +1,5 @@
 #include "coordinator/service/job_service.h"
 
-#include <google/protobuf/io/coded_stream.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
-#include <google/protobuf/message.h>
-#include <xxhash.h>
-
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -14,13 +9,13 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/metrics_stream.h"
+#include "coordinator/service/request.h"
 #include "coordinator/service/row_stream.h"
 #include "coordinator/service/wire.h"
 
@@ -31,24 +26,6 @@ constexpr int kDefaultPage = 100;
 constexpr int kMaxPage = 1000;
 // A page ends with the job that makes it larger: well below what a message may hold.
 constexpr size_t kMaxPageBytes = 4 << 20;
-
-// What makes two requests the same: the call and its contents without the request id.
-std::string Fingerprint(const std::string& call, const std::string& contents) {
-  const XXH128_hash_t hash = XXH3_128bits(contents.data(), contents.size());
-  return absl::StrFormat("%s:%016x%016x", call, hash.high64, hash.low64);
-}
-
-// Equal messages give equal bytes; SerializeAsString puts maps in any order.
-std::string SameBytes(const google::protobuf::Message& message) {
-  std::string bytes;
-  {
-    google::protobuf::io::StringOutputStream stream(&bytes);
-    google::protobuf::io::CodedOutputStream coded(&stream);
-    coded.SetSerializationDeterministic(true);
-    message.SerializeToCodedStream(&coded);
-  }
-  return bytes;
-}
 
 bool IsJobId(const std::string& id) {
   return id.size() <= 63 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -90,18 +67,22 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
 
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
-  v1::SubmitJobRequest contents = request;
-  contents.clear_request_id();
   return {.job_id = request.job_id(),
           .name = spec.name(),
           .request_id = request.request_id(),
-          .fingerprint = Fingerprint("submit", SameBytes(contents)),
+          .fingerprint = FingerprintOf("submit", request),
           .spec = spec.SerializeAsString(),
           .plan = {.world_size = spec.world_size(),
                    .total_steps = jobspec::TotalSteps(spec),
                    .max_restarts = spec.restart().max_restarts(),
                    .keep_checkpoints = spec.checkpoint().keep(),
                    .priority = spec.priority()}};
+}
+
+cluster::CommandRequest StopRequest(const v1::StopJobRequest& request) {
+  v1::Command contents;
+  contents.mutable_stop();
+  return CommandOf("stop", request, commands::Kind::kStop, contents, AtStep(request));
 }
 
 // What is left of a job that is deleted.
@@ -303,8 +284,7 @@ grpc::ServerUnaryReactor* JobService::StopJob(grpc::CallbackServerContext* conte
   auto result = std::make_shared<absl::Status>();
   engine_->Post(
       [=](cluster::Cluster& cluster, absl::Time now) {
-        *result = cluster.Stop(request->job_id(), request->request_id(),
-                               Fingerprint("stop", request->job_id()), now);
+        *result = cluster.Command(StopRequest(*request), now).status();
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));
@@ -323,7 +303,7 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
       [=](cluster::Cluster& cluster, absl::Time now) {
         const jobs::Job* job = cluster.Find(request->job_id());
         *answer = cluster.Delete(request->job_id(), request->request_id(),
-                                 Fingerprint("delete", request->job_id()),
+                                 FingerprintOf("delete", *request),
                                  job == nullptr ? "" : Remains(*job).SerializeAsString(), now);
       },
       [=](const absl::Status& committed) {
@@ -333,6 +313,25 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
         reactor->Finish(grpc::Status::OK);
       });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::PauseJob(grpc::CallbackServerContext* context,
+                                               const v1::PauseJobRequest* request,
+                                               v1::Operation* response) {
+  v1::Command contents;
+  contents.mutable_pause();
+  return PostCommand(
+      engine_, CommandOf("pause", *request, commands::Kind::kPause, contents, AtStep(*request)),
+      response, context->DefaultReactor());
+}
+
+grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* context,
+                                                const v1::ResumeJobRequest* request,
+                                                v1::Operation* response) {
+  v1::Command contents;
+  contents.mutable_resume();
+  return PostCommand(engine_, CommandOf("resume", *request, commands::Kind::kResume, contents),
+                     response, context->DefaultReactor());
 }
 
 grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext*,

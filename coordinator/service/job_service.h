@@ -27,6 +27,12 @@ class JobService final : public v1::JobService::CallbackService {
                                      v1::ListJobsResponse* response) override;
   grpc::ServerUnaryReactor* StopJob(grpc::CallbackServerContext* context,
                                     const v1::StopJobRequest* request, v1::Job* response) override;
+  grpc::ServerUnaryReactor* PauseJob(grpc::CallbackServerContext* context,
+                                     const v1::PauseJobRequest* request,
+                                     v1::Operation* response) override;
+  grpc::ServerUnaryReactor* ResumeJob(grpc::CallbackServerContext* context,
+                                      const v1::ResumeJobRequest* request,
+                                      v1::Operation* response) override;
   grpc::ServerUnaryReactor* DeleteJob(grpc::CallbackServerContext* context,
                                       const v1::DeleteJobRequest* request,
                                       v1::DeleteJobResponse* response) override;

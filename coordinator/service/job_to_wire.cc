@@ -9,6 +9,9 @@
 namespace muster::service {
 namespace {
 
+// Of a job's history, in its snapshot.
+constexpr size_t kShownChanges = 16;
+
 v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker* worker) {
   if (rank.exited || worker == nullptr) return v1::RankStatus::EXITED;
   if (worker->attached()) return v1::RankStatus::ATTACHED;
@@ -107,6 +110,9 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_restarts(job.restarts);
   SetFailure(job, &out);
   out.set_exported_path(job.exported_path);
+  if (auto trainability = TrainabilityOf(job, kShownChanges); trainability.has_value()) {
+    *out.mutable_trainability() = *std::move(trainability);
+  }
   return out;
 }
 

@@ -1,4 +1,4 @@
-#include "coordinator/service/control_services.h"
+#include "coordinator/service/peer_services.h"
 
 #include <memory>
 #include <string>

@@ -1,6 +1,6 @@
 // muster.v1.AgentService and muster.v1.WorkerService over the engine.
-#ifndef MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICES_H_
-#define MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICES_H_
+#ifndef MUSTER_COORDINATOR_SERVICE_PEER_SERVICES_H_
+#define MUSTER_COORDINATOR_SERVICE_PEER_SERVICES_H_
 
 #include <atomic>
 
@@ -50,4 +50,4 @@ class WorkerService final : public v1::WorkerService::CallbackService {
 
 }  // namespace muster::service
 
-#endif  // MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICES_H_
+#endif  // MUSTER_COORDINATOR_SERVICE_PEER_SERVICES_H_

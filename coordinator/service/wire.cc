@@ -2,7 +2,9 @@
 
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "common/rpc/error.h"
+#include "common/status/code_name.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::service {
@@ -27,6 +29,41 @@ void Set(v1::WorkerIdentity* out, const cluster::WorkerId& id) {
 void Set(v1::Rendezvous* out, const jobs::Rendezvous& rendezvous) {
   out->set_host(rendezvous.host);
   out->set_port(rendezvous.port);
+}
+
+cluster::CommandFinished FromWire(const v1::CommandFinished& finished) {
+  cluster::CommandFinished result{.number = finished.number()};
+  if (finished.has_error()) {
+    result.outcome.code = CodeFromName(finished.error().code());
+    result.outcome.reason = finished.error().reason();
+    result.outcome.message = finished.error().message();
+  } else {
+    result.outcome.result = finished.result().SerializeAsString();
+  }
+  return result;
+}
+
+cluster::TrainabilityInForce FromWire(const v1::TrainabilityInForce& report) {
+  cluster::TrainabilityInForce result{.version = report.version()};
+  v1::TrainabilityInForce in_force = report;
+  in_force.clear_parameters();
+  in_force.clear_change();
+  result.in_force = in_force.SerializeAsString();
+  if (!report.parameters().empty()) {
+    v1::TrainabilityInForce parameters;
+    *parameters.mutable_parameters() = report.parameters();
+    result.parameters = parameters.SerializeAsString();
+  }
+  if (report.has_change()) {
+    jobs::TrainabilityChange& change = result.change.emplace();
+    v1::TrainabilityChange contents = report.change();
+    change.version = report.version();
+    // A worker says the command's number.
+    (void)absl::SimpleAtoi(contents.operation(), &change.command);
+    contents.clear_operation();
+    change.contents = contents.SerializeAsString();
+  }
+  return result;
 }
 
 // One overload per order.
@@ -68,16 +105,29 @@ struct WorkerOrderToWire {
     message->set_acked_sequence(welcome.acked_report);
     if (welcome.rendezvous.has_value()) Set(message->mutable_rendezvous(), *welcome.rendezvous);
     message->set_host(welcome.host);
+    message->set_newest_command(welcome.newest_command);
   }
   void operator()(const jobs::Rendezvous& rendezvous) {
     Set(out->mutable_rendezvous(), rendezvous);
   }
-  void operator()(const commands::Command& command) {
-    out->mutable_command()->set_number(command.number);
-    switch (command.kind) {
-      case commands::Kind::kStop:
-        out->mutable_command()->mutable_stop();
-        break;
+  void operator()(const commands::Delivery& delivery) {
+    const commands::Command& command = delivery.command;
+    v1::Command* message = out->mutable_command();
+    if (delivery.when == commands::Delivery::When::kNever) {
+      message->mutable_none();
+    } else {
+      message->ParseFromString(command.contents);
+      // Also those that an older musterd stored without contents.
+      if (command.kind == commands::Kind::kStop) message->mutable_stop();
+      // A halt that is in force is there at once.
+      const bool waits = command.at_step.has_value() && !command.applied_step.has_value();
+      if (waits) message->set_at_step(*command.at_step);
+      message->set_begun(command.applied_step.has_value());
+    }
+    message->set_number(command.number);
+    if (delivery.when == commands::Delivery::When::kReplay) {
+      message->set_replay(true);
+      message->set_at_step(*command.applied_step);
     }
   }
   void operator()(const cluster::AckReport& ack) {
@@ -149,8 +199,11 @@ cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
 }
 
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
-  return {heartbeat.step(), heartbeat.progress(), heartbeat.stage(),
-          heartbeat.memory().SerializeAsString()};
+  return {.step = heartbeat.step(),
+          .progress = heartbeat.progress(),
+          .stage = heartbeat.stage(),
+          .activity = heartbeat.activity(),
+          .memory = heartbeat.memory().SerializeAsString()};
 }
 
 cluster::Report FromWire(const v1::WorkerReport& report) {
@@ -210,6 +263,12 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
     case v1::WorkerReport::kCommandApplied:
       result.what = cluster::CommandApplied{report.command_applied().number(),
                                             report.command_applied().step()};
+      break;
+    case v1::WorkerReport::kCommandFinished:
+      result.what = FromWire(report.command_finished());
+      break;
+    case v1::WorkerReport::kTrainability:
+      result.what = FromWire(report.trainability());
       break;
     case v1::WorkerReport::kExported:
       result.what = cluster::Exported{report.exported().path()};

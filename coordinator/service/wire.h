@@ -5,7 +5,13 @@
 
 #include <grpcpp/support/status.h>
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/trainability/trainability.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/effect.h"
 #include "coordinator/cluster/event.h"
@@ -13,6 +19,7 @@
 #include "proto/muster/v1/agent_service.pb.h"
 #include "proto/muster/v1/job.pb.h"
 #include "proto/muster/v1/job_service.pb.h"
+#include "proto/muster/v1/operation.pb.h"
 #include "proto/muster/v1/worker_service.pb.h"
 
 namespace muster::service {
@@ -38,6 +45,22 @@ v1::StepMetrics ToWire(const store::StepRow& step);
 v1::StepMetrics ToWire(const store::ValidationRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
+// A command of the job as clients see it.
+v1::Operation ToWire(const jobs::Job& job, const commands::Command& command);
+// Absent until a worker has made the model. At most `changes` of its history.
+std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t changes);
+// The model's parameters, with what is trained by the rules in force; empty until a worker has made the model.
+std::optional<muster::Trainability> ParametersOf(const jobs::Job& job);
+std::vector<TrainableRule> FromWire(
+    const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules);
+// "job/3".
+std::string OperationName(const std::string& job_id, uint64_t number);
+struct OperationId {
+  std::string job_id;
+  uint64_t number = 0;
+};
+// INVALID_ARGUMENT OPERATION_NAME_INVALID.
+absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
 // A job as it is now, with what is known of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
 

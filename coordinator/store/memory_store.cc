@@ -28,6 +28,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
       next.dropped_checkpoints = stored.dropped_checkpoints;
       next.failures = stored.failures;
       next.commands = stored.commands;
+      next.trainability = stored.trainability;
     }
     stored = std::move(next);
   }

@@ -163,6 +163,37 @@ CREATE TABLE counters (
   value INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 )sql",
+    // ---- 4: commands as operations; halted jobs; which parameters are trained.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN paused INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE commands ADD COLUMN contents BLOB NOT NULL DEFAULT x'';
+ALTER TABLE commands ADD COLUMN at_step INTEGER;
+ALTER TABLE commands ADD COLUMN target INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE commands ADD COLUMN requested_by TEXT NOT NULL DEFAULT '';
+ALTER TABLE commands ADD COLUMN create_time INTEGER;
+ALTER TABLE commands ADD COLUMN outcome_code INTEGER;
+ALTER TABLE commands ADD COLUMN outcome_time INTEGER;
+ALTER TABLE commands ADD COLUMN outcome_reason TEXT;
+ALTER TABLE commands ADD COLUMN outcome_message TEXT;
+ALTER TABLE commands ADD COLUMN outcome_result BLOB;
+
+CREATE TABLE trainability (
+  job_id TEXT PRIMARY KEY,
+  version INTEGER NOT NULL,
+  in_force BLOB NOT NULL,
+  parameters BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE trainability_changes (
+  job_id TEXT NOT NULL,
+  version INTEGER NOT NULL,
+  generation INTEGER NOT NULL,
+  time INTEGER,
+  command INTEGER NOT NULL,
+  contents BLOB NOT NULL,
+  PRIMARY KEY (job_id, version)
+) STRICT, WITHOUT ROWID;
+)sql",
 };
 
 // A file of a newer version is refused.

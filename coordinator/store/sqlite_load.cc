@@ -62,6 +62,7 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.validation_perplexity = rows.OptionalDouble();
     job.skipped_steps = rows.Uint();
     job.plan.priority = static_cast<int32_t>(rows.Int());
+    job.paused = rows.Bool();
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -159,10 +160,43 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     command.number = rows.Uint();
     command.kind = static_cast<commands::Kind>(rows.Int());
     if (!rows.SkipNull()) command.applied_step = rows.Uint();
-    list.push_back(command);
+    command.contents = rows.Text();
+    if (!rows.SkipNull()) command.at_step = rows.Uint();
+    command.target = rows.Uint();
+    command.requested_by = rows.Text();
+    command.create_time = rows.Time();
+    if (!rows.SkipNull()) {
+      commands::Outcome& outcome = command.outcome.emplace();
+      outcome.code = static_cast<absl::StatusCode>(rows.Int());
+      outcome.time = rows.Time();
+      outcome.reason = rows.Text();
+      outcome.message = rows.Text();
+      outcome.result = rows.Text();
+    }
+    list.push_back(std::move(command));
   }
   RETURN_IF_ERROR(rows.status());
   for (auto& [id, list] : commands) (*jobs)[id].commands = commands::CommandLog(std::move(list));
+  Statement in_force(db_, &statements_, "SELECT * FROM trainability");
+  while (in_force.Next()) {
+    jobs::Trainability& trainability = (*jobs)[in_force.Text()].trainability;
+    trainability.version = in_force.Uint();
+    trainability.in_force = in_force.Text();
+    trainability.parameters = in_force.Text();
+  }
+  RETURN_IF_ERROR(in_force.status());
+  Statement changes(db_, &statements_,
+                    "SELECT * FROM trainability_changes ORDER BY job_id, version");
+  while (changes.Next()) {
+    jobs::TrainabilityChange& change =
+        (*jobs)[changes.Text()].trainability.history.emplace_back();
+    change.version = changes.Uint();
+    change.generation = changes.Uint();
+    change.time = changes.Time();
+    change.command = changes.Uint();
+    change.contents = changes.Text();
+  }
+  RETURN_IF_ERROR(changes.status());
   return absl::OkStatus();
 }
 

@@ -106,7 +106,8 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
     for (const char* table :
-         {"ranks", "checkpoints", "failures", "commands", "steps", "validations", "logs"}) {
+         {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
+          "steps", "validations", "logs"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)
@@ -261,7 +262,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   const jobs::Job& job = row.job;
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
-                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -297,7 +298,8 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.validation_accuracy)
       .Bind(job.validation_perplexity)
       .Bind(job.skipped_steps)
-      .Bind(job.plan.priority);
+      .Bind(job.plan.priority)
+      .Bind(job.paused);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -328,7 +330,8 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
 }
 
 absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
-  for (const char* table : {"ranks", "checkpoints", "failures", "commands"}) {
+  for (const char* table :
+       {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes"}) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
             .Bind(job.id)
@@ -374,12 +377,45 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
             .Run());
   }
   for (const commands::Command& command : job.commands.commands()) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO commands VALUES (?,?,?,?)")
-                        .Bind(job.id)
-                        .Bind(command.number)
-                        .Bind(static_cast<int>(command.kind))
-                        .Bind(command.applied_step)
-                        .Run());
+    Statement row(db_, &statements_, "INSERT INTO commands VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    row.Bind(job.id)
+        .Bind(command.number)
+        .Bind(static_cast<int>(command.kind))
+        .Bind(command.applied_step)
+        .BindBlob(command.contents)
+        .Bind(command.at_step)
+        .Bind(command.target)
+        .Bind(command.requested_by)
+        .Bind(command.create_time);
+    if (const auto& outcome = command.outcome; outcome.has_value()) {
+      row.Bind(static_cast<int>(outcome->code))
+          .Bind(outcome->time)
+          .Bind(outcome->reason)
+          .Bind(outcome->message)
+          .BindBlob(outcome->result);
+    } else {
+      row.BindNull().BindNull().BindNull().BindNull().BindNull();
+    }
+    RETURN_IF_ERROR(row.Run());
+  }
+  const jobs::Trainability& trainability = job.trainability;
+  if (trainability.version == 0) return absl::OkStatus();
+  RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO trainability VALUES (?,?,?,?)")
+                      .Bind(job.id)
+                      .Bind(trainability.version)
+                      .BindBlob(trainability.in_force)
+                      .BindBlob(trainability.parameters)
+                      .Run());
+  for (const jobs::TrainabilityChange& change : trainability.history) {
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "INSERT INTO trainability_changes VALUES (?,?,?,?,?,?)")
+            .Bind(job.id)
+            .Bind(change.version)
+            .Bind(change.generation)
+            .Bind(change.time)
+            .Bind(change.command)
+            .BindBlob(change.contents)
+            .Run());
   }
   return absl::OkStatus();
 }

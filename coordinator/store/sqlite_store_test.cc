@@ -174,7 +174,7 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   };
   EXPECT_THAT(tables(),
               testing::UnorderedElementsAre("jobs", "ranks", "checkpoints", "failures", "commands",
-                                            "requests", "steps", "validations", "logs"));
+                                            "trainability", "trainability_changes", "requests", "steps", "validations", "logs"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }

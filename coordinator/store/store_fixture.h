@@ -75,9 +75,29 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                    .reason = "r",
                    .log_tail = "line\nline"},
                   {.generation = 2, .rank = 0, .kind = jobs::FailureKind::kConsequence}};
-  job.commands.Append(commands::Kind::kStop);
-  job.commands.Append(commands::Kind::kStop);
+  job.paused = true;
+  job.trainability = {.version = 3,
+                      .in_force = std::string("f\0", 2),
+                      .parameters = "p",
+                      .history = {{.version = 2, .contents = "c2"},
+                                  {.version = 3,
+                                   .generation = 2,
+                                   .time = job.create_time,
+                                   .command = 1,
+                                   .contents = std::string("\0c", 2)}}};
+  job.commands.Append({.kind = commands::Kind::kSetLearningRate,
+                       .contents = std::string("a\0b", 3),
+                       .at_step = 0,
+                       .requested_by = "me",
+                       .create_time = job.create_time});
+  job.commands.Append({.kind = commands::Kind::kCancel, .target = 1});
+  job.commands.Append({.kind = commands::Kind::kStop});
   job.commands.Applied(1, 0);
+  job.commands.Finished(1, {.time = job.create_time, .result = std::string("r\0", 2)});
+  job.commands.Finished(2, {.time = job.create_time,
+                            .code = absl::StatusCode::kFailedPrecondition,
+                            .reason = "R",
+                            .message = "too late"});
   return job;
 }
 
@@ -100,6 +120,7 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.live, b.live);
   EXPECT_EQ(a.ending, b.ending);
   EXPECT_EQ(a.stop_requested, b.stop_requested);
+  EXPECT_EQ(a.paused, b.paused);
   EXPECT_EQ(a.restarts, b.restarts);
   EXPECT_EQ(a.rendezvous, b.rendezvous);
   EXPECT_EQ(a.stage, b.stage);
@@ -119,6 +140,7 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.dropped_checkpoints, b.dropped_checkpoints);
   EXPECT_EQ(a.failures, b.failures);
   EXPECT_EQ(a.commands.commands(), b.commands.commands());
+  EXPECT_EQ(a.trainability, b.trainability);
 }
 
 inline StepRow Step(uint64_t step, double loss, const std::string& job = "a") {

@@ -1,0 +1,79 @@
+#include "absl/time/clock.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/operation_text.h"
+#include "client/cli/steer.h"
+#include "proto/muster/v1/operation_service.pb.h"
+
+namespace muster::cli {
+namespace {
+
+struct OperationsOptions : CommonOptions {
+  std::string job;
+};
+
+struct OperationOptions : SteeringOptions {
+  std::string name;
+  bool cancel = false;
+};
+
+ExitCode Operations(Console* console, const OperationsOptions& options) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto operations = (*client)->Operations(options.job);
+  if (!operations.ok()) return Fail(console, operations.status());
+  if (IsDocument(options.output)) {
+    v1::ListOperationsResponse all;
+    for (const v1::Operation& operation : *operations) *all.add_operations() = operation;
+    console->out << Document(all, options.output);
+  } else if (operations->empty()) {
+    console->err << "no operations\n";
+  } else {
+    console->out << OperationTable(*operations, absl::Now());
+  }
+  return kDone;
+}
+
+ExitCode Operation(Console* console, const OperationOptions& options) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto operation =
+      options.cancel
+          ? (*client)->CancelOperation(options.name, {.retry = {.retry_for = options.retry_for},
+                                                      .requested_by = Requester(console)})
+          : (*client)->GetOperation(options.name);
+  if (!operation.ok()) return Fail(console, operation.status());
+  v1::Operation last;
+  const ExitCode code = ShowOperation(console, **client, options, *operation, &last);
+  // Looking at it is done, whatever became of it.
+  if (!options.cancel && !options.wait) return kDone;
+  if (!options.cancel || !last.done()) return code;
+  // Taken back, as was asked for; or too late.
+  return last.error().code() == "CANCELLED" ? kDone : kOtherError;
+}
+
+}  // namespace
+
+void AddOperations(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<OperationsOptions>();
+  CLI::App* command =
+      app->add_subcommand("operations", "What was asked of a running job, and what became of it");
+  command->add_option("JOB", options->job, "The job's id")->required();
+  AddCommonOptions(command, console, options.get());
+  command->callback([=] { *code = Operations(console, *options); });
+}
+
+void AddOperation(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<OperationOptions>();
+  CLI::App* command = app->add_subcommand("operation", "One operation: look at it, follow it, take it back");
+  command->add_option("OP", options->name, "Its name: JOB/NUMBER")->required();
+  command->add_flag("--wait", options->wait, "Return when it is done (1: it failed)");
+  AddDurationOption(command, "--timeout", &options->timeout,
+                    "With --wait: wait no longer (exit code 101)");
+  command->add_flag("--cancel", options->cancel, "Take it back, where it has not taken effect");
+  AddCommonOptions(command, console, options.get());
+  AddRetryOption(command, options.get());
+  command->callback([=] { *code = Operation(console, *options); });
+}
+
+}  // namespace muster::cli

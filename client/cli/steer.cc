@@ -1,0 +1,107 @@
+#include "client/cli/steer.h"
+
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "client/cli/commands.h"
+#include "client/cli/operation_text.h"
+
+namespace muster::cli {
+
+void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* options,
+                        bool schedulable) {
+  command->add_option("JOB", options->job, "The job's id")->required();
+  command->add_flag("--wait", options->wait, "Return when the operation is done (1: it failed)");
+  AddDurationOption(command, "--timeout", &options->timeout,
+                    "With --wait: wait no longer (exit code 101)");
+  if (schedulable) AddAtStepOption(command, &options->at_step);
+  AddCommonOptions(command, console, options);
+  AddRetryOption(command, options);
+}
+
+ExitCode ShowOperation(Console* console, client::MusterClient& client,
+                       const SteeringOptions& options, v1::Operation operation,
+                       v1::Operation* last) {
+  if (options.wait && !operation.done()) {
+    const auto ended = client.WaitOperation(
+        operation.name(),
+        {.retry_for = options.retry_for, .deadline = absl::Now() + options.timeout});
+    if (absl::IsDeadlineExceeded(ended.status())) {
+      return FailWith(console,
+                      absl::StrCat("operation ", operation.name(), " is not done after ",
+                                   absl::FormatDuration(options.timeout)),
+                      kTimedOut);
+    }
+    if (!ended.ok()) return Fail(console, ended.status());
+    operation = *ended;
+  }
+  if (IsDocument(options.output)) {
+    console->out << Document(operation, options.output);
+  } else {
+    console->out << OperationLine(operation) << "\n";
+  }
+  if (last != nullptr) *last = operation;
+  return operation.has_error() ? kOtherError : kDone;
+}
+
+ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto operation = change(**client, options.job,
+                                {.retry = {.retry_for = options.retry_for},
+                                 .at_step = options.at_step,
+                                 .requested_by = Requester(console)});
+  if (!operation.ok()) return Fail(console, operation.status());
+  return ShowOperation(console, **client, options, *operation);
+}
+
+namespace {
+
+void AddPlain(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
+              const std::string& help, bool schedulable, const Change& change) {
+  auto options = std::make_shared<SteeringOptions>();
+  CLI::App* command = app->add_subcommand(name, help);
+  AddSteeringOptions(command, console, options.get(), schedulable);
+  command->callback([=] { *code = Steer(console, *options, change); });
+}
+
+}  // namespace
+
+void AddPause(CLI::App* app, Console* console, ExitCode* code) {
+  AddPlain(app, console, code, "pause", "Halt a running job at its next step; it keeps its slots",
+           true, [](auto& client, const auto& job, const auto& options) {
+             return client.Pause(job, options);
+           });
+}
+
+void AddResume(CLI::App* app, Console* console, ExitCode* code) {
+  AddPlain(app, console, code, "resume", "Let a paused job go on", false,
+           [](auto& client, const auto& job, const auto& options) {
+             return client.Resume(job, options);
+           });
+}
+
+void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
+  AddPlain(app, console, code, "checkpoint", "Write a checkpoint of a running job now", true,
+           [](auto& client, const auto& job, const auto& options) {
+             return client.SaveCheckpoint(job, options);
+           });
+}
+
+void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<SteeringOptions>();
+  auto rate = std::make_shared<double>(0);
+  CLI::App* command = app->add_subcommand(
+      "set-lr", "Change the learning rate of a running job, which its schedule scales, for good");
+  AddSteeringOptions(command, console, options.get());
+  command->add_option("VALUE", *rate, "As optimizer.adamw.lr of the job file")->required();
+  command->callback([=] {
+    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
+      return client.SetLearningRate(job, *rate, steer);
+    });
+  });
+}
+
+}  // namespace muster::cli

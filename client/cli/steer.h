@@ -1,0 +1,38 @@
+// What the commands that change a running job have in common: they print the operation, or follow it to its end.
+#ifndef MUSTER_CLIENT_CLI_STEER_H_
+#define MUSTER_CLIENT_CLI_STEER_H_
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "client/cli/command.h"
+
+namespace muster::cli {
+
+struct SteeringOptions : CommonOptions {
+  std::string job;
+  bool wait = false;
+  absl::Duration timeout = absl::InfiniteDuration();
+  std::optional<uint64_t> at_step;
+};
+
+// Asks for the change.
+using Change = std::function<absl::StatusOr<v1::Operation>(
+    client::MusterClient& client, const std::string& job, const client::SteerOptions& options)>;
+
+// Adds JOB, --wait, --timeout, --at-step where `schedulable`, and the common options.
+void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* options,
+                        bool schedulable = true);
+ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change);
+
+// Prints an operation, with --wait once it is done. 1 where it failed, 101 where it is not done in time. last: what was printed;
+// may be null.
+ExitCode ShowOperation(Console* console, client::MusterClient& client, const SteeringOptions& options,
+                       v1::Operation operation, v1::Operation* last = nullptr);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_STEER_H_

@@ -1,0 +1,143 @@
+#include "coordinator/service/control_service.h"
+
+#include <cmath>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
+#include "coordinator/service/request.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+namespace {
+
+v1::JobSpec SpecOf(const jobs::Job& job) {
+  v1::JobSpec spec;
+  spec.ParseFromString(job.spec);
+  return spec;
+}
+
+absl::Status NeedsCheckpoints(const jobs::Job& job) {
+  if (SpecOf(job).has_checkpoint()) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kFailedPrecondition, "NO_CHECKPOINTS",
+                absl::StrCat("job '", job.id,
+                             "' has no place for checkpoints: its job file has no `checkpoint`"));
+}
+
+absl::Status NeedsOptimizer(const jobs::Job& job) {
+  if (SpecOf(job).has_optimizer()) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kFailedPrecondition, "NO_OPTIMIZER",
+                absl::StrCat("job '", job.id, "' trains nothing: its job file has no `optimizer`"));
+}
+
+absl::Status BadRules(const std::string& message) {
+  return Refuse(absl::StatusCode::kInvalidArgument, "TRAINABILITY_INVALID", message);
+}
+
+// What no model makes right.
+absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules) {
+  if (rules.empty()) return BadRules("there are no rules");
+  for (int i = 0; i < rules.size(); ++i) {
+    const bool none = rules[i].action_case() == v1::TrainableRule::ACTION_NOT_SET;
+    if (none || (rules[i].freeze().empty() && rules[i].unfreeze().empty())) {
+      return BadRules(absl::StrCat("rules[", i, "] has no pattern"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerContext* context,
+                                                          const v1::SetTrainabilityRequest* request,
+                                                          v1::Operation* response) {
+  auto* reactor = context->DefaultReactor();
+  if (const absl::Status bad = CheckRules(request->rules()); !bad.ok()) {
+    reactor->Finish(ToWire(bad));
+    return reactor;
+  }
+  v1::Command contents;
+  *contents.mutable_set_trainability()->mutable_rules() = request->rules();
+  contents.mutable_set_trainability()->set_dry_run(request->dry_run());
+  // A plan is made once, and changes nothing.
+  const auto kind =
+      request->dry_run() ? commands::Kind::kPlanTrainability : commands::Kind::kSetTrainability;
+  return PostCommand(
+      engine_, CommandOf("set_trainability", *request, kind, contents, AtStep(*request)), response,
+      reactor, [rules = FromWire(request->rules())](const jobs::Job& job) {
+        if (const absl::Status status = NeedsOptimizer(job); !status.ok()) return status;
+        const auto parameters = ParametersOf(job);
+        if (!parameters.has_value()) return absl::OkStatus();
+        const auto mask = parameters->With(rules);
+        return mask.ok() ? absl::OkStatus() : BadRules(std::string(mask.status().message()));
+      });
+}
+
+grpc::ServerUnaryReactor* ControlService::Refresh(grpc::CallbackServerContext* context,
+                                                  const v1::RefreshRequest* request,
+                                                  v1::Operation* response) {
+  v1::Command contents;
+  contents.mutable_refresh();
+  return PostCommand(engine_, CommandOf("refresh", *request, commands::Kind::kRefresh, contents),
+                     response, context->DefaultReactor(), NeedsOptimizer);
+}
+
+grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerContext* context,
+                                                          const v1::GetTrainabilityRequest* request,
+                                                          v1::GetTrainabilityResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+    if (!committed.ok()) return reactor->Finish(ToWire(committed));
+    const jobs::Job* job = engine_->cluster().Find(request->job_id());
+    if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
+    const auto parameters = ParametersOf(*job);
+    if (!parameters.has_value()) {
+      return reactor->Finish(ToWire(Refuse(
+          absl::StatusCode::kFailedPrecondition, "NO_MODEL",
+          absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+                       ", and no worker has made its model yet"))));
+    }
+    *response->mutable_trainability() = *TrainabilityOf(*job, SIZE_MAX);
+    for (size_t i = 0; i < parameters->parameters().size(); ++i) {
+      const auto& parameter = parameters->parameters()[i];
+      v1::ParameterStatus* status = response->add_parameters();
+      status->set_name(parameter.name);
+      status->set_elements(parameter.elements);
+      status->set_trained(parameters->mask()[i]);
+    }
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* ControlService::SaveCheckpoint(grpc::CallbackServerContext* context,
+                                                         const v1::SaveCheckpointRequest* request,
+                                                         v1::Operation* response) {
+  v1::Command contents;
+  contents.mutable_save_checkpoint();
+  return PostCommand(engine_,
+                     CommandOf("save_checkpoint", *request, commands::Kind::kSaveCheckpoint,
+                               contents, AtStep(*request)),
+                     response, context->DefaultReactor(), NeedsCheckpoints);
+}
+
+grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerContext* context,
+                                                          const v1::SetLearningRateRequest* request,
+                                                          v1::Operation* response) {
+  const double rate = request->learning_rate();
+  if (!std::isfinite(rate) || rate < 0) {
+    auto* reactor = context->DefaultReactor();
+    reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
+               absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"))));
+    return reactor;
+  }
+  v1::Command contents;
+  contents.mutable_set_learning_rate()->set_learning_rate(rate);
+  return PostCommand(engine_,
+                     CommandOf("set_learning_rate", *request, commands::Kind::kSetLearningRate,
+                               contents, AtStep(*request)),
+                     response, context->DefaultReactor(), NeedsOptimizer);
+}
+
+}  // namespace muster::service

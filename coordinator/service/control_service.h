@@ -1,0 +1,37 @@
+// muster.v1.ControlService over the engine.
+#ifndef MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
+#define MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_
+
+#include "coordinator/service/engine.h"
+#include "proto/muster/v1/control_service.grpc.pb.h"
+
+namespace muster::service {
+
+// The engine outlives the server that this is registered with. Thread-safe.
+class ControlService final : public v1::ControlService::CallbackService {
+ public:
+  explicit ControlService(Engine* engine) : engine_(engine) {}
+
+  grpc::ServerUnaryReactor* SetTrainability(grpc::CallbackServerContext* context,
+                                            const v1::SetTrainabilityRequest* request,
+                                            v1::Operation* response) override;
+  grpc::ServerUnaryReactor* Refresh(grpc::CallbackServerContext* context,
+                                    const v1::RefreshRequest* request,
+                                    v1::Operation* response) override;
+  grpc::ServerUnaryReactor* GetTrainability(grpc::CallbackServerContext* context,
+                                            const v1::GetTrainabilityRequest* request,
+                                            v1::GetTrainabilityResponse* response) override;
+  grpc::ServerUnaryReactor* SaveCheckpoint(grpc::CallbackServerContext* context,
+                                           const v1::SaveCheckpointRequest* request,
+                                           v1::Operation* response) override;
+  grpc::ServerUnaryReactor* SetLearningRate(grpc::CallbackServerContext* context,
+                                            const v1::SetLearningRateRequest* request,
+                                            v1::Operation* response) override;
+
+ private:
+  Engine* const engine_;
+};
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_CONTROL_SERVICE_H_

@@ -1,0 +1,192 @@
+#include "coordinator/service/operation_service.h"
+
+#include <grpcpp/alarm.h>
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/membership/refusal.h"
+#include "coordinator/service/request.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+namespace {
+
+constexpr int kDefaultPage = 100;
+constexpr int kMaxPage = 1000;
+constexpr absl::Duration kLongestWait = absl::Minutes(10);
+
+grpc::ServerUnaryReactor* Fail(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
+  reactor->Finish(ToWire(status));
+  return reactor;
+}
+
+// Answers once an operation is done, or its time is over. An actor on the engine's thread, except where gRPC calls in.
+class OperationWait : public grpc::ServerUnaryReactor,
+                      public Follower,
+                      public std::enable_shared_from_this<OperationWait> {
+ public:
+  OperationWait(Engine* engine, Followers* followers, OperationId id, absl::Duration timeout,
+                v1::Operation* response)
+      : engine_(engine),
+        followers_(followers),
+        id_(std::move(id)),
+        timeout_(timeout),
+        response_(response) {}
+
+  // Called once, right after construction.
+  void Begin() {
+    self_ = shared_from_this();
+    engine_->Post(nullptr, [self = self_](const absl::Status& committed) {
+      if (!committed.ok()) return self->End(committed);
+      if (!self->followers_->ended().ok()) return self->End(self->followers_->ended());
+      self->followers_->Add(self->id_.job_id, self.get());
+      self->alarm_.Set(
+          absl::ToChronoTime(absl::Now() + self->timeout_), [weak = std::weak_ptr(self)](bool due) {
+            const auto waiting = weak.lock();
+            if (!due || waiting == nullptr) return;
+            waiting->engine_->Post(nullptr,
+                                   [waiting](const absl::Status&) { waiting->Answer(); });
+          });
+      self->Poke();
+    });
+  }
+
+  void Poke() override {
+    const commands::Command* command = Find();
+    if (command == nullptr || command->outcome.has_value()) Answer();
+  }
+  void End(const absl::Status& why) override {
+    if (!Leave()) return;
+    Finish(ToWire(why));
+  }
+  void JobDeleted() override { End(NoSuchJob(id_.job_id)); }
+
+  void OnCancel() override {
+    engine_->Post(nullptr,
+                  [self = self_](const absl::Status&) { self->End(absl::CancelledError()); });
+  }
+  void OnDone() override { self_.reset(); }
+
+ private:
+  const commands::Command* Find() const {
+    const jobs::Job* job = engine_->cluster().Find(id_.job_id);
+    return job == nullptr ? nullptr : job->commands.Find(id_.number);
+  }
+  void Answer() {
+    if (!Leave()) return;
+    AnswerWithOperation(engine_->cluster(), id_.job_id, id_.number, response_, this);
+  }
+  // False when it has left before.
+  bool Leave() {
+    if (std::exchange(ended_, true)) return false;
+    followers_->Remove(id_.job_id, this);
+    alarm_.Cancel();
+    return true;
+  }
+
+  Engine* const engine_;
+  Followers* const followers_;
+  const OperationId id_;
+  const absl::Duration timeout_;
+  v1::Operation* const response_;
+  // Keeps this alive until gRPC is done with it.
+  std::shared_ptr<OperationWait> self_;
+  grpc::Alarm alarm_;
+  bool ended_ = false;
+};
+
+absl::Duration TimeoutOf(const v1::WaitOperationRequest& request) {
+  const auto& timeout = request.timeout();
+  const absl::Duration asked =
+      absl::Seconds(timeout.seconds()) + absl::Nanoseconds(timeout.nanos());
+  return asked <= absl::ZeroDuration() ? kLongestWait : std::min(asked, kLongestWait);
+}
+
+}  // namespace
+
+grpc::ServerUnaryReactor* OperationService::Get(grpc::CallbackServerContext* context,
+                                                const v1::GetOperationRequest* request,
+                                                v1::Operation* response) {
+  auto* reactor = context->DefaultReactor();
+  const auto id = ParseOperationName(request->name());
+  if (!id.ok()) return Fail(reactor, id.status());
+  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+    if (!committed.ok()) return reactor->Finish(ToWire(committed));
+    AnswerWithOperation(engine_->cluster(), id->job_id, id->number, response, reactor);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* context,
+                                                 const v1::ListOperationsRequest* request,
+                                                 v1::ListOperationsResponse* response) {
+  auto* reactor = context->DefaultReactor();
+  // The token is the number of the last one of the page before.
+  uint64_t after = 0;
+  if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &after)) {
+    return Fail(reactor, absl::InvalidArgumentError(absl::StrCat(
+                             "page_token '", request->page_token(), "' is not one of this server's")));
+  }
+  if (request->page_size() < 0 || request->page_size() > kMaxPage) {
+    return Fail(reactor, absl::InvalidArgumentError(absl::StrCat(
+                             "page_size ", request->page_size(), ": expected 1 to ", kMaxPage)));
+  }
+  const size_t size = request->page_size() == 0 ? kDefaultPage : request->page_size();
+  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+    if (!committed.ok()) return reactor->Finish(ToWire(committed));
+    const jobs::Job* job = engine_->cluster().Find(request->job_id());
+    if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
+    const auto& commands = job->commands.commands();
+    const size_t end = std::min(commands.size(), static_cast<size_t>(after) + size);
+    for (size_t i = after; i < end; ++i) *response->add_operations() = ToWire(*job, commands[i]);
+    if (end < commands.size()) response->set_next_page_token(absl::StrCat(end));
+    reactor->Finish(grpc::Status::OK);
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* OperationService::Wait(grpc::CallbackServerContext* context,
+                                                 const v1::WaitOperationRequest* request,
+                                                 v1::Operation* response) {
+  const auto id = ParseOperationName(request->name());
+  if (!id.ok()) return Fail(context->DefaultReactor(), id.status());
+  const auto waiting =
+      std::make_shared<OperationWait>(engine_, jobs_, *id, TimeoutOf(*request), response);
+  waiting->Begin();
+  return waiting.get();
+}
+
+grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* context,
+                                                   const v1::CancelOperationRequest* request,
+                                                   v1::Operation* response) {
+  auto* reactor = context->DefaultReactor();
+  const auto id = ParseOperationName(request->name());
+  if (!id.ok()) return Fail(reactor, id.status());
+  v1::Command contents;
+  contents.mutable_cancel()->set_target(id->number);
+  const cluster::CommandRequest command{
+      .job_id = id->job_id,
+      .request_id = request->request_id(),
+      .fingerprint = FingerprintOf("cancel", *request),
+      .command = {.kind = commands::Kind::kCancel,
+                  .contents = contents.SerializeAsString(),
+                  .target = id->number,
+                  .requested_by = request->requested_by()}};
+  auto number = std::make_shared<absl::StatusOr<uint64_t>>();
+  engine_->Post(
+      [=](cluster::Cluster& cluster, absl::Time now) { *number = cluster.Cancel(command, now); },
+      [=, this](const absl::Status& committed) {
+        if (!committed.ok()) return reactor->Finish(ToWire(committed));
+        if (!number->ok()) return reactor->Finish(ToWire(number->status()));
+        AnswerWithOperation(engine_->cluster(), command.job_id, **number, response, reactor);
+      });
+  return reactor;
+}
+
+}  // namespace muster::service

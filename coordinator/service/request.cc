@@ -1,0 +1,82 @@
+#include "coordinator/service/request.h"
+
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+#include <xxhash.h>
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "coordinator/membership/refusal.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+namespace {
+
+// Equal messages give equal bytes; SerializeAsString puts maps in any order.
+std::string SameBytes(const google::protobuf::Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
+}
+
+}  // namespace
+
+std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request) {
+  const std::unique_ptr<google::protobuf::Message> contents(request.New());
+  contents->CopyFrom(request);
+  for (const char* name : {"request_id", "requested_by"}) {
+    const auto* field = contents->GetDescriptor()->FindFieldByName(name);
+    if (field != nullptr) contents->GetReflection()->ClearField(contents.get(), field);
+  }
+  const std::string bytes = SameBytes(*contents);
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return absl::StrFormat("%s:%016x%016x", call, hash.high64, hash.low64);
+}
+
+void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,
+                         uint64_t number, v1::Operation* response,
+                         grpc::ServerUnaryReactor* reactor) {
+  const jobs::Job* job = cluster.Find(job_id);
+  if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(job_id)));
+  const commands::Command* command = job->commands.Find(number);
+  if (command == nullptr) {
+    return reactor->Finish(ToWire(
+        Refuse(absl::StatusCode::kNotFound, "OPERATION_NOT_FOUND",
+               absl::StrCat("there is no operation '", OperationName(job_id, number), "'"))));
+  }
+  *response = ToWire(*job, *command);
+  reactor->Finish(grpc::Status::OK);
+}
+
+grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
+                                      v1::Operation* response, grpc::ServerUnaryReactor* reactor,
+                                      const Refusal& refusal) {
+  auto number = std::make_shared<absl::StatusOr<uint64_t>>();
+  engine->Post(
+      [=](cluster::Cluster& cluster, absl::Time now) {
+        const jobs::Job* job = cluster.Find(request.job_id);
+        if (job != nullptr && refusal != nullptr && !job->terminal()) {
+          if (const absl::Status refused = refusal(*job); !refused.ok()) {
+            *number = refused;
+            return;
+          }
+        }
+        *number = cluster.Command(request, now);
+      },
+      [=](const absl::Status& committed) {
+        if (!committed.ok()) return reactor->Finish(ToWire(committed));
+        if (!number->ok()) return reactor->Finish(ToWire(number->status()));
+        AnswerWithOperation(engine->cluster(), request.job_id, **number, response, reactor);
+      });
+  return reactor;
+}
+
+}  // namespace muster::service

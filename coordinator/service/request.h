@@ -1,0 +1,57 @@
+// What the calls that change something have in common.
+#ifndef MUSTER_COORDINATOR_SERVICE_REQUEST_H_
+#define MUSTER_COORDINATOR_SERVICE_REQUEST_H_
+
+#include <google/protobuf/message.h>
+#include <grpcpp/support/server_callback.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "coordinator/cluster/event.h"
+#include "coordinator/service/engine.h"
+#include "proto/muster/v1/operation.pb.h"
+#include "proto/muster/v1/worker_service.pb.h"
+
+namespace muster::service {
+
+// What makes two requests the same: the call and its contents, without the fields `request_id` and `requested_by`.
+std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request);
+
+template <typename Request>
+std::optional<uint64_t> AtStep(const Request& request) {
+  return request.has_at_step() ? std::optional<uint64_t>(request.at_step()) : std::nullopt;
+}
+
+// The command that a request asks for. contents: without number and step.
+template <typename Request>
+cluster::CommandRequest CommandOf(const std::string& call, const Request& request,
+                                  commands::Kind kind, const v1::Command& contents,
+                                  std::optional<uint64_t> at_step = std::nullopt) {
+  return {.job_id = request.job_id(),
+          .request_id = request.request_id(),
+          .fingerprint = FingerprintOf(call, request),
+          .command = {.kind = kind,
+                      .contents = contents.SerializeAsString(),
+                      .at_step = at_step,
+                      .requested_by = request.requested_by()}};
+}
+
+// Says why a job cannot have a command; its spec is parsed by then.
+using Refusal = std::function<absl::Status(const jobs::Job& job)>;
+
+// Stores the command, unless `refusal` (may be null) has something against it, and answers with its operation.
+grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
+                                      v1::Operation* response, grpc::ServerUnaryReactor* reactor,
+                                      const Refusal& refusal = nullptr);
+
+// The operation as it stands, or that there is none.
+void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,
+                         uint64_t number, v1::Operation* response,
+                         grpc::ServerUnaryReactor* reactor);
+
+}  // namespace muster::service
+
+#endif  // MUSTER_COORDINATOR_SERVICE_REQUEST_H_
