@@ -279,8 +279,9 @@ class StepHook {
   virtual ~StepHook() = default;
 
   // Called on every rank before each optimizer step, `step` counting from 1 over the whole job. Never between the
-  // micro-batches of a step. It may change the values of parameters and buffers in place, on all ranks alike: what it does may
-  // depend on `step` and on them, and on nothing that is not in a checkpoint.
+  // micro-batches of a step. It may change the values of parameters and buffers in place, and freeze and unfreeze parameters
+  // (requires_grad_), on all ranks alike: what it does may depend on `step` and on them, and on nothing that is not in a
+  // checkpoint. Only here: parameters that are frozen or unfrozen while a step runs end the job.
   virtual void BeforeStep(int64_t step) = 0;
 };
 

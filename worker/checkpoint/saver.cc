@@ -112,6 +112,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                         .step = point.step,
                         .generation = options_.generation,
                         .last_command = point.last_command,
+                        .steering = point.steering,
                         .epoch = point.epoch,
                         .cursor = point.cursor,
                         .world_size = communicator_->world_size(),
@@ -145,19 +146,28 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
 
 absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& candidates,
                                               const State& state) {
+  return Restore(candidates, [&state](const manifest::Manifest&) { return state; });
+}
+
+absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& candidates,
+                                              const StateFor& state_for) {
   RestoreOutcome outcome;
   Problems reasons;
   for (const std::string& name : candidates) {
     const std::string path = files::JoinPath(options_.directory, name);
     const absl::StatusOr<VerifiedCheckpoint> checkpoint = VerifiedCheckpoint::Open(path);
-    using Copies = std::vector<VerifiedCheckpoint::Copy>;
-    const absl::StatusOr<Copies> copies =
-        checkpoint.ok() ? checkpoint->PlanCopies(state) : absl::StatusOr<Copies>(checkpoint.status());
-    ASSIGN_OR_RETURN(const auto results,
-                     Exchange(*communicator_, ToResult(copies.status()), "checkpoint verified", 0));
-    const absl::Status status = Combine(results);
+    ASSIGN_OR_RETURN(auto results, Exchange(*communicator_, ToResult(checkpoint.status()),
+                                            "checkpoint verified", 0));
+    absl::Status status = Combine(results);
     if (status.ok()) {
-      Fill(*copies);
+      ASSIGN_OR_RETURN(const State state, state_for(checkpoint->manifest()));
+      const auto copies = checkpoint->PlanCopies(state);
+      ASSIGN_OR_RETURN(results, Exchange(*communicator_, ToResult(copies.status()),
+                                         "checkpoint fits", 0));
+      status = Combine(results);
+      if (status.ok()) Fill(*copies);
+    }
+    if (status.ok()) {
       outcome.name = name;
       outcome.manifest = checkpoint->manifest();
       return outcome;

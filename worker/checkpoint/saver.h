@@ -10,6 +10,7 @@
 #define MUSTER_WORKER_CHECKPOINT_SAVER_H_
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -36,9 +37,10 @@ struct SaverOptions {
 // Where the state stands; goes into the manifest.
 struct SavePoint {
   int64_t step = 0;          // steps done
-  int64_t last_command = 0;  // number of the last applied command
+  int64_t last_command = 0;  // number of the newest command that was taken in
   int64_t epoch = 0;         // sampler position: what was consumed
   int64_t cursor = 0;
+  manifest::Steering steering;
   friend bool operator==(const SavePoint&, const SavePoint&) = default;
 };
 
@@ -84,6 +86,12 @@ class Saver {
   // newest first), whatever strategy and world size wrote it.
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& candidates,
                                          const State& state);
+
+  // The same where what is to be filled depends on the checkpoint. Called on all ranks for a candidate that all can read; may be a
+  // collective of another communicator. Its errors are those of Restore.
+  using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
+  absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& candidates,
+                                         const StateFor& state_for);
 
  private:
   // What this rank has to say of `state` before anything is written: an error, or (as a file's hash)

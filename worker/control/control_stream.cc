@@ -60,7 +60,9 @@ class ControlStreamImpl : public ControlStream {
     reader_ = std::thread([this] { ReadLoop(); });
     absl::MutexLock lock(&mutex_);
     const auto decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return first_welcome_.has_value() || refusal_.has_value();
+      return (first_welcome_.has_value() &&
+              commands_.size() >= first_welcome_->newest_command()) ||
+             refusal_.has_value();
     };
     if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), options_.connect_timeout)) {
       return absl::UnavailableError(absl::StrCat("coordinator ", options_.coordinator,

@@ -1,8 +1,8 @@
 // The worker's stream to the coordinator: reports and heartbeats out, commands and acknowledgements in;
 // reconnects by itself. docs/protocol-coordinator.md describes the protocol.
 //
-// Life cycle: Connect blocks until the coordinator has welcomed this process; the destructor closes the
-// stream. A worker that is told that it is stale, or that could not reach the coordinator for a whole
+// Life cycle: Connect blocks until the coordinator has welcomed this process, and all commands that the job's log
+// held then are here; the destructor closes the stream. A worker that is told that it is stale, or that could not reach the coordinator for a whole
 // lease, must end: `on_fatal` is called, once, from a thread of this object; it does not return to work.
 // Threading: thread-safe. No callback runs under a lock.
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_

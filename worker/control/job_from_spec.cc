@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/control/command_from_wire.h"
 
 namespace muster::control {
 namespace {
@@ -263,9 +264,10 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   }
   job.on_nan =
       spec.on_nan() == v1::JobSpec::SKIP_STEP ? train::OnNan::kSkipStep : train::OnNan::kFail;
+  job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL ? train::RefreshMode::kManual
+                                                                        : train::RefreshMode::kAuto;
   for (const v1::TrainableRule& rule : spec.trainable().rules()) {
-    const bool freeze = rule.has_freeze();
-    job.trainable.push_back({.freeze = freeze, .pattern = freeze ? rule.freeze() : rule.unfreeze()});
+    job.trainable.push_back(RuleFromWire(rule));
   }
   if (spec.has_profile()) {
     job.profile = {.directory = spec.profile().directory(),

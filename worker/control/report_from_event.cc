@@ -1,11 +1,34 @@
 #include "worker/control/report_from_event.h"
 
 #include <cmath>
+#include <string>
 
+#include "common/status/code_name.h"
 #include "common/utf8/utf8.h"
 
 namespace muster::control {
 namespace {
+
+// Of a change's names; all of them may be many thousands.
+constexpr size_t kShownNames = 20;
+
+void Set(v1::TrainabilityChange* out, const train::TrainabilityChange& change) {
+  out->set_version(change.version);
+  out->set_step(change.step);
+  if (change.command != 0) out->set_operation(std::to_string(change.command));
+  for (size_t i = 0; i < change.frozen.size() && i < kShownNames; ++i) {
+    out->add_frozen(ValidUtf8(change.frozen[i]));
+  }
+  for (size_t i = 0; i < change.unfrozen.size() && i < kShownNames; ++i) {
+    out->add_unfrozen(ValidUtf8(change.unfrozen[i]));
+  }
+  out->set_frozen_count(change.frozen.size());
+  out->set_unfrozen_count(change.unfrozen.size());
+  out->set_trainable_params_before(change.trained_before);
+  out->set_trainable_params(change.trained);
+  out->set_bytes_moved(change.bytes_moved);
+  out->set_seconds(change.seconds);
+}
 
 struct Fill {
   v1::WorkerReport& report;
@@ -14,6 +37,56 @@ struct Fill {
   void operator()(const train::SessionStarted& event) const {
     report.mutable_session_started()->set_step(event.step);
     report.mutable_session_started()->set_checkpoint_path(event.checkpoint_path);
+  }
+  void operator()(const train::TrainabilityInForce& event) const {
+    v1::TrainabilityInForce& in_force = *report.mutable_trainability();
+    in_force.set_version(event.version);
+    for (const TrainableRule& rule : event.rules) {
+      if (rule.freeze) {
+        in_force.add_rules()->set_freeze(rule.pattern);
+      } else {
+        in_force.add_rules()->set_unfreeze(rule.pattern);
+      }
+    }
+    in_force.set_trainable_params(event.trained);
+    in_force.set_frozen_params(event.frozen);
+    for (const std::string& name : event.pending) in_force.add_pending(ValidUtf8(name));
+    for (const Trainability::Parameter& parameter : event.parameters) {
+      v1::ModelParameter& added = *in_force.add_parameters();
+      added.set_name(ValidUtf8(parameter.name));
+      added.set_elements(parameter.elements);
+      added.set_trained(parameter.trained);
+      added.set_never_trained(!parameter.can_be_trained);
+    }
+    if (event.change.has_value()) Set(in_force.mutable_change(), *event.change);
+  }
+  void operator()(const train::CommandFinished& event) const {
+    v1::CommandFinished& finished = *report.mutable_command_finished();
+    finished.set_number(event.number);
+    if (!event.status.ok()) {
+      finished.mutable_error()->set_code(CodeName(event.status.code()));
+      finished.mutable_error()->set_message(ValidUtf8(std::string(event.status.message())));
+      return;
+    }
+    v1::OperationResult& result = *finished.mutable_result();
+    if (const auto* written = std::get_if<train::CheckpointWritten>(&event.result)) {
+      result.mutable_checkpoint()->set_step(written->step);
+      result.mutable_checkpoint()->set_path(written->path);
+      result.mutable_checkpoint()->set_generation(generation);
+    } else if (const auto* rate = std::get_if<train::LearningRateSet>(&event.result)) {
+      result.mutable_learning_rate()->set_old_rate(rate->old_rate);
+      result.mutable_learning_rate()->set_new_rate(rate->new_rate);
+      result.mutable_learning_rate()->set_next_step(rate->next_step);
+    } else if (const auto* change = std::get_if<train::TrainabilityChange>(&event.result)) {
+      Set(result.mutable_trainability(), *change);
+    } else if (const auto* plan = std::get_if<train::TrainabilityPlan>(&event.result)) {
+      Set(result.mutable_trainability_plan()->mutable_change(), plan->change);
+      for (const auto& rank : plan->ranks) {
+        v1::RankPlan& added = *result.mutable_trainability_plan()->add_ranks();
+        added.set_state_bytes_before(rank.state_bytes_before);
+        added.set_state_bytes(rank.state_bytes);
+      }
+    }
   }
   void operator()(const train::StageStarted& event) const {
     report.mutable_stage_started()->set_stage(event.stage);

@@ -18,6 +18,7 @@
 #include "worker/checkpoint/directory.h"
 #include "worker/comm/gloo/gloo_communicator.h"
 #include "worker/comm/gloo/rendezvous.h"
+#include "worker/control/command_from_wire.h"
 #include "worker/control/control_stream.h"
 #include "worker/control/job_from_spec.h"
 #include "worker/control/memory_report.h"
@@ -38,7 +39,9 @@ class StreamCommands : public train::CommandSource {
  public:
   explicit StreamCommands(const ControlStream* stream) : stream_(stream) {}
   int64_t Newest() const override { return static_cast<int64_t>(stream_->NewestCommand()); }
-  train::Command Get(int64_t) const override { return train::StopCommand{}; }
+  train::Command Get(int64_t number) const override {
+    return CommandFromWire(stream_->GetCommand(number));
+  }
 
  private:
   const ControlStream* const stream_;
@@ -58,6 +61,7 @@ class StreamEvents : public train::EventSink {
     heartbeat.set_step(step);
     heartbeat.set_stage(stage);
     heartbeat.set_progress(doing);
+    heartbeat.set_activity(++calls_);
     stream_->SetProgress(std::move(heartbeat));
   }
   // The newest step that Progress named; session thread only.
@@ -67,6 +71,7 @@ class StreamEvents : public train::EventSink {
   ControlStream* const stream_;
   const int64_t generation_;
   int64_t step_ = 0;
+  uint64_t calls_ = 0;  // of Progress
 };
 
 // The two process groups of a session, and the store in which their ranks met.

@@ -5,17 +5,22 @@
 // end well, as those of `muster run`: 0 done, 2 refused job file, 100 the job failed.
 #include <ATen/Parallel.h>
 
+#include <google/protobuf/util/json_util.h>
+
 #include <CLI/CLI.hpp>
+#include <fstream>
 #include <iostream>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobfile/jobfile.h"
 #include "common/jobspec/jobspec.h"
 #include "common/status/status.h"
 #include "worker/comm/local/local_group.h"
+#include "worker/control/command_from_wire.h"
 #include "worker/control/job_from_spec.h"
 #include "worker/train/session.h"
 
@@ -25,18 +30,41 @@ namespace {
 constexpr int kRefused = 2;
 constexpr int kFailed = 100;
 
-// Nobody gives commands, nobody listens.
+// All commands are there from the start, nobody listens; what fails of them is told.
 class Alone : public train::CommandSource, public train::EventSink {
  public:
-  int64_t Newest() const override { return 0; }
-  train::Command Get(int64_t) const override { return train::StopCommand{}; }
-  void Report(const train::Event&) override {}
+  explicit Alone(const std::vector<train::Command>* commands) : commands_(commands) {}
+  int64_t Newest() const override { return static_cast<int64_t>(commands_->size()); }
+  train::Command Get(int64_t number) const override { return (*commands_)[number - 1]; }
+  void Report(const train::Event& event) override {
+    const auto* finished = std::get_if<train::CommandFinished>(&event);
+    if (finished == nullptr || finished->status.ok()) return;
+    std::cerr << "command " << finished->number << ": " << Message(finished->status) << std::endl;
+  }
   void Progress(int64_t, const char*, const char*) override {}
+
+ private:
+  const std::vector<train::Command>* const commands_;
 };
 
-absl::Status RunRank(const train::Job& job, int rank, comm::Communicator* control,
-                     comm::Communicator* gradients) {
-  Alone alone;
+// One v1::Command in JSON per line, numbered from 1 as they come.
+absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path) {
+  std::vector<train::Command> commands;
+  std::ifstream lines(path);
+  for (std::string line; std::getline(lines, line);) {
+    v1::Command command;
+    if (!google::protobuf::util::JsonStringToMessage(line, &command).ok()) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": '", line, "' is no command"));
+    }
+    commands.push_back(control::CommandFromWire(command));
+    commands.back().number = static_cast<int64_t>(commands.size());
+  }
+  return commands;
+}
+
+absl::Status RunRank(const train::Job& job, const std::vector<train::Command>& commands, int rank,
+                     comm::Communicator* control, comm::Communicator* gradients) {
+  Alone alone(&commands);
   const train::SessionParts parts{control, gradients, &alone, &alone, {}};
   const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
@@ -44,7 +72,8 @@ absl::Status RunRank(const train::Job& job, int rank, comm::Communicator* contro
 }
 
 // The first cause among the ranks' errors.
-absl::Status Train(const train::Job& job, int world_size) {
+absl::Status Train(const train::Job& job, const std::vector<train::Command>& commands,
+                   int world_size) {
   auto control = comm::LocalGroup::Create(world_size);
   auto gradients = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> ends(world_size);
@@ -54,7 +83,7 @@ absl::Status Train(const train::Job& job, int world_size) {
       // Destroyed at the rank's end, so that the others do not wait for it.
       const auto own_control = std::move(control[rank]);
       const auto own_gradients = std::move(gradients[rank]);
-      ends[rank] = RunRank(job, rank, own_control.get(), own_gradients.get());
+      ends[rank] = RunRank(job, commands, rank, own_control.get(), own_gradients.get());
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -69,7 +98,7 @@ absl::Status Train(const train::Job& job, int world_size) {
   return cause;
 }
 
-int RunFile(const std::string& path) {
+int RunFile(const std::string& path, const std::vector<train::Command>& commands) {
   const auto end = [&path](const std::string& what, int code) {
     std::cerr << path << ": " << what << std::endl;
     return code;
@@ -81,7 +110,7 @@ int RunFile(const std::string& path) {
   }
   const auto job = control::JobFromSpec(jobspec::ResolveDefaults(file->spec));
   if (!job.ok()) return end(Message(job.status()), kFailed);
-  const absl::Status status = Train(*job, static_cast<int>(file->spec.world_size()));
+  const absl::Status status = Train(*job, commands, static_cast<int>(file->spec.world_size()));
   return status.ok() ? end("done", 0) : end(Message(status), kFailed);
 }
 
@@ -92,11 +121,20 @@ int main(int argc, char** argv) {
   std::vector<std::string> files;
   CLI::App app("Runs job files in this process, for tests");
   app.add_option("FILE", files, "job files")->required();
+  std::string commands_file;
+  app.add_option("--commands", commands_file, "commands for each of the jobs: one per line");
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
+  absl::StatusOr<std::vector<muster::train::Command>> commands =
+      std::vector<muster::train::Command>();
+  if (!commands_file.empty()) commands = muster::ReadCommands(commands_file);
+  if (!commands.ok()) {
+    std::cerr << muster::Message(commands.status()) << std::endl;
+    return muster::kRefused;
+  }
   int code = 0;
   for (const std::string& file : files) {
-    if (const int end = muster::RunFile(file); end != 0) code = end;
+    if (const int end = muster::RunFile(file, *commands); end != 0) code = end;
   }
   return code;
 }

@@ -123,20 +123,17 @@ class PluginModel : public Model {
   absl::Status BeforeStep(int64_t step) override {
     if (hook_ == nullptr) return absl::OkStatus();
     const std::string who = absl::StrCat(who_, ": step hook");
-    const auto parameters = Parameters();
-    std::vector<bool> trained;
-    for (const Parameter& parameter : parameters) trained.push_back(parameter.tensor.requires_grad());
     try {
       CallPlugin(who, [&] { hook_->BeforeStep(step); });
     } catch (const ModelError& error) {
       return absl::FailedPreconditionError(error.what());
     }
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      const auto& [name, tensor] = parameters[i];
-      if (tensor.requires_grad() == trained[i] && tensor.is_leaf()) continue;
-      return absl::FailedPreconditionError(
-          absl::StrCat(who, ": parameter '", name, "': expected a leaf that requires ",
-                       trained[i] ? "a" : "no", " gradient, as it was before"));
+    // It may freeze and unfreeze, but a parameter that was computed is none any more.
+    for (const auto& [name, tensor] : Parameters()) {
+      if (tensor.is_leaf()) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          who, ": parameter '", name,
+          "': expected a leaf, found the result of an operation; change values under at::NoGradGuard"));
     }
     return absl::OkStatus();
   }

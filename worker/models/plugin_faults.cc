@@ -1,4 +1,5 @@
 // A plug-in for tests: each of its models has one fault, by its name.
+#include <cstdio>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -7,6 +8,7 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
+#include "ATen/ops/zeros.h"
 #include "muster/plugin.h"
 
 namespace muster::plugin {
@@ -19,6 +21,7 @@ class Root : public Unit {
     if (fault_ != "no-parameters") {
       AddParameter("weight", at::ones({2, 3}, fault_ == "double" ? at::kDouble : at::kFloat));
     }
+    if (fault_.rfind("steers-", 0) == 0) AddParameter("bias", at::zeros({2}));
     if (fault_ == "twice") AddParameter("weight", at::ones({2, 3}));
     if (fault_ == "shared") AddParameter("same", parameter(0).detach());
     if (fault_ == "part") AddParameter("part", parameter(0).detach().narrow(0, 1, 1));
@@ -34,21 +37,26 @@ class Root : public Unit {
     if (fault_ == "torch-throws") return at::linear(x, at::ones({2, 4}));
     if (fault_ == "returns-nothing") return {};
     if (fault_ == "stranger") return context.Call(*stranger_, x);
+    if (fault_ == "steers-in-forward" && context.training() && ++forwards_ == 3) Freeze();
+    if (fault_.rfind("steers-", 0) == 0) return at::linear(x, parameter(0), parameter(1));
     const at::Tensor y = at::linear(x, parameter(0));
     return fault_ == "other-shape" ? y.sum(1) : y;
   }
 
-  void Freeze() { at::Tensor(parameter(0)).requires_grad_(false); }
+  void Freeze(bool freeze = true) { at::Tensor(parameter(0)).requires_grad_(!freeze); }
 
  private:
   const std::string fault_;
   std::unique_ptr<Unit> stranger_;
+  int forwards_ = 0;
 };
 
 class Faulty : public Model, public StepHook {
  public:
-  explicit Faulty(std::string fault)
-      : Model(fault == "no-root" ? nullptr : std::make_unique<Root>(fault)), fault_(std::move(fault)) {}
+  Faulty(std::string fault, std::string path)
+      : Model(fault == "no-root" ? nullptr : std::make_unique<Root>(fault)),
+        fault_(std::move(fault)),
+        path_(std::move(path)) {}
 
   Input input() const override {
     if (fault_ == "no-classes") return Input::Rows({3}, 0);
@@ -70,11 +78,22 @@ class Faulty : public Model, public StepHook {
 
   void BeforeStep(int64_t step) override {
     if (fault_ == "hook-throws" && step == 3) throw std::runtime_error("no third step");
-    if (fault_ == "hook-freezes") static_cast<Root&>(root()).Freeze();
+    Root& root = static_cast<Root&>(Model::root());
+    if (fault_ == "hook-freezes") root.Freeze();
+    // Every second step.
+    if (fault_ == "steers-in-turn") root.Freeze(step % 2 == 0);
+    // Whoever makes the file.
+    if (fault_ == "steers-one-rank" && step == 3) {
+      if (std::FILE* file = std::fopen(path_.c_str(), "wx"); file != nullptr) {
+        std::fclose(file);
+        root.Freeze();
+      }
+    }
   }
 
  private:
   const std::string fault_;
+  const std::string path_;
 };
 
 // The fault is an option, so that one entry serves for all.
@@ -82,7 +101,7 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
   const std::string fault = options.Text("fault");
   if (fault == "no-model") return nullptr;
   if (fault == "create-throws") throw std::runtime_error("not today");
-  return std::make_unique<Faulty>(fault);
+  return std::make_unique<Faulty>(fault, options.Text("path", ""));
 }
 
 }  // namespace

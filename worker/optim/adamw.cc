@@ -3,27 +3,26 @@
 #include <utility>
 
 #include "ATen/ops/_fused_adamw.h"
-#include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
-#include "worker/memory/memory_scope.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
 namespace {
+
+std::vector<StateSlot> AdamWSlots() {
+  return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
+}
 
 class AdamW : public Optimizer {
  public:
   AdamW(ParameterList parameters, const AdamWOptions& options)
       : options_(options),
         parameters_(std::move(parameters)),
-        exp_avgs_(Zeros(parameters_)),
-        exp_avg_sqs_(Zeros(parameters_)) {
-    const memory::MemoryScope scope(memory::Purpose::kMoments);
-    for (size_t i = 0; i < parameters_.tensors.size(); ++i) {
-      steps_.push_back(at::zeros({}, at::TensorOptions(at::kFloat)));
-    }
+        exp_avgs_(StateOf(parameters_, 0)),
+        exp_avg_sqs_(StateOf(parameters_, 1)),
+        steps_(StateOf(parameters_, 2, /*scalar=*/true)) {
     for (const ParameterClass& alike : parameters_.classes) {
       calls_.push_back({alike, Select(parameters_.tensors, alike), Select(exp_avgs_, alike),
                         Select(exp_avg_sqs_, alike), Select(steps_, alike)});
@@ -33,7 +32,7 @@ class AdamW : public Optimizer {
   absl::Status Step(double learning_rate) override {
     ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
     c10::NoGradGuard no_grad;
-    for (at::Tensor& step : steps_) *step.mutable_data_ptr<float>() += 1.0f;
+    for (const at::Tensor& step : steps_) *step.mutable_data_ptr<float>() += 1.0f;
     for (const FusedCall& call : calls_) {
       at::_fused_adamw_(call.parameters, Select(gradients, call.alike), call.exp_avgs,
                         call.exp_avg_sqs, {}, call.steps, learning_rate * call.alike.lr_scale,
@@ -43,9 +42,7 @@ class AdamW : public Optimizer {
     return absl::OkStatus();
   }
 
-  std::vector<StateSlot> Slots() const override {
-    return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
-  }
+  std::vector<StateSlot> Slots() const override { return AdamWSlots(); }
 
   std::vector<NamedTensor> State() override {
     std::vector<NamedTensor> state;
@@ -68,7 +65,7 @@ class AdamW : public Optimizer {
   const ParameterList parameters_;
   const std::vector<at::Tensor> exp_avgs_;
   const std::vector<at::Tensor> exp_avg_sqs_;
-  std::vector<at::Tensor> steps_;
+  const std::vector<at::Tensor> steps_;
   std::vector<FusedCall> calls_;
 };
 
@@ -89,7 +86,7 @@ absl::Status CheckOptions(const AdamWOptions& options) {
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
   RETURN_IF_ERROR(CheckOptions(options));
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay, AdamWSlots()));
   return std::make_unique<AdamW>(std::move(list), options);
 }
 

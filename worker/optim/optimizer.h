@@ -25,6 +25,8 @@ struct OptimizedParameter {
   std::optional<double> weight_decay = std::nullopt;
   // Factor on the learning rate of every step.
   double lr_scale = 1;
+  // Its state so far, in the order of Slots(), taken over: of the tensor's shape and type, or a float32 scalar. Empty: zeros.
+  std::vector<at::Tensor> state = {};
 };
 
 // One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.

@@ -11,11 +11,16 @@
 namespace muster::optim {
 namespace {
 
+std::vector<StateSlot> SgdSlots(const SgdOptions& options) {
+  if (options.momentum == 0) return {};
+  return {{"momentum_buffer"}};
+}
+
 class Sgd : public Optimizer {
  public:
   Sgd(ParameterList parameters, const SgdOptions& options)
       : options_(options), parameters_(std::move(parameters)) {
-    if (options_.momentum != 0) buffers_ = Zeros(parameters_);
+    if (options_.momentum != 0) buffers_ = StateOf(parameters_, 0);
     for (const ParameterClass& alike : parameters_.classes) {
       calls_.push_back({alike, Select(parameters_.tensors, alike), {}});
       if (!buffers_.empty()) calls_.back().buffers = Select(buffers_, alike);
@@ -35,10 +40,7 @@ class Sgd : public Optimizer {
     return absl::OkStatus();
   }
 
-  std::vector<StateSlot> Slots() const override {
-    if (options_.momentum == 0) return {};
-    return {{"momentum_buffer"}};
-  }
+  std::vector<StateSlot> Slots() const override { return SgdSlots(options_); }
 
   std::vector<NamedTensor> State() override {
     std::vector<NamedTensor> state;
@@ -76,7 +78,7 @@ absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParame
   if (options.nesterov && options.momentum == 0) {
     return absl::InvalidArgumentError("sgd: nesterov needs momentum");
   }
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay, SgdSlots(options)));
   return std::make_unique<Sgd>(std::move(list), options);
 }
 

@@ -112,6 +112,10 @@ class Strategy {
   // Hash of what lies where: the trainable parameters, buckets, slices. Ranks whose hashes differ must not communicate.
   virtual uint64_t layout_fingerprint() const = 0;
 
+  // Before another strategy is made of the same model: parameters have memory of their own again, where their values are. Where there
+  // are shards the values stay in those, which outlive the strategy where somebody keeps them. Only the destructor may be called then.
+  virtual void ReleaseModel() {}
+
   // For reports and tests.
   virtual int64_t bucket_count() const = 0;
 };

@@ -70,11 +70,11 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(const Identity& i
 }
 
 absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
-    const std::vector<std::string>& recorded, const checkpoint::State& state) {
+    const std::vector<std::string>& recorded, const checkpoint::Saver::StateFor& state_for) {
   if (identity_.rank == 0) RETURN_IF_ERROR(Claim(folder_, identity_));
   std::vector<std::string> names;
   for (const std::string& path : recorded) names.push_back(NameOf(path));
-  ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(names, state));
+  ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(names, state_for));
   for (const auto& bad : outcome.set_aside) {
     Report(CheckpointBad{files::JoinPath(folder_, bad.name), bad.reason});
   }
@@ -84,19 +84,22 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
   return Restored{.point = {.step = outcome.manifest.step,
                             .last_command = outcome.manifest.last_command,
                             .epoch = outcome.manifest.epoch,
-                            .cursor = outcome.manifest.cursor},
+                            .cursor = outcome.manifest.cursor,
+                            .steering = outcome.manifest.steering},
                   .path = files::JoinPath(folder_, outcome.name)};
 }
 
-absl::StatusOr<bool> Checkpoints::Save(const checkpoint::SavePoint& point,
-                                       const checkpoint::State& state) {
+absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint& point,
+                                                     const checkpoint::State& state) {
   ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state));
-  if (outcome.status.ok()) {
-    Report(CheckpointWritten{point.step, files::JoinPath(folder_, outcome.name)});
+  Saved saved{.files = outcome.status};
+  if (saved.files.ok()) {
+    saved.path = files::JoinPath(folder_, outcome.name);
+    Report(CheckpointWritten{point.step, saved.path});
   } else {
-    Report(CheckpointFailed{point.step, Message(outcome.status)});
+    Report(CheckpointFailed{point.step, Message(saved.files)});
   }
-  return outcome.status.ok();
+  return saved;
 }
 
 }  // namespace muster::train

@@ -36,15 +36,18 @@ class Checkpoints {
                                                            comm::Communicator* communicator,
                                                            EventSink* events);
 
-  // Fills `state` from the first good one of `recorded` (directories, newest first) and removes what is
+  // Fills a state from the first good one of `recorded` (directories, newest first) and removes what is
   // neither recorded nor put aside. Broken ones are put aside and reported. FAILED_PRECONDITION: the folder
   // holds checkpoints of another job (by the owner file, which the first session of a job writes).
   absl::StatusOr<Restored> Restore(const std::vector<std::string>& recorded,
-                                   const checkpoint::State& state);
+                                   const checkpoint::Saver::StateFor& state_for);
 
-  // Saves. False: the files failed, which is reported, and training goes on. An error is the
-  // communicator's.
-  absl::StatusOr<bool> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
+  struct Saved {
+    absl::Status files;  // where they failed, which is reported, training goes on
+    std::string path;
+  };
+  // An error is the communicator's.
+  absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
 
  private:
   Checkpoints(const Identity& identity, std::string folder, const std::string& strategy,

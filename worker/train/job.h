@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "common/trainability/trainability.h"
 #include "worker/data/idx_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
@@ -21,7 +22,6 @@
 #include "worker/parallel/ddp/ddp.h"
 #include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
-#include "worker/train/trainable.h"
 
 namespace muster::train {
 
@@ -73,6 +73,12 @@ enum class Precision { kFloat32, kBfloat16, kFloat16 };
 // What a loss, a gradient or a buffer that is not finite does.
 enum class OnNan { kFail, kSkipStep };
 
+// What becomes of parameters that the model's own code freezes or unfreezes.
+enum class RefreshMode {
+  kAuto,    // in force at the next step
+  kManual,  // without effect until a command says so
+};
+
 struct BatchConfig {
   int64_t per_rank = 1;
   int64_t accumulate = 1;
@@ -104,6 +110,7 @@ struct Job {
   uint64_t seed = 0;
   ModelConfig model;
   std::vector<TrainableRule> trainable;
+  RefreshMode refresh = RefreshMode::kAuto;
   std::optional<DataConfig> train;
   std::optional<DataConfig> validate;
   StrategyConfig strategy;

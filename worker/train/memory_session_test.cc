@@ -30,7 +30,9 @@ constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override { return 0; }
-  Command Get(int64_t) const override { return StopCommand{}; }
+  Command Get(int64_t number) const override {
+    return {.number = number, .what = StopCommand()};
+  }
   void Progress(int64_t, const char*, const char*) override {}
   void Report(const Event& event) override {
     if (std::holds_alternative<StepFinished>(event) || std::holds_alternative<Validated>(event)) {

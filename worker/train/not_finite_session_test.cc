@@ -32,7 +32,9 @@ class Outside : public CommandSource, public EventSink {
     std::lock_guard lock(mutex_);
     return stop_after_step > 0 && !steps_.empty() && steps_.rbegin()->first >= stop_after_step;
   }
-  Command Get(int64_t) const override { return StopCommand{}; }
+  Command Get(int64_t number) const override {
+    return {.number = number, .what = StopCommand()};
+  }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     if (const auto* step = std::get_if<StepFinished>(&event)) steps_[step->step] = *step;

@@ -5,8 +5,6 @@
 
 #include <cstdint>
 
-#include "worker/train/job.h"
-
 namespace muster::train {
 
 // The numbers travel in the roll call.
@@ -17,12 +15,6 @@ enum class Outcome : int64_t {
   kOverflowed = 2,  // on_nan: fail, float16: the loss scale answers for it, unless a loss is not finite either
   kRefused = 3,     // on_nan: fail: the job ends
 };
-
-// The outcome of a step with a gradient that is not finite. Pure.
-inline Outcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
-  if (on_nan == OnNan::kSkipStep) return Outcome::kSkipped;
-  return precision == Precision::kFloat16 ? Outcome::kOverflowed : Outcome::kRefused;
-}
 
 }  // namespace muster::train
 

@@ -7,18 +7,54 @@
 #include <optional>
 #include <string>
 #include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/trainability/trainability.h"
 
 namespace muster::train {
 
+// It is done, or was taken back: nothing is to be done.
+struct NoCommand {};
 struct StopCommand {};
-using Command = std::variant<StopCommand>;
+struct SaveCheckpointCommand {};
+struct SetLearningRateCommand {
+  double rate = 0;
+};
+struct SetTrainabilityCommand {
+  std::vector<TrainableRule> rules;
+  bool dry_run = false;
+};
+// Brings into force what model code has changed.
+struct RefreshCommand {};
+struct PauseCommand {};
+struct ResumeCommand {};
+// Takes back the command of this number, where it has not taken effect.
+struct CancelCommand {
+  int64_t target = 0;
+};
+
+struct Command {
+  int64_t number = 0;
+  // Not before so many optimizer steps are done.
+  std::optional<int64_t> at_step;
+  // It took effect in an earlier generation after at_step steps: again there, and no later change before it.
+  bool replay = false;
+  // It took effect in an earlier generation, and is to be done anew (a halt that is in force, a checkpoint that was not finished): it
+  // cannot be taken back.
+  bool begun = false;
+  std::variant<NoCommand, StopCommand, SaveCheckpointCommand, SetLearningRateCommand,
+               SetTrainabilityCommand, RefreshCommand, PauseCommand, ResumeCommand, CancelCommand>
+      what;
+};
 
 // The job's numbered command log, as far as it has reached this rank. Thread-safe; never blocks.
 class CommandSource {
  public:
   virtual ~CommandSource() = default;
 
-  // Number of the newest command this rank holds; it holds all before it too. 0: none.
+  // Number of the newest command this rank holds; it holds all before it too. 0: none. What the log held when this session's
+  // process began is there from the start.
   virtual int64_t Newest() const = 0;
   // Command `number`, 1 <= number <= Newest().
   virtual Command Get(int64_t number) const = 0;
@@ -69,12 +105,57 @@ struct CommandApplied {
   int64_t number = 0;
   int64_t step = 0;  // optimizer steps done when it took effect
 };
+struct LearningRateSet {
+  double old_rate = 0;
+  double new_rate = 0;
+  double next_step = 0;  // the rate of the next step
+};
+// From one mask of trained parameters to another.
+struct TrainabilityChange {
+  int64_t version = 0;  // that it made
+  int64_t step = 0;     // optimizer steps done
+  int64_t command = 0;  // that asked for it; 0: model code
+  std::vector<std::string> frozen;
+  std::vector<std::string> unfrozen;
+  int64_t trained_before = 0;  // elements
+  int64_t trained = 0;
+  int64_t bytes_moved = 0;  // sent by all ranks together
+  double seconds = 0;
+};
+// What a change would do.
+struct TrainabilityPlan {
+  TrainabilityChange change;
+  struct Rank {
+    int64_t state_bytes_before = 0;  // parameters, gradients and optimizer state that it holds between steps
+    int64_t state_bytes = 0;
+  };
+  std::vector<Rank> ranks;
+};
+// What is trained now: at the start of a session, and after each change.
+struct TrainabilityInForce {
+  int64_t version = 0;
+  std::vector<TrainableRule> rules;
+  int64_t trained = 0;  // elements
+  int64_t frozen = 0;
+  std::vector<std::string> pending;  // parameters that model code has changed, without effect
+  std::vector<Trainability::Parameter> parameters;  // at the start only, as the model was made
+  std::optional<TrainabilityChange> change;
+};
+// How a command ended.
+struct CommandFinished {
+  int64_t number = 0;
+  absl::Status status;
+  // Of one that did what it says.
+  std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange, TrainabilityPlan>
+      result;
+};
 struct Exported {
   std::string path;
 };
 
 using Event = std::variant<SessionStarted, StageStarted, StepFinished, Validated, CheckpointWritten,
-                           CheckpointFailed, CheckpointBad, CommandApplied, Exported>;
+                           CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
+                           TrainabilityInForce, Exported>;
 
 // Takes what happens. Thread-safe; never blocks on the network: events are queued in order.
 class EventSink {

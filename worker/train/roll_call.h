@@ -9,60 +9,16 @@
 #ifndef MUSTER_WORKER_TRAIN_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_ROLL_CALL_H_
 
-#include <cstdint>
 #include <memory>
-#include <optional>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
-#include "worker/train/outcome.h"
+#include "worker/train/roll_call_plan.h"
 
 namespace muster::train {
-
-// What one rank says. Everything is an int64 or a float64 on the wire.
-struct RollCallRecord {
-  int64_t generation = 0;
-  // The step that the table decides about: optimizer steps that will be done after it.
-  int64_t step = 0;
-  int64_t attempt = 0;
-  // The sampler's position before that step, and what this rank will bring to it.
-  int64_t epoch = 0;
-  int64_t cursor = 0;
-  int64_t micro_batches = 0;
-  int64_t samples = 0;
-  int64_t newest_command = 0;
-  // Hash of what all ranks must agree on: parameters, buckets, optimizer, stages.
-  int64_t plan_fingerprint = 0;
-  // The newest finished step whose loss is known (0: none), the sum of its micro-batches' mean losses on
-  // this rank, and their number.
-  int64_t loss_step = 0;
-  double loss_sum = 0;
-  int64_t loss_micro_batches = 0;
-  // What became of that step: an Outcome.
-  int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
-};
-
-struct StepLoss {
-  int64_t step = 0;
-  double mean = 0;  // not finite only where the step was skipped
-};
-
-// What the ranks do next; equal on all of them.
-struct RollCallPlan {
-  // Divides the sum of all gradients: the micro-batches that all ranks bring together.
-  double divisor = 1;
-  // Samples of all ranks in the step.
-  int64_t samples = 0;
-  // Commands up to this number are held by every rank: they apply now.
-  int64_t apply_commands = 0;
-  std::optional<StepLoss> loss;
-};
-
-// Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
-// FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan
-// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
-absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table);
 
 // Exchanges the records. One call is in flight at a time; used by one thread.
 class RollCall {
@@ -71,6 +27,9 @@ class RollCall {
   explicit RollCall(comm::Communicator* communicator);
   ~RollCall();
 
+  // Of the model, for errors.
+  void NameParameters(std::vector<std::string> names) { names_ = std::move(names); }
+
   void Post(const RollCallRecord& record);
   // The plan of the call that was posted. Errors: the communicator's, or Decide's.
   absl::StatusOr<RollCallPlan> Await();
@@ -78,6 +37,7 @@ class RollCall {
  private:
   struct InFlight;
   comm::Communicator* const communicator_;
+  std::vector<std::string> names_;
   std::unique_ptr<InFlight> in_flight_;
 };
 

@@ -107,6 +107,29 @@ TEST(Decide, ADifferenceIsNamedWithBothRanks) {
   }
 }
 
+RollCallRecord Wants(int64_t mask_hash, int64_t first_change) {
+  RollCallRecord record = Rank(0, 1.0);
+  record.mask_hash = mask_hash;
+  record.first_change = first_change;
+  return record;
+}
+
+TEST(Decide, NamesTheFirstParameterThatOnlySomeRanksFreezeWhereverTheRanksAre) {
+  const std::vector<std::string> names = {"a", "b", "c"};
+  std::vector<RollCallRecord> table = {Wants(1, -1), Wants(2, 2), Wants(3, 1), Wants(1, -1), Wants(1, -1), Wants(1, -1)};
+  table[0].step += 1;  // it saw no change and went on
+  const absl::Status status = Decide(table, names).status();
+  EXPECT_EQ(status, absl::FailedPreconditionError(
+                        "roll call of step 9: the ranks differ in which parameters are trained: 'b' was frozen or unfrozen "
+                        "on rank 2 and not on ranks 0, 1, 3 and 2 more"));
+  EXPECT_NE(std::string(Decide(table).status().message()).find("parameter number 1"), std::string::npos);
+}
+
+TEST(Decide, RanksThatDifferBehindTheFirstChangeCompareFlagByFlag) {
+  EXPECT_TRUE(Decide({Wants(1, 0), Wants(2, 0)})->masks_differ);
+  EXPECT_FALSE(Decide({Wants(1, 0), Wants(1, 0)})->masks_differ);
+}
+
 TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
   constexpr int kRanks = 3;
   auto group = comm::LocalGroup::Create(kRanks);

@@ -24,7 +24,9 @@ class Outside : public CommandSource, public EventSink {
     std::lock_guard lock(mutex_);
     return stop_after_step_ > 0 && !losses_.empty() && losses_.rbegin()->first >= stop_after_step_;
   }
-  Command Get(int64_t) const override { return StopCommand{}; }
+  Command Get(int64_t number) const override {
+    return {.number = number, .what = StopCommand()};
+  }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     if (const auto* step = std::get_if<StepFinished>(&event)) {

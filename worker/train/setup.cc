@@ -15,6 +15,7 @@
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
+#include "worker/train/trainable.h"
 
 namespace muster::train {
 
@@ -41,7 +42,6 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
     RETURN_IF_ERROR(
         Annotate(checkpoint::LoadWeights(job.model.weights, *model, deferred), "model.weights"));
   }
-  RETURN_IF_ERROR(Annotate(ApplyRules(job.trainable, *model), "trainable.rules"));
   return model;
 }
 
@@ -60,7 +60,7 @@ void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
 
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
     const Job& job, const models::Model& model, comm::Communicator* communicator,
-    trace::Recorder* recorder, const models::DeferredValues* deferred) {
+    trace::Recorder* recorder, const ParameterValues& values) {
   if (const auto* sharded = std::get_if<parallel::ShardedDdpOptions>(&job.strategy)) {
     return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
                                       communicator, *sharded);
@@ -70,9 +70,7 @@ absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
     if (recorder != nullptr) {
       options.trace = [recorder](const parallel::UnitEvent& event) { RecordUnit(event, recorder); };
     }
-    if (deferred != nullptr) {
-      options.values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
-    }
+    if (values != nullptr) options.values = values;
     auto strategy = parallel::CreateFsdp(model.Parameters(), model.Buffers(), &model.root(),
                                          communicator, options);
     if (!strategy.ok()) return Annotate(strategy.status(), "strategy.fsdp");
@@ -101,7 +99,7 @@ absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
 
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     const OptimizerConfig& config, const models::Model& model,
-    const std::vector<parallel::Piece>& pieces) {
+    const std::vector<parallel::Piece>& pieces, std::vector<std::vector<at::Tensor>> states) {
   const std::vector<models::Parameter> model_parameters = model.Parameters();
   std::vector<std::string> names;
   for (const auto& parameter : model_parameters) names.push_back(parameter.name);
@@ -110,6 +108,7 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
   for (const parallel::Piece& piece : pieces) {
     const auto& own = settings[piece.parameter];
     parameters.push_back({names[piece.parameter], piece.tensor, own.weight_decay, own.lr_scale});
+    if (!states.empty()) parameters.back().state = std::move(states[parameters.size() - 1]);
   }
   if (const auto* adamw = std::get_if<optim::AdamWOptions>(&config.kind)) {
     return optim::CreateAdamW(std::move(parameters), *adamw);
@@ -146,43 +145,9 @@ void AddShards(const std::vector<models::Parameter>& parameters,
   }
 }
 
-// The optimizer's state where each rank has its own pieces only.
-void AddShardedState(const models::Model& model, const Training& training,
-                     checkpoint::StateBuilder* builder) {
-  const std::vector<models::Parameter> parameters = model.Parameters();
-  const auto parts = PartsOf(training.strategy->owners());
-  std::map<std::string, int64_t> begins;  // of the pieces of this rank, by parameter
-  for (const parallel::Piece& piece : training.strategy->pieces()) {
-    begins[parameters[piece.parameter].name] = piece.begin;
-  }
-  std::map<std::pair<std::string, std::string>, at::Tensor> own;
-  for (const auto& piece : training.optimizer->State())
-    own[{piece.parameter, piece.slot}] = piece.tensor;
-
-  const auto* shards = training.strategy->shards();
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const auto& [name, tensor] = parameters[i];
-    if (!tensor.requires_grad()) continue;
-    const at::ScalarType type = shards != nullptr ? shards->types[i] : tensor.scalar_type();
-    int first_owner = 0;  // of a parameter without elements
-    for (const auto& part : parts[i]) {
-      if (part.begin == 0) first_owner = part.rank;
-    }
-    for (const optim::StateSlot& slot : training.optimizer->Slots()) {
-      if (slot.scalar) {
-        builder->AddSharded({slot.name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
-      } else {
-        builder->AddSharded({slot.name, name, tensor.sizes().vec(), type}, parts[i]);
-      }
-      const auto held = own.find({name, slot.name});
-      if (held != own.end()) builder->Hold(slot.scalar ? 0 : begins[name], held->second);
-    }
-  }
-}
-
 }  // namespace
 
-checkpoint::State TrainingState(const models::Model& model, const Training& training,
+checkpoint::State TrainingState(const models::Model& model, const TrainingParts& training,
                                 int world_size) {
   checkpoint::StateBuilder builder(world_size);
   const auto* shards = training.strategy != nullptr ? training.strategy->shards() : nullptr;
@@ -197,13 +162,14 @@ checkpoint::State TrainingState(const models::Model& model, const Training& trai
     builder.AddReplicated("buffer", buffer.name, buffer.tensor);
   }
   if (training.optimizer != nullptr) {
-    if (training.strategy->sharded()) {
-      AddShardedState(model, training, &builder);
-    } else {
-      for (const auto& piece : training.optimizer->State()) {
-        builder.AddReplicated(piece.slot, piece.parameter, piece.tensor);
-      }
-    }
+    const std::vector<models::Parameter> parameters = model.Parameters();
+    std::vector<at::ScalarType> types;
+    for (const auto& parameter : parameters) types.push_back(parameter.tensor.scalar_type());
+    OptimizerState state = StateOfOptimizer(*training.strategy, *training.optimizer, parameters,
+                                            FlagsOf(parameters));
+    if (training.parked != nullptr) state = Join(std::move(state), *training.parked);
+    AddState(state, training.optimizer->Slots(), parameters,
+             shards != nullptr ? shards->types : types, !training.strategy->sharded(), &builder);
   }
   if (training.scaler != nullptr) {
     for (const auto& piece : training.scaler->State()) {

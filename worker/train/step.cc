@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/seed.h"
@@ -30,9 +31,30 @@ at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
   return smallest;
 }
 
+// The outcome of a step with a gradient that is not finite.
+Outcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
+  if (on_nan == OnNan::kSkipStep) return Outcome::kSkipped;
+  return precision == Precision::kFloat16 ? Outcome::kOverflowed : Outcome::kRefused;
+}
+
 }  // namespace
 
-Stepper::Stepper(const Parts& parts) : parts_(parts), probe_(Probe(parts.strategy->pieces())) {}
+Stepper::Stepper(const Parts& parts)
+    : parts_(parts),
+      parameters_(parts.model->Parameters()),
+      probe_(Probe(parts.strategy->pieces())) {}
+
+absl::Status Stepper::CheckFlags(int64_t step) const {
+  if (parts_.trained == nullptr) return absl::OkStatus();
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const auto& [name, tensor] = parameters_[i];
+    if (tensor.requires_grad() == (*parts_.trained)[i]) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "rank ", parts_.rank, ": model code has ", tensor.requires_grad() ? "unfrozen" : "frozen",
+        " parameter '", name, "' in step ", step, "; that is for the step hook, between two steps"));
+  }
+  return absl::OkStatus();
+}
 
 absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
                                                 const data::Position& position) {
@@ -80,7 +102,7 @@ absl::StatusOr<bool> Stepper::PrepareGradients(StepResult* result) {
 }
 
 absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& position,
-                                        double divisor) {
+                                        double divisor, double learning_rate) {
   const int64_t accumulate = parts_.job->batch.accumulate;
   StepResult result;
   parts_.context->set_mode(models::Mode::kTrain);
@@ -89,14 +111,15 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
     parts_.strategy->BeginMicroBatch(/*last=*/micro_batch + 1 == accumulate);
     ASSIGN_OR_RETURN(const double loss, ForwardBackward(step, micro_batch, position));
     result.loss_sum += loss;
+    RETURN_IF_ERROR(CheckFlags(step));
   }
   {
     const Phase phase(parts_.recorder, "waiting for gradients");
     RETURN_IF_ERROR(parts_.strategy->FinishBackward());
   }
 
-  result.learning_rate = parts_.job->optimizer->lr *
-                         optim::LearningRateFactor(parts_.job->schedule, step - 1);
+  result.learning_rate =
+      learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
   // The same on every rank: they tell each other of their pieces, and the buffers that all go on with are the same
   // bits everywhere.

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "absl/status/statusor.h"
+#include "common/trainability/trainability.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/models/model.h"
@@ -46,6 +47,8 @@ class Stepper {
     optim::LossScaler* scaler;  // null unless Precision::kFloat16
     const FiniteCheck* finite;  // of the model
     trace::Recorder* recorder = nullptr;  // null: nothing is recorded
+    // Which of the model's parameters are trained; null: nobody looks whether that changes while a step runs.
+    const Mask* trained = nullptr;
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
@@ -55,15 +58,20 @@ class Stepper {
   // ranks and has left parameters, buffers and the optimizer as they were. Errors: the
   // communicator's; INTERNAL from LibTorch; OUT_OF_RANGE, on all ranks, when a buffer is not finite (then
   // nothing is updated either) and steps are not to be skipped for it.
-  absl::StatusOr<StepResult> Run(int64_t step, const data::Position& position, double divisor);
+  // learning_rate: what the schedule scales.
+  absl::StatusOr<StepResult> Run(int64_t step, const data::Position& position, double divisor,
+                                 double learning_rate);
 
  private:
+  // FAILED_PRECONDITION: model code has frozen or unfrozen a parameter since the step began.
+  absl::Status CheckFlags(int64_t step) const;
   absl::StatusOr<double> ForwardBackward(int64_t step, int64_t micro_batch,
                                          const data::Position& position);
   // After the reduction: takes the loss scale off, clips. False, on all ranks: a gradient is not finite.
   absl::StatusOr<bool> PrepareGradients(StepResult* result);
 
   const Parts parts_;
+  const std::vector<models::Parameter> parameters_;
   const at::Tensor probe_;  // of the pieces; undefined where all are empty
 };
 

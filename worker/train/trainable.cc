@@ -2,36 +2,50 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "common/glob/glob.h"
+#include "common/status/status.h"
 
 namespace muster::train {
 
-absl::Status ApplyRules(const std::vector<TrainableRule>& rules, const models::Model& model) {
-  std::vector<bool> fits(rules.size());
-  std::vector<std::pair<at::Tensor, bool>> decided;
+absl::StatusOr<Trainability> TrainabilityOf(const models::Model& model,
+                                            const std::vector<TrainableRule>& rules) {
+  std::vector<Trainability::Parameter> parameters;
   for (const auto& [name, tensor] : model.Parameters()) {
-    std::optional<bool> trained;
-    for (size_t i = 0; i < rules.size(); ++i) {
-      if (!GlobMatches(rules[i].pattern, name)) continue;
-      fits[i] = true;
-      trained = !rules[i].freeze;
-    }
-    if (trained.has_value()) decided.emplace_back(tensor, *trained);
+    const bool floating = at::isFloatingType(tensor.scalar_type());
+    parameters.push_back({.name = name,
+                          .trained = tensor.requires_grad(),
+                          .can_be_trained = floating,
+                          .elements = tensor.numel()});
   }
-  std::vector<std::string> unfit;
-  for (size_t i = 0; i < rules.size(); ++i) {
-    if (!fits[i]) unfit.push_back(absl::StrCat("'", rules[i].pattern, "'"));
+  return Trainability::Create(std::move(parameters), rules);
+}
+
+Mask FlagsOf(const std::vector<models::Parameter>& parameters) {
+  Mask mask;
+  mask.reserve(parameters.size());
+  for (const auto& parameter : parameters) mask.push_back(parameter.tensor.requires_grad());
+  return mask;
+}
+
+bool FlagsDiffer(const std::vector<models::Parameter>& parameters, const Mask& mask) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (parameters[i].tensor.requires_grad() != mask[i]) return true;
   }
-  if (!unfit.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("no parameter is named as ", absl::StrJoin(unfit, ", ")));
+  return false;
+}
+
+void SetFlags(const std::vector<models::Parameter>& parameters, const Mask& mask) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    at::Tensor tensor = parameters[i].tensor;
+    if (tensor.requires_grad() != mask[i]) tensor.requires_grad_(mask[i]);
+    if (!mask[i]) tensor.mutable_grad().reset();
   }
-  for (auto& [tensor, trained] : decided) tensor.requires_grad_(trained);
+}
+
+absl::Status ApplyRules(const std::vector<TrainableRule>& rules, const models::Model& model) {
+  ASSIGN_OR_RETURN(const Trainability trainability, TrainabilityOf(model, rules));
+  SetFlags(model.Parameters(), trainability.mask());
   return absl::OkStatus();
 }
 

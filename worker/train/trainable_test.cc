@@ -38,7 +38,8 @@ TEST(Trainable, PatternsThatFitNothingAreNamedAndNothingChanges) {
   const auto model = Make();
   const absl::Status status =
       ApplyRules({{true, "*"}, {true, "layer.0"}, {false, "head*"}}, *model);
-  EXPECT_EQ(status, absl::InvalidArgumentError("no parameter is named as 'layer.0', 'head*'"));
+  EXPECT_EQ(status, absl::InvalidArgumentError(
+                        "no parameter is named as 'layer.0'; no parameter is named as 'head*'"));
   EXPECT_EQ(Trained(*model), "wbwbwb");
 }
 

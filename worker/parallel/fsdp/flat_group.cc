@@ -40,6 +40,7 @@ FlatGroup::FlatGroup(const std::vector<models::Parameter>& parameters,
        layout::RangesOf(group, specs, communicator->rank(), world_size)) {
     const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
     const at::Tensor from = options.values ? options.values(tensor) : tensor;
+    if (!from.defined()) continue;
     std::memcpy(static_cast<char*>(slice_.mutable_data_ptr()) + range.offset * size,
                 static_cast<const char*>(from.const_data_ptr()) + range.begin * size,
                 (range.end - range.begin) * size);
@@ -54,6 +55,15 @@ FlatGroup::FlatGroup(const std::vector<models::Parameter>& parameters,
   views_ = ViewsOf(flat_);
   Show(views_);
   Resize(0);
+}
+
+FlatGroup::~FlatGroup() {
+  if (flat_.scalar_type() == slice_.scalar_type()) return;
+  if (work_ != nullptr) work_.reset();  // waits
+  const MemoryScope scope(Purpose::kGathered);
+  const at::Tensor flat = at::empty({group_.elements}, slice_.options());
+  Show(ViewsOf(flat));
+  at::native::resize_bytes_cpu(flat.storage().unsafeGetStorageImpl(), 0);
 }
 
 std::vector<at::Tensor> FlatGroup::ViewsOf(const at::Tensor& flat) const {

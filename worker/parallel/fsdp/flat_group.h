@@ -40,6 +40,10 @@ class FlatGroup {
   FlatGroup(const std::vector<models::Parameter>& parameters, const std::vector<size_t>& indices,
             const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
             const Options& options, comm::Communicator* communicator, std::string label);
+  // The parameters' tensors have the slices' type then, and no memory.
+  ~FlatGroup();
+  FlatGroup(const FlatGroup&) = delete;
+  FlatGroup& operator=(const FlatGroup&) = delete;
 
   // A collective, unless the whole is there: begins to bring it here. Gives the bytes that it takes more.
   int64_t Gather(int64_t step);

@@ -27,6 +27,22 @@ namespace {
 // gathered meanwhile.
 constexpr int kMostInFlight = 2;
 
+FsdpPlacement PlacementOf(const std::vector<models::Parameter>& parameters,
+                          const UnitGroups& trainable, const UnitGroups& frozen, int world_size) {
+  std::vector<int64_t> elements;
+  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
+  const auto owners = [&](const UnitGroups& kind) {
+    return OwnersOf(kind.groups, kind.specs, kind.indices, elements, world_size);
+  };
+  FsdpPlacement placement{.owners = owners(trainable), .holders = owners(frozen)};
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto& owned = placement.owners.holders[rank];
+    auto& held = placement.holders.holders[rank];
+    held.insert(held.end(), owned.begin(), owned.end());
+  }
+  return placement;
+}
+
 class Fsdp : public Strategy, public BackwardObserver {
  public:
   Fsdp(const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
@@ -197,22 +213,14 @@ void Fsdp::MakePieces(const UnitGroups& trainable, const std::vector<Slice>& sli
                       const UnitGroups& frozen, const std::vector<Slice>& frozen_slices) {
   const int rank = communicator_->rank();
   const int world_size = communicator_->world_size();
-  std::vector<int64_t> elements;
-  for (const auto& [name, tensor] : parameters_) elements.push_back(tensor.numel());
-  const auto owners = [&](const UnitGroups& kind) {
-    return OwnersOf(kind.groups, kind.specs, kind.indices, elements, world_size);
-  };
   pieces_ =
       PiecesOf(trainable.groups, trainable.specs, trainable.indices, slices, rank, world_size);
-  owners_ = owners(trainable);
+  FsdpPlacement placement = PlacementOf(parameters_, trainable, frozen, world_size);
+  owners_ = std::move(placement.owners);
+  shards_.holders = std::move(placement.holders);
   shards_.held =
       PiecesOf(frozen.groups, frozen.specs, frozen.indices, frozen_slices, rank, world_size);
   shards_.held.insert(shards_.held.end(), pieces_.begin(), pieces_.end());
-  shards_.holders = owners(frozen);
-  for (int i = 0; i < world_size; ++i) {
-    auto& held = shards_.holders.holders[i];
-    held.insert(held.end(), owners_.holders[i].begin(), owners_.holders[i].end());
-  }
 }
 
 std::unique_ptr<models::ForwardContext> Fsdp::MakeContext(models::Mode mode,
@@ -401,6 +409,14 @@ absl::Status CheckFrozen(const std::vector<models::Parameter>& parameters) {
 }
 
 }  // namespace
+
+absl::StatusOr<FsdpPlacement> PlacementUnderFsdp(const std::vector<models::Parameter>& parameters,
+                                                 const models::Unit& root, int world_size,
+                                                 const FsdpOptions& options) {
+  ASSIGN_OR_RETURN(const auto plan, PlanUnits(root, parameters, options.units));
+  return PlacementOf(parameters, GroupByUnit(parameters, plan, GroupKind::kTrainable, world_size),
+                     GroupByUnit(parameters, plan, GroupKind::kFrozen, world_size), world_size);
+}
 
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,

@@ -12,7 +12,7 @@
 //
 // All ranks call the same units in the same order. Nothing outside of calls of units reads parameters (unit.h).
 // Once made, the model is this strategy's: after it is destroyed there is no memory behind its parameters' tensors, but for those
-// that were gathered then.
+// that were gathered then; they are of their own types again.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
 
@@ -57,8 +57,8 @@ struct FsdpOptions {
   // float32 again. The slices, which are updated and saved, stay float32. Gradients arrive in bfloat16 and are added up in
   // float32. Not for models with float32 buffers.
   bool parameters_in_bfloat16 = false;
-  // The values of a parameter whose tensor may have no memory; one is asked for at a time, while the strategy is made. Empty:
-  // the tensors have them.
+  // The values of a parameter whose tensor may have no memory; one is asked for at a time, while the strategy is made. Undefined
+  // ones: zeros, until somebody fills what shards()->held has. Empty: the tensors have them.
   std::function<at::Tensor(const at::Tensor& tensor)> values;
   // Called at each event, where it is set, in the thread that trains: must not throw.
   std::function<void(const UnitEvent&)> trace;
@@ -69,6 +69,15 @@ struct FsdpOptions {
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options);
+
+// Who would hold what: Strategy::owners, and shards()->holders, of one that is made of these parameters. Pure. Errors: PlanUnits'.
+struct FsdpPlacement {
+  layout::Placement owners;
+  layout::Placement holders;
+};
+absl::StatusOr<FsdpPlacement> PlacementUnderFsdp(const std::vector<models::Parameter>& parameters,
+                                                 const models::Unit& root, int world_size,
+                                                 const FsdpOptions& options);
 
 }  // namespace muster::parallel
 

@@ -26,6 +26,13 @@ namespace {
 using memory::MemoryScope;
 using memory::Purpose;
 
+std::vector<layout::Group> Buckets(const std::vector<layout::ParameterSpec>& specs, int world_size,
+                                   const ShardedDdpOptions& options) {
+  return layout::AssignBuckets(
+      specs, world_size,
+      {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
+}
+
 class ShardedDdp : public Strategy {
  public:
   ShardedDdp(const std::vector<models::Parameter>& parameters,
@@ -51,6 +58,7 @@ class ShardedDdp : public Strategy {
   absl::Status AwaitParameters() override;
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
+  void ReleaseModel() override;
 
   // What the unit reads itself, or everything, is there when these return. Throw models::ContextError where it did not
   // arrive: a forward must not go on with anything.
@@ -59,6 +67,7 @@ class ShardedDdp : public Strategy {
 
  private:
   struct Bucket {
+    std::vector<size_t> members;  // indices of the model's parameters
     at::Tensor parameters;      // all of them, flat, on every rank
     at::Tensor own_parameters;  // this rank's slice
     std::unique_ptr<comm::Work> gather;
@@ -119,9 +128,7 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
       buffers_(buffers) {
   std::vector<size_t> trainable;
   const auto specs = TrainableSpecs(parameters, &trainable);
-  auto groups = layout::AssignBuckets(
-      specs, communicator->world_size(),
-      {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
+  auto groups = Buckets(specs, communicator->world_size(), options);
   layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
   std::vector<std::string> labels;
   for (const layout::Group& group : groups) {
@@ -172,6 +179,24 @@ void ShardedDdp::MoveParameters(const std::vector<size_t>& trainable, const layo
       std::memcpy(place.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
     }
     tensor.set_data(place);
+    bucket->members.push_back(trainable[member.parameter]);
+  }
+}
+
+void ShardedDdp::ReleaseModel() {
+  const c10::NoGradGuard no_grad;
+  gradients_.reset();
+  pieces_.clear();
+  for (Bucket& bucket : buckets_) {
+    AwaitGather(bucket);
+    // One bucket's parameters are there twice at a time.
+    const MemoryScope scope(Purpose::kParameters);
+    for (const size_t index : bucket.members) {
+      at::Tensor tensor = parameters_[index].tensor;
+      tensor.set_data(tensor.detach().clone());
+    }
+    bucket.parameters.reset();
+    bucket.own_parameters.reset();
   }
 }
 
@@ -267,6 +292,16 @@ absl::Status ShardedDdp::VerifyParametersEqual(int64_t step) {
 }
 
 }  // namespace
+
+layout::Placement OwnersUnderShardedDdp(const std::vector<models::Parameter>& parameters,
+                                        int world_size, const ShardedDdpOptions& options) {
+  std::vector<size_t> trainable;
+  const auto specs = TrainableSpecs(parameters, &trainable);
+  std::vector<int64_t> elements;
+  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
+  return OwnersOf(Buckets(specs, world_size, options), specs, trainable, std::move(elements),
+                  world_size);
+}
 
 absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,

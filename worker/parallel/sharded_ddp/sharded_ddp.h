@@ -46,6 +46,10 @@ absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options);
 
+// Who would own what of the parameters that require a gradient: Strategy::owners of one that is made of them. Pure.
+layout::Placement OwnersUnderShardedDdp(const std::vector<models::Parameter>& parameters,
+                                        int world_size, const ShardedDdpOptions& options);
+
 }  // namespace muster::parallel
 
 #endif  // MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_

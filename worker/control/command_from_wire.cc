@@ -1,0 +1,54 @@
+#include "worker/control/command_from_wire.h"
+
+#include <utility>
+
+namespace muster::control {
+
+TrainableRule RuleFromWire(const v1::TrainableRule& rule) {
+  const bool freeze = rule.has_freeze();
+  return {.freeze = freeze, .pattern = freeze ? rule.freeze() : rule.unfreeze()};
+}
+
+train::Command CommandFromWire(const v1::Command& command) {
+  train::Command result{.number = static_cast<int64_t>(command.number()),
+                        .replay = command.replay(),
+                        .begun = command.begun()};
+  if (command.has_at_step()) result.at_step = static_cast<int64_t>(command.at_step());
+  switch (command.kind_case()) {
+    case v1::Command::kStop:
+      result.what = train::StopCommand();
+      break;
+    case v1::Command::kSaveCheckpoint:
+      result.what = train::SaveCheckpointCommand();
+      break;
+    case v1::Command::kSetLearningRate:
+      result.what = train::SetLearningRateCommand{command.set_learning_rate().learning_rate()};
+      break;
+    case v1::Command::kSetTrainability: {
+      train::SetTrainabilityCommand set{.dry_run = command.set_trainability().dry_run()};
+      for (const v1::TrainableRule& rule : command.set_trainability().rules()) {
+        set.rules.push_back(RuleFromWire(rule));
+      }
+      result.what = std::move(set);
+      break;
+    }
+    case v1::Command::kRefresh:
+      result.what = train::RefreshCommand();
+      break;
+    case v1::Command::kPause:
+      result.what = train::PauseCommand();
+      break;
+    case v1::Command::kResume:
+      result.what = train::ResumeCommand();
+      break;
+    case v1::Command::kCancel:
+      result.what = train::CancelCommand{static_cast<int64_t>(command.cancel().target())};
+      break;
+    case v1::Command::kNone:
+    case v1::Command::KIND_NOT_SET:
+      break;
+  }
+  return result;
+}
+
+}  // namespace muster::control

@@ -1,0 +1,38 @@
+// Brings values that lie in pieces on the ranks to where another plan wants them. A rank sends what others want and do not have, and
+// nothing that they have.
+#ifndef MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_
+#define MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/comm/communicator.h"
+#include "worker/layout/placement.h"
+#include "worker/parallel/strategy.h"
+
+namespace muster::parallel {
+
+struct Arrangement {
+  // What each rank holds, the same on all ranks; offsets mean nothing. Parameters that nobody holds are not dealt with.
+  layout::Placement holders;
+  // What this rank holds of it: one piece for each of its ranges, of any shape, contiguous.
+  std::vector<Piece> held;
+};
+
+// Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. No tensor of `to` shares memory with one of `from`.
+// A collective, in rounds of at most round_bytes sent and received by a rank, where anything travels at all. The bytes that all
+// ranks send to others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT: pieces that are not the
+// placements'.
+absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& to,
+                                   const std::vector<int64_t>& element_bytes,
+                                   comm::Communicator* communicator, comm::OpLabel label,
+                                   int64_t round_bytes = 64 << 20);
+
+// The same bytes without moving anything. Pure.
+absl::StatusOr<int64_t> BytesToMove(const layout::Placement& from, const layout::Placement& to,
+                                    const std::vector<int64_t>& element_bytes);
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_

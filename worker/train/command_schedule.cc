@@ -1,0 +1,83 @@
+#include "worker/train/command_schedule.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+namespace muster::train {
+namespace {
+
+// Is to be done anew although a checkpoint was written after it took effect: while the coordinator does not say that there is nothing
+// to do any more, it is in force, or its end was not heard of.
+bool OutlastsCheckpoints(const Command& command) {
+  return std::holds_alternative<PauseCommand>(command.what) ||
+         std::holds_alternative<SaveCheckpointCommand>(command.what);
+}
+
+bool ChangesState(const Command& command) {
+  return std::holds_alternative<SetTrainabilityCommand>(command.what) ||
+         std::holds_alternative<RefreshCommand>(command.what) ||
+         std::holds_alternative<SetLearningRateCommand>(command.what);
+}
+
+}  // namespace
+
+void CommandSchedule::TakeIn(const Command& command, int64_t step) {
+  if (std::holds_alternative<NoCommand>(command.what)) return;
+  if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
+    const auto target =
+        std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+          return waiting.command.number == cancel->target && !waiting.command.replay &&
+                 !waiting.command.begun;
+        });
+    cancels_.push_back({command, target != waiting_.end()});
+    if (target != waiting_.end()) waiting_.erase(target);
+    return;
+  }
+  int64_t due = std::max(step, command.at_step.value_or(0));
+  // The others wait for nobody: a job that is halted before a replay is due must be able to go on.
+  if (ChangesState(command)) due = std::max(due, floor_);
+  if (command.replay) {
+    due = *command.at_step;
+    floor_ = std::max(floor_, due);
+  }
+  waiting_.push_back({due, command});
+}
+
+void CommandSchedule::TakeIn(int64_t newest, int64_t step, const Get& get) {
+  while (taken_ < newest) {
+    const Command command = get(++taken_);
+    const bool in_checkpoint =
+        taken_ <= restored_.taken &&
+        !std::binary_search(restored_.waiting.begin(), restored_.waiting.end(), taken_);
+    if (!in_checkpoint || OutlastsCheckpoints(command)) TakeIn(command, step);
+  }
+}
+
+std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
+  if (!cancels_.empty()) {
+    Due cancel = std::move(cancels_.front());
+    cancels_.pop_front();
+    return cancel;
+  }
+  // The first of the earliest, which is that of the lowest number.
+  const auto next = std::min_element(
+      waiting_.begin(), waiting_.end(),
+      [](const Waiting& a, const Waiting& b) { return a.due < b.due; });
+  if (next == waiting_.end() || next->due > step) return std::nullopt;
+  Due due{std::move(next->command)};
+  waiting_.erase(next);
+  return due;
+}
+
+CommandSchedule::Position CommandSchedule::position() const {
+  Position position{.taken = std::max(taken_, restored_.taken)};
+  for (const Waiting& waiting : waiting_) position.waiting.push_back(waiting.command.number);
+  // What was not looked at yet still stands as it was.
+  for (const int64_t number : restored_.waiting) {
+    if (number > taken_) position.waiting.push_back(number);
+  }
+  return position;
+}
+
+}  // namespace muster::train

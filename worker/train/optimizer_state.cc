@@ -1,0 +1,233 @@
+#include "worker/train/optimizer_state.h"
+
+#include <string>
+#include <utility>
+
+#include "ATen/ops/empty.h"
+#include "ATen/ops/zeros.h"
+#include "common/status/status.h"
+#include "worker/layout/groups.h"
+#include "worker/memory/memory_scope.h"
+#include "worker/parallel/move_pieces.h"
+
+namespace muster::train {
+namespace {
+
+using layout::Placement;
+using layout::Range;
+
+// The ranges of the chosen parameters.
+Placement Only(const Placement& all, const std::vector<bool>& chosen) {
+  Placement some{.elements = all.elements, .holders = {}};
+  for (const auto& ranges : all.holders) {
+    std::vector<Range>& kept = some.holders.emplace_back();
+    for (const Range& range : ranges) {
+      if (chosen[range.parameter]) kept.push_back(range);
+    }
+  }
+  return some;
+}
+
+// Of numbers that each parameter has one of, with everyone who holds any of it.
+Placement OfScalars(const Placement& placement) {
+  Placement scalars{.elements = std::vector<int64_t>(placement.elements.size(), 1), .holders = {}};
+  for (const auto& ranges : placement.holders) {
+    std::vector<Range>& held = scalars.holders.emplace_back();
+    for (const Range& range : ranges) held.push_back({range.parameter, 0, 1});
+  }
+  return scalars;
+}
+
+// Of which parameters each rank holds other elements in one than in the other.
+std::vector<bool> Differing(const Placement& a, const Placement& b) {
+  std::vector<bool> differing(a.elements.size());
+  for (size_t rank = 0; rank < a.holders.size(); ++rank) {
+    std::map<int64_t, std::pair<int64_t, int64_t>> held;
+    for (const Range& range : a.holders[rank]) held[range.parameter] = {range.begin, range.end};
+    for (const Range& range : b.holders[rank]) {
+      const auto found = held.find(range.parameter);
+      if (found == held.end() || found->second != std::pair(range.begin, range.end)) {
+        differing[range.parameter] = true;
+      }
+      if (found != held.end()) held.erase(found);
+    }
+    for (const auto& [parameter, range] : held) differing[parameter] = true;
+  }
+  return differing;
+}
+
+at::Tensor NewSlot(const optim::StateSlot& slot, at::IntArrayRef sizes, at::ScalarType type,
+                   bool zeros) {
+  const memory::MemoryScope scope(memory::Purpose::kMoments);
+  if (slot.scalar) return at::zeros({}, at::TensorOptions(at::kFloat));
+  return zeros ? at::zeros(sizes, at::TensorOptions(type))
+               : at::empty(sizes, at::TensorOptions(type));
+}
+
+}  // namespace
+
+OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optimizer& optimizer,
+                                const std::vector<models::Parameter>& parameters,
+                                const Mask& trained) {
+  OptimizerState state{.present = trained, .holders = strategy.owners(), .held = {}};
+  std::map<std::string, std::vector<at::Tensor>> slots;
+  for (const optim::NamedTensor& tensor : optimizer.State()) {
+    slots[tensor.parameter].push_back(tensor.tensor);
+  }
+  for (const parallel::Piece& piece : strategy.pieces()) {
+    state.held[piece.parameter] = {.begin = piece.begin,
+                                   .elements = piece.tensor.numel(),
+                                   .slots = slots[parameters[piece.parameter].name]};
+  }
+  return state;
+}
+
+OptimizerState ZeroState(const std::vector<bool>& present, const std::vector<optim::StateSlot>& slots,
+                         const std::vector<models::Parameter>& parameters,
+                         const std::vector<at::ScalarType>& types, bool replicated, int rank,
+                         int world_size) {
+  std::vector<int64_t> all;
+  std::vector<int64_t> chosen;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    all.push_back(parameters[i].tensor.numel());
+    chosen.push_back(present[i] ? all.back() : 0);
+  }
+  OptimizerState state{.present = present, .holders = {}, .held = {}};
+  state.holders = replicated ? layout::Replicated(chosen, world_size)
+                             : layout::CutEvenly(chosen, world_size, layout::kAlignment);
+  state.holders.elements = all;
+  const auto hold = [&](size_t parameter, int64_t begin, int64_t elements) {
+    StatePiece& piece = state.held[parameter];
+    piece.begin = begin;
+    piece.elements = elements;
+    for (const optim::StateSlot& slot : slots) {
+      const std::vector<int64_t> flat = {elements};
+      piece.slots.push_back(NewSlot(slot, replicated ? parameters[parameter].tensor.sizes()
+                                                     : at::IntArrayRef(flat),
+                                    types[parameter], /*zeros=*/true));
+    }
+  };
+  for (const Range& range : state.holders.holders[rank]) {
+    hold(range.parameter, range.begin, range.end - range.begin);
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (present[i] && all[i] == 0 && (replicated || rank == 0)) hold(i, 0, 0);
+  }
+  return state;
+}
+
+absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strategy& strategy,
+                                    const Mask& trained,
+                                    const std::vector<optim::StateSlot>& slots,
+                                    const std::vector<at::ScalarType>& types,
+                                    comm::Communicator* communicator, int64_t step) {
+  const size_t count = trained.size();
+  StateMove result;
+  result.parked.present.resize(count);
+  std::vector<bool> wanted(count);
+  for (size_t i = 0; i < count; ++i) {
+    wanted[i] = state.present[i] && trained[i];
+    result.parked.present[i] = state.present[i] && !trained[i];
+  }
+  result.parked.holders = Only(state.holders, result.parked.present);
+  Placement from = Only(state.holders, wanted);
+  Placement to = Only(strategy.owners(), wanted);
+  const std::vector<bool> moving = Differing(from, to);
+  from = Only(from, moving);
+  to = Only(to, moving);
+
+  std::vector<parallel::Arrangement> sources(slots.size());
+  std::vector<parallel::Arrangement> targets(slots.size());
+  std::vector<int64_t> element_bytes;
+  for (const at::ScalarType type : types) {
+    element_bytes.push_back(static_cast<int64_t>(c10::elementSize(type)));
+  }
+  for (size_t s = 0; s < slots.size(); ++s) {
+    sources[s].holders = slots[s].scalar ? OfScalars(from) : from;
+    targets[s].holders = slots[s].scalar ? OfScalars(to) : to;
+  }
+  const auto add = [&](size_t parameter, int64_t begin, const std::vector<at::Tensor>& tensors,
+                       std::vector<parallel::Arrangement>* arrangements) {
+    for (size_t s = 0; s < slots.size(); ++s) {
+      (*arrangements)[s].held.push_back({parameter, slots[s].scalar ? 0 : begin, tensors[s]});
+    }
+  };
+  for (auto& [parameter, piece] : state.held) {
+    if (!trained[parameter]) {
+      result.parked.held[parameter] = std::move(piece);
+    } else if (moving[parameter]) {
+      add(parameter, piece.begin, piece.slots, &sources);
+    }
+  }
+  for (const parallel::Piece& piece : strategy.pieces()) {
+    std::vector<at::Tensor>& own = result.of_pieces.emplace_back();
+    if (!wanted[piece.parameter]) continue;  // it never had any
+    if (!moving[piece.parameter]) {
+      own = std::move(state.held.at(piece.parameter).slots);
+      continue;
+    }
+    for (const optim::StateSlot& slot : slots) {
+      own.push_back(NewSlot(slot, piece.tensor.sizes(), piece.tensor.scalar_type(), false));
+    }
+    add(piece.parameter, piece.begin, own, &targets);
+  }
+  const std::vector<int64_t> scalar_bytes(count, static_cast<int64_t>(sizeof(float)));
+  for (size_t s = 0; s < slots.size(); ++s) {
+    const auto& bytes = slots[s].scalar ? scalar_bytes : element_bytes;
+    ASSIGN_OR_RETURN(const int64_t moved,
+                     parallel::MovePieces(sources[s], targets[s], bytes, communicator,
+                                          {"optimizer state on the move", step}));
+    result.bytes += moved;
+  }
+  return result;
+}
+
+OptimizerState Join(OptimizerState a, OptimizerState b) {
+  for (size_t i = 0; i < b.present.size(); ++i) {
+    if (b.present[i]) a.present[i] = true;
+  }
+  for (size_t rank = 0; rank < b.holders.holders.size(); ++rank) {
+    auto& ranges = a.holders.holders[rank];
+    ranges.insert(ranges.end(), b.holders.holders[rank].begin(), b.holders.holders[rank].end());
+  }
+  a.held.merge(b.held);
+  return a;
+}
+
+void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& slots,
+              const std::vector<models::Parameter>& parameters,
+              const std::vector<at::ScalarType>& types, bool replicated,
+              checkpoint::StateBuilder* builder) {
+  std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(parameters.size());
+  for (size_t rank = 0; rank < state.holders.holders.size(); ++rank) {
+    for (const Range& range : state.holders.holders[rank]) {
+      parts[range.parameter].push_back({static_cast<int>(rank), range.begin, range.end});
+    }
+  }
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (!state.present[i]) continue;
+    const std::string& name = parameters[i].name;
+    const auto held = state.held.find(i);
+    int first_owner = 0;  // of a parameter without elements
+    for (const auto& part : parts[i]) {
+      if (part.begin == 0) first_owner = part.rank;
+    }
+    for (size_t s = 0; s < slots.size(); ++s) {
+      if (replicated) {
+        builder->AddReplicated(slots[s].name, name, held->second.slots[s]);
+        continue;
+      }
+      if (slots[s].scalar) {
+        builder->AddSharded({slots[s].name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
+      } else {
+        builder->AddSharded(
+            {slots[s].name, name, parameters[i].tensor.sizes().vec(), types[i]}, parts[i]);
+      }
+      if (held != state.held.end()) {
+        builder->Hold(slots[s].scalar ? 0 : held->second.begin, held->second.slots[s]);
+      }
+    }
+  }
+}
+
+}  // namespace muster::train

@@ -1,0 +1,145 @@
+#include "worker/train/roll_call_plan.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+
+namespace muster::train {
+namespace {
+
+using Field = int64_t RollCallRecord::*;
+
+// What every rank must say alike.
+constexpr std::pair<const char*, Field> kEqual[] = {
+    {"generation", &RollCallRecord::generation},
+    {"step", &RollCallRecord::step},
+    {"attempt", &RollCallRecord::attempt},
+    {"epoch", &RollCallRecord::epoch},
+    {"sampler cursor", &RollCallRecord::cursor},
+    {"plan fingerprint (model, job, sizes of the data sets)", &RollCallRecord::plan_fingerprint},
+    {"loss step", &RollCallRecord::loss_step},
+    {"outcome of the loss step", &RollCallRecord::loss_outcome},
+};
+
+// "rank 1", "ranks 0, 2 and 5 more": those of the table that fit, capped at three.
+template <typename Fits>
+std::string RanksThat(const std::vector<RollCallRecord>& table, const Fits& fits) {
+  constexpr int kShown = 3;
+  std::string text;
+  int count = 0;
+  for (size_t rank = 0; rank < table.size(); ++rank) {
+    if (!fits(table[rank]) || ++count > kShown) continue;
+    absl::StrAppend(&text, count == 1 ? "" : ", ", rank);
+  }
+  if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
+  return absl::StrCat(count == 1 ? "rank " : "ranks ", text);
+}
+
+// Comes before everything else: ranks that differ here are not at the same point either.
+absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
+                        const std::vector<std::string>& names, bool* differ) {
+  *differ = std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {
+    return record.mask_hash != table[0].mask_hash;
+  });
+  if (!*differ) return absl::OkStatus();
+  // The first parameter that some rank changes; who changes none before it or only later ones, does not change it.
+  int64_t first = -1;
+  for (const RollCallRecord& record : table) {
+    if (record.first_change >= 0 && (first < 0 || record.first_change < first)) {
+      first = record.first_change;
+    }
+  }
+  const auto changes = [&](const RollCallRecord& record) { return record.first_change == first; };
+  if (first < 0 || std::all_of(table.begin(), table.end(), changes)) return absl::OkStatus();
+  const std::string name = static_cast<size_t>(first) < names.size()
+                               ? absl::StrCat("'", names[first], "'")
+                               : absl::StrCat("parameter number ", first);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "roll call of step ", table[0].step, ": the ranks differ in which parameters are trained: ", name,
+      " was frozen or unfrozen on ", RanksThat(table, changes), " and not on ",
+      RanksThat(table, [&](const RollCallRecord& record) { return !changes(record); })));
+}
+
+absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
+  for (const auto& [name, field] : kEqual) {
+    for (size_t rank = 1; rank < table.size(); ++rank) {
+      if (table[rank].*field == table[0].*field) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "roll call of step ", table[0].step, ": the ranks differ in ", name, ": rank 0 says ",
+          table[0].*field, ", rank ", rank, " says ", table[rank].*field));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// "rank 1 (nan), rank 4 (inf)", capped at three; empty when all losses are finite.
+std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
+  constexpr int kShown = 3;
+  std::string text;
+  int count = 0;
+  for (size_t rank = 0; rank < table.size(); ++rank) {
+    if (std::isfinite(table[rank].loss_sum) || ++count > kShown) continue;
+    absl::StrAppend(&text, count == 1 ? "" : ", ", "rank ", rank, " (", table[rank].loss_sum, ")");
+  }
+  if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
+  return text;
+}
+
+// What must not go on: see Outcome.
+absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) {
+  const auto outcome = static_cast<Outcome>(table[0].loss_outcome);
+  if (outcome == Outcome::kSkipped) return absl::OkStatus();
+  const std::string ranks = NonFiniteLosses(table);
+  std::string message;
+  if (!ranks.empty()) {
+    message = absl::StrCat("the loss of step ", table[0].loss_step, " is not finite on ", ranks);
+  } else if (outcome == Outcome::kRefused) {
+    message = absl::StrCat("a gradient of step ", table[0].loss_step,
+                           " is not finite, although the loss is (", mean, ")");
+  } else {
+    return absl::OkStatus();
+  }
+  return absl::OutOfRangeError(absl::StrCat(
+      message,
+      outcome == Outcome::kApplied ? "; no checkpoint and no export holds anything of it"
+                                   : "; nothing of it was applied",
+      "; look at the learning rate, clip_grad_norm, and the data of that step"));
+}
+
+absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecord>& table) {
+  if (table[0].loss_step == 0) return std::nullopt;
+  double sum = 0;
+  int64_t micro_batches = 0;
+  for (const RollCallRecord& record : table) {
+    sum += record.loss_sum;
+    micro_batches += record.loss_micro_batches;
+  }
+  const double mean = sum / static_cast<double>(micro_batches);
+  RETURN_IF_ERROR(CheckLosses(table, mean));
+  return StepLoss{table[0].loss_step, mean};
+}
+
+}  // namespace
+
+absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
+                                    const std::vector<std::string>& names) {
+  RollCallPlan plan;
+  RETURN_IF_ERROR(CheckMasks(table, names, &plan.masks_differ));
+  RETURN_IF_ERROR(CheckAgreement(table));
+  ASSIGN_OR_RETURN(plan.loss, MeanLoss(table));
+  plan.apply_commands = table[0].newest_command;
+  int64_t micro_batches = 0;
+  for (const RollCallRecord& record : table) {
+    plan.apply_commands = std::min(plan.apply_commands, record.newest_command);
+    plan.samples += record.samples;
+    micro_batches += record.micro_batches;
+  }
+  plan.divisor = static_cast<double>(std::max<int64_t>(micro_batches, 1));
+  return plan;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,71 @@
+// What the ranks say to each other before each step, and what follows from it: a pure function of the table, the same on every rank.
+// docs/roll-call.md describes the protocol.
+#ifndef MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_
+#define MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "worker/train/outcome.h"
+
+namespace muster::train {
+
+// What one rank says. Everything is an int64 or a float64 on the wire.
+struct RollCallRecord {
+  int64_t generation = 0;
+  // The step that the table decides about: optimizer steps that will be done after it.
+  int64_t step = 0;
+  int64_t attempt = 0;
+  // The sampler's position before that step, and what this rank will bring to it.
+  int64_t epoch = 0;
+  int64_t cursor = 0;
+  int64_t micro_batches = 0;
+  int64_t samples = 0;
+  int64_t newest_command = 0;
+  // Hash of what all ranks must agree on: parameters, buckets, optimizer, stages.
+  int64_t plan_fingerprint = 0;
+  // Which parameters are to be trained: a hash of all flags, and the index of the first one that differs from the plan in
+  // force (-1: none).
+  int64_t mask_hash = 0;
+  int64_t first_change = -1;
+  // The newest finished step whose loss is known (0: none), the sum of its micro-batches' mean losses on
+  // this rank, and their number.
+  int64_t loss_step = 0;
+  double loss_sum = 0;
+  int64_t loss_micro_batches = 0;
+  // What became of that step: an Outcome.
+  int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
+};
+
+struct StepLoss {
+  int64_t step = 0;
+  double mean = 0;  // not finite only where the step was skipped
+};
+
+// What the ranks do next; equal on all of them.
+struct RollCallPlan {
+  // Divides the sum of all gradients: the micro-batches that all ranks bring together.
+  double divisor = 1;
+  // Samples of all ranks in the step.
+  int64_t samples = 0;
+  // Commands up to this number are held by every rank: they apply now.
+  int64_t apply_commands = 0;
+  std::optional<StepLoss> loss;
+  // The ranks want different parameters to be trained, beyond the first one that they all change. All ranks are at the same
+  // point, so that they can compare flag by flag; nothing else may be done.
+  bool masks_differ = false;
+};
+
+// Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
+// FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan, or in which parameters they want to be trained
+// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
+// names: of the model's parameters, for errors.
+absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
+                                    const std::vector<std::string>& names = {});
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_

@@ -1,0 +1,109 @@
+// What commands do.
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "common/status/status.h"
+#include "worker/optim/schedule.h"
+#include "worker/train/session_impl.h"
+
+namespace muster::train {
+namespace {
+
+// Between two roll calls of a job that is halted.
+constexpr std::chrono::milliseconds kPauseBeat(200);
+
+}  // namespace
+
+absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t newest) {
+  const auto get = [this](int64_t number) { return parts_.commands->Get(number); };
+  bool any = false;
+  while (true) {
+    schedule_.TakeIn(newest, step_, get);
+    while (const auto due = schedule_.Next(step_)) {
+      any = true;
+      RETURN_IF_ERROR(Apply(*due));
+      if (stopped_) return true;
+    }
+    if (!paused_) return any;
+    Progress("paused");
+    std::this_thread::sleep_for(kPauseBeat);
+    ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+    newest = plan.apply_commands;
+  }
+}
+
+absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
+  const Command& command = due.command;
+  Report(CommandApplied{command.number, step_});
+  if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
+    if (due.cancels) {
+      Finish({.number = cancel->target},
+             absl::CancelledError("taken back before it took effect"));
+    }
+    Finish(command, due.cancels ? absl::OkStatus()
+                                : absl::FailedPreconditionError(
+                                      "what was to be taken back had taken effect before"));
+    return absl::OkStatus();
+  }
+  return std::visit([&](const auto& what) { return Apply(command, what); }, command.what);
+}
+
+void SessionImpl::Finish(const Command& command, const absl::Status& status,
+                         decltype(CommandFinished::result) result) {
+  Report(CommandFinished{command.number, status, std::move(result)});
+}
+
+absl::Status SessionImpl::Apply(const Command&, const StopCommand&) {
+  RETURN_IF_ERROR(CallNow().status());
+  if (checkpoints_ != nullptr && trains() && step_ > 0) {
+    RETURN_IF_ERROR(Save().status());
+  }
+  stopped_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Apply(const Command& command, const SaveCheckpointCommand&) {
+  if (checkpoints_ == nullptr || !trains()) {
+    Finish(command, absl::FailedPreconditionError(
+                        checkpoints_ == nullptr
+                            ? "the job has no place for checkpoints: its file has no `checkpoint`"
+                            : "the job trains nothing"));
+    return absl::OkStatus();
+  }
+  // Says that training may go on from here: losses are finite on every rank.
+  RETURN_IF_ERROR(CallNow().status());
+  ASSIGN_OR_RETURN(const SaveResult result, Save());
+  if (result.files.ok()) {
+    Finish(command, absl::OkStatus(), *saved_);
+  } else {
+    Finish(command, result.files);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Apply(const Command& command, const SetLearningRateCommand& set) {
+  if (!trains()) {
+    Finish(command, absl::FailedPreconditionError("the job trains nothing"));
+    return absl::OkStatus();
+  }
+  LearningRateSet result{.old_rate = learning_rate_, .new_rate = set.rate};
+  learning_rate_ = set.rate;
+  result.next_step = learning_rate_ * optim::LearningRateFactor(job_.schedule, step_);
+  Finish(command, absl::OkStatus(), result);
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Apply(const Command& command, const PauseCommand&) {
+  paused_ = true;
+  Finish(command);
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::Apply(const Command& command, const ResumeCommand&) {
+  paused_ = false;
+  Finish(command);
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

@@ -1,0 +1,182 @@
+// A session's state; its functions lie in files by what they do: session.cc (stages and steps), session_setup.cc,
+// session_commands.cc, session_trainability.cc.
+#ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
+#define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/manifest/manifest.h"
+#include "common/trainability/trainability.h"
+#include "worker/data/sampler.h"
+#include "worker/models/deferred_values.h"
+#include "worker/models/seed.h"
+#include "worker/train/checkpoints.h"
+#include "worker/train/command_schedule.h"
+#include "worker/train/finite.h"
+#include "worker/train/guarded.h"
+#include "worker/train/loss_reports.h"
+#include "worker/train/profile.h"
+#include "worker/train/rank_data.h"
+#include "worker/train/roll_call.h"
+#include "worker/train/session.h"
+#include "worker/train/setup.h"
+#include "worker/train/stages.h"
+#include "worker/train/training.h"
+
+namespace muster::train {
+
+// Threading: one thread.
+class SessionImpl : public Session {
+ public:
+  SessionImpl(const Identity& identity, const Job& job, const SessionParts& parts)
+      : identity_(identity),
+        job_(job),
+        profile_(job.profile, identity),
+        parts_(profile_.Trace(parts)),
+        roll_call_(parts_.control),
+        plain_context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
+                                                                models::MakeGenerator(job.seed))) {}
+
+  absl::Status Build();
+  absl::StatusOr<SessionEnd> Run() override {
+    return Guarded("training", [this] { return RunStages(); });
+  }
+
+ private:
+  absl::Status BuildTraining();
+  // Makes the session one that a checkpoint of this manifest goes into; a collective.
+  absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
+  void Restore(const Checkpoints::Restored& restored);
+  absl::StatusOr<SessionEnd> RunStages();
+  absl::Status Fit(const FitUntil& stage);
+  // What is due after a step: nothing, or work and then the plan of the next step.
+  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage);
+  // The model's own code between two steps.
+  absl::Status RunStepHook();
+  absl::Status Step(const RollCallPlan& plan);
+  // OUT_OF_RANGE once so many steps in a row were skipped that no more of them will help.
+  absl::Status CheckSkips();
+  // The stage, and the pass itself.
+  absl::Status ValidateOnce();
+  absl::Status Validate();
+  // Unless there is one of this step: saved_ is it then.
+  struct SaveResult {
+    absl::Status files;  // where they failed: that is no error of the session
+  };
+  absl::StatusOr<SaveResult> Save();
+  absl::Status Export();
+  // Waits until this rank has all parameters as they are after the last step.
+  absl::Status AwaitParameters();
+
+  // What this rank says of the step after `step` done ones, which begins at `position`.
+  RollCallRecord Record(int64_t step, const data::Position& position) const;
+  // The overlapped call for the step after the one that begins now.
+  void PostNext();
+  absl::StatusOr<RollCallPlan> AwaitNext();
+  // A blocking call for the step that comes now.
+  absl::StatusOr<RollCallPlan> CallNow();
+  void ReportLoss(const RollCallPlan& plan);
+
+  // ---- Commands (session_commands.cc).
+  // Carries out what is due now that every rank holds the commands up to `newest`, and while the job is halted, waits for more. True
+  // when there was anything.
+  absl::StatusOr<bool> ApplyCommands(int64_t newest);
+  // One of them. An error is the session's; what goes wrong with the command alone is its outcome.
+  absl::Status Apply(const CommandSchedule::Due& due);
+  absl::Status Apply(const Command& command, const StopCommand& stop);
+  absl::Status Apply(const Command& command, const SaveCheckpointCommand& save);
+  absl::Status Apply(const Command& command, const SetLearningRateCommand& set);
+  absl::Status Apply(const Command& command, const SetTrainabilityCommand& set);
+  absl::Status Apply(const Command& command, const RefreshCommand& refresh);
+  absl::Status Apply(const Command& command, const PauseCommand& pause);
+  absl::Status Apply(const Command& command, const ResumeCommand& resume);
+  absl::Status Apply(const Command& command, const CancelCommand& cancel) {
+    return absl::OkStatus();
+  }
+  absl::Status Apply(const Command& command, const NoCommand& none) { return absl::OkStatus(); }
+  void Finish(const Command& command, const absl::Status& status = absl::OkStatus(),
+              decltype(CommandFinished::result) result = {});
+
+  // ---- Which parameters are trained (session_trainability.cc).
+  // Lets the model's own code run, once before each step, and brings into force what it has frozen or unfrozen, as the job
+  // says. True where another roll call is needed before the step.
+  absl::StatusOr<bool> LetModelChange();
+  // Plans anew for this mask, where it is another. `command` asked for it (0: model code).
+  absl::StatusOr<TrainabilityChange> ChangeTo(const Mask& mask, int64_t command);
+  // The error that says in which parameter the ranks' wishes differ. A collective.
+  absl::Status NameMaskDifference();
+  TrainabilityChange Difference(const Mask& mask, int64_t command) const;
+  // To be called with what has just changed; absent at the start of a session.
+  void ReportTrainability(const std::optional<TrainabilityChange>& change);
+  void PlanAnew();  // after training_ did
+
+  parallel::Strategy* strategy() const {
+    return training_ == nullptr ? nullptr : &training_->strategy();
+  }
+  models::ForwardContext& context() {
+    return training_ == nullptr ? *plain_context_ : training_->context();
+  }
+  // Then no rank ever holds the whole model.
+  bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job_.strategy); }
+  bool trains() const { return sampler_.has_value(); }
+  bool leader() const { return identity_.rank == 0; }
+  void Report(const Event& event) {
+    if (leader()) parts_.events->Report(event);
+  }
+  void Progress(const char* doing) { parts_.events->Progress(step_, stage_, doing); }
+
+  const Identity identity_;
+  const Job job_;
+  Profile profile_;
+  const SessionParts parts_;
+
+  RollCall roll_call_;
+  std::unique_ptr<models::Model> model_;
+  std::vector<models::Parameter> parameters_;  // of it
+  models::DeferredValues deferred_;  // of its parameters, while it is set up
+  std::optional<FiniteCheck> finite_;
+  std::optional<RankData> validate_data_;
+  checkpoint::State state_;
+  std::unique_ptr<Checkpoints> checkpoints_;
+  int64_t fingerprint_ = 0;
+
+  // Only in jobs that have a fit stage.
+  std::optional<RankData> train_data_;
+  std::optional<data::Sampler> sampler_;
+  std::optional<Trainability> trainability_;
+  // The flags that are to be in force; between two boundaries those of training_.
+  Mask wanted_;
+  // With RefreshMode::kManual: what model code wants and nobody has brought into force.
+  std::optional<Mask> pending_;
+  bool described_ = false;   // the model's parameters, to the coordinator
+  int64_t hooked_step_ = 0;  // the newest one before which the model's own code ran
+
+  // Also in jobs without, where the model lies in shards.
+  std::unique_ptr<Training> training_;
+  std::unique_ptr<models::ForwardContext> plain_context_;  // where there is no training_
+
+  const char* stage_ = "";
+  int64_t step_ = 0;         // optimizer steps done
+  data::Position position_;  // what they consumed
+  std::optional<CheckpointWritten> saved_;  // the newest checkpoint that was written or gone on from
+  CommandSchedule schedule_;
+  double learning_rate_ = 0;  // what the job's schedule scales
+  bool paused_ = false;
+  bool stopped_ = false;
+  int64_t attempt_ = 0;
+
+  // Losses of the newest finished step on this rank.
+  int64_t loss_step_ = 0;
+  double loss_sum_ = 0;
+  Outcome outcome_ = Outcome::kApplied;  // of that step
+  int64_t skipped_in_a_row_ = 0;         // in this session
+  LossReports loss_reports_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SESSION_IMPL_H_

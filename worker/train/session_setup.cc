@@ -1,0 +1,119 @@
+// From nothing to a session that can run.
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/status/status.h"
+#include "worker/train/session_impl.h"
+
+namespace muster::train {
+
+absl::Status SessionImpl::Build() {
+  Progress("loading");
+  const bool trains = TotalSteps(job_.stages) > 0;
+  ASSIGN_OR_RETURN(model_, BuildModel(job_, in_shards() ? &deferred_ : nullptr));
+  auto trainability = TrainabilityOf(*model_, job_.trainable);
+  if (!trainability.ok()) return Annotate(trainability.status(), "trainable.rules");
+  trainability_ = *std::move(trainability);
+  SetFlags(model_->Parameters(), trainability_->mask());
+  std::vector<std::string> names;
+  parameters_ = model_->Parameters();
+  for (const auto& parameter : parameters_) names.push_back(parameter.name);
+  roll_call_.NameParameters(std::move(names));
+  finite_.emplace(*model_);
+  if (job_.validate.has_value()) {
+    ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
+                                                  *parts_.control));
+  }
+  if (trains) {
+    RETURN_IF_ERROR(BuildTraining());
+  } else if (in_shards()) {
+    RETURN_IF_ERROR(ApplyRules({{.freeze = true, .pattern = "*"}}, *model_));  // no gradients
+    ASSIGN_OR_RETURN(training_, Training::Create({.job = &job_,
+                                                  .rank = identity_.rank,
+                                                  .model = model_.get(),
+                                                  .communicator = parts_.gradients,
+                                                  .recorder = profile_.recorder()},
+                                                 &deferred_));
+  }
+  deferred_ = {};  // and the weights file with it
+  PlanAnew();
+
+  std::string started_from;
+  if (job_.checkpoint.has_value()) {
+    ASSIGN_OR_RETURN(checkpoints_,
+                     Checkpoints::Open(identity_, *job_.checkpoint, StrategyName(job_.strategy),
+                                       job_.model.kind, parts_.control, parts_.events));
+    ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore(parts_.checkpoints, [this](const auto& manifest) {
+      return StateFor(manifest);
+    }));
+    if (!restored.path.empty()) Restore(restored);
+    started_from = restored.path;
+  }
+  RETURN_IF_ERROR(CallNow().status());  // every rank is as far, and has the same plan
+  parts_.events->Report(SessionStarted{step_, started_from});
+  if (this->trains()) ReportTrainability(std::nullopt);
+  return absl::OkStatus();
+}
+
+void SessionImpl::Restore(const Checkpoints::Restored& restored) {
+  const checkpoint::SavePoint& point = restored.point;
+  step_ = point.step;
+  position_ = {point.epoch, point.cursor};
+  saved_ = CheckpointWritten{point.step, restored.path};
+  schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
+  learning_rate_ = point.steering.learning_rate.value_or(learning_rate_);
+}
+
+absl::Status SessionImpl::BuildTraining() {
+  ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
+                                             *parts_.control));
+  auto sampler = data::Sampler::Create({.size = train_data_->dataset->size(),
+                                        .seed = job_.seed,
+                                        .world_size = parts_.control->world_size(),
+                                        .per_rank = job_.batch.per_rank,
+                                        .accumulate = job_.batch.accumulate,
+                                        .order = job_.batch.order,
+                                        .last = job_.batch.last,
+                                        .own = train_data_->Own(identity_.rank)});
+  if (!sampler.ok()) return Annotate(sampler.status(), "batch");
+  sampler_.emplace(*std::move(sampler));
+  learning_rate_ = job_.optimizer->lr;
+  ASSIGN_OR_RETURN(training_, Training::Create({.job = &job_,
+                                                .rank = identity_.rank,
+                                                .model = model_.get(),
+                                                .communicator = parts_.gradients,
+                                                .dataset = train_data_->dataset.get(),
+                                                .sampler = &*sampler_,
+                                                .finite = &*finite_,
+                                                .recorder = profile_.recorder()},
+                                               in_shards() ? &deferred_ : nullptr));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {
+  if (!trains()) return state_;
+  const manifest::Steering& steering = manifest.steering;
+  // Rules that fit nothing are another model's: the state will not fit either, and tells more.
+  if (steering.trainability_version > 0) {
+    trainability_->Restore(steering.trainability_version, steering.rules).IgnoreError();
+  }
+  if (trainability_->mask() != training_->mask()) {
+    RETURN_IF_ERROR(training_->Refresh(trainability_->mask(), manifest.step).status());
+  }
+  std::set<std::string> saved;  // parameters that have state there
+  for (const manifest::Piece& piece : manifest.pieces) {
+    if (piece.slot != "param" && piece.slot != "buffer") saved.insert(piece.parameter);
+  }
+  std::vector<bool> parked;
+  for (size_t i = 0; i < training_->mask().size(); ++i) {
+    parked.push_back(!training_->mask()[i] &&
+                     saved.contains(trainability_->parameters()[i].name));
+  }
+  training_->Park(parked);
+  PlanAnew();
+  return state_;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,114 @@
+#include "worker/train/training.h"
+
+#include <utility>
+
+#include "common/status/status.h"
+#include "worker/models/seed.h"
+#include "worker/parallel/move_pieces.h"
+#include "worker/train/trainable.h"
+
+namespace muster::train {
+
+absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
+                                                           const models::DeferredValues* deferred) {
+  std::unique_ptr<Training> training(new Training(parts));
+  for (const auto& [name, tensor] : parts.model->Parameters()) {
+    training->types_.push_back(tensor.scalar_type());
+  }
+  ParameterValues values;
+  if (deferred != nullptr) {
+    values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
+  }
+  if (parts.job->precision == Precision::kFloat16) training->scaler_.emplace(parts.job->loss_scale);
+  training->parked_.present.resize(training->mask_.size());
+  RETURN_IF_ERROR(training->Plan(values));
+  training->parked_.holders.elements = training->strategy_->owners().elements;
+  training->parked_.holders.holders.resize(parts.communicator->world_size());
+  if (parts.sampler != nullptr) RETURN_IF_ERROR(training->Equip({}));
+  return training;
+}
+
+absl::Status Training::Plan(const ParameterValues& values) {
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicator,
+                                            parts_.recorder, values));
+  context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(parts_.job->seed));
+  ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*parts_.job, *parts_.model));
+  context_->Recompute(recomputed);
+  return absl::OkStatus();
+}
+
+absl::Status Training::Equip(std::vector<std::vector<at::Tensor>> states) {
+  ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
+                                              strategy_->pieces(), std::move(states)));
+  stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
+                                  parts_.dataset, parts_.sampler, strategy_.get(),
+                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr, parts_.finite,
+                                  parts_.recorder, &mask_});
+  return absl::OkStatus();
+}
+
+OptimizerState Training::AllState() const {
+  if (optimizer_ == nullptr) return parked_;
+  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask_), parked_);
+}
+
+absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
+  RETURN_IF_ERROR(strategy_->AwaitParameters());
+  const std::vector<models::Parameter> parameters = parts_.model->Parameters();
+  std::vector<optim::StateSlot> slots;
+  if (optimizer_ != nullptr) slots = optimizer_->Slots();
+  OptimizerState state = AllState();
+  parked_ = {};
+  // The slices of the old plan, until the new one has them.
+  std::optional<parallel::Arrangement> shards;
+  if (const auto* held = strategy_->shards(); held != nullptr) {
+    shards = parallel::Arrangement{.holders = held->holders, .held = held->held};
+  }
+  stepper_.reset();
+  optimizer_.reset();
+  context_.reset();
+  strategy_->ReleaseModel();
+  strategy_.reset();
+
+  mask_ = mask;
+  SetFlags(parameters, mask);
+  ParameterValues values;
+  if (shards.has_value()) values = [](const at::Tensor&) { return at::Tensor(); };
+  RETURN_IF_ERROR(Plan(values));
+  int64_t bytes = 0;
+  if (shards.has_value()) {
+    std::vector<int64_t> element_bytes;
+    for (const at::ScalarType type : types_) {
+      element_bytes.push_back(static_cast<int64_t>(c10::elementSize(type)));
+    }
+    const auto* wanted = strategy_->shards();
+    ASSIGN_OR_RETURN(
+        bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
+                                    element_bytes, parts_.communicator,
+                                    {"parameters on the move", step}));
+    shards.reset();
+  }
+  if (parts_.sampler == nullptr) return bytes;
+  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask_, slots, types_,
+                                             parts_.communicator, step));
+  parked_ = std::move(move.parked);
+  RETURN_IF_ERROR(Equip(std::move(move.of_pieces)));
+  return bytes + move.bytes;
+}
+
+void Training::Park(const std::vector<bool>& present) {
+  parked_ = ZeroState(present, optimizer_->Slots(), parts_.model->Parameters(), types_,
+                      !strategy_->sharded(), static_cast<int>(parts_.rank),
+                      parts_.communicator->world_size());
+}
+
+checkpoint::State Training::State() const {
+  return TrainingState(*parts_.model,
+                       {.strategy = strategy_.get(),
+                        .optimizer = optimizer_.get(),
+                        .scaler = scaler_ ? const_cast<optim::LossScaler*>(&*scaler_) : nullptr,
+                        .parked = &parked_},
+                       parts_.communicator->world_size());
+}
+
+}  // namespace muster::train

@@ -1,0 +1,95 @@
+// What trains a model on this rank: strategy, optimizer and step, of those parameters whose flags were set when it was planned; and the
+// new plan when they change.
+//
+// Threading: the session's thread. Ranks call everything that is a collective alike.
+#ifndef MUSTER_WORKER_TRAIN_TRAINING_H_
+#define MUSTER_WORKER_TRAIN_TRAINING_H_
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/checkpoint/state.h"
+#include "worker/comm/communicator.h"
+#include "worker/data/dataset.h"
+#include "worker/data/sampler.h"
+#include "worker/models/deferred_values.h"
+#include "worker/models/model.h"
+#include "worker/train/finite.h"
+#include "worker/train/job.h"
+#include "worker/train/optimizer_state.h"
+#include "worker/train/setup.h"
+#include "worker/train/step.h"
+#include "worker/train/trainable.h"
+
+namespace muster::train {
+
+class Training {
+ public:
+  // All outlive it.
+  struct Parts {
+    const Job* job;
+    int64_t rank;
+    models::Model* model;
+    comm::Communicator* communicator;  // used for nothing else
+    // Null where nothing is trained, and the model lies in shards to be evaluated.
+    const data::Dataset* dataset = nullptr;
+    data::Sampler* sampler = nullptr;
+    const FiniteCheck* finite = nullptr;
+    trace::Recorder* recorder = nullptr;
+  };
+  // deferred: where the parameters have no memory, this has their values. INVALID_ARGUMENT: a job and a model that do not go together.
+  static absl::StatusOr<std::unique_ptr<Training>> Create(const Parts& parts,
+                                                          const models::DeferredValues* deferred);
+
+  parallel::Strategy& strategy() { return *strategy_; }
+  const parallel::Strategy& strategy() const { return *strategy_; }
+  models::ForwardContext& context() { return *context_; }
+  // Only where something is trained.
+  Stepper& stepper() { return *stepper_; }
+  // The parameters that are trained, by the plan.
+  const Mask& mask() const { return mask_; }
+
+  // Between two steps, a collective: sets the model's flags, plans anew, and brings everything to where the new plan wants it. The
+  // state of what is frozen stays where it lay; it comes back with what is trained again. `mask` is equal on all ranks. After an error
+  // the object is of no use. The bytes that all ranks sent to others.
+  absl::StatusOr<int64_t> Refresh(const Mask& mask, int64_t step);
+
+  // What Refresh would do, with what a rank holds between steps in each plan. Pure.
+  struct Foresight {
+    int64_t bytes_moved = 0;
+    std::vector<int64_t> bytes_before;  // by rank: parameters, gradients, optimizer state
+    std::vector<int64_t> bytes_after;
+  };
+  absl::StatusOr<Foresight> Foresee(const Mask& mask) const;
+
+  // Makes room for the state of frozen parameters that a checkpoint has: zeros. There is none yet.
+  void Park(const std::vector<bool>& present);
+
+  // Everything that a checkpoint holds as tensors, live.
+  checkpoint::State State() const;
+
+ private:
+  explicit Training(const Parts& parts) : parts_(parts), mask_(FlagsOf(parts.model->Parameters())) {}
+  absl::Status Plan(const ParameterValues& values);
+  absl::Status Equip(std::vector<std::vector<at::Tensor>> states);
+  // Everything there is; the tensors are the optimizer's own.
+  OptimizerState AllState() const;
+
+  const Parts parts_;
+  Mask mask_;
+  std::vector<at::ScalarType> types_;  // of the parameters
+  std::unique_ptr<parallel::Strategy> strategy_;
+  std::unique_ptr<models::ForwardContext> context_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::optional<optim::LossScaler> scaler_;  // only with float16
+  std::optional<Stepper> stepper_;
+  OptimizerState parked_;  // of parameters that are frozen
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_TRAINING_H_
