@@ -218,10 +218,12 @@ class Result:
     parameters: dict  # step -> {name: tensor}
     scales: list = dataclasses.field(default_factory=list)  # that each step's loss was multiplied by
     steps: dict = dataclasses.field(default_factory=dict)  # step -> AdamW's own count of its steps
+    moments: dict = dataclasses.field(default_factory=dict)  # step -> {slot/name: tensor}
 
 
-def train(spec, seed_of_sampler=None):
-    """Runs the job's one fit stage. `seed_of_sampler` is for tests of the tests."""
+def train(spec, seed_of_sampler=None, before_step=None):
+    """Runs the job's one fit stage. `seed_of_sampler` is for tests of the tests. `before_step(step, model)` may freeze and
+    unfreeze parameters."""
     model = build(spec).train()
     data = open_data(spec, "train")
     batch = spec["batch"]
@@ -243,19 +245,23 @@ def train(spec, seed_of_sampler=None):
     )
     result = Result([], [], {})
     for step, ranks in zip(range(1, total_steps + 1), plan):
+        if before_step is not None:
+            before_step(step, model)
         optimizer.zero_grad()
         micro_batches = [samples for rank in ranks for samples in rank]
         losses = []
         for samples in micro_batches:
             with autocast(spec):
                 loss = mean_loss(model, *data[samples], spec.get("loss"))
-            scaler.scale(loss).backward()
+            if loss.requires_grad:
+                scaler.scale(loss).backward()
             losses.append(loss.item())
-        for parameter in model.parameters():
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in trained:
             parameter.grad /= len(micro_batches)
         scaler.unscale_(optimizer)
         if "clip_grad_norm" in spec:
-            norm = torch.nn.utils.clip_grad_norm_(model.parameters(), spec["clip_grad_norm"])
+            norm = torch.nn.utils.clip_grad_norm_(trained, spec["clip_grad_norm"])
             result.norms.append(norm.item())
         result.scales.append(scaler.get_scale())
         scaler.step(optimizer)
@@ -263,6 +269,12 @@ def train(spec, seed_of_sampler=None):
         scheduler.step()
         states = list(optimizer.state.values())
         result.steps[step] = float(states[0].get("step", 0)) if states else 0.0
+        result.moments[step] = {
+            f"{slot}/{name}": value.detach().clone()
+            for name, parameter in model.named_parameters()
+            for slot, value in optimizer.state.get(parameter, {}).items()
+            if value is not None
+        }
         result.losses.append(sum(losses) / len(losses))
         result.parameters[step] = {
             name: parameter.detach().clone() for name, parameter in model.named_parameters()

@@ -176,7 +176,7 @@ absl::Status RankTraining::Build() {
 absl::StatusOr<train::StepResult> RankTraining::Step() {
   const double divisor =
       static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
-  ASSIGN_OR_RETURN(const auto result, stepper_->Run(step_ + 1, position_, divisor));
+  ASSIGN_OR_RETURN(const auto result, stepper_->Run(step_ + 1, position_, divisor, job_.optimizer->lr));
   position_ = sampler_->After(position_);
   ++step_;
   return result;
