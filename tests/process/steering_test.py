@@ -4,7 +4,10 @@ and the weights are those of an undisturbed run to the bit."""
 import pathlib
 
 import pytest
+import torch
+from safetensors.torch import save_file
 
+from tests.bazel import runfile
 from tests.process import harness, jobs
 
 LAST = 14
@@ -158,3 +161,24 @@ def test_what_is_asked_of_a_job(cluster):
     muster.cli("freeze", "job", "*", expect=1)
     muster.cli("operation", "job/999", expect=102)
     muster.cli("operation", "nonsense", expect=2)
+
+
+def test_masks_that_differ_end_the_job_by_name(cluster):
+    """The plug-in's step hook freezes its weight on one rank only, before step 3."""
+    muster = cluster
+    save_file({"inputs": torch.randn(24, 3), "labels": torch.arange(24) % 2}, muster.folder / "rows.safetensors")
+    options = {"fault": "steers-one-rank", "path": str(muster.folder / "first")}
+    job_file = write_job(
+        muster,
+        model={"plugin": {"path": str(runfile("worker/models/plugin_faults.so")), "name": "faulty", "options": options}},
+        data={"train": {"safetensors": {"path": "rows.safetensors"}}},
+        checkpoint=None,
+    )
+    muster.agent("node", slots=2)
+    muster.cli("submit", job_file, "--id", "job")
+    muster.cli("wait", "job", expect=100)
+    job = muster.cli("get", "job", "-o", "json").json()
+    assert job["restarts"] == 0 and job["failure"]["step"] == "2"
+    assert "roll call of step 3: the ranks differ in which parameters are trained: 'weight' was frozen or unfrozen on rank" in (
+        job["failure"]["reason"]
+    )

@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""What a change of trainability costs while a job runs: `bench/refresh/run.py` builds, measures and prints the tables. bench/README.md says what
+is compared.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PYTHON = pathlib.Path.home() / ".cache/muster/venv/bin/python"
+if __name__ == "__main__" and pathlib.Path(sys.executable) != PYTHON:
+    os.execv(PYTHON, [PYTHON, *sys.argv])
+sys.path.insert(0, str(ROOT))
+
+import torch  # noqa: E402
+
+from bench import harness  # noqa: E402
+from bench.refresh.cases import CASES  # noqa: E402
+from tests.parity import cluster  # noqa: E402
+
+FAIRSCALE = "fairscale==0.4.13"
+# Model state of all ranks that this machine may hold, with the copies that a refresh makes.
+MOST_BYTES = 11e9
+
+
+def fairscale_folder():
+    """Where the package lies, without its dependencies: torch is there."""
+    folder = pathlib.Path.home() / ".cache/muster" / FAIRSCALE
+    if not folder.exists():
+        subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, FAIRSCALE], check=True)
+    return folder
+
+
+def copy_seconds(size):
+    """A copy of so many bytes into memory that is there, on one core: the best of 5."""
+    source, target = torch.ones(size // 4), torch.ones(size // 4)
+    best = float("inf")
+    for _ in range(5):
+        start = time.perf_counter()
+        target.copy_(source)
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+class Job:
+    """A job that is halted after its second step, and changed."""
+
+    def __init__(self, case, strategy, world_size, folder, programs):
+        spec = case.job(folder, world_size) | {"strategy": {strategy: {}}}
+        self._cluster = cluster.Cluster(programs, folder / f"{strategy}-{world_size}", slots=world_size)
+        self._cluster.submit(spec, "bench")
+        self._ask("pause", "bench", "--at-step", "2")
+
+    def _ask(self, *words):
+        done = subprocess.run(
+            [self._cluster.programs / "muster", *words, "--wait", "--timeout", "600s", "-o", "json", "--address", self._cluster.address],
+            capture_output=True,
+            text=True,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"{words}: {done.stderr}{done.stdout}\n{self._cluster.log('bench')}")
+        return json.loads(done.stdout)
+
+    def change(self, action, patterns):
+        """(seconds, bytes that all ranks sent)."""
+        result = self._ask(action, "bench", *patterns)["result"]["trainability"]
+        return result["seconds"], int(result["bytes_moved"])
+
+    def close(self):
+        self._cluster.stop("bench")
+        self._cluster.close()
+
+
+def measure(case, strategy, world_size, repeats, programs):
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        folder = pathlib.Path(name)
+        case.write(folder)
+        job = Job(case, strategy, world_size, folder, programs)
+        try:
+            times = {"freeze": [], "unfreeze": []}
+            for _ in range(repeats):
+                for action in times:
+                    seconds, moved = job.change(action, case.half())
+                    times[action].append((seconds, moved))
+        finally:
+            job.close()
+    shares = world_size if strategy != "ddp" else 1
+    # What a rank has to lay out anew: moments, and parameters where they lie in slices or buckets.
+    laid_out = case.parameters * 8 / shares + (0 if strategy == "ddp" else case.parameters * (4 / shares if strategy == "fsdp" else 4))
+    cells = [f"{case.parameters / 1e6:.0f} M", strategy, str(world_size)]
+    for action, found in times.items():
+        cells.append(f"{1000 * statistics.median(seconds for seconds, _ in found):.0f}")
+        cells.append(f"{statistics.median(moved for _, moved in found) / 1e6:.1f}")
+    cells.append(f"{1000 * copy_seconds(int(laid_out)):.0f}")
+    print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def peer(case, world_size):
+    """fairscale's ShardedDDP with OSS: seconds of refresh_trainable, by what had changed."""
+    with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
+        ranks = [
+            subprocess.Popen(
+                [PYTHON, "-m", "bench.refresh.peer", case.name, str(rank), str(world_size), pathlib.Path(name) / "store"],
+                cwd=ROOT,
+                env=cluster.environment() | {"PYTHONPATH": str(fairscale_folder())},
+                stdout=subprocess.PIPE,
+                text=True,
+            )
+            for rank in range(world_size)
+        ]
+        out = [rank.communicate(timeout=600)[0] for rank in ranks]
+        if any(rank.returncode for rank in ranks):
+            print(f"| {case.parameters / 1e6:.0f} M | {world_size} | does not run | | |", flush=True)
+            return
+        found = json.loads(out[0].splitlines()[-1])
+        print(f"| {case.parameters / 1e6:.0f} M | {world_size} | " + " | ".join(f"{1000 * found[k]:.0f}" for k in ("freeze", "unfreeze", "nothing")) + " |", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
+    parser.add_argument("--strategies", nargs="+", default=["ddp", "sharded_ddp", "fsdp"])
+    parser.add_argument("--world-sizes", nargs="+", type=int, default=[2, 4])
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--programs", help="folder with the four programs; built when not given")
+    arguments = parser.parse_args()
+    with harness.programs_of(arguments.programs) as programs:
+        print("\n| parameters | strategy | ranks | freeze half, ms | MB moved | unfreeze it, ms | MB moved | one copy of what a rank lays out, ms |")
+        print("|---" * 8 + "|")
+        for name in arguments.cases:
+            for strategy in arguments.strategies:
+                for world_size in arguments.world_sizes:
+                    case = CASES[name]
+                    shares = world_size if strategy == "fsdp" else 1
+                    need = world_size * case.parameters * (8 / shares + 16 / (1 if strategy == "ddp" else world_size))
+                    if need > MOST_BYTES:
+                        print(f"| {case.parameters / 1e6:.0f} M | {strategy} | {world_size} | not enough memory here | | | | |")
+                        continue
+                    measure(case, strategy, world_size, arguments.repeats, programs)
+    print("\nfairscale 0.4.13, ShardedDDP with OSS: refresh_trainable, ms\n\n| parameters | ranks | half frozen | half unfrozen | nothing changed |")
+    print("|---" * 5 + "|")
+    for name in arguments.cases:
+        for world_size in arguments.world_sizes:
+            if world_size * CASES[name].parameters * 16 <= MOST_BYTES:
+                peer(CASES[name], world_size)
+
+
+if __name__ == "__main__":
+    main()
