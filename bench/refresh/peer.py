@@ -34,7 +34,7 @@ def main():
     linears = [module for module in model.module if isinstance(module, torch.nn.Linear)]
 
     def flip(trained):
-        for linear in linears[:-1:2]:
+        for linear in linears[: case.layers // 2]:
             linear.requires_grad_(trained)
 
     def refresh():

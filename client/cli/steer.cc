@@ -25,6 +25,8 @@ ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last) {
   if (options.wait && !operation.done()) {
+    // Who breaks off knows what to ask for.
+    console->err << OperationLine(operation) << std::endl;
     const auto ended = client.WaitOperation(
         operation.name(),
         {.retry_for = options.retry_for, .deadline = absl::Now() + options.timeout});

@@ -24,7 +24,9 @@ Json ToJson(const Steering& steering) {
   for (const TrainableRule& rule : steering.rules) {
     rules.push_back({{rule.freeze ? "freeze" : "unfreeze", rule.pattern}});
   }
-  json["trainability"] = {{"version", steering.trainability_version}, {"rules", std::move(rules)}};
+  json["trainability"] = {{"version", steering.trainability_version},
+                          {"rules", std::move(rules)},
+                          {"pending", steering.pending}};
   return json;
 }
 
@@ -34,6 +36,7 @@ Steering SteeringFromJson(const Json& json) {
   if (json.contains("learning_rate")) steering.learning_rate = json["learning_rate"].get<double>();
   const Json& trainability = json.at("trainability");
   trainability.at("version").get_to(steering.trainability_version);
+  trainability.at("pending").get_to(steering.pending);
   for (const Json& item : trainability.at("rules")) {
     const bool freeze = item.contains("freeze");
     steering.rules.push_back(

@@ -46,6 +46,8 @@ struct Steering {
   // Which parameters are trained. Version 0: as the job says, from before there were versions.
   int64_t trainability_version = 0;
   std::vector<TrainableRule> rules;
+  // Parameters that model code has frozen or unfrozen, without effect yet.
+  std::vector<std::string> pending;
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 

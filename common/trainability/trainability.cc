@@ -54,7 +54,9 @@ Mask Trainability::MaskOf(const std::vector<TrainableRule>& rules) const {
 absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const {
   std::vector<std::string> names;
   for (const Parameter& parameter : parameters_) names.push_back(parameter.name);
+  constexpr size_t kShown = 3;
   std::vector<std::string> problems;
+  size_t more = 0;
   for (const TrainableRule& rule : rules) {
     bool fits = false;
     bool fits_any = false;
@@ -64,8 +66,12 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
       fits |= parameter.can_be_trained;
     }
     if (fits) continue;
+    if (problems.size() == kShown) {
+      ++more;
+      continue;
+    }
     if (fits_any) {
-      problems.push_back(absl::StrCat("'", rule.pattern, "' fits only parameters of integers, which cannot be trained"));
+      problems.push_back(absl::StrCat("'", rule.pattern, "' fits only parameters that are neither float32 nor float64, which are not trained"));
       continue;
     }
     std::string problem = absl::StrCat("no parameter is named as '", rule.pattern, "'");
@@ -74,7 +80,8 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
     problems.push_back(std::move(problem));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrJoin(problems, "; "));
+  return absl::InvalidArgumentError(
+      absl::StrCat(absl::StrJoin(problems, "; "), more > 0 ? absl::StrCat("; and ", more, " more") : ""));
 }
 
 void Trainability::Set(std::vector<TrainableRule> rules) {

@@ -27,7 +27,7 @@ class Trainability {
     std::string name;
     // As the model was made; no rule changes what no rule fits.
     bool trained = true;
-    // It is of a type that gradients have. Rules pass over the others.
+    // float32 or float64. Rules pass over the others.
     bool can_be_trained = true;
     int64_t elements = 0;
   };
@@ -42,8 +42,8 @@ class Trainability {
   const Mask& mask() const { return mask_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  // What the mask would be with these rules behind the others. INVALID_ARGUMENT names all patterns that fit no parameter, with
-  // near names, and those that fit none that can be trained.
+  // What the mask would be with these rules behind the others. INVALID_ARGUMENT names the patterns that fit no parameter, with
+  // near ones, and those that fit none that can be trained: three, and how many more.
   absl::StatusOr<Mask> With(const std::vector<TrainableRule>& rules) const;
 
   // Adds them, the next version. Errors: those of With; nothing is changed then.

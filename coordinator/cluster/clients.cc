@@ -13,6 +13,8 @@ namespace {
 
 // Requests outlive their job by so much: longer than anybody repeats a call.
 constexpr absl::Duration kRequestsKept = absl::Hours(24);
+// Of at_step: no job has so many.
+constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
 absl::Status DeletedSince(const std::string& job_id) {
   return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
@@ -116,10 +118,19 @@ void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) 
   ListsChanged(job);
 }
 
-absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::Time now) {
+absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::Time now,
+                                          const Check& check) {
   ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
   if (repeated.has_value()) return *repeated;
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
+  if (request.command.at_step > kLatestStep) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
+                  absl::StrCat("at_step is ", *request.command.at_step, ", allowed is up to ",
+                               kLatestStep));
+  }
+  if (check != nullptr) {
+    if (absl::Status refused = check(*job); !refused.ok()) return refused;
+  }
   const commands::Kind kind = request.command.kind;
   const bool paused = job->commands.WillBePaused();
   if (kind == commands::Kind::kPause && paused) {
@@ -129,7 +140,8 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   }
   if (kind == commands::Kind::kResume && !paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
-                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state), ", not paused"));
+                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+                               job->paused ? ", and resumes already" : ", not paused"));
   }
   const bool stops_now = kind == commands::Kind::kStop && !request.command.at_step.has_value();
   jobs::Ended ended;
@@ -173,7 +185,9 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
       (command->kind == commands::Kind::kStop && !command->at_step.has_value())) {
     return too_late("OPERATION_APPLIED", "cannot be taken back");
   }
-  if (job->live) {
+  if (job->commands.IsBeingCancelled(target)) {
+    // It is under way.
+  } else if (job->live) {
     Append(job, request.command, now);
   } else {
     job->commands.Finished(target, {.time = now,

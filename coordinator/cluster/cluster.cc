@@ -42,6 +42,11 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     submitted_[job.number] = job.id;
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
+    // What an older musterd left open.
+    const bool stopped = job.state == jobs::State::kCancelled;
+    if (job.terminal() && job.commands.EndAll(jobs::Name(job.state), stopped, now)) {
+      ListsChanged(&job);
+    }
     if (!job.live) continue;
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];

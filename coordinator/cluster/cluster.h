@@ -50,7 +50,10 @@ class Cluster {
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
   // Adds a command to the job's log; its number. A stop without at_step is a wish that the job itself keeps.
   // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED.
-  absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now);
+  // INVALID_ARGUMENT AT_STEP_INVALID. check: what else there may be against it (asked unless it is a repeat); may be null.
+  using Check = std::function<absl::Status(const jobs::Job& job)>;
+  absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
+                                   const Check& check = nullptr);
   // The same of kCancel, whose target has not taken effect; where no process can hold the target, it is taken back at once. The
   // target's number. Errors: also NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
@@ -138,7 +141,7 @@ class Cluster {
   void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
             absl::Time now);
-  jobs::Ended CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
+  void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
   void Append(jobs::Job* job, commands::Command command, absl::Time now);
   void RecordTrainability(jobs::Job* job, const TrainabilityInForce& report, absl::Time now);
   // Refusals that all commands have in common.

@@ -61,10 +61,14 @@ struct AgentHello {
   std::vector<WorkerExit> exits;
 };
 
+// What workers understand of commands.
+inline constexpr uint32_t kWorkerProtocol = 2;
+
 struct WorkerHello {
   WorkerId worker;
   int64_t pid = 0;
   uint64_t newest_command = 0;
+  uint32_t protocol = kWorkerProtocol;
 };
 
 struct Heartbeat {

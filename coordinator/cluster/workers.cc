@@ -34,6 +34,10 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
         absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",
                      job->generation, "; this process belongs to generation ", id.generation));
   }
+  if (hello.protocol < kWorkerProtocol) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+                  "this process is of an older program, which takes every command for a stop");
+  }
   const auto replaced = membership_.AttachWorker(id, session, now);
   if (!replaced.ok()) return replaced.status();
   Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));
@@ -154,7 +158,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
                                                 " is damaged: ", bad.reason)});
           },
-          [&](const CommandApplied& applied) { ended = CommandTookEffect(job, applied, now); },
+          [&](const CommandApplied& applied) { CommandTookEffect(job, applied, now); },
           [&](const CommandFinished& finished) {
             commands::Outcome outcome = finished.outcome;
             outcome.time = now;
@@ -175,9 +179,8 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
   Follow(job, ended, now);
 }
 
-jobs::Ended Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied,
-                                       absl::Time now) {
-  if (!job->commands.Applied(applied.number, applied.step)) return {};
+void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now) {
+  if (!job->commands.Applied(applied.number, applied.step)) return;
   ListsChanged(job);
   const commands::Command& command = *job->commands.Find(applied.number);
   effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", commands::Name(command.kind),
@@ -185,13 +188,14 @@ jobs::Ended Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& app
                                       applied.step)});
   switch (command.kind) {
     case commands::Kind::kStop:
-      return jobs::OnStop(job, options_.patience, now);
+      jobs::OnStopTookEffect(job, options_.patience, now);
+      return;
     case commands::Kind::kPause:
     case commands::Kind::kResume:
       jobs::OnPaused(job, command.kind == commands::Kind::kPause);
-      return {};
+      return;
     default:
-      return {};
+      return;
   }
 }
 

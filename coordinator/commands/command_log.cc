@@ -45,6 +45,13 @@ uint64_t CommandLog::Append(Command command) {
   return commands_.size();
 }
 
+bool CommandLog::IsBeingCancelled(uint64_t number) const {
+  return std::any_of(commands_.begin(), commands_.end(), [&](const Command& command) {
+    return command.kind == Kind::kCancel && command.target == number &&
+           !command.outcome.has_value();
+  });
+}
+
 const Command* CommandLog::Find(uint64_t number) const {
   return number == 0 || number > commands_.size() ? nullptr : &commands_[number - 1];
 }

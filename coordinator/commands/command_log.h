@@ -96,6 +96,9 @@ class CommandLog {
   // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);
 
+  // A cancel of it has not taken effect yet.
+  bool IsBeingCancelled(uint64_t number) const;
+
   // Null when there is none.
   const Command* Find(uint64_t number) const;
   const std::vector<Command>& commands() const { return commands_; }

@@ -131,6 +131,16 @@ TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
   EXPECT_FALSE(log.EndAll("CANCELLED", true, later));
 }
 
+TEST(CommandLog, KnowsWhetherACommandIsBeingTakenBack) {
+  CommandLog log = LogOf({Kind::kSetLearningRate});
+  EXPECT_FALSE(log.IsBeingCancelled(1));
+  log.Append({.kind = Kind::kCancel, .target = 1});
+  EXPECT_TRUE(log.IsBeingCancelled(1));
+  EXPECT_FALSE(log.IsBeingCancelled(2));
+  log.Finished(2, {.time = kNow});
+  EXPECT_FALSE(log.IsBeingCancelled(1));
+}
+
 TEST(CommandLog, KnowsWhetherTheJobWillBeHalted) {
   CommandLog log;
   EXPECT_FALSE(log.WillBePaused());

@@ -289,6 +289,13 @@ Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
   return ended;
 }
 
+void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now) {
+  if (job->terminal() || job->stop_requested || !job->live) return;
+  job->stop_requested = true;
+  if (!job->ending) job->patience_end = now + patience.stop;
+  DescribeLive(job);
+}
+
 void OnPaused(Job* job, bool paused) {
   if (job->terminal()) return;
   job->paused = paused;

@@ -76,6 +76,9 @@ Ended OnInterrupted(Job* job, absl::Time now);
 // STOPPING with nothing ended.
 Ended OnStop(Job* job, const Patience& patience, absl::Time now);
 
+// A stop that waited for its step has reached the workers. Nothing is ended that they may be saving.
+void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now);
+
 // The workers have halted, or go on, as asked.
 void OnPaused(Job* job, bool paused);
 

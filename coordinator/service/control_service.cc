@@ -11,6 +11,10 @@
 namespace muster::service {
 namespace {
 
+// A call's work is done on the engine's thread, and its error travels in the trailers.
+constexpr int kMostRules = 100;
+constexpr size_t kLongestPattern = 500;
+
 v1::JobSpec SpecOf(const jobs::Job& job) {
   v1::JobSpec spec;
   spec.ParseFromString(job.spec);
@@ -37,10 +41,16 @@ absl::Status BadRules(const std::string& message) {
 // What no model makes right.
 absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules) {
   if (rules.empty()) return BadRules("there are no rules");
+  if (rules.size() > kMostRules) {
+    return BadRules(absl::StrCat("there are ", rules.size(), " rules; allowed are ", kMostRules,
+                                 " at a time (quote patterns, so that the shell does not fill them in)"));
+  }
   for (int i = 0; i < rules.size(); ++i) {
-    const bool none = rules[i].action_case() == v1::TrainableRule::ACTION_NOT_SET;
-    if (none || (rules[i].freeze().empty() && rules[i].unfreeze().empty())) {
-      return BadRules(absl::StrCat("rules[", i, "] has no pattern"));
+    const std::string& pattern = rules[i].has_freeze() ? rules[i].freeze() : rules[i].unfreeze();
+    if (pattern.empty()) return BadRules(absl::StrCat("rules[", i, "] has no pattern"));
+    if (pattern.size() > kLongestPattern) {
+      return BadRules(absl::StrCat("the pattern of rules[", i, "] has ", pattern.size(),
+                                   " bytes; allowed are ", kLongestPattern));
     }
   }
   return absl::OkStatus();

@@ -157,6 +157,7 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
     *hello->mutable_worker() = worker;
     hello->set_pid(1000 + worker.rank());
     hello->set_newest_command(newest_command);
+    hello->set_protocol(2);
     Send(message);
   }
 

@@ -1,4 +1,5 @@
 // The snapshot of a job that clients see.
+#include <algorithm>
 #include <string>
 
 #include "absl/strings/ascii.h"
@@ -9,7 +10,7 @@
 namespace muster::service {
 namespace {
 
-// Of a job's history, in its snapshot.
+// Of a job's lists, in its snapshot.
 constexpr size_t kShownChanges = 16;
 
 v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker* worker) {
@@ -112,6 +113,10 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_exported_path(job.exported_path);
   if (auto trainability = TrainabilityOf(job, kShownChanges); trainability.has_value()) {
     *out.mutable_trainability() = *std::move(trainability);
+  }
+  const auto& commands = job.commands.commands();
+  for (size_t i = commands.size() - std::min(commands.size(), kShownChanges); i < commands.size(); ++i) {
+    *out.add_operations() = ToWire(job, commands[i]);
   }
   return out;
 }

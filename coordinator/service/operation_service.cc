@@ -51,7 +51,10 @@ class OperationWait : public grpc::ServerUnaryReactor,
             const auto waiting = weak.lock();
             if (!due || waiting == nullptr) return;
             waiting->engine_->Post(nullptr,
-                                   [waiting](const absl::Status&) { waiting->Answer(); });
+                                   [waiting](const absl::Status& committed) {
+                                     if (!committed.ok()) return waiting->End(committed);
+                                     waiting->Answer();
+                                   });
           });
       self->Poke();
     });
@@ -177,7 +180,7 @@ grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* 
       .command = {.kind = commands::Kind::kCancel,
                   .contents = contents.SerializeAsString(),
                   .target = id->number,
-                  .requested_by = request->requested_by()}};
+                  .requested_by = Shortened(request->requested_by())}};
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
   engine_->Post(
       [=](cluster::Cluster& cluster, absl::Time now) { *number = cluster.Cancel(command, now); },

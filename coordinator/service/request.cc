@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/utf8/utf8.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/wire.h"
 
@@ -41,6 +42,13 @@ std::string FingerprintOf(const std::string& call, const google::protobuf::Messa
   return absl::StrFormat("%s:%016x%016x", call, hash.high64, hash.low64);
 }
 
+std::string Shortened(std::string text) {
+  constexpr size_t kMost = 256;
+  if (text.size() > kMost) text.resize(kMost);
+  text.resize(ValidUtf8Prefix(text));
+  return text;
+}
+
 void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,
                          uint64_t number, v1::Operation* response,
                          grpc::ServerUnaryReactor* reactor) {
@@ -58,18 +66,11 @@ void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job
 
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const Refusal& refusal) {
+                                      const cluster::Cluster::Check& check) {
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
   engine->Post(
       [=](cluster::Cluster& cluster, absl::Time now) {
-        const jobs::Job* job = cluster.Find(request.job_id);
-        if (job != nullptr && refusal != nullptr && !job->terminal()) {
-          if (const absl::Status refused = refusal(*job); !refused.ok()) {
-            *number = refused;
-            return;
-          }
-        }
-        *number = cluster.Command(request, now);
+        *number = cluster.Command(request, now, check);
       },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));

@@ -6,7 +6,6 @@
 #include <grpcpp/support/server_callback.h>
 
 #include <cstdint>
-#include <functional>
 #include <optional>
 #include <string>
 
@@ -19,6 +18,9 @@ namespace muster::service {
 
 // What makes two requests the same: the call and its contents, without the fields `request_id` and `requested_by`.
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request);
+
+// At most 256 bytes of it, whole characters: what clients say of themselves is kept.
+std::string Shortened(std::string text);
 
 template <typename Request>
 std::optional<uint64_t> AtStep(const Request& request) {
@@ -36,16 +38,13 @@ cluster::CommandRequest CommandOf(const std::string& call, const Request& reques
           .command = {.kind = kind,
                       .contents = contents.SerializeAsString(),
                       .at_step = at_step,
-                      .requested_by = request.requested_by()}};
+                      .requested_by = Shortened(request.requested_by())}};
 }
 
-// Says why a job cannot have a command; its spec is parsed by then.
-using Refusal = std::function<absl::Status(const jobs::Job& job)>;
-
-// Stores the command, unless `refusal` (may be null) has something against it, and answers with its operation.
+// Stores the command, unless `check` (may be null) has something against it, and answers with its operation.
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
-                                      const Refusal& refusal = nullptr);
+                                      const cluster::Cluster::Check& check = nullptr);
 
 // The operation as it stands, or that there is none.
 void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,

@@ -56,18 +56,23 @@ std::optional<muster::Trainability> ParametersOf(const jobs::Job& job) {
   return *std::move(trainability);
 }
 
-std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t changes) {
+std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most) {
   if (job.trainability.version == 0) return std::nullopt;
   v1::Trainability out;
   v1::TrainabilityInForce in_force;
   in_force.ParseFromString(job.trainability.in_force);
   out.set_version(job.trainability.version);
-  *out.mutable_rules() = in_force.rules();
-  *out.mutable_pending() = in_force.pending();
+  // Model code may make thousands of them.
+  for (const auto& rule : in_force.rules()) {
+    if (static_cast<size_t>(out.rules_size()) < most) *out.add_rules() = rule;
+  }
+  for (const auto& name : in_force.pending()) {
+    if (static_cast<size_t>(out.pending_size()) < most) out.add_pending(name);
+  }
   out.set_trainable_params(in_force.trainable_params());
   out.set_frozen_params(in_force.frozen_params());
   const auto& history = job.trainability.history;
-  for (size_t i = history.size() - std::min(history.size(), changes); i < history.size(); ++i) {
+  for (size_t i = history.size() - std::min(history.size(), most); i < history.size(); ++i) {
     *out.add_history() = ToWire(job, history[i]);
   }
   return out;

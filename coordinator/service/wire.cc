@@ -195,7 +195,7 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
 }
 
 cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
-  return {FromWire(hello.worker()), hello.pid(), hello.newest_command()};
+  return {FromWire(hello.worker()), hello.pid(), hello.newest_command(), hello.protocol()};
 }
 
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {

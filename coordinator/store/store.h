@@ -93,7 +93,7 @@ struct LogRow {
 struct Batch {
   struct JobRow {
     jobs::Job job;
-    // Of its lists (ranks, checkpoints, failures, commands) either all are replaced, or only the
+    // Of its lists (ranks, checkpoints, failures, commands, trainability) either all are replaced, or only the
     // rows of `changed_ranks` are.
     enum class Lists { kReplace, kKeep } lists = Lists::kReplace;
     std::vector<uint32_t> changed_ranks;

@@ -10,6 +10,7 @@ The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5. Measured: see do
 import fnmatch
 import itertools
 import json
+import shutil
 import subprocess
 
 import pytest
@@ -89,29 +90,28 @@ def job(folder, world_size, accumulate, clip, optimizer):
     )
 
 
-def write_commands(path):
+def write_commands(path, changes):
     lines = [
-        json.dumps({"at_step": done, "set_trainability": {"rules": rules}}) for done, rules in sorted(CHANGES.items())
+        json.dumps({"at_step": done, "set_trainability": {"rules": rules}}) for done, rules in sorted(changes.items())
     ]
     path.write_text("\n".join(lines) + "\n")
 
 
-def run(spec, folder):
-    """The folders of the checkpoints, by step."""
+def run(spec, folder, changes=CHANGES, start=None):
+    """The folders of the checkpoints, by step. `start`: of the checkpoint to go on from."""
     folder.mkdir()
     spec = checkpoints.with_checkpoints(spec, folder)
     (folder / "job.yaml").write_text(json.dumps(spec))
-    write_commands(folder / "commands")
-    done = subprocess.run(
-        [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"],
-        capture_output=True,
-        text=True,
-        env=cluster.environment(),
-    )
+    write_commands(folder / "commands", changes)
+    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"]
+    if start is not None:
+        own = folder / "checkpoints/job" / start.name
+        shutil.copytree(start, own)
+        shutil.copy(start.parent / ".muster-job", own.parent)
+        command += ["--from", own]
+    done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
     assert done.returncode == 0 and "command" not in done.stderr, done.stderr
-    found = checkpoints.all_steps(folder / "checkpoints", "job")
-    assert list(found) == list(range(1, STEPS + 1))
-    return found
+    return checkpoints.all_steps(folder / "checkpoints", "job")
 
 
 def largest_difference(found, expected, what):
@@ -126,7 +126,9 @@ def test_each_step_is_that_of_pytorch(tmp_path, world_size, accumulate, clip, op
     states = {}
     for name, strategy in STRATEGIES.items():
         before = None
-        for step, folder in run(spec | {"strategy": strategy}, tmp_path / name).items():
+        found = run(spec | {"strategy": strategy}, tmp_path / name)
+        assert list(found) == list(range(1, STEPS + 1))
+        for step, folder in found.items():
             state = checkpoints.read(folder)
             found = {key.removeprefix("param/"): value for key, value in state.items() if key.startswith("param/")}
             moments = {key: value for key, value in state.items() if not key.startswith("param/")}
@@ -142,6 +144,36 @@ def test_each_step_is_that_of_pytorch(tmp_path, world_size, accumulate, clip, op
             checkpoints_of_step = states.setdefault(step, state)
             for key, value in checkpoints_of_step.items():
                 assert torch.equal(value, state[key]), f"{what}: {key} is not ddp's"
+
+
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_what_is_frozen_goes_with_a_checkpoint_into_any_strategy_and_world_size(tmp_path, optimizer):
+    """From step 6 on everything is frozen: whoever goes on writes, one step later, what he was given."""
+    changes = {done: rules for done, rules in CHANGES.items() if done <= 6}
+    start, expected = None, None
+    chain = [("sharded_ddp", 4), ("fsdp", 2), ("ddp", 2), ("fsdp", 4), ("sharded_ddp", 1), ("ddp", 1), ("fsdp", 2)]
+    for hop, (strategy, world_size) in enumerate(chain):
+        spec = job(tmp_path, world_size, 1, None, optimizer) | {
+            "strategy": STRATEGIES[strategy],
+            "stages": [{"fit": {"steps": 7 + hop}}],
+        }
+        found = run(spec, tmp_path / f"hop-{hop}", changes, start)
+        start = found[7 + hop]
+        state = checkpoints.read(start)
+        expected = expected or state
+        checkpoints.assert_bitwise_equal(state, expected)
+        rules = json.loads((start / "MANIFEST.json").read_text())["steering"]["trainability"]
+        assert rules == {"version": 4, "rules": [{"freeze": "*"}], "pending": []}
+    assert sum(name.startswith(("exp_avg/", "momentum_buffer/")) for name in expected) == 27
+
+
+def test_a_run_goes_on_from_the_middle_of_the_schedule_in_another_strategy(tmp_path):
+    spec = job(tmp_path, 2, 2, 0.5, "adamw")
+    calm = run(spec | {"strategy": STRATEGIES["fsdp"]}, tmp_path / "calm")
+    resumed = run(spec | {"strategy": STRATEGIES["sharded_ddp"]}, tmp_path / "resumed", start=calm[9])
+    assert list(resumed) == list(range(9, STEPS + 1))
+    for step in range(10, STEPS + 1):
+        checkpoints.assert_bitwise_equal(checkpoints.read(resumed[step]), checkpoints.read(calm[step]))
 
 
 def test_the_schedule_has_all_there_is_to_show():

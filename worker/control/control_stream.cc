@@ -175,6 +175,7 @@ class ControlStreamImpl : public ControlStream {
     auto* hello = message.mutable_hello();
     *hello->mutable_worker() = options_.worker;
     hello->set_pid(options_.pid);
+    hello->set_protocol(2);
     absl::MutexLock lock(&mutex_);
     hello->set_newest_command(commands_.size());
     return message;

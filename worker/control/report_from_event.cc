@@ -65,6 +65,7 @@ struct Fill {
     finished.set_number(event.number);
     if (!event.status.ok()) {
       finished.mutable_error()->set_code(CodeName(event.status.code()));
+      finished.mutable_error()->set_reason(event.reason);
       finished.mutable_error()->set_message(ValidUtf8(std::string(event.status.message())));
       return;
     }
@@ -72,7 +73,7 @@ struct Fill {
     if (const auto* written = std::get_if<train::CheckpointWritten>(&event.result)) {
       result.mutable_checkpoint()->set_step(written->step);
       result.mutable_checkpoint()->set_path(written->path);
-      result.mutable_checkpoint()->set_generation(generation);
+      result.mutable_checkpoint()->set_generation(written->generation);
     } else if (const auto* rate = std::get_if<train::LearningRateSet>(&event.result)) {
       result.mutable_learning_rate()->set_old_rate(rate->old_rate);
       result.mutable_learning_rate()->set_new_rate(rate->new_rate);

@@ -47,6 +47,12 @@ class Alone : public train::CommandSource, public train::EventSink {
   const std::vector<train::Command>* const commands_;
 };
 
+// For each of the jobs.
+struct Given {
+  std::vector<train::Command> commands;
+  std::vector<std::string> checkpoints;  // that count, newest first
+};
+
 // One v1::Command in JSON per line, numbered from 1 as they come.
 absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path) {
   std::vector<train::Command> commands;
@@ -62,18 +68,17 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
   return commands;
 }
 
-absl::Status RunRank(const train::Job& job, const std::vector<train::Command>& commands, int rank,
+absl::Status RunRank(const train::Job& job, const Given& given, int rank,
                      comm::Communicator* control, comm::Communicator* gradients) {
-  Alone alone(&commands);
-  const train::SessionParts parts{control, gradients, &alone, &alone, {}};
+  Alone alone(&given.commands);
+  const train::SessionParts parts{control, gradients, &alone, &alone, given.checkpoints};
   const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
   return session->Run().status();
 }
 
 // The first cause among the ranks' errors.
-absl::Status Train(const train::Job& job, const std::vector<train::Command>& commands,
-                   int world_size) {
+absl::Status Train(const train::Job& job, const Given& given, int world_size) {
   auto control = comm::LocalGroup::Create(world_size);
   auto gradients = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> ends(world_size);
@@ -83,7 +88,7 @@ absl::Status Train(const train::Job& job, const std::vector<train::Command>& com
       // Destroyed at the rank's end, so that the others do not wait for it.
       const auto own_control = std::move(control[rank]);
       const auto own_gradients = std::move(gradients[rank]);
-      ends[rank] = RunRank(job, commands, rank, own_control.get(), own_gradients.get());
+      ends[rank] = RunRank(job, given, rank, own_control.get(), own_gradients.get());
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -98,7 +103,7 @@ absl::Status Train(const train::Job& job, const std::vector<train::Command>& com
   return cause;
 }
 
-int RunFile(const std::string& path, const std::vector<train::Command>& commands) {
+int RunFile(const std::string& path, const Given& given) {
   const auto end = [&path](const std::string& what, int code) {
     std::cerr << path << ": " << what << std::endl;
     return code;
@@ -110,7 +115,7 @@ int RunFile(const std::string& path, const std::vector<train::Command>& commands
   }
   const auto job = control::JobFromSpec(jobspec::ResolveDefaults(file->spec));
   if (!job.ok()) return end(Message(job.status()), kFailed);
-  const absl::Status status = Train(*job, commands, static_cast<int>(file->spec.world_size()));
+  const absl::Status status = Train(*job, given, static_cast<int>(file->spec.world_size()));
   return status.ok() ? end("done", 0) : end(Message(status), kFailed);
 }
 
@@ -122,7 +127,9 @@ int main(int argc, char** argv) {
   CLI::App app("Runs job files in this process, for tests");
   app.add_option("FILE", files, "job files")->required();
   std::string commands_file;
+  muster::Given given;
   app.add_option("--commands", commands_file, "commands for each of the jobs: one per line");
+  app.add_option("--from", given.checkpoints, "checkpoint to go on from, in the job's folder");
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
   absl::StatusOr<std::vector<muster::train::Command>> commands =
@@ -132,9 +139,10 @@ int main(int argc, char** argv) {
     std::cerr << muster::Message(commands.status()) << std::endl;
     return muster::kRefused;
   }
+  given.commands = *std::move(commands);
   int code = 0;
   for (const std::string& file : files) {
-    if (const int end = muster::RunFile(file, *commands); end != 0) code = end;
+    if (const int end = muster::RunFile(file, given); end != 0) code = end;
   }
   return code;
 }

@@ -86,7 +86,8 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
                             .epoch = outcome.manifest.epoch,
                             .cursor = outcome.manifest.cursor,
                             .steering = outcome.manifest.steering},
-                  .path = files::JoinPath(folder_, outcome.name)};
+                  .path = files::JoinPath(folder_, outcome.name),
+                  .generation = outcome.manifest.generation};
 }
 
 absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint& point,
@@ -95,7 +96,7 @@ absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint
   Saved saved{.files = outcome.status};
   if (saved.files.ok()) {
     saved.path = files::JoinPath(folder_, outcome.name);
-    Report(CheckpointWritten{point.step, saved.path});
+    Report(CheckpointWritten{point.step, saved.path, identity_.generation});
   } else {
     Report(CheckpointFailed{point.step, Message(saved.files)});
   }

@@ -26,6 +26,7 @@ class Checkpoints {
   struct Restored {
     checkpoint::SavePoint point;  // all zero: nothing to restore
     std::string path;             // empty: nothing to restore
+    int64_t generation = 0;       // that wrote it
   };
 
   // Proves that all ranks see one folder. FAILED_PRECONDITION: they do not.

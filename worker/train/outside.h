@@ -92,6 +92,7 @@ struct Validated {
 struct CheckpointWritten {
   int64_t step = 0;
   std::string path;
+  int64_t generation = 0;  // that wrote it
 };
 struct CheckpointFailed {
   int64_t step = 0;
@@ -145,6 +146,7 @@ struct TrainabilityInForce {
 struct CommandFinished {
   int64_t number = 0;
   absl::Status status;
+  std::string reason;  // of an error, for programs; may be empty
   // Of one that did what it says.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange, TrainabilityPlan>
       result;

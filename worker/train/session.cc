@@ -47,13 +47,13 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
       ASSIGN_OR_RETURN(plan, CallNow());
       continue;
     }
+    const auto start = std::chrono::steady_clock::now();
+    profile_.BeginStep(step_ + 1);
+    // What commands come with the plan of this call wait: a step follows its hook at once.
     ASSIGN_OR_RETURN(const bool changed, LetModelChange());
     if (changed) {
       ASSIGN_OR_RETURN(plan, CallNow());
-      continue;
     }
-    const auto start = std::chrono::steady_clock::now();
-    profile_.BeginStep(step_ + 1);
     PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, AwaitNext());
@@ -121,7 +121,8 @@ absl::Status SessionImpl::CheckSkips() {
 
 absl::Status SessionImpl::ValidateOnce() {
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
-  RETURN_IF_ERROR(ApplyCommands(plan.apply_commands).status());
+  ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
+  if (applied) RETURN_IF_ERROR(CallNow().status());
   return stopped_ ? absl::OkStatus() : Validate();
 }
 
@@ -157,8 +158,9 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save() {
   if (learning_rate_ != job_.optimizer->lr) point.steering.learning_rate = learning_rate_;
   point.steering.trainability_version = trainability_->version();
   point.steering.rules = trainability_->rules();
+  point.steering.pending = PendingNames();
   ASSIGN_OR_RETURN(const Checkpoints::Saved saved, checkpoints_->Save(point, state_));
-  if (saved.files.ok()) saved_ = CheckpointWritten{step_, saved.path};
+  if (saved.files.ok()) saved_ = CheckpointWritten{step_, saved.path, identity_.generation};
   return SaveResult{saved.files};
 }
 

@@ -35,11 +35,11 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t newest) {
 
 absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
   const Command& command = due.command;
-  Report(CommandApplied{command.number, step_});
   if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
     if (due.cancels) {
-      Finish({.number = cancel->target},
-             absl::CancelledError("taken back before it took effect"));
+      Report(CommandFinished{.number = cancel->target,
+                             .status = absl::CancelledError("taken back before it took effect"),
+                             .reason = "OPERATION_CANCELLED"});
     }
     Finish(command, due.cancels ? absl::OkStatus()
                                 : absl::FailedPreconditionError(
@@ -51,10 +51,15 @@ absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
 
 void SessionImpl::Finish(const Command& command, const absl::Status& status,
                          decltype(CommandFinished::result) result) {
-  Report(CommandFinished{command.number, status, std::move(result)});
+  Report(CommandApplied{command.number, step_});
+  Report(CommandFinished{.number = command.number,
+                         .status = status,
+                         .reason = absl::IsInvalidArgument(status) ? "TRAINABILITY_INVALID" : "",
+                         .result = std::move(result)});
 }
 
-absl::Status SessionImpl::Apply(const Command&, const StopCommand&) {
+absl::Status SessionImpl::Apply(const Command& command, const StopCommand&) {
+  Report(CommandApplied{command.number, step_});
   RETURN_IF_ERROR(CallNow().status());
   if (checkpoints_ != nullptr && trains() && step_ > 0) {
     RETURN_IF_ERROR(Save().status());

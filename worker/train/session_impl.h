@@ -98,11 +98,12 @@ class SessionImpl : public Session {
     return absl::OkStatus();
   }
   absl::Status Apply(const Command& command, const NoCommand& none) { return absl::OkStatus(); }
+  // Says that it took effect, and how it ended: at once, so that a change which the workers do not survive was none.
   void Finish(const Command& command, const absl::Status& status = absl::OkStatus(),
               decltype(CommandFinished::result) result = {});
 
   // ---- Which parameters are trained (session_trainability.cc).
-  // Lets the model's own code run, once before each step, and brings into force what it has frozen or unfrozen, as the job
+  // Right before each step: lets the model's own code run, and brings into force what it has frozen or unfrozen, as the job
   // says. True where another roll call is needed before the step.
   absl::StatusOr<bool> LetModelChange();
   // Plans anew for this mask, where it is another. `command` asked for it (0: model code).
@@ -113,6 +114,7 @@ class SessionImpl : public Session {
   // To be called with what has just changed; absent at the start of a session.
   void ReportTrainability(const std::optional<TrainabilityChange>& change);
   void PlanAnew();  // after training_ did
+  std::vector<std::string> PendingNames() const;
 
   parallel::Strategy* strategy() const {
     return training_ == nullptr ? nullptr : &training_->strategy();
@@ -153,7 +155,6 @@ class SessionImpl : public Session {
   // With RefreshMode::kManual: what model code wants and nobody has brought into force.
   std::optional<Mask> pending_;
   bool described_ = false;   // the model's parameters, to the coordinator
-  int64_t hooked_step_ = 0;  // the newest one before which the model's own code ran
 
   // Also in jobs without, where the model lies in shards.
   std::unique_ptr<Training> training_;

@@ -61,7 +61,15 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   const checkpoint::SavePoint& point = restored.point;
   step_ = point.step;
   position_ = {point.epoch, point.cursor};
-  saved_ = CheckpointWritten{point.step, restored.path};
+  saved_ = CheckpointWritten{point.step, restored.path, restored.generation};
+  if (!point.steering.pending.empty()) {
+    const std::set<std::string> pending(point.steering.pending.begin(),
+                                        point.steering.pending.end());
+    pending_ = training_->mask();
+    for (size_t i = 0; i < pending_->size(); ++i) {
+      if (pending.contains(parameters_[i].name)) (*pending_)[i] = !(*pending_)[i];
+    }
+  }
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
   learning_rate_ = point.steering.learning_rate.value_or(learning_rate_);
 }
@@ -100,11 +108,14 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
     trainability_->Restore(steering.trainability_version, steering.rules).IgnoreError();
   }
   if (trainability_->mask() != training_->mask()) {
+    state_ = {};
     RETURN_IF_ERROR(training_->Refresh(trainability_->mask(), manifest.step).status());
   }
+  std::set<std::string> slots;
+  for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
   std::set<std::string> saved;  // parameters that have state there
   for (const manifest::Piece& piece : manifest.pieces) {
-    if (piece.slot != "param" && piece.slot != "buffer") saved.insert(piece.parameter);
+    if (slots.contains(piece.slot)) saved.insert(piece.parameter);
   }
   std::vector<bool> parked;
   for (size_t i = 0; i < training_->mask().size(); ++i) {

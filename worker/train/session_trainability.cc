@@ -21,9 +21,8 @@ void SessionImpl::PlanAnew() {
 }
 
 absl::StatusOr<bool> SessionImpl::LetModelChange() {
-  const bool hook = model_->HasStepHook() && hooked_step_ != step_ + 1;
+  const bool hook = model_->HasStepHook();
   if (hook) {
-    hooked_step_ = step_ + 1;
     // The code sees its own flags.
     if (pending_.has_value()) SetFlags(parameters_, *pending_);
     RETURN_IF_ERROR(RunStepHook());
@@ -85,17 +84,34 @@ TrainabilityChange SessionImpl::Difference(const Mask& mask, int64_t command) co
 
 absl::StatusOr<TrainabilityChange> SessionImpl::ChangeTo(const Mask& mask, int64_t command) {
   TrainabilityChange change = Difference(mask, command);
+  const Mask before = training_->mask();
   wanted_ = mask;
   if (mask == training_->mask()) return change;
   const auto start = std::chrono::steady_clock::now();
   Progress("planning anew what is trained");
   // Everybody wants the same, before anything depends on it.
   RETURN_IF_ERROR(CallNow().status());
+  state_ = {};  // it holds on to what the old plan has
   ASSIGN_OR_RETURN(change.bytes_moved, training_->Refresh(mask, step_));
   PlanAnew();
+  // Model code has no say in what an operator changed.
+  if (pending_.has_value()) {
+    for (size_t i = 0; i < mask.size(); ++i) {
+      if (mask[i] != before[i]) (*pending_)[i] = mask[i];
+    }
+    if (*pending_ == mask) pending_.reset();
+  }
   change.seconds =
       std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return change;
+}
+
+std::vector<std::string> SessionImpl::PendingNames() const {
+  std::vector<std::string> names;
+  for (size_t i = 0; pending_.has_value() && i < pending_->size(); ++i) {
+    if ((*pending_)[i] != training_->mask()[i]) names.push_back(trainability_->parameters()[i].name);
+  }
+  return names;
 }
 
 void SessionImpl::ReportTrainability(const std::optional<TrainabilityChange>& change) {
@@ -106,11 +122,7 @@ void SessionImpl::ReportTrainability(const std::optional<TrainabilityChange>& ch
                                .change = change};
   for (const auto& parameter : parameters) in_force.frozen += parameter.elements;
   in_force.frozen -= in_force.trained;
-  if (pending_.has_value()) {
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      if ((*pending_)[i] != training_->mask()[i]) in_force.pending.push_back(parameters[i].name);
-    }
-  }
+  in_force.pending = PendingNames();
   if (!std::exchange(described_, true)) in_force.parameters = parameters;
   Report(in_force);
 }

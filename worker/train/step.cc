@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/item.h>
 
+#include <algorithm>
 #include <cmath>
 #include <utility>
 #include <vector>
@@ -127,7 +128,11 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
     const Phase phase(parts_.recorder, "norm and clipping");
     return PrepareGradients(&result);
   }());
-  if (parts_.scaler != nullptr) parts_.scaler->Update(finite);
+  // Where nothing is trained, no gradient says anything of the scale.
+  const bool scales = parts_.scaler != nullptr &&
+                      (parts_.trained == nullptr ||
+                       std::find(parts_.trained->begin(), parts_.trained->end(), true) != parts_.trained->end());
+  if (scales) parts_.scaler->Update(finite);
   if (finite) {
     const absl::Status buffers = parts_.finite->CheckBuffers(step);
     finite = buffers.ok();

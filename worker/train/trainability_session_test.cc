@@ -172,6 +172,15 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysS
   EXPECT_THAT(pending, ElementsAre("1", "1 weight", "1", "1 weight", "2", "2 weight", "2"));
 }
 
+TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatModelCodeWants) {
+  Job job = PluginJob("steers-in-turn", 5);
+  job.refresh = RefreshMode::kManual;
+  // Before step 2 the code wants the weight frozen; the refresh after step 4 finds that wish again.
+  const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), {.at_step = 4, .what = RefreshCommand()}});
+  ExpectDone(result);
+  EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
+}
+
 TEST_F(TrainabilitySession, RanksThatDifferInAMaskAreNamedWithTheParameter) {
   for (const StrategyConfig& strategy : kStrategies) {
     Job job = PluginJob("steers-one-rank");

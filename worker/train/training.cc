@@ -62,7 +62,12 @@ absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
   // The slices of the old plan, until the new one has them.
   std::optional<parallel::Arrangement> shards;
   if (const auto* held = strategy_->shards(); held != nullptr) {
-    shards = parallel::Arrangement{.holders = held->holders, .held = held->held};
+    shards.emplace();
+    shards->holders = held->holders;
+    // Without the gradients, which go with the plan.
+    for (const parallel::Piece& piece : held->held) {
+      shards->held.push_back({piece.parameter, piece.begin, piece.tensor.detach()});
+    }
   }
   stepper_.reset();
   optimizer_.reset();

@@ -50,6 +50,7 @@ class Training {
   models::ForwardContext& context() { return *context_; }
   // Only where something is trained.
   Stepper& stepper() { return *stepper_; }
+  std::vector<optim::StateSlot> slots() const { return optimizer_->Slots(); }
   // The parameters that are trained, by the plan.
   const Mask& mask() const { return mask_; }
 

@@ -40,7 +40,7 @@ class FlatGroup {
   FlatGroup(const std::vector<models::Parameter>& parameters, const std::vector<size_t>& indices,
             const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
             const Options& options, comm::Communicator* communicator, std::string label);
-  // The parameters' tensors have the slices' type then, and no memory.
+  // The parameters' tensors have the slices' type then.
   ~FlatGroup();
   FlatGroup(const FlatGroup&) = delete;
   FlatGroup& operator=(const FlatGroup&) = delete;
