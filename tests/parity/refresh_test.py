@@ -4,7 +4,7 @@ One schedule has it all: a parameter frozen from the start and freed late (the l
 frozen, and one that changes with every step. After every step the parameters, the moments and AdamW's count of steps of each
 parameter are compared; what is frozen keeps its bits.
 
-The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5. Measured: see docs/trainability.md.
+The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5.
 """
 
 import fnmatch
