@@ -43,7 +43,7 @@ absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
     }
     Finish(command, due.cancels ? absl::OkStatus()
                                 : absl::FailedPreconditionError(
-                                      "what was to be taken back had taken effect before"));
+                                      "there was nothing to take back: it had taken effect, or was taken back, before"));
     return absl::OkStatus();
   }
   return std::visit([&](const auto& what) { return Apply(command, what); }, command.what);
