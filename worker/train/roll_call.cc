@@ -21,8 +21,9 @@ void Encode(const RollCallRecord& record, int64_t* out) {
       record.generation,      record.step,          record.attempt,
       record.epoch,           record.cursor,        record.micro_batches,
       record.samples,         record.newest_command, record.plan_fingerprint,
-      record.loss_step,       std::bit_cast<int64_t>(record.loss_sum), record.loss_micro_batches,
-      record.loss_outcome,    record.mask_hash,     record.first_change};
+      record.mask_hash,       record.first_change,  record.loss_step,
+      std::bit_cast<int64_t>(record.loss_sum),      record.loss_micro_batches,
+      record.loss_outcome};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -36,12 +37,12 @@ RollCallRecord Decode(const int64_t* in) {
           .samples = in[6],
           .newest_command = in[7],
           .plan_fingerprint = in[8],
-          .mask_hash = in[13],
-          .first_change = in[14],
-          .loss_step = in[9],
-          .loss_sum = std::bit_cast<double>(in[10]),
-          .loss_micro_batches = in[11],
-          .loss_outcome = in[12]};
+          .mask_hash = in[9],
+          .first_change = in[10],
+          .loss_step = in[11],
+          .loss_sum = std::bit_cast<double>(in[12]),
+          .loss_micro_batches = in[13],
+          .loss_outcome = in[14]};
 }
 
 }  // namespace
