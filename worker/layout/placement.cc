@@ -309,6 +309,13 @@ Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t a
   return placement;
 }
 
+Placement Only(Placement placement, const std::vector<bool>& chosen) {
+  for (std::vector<Range>& ranges : placement.holders) {
+    std::erase_if(ranges, [&](const Range& range) { return !chosen[range.parameter]; });
+  }
+  return placement;
+}
+
 absl::Status CheckComplete(const Placement& placement, const std::vector<std::string>& names) {
   RETURN_IF_ERROR(CheckRanges(placement, names));
   const PieceTable pieces(placement);

@@ -34,6 +34,9 @@ Placement Replicated(const std::vector<int64_t>& elements, int holders);
 // The concatenation of all parameters cut into nearly even parts, at multiples of `alignment` elements of it.
 Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t alignment);
 
+// The ranges of the parameters that are `chosen`, by number.
+Placement Only(Placement placement, const std::vector<bool>& chosen);
+
 // OK when every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that are no ranges of their
 // parameter. DATA_LOSS: elements that have no holder or several. Parameters are named by `names` (by number where it is
 // empty); at most 3 problems and how many more.

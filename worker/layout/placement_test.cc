@@ -41,6 +41,13 @@ TEST(Replicated, EveryHolderHasAllEndToEnd) {
   EXPECT_EQ(placement.holders[1], placement.holders[0]);
 }
 
+TEST(Only, TheRangesOfTheChosenParametersStayWithTheirHolders) {
+  const Placement placement = Only(CutEvenly({40, 1, 30}, 2, 16), {false, true, true});
+  EXPECT_EQ(placement.elements, (std::vector<int64_t>{40, 1, 30}));
+  EXPECT_THAT(placement.holders[0], ElementsAre());
+  EXPECT_THAT(placement.holders[1], ElementsAre(Range{1, 0, 1, 8}, Range{2, 0, 30, 9}));
+}
+
 TEST(CutEvenly, PartsEndAtMultiplesOfTheAlignment) {
   const Placement placement = CutEvenly({40, 1, 30}, 2, 16);  // 71 elements, 5 grains
   EXPECT_THAT(placement.holders[0], ElementsAre(Range{0, 0, 32, 0}));

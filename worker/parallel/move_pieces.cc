@@ -137,6 +137,14 @@ int64_t TravellingBytes(const std::vector<Move>& moves, const std::vector<int64_
 
 }  // namespace
 
+std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types) {
+  std::vector<int64_t> bytes;
+  for (const at::ScalarType type : types) {
+    bytes.push_back(static_cast<int64_t>(c10::elementSize(type)));
+  }
+  return bytes;
+}
+
 absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& to,
                                    const std::vector<int64_t>& element_bytes,
                                    comm::Communicator* communicator, comm::OpLabel label,

@@ -20,6 +20,9 @@ struct Arrangement {
   std::vector<Piece> held;
 };
 
+// Of each parameter's elements, given their types.
+std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types);
+
 // Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. No tensor of `to` shares memory with one of `from`.
 // A collective, in rounds of at most round_bytes sent and received by a rank, where anything travels at all. The bytes that all
 // ranks send to others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT: pieces that are not the

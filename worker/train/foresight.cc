@@ -71,22 +71,14 @@ int64_t BytesOf(const Placement& placement, size_t rank, const std::vector<int64
   return bytes;
 }
 
-Placement Only(Placement placement, const Mask& chosen) {
-  for (auto& ranges : placement.holders) {
-    std::erase_if(ranges, [&](const layout::Range& range) { return !chosen[range.parameter]; });
-  }
-  return placement;
-}
-
 }  // namespace
 
 absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   const int world_size = parts_.communicator->world_size();
-  std::vector<int64_t> element_bytes;
+  const std::vector<int64_t> element_bytes = parallel::ElementBytes(types_);
   int64_t whole = 0;
   const auto parameters = parts_.model->Parameters();
   for (size_t i = 0; i < types_.size(); ++i) {
-    element_bytes.push_back(static_cast<int64_t>(c10::elementSize(types_[i])));
     whole += parameters[i].tensor.numel() * element_bytes[i];
   }
   int64_t slots = 0;

@@ -16,18 +16,6 @@ namespace {
 using layout::Placement;
 using layout::Range;
 
-// The ranges of the chosen parameters.
-Placement Only(const Placement& all, const std::vector<bool>& chosen) {
-  Placement some{.elements = all.elements, .holders = {}};
-  for (const auto& ranges : all.holders) {
-    std::vector<Range>& kept = some.holders.emplace_back();
-    for (const Range& range : ranges) {
-      if (chosen[range.parameter]) kept.push_back(range);
-    }
-  }
-  return some;
-}
-
 // Of numbers that each parameter has one of, with everyone who holds any of it.
 Placement OfScalars(const Placement& placement) {
   Placement scalars{.elements = std::vector<int64_t>(placement.elements.size(), 1), .holders = {}};
@@ -138,10 +126,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
 
   std::vector<parallel::Arrangement> sources(slots.size());
   std::vector<parallel::Arrangement> targets(slots.size());
-  std::vector<int64_t> element_bytes;
-  for (const at::ScalarType type : types) {
-    element_bytes.push_back(static_cast<int64_t>(c10::elementSize(type)));
-  }
+  const std::vector<int64_t> element_bytes = parallel::ElementBytes(types);
   for (size_t s = 0; s < slots.size(); ++s) {
     sources[s].holders = slots[s].scalar ? OfScalars(from) : from;
     targets[s].holders = slots[s].scalar ? OfScalars(to) : to;

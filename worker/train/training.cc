@@ -82,14 +82,10 @@ absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
   RETURN_IF_ERROR(Plan(values));
   int64_t bytes = 0;
   if (shards.has_value()) {
-    std::vector<int64_t> element_bytes;
-    for (const at::ScalarType type : types_) {
-      element_bytes.push_back(static_cast<int64_t>(c10::elementSize(type)));
-    }
     const auto* wanted = strategy_->shards();
     ASSIGN_OR_RETURN(
         bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
-                                    element_bytes, parts_.communicator,
+                                    parallel::ElementBytes(types_), parts_.communicator,
                                     {"parameters on the move", step}));
     shards.reset();
   }
