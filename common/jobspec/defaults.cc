@@ -145,10 +145,22 @@ void ResolveLoss(v1::JobSpec* spec) {
   if (!cross_entropy->has_label_smoothing()) cross_entropy->set_label_smoothing(0);
 }
 
-void ResolveBatch(v1::BatchSpec* batch) {
+void ResolveBatch(bool uneven_inputs, v1::BatchSpec* batch) {
   if (!batch->has_accumulate()) batch->set_accumulate(1);
   if (batch->order() == v1::BatchSpec::ORDER_UNSPECIFIED) batch->set_order(v1::BatchSpec::SHUFFLED);
-  if (batch->last() == v1::BatchSpec::LAST_UNSPECIFIED) batch->set_last(v1::BatchSpec::DROP);
+  if (batch->last() == v1::BatchSpec::LAST_UNSPECIFIED) {
+    batch->set_last(uneven_inputs ? v1::BatchSpec::UNEVEN : v1::BatchSpec::DROP);
+  }
+}
+
+// Said wherever it may have an effect.
+void ResolveUnevenInputs(v1::JobSpec* spec) {
+  if (!spec->has_uneven_inputs() && spec->batch().last() != v1::BatchSpec::UNEVEN) return;
+  v1::UnevenInputsSpec* uneven = spec->mutable_uneven_inputs();
+  if (uneven->has_stop_at_first()) return;
+  if (uneven->join().divide_by() == v1::JoinSpec::DIVIDE_BY_UNSPECIFIED) {
+    uneven->mutable_join()->set_divide_by(v1::JoinSpec::INITIAL);
+  }
 }
 
 }  // namespace
@@ -179,7 +191,8 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   if (!spec.has_schedule()) spec.mutable_schedule()->mutable_constant();
   ResolveSchedule(TotalSteps(spec), spec.mutable_schedule());
   ResolveLoss(&spec);
-  if (spec.has_batch()) ResolveBatch(spec.mutable_batch());
+  if (spec.has_batch()) ResolveBatch(spec.has_uneven_inputs(), spec.mutable_batch());
+  ResolveUnevenInputs(&spec);
   if (spec.has_checkpoint() && !spec.checkpoint().has_keep()) spec.mutable_checkpoint()->set_keep(3);
   if (!spec.has_priority()) spec.set_priority(0);
   if (!spec.restart().has_max_restarts()) spec.mutable_restart()->set_max_restarts(3);

@@ -51,6 +51,7 @@ class Validator {
     }
     if (spec_.has_export_()) Required("export.path", spec_.export_().path());
     if (spec_.has_profile()) Profile();
+    UnevenInputs();
     Trainable();
     ValidateGeneric(spec_, &problems_);
     return problems_.problems();
@@ -240,6 +241,16 @@ class Validator {
     Count("batch.per_rank", spec_.batch().per_rank(), 1, kMaxBatch);
     if (spec_.batch().has_accumulate())
       Count("batch.accumulate", spec_.batch().accumulate(), 1, kMaxBatch);
+  }
+
+  void UnevenInputs() {
+    const v1::BatchSpec::Last last = spec_.batch().last();
+    if (!spec_.has_uneven_inputs() || spec_.data().train().per_rank().empty()) return;
+    if (last != v1::BatchSpec::DROP && last != v1::BatchSpec::PAD) return;
+    Add("batch.last",
+        absl::StrCat("found ", last == v1::BatchSpec::DROP ? "drop" : "pad",
+                     " together with data.train.per_rank and uneven_inputs: the shortest file would end each epoch "
+                     "for all, and no rank would ever be without input; allowed: uneven"));
   }
 
   void Trainable() {

@@ -3,6 +3,7 @@
 #define MUSTER_COORDINATOR_CLUSTER_EVENT_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -98,6 +99,10 @@ struct StepDone {
   bool skipped = false;
   std::optional<double> loss_scale;
 };
+// By rank: since which step. The others have input.
+struct RanksJoined {
+  std::map<uint32_t, uint64_t> since;
+};
 struct StageStarted {
   std::string stage;
   uint64_t step = 0;
@@ -142,12 +147,13 @@ struct Exported {
 };
 struct Finished {
   uint64_t step = 0;
+  std::string ended_early;
 };
 struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
                CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
-               TrainabilityInForce, Exported, Finished, jobs::ReportedFailure>
+               TrainabilityInForce, RanksJoined, Exported, Finished, jobs::ReportedFailure>
       what;
 };
 

@@ -142,10 +142,17 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const StepDone& step) {
             job->ranks[rank].step = step.step;
             RecordStep(job, step);
+            if (jobs::OnStep(job) && !job->state_reason.empty()) {
+              effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", job->state_reason)});
+            }
           },
           [&](const StageStarted& stage) {
             job->stage = stage.stage;
             job->step = stage.step;
+          },
+          [&](const RanksJoined& joined) {
+            jobs::OnRanksJoined(job, joined.since);
+            for (uint32_t r = 0; r < job->ranks.size(); ++r) dirty_[job->id].ranks.insert(r);
           },
           [&](const Validated& validated) { RecordValidation(job, validated); },
           [&](const CheckpointWritten& written) { RecordCheckpoint(job, written, now); },
@@ -168,6 +175,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const Exported& exported) { job->exported_path = exported.path; },
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
+            if (rank == 0) job->ended_early = finished.ended_early;
             jobs::OnFinished(job, rank, options_.patience, now);
           },
           [&](const jobs::ReportedFailure& failure) {

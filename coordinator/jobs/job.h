@@ -59,6 +59,8 @@ struct Rank {
   bool finished = false;
   // Its process is gone.
   bool exited = false;
+  // The first step to which it brought no input, while it has none; else 0.
+  uint64_t joined_since = 0;
 
   bool operator==(const Rank&) const = default;
 };
@@ -162,6 +164,8 @@ struct Job {
   bool stop_requested = false;
   // Halted as asked, until it is resumed; also over a restart.
   bool paused = false;
+  // Why training ended before its last step, where nobody asked for it; empty: it did not.
+  std::string ended_early;
   uint32_t restarts = 0;
   std::optional<Rendezvous> rendezvous;
 

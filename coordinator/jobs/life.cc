@@ -43,7 +43,7 @@ void Conclude(Job* job, absl::Time now) {
   job->live = false;
   job->stage.clear();
   if (job->stop_requested) return End(job, State::kCancelled, "stopped as asked", now);
-  if (done) return End(job, State::kSucceeded, "", now);
+  if (done) return End(job, State::kSucceeded, job->ended_early, now);
   const auto failure = OwnFailure(*job);
   job->state = State::kRecovering;
   if (!failure.has_value()) {
@@ -59,6 +59,25 @@ void Conclude(Job* job, absl::Time now) {
                             " times allowed"),
                now);
   }
+}
+
+// A rank that only accompanies the others for so many steps is worth a word: its device does nothing of use.
+constexpr uint64_t kLongJoin = 100;
+
+// Empty where no rank has joined for long.
+std::string LongWithoutInput(const Job& job) {
+  size_t count = 0;
+  std::optional<uint32_t> longest;
+  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const uint64_t since = job.ranks[rank].joined_since;
+    if (since == 0 || job.step < since + kLongJoin - 1) continue;
+    ++count;
+    if (!longest.has_value() || since < job.ranks[*longest].joined_since) longest = rank;
+  }
+  if (count == 0) return "";
+  const std::string more = count > 1 ? absl::StrCat(", nor have ", count - 1, " more") : "";
+  return absl::StrCat("rank ", *longest, " has had no input since step ",
+                      job.ranks[*longest].joined_since, more);
 }
 
 // State and reason of a generation that lives.
@@ -79,7 +98,8 @@ void DescribeLive(Job* job) {
     job->state_reason = "as asked";
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
-    job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit" : "";
+    job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit"
+                                                   : LongWithoutInput(*job);
   } else {
     job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
@@ -206,6 +226,7 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   job->ending = false;
   job->patience_end = absl::InfiniteFuture();  // that of the generation before
   job->rendezvous.reset();
+  job->ended_early.clear();
   Settle(job, now);
 }
 
@@ -214,6 +235,22 @@ void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
   job->ranks[rank].session_started = true;
   job->ranks[rank].step = step;
   if (rank == 0) job->step = step;
+  DescribeLive(job);
+}
+
+bool OnStep(Job* job) {
+  if (job->terminal() || !job->live) return false;
+  const std::string before = job->state_reason;
+  DescribeLive(job);
+  return job->state_reason != before;
+}
+
+void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {
+  if (job->terminal() || !job->live) return;
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const auto found = since.find(rank);
+    job->ranks[rank].joined_since = found == since.end() ? 0 : found->second;
+  }
   DescribeLive(job);
 }
 

@@ -14,6 +14,7 @@
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,12 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
 // Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);
+
+// The newest step is that of job->step. True where what it says of itself has changed with it.
+bool OnStep(Job* job);
+
+// Which ranks have joined: they have no input left in this epoch (by rank: since which step; the others have input).
+void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 
 void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time now);
 

@@ -274,8 +274,16 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what = cluster::Exported{report.exported().path()};
       break;
     case v1::WorkerReport::kFinished:
-      result.what = cluster::Finished{report.finished().step()};
+      result.what = cluster::Finished{report.finished().step(), report.finished().ended_early()};
       break;
+    case v1::WorkerReport::kRanksJoined: {
+      cluster::RanksJoined joined;
+      for (const auto& rank : report.ranks_joined().ranks()) {
+        joined.since[rank.rank()] = rank.since_step();
+      }
+      result.what = std::move(joined);
+      break;
+    }
     case v1::WorkerReport::kFailure:
       result.what = jobs::ReportedFailure{.step = report.failure().step(),
                                           .reason = report.failure().reason(),

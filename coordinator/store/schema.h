@@ -194,6 +194,11 @@ CREATE TABLE trainability_changes (
   PRIMARY KEY (job_id, version)
 ) STRICT, WITHOUT ROWID;
 )sql",
+    // ---- 5: uneven inputs.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN ended_early TEXT NOT NULL DEFAULT '';
+ALTER TABLE ranks ADD COLUMN joined_since INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 // A file of a newer version is refused.

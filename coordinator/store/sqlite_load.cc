@@ -63,6 +63,7 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.skipped_steps = rows.Uint();
     job.plan.priority = static_cast<int32_t>(rows.Int());
     job.paused = rows.Bool();
+    job.ended_early = rows.Text();
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -116,6 +117,7 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     rank.session_started = ranks.Bool();
     rank.finished = ranks.Bool();
     rank.exited = ranks.Bool();
+    rank.joined_since = ranks.Uint();
     list.push_back(std::move(rank));
   }
   RETURN_IF_ERROR(ranks.status());

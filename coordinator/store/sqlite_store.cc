@@ -262,7 +262,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   const jobs::Job& job = row.job;
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
-                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -299,7 +299,8 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.validation_perplexity)
       .Bind(job.skipped_steps)
       .Bind(job.plan.priority)
-      .Bind(job.paused);
+      .Bind(job.paused)
+      .Bind(job.ended_early);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -310,7 +311,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   for (uint32_t number : ranks) {
     const jobs::Rank& rank = job.ranks.at(number);
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
+        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
             .Bind(job.id)
             .Bind(number)
             .Bind(rank.node)
@@ -324,6 +325,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
             .Bind(rank.session_started)
             .Bind(rank.finished)
             .Bind(rank.exited)
+            .Bind(rank.joined_since)
             .Run());
   }
   return absl::OkStatus();

@@ -35,10 +35,9 @@ def steps(size, seed, world_size, per_rank, accumulate=1, order="shuffled", last
             if last == "drop" and cursor + global_batch > size:
                 break
             # Past the end only when padding: the epoch's order starts over.
-            taken = [places[(cursor + i) % size] for i in range(global_batch)]
-            micro_batches = [
-                taken[i : i + per_rank] for i in range(0, global_batch, per_rank)
-            ]
+            count = min(global_batch, size - cursor) if last == "uneven" else global_batch
+            taken = [places[(cursor + i) % size] for i in range(count)]
+            micro_batches = [taken[i : i + per_rank] for i in range(0, count, per_rank)]
             yield [
                 micro_batches[rank * accumulate : (rank + 1) * accumulate]
                 for rank in range(world_size)
@@ -48,16 +47,21 @@ def steps(size, seed, world_size, per_rank, accumulate=1, order="shuffled", last
 
 def own_steps(sizes, seed, per_rank, accumulate=1, order="shuffled", last="drop"):
     """As steps, but each rank has a file of its own with so many samples, and the indices are within that."""
-    shortest, taken = min(sizes), accumulate * per_rank
+    taken = accumulate * per_rank
+    end = max(sizes) if last == "uneven" else min(sizes)
     epoch = 0
     while True:
         orders = [
             permutation(seed, epoch, size, rank) if order == "shuffled" else list(range(size))
             for rank, size in enumerate(sizes)
         ]
-        for place in range(0, shortest, taken):
-            if last == "drop" and place + taken > shortest:
+        for place in range(0, end, taken):
+            if last == "drop" and place + taken > end:
                 break
+            if last == "uneven":
+                rests = [own[place : place + taken] for own in orders]
+                yield [[rest[i : i + per_rank] for i in range(0, len(rest), per_rank)] for rest in rests]
+                continue
             yield [
                 [
                     [own[(place + micro * per_rank + i) % len(own)] for i in range(per_rank)]

@@ -218,6 +218,28 @@ train::Precision PrecisionOf(v1::JobSpec::Precision precision) {
   }
 }
 
+data::Last LastOf(v1::BatchSpec::Last last) {
+  switch (last) {
+    case v1::BatchSpec::PAD:
+      return data::Last::kPad;
+    case v1::BatchSpec::UNEVEN:
+      return data::Last::kUneven;
+    default:
+      return data::Last::kDrop;
+  }
+}
+
+train::DivideBy DivideByOf(v1::JoinSpec::DivideBy divide_by) {
+  switch (divide_by) {
+    case v1::JoinSpec::ACTIVE:
+      return train::DivideBy::kActive;
+    case v1::JoinSpec::SAMPLES:
+      return train::DivideBy::kSamples;
+    default:
+      return train::DivideBy::kInitial;
+  }
+}
+
 absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
   switch (spec.kind_case()) {
     case v1::StageSpec::kFit:
@@ -253,8 +275,9 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
                .order = spec.batch().order() == v1::BatchSpec::SEQUENTIAL
                             ? data::Order::kSequential
                             : data::Order::kShuffled,
-               .last = spec.batch().last() == v1::BatchSpec::PAD ? data::Last::kPad
-                                                                 : data::Last::kDrop};
+               .last = LastOf(spec.batch().last())};
+  job.uneven_inputs = {.divide_by = DivideByOf(spec.uneven_inputs().join().divide_by()),
+                       .stop_at_first = spec.uneven_inputs().has_stop_at_first()};
   job.precision = PrecisionOf(spec.precision());
   if (job.precision == train::Precision::kFloat16) {
     job.loss_scale = {.initial = spec.loss_scale().initial(),

@@ -112,6 +112,14 @@ struct Fill {
     step.set_skipped(event.skipped);
     if (event.loss_scale.has_value()) step.set_loss_scale(*event.loss_scale);
   }
+  void operator()(const train::RanksJoined& event) const {
+    report.mutable_ranks_joined();
+    for (const train::JoinedRank& joined : event.ranks) {
+      v1::RanksJoined::Rank& added = *report.mutable_ranks_joined()->add_ranks();
+      added.set_rank(joined.rank);
+      added.set_since_step(joined.since);
+    }
+  }
   void operator()(const train::Validated& event) const {
     v1::Validated& validated = *report.mutable_validated();
     validated.set_step(event.step);

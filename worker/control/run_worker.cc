@@ -126,6 +126,7 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   if (outcome.error.ok()) {
     report.mutable_finished()->set_step(outcome.end.step);
     report.mutable_finished()->set_stopped(outcome.end.stopped);
+    report.mutable_finished()->set_ended_early(outcome.end.ended_early);
     return report;
   }
   v1::WorkerFailure& failure = *report.mutable_failure();
@@ -145,6 +146,7 @@ void ReportEnd(ControlStream& stream, Outcome& outcome) {
   } else {
     spdlog::info("{} after step {}", outcome.end.stopped ? "stopped" : "finished",
                  outcome.end.step);
+    if (!outcome.end.ended_early.empty()) spdlog::warn("{}", outcome.end.ended_early);
   }
   stream.Report(EndReport(outcome));
   const absl::Status flushed =

@@ -19,14 +19,20 @@ class Dataset {
  public:
   virtual ~Dataset() = default;
 
-  // Samples, at least 1.
+  // Samples, at least 1 unless it was opened with Emptiness::kAllowed.
   virtual int64_t size() const = 0;
 
   // The samples of these indices as one batch, in this order; at least one index. A fresh copy.
   // OUT_OF_RANGE for an index outside [0, size); INVALID_ARGUMENT for a sample that the model must not see, and
   // FAILED_PRECONDITION for a file that was shortened, both with the file and where in it.
   virtual absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const = 0;
+
+  // Zeros with the shapes and types of a batch of so many samples, above 0.
+  virtual Batch Blank(int64_t samples) const = 0;
 };
+
+// Whether files without any sample are a data set.
+enum class Emptiness { kRefused, kAllowed };
 
 }  // namespace muster::data
 

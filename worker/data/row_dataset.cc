@@ -5,6 +5,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status.h"
@@ -97,6 +98,13 @@ class RowDataset : public Dataset {
       }
     }
     return out;
+  }
+
+  Batch Blank(int64_t samples) const override {
+    std::vector<int64_t> shape = {samples};
+    shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
+    return {at::zeros(shape, at::kFloat), numbers() ? at::zeros({samples, spec_.target_numbers}, at::kFloat)
+                                                    : at::zeros({samples}, at::kLong)};
   }
 
  private:
@@ -200,7 +208,8 @@ class RowDataset : public Dataset {
 
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
                                                         const InputSpec& spec,
-                                                        const ByteValues& bytes) {
+                                                        const ByteValues& bytes,
+                                                        Emptiness emptiness) {
   if (spec.kind != InputSpec::Kind::kRows) {
     return absl::InvalidArgumentError("the model takes tokens, the data are rows");
   }
@@ -208,7 +217,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> fil
   const std::string first = files.front().inputs.path;
   auto dataset = std::make_unique<RowDataset>(spec, bytes);
   for (RowFile& file : files) RETURN_IF_ERROR(dataset->Add(std::move(file)));
-  if (dataset->size() == 0) {
+  if (dataset->size() == 0 && emptiness == Emptiness::kRefused) {
     return absl::InvalidArgumentError(absl::StrCat(first, ": expected a row, found none"));
   }
   return dataset;

@@ -46,7 +46,8 @@ using ByteValues = std::array<float, 256>;
 // wrong by now, FAILED_PRECONDITION for a file that has been shortened; each with file, row and byte offset.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
                                                         const InputSpec& spec,
-                                                        const ByteValues& bytes = {});
+                                                        const ByteValues& bytes = {},
+                                                        Emptiness emptiness = Emptiness::kRefused);
 
 }  // namespace muster::data
 

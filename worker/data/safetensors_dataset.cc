@@ -38,7 +38,8 @@ absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::string>& paths,
-                                                         const InputSpec& spec) {
+                                                         const InputSpec& spec,
+                                                         Emptiness emptiness) {
   std::vector<RowFile> files;
   for (const std::string& path : paths) {
     ASSIGN_OR_RETURN(safetensors::File opened, safetensors::File::Open(path));
@@ -47,7 +48,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::
     ASSIGN_OR_RETURN(rows.inputs, Find(file, "inputs"));
     ASSIGN_OR_RETURN(rows.labels, Find(file, "labels"));
   }
-  return MakeRowDataset(std::move(files), spec);
+  return MakeRowDataset(std::move(files), spec, {}, emptiness);
 }
 
 }  // namespace muster::data

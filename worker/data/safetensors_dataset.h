@@ -15,7 +15,8 @@ namespace muster::data {
 // Errors: those of MakeRowDataset; INVALID_ARGUMENT for a file without `inputs` or `labels`; NOT_FOUND etc.
 // for files that cannot be opened; DATA_LOSS for a broken file.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::string>& paths,
-                                                         const InputSpec& spec);
+                                                         const InputSpec& spec,
+                                                         Emptiness emptiness = Emptiness::kRefused);
 
 }  // namespace muster::data
 

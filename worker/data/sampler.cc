@@ -15,14 +15,18 @@ absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("sampler: ", name, ": expected at least 1, found ", value));
   };
-  RETURN_IF_ERROR(check("samples", options.size));
+  const bool own = options.own.has_value();
+  if (!own || options.last != Last::kUneven) RETURN_IF_ERROR(check("samples", options.size));
   RETURN_IF_ERROR(check("world_size", options.world_size));
   RETURN_IF_ERROR(check("per_rank", options.per_rank));
   RETURN_IF_ERROR(check("accumulate", options.accumulate));
-  if (options.own.has_value()) RETURN_IF_ERROR(check("samples", options.own->shortest));
+  if (own) {
+    RETURN_IF_ERROR(check("samples", options.last == Last::kUneven ? options.own->longest
+                                                                   : options.own->shortest));
+  }
   Sampler sampler(options);
   if (options.last == Last::kDrop && sampler.epoch_size_ < sampler.global_batch_) {
-    if (options.own.has_value()) {
+    if (own) {
       return absl::InvalidArgumentError(absl::StrCat(
           "sampler: the shortest of the ranks' files has ", options.own->shortest,
           " samples, less than one step takes of it: ", options.accumulate, " micro-batches x ",
@@ -39,8 +43,10 @@ absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
 Sampler::Sampler(const SamplerOptions& options)
     : options_(options),
       global_batch_(options.world_size * options.accumulate * options.per_rank),
-      epoch_size_(options.own.has_value() ? options.world_size * options.own->shortest
-                                          : options.size) {}
+      epoch_size_(!options.own.has_value() ? options.size
+                  : options.last == Last::kUneven
+                      ? options.world_size * options.own->longest
+                      : options.world_size * options.own->shortest) {}
 
 int64_t Sampler::steps_per_epoch() const {
   if (options_.last == Last::kDrop) return epoch_size_ / global_batch_;
@@ -66,16 +72,42 @@ std::vector<int64_t> Sampler::Samples(Position position, int64_t rank, int64_t m
         options_.own.has_value() ? std::optional(options_.own->rank) : std::nullopt);
     cached_epoch_ = begin.epoch;
   }
-  const int64_t first =
-      options_.own.has_value()
-          ? begin.cursor / options_.world_size + micro_batch * options_.per_rank
-          : begin.cursor + (rank * options_.accumulate + micro_batch) * options_.per_rank;
-  std::vector<int64_t> samples(options_.per_rank);
-  for (int64_t i = 0; i < options_.per_rank; ++i) {
+  const int64_t first = Place(begin, rank, micro_batch);
+  int64_t count = options_.per_rank;
+  if (options_.last == Last::kUneven) {
+    count = std::clamp<int64_t>(options_.size - first, 0, count);
+  }
+  std::vector<int64_t> samples(count);
+  for (int64_t i = 0; i < count; ++i) {
     const int64_t place = (first + i) % options_.size;  // past the end only when padding
     samples[i] = options_.order == Order::kShuffled ? permutation_[place] : place;
   }
   return samples;
+}
+
+int64_t Sampler::Place(const Position& begin, int64_t rank, int64_t micro_batch) const {
+  if (options_.own.has_value()) {
+    return begin.cursor / options_.world_size + micro_batch * options_.per_rank;
+  }
+  return begin.cursor + (rank * options_.accumulate + micro_batch) * options_.per_rank;
+}
+
+Sampler::Share Sampler::ShareOf(Position position, int64_t rank) const {
+  const int64_t whole = options_.accumulate * options_.per_rank;
+  if (options_.last != Last::kUneven) {
+    return {.micro_batches = options_.accumulate, .samples = whole};
+  }
+  const int64_t first = Place(Begin(position), rank, 0);
+  const int64_t left = options_.size - first;
+  if (left > 0) {
+    const int64_t samples = std::min(left, whole);
+    return {.micro_batches = (samples + options_.per_rank - 1) / options_.per_rank,
+            .samples = samples};
+  }
+  // A common set is out in one step at most, the last; an own file has lasted for so many steps.
+  if (!options_.own.has_value()) return {};
+  const int64_t steps_with_input = (options_.size + whole - 1) / whole;
+  return {.idle_steps = first / whole - steps_with_input};
 }
 
 }  // namespace muster::data

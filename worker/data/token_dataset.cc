@@ -7,6 +7,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "common/files/mapped_file.h"
 #include "common/status/status.h"
@@ -64,6 +65,10 @@ class TokenDataset : public Dataset {
     return out;
   }
 
+  Batch Blank(int64_t samples) const override {
+    return {at::zeros({samples, context_}, at::kLong), at::zeros({samples, context_}, at::kLong)};
+  }
+
  private:
   static const Token* Tokens(const files::MappedFile& file) {
     return reinterpret_cast<const Token*>(file.data());
@@ -87,10 +92,10 @@ class TokenDataset : public Dataset {
 
 template <typename Token>
 absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::vector<std::string>& paths,
-                                              const InputSpec& spec) {
+                                              const InputSpec& spec, Emptiness emptiness) {
   auto dataset = std::make_unique<TokenDataset<Token>>(spec);
   for (const std::string& path : paths) RETURN_IF_ERROR(dataset->Add(path));
-  if (dataset->size() == 0) {
+  if (dataset->size() == 0 && emptiness == Emptiness::kRefused) {
     return absl::InvalidArgumentError(absl::StrCat(
         paths.front(), paths.size() > 1 ? absl::StrCat(" and ", paths.size() - 1, " more") : "",
         ": too short: one sample takes ", spec.context + 1, " tokens (context + 1), found ",
@@ -102,12 +107,14 @@ absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::vector<std::string>& pa
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
-                                                    TokenType type, const InputSpec& spec) {
+                                                    TokenType type, const InputSpec& spec,
+                                                    Emptiness emptiness) {
   if (spec.kind != InputSpec::Kind::kTokens) {
     return absl::InvalidArgumentError("the model takes rows, the data are tokens");
   }
   if (paths.empty()) return absl::InvalidArgumentError("tokens: expected at least one path");
-  return type == TokenType::kUint16 ? Open<uint16_t>(paths, spec) : Open<uint32_t>(paths, spec);
+  return type == TokenType::kUint16 ? Open<uint16_t>(paths, spec, emptiness)
+                                    : Open<uint32_t>(paths, spec, emptiness);
 }
 
 }  // namespace muster::data

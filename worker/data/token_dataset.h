@@ -24,7 +24,8 @@ enum class TokenType { kUint16, kUint32 };
 // Errors of Read besides Dataset's: INVALID_ARGUMENT for a token that is beyond the vocabulary by now,
 // FAILED_PRECONDITION for a file that has been shortened.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
-                                                    TokenType type, const InputSpec& spec);
+                                                    TokenType type, const InputSpec& spec,
+                                                    Emptiness emptiness = Emptiness::kRefused);
 
 }  // namespace muster::data
 

@@ -16,15 +16,22 @@ BufferSync::BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* comm
   sent_ = at::empty({bytes}, at::TensorOptions(at::kByte));
 }
 
-void BufferSync::BeginStep() {
+void BufferSync::BeginStep(const StepStart& start) {
+  start_ = start;
+  settled_ = false;
   work_.reset();  // of a step that failed; waits
   Pack(kept_);
 }
 
-void BufferSync::Launch(int root, int64_t step) {
+void BufferSync::Settle() {
+  if (!std::exchange(settled_, true)) Pack(sent_);
+}
+
+void BufferSync::Launch() {
   if (sent_.numel() == 0) return;
-  Pack(sent_);
-  work_ = communicator_->Broadcast(sent_, root, {"buffers", step});
+  Settle();
+  const int root = start_.buffers_from < 0 ? communicator_->world_size() - 1 : start_.buffers_from;
+  work_ = communicator_->Broadcast(sent_, root, {"buffers", start_.step});
 }
 
 absl::Status BufferSync::Finish() {

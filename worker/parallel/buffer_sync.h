@@ -17,6 +17,7 @@
 #include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "worker/comm/communicator.h"
+#include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
 
@@ -27,12 +28,15 @@ class BufferSync {
   BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* communicator);
 
   // Keeps what the buffers are, for Restore.
-  void BeginStep();
+  void BeginStep(const StepStart& start);
 
-  // A collective, after the step's last forward: starts sending the buffers of `root`.
-  void Launch(int root, int64_t step);
+  // What the buffers are now is what Launch sends: later forwards of this step are nothing to the other ranks.
+  void Settle();
 
-  // Waits for what was launched; the buffers are root's then. Errors: the communicator's.
+  // A collective, after the step's last forward: starts sending the buffers of start.buffers_from.
+  void Launch();
+
+  // Waits for what was launched; the buffers are that rank's then. Errors: the communicator's.
   absl::Status Finish();
 
   // Puts the buffers back to what they were at BeginStep.
@@ -44,8 +48,10 @@ class BufferSync {
 
   const std::vector<at::Tensor> buffers_;
   comm::Communicator* const communicator_;
+  StepStart start_;
   at::Tensor kept_;  // bytes of all buffers, end to end
   at::Tensor sent_;
+  bool settled_ = false;  // sent_ has what is to be sent
   std::unique_ptr<comm::Work> work_;
 };
 

@@ -80,14 +80,20 @@ void GradientBuckets::BeginStep(int64_t step) {
   step_ = step;
   error_ = absl::OkStatus();
   completes_ = false;
+  gradients_ = Gradients::kCount;
   StartOver();
 }
 
-void GradientBuckets::BeginPass(bool completes) {
+void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
   // After a pass that completed, nothing is left to add to.
   if (completes_) StartOver();
   completes_ = completes;
-  for (Parameter& state : parameters_) state.expected = state.arrived = 0;
+  gradients_ = gradients;
+  for (Parameter& state : parameters_) {
+    state.expected = state.arrived = 0;
+    // What is to be dropped must not be added in place to what earlier passes brought.
+    if (gradients == Gradients::kDropped) state.parameter.tensor.mutable_grad().reset();
+  }
 }
 
 void GradientBuckets::StartOver() {
@@ -110,8 +116,14 @@ void GradientBuckets::Arrived(size_t index) {
     return;
   }
   try {
-    MoveIntoBucket(state);
+    const bool dropped = gradients_ == Gradients::kDropped;
+    if (dropped) {
+      state.parameter.tensor.mutable_grad().reset();
+    } else {
+      MoveIntoBucket(state);
+    }
     if (completes_ && ++state.arrived >= state.expected) {
+      if (dropped) SettleInBucket(state);
       MarkReady(state);
       HandOver();
     }
@@ -145,6 +157,15 @@ void GradientBuckets::MoveIntoBucket(Parameter& state) {
   state.in_bucket = true;
 }
 
+void GradientBuckets::SettleInBucket(Parameter& state) {
+  Bucket& bucket = buckets_[state.bucket];
+  if (!bucket.flat.defined()) Allocate(bucket);
+  if (!state.in_bucket) {
+    ZeroElements(bucket.flat, state.offset, state.offset + state.parameter.tensor.numel());
+  }
+  state.parameter.tensor.mutable_grad() = state.view;
+}
+
 void GradientBuckets::MarkReady(Parameter& state) {
   state.ready = true;
   --buckets_[state.bucket].pending;
@@ -171,12 +192,7 @@ absl::Status GradientBuckets::Finish() {
   RETURN_IF_ERROR(error_);
   for (Parameter& state : parameters_) {
     if (state.ready) continue;
-    if (!state.in_bucket) {  // used by no micro-batch
-      if (!buckets_[state.bucket].flat.defined()) Allocate(buckets_[state.bucket]);
-      ZeroElements(buckets_[state.bucket].flat, state.offset,
-                   state.offset + state.parameter.tensor.numel());
-      state.parameter.tensor.mutable_grad() = state.view;
-    }
+    SettleInBucket(state);  // no micro-batch may have used it
     MarkReady(state);
   }
   HandOver();

@@ -43,9 +43,17 @@ class GradientBuckets {
   // Drops all gradients.
   void BeginStep(int64_t step);
 
+  // Whether the gradients of a pass are wanted.
+  enum class Gradients {
+    kCount,
+    // They are dropped as they come: the pass adds nothing, for this and the passes after it until one that completes has. They
+    // still say when a bucket is complete.
+    kDropped,
+  };
+
   // Before the forward and backward of a micro-batch. `completes`: buckets are complete with its gradients. A pass after one
   // that completed starts from nothing.
-  void BeginPass(bool completes);
+  void BeginPass(bool completes, Gradients gradients = Gradients::kCount);
 
   // Once for each way in which the backward of this pass will bring a gradient to a parameter. Without any, one is
   // expected. Ways that do not come hold its bucket up until Finish.
@@ -79,6 +87,8 @@ class GradientBuckets {
   void Arrived(size_t index);
   void Failed(const Parameter& parameter, const char* what);
   void MoveIntoBucket(Parameter& parameter);
+  // Where nothing of this step lies there, zeros do. grad() is a view of it then.
+  void SettleInBucket(Parameter& parameter);
   void Allocate(Bucket& bucket);
   void MarkReady(Parameter& parameter);
   void StartOver();
@@ -93,6 +103,7 @@ class GradientBuckets {
   // This step's.
   int64_t step_ = 0;
   bool completes_ = false;
+  Gradients gradients_ = Gradients::kCount;
   absl::Status error_;
   size_t next_ = 0;  // the first bucket that is not handed over
 };

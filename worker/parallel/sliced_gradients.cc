@@ -48,23 +48,27 @@ SlicedGradients::SlicedGradients(std::vector<models::Parameter> parameters,
 
 SlicedGradients::~SlicedGradients() { reducing_.clear(); }
 
-void SlicedGradients::BeginStep(int64_t step, double divisor) {
+void SlicedGradients::BeginStep(const StepStart& start) {
   reducing_.clear();  // of a step that failed; waits
-  step_ = step;
-  divisor_ = divisor;
+  start_ = start;
   micro_batches_ = 0;
   last_ = false;
   buffers_sent_ = false;
-  buckets_->BeginStep(step);
-  buffer_sync_.BeginStep();
+  buckets_->BeginStep(start.step);
+  buffer_sync_.BeginStep(start);
 }
 
-void SlicedGradients::BeginMicroBatch(bool last) {
+void SlicedGradients::BeginJoinedMicroBatch(bool last) {
+  buffer_sync_.Settle();
+  BeginPass(last, GradientBuckets::Gradients::kDropped);
+}
+
+void SlicedGradients::BeginPass(bool last, GradientBuckets::Gradients gradients) {
   const bool each = options_.reduce_every == ReduceEvery::kMicroBatch;
   if (each && micro_batches_ > 0) Note(buckets_->Finish());
   ++micro_batches_;
   last_ = last;
-  buckets_->BeginPass(/*completes=*/each || last);
+  buckets_->BeginPass(/*completes=*/each || last, gradients);
   paths_.BeginPass();
 }
 
@@ -83,7 +87,7 @@ void SlicedGradients::Reduce(size_t group, at::Tensor flat) {
   }
   // The work alone keeps the full-size gradients, no longer than they are sent.
   reduction.work =
-      communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), step_}, divisor_);
+      communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), start_.step}, start_.divisor);
   reducing_.push_back(std::move(reduction));
 }
 
@@ -98,9 +102,7 @@ void SlicedGradients::AwaitOldestReduction() {
 }
 
 void SlicedGradients::SendBuffers() {
-  if (std::exchange(buffers_sent_, true)) return;
-  // Every rank is active in every step: the highest is the last.
-  buffer_sync_.Launch(communicator_->world_size() - 1, step_);
+  if (!std::exchange(buffers_sent_, true)) buffer_sync_.Launch();
 }
 
 absl::Status SlicedGradients::Finish() {

@@ -23,6 +23,7 @@
 #include "worker/parallel/buffer_sync.h"
 #include "worker/parallel/gradient_buckets.h"
 #include "worker/parallel/gradient_paths.h"
+#include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
 
@@ -57,8 +58,9 @@ class SlicedGradients {
   models::UseObserver* use_observer() { return &paths_; }
 
   // As Strategy's of the same names.
-  void BeginStep(int64_t step, double divisor);
-  void BeginMicroBatch(bool last);
+  void BeginStep(const StepStart& start);
+  void BeginMicroBatch(bool last) { BeginPass(last, GradientBuckets::Gradients::kCount); }
+  void BeginJoinedMicroBatch(bool last);
   absl::Status Finish();
   void RestoreBuffers() { buffer_sync_.Restore(); }
 
@@ -69,6 +71,7 @@ class SlicedGradients {
     std::unique_ptr<comm::Work> work;
   };
 
+  void BeginPass(bool last, GradientBuckets::Gradients gradients);
   void Reduce(size_t group, at::Tensor flat);
   void AwaitOldestReduction();
   void SendBuffers();
@@ -85,8 +88,7 @@ class SlicedGradients {
   GradientPaths paths_;
 
   // This step's.
-  int64_t step_ = 0;
-  double divisor_ = 1.0;
+  StepStart start_;
   int64_t micro_batches_ = 0;  // begun
   bool last_ = false;          // in the last of them
   bool buffers_sent_ = false;

@@ -1,13 +1,17 @@
 // How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp, fsdp.
 //
 // A step:
-//   strategy->BeginStep(step, divisor);
+//   strategy->BeginStep({step, divisor, buffers_from});
 //   for each micro-batch m: strategy->BeginMicroBatch(m is the last); forward; backward;
 //   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
 //   scale, clip and step the optimizer over pieces()
 //   strategy->FinishUpdate();              // not for a step that is left out: RestoreBuffers then
 // The reduced gradient is (rank-ordered sum over ranks of the sums over micro-batches) / divisor. A parameter that no
 // micro-batch used has a zero gradient. Forwards run in a context of MakeContext.
+//
+// All ranks have the same number of micro-batches in a step. One that has nothing to bring to one of them, nor to those after it
+// in this step, has joined (S. Li et al., PyTorch's Join): it calls BeginJoinedMicroBatch in place of BeginMicroBatch, and its
+// gradient there is zero. It steps the optimizer as all others do, so that parameters and state stay equal.
 //
 // Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every trainable parameter (autograd
 // has one per tensor) until it is destroyed, and waits for what is in flight then. The communicator must outlive it and is
@@ -48,6 +52,15 @@ struct ParameterShards {
   layout::Placement holders;
 };
 
+// What all ranks say alike at the start of a step.
+struct StepStart {
+  int64_t step = 0;
+  // Above 0; here because gradients are divided while backward still runs.
+  double divisor = 1;
+  // The rank whose buffers all go on with, one with input: the highest. -1: the last one.
+  int buffers_from = -1;
+};
+
 // Sums over elements in two doubles (optim/clip.h).
 using PartialSum = std::array<double, 2>;
 
@@ -74,12 +87,15 @@ class Strategy {
   virtual std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                               at::Generator generator) = 0;
 
-  // Drops the last step's gradients. The sum over ranks is divided by `divisor` (> 0, the same on all ranks); it is needed
-  // here because gradients are divided while backward still runs.
-  virtual void BeginStep(int64_t step, double divisor) = 0;
+  // Drops the last step's gradients.
+  virtual void BeginStep(const StepStart& start) = 0;
 
   // Before each forward of a step.
   virtual void BeginMicroBatch(bool last) = 0;
+
+  // In its place, where this rank has nothing to bring. Where the context is collective a forward and backward of any batch
+  // follow, whose gradients are dropped; else nothing does.
+  virtual void BeginJoinedMicroBatch(bool last) = 0;
 
   // After the last backward: reduces what backward did not reach, and waits for gradients and buffers.
   virtual absl::Status FinishBackward() = 0;

@@ -107,7 +107,7 @@ TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdat
           const double divisor = world_size() * micro_batches;
           const auto gradients = ReferenceGradients(expected, world_size(), step, micro_batches,
                                                     divisor);
-          strategy->BeginStep(step, divisor);
+          strategy->BeginStep({step, divisor});
           for (int m = 0; m < micro_batches; ++m) {
             strategy->BeginMicroBatch(m + 1 == micro_batches);
             Loss(parameters, ranks.rank(), step, m).backward();
@@ -177,7 +177,7 @@ TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {
 TEST_P(StrategyConformance, SumsOverAllPiecesComeFromTheirOwners) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     const auto strategy = Create(MakeParameters(), {}, &ranks);
-    strategy->BeginStep(5, 1.0);
+    strategy->BeginStep({5, 1.0});
     const auto sums = strategy->GatherSums({ranks.rank() + 0.5, 7.0});
     ASSERT_TRUE(sums.ok()) << sums.status();
     if (!strategy->sharded()) {
@@ -199,7 +199,7 @@ TEST_P(StrategyConformance, BuffersAreThoseOfTheHighestRankAfterItsLastForward) 
     const auto strategy = Create(parameters, buffers, &ranks);
     const auto expected = MakeBuffers();
     for (int64_t step = 0; step < 3; ++step) {
-      strategy->BeginStep(step, 1.0);
+      strategy->BeginStep({step, 1.0});
       for (int m = 0; m < 2; ++m) {
         strategy->BeginMicroBatch(m == 1);
         const at::Tensor loss = Loss(parameters, ranks.rank(), step, m);
@@ -224,7 +224,7 @@ TEST_P(StrategyConformance, BuffersAreSynchronizedAlsoWhereBackwardReachesNoPara
     for (const auto& parameters : {MakeParameters(), std::vector<models::Parameter>()}) {
       const auto buffers = MakeBuffers();
       const auto strategy = Create(parameters, buffers, &ranks);
-      strategy->BeginStep(0, 1.0);
+      strategy->BeginStep({0, 1.0});
       strategy->BeginMicroBatch(true);
       Count(buffers, ranks.rank());
       ASSERT_TRUE(strategy->FinishBackward().ok());
@@ -240,7 +240,7 @@ TEST_P(StrategyConformance, BuffersAreWhatTheyWereBeforeAStepThatIsLeftOut) {
     const auto strategy = Create(parameters, buffers, &ranks);
     buffers[1].tensor.fill_(7);  // as loading a checkpoint does
     for (int64_t step = 0; step < 2; ++step) {
-      strategy->BeginStep(step, 1.0);
+      strategy->BeginStep({step, 1.0});
       strategy->BeginMicroBatch(true);
       Count(buffers, ranks.rank());
       ASSERT_TRUE(strategy->FinishBackward().ok());
@@ -277,7 +277,7 @@ TEST_P(StrategyConformance, DestructionRemovesHooksAndGradientsAndLeavesAPlainMo
     for (int round = 0; round < 2; ++round) {
       auto strategy = Create(parameters, {}, &ranks);
       EXPECT_NE(torch::autograd::impl::post_acc_grad_hooks(parameters[0].tensor), nullptr);
-      strategy->BeginStep(0, 1.0);
+      strategy->BeginStep({0, 1.0});
       strategy->BeginMicroBatch(true);
       Loss(parameters, ranks.rank(), 0, 0).backward();
       ASSERT_TRUE(strategy->FinishBackward().ok());
@@ -300,14 +300,14 @@ TEST_P(StrategyConformance, MayBeDestroyedWithinAStepAndWithParametersOnTheirWay
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     auto parameters = MakeParameters();
     auto strategy = Create(parameters, MakeBuffers(), &ranks, kOneBucketEach);
-    strategy->BeginStep(0, 1.0);
+    strategy->BeginStep({0, 1.0});
     strategy->BeginMicroBatch(true);
     Loss(parameters, ranks.rank(), 0, 0).backward();
     strategy.reset();  // with reductions and buffers in flight
     for (const auto& [name, tensor] : parameters) EXPECT_FALSE(tensor.grad().defined()) << name;
 
     strategy = Create(parameters, {}, &ranks, kOneBucketEach);
-    strategy->BeginStep(1, 1.0);
+    strategy->BeginStep({1, 1.0});
     strategy->BeginMicroBatch(true);
     Loss(parameters, ranks.rank(), 1, 0).backward();
     ASSERT_TRUE(strategy->FinishBackward().ok());
@@ -334,7 +334,7 @@ TEST_P(StrategyConformance, APeerThatIsGoneFailsTheStepNamingBucketAndStep) {
   ranks[1].reset();
   auto parameters = MakeParameters();
   const auto strategy = Create(parameters, {}, ranks[0].get());
-  strategy->BeginStep(17, 2.0);
+  strategy->BeginStep({17, 2.0});
   strategy->BeginMicroBatch(true);
   Loss(parameters, 0, 0, 0).backward();  // throws nothing
   const absl::Status status = strategy->FinishBackward();
@@ -350,7 +350,7 @@ TEST_P(StrategyConformance, APeerThatIsGoneFailsTheBuffersToo) {
   ranks[1].reset();
   const auto buffers = MakeBuffers();
   const auto strategy = Create({}, buffers, ranks[0].get());
-  strategy->BeginStep(17, 1.0);
+  strategy->BeginStep({17, 1.0});
   strategy->BeginMicroBatch(true);
   const absl::Status status = strategy->FinishBackward();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
@@ -362,13 +362,13 @@ TEST_P(StrategyConformance, ASecondBackwardInTheLastMicroBatchIsAnErrorNotAWrong
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     auto parameters = MakeParameters();
     const auto strategy = Create(parameters, {}, &ranks);
-    strategy->BeginStep(4, 1.0);
+    strategy->BeginStep({4, 1.0});
     strategy->BeginMicroBatch(true);
     Loss(parameters, 0, 0, 0).backward();
     Loss(parameters, 0, 0, 0).backward();
     const absl::Status status = strategy->FinishBackward();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-    strategy->BeginStep(5, 1.0);  // a new step is clean
+    strategy->BeginStep({5, 1.0});  // a new step is clean
     strategy->BeginMicroBatch(true);
     Loss(parameters, 0, 0, 0).backward();
     EXPECT_TRUE(strategy->FinishBackward().ok());
@@ -382,7 +382,7 @@ TEST_P(StrategyConformance, AParameterThatIsUsedNoLongerHasAZeroGradientAgain) {
     const auto strategy = Create(parameters, {}, &ranks);
     const at::Tensor& sometimes = parameters[3].tensor;
     for (int64_t step = 0; step < 4; ++step) {
-      strategy->BeginStep(step, 1.0);
+      strategy->BeginStep({step, 1.0});
       strategy->BeginMicroBatch(true);
       at::Tensor loss = Loss(parameters, ranks.rank(), step, 0);
       if (step % 2 == 0) loss = loss + sometimes.sum();
@@ -399,7 +399,7 @@ TEST_P(StrategyConformance, AParameterThatIsUsedNoLongerHasAZeroGradientAgain) {
 TEST_P(StrategyConformance, WithoutParametersAStepIsEmpty) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     const auto strategy = Create({}, {}, &ranks);
-    strategy->BeginStep(0, 1.0);
+    strategy->BeginStep({0, 1.0});
     EXPECT_TRUE(strategy->FinishBackward().ok());
     strategy->FinishUpdate();
     EXPECT_TRUE(strategy->AwaitParameters().ok());

@@ -24,14 +24,16 @@ absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_ra
   int64_t correct = 0;
   int64_t judged = 0;  // terms of which it is known whether they are correct
   for (int64_t round = 0; round < plan.rounds(); ++round) {
-    auto indices = plan.Samples(communicator.rank(), round);
+    const auto indices = plan.Samples(communicator.rank(), round);
     const bool idle = indices.empty();
-    if (idle) {
-      if (!context.collective()) continue;
-      indices = {0};  // only for the other ranks' sake
-    }
+    if (idle && !context.collective()) continue;
     const memory::MemoryScope scope(memory::Purpose::kActivations);
-    ASSIGN_OR_RETURN(const data::Batch batch, source.dataset->Read(indices));
+    data::Batch batch;
+    if (idle) {  // only for the other ranks' sake
+      batch = source.dataset->Blank(1);
+    } else {
+      ASSIGN_OR_RETURN(batch, source.dataset->Read(indices));
+    }
     const models::LossOutput loss = model.Loss(batch, context);
     if (idle) continue;
     loss_sum += loss.mean_loss.item<double>() * static_cast<double>(loss.terms);

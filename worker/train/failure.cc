@@ -1,4 +1,4 @@
-#include "worker/train/session.h"
+#include "worker/train/failure.h"
 
 namespace muster::train {
 

@@ -22,6 +22,7 @@
 #include "worker/parallel/ddp/ddp.h"
 #include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
+#include "worker/train/input_plan.h"
 
 namespace muster::train {
 
@@ -117,6 +118,7 @@ struct Job {
   std::optional<OptimizerConfig> optimizer;  // needed by fit stages only
   optim::Schedule schedule;
   BatchConfig batch;
+  UnevenInputs uneven_inputs;
   Precision precision = Precision::kFloat32;
   optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
   OnNan on_nan = OnNan::kFail;

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "common/trainability/trainability.h"
+#include "worker/train/input_plan.h"
 
 namespace muster::train {
 
@@ -81,6 +82,10 @@ struct StepFinished {
   std::optional<int64_t> tokens;     // of all ranks, for models of tokens
   // Floating-point operations of the model's forward and backward, all ranks; where the model knows.
   std::optional<double> model_flops;
+};
+// Who has joined, each time that changes; all others have input.
+struct RanksJoined {
+  std::vector<JoinedRank> ranks;
 };
 struct Validated {
   int64_t step = 0;
@@ -155,7 +160,7 @@ struct Exported {
   std::string path;
 };
 
-using Event = std::variant<SessionStarted, StageStarted, StepFinished, Validated, CheckpointWritten,
+using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated, CheckpointWritten,
                            CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
                            TrainabilityInForce, Exported>;
 

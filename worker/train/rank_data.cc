@@ -17,12 +17,12 @@ namespace {
 using OpenedDataset = absl::StatusOr<std::unique_ptr<data::Dataset>>;
 
 OpenedDataset OpenPaths(const TokenFiles& files, const std::vector<std::string>& paths,
-                        const models::InputSpec& input) {
-  return data::OpenTokens(paths, files.type, input);
+                        const models::InputSpec& input, data::Emptiness emptiness) {
+  return data::OpenTokens(paths, files.type, input, emptiness);
 }
 OpenedDataset OpenPaths(const RowFiles&, const std::vector<std::string>& paths,
-                        const models::InputSpec& input) {
-  return data::OpenSafetensors(paths, input);
+                        const models::InputSpec& input, data::Emptiness emptiness) {
+  return data::OpenSafetensors(paths, input, emptiness);
 }
 
 // The files of `config` that this rank reads.
@@ -48,7 +48,7 @@ bool IsPerRank(const DataConfig& config) {
 }
 
 OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
-                   const comm::Communicator& communicator) {
+                   data::Emptiness emptiness, const comm::Communicator& communicator) {
   return std::visit(
       [&](const auto& files) -> OpenedDataset {
         using Files = std::decay_t<decltype(files)>;
@@ -58,7 +58,8 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
           return data::OpenNpy(files.inputs, files.labels, input);
         } else {
           ASSIGN_OR_RETURN(const auto paths, PathsOf(files, communicator));
-          return OpenPaths(files, paths, input);
+          return OpenPaths(files, paths, input,
+                           files.per_rank ? emptiness : data::Emptiness::kRefused);
         }
       },
       config);
@@ -77,7 +78,8 @@ absl::StatusOr<std::vector<int64_t>> GatherSizes(int64_t own, comm::Communicator
 std::optional<data::OwnFile> RankData::Own(int64_t rank) const {
   if (own_sizes.empty()) return std::nullopt;
   return data::OwnFile{.rank = rank,
-                       .shortest = *std::min_element(own_sizes.begin(), own_sizes.end())};
+                       .shortest = *std::min_element(own_sizes.begin(), own_sizes.end()),
+                       .longest = *std::max_element(own_sizes.begin(), own_sizes.end())};
 }
 
 data::EvaluationPlan RankData::Evaluation(int64_t world_size, int64_t per_rank) const {
@@ -88,13 +90,18 @@ data::EvaluationPlan RankData::Evaluation(int64_t world_size, int64_t per_rank) 
 }
 
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
-                                      const models::InputSpec& input,
+                                      const models::InputSpec& input, data::Emptiness emptiness,
                                       comm::Communicator& communicator) {
-  auto dataset = Open(config, input, communicator);
+  auto dataset = Open(config, input, emptiness, communicator);
   if (!dataset.ok()) return Annotate(dataset.status(), name);
   RankData data{.dataset = *std::move(dataset)};
   if (IsPerRank(config)) {
     ASSIGN_OR_RETURN(data.own_sizes, GatherSizes(data.dataset->size(), communicator));
+    if (data.Own(0)->longest == 0) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          name, ".per_rank: expected a sample in one of the ", data.own_sizes.size(),
+          " files at least, found none"));
+    }
   }
   return data;
 }

@@ -14,16 +14,16 @@ namespace muster::train {
 namespace {
 
 // The record as it travels: the members in order, floating point by its bits.
-constexpr int kFields = 15;
+constexpr int kFields = 16;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
   const int64_t fields[kFields] = {
       record.generation,      record.step,          record.attempt,
       record.epoch,           record.cursor,        record.micro_batches,
-      record.samples,         record.newest_command, record.plan_fingerprint,
-      record.mask_hash,       record.first_change,  record.loss_step,
-      std::bit_cast<int64_t>(record.loss_sum),      record.loss_micro_batches,
-      record.loss_outcome};
+      record.samples,         record.joined_since,  record.newest_command,
+      record.plan_fingerprint, record.mask_hash,    record.first_change,
+      record.loss_step,       std::bit_cast<int64_t>(record.loss_sum),
+      std::bit_cast<int64_t>(record.loss_weight),   record.loss_outcome};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -35,14 +35,15 @@ RollCallRecord Decode(const int64_t* in) {
           .cursor = in[4],
           .micro_batches = in[5],
           .samples = in[6],
-          .newest_command = in[7],
-          .plan_fingerprint = in[8],
-          .mask_hash = in[9],
-          .first_change = in[10],
-          .loss_step = in[11],
-          .loss_sum = std::bit_cast<double>(in[12]),
-          .loss_micro_batches = in[13],
-          .loss_outcome = in[14]};
+          .joined_since = in[7],
+          .newest_command = in[8],
+          .plan_fingerprint = in[9],
+          .mask_hash = in[10],
+          .first_change = in[11],
+          .loss_step = in[12],
+          .loss_sum = std::bit_cast<double>(in[13]),
+          .loss_weight = std::bit_cast<double>(in[14]),
+          .loss_outcome = in[15]};
 }
 
 }  // namespace
@@ -72,7 +73,7 @@ absl::StatusOr<RollCallPlan> RollCall::Await() {
   for (int rank = 0; rank < communicator_->world_size(); ++rank) {
     table.push_back(Decode(call->table.data_ptr<int64_t>() + rank * kFields));
   }
-  return Decide(table, names_);
+  return Decide(table, options_);
 }
 
 }  // namespace muster::train

@@ -27,8 +27,8 @@ class RollCall {
   explicit RollCall(comm::Communicator* communicator);
   ~RollCall();
 
-  // Of the model, for errors.
-  void NameParameters(std::vector<std::string> names) { names_ = std::move(names); }
+  // For Decide.
+  void Configure(DecideOptions options) { options_ = std::move(options); }
 
   void Post(const RollCallRecord& record);
   // The plan of the call that was posted. Errors: the communicator's, or Decide's.
@@ -37,7 +37,7 @@ class RollCall {
  private:
   struct InFlight;
   comm::Communicator* const communicator_;
-  std::vector<std::string> names_;
+  DecideOptions options_;
   std::unique_ptr<InFlight> in_flight_;
 };
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/train/numbered.h"
 
 namespace muster::train {
 namespace {
@@ -25,18 +26,14 @@ constexpr std::pair<const char*, Field> kEqual[] = {
     {"outcome of the loss step", &RollCallRecord::loss_outcome},
 };
 
-// "rank 1", "ranks 0, 2 and 5 more": those of the table that fit, capped at three.
+// "rank 1", "ranks 0, 2, 3 and 5 more": those of the table that fit.
 template <typename Fits>
 std::string RanksThat(const std::vector<RollCallRecord>& table, const Fits& fits) {
-  constexpr int kShown = 3;
-  std::string text;
-  int count = 0;
+  std::vector<int64_t> ranks;
   for (size_t rank = 0; rank < table.size(); ++rank) {
-    if (!fits(table[rank]) || ++count > kShown) continue;
-    absl::StrAppend(&text, count == 1 ? "" : ", ", rank);
+    if (fits(table[rank])) ranks.push_back(static_cast<int64_t>(rank));
   }
-  if (count > kShown) absl::StrAppend(&text, " and ", count - kShown, " more");
-  return absl::StrCat(count == 1 ? "rank " : "ranks ", text);
+  return Numbered("rank", ranks);
 }
 
 // Comes before everything else: ranks that differ here are not at the same point either.
@@ -113,12 +110,12 @@ absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) 
 absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecord>& table) {
   if (table[0].loss_step == 0) return std::nullopt;
   double sum = 0;
-  int64_t micro_batches = 0;
+  double weight = 0;
   for (const RollCallRecord& record : table) {
     sum += record.loss_sum;
-    micro_batches += record.loss_micro_batches;
+    weight += record.loss_weight;
   }
-  const double mean = sum / static_cast<double>(micro_batches);
+  const double mean = weight > 0 ? sum / weight : sum;  // without any loss term both are 0
   RETURN_IF_ERROR(CheckLosses(table, mean));
   return StepLoss{table[0].loss_step, mean};
 }
@@ -126,19 +123,21 @@ absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecor
 }  // namespace
 
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
-                                    const std::vector<std::string>& names) {
+                                    const DecideOptions& options) {
   RollCallPlan plan;
-  RETURN_IF_ERROR(CheckMasks(table, names, &plan.masks_differ));
+  RETURN_IF_ERROR(CheckMasks(table, options.names, &plan.masks_differ));
   RETURN_IF_ERROR(CheckAgreement(table));
   ASSIGN_OR_RETURN(plan.loss, MeanLoss(table));
   plan.apply_commands = table[0].newest_command;
-  int64_t micro_batches = 0;
+  std::vector<RankInput> inputs;
+  int64_t brought = 0;
   for (const RollCallRecord& record : table) {
     plan.apply_commands = std::min(plan.apply_commands, record.newest_command);
-    plan.samples += record.samples;
-    micro_batches += record.micro_batches;
+    inputs.push_back({record.micro_batches, record.samples, record.joined_since});
+    brought += record.micro_batches;
   }
-  plan.divisor = static_cast<double>(std::max<int64_t>(micro_batches, 1));
+  plan.inputs = PlanInputs(inputs, options.uneven_inputs,
+                           options.full_micro_batches > 0 ? options.full_micro_batches : brought);
   return plan;
 }
 

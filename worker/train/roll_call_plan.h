@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/train/input_plan.h"
 #include "worker/train/outcome.h"
 
 namespace muster::train {
@@ -24,6 +25,8 @@ struct RollCallRecord {
   int64_t cursor = 0;
   int64_t micro_batches = 0;
   int64_t samples = 0;
+  // Where that is nothing: the first step to which it brought nothing; else 0.
+  int64_t joined_since = 0;
   int64_t newest_command = 0;
   // Hash of what all ranks must agree on: parameters, buckets, optimizer, stages.
   int64_t plan_fingerprint = 0;
@@ -31,11 +34,11 @@ struct RollCallRecord {
   // force (-1: none).
   int64_t mask_hash = 0;
   int64_t first_change = -1;
-  // The newest finished step whose loss is known (0: none), the sum of its micro-batches' mean losses on
-  // this rank, and their number.
+  // The newest finished step whose loss is known (0: none), the weighted sum of its micro-batches' mean losses on this rank, and
+  // the sum of the weights: of 1 each, with DivideBy::kSamples in proportion to their terms.
   int64_t loss_step = 0;
   double loss_sum = 0;
-  int64_t loss_micro_batches = 0;
+  double loss_weight = 0;
   // What became of that step: an Outcome.
   int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
 };
@@ -47,10 +50,7 @@ struct StepLoss {
 
 // What the ranks do next; equal on all of them.
 struct RollCallPlan {
-  // Divides the sum of all gradients: the micro-batches that all ranks bring together.
-  double divisor = 1;
-  // Samples of all ranks in the step.
-  int64_t samples = 0;
+  InputPlan inputs;
   // Commands up to this number are held by every rank: they apply now.
   int64_t apply_commands = 0;
   std::optional<StepLoss> loss;
@@ -59,12 +59,19 @@ struct RollCallPlan {
   bool masks_differ = false;
 };
 
+struct DecideOptions {
+  // Of the model's parameters, for errors.
+  std::vector<std::string> names = {};
+  UnevenInputs uneven_inputs = {};
+  // As in PlanInputs; 0: with what all ranks bring.
+  int64_t full_micro_batches = 0;
+};
+
 // Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
 // FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan, or in which parameters they want to be trained
 // OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
-// names: of the model's parameters, for errors.
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
-                                    const std::vector<std::string>& names = {});
+                                    const DecideOptions& options = {});
 
 }  // namespace muster::train
 

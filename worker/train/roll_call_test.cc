@@ -19,14 +19,14 @@ RollCallRecord Rank(int64_t newest_command, double loss_sum) {
           .plan_fingerprint = 77,
           .loss_step = 7,
           .loss_sum = loss_sum,
-          .loss_micro_batches = 2};
+          .loss_weight = 2};
 }
 
 TEST(Decide, DividesByAllMicroBatchesAndAveragesTheLoss) {
   const auto plan = Decide({Rank(0, 1.0), Rank(0, 2.0), Rank(0, 6.0)});
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->divisor, 6.0);
-  EXPECT_EQ(plan->samples, 18);
+  EXPECT_EQ(plan->inputs.divisor, 6.0);
+  EXPECT_EQ(plan->inputs.samples, 18);
   ASSERT_TRUE(plan->loss.has_value());
   EXPECT_EQ(plan->loss->step, 7);
   EXPECT_EQ(plan->loss->mean, 1.5);
@@ -118,7 +118,7 @@ TEST(Decide, NamesTheFirstParameterThatOnlySomeRanksFreezeWhereverTheRanksAre) {
   const std::vector<std::string> names = {"a", "b", "c"};
   std::vector<RollCallRecord> table = {Wants(1, -1), Wants(2, 2), Wants(3, 1), Wants(1, -1), Wants(1, -1), Wants(1, -1)};
   table[0].step += 1;  // it saw no change and went on
-  const absl::Status status = Decide(table, names).status();
+  const absl::Status status = Decide(table, {.names = names}).status();
   EXPECT_EQ(status, absl::FailedPreconditionError(
                         "roll call of step 9: the ranks differ in which parameters are trained: 'b' was frozen or unfrozen "
                         "on rank 2 and not on ranks 0, 1, 3 and 2 more"));
@@ -147,7 +147,7 @@ TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
   for (std::thread& thread : threads) thread.join();
   for (const RollCallPlan& plan : plans) {
     EXPECT_EQ(plan.apply_commands, 3);
-    EXPECT_EQ(plan.samples, 18);
+    EXPECT_EQ(plan.inputs.samples, 18);
     EXPECT_EQ(plan.loss->mean, ((0.1 + 1.1) + 2.1) / 6);
   }
 }

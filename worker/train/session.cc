@@ -1,5 +1,10 @@
 #include "worker/train/session.h"
 
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
@@ -35,12 +40,12 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
     if (stopped_) break;
   }
   if (!stopped_) RETURN_IF_ERROR(Export());
-  return SessionEnd{step_, stopped_};
+  return SessionEnd{step_, stopped_, ended_early_};
 }
 
 absl::Status SessionImpl::Fit(const FitUntil& stage) {
   ASSIGN_OR_RETURN(RollCallPlan plan, CallNow());
-  while (step_ < stage.end) {
+  while (step_ < stage.end && !RanOut(plan)) {
     ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
     if (stopped_) return absl::OkStatus();
     if (applied) {
@@ -60,14 +65,22 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
     // All that a step costs, the roll call too. It is not reported yet: its loss travels in the next call.
     loss_reports_.SetSeconds(Seconds(std::chrono::steady_clock::now() - start));
     RETURN_IF_ERROR(profile_.EndStep(step_));
-    ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage));
+    ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage, plan));
     if (boundary_plan.has_value()) plan = *boundary_plan;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage) {
-  const bool end = step_ == stage.end;
+bool SessionImpl::RanOut(const RollCallPlan& plan) {
+  if (plan.inputs.ran_out.empty()) return false;
+  ended_early_ = absl::StrCat(DescribeRanOut(plan.inputs.ran_out), " after step ", step_,
+                              " (uneven_inputs: stop_at_first)");
+  return true;
+}
+
+absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage,
+                                                                    const RollCallPlan& next) {
+  const bool end = step_ == stage.end || !next.inputs.ran_out.empty();
   const bool validate =
       stage.validate_every > 0 && (step_ - stage.begin) % stage.validate_every == 0;
   const bool save =
@@ -99,14 +112,20 @@ absl::Status SessionImpl::RunStepHook() {
 
 absl::Status SessionImpl::Step(const RollCallPlan& plan) {
   Progress("training");
-  ASSIGN_OR_RETURN(const StepResult result, training_->stepper().Run(step_ + 1, position_, plan.divisor,
-                                                        learning_rate_));
+  if (joined_ != plan.inputs.joined) {
+    joined_ = plan.inputs.joined;
+    Report(RanksJoined{joined_});
+  }
+  ASSIGN_OR_RETURN(const StepResult result,
+                   training_->stepper().Run({step_ + 1, position_, plan.inputs, learning_rate_}));
   position_ = sampler_->After(position_);
   ++step_;
   loss_step_ = step_;
   loss_sum_ = result.loss_sum;
+  loss_weight_ = result.loss_weight;
+  not_finite_ = result.not_finite;
   outcome_ = result.outcome;
-  loss_reports_.Add(step_, result, plan.samples, *model_);
+  loss_reports_.Add(step_, result, plan.inputs.samples, *model_);
   return CheckSkips();
 }
 
@@ -185,21 +204,28 @@ absl::Status SessionImpl::Export() {
 }
 
 RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position) const {
-  const int64_t micro_batches = !trains() ? 0 : job_.batch.accumulate;
+  data::Sampler::Share share;
+  if (trains()) share = sampler_->ShareOf(position, identity_.rank);
+  int64_t joined_since = 0;
+  if (trains() && share.micro_batches == 0) {
+    // Who has no input at all has none from the start.
+    joined_since = train_data_->dataset->size() == 0 ? 1 : step + 1 - share.idle_steps;
+  }
   return {.generation = identity_.generation,
           .step = step + 1,
           .attempt = attempt_,
           .epoch = position.epoch,
           .cursor = position.cursor,
-          .micro_batches = micro_batches,
-          .samples = micro_batches * job_.batch.per_rank,
+          .micro_batches = share.micro_batches,
+          .samples = share.samples,
+          .joined_since = joined_since,
           .newest_command = parts_.commands->Newest(),
           .plan_fingerprint = fingerprint_ ^ std::bit_cast<int64_t>(learning_rate_),
           .mask_hash = MaskHash(wanted_),
           .first_change = trains() ? FirstDifference(wanted_, training_->mask()) : -1,
           .loss_step = loss_step_,
           .loss_sum = loss_sum_,
-          .loss_micro_batches = micro_batches,
+          .loss_weight = loss_weight_,
           .loss_outcome = static_cast<int64_t>(outcome_)};
 }
 
@@ -209,10 +235,31 @@ void SessionImpl::PostNext() {
 }
 
 absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
-  ASSIGN_OR_RETURN(const RollCallPlan plan, roll_call_.Await());
-  if (plan.masks_differ) return NameMaskDifference();
-  ReportLoss(plan);
+  const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
+  if (absl::IsOutOfRange(plan.status())) return WithOrigin(plan.status());
+  if (!plan.ok()) return plan.status();
+  if (plan->masks_differ) return NameMaskDifference();
+  ReportLoss(*plan);
   return plan;
+}
+
+absl::Status SessionImpl::WithOrigin(const absl::Status& error) {
+  constexpr int64_t kBytes = 160;
+  const at::Tensor mine = at::zeros({kBytes}, at::kByte);
+  std::copy_n(not_finite_.data(), std::min<size_t>(not_finite_.size(), kBytes - 1),
+              mine.data_ptr<uint8_t>());
+  const at::Tensor all = at::empty({kBytes * parts_.control->world_size()}, at::kByte);
+  RETURN_IF_ERROR(parts_.control->AllGather(all, mine, {"origin of a loss", step_})->Wait());
+  std::vector<std::string> origins;
+  for (int64_t rank = 0; rank < parts_.control->world_size(); ++rank) {
+    const char* text = reinterpret_cast<const char*>(all.data_ptr<uint8_t>()) + rank * kBytes;
+    if (*text != '\0') origins.push_back(text);
+  }
+  if (origins.empty()) return error;
+  const std::string more =
+      origins.size() > 1 ? absl::StrCat(" and of ", origins.size() - 1, " more ranks") : "";
+  return absl::Status(error.code(),
+                      absl::StrCat(error.message(), "; it is that of ", origins[0], more));
 }
 
 absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/comm/communicator.h"
+#include "worker/train/failure.h"
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
 
@@ -36,6 +37,7 @@ struct SessionParts {
 struct SessionEnd {
   int64_t step = 0;
   bool stopped = false;  // by a stop command
+  std::string ended_early;  // why training ended before its last step, where nobody asked for it
 };
 
 class Session {
@@ -46,15 +48,6 @@ class Session {
 
   virtual absl::StatusOr<SessionEnd> Run() = 0;
 };
-
-// What an error of Create or Run means for the job.
-enum class FailureKind {
-  kTransient,    // starting over may help
-  kPermanent,    // starting over would end the same way: bad files, a loss that is not finite
-  kConsequence,  // another rank's end caused it
-};
-enum class Phase { kCreate, kRun };
-FailureKind Classify(const absl::Status& error, Phase phase);
 
 }  // namespace muster::train
 

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -54,10 +56,12 @@ class SessionImpl : public Session {
   absl::StatusOr<SessionEnd> RunStages();
   absl::Status Fit(const FitUntil& stage);
   // What is due after a step: nothing, or work and then the plan of the next step.
-  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage);
+  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage, const RollCallPlan& next);
   // The model's own code between two steps.
   absl::Status RunStepHook();
   absl::Status Step(const RollCallPlan& plan);
+  // That some rank cannot take part in the step of this plan as the others can, where training is to end then.
+  bool RanOut(const RollCallPlan& plan);
   // OUT_OF_RANGE once so many steps in a row were skipped that no more of them will help.
   absl::Status CheckSkips();
   // The stage, and the pass itself.
@@ -80,6 +84,8 @@ class SessionImpl : public Session {
   // A blocking call for the step that comes now.
   absl::StatusOr<RollCallPlan> CallNow();
   void ReportLoss(const RollCallPlan& plan);
+  // Tells where a loss that is not finite came from. A collective: the ranks have decided alike that there is one.
+  absl::Status WithOrigin(const absl::Status& error);
 
   // ---- Commands (session_commands.cc).
   // Carries out what is due now that every rank holds the commands up to `newest`, and while the job is halted, waits for more. True
@@ -125,6 +131,11 @@ class SessionImpl : public Session {
   // Then no rank ever holds the whole model.
   bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job_.strategy); }
   bool trains() const { return sampler_.has_value(); }
+  // A rank's own files may be without samples where it can join.
+  data::Emptiness emptiness() const {
+    return job_.batch.last == data::Last::kUneven ? data::Emptiness::kAllowed
+                                                  : data::Emptiness::kRefused;
+  }
   bool leader() const { return identity_.rank == 0; }
   void Report(const Event& event) {
     if (leader()) parts_.events->Report(event);
@@ -168,11 +179,15 @@ class SessionImpl : public Session {
   double learning_rate_ = 0;  // what the job's schedule scales
   bool paused_ = false;
   bool stopped_ = false;
+  std::string ended_early_;         // why, with uneven_inputs: stop_at_first
+  std::vector<JoinedRank> joined_;  // as reported
   int64_t attempt_ = 0;
 
   // Losses of the newest finished step on this rank.
   int64_t loss_step_ = 0;
   double loss_sum_ = 0;
+  double loss_weight_ = 0;
+  std::string not_finite_;  // StepResult's
   Outcome outcome_ = Outcome::kApplied;  // of that step
   int64_t skipped_in_a_row_ = 0;         // in this session
   LossReports loss_reports_;

@@ -20,11 +20,13 @@ absl::Status SessionImpl::Build() {
   std::vector<std::string> names;
   parameters_ = model_->Parameters();
   for (const auto& parameter : parameters_) names.push_back(parameter.name);
-  roll_call_.NameParameters(std::move(names));
+  roll_call_.Configure({.names = std::move(names),
+                        .uneven_inputs = job_.uneven_inputs,
+                        .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate});
   finite_.emplace(*model_);
   if (job_.validate.has_value()) {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
-                                                  *parts_.control));
+                                                  emptiness(), *parts_.control));
   }
   if (trains) {
     RETURN_IF_ERROR(BuildTraining());
@@ -76,7 +78,7 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
 
 absl::Status SessionImpl::BuildTraining() {
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
-                                             *parts_.control));
+                                             emptiness(), *parts_.control));
   auto sampler = data::Sampler::Create({.size = train_data_->dataset->size(),
                                         .seed = job_.seed,
                                         .world_size = parts_.control->world_size(),
@@ -92,6 +94,7 @@ absl::Status SessionImpl::BuildTraining() {
                                                 .rank = identity_.rank,
                                                 .model = model_.get(),
                                                 .communicator = parts_.gradients,
+                                                .control = parts_.control,
                                                 .dataset = train_data_->dataset.get(),
                                                 .sampler = &*sampler_,
                                                 .finite = &*finite_,

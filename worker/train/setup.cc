@@ -257,7 +257,9 @@ int64_t PlanFingerprint(const Job& job, const models::Model& model,
     absl::StrAppend(&plan, "buffer ", buffer.name, " ", buffer.tensor.nbytes(), ";");
   }
   absl::StrAppend(&plan, "batch ", job.batch.per_rank, " ", job.batch.accumulate, " ",
-                  static_cast<int>(job.batch.order), " ", static_cast<int>(job.batch.last), ";");
+                  static_cast<int>(job.batch.order), " ", static_cast<int>(job.batch.last), " ",
+                  static_cast<int>(job.uneven_inputs.divide_by), " ",
+                  job.uneven_inputs.stop_at_first, ";");
   if (const auto& loss = job.model.loss; loss.has_value()) {
     absl::StrAppend(&plan, "loss ", static_cast<int>(loss->kind), " ",
                     loss->ignore_index.has_value() ? absl::StrCat(*loss->ignore_index) : "-", " ",

@@ -24,6 +24,7 @@ class Samples : public data::Dataset {
   absl::StatusOr<data::Batch> Read(std::span<const int64_t>) const override {
     return absl::UnimplementedError("not read");
   }
+  data::Batch Blank(int64_t) const override { return {}; }
 
  private:
   const int64_t size_;

@@ -1,6 +1,7 @@
 #include "worker/train/step.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/item.h>
 
 #include <algorithm>
@@ -15,11 +16,12 @@
 #include "worker/optim/clip.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/autocast.h"
+#include "worker/train/failure.h"
+#include "worker/train/guarded.h"
+#include "worker/train/numbered.h"
 
 namespace muster::train {
 namespace {
-
-using trace::Phase;
 
 // The smallest gradient stands for all where going through all of them is not worth its time: what is not finite in
 // a forward or backward reaches every parameter of a usual model. The last among equals is nearest to the loss.
@@ -38,11 +40,30 @@ Outcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
   return precision == Precision::kFloat16 ? Outcome::kOverflowed : Outcome::kRefused;
 }
 
+// Where an error came up, for people.
+std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& samples) {
+  return absl::StrCat("rank ", rank, ", micro-batch ", micro_batch, ", ",
+                      Numbered("sample", samples), " of data.train");
+}
+
+// What the communicator says is no fault of this rank's.
+absl::Status Of(const std::string& who, const absl::Status& status) {
+  return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status : Annotate(status, who);
+}
+
+double FullTerms(const Job& job, const models::InputSpec& input) {
+  const int64_t of_sample = input.kind == models::InputSpec::Kind::kTokens
+                                ? input.context
+                                : std::max<int64_t>(input.target_numbers, 1);
+  return static_cast<double>(job.batch.per_rank * of_sample);
+}
+
 }  // namespace
 
 Stepper::Stepper(const Parts& parts)
     : parts_(parts),
       parameters_(parts.model->Parameters()),
+      full_terms_(FullTerms(*parts.job, parts.model->Input())),
       probe_(Probe(parts.strategy->pieces())) {}
 
 absl::Status Stepper::CheckFlags(int64_t step) const {
@@ -57,42 +78,92 @@ absl::Status Stepper::CheckFlags(int64_t step) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<double> Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
-                                                const data::Position& position) {
+absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
+                                      const std::vector<int64_t>& samples, StepResult* result) {
   const memory::MemoryScope scope(memory::Purpose::kActivations);
   models::Reseed(parts_.context->generator(),
                  models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
-  const auto samples = parts_.sampler->Samples(position, parts_.rank, micro_batch);
   ASSIGN_OR_RETURN(const data::Batch batch, parts_.dataset->Read(samples));
   at::Tensor loss;
+  double weight = 1;
   {
-    const Phase phase(parts_.recorder, "forward");
+    const trace::Phase phase(parts_.recorder, "forward");
     const AutocastScope autocast(parts_.job->precision);
-    loss = parts_.model->Loss(batch, *parts_.context).mean_loss.to(at::kFloat);
+    const models::LossOutput output = parts_.model->Loss(batch, *parts_.context);
+    loss = output.mean_loss.to(at::kFloat);
+    if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
   }
   // From a loss that is not finite backward starts with NaN (0 x loss is): so the gradients of all ranks say so,
   // whatever the derivative of the loss would be. Its value is asked for behind backward: a device need not be
   // waited for in between.
-  const float scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0f;
+  const double scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0;
   // Where nothing is trained there is nothing to go back to.
-  if (!loss.requires_grad()) return loss.item<double>();
-  const Phase phase(parts_.recorder, "backward");
-  loss.backward(loss.detach().mul(0).add(scale));
-  return loss.item<double>();
+  if (loss.requires_grad()) {
+    const trace::Phase phase(parts_.recorder, "backward");
+    loss.backward(loss.detach().mul(0).add(scale * weight));
+  }
+  const double value = loss.item<double>();
+  result->loss_sum += weight * value;
+  result->loss_weight += weight;
+  if (!std::isfinite(value) && result->not_finite.empty()) {
+    result->not_finite = Who(parts_.rank, micro_batch, samples);
+  }
+  return absl::OkStatus();
 }
 
-absl::StatusOr<bool> Stepper::PrepareGradients(StepResult* result) {
+absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
+  const memory::MemoryScope scope(memory::Purpose::kActivations);
+  models::Reseed(parts_.context->generator(),
+                 models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
+  const data::Batch batch = parts_.dataset->Blank(parts_.job->batch.per_rank);
+  at::Tensor loss;
+  {
+    const trace::Phase phase(parts_.recorder, "forward, joined");
+    const AutocastScope autocast(parts_.job->precision);
+    loss = parts_.model->Loss(batch, *parts_.context).mean_loss;
+  }
+  if (!loss.requires_grad()) return absl::OkStatus();
+  const trace::Phase phase(parts_.recorder, "backward, joined");
+  loss.backward();
+  return absl::OkStatus();
+}
+
+absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
+  const int64_t own = parts_.sampler->ShareOf(plan.position, parts_.rank).micro_batches;
+  for (int64_t i = 0; i < plan.inputs.micro_batches; ++i) {
+    const bool last = i + 1 == plan.inputs.micro_batches;
+    if (i < own) {
+      parts_.strategy->BeginMicroBatch(last);
+      const auto samples = parts_.sampler->Samples(plan.position, parts_.rank, i);
+      RETURN_IF_ERROR(Of(Who(parts_.rank, i, samples),
+                         Guarded("training", [&] { return ForwardBackward(plan.step, i, samples, result); })));
+    } else {
+      parts_.strategy->BeginJoinedMicroBatch(last);
+      if (!parts_.context->collective()) continue;
+      RETURN_IF_ERROR(Of(absl::StrCat("rank ", parts_.rank, ", joined"),
+                         Guarded("training", [&] { return JoinForwardBackward(plan.step, i); })));
+    }
+    RETURN_IF_ERROR(CheckFlags(plan.step));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> Stepper::PrepareGradients(double terms, StepResult* result) {
   const auto& clip = parts_.job->clip_grad_norm;
   const bool all = clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
+  const double scale = parts_.scaler != nullptr ? parts_.scaler->inverse_scale() : 1.0;
+  const auto factor = static_cast<float>(scale / terms);
   std::vector<at::Tensor> gradients;
-  if (all) {
+  if (all || factor != 1) {
     for (const parallel::Piece& piece : parts_.strategy->pieces()) {
       gradients.push_back(piece.tensor.grad());
     }
-  } else if (probe_.defined()) {
-    gradients.push_back(probe_.grad());
   }
-  if (parts_.scaler != nullptr) optim::ScaleGradients(gradients, parts_.scaler->inverse_scale());
+  if (factor != 1) optim::ScaleGradients(gradients, factor);
+  if (!all) {
+    gradients.clear();
+    if (probe_.defined()) gradients.push_back(probe_.grad());
+  }
   ASSIGN_OR_RETURN(const auto sums,
                    parts_.strategy->GatherSums(optim::SumOfSquares(gradients)));
   const float norm = optim::NormOf(sums);
@@ -102,31 +173,35 @@ absl::StatusOr<bool> Stepper::PrepareGradients(StepResult* result) {
   return true;
 }
 
-absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& position,
-                                        double divisor, double learning_rate) {
-  const int64_t accumulate = parts_.job->batch.accumulate;
+absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
+  const int64_t step = plan.step;
   StepResult result;
   parts_.context->set_mode(models::Mode::kTrain);
-  parts_.strategy->BeginStep(step, divisor);
-  for (int64_t micro_batch = 0; micro_batch < accumulate; ++micro_batch) {
-    parts_.strategy->BeginMicroBatch(/*last=*/micro_batch + 1 == accumulate);
-    ASSIGN_OR_RETURN(const double loss, ForwardBackward(step, micro_batch, position));
-    result.loss_sum += loss;
-    RETURN_IF_ERROR(CheckFlags(step));
+  parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
+  RETURN_IF_ERROR(Accumulate(plan, &result));
+  // While gradients are still on their way. Numbers of terms are exact in float64, their quotients all but.
+  const at::Tensor terms = at::empty({1}, at::kDouble);
+  std::unique_ptr<comm::Work> counted;
+  if (by_terms()) {
+    terms.data_ptr<double>()[0] = result.loss_weight;
+    counted = parts_.control->AllReduceSum(terms, {"loss terms", step});
   }
   {
-    const Phase phase(parts_.recorder, "waiting for gradients");
+    const trace::Phase phase(parts_.recorder, "waiting for gradients");
     RETURN_IF_ERROR(parts_.strategy->FinishBackward());
   }
+  if (counted != nullptr) RETURN_IF_ERROR(counted->Wait());
+  // Without any term all gradients are zero.
+  const double divisor = counted != nullptr && terms.data_ptr<double>()[0] > 0 ? terms.data_ptr<double>()[0] : 1;
 
   result.learning_rate =
-      learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
+      plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
   // The same on every rank: they tell each other of their pieces, and the buffers that all go on with are the same
   // bits everywhere.
   ASSIGN_OR_RETURN(bool finite, [&] {
-    const Phase phase(parts_.recorder, "norm and clipping");
-    return PrepareGradients(&result);
+    const trace::Phase phase(parts_.recorder, "norm and clipping");
+    return PrepareGradients(divisor, &result);
   }());
   // Where nothing is trained, no gradient says anything of the scale.
   const bool scales = parts_.scaler != nullptr &&
@@ -144,7 +219,7 @@ absl::StatusOr<StepResult> Stepper::Run(int64_t step, const data::Position& posi
     result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);
     return result;
   }
-  const Phase phase(parts_.recorder, "optimizer");
+  const trace::Phase phase(parts_.recorder, "optimizer");
   RETURN_IF_ERROR(parts_.optimizer->Step(result.learning_rate));
   parts_.strategy->FinishUpdate();
   return result;

@@ -41,7 +41,7 @@ absl::Status Training::Equip(std::vector<std::vector<at::Tensor>> states) {
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
                                               strategy_->pieces(), std::move(states)));
   stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
-                                  parts_.dataset, parts_.sampler, strategy_.get(),
+                                  parts_.control, parts_.dataset, parts_.sampler, strategy_.get(),
                                   optimizer_.get(), scaler_ ? &*scaler_ : nullptr, parts_.finite,
                                   parts_.recorder, &mask_});
   return absl::OkStatus();

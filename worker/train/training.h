@@ -35,6 +35,7 @@ class Training {
     int64_t rank;
     models::Model* model;
     comm::Communicator* communicator;  // used for nothing else
+    comm::Communicator* control = nullptr;  // Stepper's
     // Null where nothing is trained, and the model lies in shards to be evaluated.
     const data::Dataset* dataset = nullptr;
     data::Sampler* sampler = nullptr;

@@ -72,13 +72,12 @@ class Ddp : public Strategy {
     return context;
   }
 
-  void BeginStep(int64_t step, double divisor) override {
+  void BeginStep(const StepStart& start) override {
     works_.clear();
-    step_ = step;
-    divisor_ = divisor;
+    start_ = start;
     buffers_launched_ = false;
-    gradients_->BeginStep(step);
-    buffer_sync_.BeginStep();
+    gradients_->BeginStep(start.step);
+    buffer_sync_.BeginStep(start);
   }
 
   void BeginMicroBatch(bool last) override {
@@ -86,6 +85,9 @@ class Ddp : public Strategy {
     gradients_->BeginPass(/*completes=*/last);
     paths_->BeginPass();
   }
+
+  // No forward follows: what the rank has brought, or zeros, is sent by FinishBackward.
+  void BeginJoinedMicroBatch(bool last) override { BeginMicroBatch(last); }
 
   absl::Status FinishBackward() override {
     absl::Status status = gradients_->Finish();
@@ -116,13 +118,11 @@ class Ddp : public Strategy {
   void Reduce(size_t bucket, const at::Tensor& flat) {
     SendBuffers();  // the forwards of this step are done
     works_.push_back(
-        communicator_->AllReduceSum(flat, {labels_[bucket].c_str(), step_}, divisor_));
+        communicator_->AllReduceSum(flat, {labels_[bucket].c_str(), start_.step}, start_.divisor));
   }
 
   void SendBuffers() {
-    if (std::exchange(buffers_launched_, true)) return;
-    // Every rank is active in every step: the highest is the last.
-    buffer_sync_.Launch(communicator_->world_size() - 1, step_);
+    if (!std::exchange(buffers_launched_, true)) buffer_sync_.Launch();
   }
 
   comm::Communicator* const communicator_;
@@ -136,8 +136,7 @@ class Ddp : public Strategy {
   std::optional<GradientPaths> paths_;
 
   // This step's.
-  int64_t step_ = 0;
-  double divisor_ = 1.0;
+  StepStart start_;
   bool last_ = false;  // in the last micro-batch
   bool buffers_launched_ = false;
   std::vector<std::unique_ptr<comm::Work>> works_;

@@ -17,7 +17,7 @@ TEST(Ddp, GradientsAreViewsOfOneBucketAtAlignedPlaces) {
   auto ddp = CreateDdp(parameters, {}, ranks[0].get(), {});
   ASSERT_TRUE(ddp.ok()) << ddp.status();
   EXPECT_EQ((*ddp)->bucket_count(), 2);  // float32, float64
-  (*ddp)->BeginStep(0, 1.0);
+  (*ddp)->BeginStep({0, 1.0});
   (*ddp)->BeginMicroBatch(true);
   Loss(parameters, 0, 0, 0).backward();
   ASSERT_TRUE((*ddp)->FinishBackward().ok());
@@ -34,7 +34,7 @@ TEST(Ddp, NothingIsReducedBeforeTheLastMicroBatch) {
   auto parameters = MakeParameters();
   auto ddp = CreateDdp(parameters, {}, ranks[0].get(), {});
   ASSERT_TRUE(ddp.ok()) << ddp.status();
-  (*ddp)->BeginStep(0, 8.0);
+  (*ddp)->BeginStep({0, 8.0});
   (*ddp)->BeginMicroBatch(false);
   Loss(parameters, 0, 0, 0).backward();
   auto plain = MakeParameters();
@@ -50,7 +50,7 @@ TEST(Ddp, AStepSendsTheBuffersOnceAndThenTheBucketsInOrder) {
     auto ddp = CreateDdp(parameters, with_buffers ? MakeBuffers() : std::vector<models::Buffer>(),
                          &recording, kUnevenBuckets);
     ASSERT_TRUE(ddp.ok()) << ddp.status();
-    (*ddp)->BeginStep(0, 1.0);
+    (*ddp)->BeginStep({0, 1.0});
     for (int m = 0; m < 3; ++m) {
       (*ddp)->BeginMicroBatch(m == 2);
       Loss(parameters, 0, 0, m).backward();

@@ -58,8 +58,9 @@ class Fsdp : public Strategy, public BackwardObserver {
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                       at::Generator generator) override;
 
-  void BeginStep(int64_t step, double divisor) override;
+  void BeginStep(const StepStart& start) override;
   void BeginMicroBatch(bool last) override;
+  void BeginJoinedMicroBatch(bool last) override;
   absl::Status FinishBackward() override;
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
     return GatherPartialSums(mine, step_, communicator_);
@@ -343,15 +344,20 @@ void Fsdp::AfterBackward(int64_t call) {
   if (unit.open == 0 && (options_.reshard_after_forward || unit.backwards == 0)) Free(unit);
 }
 
-void Fsdp::BeginStep(int64_t step, double divisor) {
-  step_ = step;
+void Fsdp::BeginStep(const StepStart& start) {
+  step_ = start.step;
   FreeAll(/*root_too=*/true);
-  gradients_->BeginStep(step, divisor);
+  gradients_->BeginStep(start);
 }
 
 void Fsdp::BeginMicroBatch(bool last) {
   FreeAll(/*root_too=*/false);
   gradients_->BeginMicroBatch(last);
+}
+
+void Fsdp::BeginJoinedMicroBatch(bool last) {
+  FreeAll(/*root_too=*/false);
+  gradients_->BeginJoinedMicroBatch(last);
 }
 
 absl::Status Fsdp::FinishBackward() {

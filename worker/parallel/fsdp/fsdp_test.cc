@@ -210,7 +210,7 @@ TEST(Fsdp, BuffersOfAUnitThatIsRecomputedTwiceAreThoseOfItsLastForward) {
       context->Recompute({net.children()[0].get()});
       models::ForwardContext plainly(models::Mode::kTrain, models::MakeGenerator(1));
       for (int64_t step = 0; step < 2; ++step) {
-        (*strategy)->BeginStep(step, 2.0);
+        (*strategy)->BeginStep({step, 2.0});
         for (int m = 0; m < 2; ++m) {
           (*strategy)->BeginMicroBatch(m == 1);
           const auto input = [&](int rank) { return Numbers({4, 3}, 100 * step + 10 * m + rank); };

@@ -98,7 +98,7 @@ inline std::vector<at::Tensor> ReferenceStep(Layers& net, const Setting& setting
 
 inline void TrainStep(Strategy& strategy, models::ForwardContext& context, Layers& net,
                       const Setting& setting, int rank, int64_t step) {
-  strategy.BeginStep(step, setting.world_size * setting.micro_batches);
+  strategy.BeginStep({step, static_cast<double>(setting.world_size * setting.micro_batches)});
   for (int m = 0; m < setting.micro_batches; ++m) {
     strategy.BeginMicroBatch(m + 1 == setting.micro_batches);
     LossOf(net, context, rank, step, m, setting.input_requires_grad).backward();

@@ -43,7 +43,7 @@ class FsdpMemory : public testing::Test {
 
   // The peaks of what is gathered, of the forward and of the backward.
   void Step(uint64_t* forward, uint64_t* backward) {
-    strategy_->BeginStep(0, 4.0);
+    strategy_->BeginStep({0, 4.0});
     strategy_->BeginMicroBatch(true);
     memory::ResetPeaks();
     const at::Tensor loss = context_->Call(*net_, Numbers({5, Layers::kWidth}, 1)).square().mean();
@@ -96,7 +96,7 @@ TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRootUntilTheNextStep) {
   const c10::NoGradGuard no_grad;
   context_->Call(*net_, Numbers({5, Layers::kWidth}, 1));
   EXPECT_EQ(Gathered(), kRoot);
-  strategy_->BeginStep(1, 4.0);
+  strategy_->BeginStep({1, 4.0});
   EXPECT_EQ(Gathered(), 0);
 }
 

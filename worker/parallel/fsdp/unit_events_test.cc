@@ -118,7 +118,7 @@ TEST(FsdpUnits, WhatAnEvaluationGatheredAheadIsNotUsedAfterTheUpdate) {
                    {.trace = [&](const UnitEvent& event) { events.push_back(Text(event)); }});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-    (*strategy)->BeginStep(0, setting.world_size);
+    (*strategy)->BeginStep({0, static_cast<double>(setting.world_size)});
     (*strategy)->BeginMicroBatch(true);
     LossOf(net, *context, ranks.rank(), 0, 0, false).backward();
     ASSERT_TRUE((*strategy)->FinishBackward().ok());
@@ -151,7 +151,7 @@ TEST(FsdpUnits, APeerThatIsGoneFailsTheForwardNamingUnitAndStep) {
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   ranks[1].reset();
   const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-  (*strategy)->BeginStep(17, 2.0);
+  (*strategy)->BeginStep({17, 2.0});
   (*strategy)->BeginMicroBatch(true);
   try {
     context->Call(net, Numbers({5, Layers::kWidth}, 1));
@@ -171,7 +171,7 @@ TEST(FsdpUnits, APeerThatGoesInBackwardFailsItByTheSameError) {
     const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[1].get(), {});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-    (*strategy)->BeginStep(17, 2.0);
+    (*strategy)->BeginStep({17, 2.0});
     (*strategy)->BeginMicroBatch(true);
     context->Call(net, Numbers({5, Layers::kWidth}, 1));
   });
@@ -179,7 +179,7 @@ TEST(FsdpUnits, APeerThatGoesInBackwardFailsItByTheSameError) {
   const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[0].get(), {});
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-  (*strategy)->BeginStep(17, 2.0);
+  (*strategy)->BeginStep({17, 2.0});
   (*strategy)->BeginMicroBatch(true);
   const at::Tensor loss = context->Call(net, Numbers({5, Layers::kWidth}, 1)).square().mean();
   other.join();

@@ -71,7 +71,7 @@ TEST_F(ShardedDdpMemory, OfFullGradientsThereAreThreeBucketsAtATimeAndNoneBetwee
   Create();
   for (int64_t step = 0; step < 3; ++step) {
     memory::ResetPeaks();
-    strategy_->BeginStep(step, 1.0);
+    strategy_->BeginStep({step, 1.0});
     strategy_->BeginMicroBatch(true);
     ForwardBackward();
     EXPECT_EQ(MostBuckets(), 3 * kBucket);
@@ -88,7 +88,7 @@ TEST_F(ShardedDdpMemory, OfFullGradientsThereAreThreeBucketsAtATimeAndNoneBetwee
 TEST_F(ShardedDdpMemory, LocalSumsAreBucketsOfEverythingUntilTheLastMicroBatch) {
   Create();
   memory::ResetPeaks();
-  strategy_->BeginStep(0, 1.0);
+  strategy_->BeginStep({0, 1.0});
   for (int m = 0; m < 2; ++m) {
     strategy_->BeginMicroBatch(false);
     ForwardBackward();
@@ -106,7 +106,7 @@ TEST_F(ShardedDdpMemory, LocalSumsAreBucketsOfEverythingUntilTheLastMicroBatch) 
 TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
   Create({.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
   memory::ResetPeaks();
-  strategy_->BeginStep(0, 1.0);
+  strategy_->BeginStep({0, 1.0});
   for (int m = 0; m < 3; ++m) {
     strategy_->BeginMicroBatch(m == 2);
     ForwardBackward();
@@ -120,7 +120,7 @@ TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
 TEST_F(ShardedDdpMemory, GradientsThatTravelAsBfloat16AreHeldAsThat) {
   Create({.reduce_in_bfloat16 = true});
   memory::ResetPeaks();
-  strategy_->BeginStep(0, 1.0);
+  strategy_->BeginStep({0, 1.0});
   strategy_->BeginMicroBatch(true);
   ForwardBackward();
   EXPECT_EQ(Buckets(), 2 * kBucket / 2);
@@ -131,10 +131,10 @@ TEST_F(ShardedDdpMemory, GradientsThatTravelAsBfloat16AreHeldAsThat) {
 
 TEST_F(ShardedDdpMemory, AStepThatIsGivenUpLeavesNothingBehindTheNext) {
   Create();
-  strategy_->BeginStep(0, 1.0);
+  strategy_->BeginStep({0, 1.0});
   strategy_->BeginMicroBatch(false);
   ForwardBackward();
-  strategy_->BeginStep(1, 1.0);
+  strategy_->BeginStep({1, 1.0});
   strategy_->BeginMicroBatch(true);
   ForwardBackward();
   ASSERT_TRUE(strategy_->FinishBackward().ok());

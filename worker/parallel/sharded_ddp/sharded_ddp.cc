@@ -48,8 +48,10 @@ class ShardedDdp : public Strategy {
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                       at::Generator generator) override;
 
-  void BeginStep(int64_t step, double divisor) override;
+  void BeginStep(const StepStart& start) override;
   void BeginMicroBatch(bool last) override;
+  // No forward follows: FinishBackward sends what the rank has brought, or zeros.
+  void BeginJoinedMicroBatch(bool last) override { gradients_->BeginJoinedMicroBatch(last); }
   absl::Status FinishBackward() override;
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
     return GatherPartialSums(mine, step_, communicator_);
@@ -235,9 +237,9 @@ std::unique_ptr<models::ForwardContext> ShardedDdp::MakeContext(models::Mode mod
   return context;
 }
 
-void ShardedDdp::BeginStep(int64_t step, double divisor) {
-  step_ = step;
-  gradients_->BeginStep(step, divisor);
+void ShardedDdp::BeginStep(const StepStart& start) {
+  step_ = start.step;
+  gradients_->BeginStep(start);
 }
 
 void ShardedDdp::BeginMicroBatch(bool last) { gradients_->BeginMicroBatch(last); }

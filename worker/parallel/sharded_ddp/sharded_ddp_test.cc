@@ -30,7 +30,7 @@ TEST(ShardedDdp, AStepReducesEachBucketOnceAndGathersItOnce) {
     auto parameters = MakeParameters();
     auto strategy = CreateShardedDdp(parameters, MakeBuffers(), nullptr, &recording, kUnevenBuckets);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
-    (*strategy)->BeginStep(0, 1.0);
+    (*strategy)->BeginStep({0, 1.0});
     for (int m = 0; m < 3; ++m) {
       (*strategy)->BeginMicroBatch(m == 2);
       Loss(parameters, communicator.rank(), 0, m).backward();
@@ -59,7 +59,7 @@ TEST(ShardedDdp, ReducingEveryMicroBatchReducesBucketsThatOften) {
         parameters, {}, nullptr, &recording,
         {.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
-    (*strategy)->BeginStep(0, 1.0);
+    (*strategy)->BeginStep({0, 1.0});
     for (int m = 0; m < 3; ++m) {
       (*strategy)->BeginMicroBatch(m == 2);
       Loss(parameters, communicator.rank(), 0, m).backward();
@@ -74,7 +74,7 @@ TEST(ShardedDdp, FullGradientsAreGoneAfterBackward) {
     auto parameters = MakeParameters();
     auto strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, kUnevenBuckets);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
-    (*strategy)->BeginStep(0, 1.0);
+    (*strategy)->BeginStep({0, 1.0});
     (*strategy)->BeginMicroBatch(false);
     Loss(parameters, communicator.rank(), 0, 0).backward();
     EXPECT_TRUE(parameters[0].tensor.grad().defined()) << "accumulates here";
@@ -103,7 +103,7 @@ TEST(ShardedDdp, ReductionInBfloat16RoundsEachRanksGradientsOnceAndAddsInFloat32
     options.reduce_in_bfloat16 = true;
     auto strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, options);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
-    (*strategy)->BeginStep(0, 3.0);
+    (*strategy)->BeginStep({0, 3.0});
     (*strategy)->BeginMicroBatch(true);
     Loss(parameters, communicator.rank(), 0, 0).backward();
     ASSERT_TRUE((*strategy)->FinishBackward().ok());
@@ -138,7 +138,7 @@ TEST(ShardedDdp, CopiesOfAParameterSeeTheNewValues) {
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     EXPECT_TRUE(SameBits(copy.detach(), MakeParameters()[2].tensor.detach()));
     c10::NoGradGuard no_grad;
-    (*strategy)->BeginStep(0, 1.0);
+    (*strategy)->BeginStep({0, 1.0});
     for (const Piece& piece : (*strategy)->pieces()) {
       at::Tensor tensor = piece.tensor;
       tensor.fill_(2.5);
@@ -189,7 +189,7 @@ TEST(ShardedDdp, AUnitRunsWithItsOwnNewParametersAndDoesNotWaitForOthers) {
                                      {.bucket_bytes = 1, .first_bucket_bytes = 1});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-    (*strategy)->BeginStep(0, 1.0);
+    (*strategy)->BeginStep({0, 1.0});
     {
       c10::NoGradGuard no_grad;
       for (const Piece& piece : (*strategy)->pieces()) {
@@ -219,12 +219,12 @@ TEST(ShardedDdp, APeerThatIsGoneFailsTheStepAfterTheGather) {
   auto strategy = CreateShardedDdp(parameters, {}, nullptr, ranks[0].get(), {});
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   ranks[1].reset();
-  (*strategy)->BeginStep(3, 1.0);
+  (*strategy)->BeginStep({3, 1.0});
   (*strategy)->FinishUpdate();
   const absl::Status awaited = (*strategy)->AwaitParameters();
   EXPECT_EQ(awaited.code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(awaited.message()).find("parameters of bucket"), std::string::npos) << awaited;
-  (*strategy)->BeginStep(4, 1.0);
+  (*strategy)->BeginStep({4, 1.0});
   (*strategy)->BeginMicroBatch(true);
   Loss(parameters, 0, 4, 0).backward();
   const absl::Status status = (*strategy)->FinishBackward();
@@ -241,7 +241,7 @@ TEST(ShardedDdp, AForwardDoesNotGoOnWithParametersThatDidNotArrive) {
   ASSERT_TRUE(strategy.ok()) << strategy.status();
   const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
   ranks[1].reset();
-  (*strategy)->BeginStep(3, 1.0);
+  (*strategy)->BeginStep({3, 1.0});
   (*strategy)->FinishUpdate();
   try {
     context->Call(*net.children()[1], at::ones({1, 8}));
@@ -264,7 +264,7 @@ TEST(ShardedDdp, AfterTheRootAllParametersAreThere) {
     auto strategy = CreateShardedDdp(net.Parameters(), {}, &net, &recording, {});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-    (*strategy)->BeginStep(0, 1.0);
+    (*strategy)->BeginStep({0, 1.0});
     c10::NoGradGuard no_grad;
     for (const Piece& piece : (*strategy)->pieces()) {
       at::Tensor tensor = piece.tensor;
@@ -290,7 +290,7 @@ TEST(ShardedDdp, ASmallParameterHasOneOwnerAndAHugeOneMany) {
     for (const Piece& piece : (*strategy)->pieces()) owned[piece.parameter] += piece.tensor.numel();
     EXPECT_EQ(owned[0], communicator.rank() == 0 ? 3 : 0);
     EXPECT_NEAR(owned[1], 100 * 1000 / kWorldSize, 64);
-    (*strategy)->BeginStep(0, kWorldSize);
+    (*strategy)->BeginStep({0, kWorldSize});
     (*strategy)->BeginMicroBatch(true);
     (parameters[0].tensor.sum() + parameters[1].tensor.sum()).backward();
     ASSERT_TRUE((*strategy)->FinishBackward().ok());

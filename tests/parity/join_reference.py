@@ -1,0 +1,92 @@
+"""Training of any torch module in one process on uneven inputs, from docs/uneven-inputs.md: what Muster's ranks are compared with.
+
+The process takes the micro-batches of all ranks one after the other, adds up their gradients and divides once by what `divide_by`
+says. Each rank normalizes with its own micro-batches and moves its own BatchNorm statistics; after a step all go on with those of
+the highest rank that had input.
+"""
+
+import dataclasses
+import math
+
+import torch
+import torch.nn.functional as F
+
+from tests.parity import reference, sampler
+
+
+def copy_of(named):
+    return {name: tensor.detach().clone() for name, tensor in named}
+
+
+@dataclasses.dataclass
+class Step:
+    loss: float
+    state: dict  # {slot/name: tensor}, as checkpoints.read gives it
+    joined: dict  # {rank: the first step to which it brought nothing}
+
+
+def divisor_of(divide_by, world_size, accumulate, terms):
+    """`terms`: of each micro-batch that was brought."""
+    return {"initial": world_size * accumulate, "active": len(terms), "samples": sum(terms)}[divide_by]
+
+
+def state_of(model, optimizer):
+    state = {f"param/{name}": tensor.detach().clone() for name, tensor in model.named_parameters()}
+    state |= {f"buffer/{name}": tensor.clone() for name, tensor in model.named_buffers()}
+    for name, parameter in model.named_parameters():
+        for slot, value in optimizer.state.get(parameter, {}).items():
+            if value is not None:
+                state[f"{slot}/{name}"] = value.detach().clone()
+    return state
+
+
+def train(spec, model, data, steps, before_step=lambda step: None):
+    """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them. Yields a Step for each."""
+    batch, world_size = spec["batch"], spec["world_size"]
+    divide_by = spec["uneven_inputs"]["join"]["divide_by"]
+    accumulate = batch.get("accumulate", 1)
+    optimizer = reference.build_optimizer(spec["optimizer"], model.train())
+    joined = {}
+    for number, ranks in enumerate(steps, 1):
+        before_step(number)
+        optimizer.zero_grad()
+        agreed = copy_of(model.named_buffers())
+        after = agreed
+        losses, terms = [], []
+        for rank, micro_batches in enumerate(ranks):
+            model.load_state_dict(agreed, strict=False)
+            for samples in micro_batches:
+                inputs, labels = (part[samples] for part in data[rank])
+                loss = F.cross_entropy(model(inputs), labels)
+                weight = len(labels) if divide_by == "samples" else 1
+                (loss * weight).backward()
+                losses.append(loss.item() * weight)
+                terms.append(len(labels))
+            if micro_batches:
+                after = copy_of(model.named_buffers())
+                joined.pop(rank, None)
+            else:
+                joined.setdefault(rank, number)
+        model.load_state_dict(after, strict=False)
+        trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for parameter in trained:
+            if parameter.grad is None:
+                parameter.grad = torch.zeros_like(parameter)  # an unused parameter is stepped
+            parameter.grad /= divisor_of(divide_by, world_size, accumulate, terms)
+        if "clip_grad_norm" in spec:
+            torch.nn.utils.clip_grad_norm_(trained, spec["clip_grad_norm"])
+        optimizer.step()
+        loss = sum(losses) / (sum(terms) if divide_by == "samples" else len(terms))
+        yield Step(loss, state_of(model, optimizer), dict(joined))
+
+
+def steps_of_an_epoch(counts, accumulate):
+    """`counts`: micro-batches of each rank."""
+    return max(math.ceil(count / accumulate) for count in counts)
+
+
+def own_steps(spec, sizes):
+    batch = spec["batch"]
+    return sampler.own_steps(
+        sizes, spec["seed"], batch["per_rank"], batch.get("accumulate", 1), batch.get("order", "shuffled"), "uneven"
+    )

@@ -1,0 +1,26 @@
+// Lists of numbers in messages.
+#ifndef MUSTER_WORKER_TRAIN_NUMBERED_H_
+#define MUSTER_WORKER_TRAIN_NUMBERED_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::train {
+
+// "rank 1", "ranks 0, 2", "ranks 0, 2, 3 and 5 more": capped at three.
+inline std::string Numbered(const char* what, const std::vector<int64_t>& numbers) {
+  constexpr size_t kShown = 3;
+  std::string text = absl::StrCat(what, numbers.size() == 1 ? " " : "s ");
+  for (size_t i = 0; i < numbers.size() && i < kShown; ++i) {
+    absl::StrAppend(&text, i == 0 ? "" : ", ", numbers[i]);
+  }
+  if (numbers.size() > kShown) absl::StrAppend(&text, " and ", numbers.size() - kShown, " more");
+  return text;
+}
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_NUMBERED_H_
