@@ -204,18 +204,19 @@ TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
   Put(R"(id: 'a' state: RUNNING generation: 2 world_size: 2
          ranks { rank: 0 node: 'n1' pid: 77 device: 'cpu' state: ATTACHED step: 5 progress: 'step 5: forward'
                  memory { moments { bytes: 1048576 peak_bytes: 2097152 } } }
-         ranks { rank: 1 node: 'n2' pid: 78 device: 'cpu' state: DETACHED step: 4 })");
+         ranks { rank: 1 node: 'n2' pid: 78 device: 'cpu' state: DETACHED step: 4 joined_since_step: 3 progress: 'p' }
+         active_ranks: 1 joined_ranks: 1)");
   EXPECT_EQ(Muster({"ranks", "a"}), kDone);
   EXPECT_EQ(out(),
             "RANK  NODE  PID  DEVICE  STATE     STEP  SEEN  PROGRESS\n"
             "0     n1    77   cpu     ATTACHED  5     -     step 5: forward\n"
-            "1     n2    78   cpu     DETACHED  4     -\n"
+            "1     n2    78   cpu     DETACHED  4     -     joined since step 3; p\n"
             "\n"
             "memory in MiB, now/peak:\n"
             "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER    RESIDENT\n"
             "0     0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    1.0/2.0  0.0/0.0  0.0/0.0      0.0/0.0  0.0\n");
   EXPECT_EQ(Muster({"ranks", "a", "-o", "yaml"}), kDone);
-  EXPECT_THAT(out(), StartsWith("job_id: a\nstate: RUNNING\ngeneration: \"2\"\nworld_size: 2\nranks:\n"
+  EXPECT_THAT(out(), StartsWith("job_id: a\nstate: RUNNING\ngeneration: \"2\"\nworld_size: 2\nactive_ranks: 1\njoined_ranks: 1\nranks:\n"
                                 "  - rank: 0\n    node: n1\n"));
   Put("id: 'b' state: QUEUED state_reason: 'needs 2 slots'");
   EXPECT_EQ(Muster({"ranks", "b"}), kDone);

@@ -19,6 +19,13 @@ std::string Stamp(const google::protobuf::Timestamp& time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", Time(time), absl::UTCTimeZone());
 }
 
+// While it has joined, that first.
+std::string ProgressOf(const v1::RankStatus& rank) {
+  if (!rank.has_joined_since_step()) return rank.progress();
+  return absl::StrCat("joined since step ", rank.joined_since_step(),
+                      rank.progress().empty() ? "" : "; ", rank.progress());
+}
+
 std::string Mebibytes(uint64_t bytes) {
   return absl::StrFormat("%.1f", static_cast<double>(bytes) / (1 << 20));
 }
@@ -76,7 +83,7 @@ std::string RankTable(const v1::Job& job, absl::Time now) {
   for (const v1::RankStatus& rank : job.ranks()) {
     ranks.Add({absl::StrCat(rank.rank()), rank.node(), absl::StrCat(rank.pid()), rank.device(),
                v1::RankStatus::State_Name(rank.state()), absl::StrCat(rank.step()),
-               Ago(rank.last_seen(), now), rank.progress()});
+               Ago(rank.last_seen(), now), ProgressOf(rank)});
   }
   return ranks.Text();
 }
@@ -128,7 +135,9 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
     add("tokens/s", absl::StrFormat("%.1f", job.tokens_per_second()));
   }
   if (job.has_model_flops_per_second()) add("FLOP/s", WithUnit(job.model_flops_per_second()));
-  add("ranks", absl::StrCat(job.world_size()));
+  add("ranks", job.joined_ranks() == 0
+                   ? absl::StrCat(job.world_size())
+                   : absl::StrCat(job.world_size(), ", ", job.joined_ranks(), " joined"));
   add("generation", absl::StrCat(job.generation(), ", restarts: ", job.restarts()));
   add("created", Stamp(job.create_time()));
   if (job.has_start_time()) add("started", Stamp(job.start_time()));

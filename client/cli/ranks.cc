@@ -14,7 +14,10 @@ std::string RanksJson(const v1::Job& job) {
   const auto all = nlohmann::ordered_json::parse(Json(job, JsonForm::kLine));
   nlohmann::ordered_json part;
   part["job_id"] = all["id"];
-  for (const char* name : {"state", "generation", "world_size", "ranks"}) part[name] = all[name];
+  for (const char* name :
+       {"state", "generation", "world_size", "active_ranks", "joined_ranks", "ranks"}) {
+    part[name] = all[name];
+  }
   return part.dump(2) + "\n";
 }
 

@@ -57,7 +57,8 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                   .acked_report = 12,
                   .session_started = true,
                   .finished = true,
-                  .exited = true};
+                  .exited = true,
+                  .joined_since = 9};
   job.ranks = {rank, jobs::Rank{.node = "m"}};
   job.checkpoints = {{.step = 8, .generation = 2, .path = "p8", .create_time = job.create_time},
                      {.step = 16,
@@ -76,6 +77,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                    .log_tail = "line\nline"},
                   {.generation = 2, .rank = 0, .kind = jobs::FailureKind::kConsequence}};
   job.paused = true;
+  job.ended_early = "rank 1 has run out";
   job.trainability = {.version = 3,
                       .in_force = std::string("f\0", 2),
                       .parameters = "p",

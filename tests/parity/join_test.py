@@ -20,7 +20,7 @@ from safetensors.torch import save_file
 from tests import bazel
 from tests.parity import checkpoints, cluster, join_reference
 
-INPUTS, CLASSES, PER_RANK = 6, 5, 6
+INPUTS, CLASSES, PER_RANK = 6, 5, 8
 STRATEGIES = {
     "ddp": {"ddp": {"bucket_mb": 0.0005}},
     "sharded_ddp": {"sharded_ddp": {"bucket_mb": 0.0005}},

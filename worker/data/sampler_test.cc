@@ -142,7 +142,7 @@ TEST(SamplerTest, SequentialOrderIsTheDatas) {
 // Ranks whose own files have these sizes, in rank order.
 std::vector<Sampler> OwnSamplers(const std::vector<int64_t>& sizes, Last last) {
   std::vector<Sampler> samplers;
-  const int64_t shortest = *std::min_element(sizes.begin(), sizes.end());
+  const auto [shortest, longest] = std::minmax_element(sizes.begin(), sizes.end());
   for (size_t rank = 0; rank < sizes.size(); ++rank) {
     samplers.push_back(Make({.size = sizes[rank],
                              .seed = 5,
@@ -150,7 +150,7 @@ std::vector<Sampler> OwnSamplers(const std::vector<int64_t>& sizes, Last last) {
                              .per_rank = 2,
                              .accumulate = 2,
                              .last = last,
-                             .own = OwnFile{static_cast<int64_t>(rank), shortest}}));
+                             .own = OwnFile{static_cast<int64_t>(rank), *shortest, *longest}}));
   }
   return samplers;
 }
@@ -209,6 +209,64 @@ TEST(SamplerTest, TheShortestOwnFileMustFillAStep) {
                         "micro-batches x 3 samples"));
 }
 
+TEST(SamplerTest, UnevenGivesTheRestToTheFirstRanks) {
+  const SamplerOptions options{
+      .size = 19, .seed = 9, .world_size = 3, .per_rank = 2, .accumulate = 2, .last = Last::kUneven};
+  Sampler sampler = Make(options);
+  const auto order = Permutation(9, 0, 19);
+  EXPECT_EQ(sampler.steps_per_epoch(), 2);
+  const Position second = sampler.After({0, 0});
+  EXPECT_EQ(second, (Position{0, 12}));
+  // 7 samples for 3 ranks that take 4.
+  EXPECT_THAT(sampler.Samples(second, 0, 1), ElementsAre(order[14], order[15]));
+  EXPECT_THAT(sampler.Samples(second, 1, 0), ElementsAre(order[16], order[17]));
+  EXPECT_THAT(sampler.Samples(second, 1, 1), ElementsAre(order[18]));
+  EXPECT_THAT(sampler.Samples(second, 2, 0), ElementsAre());
+  const auto share = [&](int64_t rank) { return sampler.ShareOf(second, rank); };
+  EXPECT_EQ(share(0).micro_batches, 2);
+  EXPECT_EQ(share(0).samples, 4);
+  EXPECT_EQ(share(1).micro_batches, 2);
+  EXPECT_EQ(share(1).samples, 3);
+  EXPECT_EQ(share(2).micro_batches, 0);
+  EXPECT_EQ(share(2).samples, 0);
+  EXPECT_EQ(share(2).idle_steps, 0);
+  EXPECT_EQ(sampler.After(second), (Position{0, 19}));
+  EXPECT_EQ(sampler.Begin({0, 19}), (Position{1, 0}));
+}
+
+TEST(SamplerTest, UnevenTakesDataThatFillNoStep) {
+  Sampler sampler = Make({.size = 3, .seed = 1, .world_size = 4, .per_rank = 2, .last = Last::kUneven});
+  EXPECT_EQ(sampler.steps_per_epoch(), 1);
+  EXPECT_EQ(sampler.ShareOf({0, 0}, 0).samples, 2);
+  EXPECT_EQ(sampler.ShareOf({0, 0}, 1).samples, 1);
+  EXPECT_EQ(sampler.ShareOf({0, 0}, 2).samples, 0);
+}
+
+TEST(SamplerTest, WithOwnFilesUnevenLetsEachRankGoToTheEndOfItsOwn) {
+  const std::vector<int64_t> sizes = {13, 3, 0};
+  auto samplers = OwnSamplers(sizes, Last::kUneven);
+  const auto order = Permutation(5, 0, 13, 0);
+  std::vector<std::vector<int64_t>> shares(3), idle(3);
+  Position position;
+  for (int64_t step = 0; step < 5; ++step) {  // 4 an epoch
+    for (int64_t rank = 0; rank < 3; ++rank) {
+      EXPECT_EQ(samplers[rank].steps_per_epoch(), 4);
+      EXPECT_EQ(samplers[rank].After(position), samplers[0].After(position));
+      const auto share = samplers[rank].ShareOf(position, rank);
+      shares[rank].push_back(10 * share.micro_batches + share.samples);
+      idle[rank].push_back(share.micro_batches == 0 ? share.idle_steps : -1);
+    }
+    position = samplers[0].After(position);
+  }
+  EXPECT_THAT(shares[0], ElementsAre(24, 24, 24, 11, 24));
+  EXPECT_THAT(shares[1], ElementsAre(23, 0, 0, 0, 23));
+  EXPECT_THAT(idle[1], ElementsAre(-1, 0, 1, 2, -1));
+  EXPECT_THAT(idle[2], ElementsAre(0, 1, 2, 3, 0));
+  EXPECT_EQ(position, (Position{1, 12}));
+  EXPECT_THAT(samplers[0].Samples({0, 36}, 0, 0), ElementsAre(order[12]));
+  EXPECT_THAT(samplers[0].Samples({0, 36}, 0, 1), ElementsAre());
+}
+
 TEST(SamplerTest, ImpossibleOptionsAreRefused) {
   EXPECT_THAT(
       std::string(Sampler::Create({.size = 5, .world_size = 2, .per_rank = 3}).status().message()),
@@ -216,6 +274,8 @@ TEST(SamplerTest, ImpossibleOptionsAreRefused) {
   EXPECT_EQ(std::string(Sampler::Create({.size = 5, .per_rank = 0}).status().message()),
             "sampler: per_rank: expected at least 1, found 0");
   EXPECT_FALSE(Sampler::Create({.size = 0, .last = Last::kPad}).ok());
+  EXPECT_FALSE(Sampler::Create({.size = 0, .last = Last::kUneven}).ok());
+  EXPECT_FALSE(Sampler::Create({.size = 0, .last = Last::kUneven, .own = OwnFile{}}).ok());
 }
 
 }  // namespace

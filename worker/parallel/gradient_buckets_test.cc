@@ -1,5 +1,6 @@
 #include "worker/parallel/gradient_buckets.h"
 
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -121,6 +122,30 @@ TEST_P(GradientBucketsTest, APassThatDoesNotCompleteOnlyAddsUp) {
   ASSERT_TRUE(buckets->Finish().ok());
   ASSERT_EQ(received_.size(), 3u);
   ExpectFilled(received_[1], 21, 111);
+}
+
+TEST_P(GradientBucketsTest, APassWhoseGradientsAreDroppedAddsNothingAndCompletesAtItsTime) {
+  const auto buckets = Create();
+  for (int64_t step : {1, 2}) {
+    order_.clear();
+    received_.clear();
+    buckets->BeginStep(step);
+    buckets->BeginPass(/*completes=*/false);
+    Backward(1, 3);
+    for (const bool completes : {false, true}) {
+      buckets->BeginPass(completes, GradientBuckets::Gradients::kDropped);
+      Backward(0, std::nanf(""));
+      EXPECT_EQ(order_.size(), completes ? 1u : 0u) << "while backward goes on";
+      Backward(1, std::nanf(""));
+    }
+    EXPECT_EQ(order_, (std::vector<size_t>{0, 1}));
+    ASSERT_TRUE(buckets->Finish().ok());
+    ASSERT_EQ(received_.size(), 3u);
+    ExpectFilled(received_[0], 40, 0);
+    ExpectFilled(received_[1], 21, 3);
+    ExpectFilled(received_[2], 5, 0);
+    if (GetParam() == Memory::kKept) EXPECT_EQ(parameter(1).grad().min().item<float>(), 3);
+  }
 }
 
 TEST_P(GradientBucketsTest, APassAfterOneThatCompletedStartsFromNothing) {
