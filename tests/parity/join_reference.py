@@ -6,6 +6,7 @@ the highest rank that had input.
 """
 
 import dataclasses
+import fnmatch
 import math
 
 import torch
@@ -40,16 +41,26 @@ def state_of(model, optimizer):
     return state
 
 
-def train(spec, model, data, steps, before_step=lambda step: None):
-    """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them. Yields a Step for each."""
+def freeze(model, rules):
+    """As JobSpec's TrainableRule; a frozen parameter has no gradient."""
+    for rule in rules:
+        ((action, pattern),) = rule.items()
+        for name, parameter in model.named_parameters():
+            if fnmatch.fnmatchcase(name, pattern):
+                parameter.requires_grad_(action == "unfreeze")
+
+
+def train(spec, model, data, steps, changes):
+    """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them; `changes`: {steps done: rules}. Yields a
+    Step for each."""
     batch, world_size = spec["batch"], spec["world_size"]
     divide_by = spec["uneven_inputs"]["join"]["divide_by"]
     accumulate = batch.get("accumulate", 1)
     optimizer = reference.build_optimizer(spec["optimizer"], model.train())
     joined = {}
     for number, ranks in enumerate(steps, 1):
-        before_step(number)
-        optimizer.zero_grad()
+        freeze(model, changes.get(number - 1, []))
+        optimizer.zero_grad(set_to_none=True)
         agreed = copy_of(model.named_buffers())
         after = agreed
         losses, terms = [], []
@@ -59,7 +70,8 @@ def train(spec, model, data, steps, before_step=lambda step: None):
                 inputs, labels = (part[samples] for part in data[rank])
                 loss = F.cross_entropy(model(inputs), labels)
                 weight = len(labels) if divide_by == "samples" else 1
-                (loss * weight).backward()
+                if loss.requires_grad:
+                    (loss * weight).backward()
                 losses.append(loss.item() * weight)
                 terms.append(len(labels))
             if micro_batches:

@@ -18,9 +18,10 @@ import torch
 from safetensors.torch import save_file
 
 from tests import bazel
-from tests.parity import checkpoints, cluster, join_reference
+from tests.parity import checkpoints, cluster, join_model, join_reference, sampler, workloads
 
-INPUTS, CLASSES, PER_RANK = 6, 5, 8
+INPUTS, CLASSES = join_model.INPUTS, join_model.CLASSES
+PER_RANK = 8
 STRATEGIES = {
     "ddp": {"ddp": {"bucket_mb": 0.0005}},
     "sharded_ddp": {"sharded_ddp": {"bucket_mb": 0.0005}},
@@ -54,22 +55,6 @@ FACTORS = (DIVIDE_BY, PATTERNS, [1, 2], list(OPTIMIZERS))
 CASES = list(itertools.product(*FACTORS)) if os.environ.get("JOIN_CASES") == "all" else pairwise(*FACTORS)
 
 
-class Block(torch.nn.Module):
-    def __init__(self, inputs, outputs):
-        super().__init__()
-        self.linear = torch.nn.Linear(inputs, outputs, bias=False)  # a bias before BatchNorm has no gradient but noise
-        self.norm = torch.nn.BatchNorm1d(outputs)
-        self.unused = torch.nn.Linear(3, 5)
-
-    def forward(self, x):
-        return torch.relu(self.norm(self.linear(x)))
-
-
-def build():
-    torch.manual_seed(4)
-    return torch.nn.Sequential(Block(INPUTS, 17), Block(17, 12), torch.nn.Linear(12, CLASSES))
-
-
 def parts(sizes):
     random = torch.Generator().manual_seed(8)
     return [
@@ -84,7 +69,7 @@ def sizes_of(pattern):
 
 
 def job(folder, pattern, accumulate, divide_by, optimizer, **more):
-    torch.jit.script(build()).save(str(folder / "model.pt"))
+    torch.jit.script(join_model.build()).save(str(folder / "model.pt"))
     paths = []
     for rank, (inputs, labels) in enumerate(parts(sizes_of(pattern))):
         paths.append(str(folder / f"{rank}.safetensors"))
@@ -103,27 +88,38 @@ def job(folder, pattern, accumulate, divide_by, optimizer, **more):
     }
 
 
-def run(spec, folder, start=None):
-    """The folders of the checkpoints, by step. `start`: of the checkpoint to go on from."""
+def run_folders(spec, folder, start=None, changes=None):
+    """The folders of the checkpoints, by step. `start`: of the checkpoint to go on from; `changes`: {steps done: rules}."""
     folder.mkdir()
     spec = checkpoints.with_checkpoints(spec, folder)
     (folder / "job.yaml").write_text(json.dumps(spec))
-    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml"]
+    commands = [{"at_step": done, "set_trainability": {"rules": rules}} for done, rules in (changes or {}).items()]
+    (folder / "commands").write_text("".join(json.dumps(command) + "\n" for command in commands))
+    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"]
     if start is not None:
         own = folder / "checkpoints/job" / start.name
         shutil.copytree(start, own)
         shutil.copy(start.parent / ".muster-job", own.parent)
         command += ["--from", own]
     done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
-    assert done.returncode == 0, done.stderr
-    return {step: checkpoints.read(path) for step, path in checkpoints.all_steps(folder / "checkpoints", "job").items()}
+    assert done.returncode == 0 and "command" not in done.stderr, done.stderr
+    return checkpoints.all_steps(folder / "checkpoints", "job")
 
 
-def reference_of(spec, pattern, before_step=lambda model: lambda step: None):
-    sizes, model = sizes_of(pattern), build()
+def run(*arguments, **more):
+    """What the checkpoints have, by step."""
+    return {step: checkpoints.read(path) for step, path in run_folders(*arguments, **more).items()}
+
+
+def reference_of(spec, data, steps, changes=None):
     (stage,) = spec["stages"]
-    steps = itertools.islice(join_reference.own_steps(spec, sizes), stage["fit"]["steps"])
-    return list(join_reference.train(spec, model, parts(sizes), steps, before_step(model)))
+    steps = itertools.islice(steps, stage["fit"]["steps"])
+    return list(join_reference.train(spec, join_model.build(), data, steps, changes or {}))
+
+
+def own_reference(spec, pattern, changes=None):
+    sizes = sizes_of(pattern)
+    return reference_of(spec, parts(sizes), join_reference.own_steps(spec, sizes), changes)
 
 
 def assert_close(found, expected, what):
@@ -133,11 +129,10 @@ def assert_close(found, expected, what):
     assert difference[worst] <= TOLERANCE, f"{what}: {worst} is off by {difference[worst]}"
 
 
-def check(spec, pattern, folder, before_step=lambda model: lambda step: None):
-    expected = reference_of(spec, pattern, before_step)
+def check(spec, expected, folder, changes=None):
     first = None
     for name, strategy in STRATEGIES.items():
-        found = run(spec | {"strategy": strategy}, folder / name)
+        found = run(spec | {"strategy": strategy}, folder / name, changes=changes)
         assert list(found) == list(range(1, len(expected) + 1))
         for step, wanted in enumerate(expected, 1):
             assert_close(found[step], wanted.state, f"{name}, step {step}")
@@ -149,4 +144,88 @@ def check(spec, pattern, folder, before_step=lambda model: lambda step: None):
 
 @pytest.mark.parametrize("divide_by, pattern, accumulate, optimizer", CASES)
 def test_every_strategy_is_the_single_process(tmp_path, divide_by, pattern, accumulate, optimizer):
-    check(job(tmp_path, pattern, accumulate, divide_by, optimizer), pattern, tmp_path)
+    spec = job(tmp_path, pattern, accumulate, divide_by, optimizer)
+    check(spec, own_reference(spec, pattern), tmp_path)
+
+
+# While ranks 1 and 2 have joined: to one that has not frozen it, and back.
+CHANGES = {2: [{"freeze": "0.*"}], 3: [{"freeze": "*"}], 5: [{"unfreeze": "1.*"}, {"unfreeze": "2.*"}], 7: [{"unfreeze": "*"}]}
+
+
+@pytest.mark.parametrize("divide_by", DIVIDE_BY)
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(tmp_path, divide_by, optimizer):
+    pattern = (7, 0, 1)
+    more = {"clip_grad_norm": 0.3, "activation_checkpointing": {}}
+    spec = job(tmp_path, pattern, 2, divide_by, optimizer, **more)
+    expected = own_reference(spec, pattern, CHANGES)
+    assert [step.joined.keys() for step in expected] == ([{1}] + 3 * [{1, 2}]) * 2
+    check(spec, expected, tmp_path, CHANGES)
+
+
+@pytest.mark.parametrize("order", ["shuffled", "sequential"])
+@pytest.mark.parametrize("count", [67, 50, 7])
+def test_the_first_ranks_get_the_rest_of_a_common_data_set(tmp_path, order, count):
+    """Of 48 samples a step: a rest for two ranks, one of two samples, and data that fill no step."""
+    spec = job(tmp_path, (1, 1, 1), 2, "active", "sgd")
+    ((inputs, labels),) = parts([count])
+    save_file({"inputs": inputs, "labels": labels}, tmp_path / "common.safetensors")
+    spec["data"] = {"train": {"safetensors": {"path": str(tmp_path / "common.safetensors")}}}
+    spec["batch"]["order"] = order
+    spec["stages"] = [{"fit": {"steps": 5}}]
+    steps = sampler.steps(count, spec["seed"], 3, PER_RANK, 2, order, "uneven")
+    check(spec, reference_of(spec, 3 * [(inputs, labels)], steps), tmp_path)
+
+
+def language_job(folder):
+    """Everything that could carry hidden state: dropout, float16 with its loss scale, accumulation, clipping, recomputation."""
+    spec = workloads.gpt2(folder, dropout=0.2)
+    paths = []
+    for rank, tokens in enumerate([40 * 17 + 1, 5 * 17 + 1, 0]):
+        paths.append(str(folder / f"{rank}.bin"))
+        workloads.write_tokens(paths[-1], 37, max(tokens, 1), seed=rank)
+    return spec | {
+        "world_size": 3,
+        "data": {"train": {"tokens": {}, "per_rank": paths}},
+        "batch": {"per_rank": 4, "accumulate": 2},
+        "uneven_inputs": {"join": {"divide_by": "samples"}},
+        "precision": "float16",
+        "loss_scale": {"initial": 2.0**18, "growth_interval": 3},
+        "clip_grad_norm": 0.5,
+        "activation_checkpointing": {},
+        "optimizer": OPTIMIZERS["adamw"],
+        "stages": [{"fit": {"steps": 12}}],
+    }
+
+
+def test_a_run_resumed_while_ranks_have_joined_is_the_undisturbed_one_in_any_strategy(tmp_path):
+    spec = language_job(tmp_path)
+    calm = run_folders(spec | {"strategy": STRATEGIES["ddp"]}, tmp_path / "calm")
+    assert list(calm) == list(range(1, 13))
+    for name, start in [("sharded_ddp", None), ("fsdp", None), ("ddp", 3), ("sharded_ddp", 4), ("fsdp", 8)]:
+        found = run_folders(
+            spec | {"strategy": STRATEGIES[name]}, tmp_path / f"{name}-{start}", start and calm[start]
+        )
+        assert list(found) == list(range(start or 1, 13))
+        for step, folder in found.items():
+            checkpoints.assert_bitwise_equal(checkpoints.read(folder), checkpoints.read(calm[step]))
+    first, last = (checkpoints.parameters(calm[step]) for step in (1, 12))
+    assert all(not torch.equal(first[name], last[name]) for name in first)
+
+
+@pytest.mark.parametrize("pattern", [(3, 5), (0, 5), (1, 4, 2)])
+def test_the_last_step_has_the_parameters_of_pytorchs_own_join(tmp_path, pattern):
+    plain = {"lr": 0.02}  # join() leaves a joined rank's momentum behind
+    more = {"optimizer": {"sgd": plain}, "stages": [{"fit": {"steps": max(pattern)}}]}
+    data = parts(sizes_of(pattern))
+    spec = job(tmp_path, pattern, 1, "initial", "sgd") | more
+    steps = list(itertools.islice(join_reference.own_steps(spec, sizes_of(pattern)), max(pattern)))
+    epochs = [
+        [tuple(part[samples] for part in data[rank]) for step in steps for samples in step[rank]]
+        for rank in range(len(pattern))
+    ]
+    ends = join_model.train_with_ddp(tmp_path, epochs, plain)
+    for name, divide_by in itertools.product(STRATEGIES, ends):
+        join = {"strategy": STRATEGIES[name], "uneven_inputs": {"join": {"divide_by": divide_by}}}
+        found = run(spec | join, tmp_path / f"{name}-{divide_by}")[max(pattern)]
+        assert_close({key: found[f"param/{key}"] for key in ends[divide_by]}, ends[divide_by], f"{name}, {divide_by}")

@@ -1,0 +1,57 @@
+"""The model of join_test, and its training by PyTorch's own DistributedDataParallel under join(), in processes that import no more
+than they need."""
+
+import torch
+
+INPUTS, CLASSES = 6, 5
+
+
+class Block(torch.nn.Module):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.linear = torch.nn.Linear(inputs, outputs, bias=False)  # a bias before BatchNorm has no gradient but noise
+        self.norm = torch.nn.BatchNorm1d(outputs)
+        self.unused = torch.nn.Linear(3, 5)
+
+    def forward(self, x):
+        return torch.relu(self.norm(self.linear(x)))
+
+
+def build():
+    torch.manual_seed(4)
+    return torch.nn.Sequential(Block(INPUTS, 17), Block(17, 12), torch.nn.Linear(12, CLASSES))
+
+
+def without_unused():
+    """PyTorch's join() together with its search for unused parameters was seen to hang."""
+    model = build()
+    del model[0].unused, model[1].unused
+    return model
+
+
+def one_rank(rank, folder, epochs, sgd, divide_by):
+    torch.set_num_threads(1)
+    store = torch.distributed.FileStore(str(folder / f"store-{divide_by}"), len(epochs))
+    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=len(epochs))
+    model = torch.nn.parallel.DistributedDataParallel(without_unused().train())
+    optimizer = torch.optim.SGD(model.parameters(), **sgd)
+    with model.join(divide_by_initial_world_size=divide_by == "initial"):
+        for inputs, labels in epochs[rank]:
+            optimizer.zero_grad()
+            torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+            optimizer.step()
+    if rank == 0:  # join() ends by sending all ranks the model of the last one with input
+        torch.save(dict(model.module.named_parameters()), folder / f"{divide_by}.pt")
+    torch.distributed.destroy_process_group()
+
+
+def both(rank, *arguments):
+    for divide_by in ("initial", "active"):
+        one_rank(rank, *arguments, divide_by)
+
+
+def train_with_ddp(folder, epochs, sgd):
+    """The parameters at the end of an epoch: {"initial" or "active": {name: tensor}}. `epochs`: by rank, (inputs, labels) of each
+    micro-batch."""
+    torch.multiprocessing.spawn(both, (folder, epochs, sgd), len(epochs))
+    return {divide_by: torch.load(folder / f"{divide_by}.pt") for divide_by in ("initial", "active")}
