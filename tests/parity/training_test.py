@@ -15,6 +15,7 @@ import copy
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from tests.parity import checkpoints, reference, shared_cluster, workloads
 from tests.parity.checkpoints import assert_bitwise_equal, with_checkpoints
@@ -198,3 +199,24 @@ def test_validation_loss_is_the_mean_over_all_samples(muster, tmp_path, kind, wo
     }
     found = muster.run(spec, f"validate-{kind}-{world_size}")
     assert found["validation_loss"] == pytest.approx(reference.validation_loss(spec), abs=1e-6)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "sharded_ddp", "fsdp"])
+def test_validation_counts_each_sample_of_files_of_different_length_once(muster, tmp_path, strategy):
+    """One is empty. The sums are exact whatever the shares: accuracy to the last bit."""
+    spec = workloads.mlp(tmp_path)
+    whole = load_file(tmp_path / "validate.safetensors")
+    paths = []
+    for rank, (begin, end) in enumerate([(0, 14), (14, 14), (14, 23)]):
+        paths.append(str(tmp_path / f"{rank}.safetensors"))
+        save_file({name: tensor[begin:end].contiguous() for name, tensor in whole.items()}, paths[-1])
+    job = spec | {
+        "world_size": 3,
+        "strategy": {strategy: {}},
+        "data": {"validate": {"safetensors": {}, "per_rank": paths}},
+        "batch": {"per_rank": 4, "last": "uneven"},
+        "stages": [{"validate": {}}],
+    }
+    found = muster.run(job, f"validate-own-{strategy.replace('_', '-')}")
+    assert found["validation_loss"] == pytest.approx(reference.validation_loss(spec), abs=1e-6)
+    assert found["validation_accuracy"] == reference.validation_accuracy(spec)

@@ -330,7 +330,8 @@ TEST_P(JoinTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
               ElementsAre(first, second, third,
                           first,  // the next epoch
                           std::vector<JoinedRank>{{2, 6}, {3, 1}},
-                          std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}}));
+                          std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
+                          first));  // of the step that would come next
   std::vector<int64_t> samples;
   for (const StepFinished& step : run->outside.steps()) samples.push_back(step.samples);
   EXPECT_THAT(samples, ElementsAre(8 + 8 + 7, 8 + 1, 8, 5, 8 + 8 + 7, 8 + 1, 8, 5));

@@ -112,10 +112,6 @@ absl::Status SessionImpl::RunStepHook() {
 
 absl::Status SessionImpl::Step(const RollCallPlan& plan) {
   Progress("training");
-  if (joined_ != plan.inputs.joined) {
-    joined_ = plan.inputs.joined;
-    Report(RanksJoined{joined_});
-  }
   ASSIGN_OR_RETURN(const StepResult result,
                    training_->stepper().Run({step_ + 1, position_, plan.inputs, learning_rate_}));
   position_ = sampler_->After(position_);
@@ -240,6 +236,10 @@ absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
   if (!plan.ok()) return plan.status();
   if (plan->masks_differ) return NameMaskDifference();
   ReportLoss(*plan);
+  if (joined_ != plan->inputs.joined) {
+    joined_ = plan->inputs.joined;
+    Report(RanksJoined{joined_});
+  }
   return plan;
 }
 
