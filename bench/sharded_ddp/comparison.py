@@ -21,6 +21,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 class Muster:
     name: str
     strategy: dict
+    # (case, folder of its data) -> changes of the job.
+    change: callable = lambda case, inputs: {}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +56,7 @@ def sent(arm):
 
 
 def start_muster(arm, case, link, inputs, beside, programs):
-    job = case.job(inputs, steps=10_000_000) | {"strategy": arm.strategy}
+    job = case.job(inputs, steps=10_000_000) | {"strategy": arm.strategy} | arm.change(case, inputs)
     # A cluster takes whatever runs from its folder of programs as its own.
     own = cluster.install(lambda path: programs / pathlib.Path(path).name, beside / "bin")
     return link.muster(arm.name, job, beside, own)
@@ -68,7 +70,7 @@ def start_pytorch(arm, case, link, inputs, beside):
     return harness.PyTorch(arm.name, [command(rank) for rank in range(WORLD_SIZE)], beside)
 
 
-def measure(case, link, arguments, programs, wanted, subject_name, base):
+def measure(case, link, arguments, programs, wanted, subject_name, base, other_gradients=()):
     """A table of the arms `wanted`: ratios of the first one, which is there again as the last, and to arm number `base`."""
     title = f"{case.name}, {link.name}"
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, link:
@@ -99,6 +101,7 @@ def measure(case, link, arguments, programs, wanted, subject_name, base):
                 base=arms[base],
                 base_name=wanted[base].name,
                 twins=(arms[0], arms[-1]),
+                other_gradients=other_gradients,
                 columns=(("MB sent by a rank per step", sent),),
             ).print(arms, rounds)
         finally:

@@ -1,10 +1,11 @@
 """One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND RANK WORLD_SIZE FOLDER STORE OUT`.
 
-KIND: zero (DDP with gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp
+KIND: ddp (with gradient_as_bucket_view), ddp-join (the same under join()), zero (DDP with gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp
 (FSDP2 by block, which gathers the next block ahead), fsdp-keep (FSDP2 by block with reshard_after_forward=False); these with fused
 AdamW; fsdp-default (FSDP2 by block, and AdamW, as they are). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
 """
 
+import contextlib
 import os
 import sys
 import time
@@ -45,6 +46,9 @@ def blocks_of(model):
 
 def prepare(kind, model, adamw, world_size):
     """(what forward is called on, optimizer)"""
+    if kind in ("ddp", "ddp-join"):  # join() does not go with static_graph
+        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
+        return model, torch.optim.AdamW(model.parameters(), **adamw, fused=True)
     if kind == "zero":
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
         optimizer = ZeroRedundancyOptimizer(
@@ -67,14 +71,15 @@ def main(case, kind, rank, world_size, folder, store, out):
     model, optimizer = prepare(kind, model, case.adamw, world_size)
     data = case.open(folder)
     log = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for samples in case.batches(rank, len(data), world_size):
-        inputs, targets = data.read(samples)
-        logits = model(inputs)
-        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        os.write(log, f"{time.monotonic_ns()} {loss.item()!r}\n".encode())
+    with model.join() if kind == "ddp-join" else contextlib.nullcontext():
+        for samples in case.batches(rank, len(data), world_size):
+            inputs, targets = data.read(samples)
+            logits = model(inputs)
+            loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
+            loss.backward()
+            optimizer.step()
+            optimizer.zero_grad()
+            os.write(log, f"{time.monotonic_ns()} {loss.item()!r}\n".encode())
 
 
 if __name__ == "__main__":

@@ -91,6 +91,15 @@ INSTANTIATE_TEST_SUITE_P(
                Train(s)->add_per_rank("");
              },
              "data.train.per_rank[1]", "is empty"},
+        Case{"PerRankThatEndsAtTheShortestAndUnevenInputs",
+             [](auto* s) {
+               Train(s)->mutable_tokens()->clear_path();
+               Train(s)->add_per_rank("/a");
+               Train(s)->add_per_rank("/b");
+               s->mutable_batch()->set_last(v1::BatchSpec::PAD);
+               s->mutable_uneven_inputs()->mutable_join();
+             },
+             "batch.last", "found pad together with data.train.per_rank and uneven_inputs"},
         Case{"PerRankOfNpy",
              [](auto* s) {
                Rows(s)->mutable_npy()->add_inputs("/x");
@@ -168,6 +177,28 @@ TEST(ResolveDefaults, FillsInHowImagesAreScaled) {
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
       ResolveDefaults(spec).data(),
       Parse(R"(data { train { idx { images: "/x" mean: 0 std: 1 } } })").data()));
+}
+
+TEST(ResolveDefaults, SaysWhatUnevenInputsDoWhereThereMayBeSome) {
+  v1::JobSpec spec = TokensJob();
+  EXPECT_FALSE(ResolveDefaults(spec).has_uneven_inputs());
+  spec.mutable_batch()->set_last(v1::BatchSpec::UNEVEN);
+  EXPECT_EQ(ResolveDefaults(spec).uneven_inputs().join().divide_by(), v1::JoinSpec::INITIAL);
+  spec.mutable_batch()->clear_last();
+  spec.mutable_uneven_inputs()->mutable_join()->set_divide_by(v1::JoinSpec::SAMPLES);
+  EXPECT_EQ(ResolveDefaults(spec).batch().last(), v1::BatchSpec::UNEVEN);
+  EXPECT_EQ(ResolveDefaults(spec).uneven_inputs().join().divide_by(), v1::JoinSpec::SAMPLES);
+  spec.mutable_uneven_inputs()->mutable_stop_at_first();
+  spec.mutable_batch()->set_last(v1::BatchSpec::DROP);
+  EXPECT_EQ(ResolveDefaults(spec).batch().last(), v1::BatchSpec::DROP);
+  EXPECT_TRUE(ResolveDefaults(spec).uneven_inputs().has_stop_at_first());
+}
+
+TEST(ValidateData, TakesUnevenInputsOverACommonSetWhateverItsEnd) {
+  v1::JobSpec spec = TokensJob();
+  spec.mutable_batch()->set_last(v1::BatchSpec::DROP);
+  spec.mutable_uneven_inputs()->mutable_join();
+  EXPECT_THAT(ValidateSpec(spec).problems(), IsEmpty());
 }
 
 TEST(ValidateData, TakesAFileForEachRank) {

@@ -64,6 +64,54 @@ TEST(Life, RunsFromQueuedToSucceeded) {
   EXPECT_EQ(job.restarts, 0);
 }
 
+TEST(Life, ARankThatHasBeenWithoutInputForLongIsNamedOnceWhileItLasts) {
+  Job job = Running(3);
+  job.step = 4;
+  OnRanksJoined(&job, {{1, 5}});
+  EXPECT_EQ(job.ranks[1].joined_since, 5);
+  job.step = 103;  // 99 steps
+  EXPECT_FALSE(OnStep(&job));
+  EXPECT_EQ(job.state_reason, "");
+  job.step = 104;
+  EXPECT_TRUE(OnStep(&job));
+  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5");
+  job.step = 105;
+  EXPECT_FALSE(OnStep(&job));
+  OnRanksJoined(&job, {{0, 106}, {1, 5}});
+  EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5");
+  job.step = 300;
+  EXPECT_TRUE(OnStep(&job));
+  EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5, nor have 1 more");
+  OnPaused(&job, true);
+  EXPECT_EQ(job.state_reason, "as asked");
+  OnPaused(&job, false);
+  OnRanksJoined(&job, {});  // the next epoch
+  EXPECT_EQ(job.ranks[1].joined_since, 0);
+  EXPECT_EQ(job.state_reason, "");
+}
+
+TEST(Life, ANewGenerationKnowsNothingOfWhoHadJoined) {
+  Job job = Running();
+  OnRanksJoined(&job, {{1, 1}});
+  OnExit(&job, 1, Signal(9), kPatience, At(1));
+  OnExit(&job, 0, Code(1), kPatience, At(2));
+  StartGeneration(&job, Ranks(job), At(3));
+  EXPECT_EQ(job.ranks[1].joined_since, 0);
+  OnRanksJoined(&job, {{0, 3}});
+  EXPECT_EQ(job.state, State::kStarting) << "it is told before the session stands";
+  EXPECT_EQ(job.ranks[0].joined_since, 3);
+}
+
+TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {
+  Job job = Running(1);
+  job.ended_early = "rank 1 has run out";
+  OnFinished(&job, 0, kPatience, At(1));
+  OnExit(&job, 0, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state_reason, "rank 1 has run out");
+}
+
 TEST(Life, AnExitBeforeTheWorkIsDoneEndsTheGeneration) {
   for (const Exit& exit : {Code(0), Code(1), Signal(9),
                            Exit{.cause = Exit::Cause::kStartError, .start_error = "no memory"}}) {
