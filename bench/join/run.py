@@ -76,7 +76,7 @@ def run_to_its_end(case, strategy, steps, link, folder, programs):
     """Seconds of each step."""
     inputs = folder / "inputs"
     job = case.job(inputs, STEPS) | {"strategy": STRATEGIES[strategy]} | own_files([steps, STEPS])(case, inputs)
-    beside = folder / "run"
+    beside = pathlib.Path(tempfile.mkdtemp(dir=folder))
     started = (
         cluster.Cluster(programs, beside, slots=WORLD_SIZE)
         if isinstance(link, links.Loopback)
