@@ -247,6 +247,8 @@ class Validator {
     const v1::BatchSpec::Last last = spec_.batch().last();
     if (!spec_.has_uneven_inputs() || spec_.data().train().per_rank().empty()) return;
     if (last != v1::BatchSpec::DROP && last != v1::BatchSpec::PAD) return;
+    // That has an effect on even inputs too.
+    if (spec_.uneven_inputs().join().divide_by() == v1::JoinSpec::SAMPLES) return;
     Add("batch.last",
         absl::StrCat("found ", last == v1::BatchSpec::DROP ? "drop" : "pad",
                      " together with data.train.per_rank and uneven_inputs: the shortest file would end each epoch "

@@ -142,9 +142,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const StepDone& step) {
             job->ranks[rank].step = step.step;
             RecordStep(job, step);
-            if (jobs::OnStep(job) && !job->state_reason.empty()) {
-              effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", job->state_reason)});
-            }
+            jobs::OnStep(job);
           },
           [&](const StageStarted& stage) {
             job->stage = stage.stage;
@@ -184,6 +182,10 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           },
       },
       report.what);
+  const std::string warning = job->live ? jobs::Warning(*job) : "";
+  if (std::exchange(job->warned, warning) != warning && !warning.empty()) {
+    effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", warning)});
+  }
   Follow(job, ended, now);
 }
 

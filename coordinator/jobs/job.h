@@ -195,6 +195,8 @@ struct Job {
   Trainability trainability;
 
   // ---- Not stored.
+  // What was last said of Warning(job).
+  std::string warned;
   // When the processes of an ending generation were first told to end.
   absl::Time end_told = absl::InfinitePast();
   // When what is not over by itself by then is told to end (again).

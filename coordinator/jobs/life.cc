@@ -61,25 +61,6 @@ void Conclude(Job* job, absl::Time now) {
   }
 }
 
-// A rank that only accompanies the others for so many steps is worth a word: its device does nothing of use.
-constexpr uint64_t kLongJoin = 100;
-
-// Empty where no rank has joined for long.
-std::string LongWithoutInput(const Job& job) {
-  size_t count = 0;
-  std::optional<uint32_t> longest;
-  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const uint64_t since = job.ranks[rank].joined_since;
-    if (since == 0 || job.step < since + kLongJoin - 1) continue;
-    ++count;
-    if (!longest.has_value() || since < job.ranks[*longest].joined_since) longest = rank;
-  }
-  if (count == 0) return "";
-  const std::string more = count > 1 ? absl::StrCat(", nor have ", count - 1, " more") : "";
-  return absl::StrCat("rank ", *longest, " has had no input since step ",
-                      job.ranks[*longest].joined_since, more);
-}
-
 // State and reason of a generation that lives.
 void DescribeLive(Job* job) {
   const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
@@ -99,7 +80,7 @@ void DescribeLive(Job* job) {
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
     job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit"
-                                                   : LongWithoutInput(*job);
+                                                   : Warning(*job);
   } else {
     job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
@@ -238,11 +219,24 @@ void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
   DescribeLive(job);
 }
 
-bool OnStep(Job* job) {
-  if (job->terminal() || !job->live) return false;
-  const std::string before = job->state_reason;
-  DescribeLive(job);
-  return job->state_reason != before;
+void OnStep(Job* job) {
+  if (!job->terminal() && job->live) DescribeLive(job);
+}
+
+std::string Warning(const Job& job) {
+  // A rank that only accompanies the others for so many steps is worth a word: its device does nothing of use.
+  constexpr uint64_t kLongJoin = 100;
+  size_t count = 0;
+  uint32_t longest = 0;
+  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const uint64_t since = job.ranks[rank].joined_since;
+    if (since == 0 || job.step < since + kLongJoin - 1) continue;
+    if (++count == 1 || since < job.ranks[longest].joined_since) longest = rank;
+  }
+  if (count == 0) return "";
+  const std::string more = count > 1 ? absl::StrCat(", and ", count - 1, " more for long") : "";
+  return absl::StrCat("rank ", longest, " has had no input since step ",
+                      job.ranks[longest].joined_since, more);
 }
 
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {

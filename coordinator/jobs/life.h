@@ -40,8 +40,11 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 // Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);
 
-// The newest step is that of job->step. True where what it says of itself has changed with it.
-bool OnStep(Job* job);
+// The newest step is that of job->step.
+void OnStep(Job* job);
+
+// What there is to warn of while it runs, for people; empty: nothing.
+std::string Warning(const Job& job);
 
 // Which ranks have joined: they have no input left in this epoch (by rank: since which step; the others have input).
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);

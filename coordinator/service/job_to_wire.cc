@@ -36,9 +36,9 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
   status->set_device(DeviceName(out->spec().device(), rank.slot));
   status->set_state(RankState(rank, worker));
   status->set_step(rank.step);
-  if (rank.joined_since > 0) status->set_joined_since_step(rank.joined_since);
   if (rank.session_started && !rank.finished && !rank.exited) {
     if (rank.joined_since > 0) {
+      status->set_joined_since_step(rank.joined_since);
       out->set_joined_ranks(out->joined_ranks() + 1);
     } else {
       out->set_active_ranks(out->active_ranks() + 1);

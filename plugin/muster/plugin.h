@@ -285,6 +285,13 @@ class StepHook {
   virtual void BeforeStep(int64_t step) = 0;
 };
 
+// A model that derives from this too runs collectives of its own in its forward or its loss. A rank without input would not answer
+// them: the model is refused where ranks may be without input (batch.last: uneven).
+class RunsCollectives {
+ public:
+  virtual ~RunsCollectives() = default;
+};
+
 // One kind of model that the plug-in makes, by the name that job files call it.
 struct ModelEntry {
   const char* name;

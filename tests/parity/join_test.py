@@ -148,6 +148,16 @@ def test_every_strategy_is_the_single_process(tmp_path, divide_by, pattern, accu
     check(spec, own_reference(spec, pattern), tmp_path)
 
 
+@pytest.mark.parametrize("strategy", ["sharded_ddp", "fsdp"])
+def test_reduced_in_every_micro_batch(tmp_path, strategy):
+    """Windows end short on ranks 1 and 2; sums are taken in another order."""
+    pattern = (7, 3, 1)
+    spec = job(tmp_path, pattern, 3, "active", "sgd") | {"strategy": {strategy: {"reduce_every": "micro_batch"}}}
+    found = run(spec, tmp_path / "run")
+    for step, wanted in enumerate(own_reference(spec, pattern), 1):
+        assert_close(found[step], wanted.state, f"step {step}")
+
+
 # While ranks 1 and 2 have joined: to one that has not frozen it, and back.
 CHANGES = {2: [{"freeze": "0.*"}], 3: [{"freeze": "*"}], 5: [{"unfreeze": "1.*"}, {"unfreeze": "2.*"}], 7: [{"unfreeze": "*"}]}
 

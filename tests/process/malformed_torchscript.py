@@ -148,6 +148,17 @@ torchscript(
     ),
 )
 torchscript(
+    "torchscript-with-a-collective",
+    "forward runs _c10d_functional::all_reduce, a collective of its own",
+    "no process group",
+    member(
+        CODE,
+        lambda code: re.sub(
+            rb"return (.*)", rb'return ops._c10d_functional.all_reduce(\1, "sum", "0")', code, count=1
+        ),
+    ),
+)
+torchscript(
     "torchscript-storage-cut",
     "a record of at least 80 bytes",
     "found 60",

@@ -120,6 +120,9 @@ class PluginModel : public Model {
   }
 
   bool HasStepHook() const override { return hook_ != nullptr; }
+  bool RunsCollectives() const override {
+    return dynamic_cast<const plugin::RunsCollectives*>(inner_.get()) != nullptr;
+  }
   absl::Status BeforeStep(int64_t step) override {
     if (hook_ == nullptr) return absl::OkStatus();
     const std::string who = absl::StrCat(who_, ": step hook");

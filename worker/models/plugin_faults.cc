@@ -96,11 +96,17 @@ class Faulty : public Model, public StepHook {
   const std::string path_;
 };
 
+class Talkative : public Faulty, public RunsCollectives {
+ public:
+  using Faulty::Faulty;
+};
+
 // The fault is an option, so that one entry serves for all.
 std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
   const std::string fault = options.Text("fault");
   if (fault == "no-model") return nullptr;
   if (fault == "create-throws") throw std::runtime_error("not today");
+  if (fault == "runs-collectives") return std::make_unique<Talkative>(fault, "");
   return std::make_unique<Faulty>(fault, options.Text("path", ""));
 }
 

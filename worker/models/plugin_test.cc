@@ -216,6 +216,14 @@ TEST(PluginTest, WhatFailsOnlyInTrainingIsAModelErrorWithItsName) {
   EXPECT_THAT(thrown("loss-no-gradient"), HasSubstr("loss: expected a mean that depends on the parameters"));
 }
 
+TEST(PluginTest, AModelSaysWhetherItRunsCollectivesOfItsOwn) {
+  for (const bool runs : {false, true}) {
+    const auto model = Make(kFaults, "faulty", {{"fault", runs ? "runs-collectives" : "none"}});
+    ASSERT_TRUE(model.ok()) << model.status();
+    EXPECT_EQ((*model)->RunsCollectives(), runs);
+  }
+}
+
 // A strategy's errors are no faults of the plug-in, through whose code they pass.
 TEST(PluginTest, WhatTheWorkerThrowsInACallStaysAsItIs) {
   class Lost : public std::runtime_error {

@@ -9,6 +9,12 @@
 namespace muster::models {
 namespace {
 
+// Operators of torch.distributed.
+bool IsCollective(const torch::jit::Node& node) {
+  const std::string name = node.kind().toQualString();
+  return name.find("c10d") < name.find("::");
+}
+
 bool IsTensor(const c10::TypePtr& type) { return type->kind() == c10::TypeKind::TensorType; }
 
 // The operators that change a list or a dictionary: their first argument.
@@ -30,6 +36,10 @@ class Changes {
         Assigned(*node);
       } else if (ChangesItsFirst(*node) && node->inputs()[0]->node()->kind() == c10::prim::GetAttr) {
         NotKept("changes", node->inputs()[0]->node()->s(c10::attr::name));
+      } else if (IsCollective(*node)) {
+        Add(absl::StrCat("forward runs ", node->kind().toQualString(),
+                         ", a collective of its own: the ranks of a job have no process group for that, and one without input "
+                         "would not answer; leave it out"));
       }
       for (torch::jit::Block* inner : node->blocks()) Visit(inner);
     }

@@ -86,7 +86,12 @@ void GradientBuckets::BeginStep(int64_t step) {
 
 void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
   // After a pass that completed, nothing is left to add to.
-  if (completes_) StartOver();
+  if (completes_) {
+    StartOver();
+  } else if (gradients_ == Gradients::kDropped && gradients == Gradients::kCount && error_.ok()) {
+    error_ = absl::FailedPreconditionError(
+        absl::StrCat(who_, ": step ", step_, ": a micro-batch with input after one without"));
+  }
   completes_ = completes;
   gradients_ = gradients;
   for (Parameter& state : parameters_) {
@@ -190,12 +195,16 @@ void GradientBuckets::HandOver() {
 
 absl::Status GradientBuckets::Finish() {
   RETURN_IF_ERROR(error_);
-  for (Parameter& state : parameters_) {
-    if (state.ready) continue;
-    SettleInBucket(state);  // no micro-batch may have used it
-    MarkReady(state);
+  // One by one, so that no more of them than the receiver takes at a time have memory.
+  for (Bucket& bucket : buckets_) {
+    for (const layout::Group::Member& member : bucket.group.members) {
+      Parameter& state = parameters_[member.parameter];
+      if (state.ready) continue;
+      SettleInBucket(state);  // no micro-batch may have used it
+      MarkReady(state);
+    }
+    HandOver();
   }
-  HandOver();
   return error_;
 }
 

@@ -134,7 +134,7 @@ TEST_P(GradientBucketsTest, APassWhoseGradientsAreDroppedAddsNothingAndCompletes
     Backward(1, 3);
     for (const bool completes : {false, true}) {
       buckets->BeginPass(completes, GradientBuckets::Gradients::kDropped);
-      Backward(0, std::nanf(""));
+      Backward(2, std::nanf(""));
       EXPECT_EQ(order_.size(), completes ? 1u : 0u) << "while backward goes on";
       Backward(1, std::nanf(""));
     }
@@ -146,6 +146,16 @@ TEST_P(GradientBucketsTest, APassWhoseGradientsAreDroppedAddsNothingAndCompletes
     ExpectFilled(received_[2], 5, 0);
     if (GetParam() == Memory::kKept) EXPECT_EQ(parameter(1).grad().min().item<float>(), 3);
   }
+}
+
+TEST_P(GradientBucketsTest, AfterAPassWhoseGradientsAreDroppedNoneOfThatStepCounts) {
+  const auto buckets = Create();
+  buckets->BeginStep(3);
+  buckets->BeginPass(/*completes=*/false, GradientBuckets::Gradients::kDropped);
+  BackwardOfAll(1);
+  buckets->BeginPass(/*completes=*/true);
+  BackwardOfAll(1);
+  EXPECT_EQ(buckets->Finish().message(), "rank 1: step 3: a micro-batch with input after one without");
 }
 
 TEST_P(GradientBucketsTest, APassAfterOneThatCompletedStartsFromNothing) {

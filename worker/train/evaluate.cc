@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
+#include "worker/train/numbered.h"
 
 namespace muster::train {
 
@@ -32,7 +33,12 @@ absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_ra
     if (idle) {  // only for the other ranks' sake
       batch = source.dataset->Blank(1);
     } else {
-      ASSIGN_OR_RETURN(batch, source.dataset->Read(indices));
+      auto read = source.dataset->Read(indices);
+      if (!read.ok()) {
+        return Annotate(read.status(), absl::StrCat("rank ", communicator.rank(), ", ",
+                                                    SamplesOf("data.validate", indices)));
+      }
+      batch = *std::move(read);
     }
     const models::LossOutput loss = model.Loss(batch, context);
     if (idle) continue;

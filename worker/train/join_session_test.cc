@@ -34,6 +34,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr int64_t kPerRank = 4;
+// Without buffers, which would be the first to be not finite.
+const ModelConfig kMlp = {.kind = "mlp", .options_json = R"({"inputs": 16, "hidden": [64], "classes": 3})"};
 
 // What rank 0 reported.
 class Outside : public CommandSource, public EventSink {
@@ -105,8 +107,14 @@ class JoinTest : public testing::TestWithParam<int> {
         return parallel::DdpOptions{.bucket_bytes = 500, .first_bucket_bytes = 100};
       case 1:
         return parallel::ShardedDdpOptions{.bucket_bytes = 500, .first_bucket_bytes = 100};
-      default:
+      case 2:
         return parallel::FsdpOptions{};
+      case 3:
+        return parallel::ShardedDdpOptions{.bucket_bytes = 500,
+                                           .first_bucket_bytes = 100,
+                                           .reduce_every = parallel::ReduceEvery::kMicroBatch};
+      default:
+        return parallel::FsdpOptions{.reduce_every = parallel::ReduceEvery::kMicroBatch};
     }
   }
 
@@ -160,10 +168,10 @@ class JoinTest : public testing::TestWithParam<int> {
 };
 
 std::string NameOf(const testing::TestParamInfo<int>& info) {
-  constexpr const char* kNames[] = {"Ddp", "ShardedDdp", "Fsdp"};
+  constexpr const char* kNames[] = {"Ddp", "ShardedDdp", "Fsdp", "ShardedDdpEveryMicroBatch", "FsdpEveryMicroBatch"};
   return kNames[info.param];
 }
-INSTANTIATE_TEST_SUITE_P(Strategies, JoinTest, testing::Values(0, 1, 2), NameOf);
+INSTANTIATE_TEST_SUITE_P(Strategies, JoinTest, testing::Values(0, 1, 2, 3, 4), NameOf);
 
 // What a rank holds of the state: by item, its bytes.
 std::map<std::string, std::string> BytesOf(const checkpoint::State& state) {
@@ -353,6 +361,17 @@ TEST_P(JoinTest, TrainingEndsOnAllRanksBeforeTheFirstStepThatOneCannotFill) {
   EXPECT_THAT(run->outside.saved(), ElementsAre(1));
 }
 
+TEST_P(JoinTest, TrainingThatWouldEndBeforeItsFirstStepFails) {
+  Job job = JobOn({29, 3}, 8);  // rank 1 has one micro-batch of two
+  job.uneven_inputs.stop_at_first = true;
+  for (const std::string& error : RunSessions(job, 2)->Errors()) {
+    EXPECT_THAT(error, HasSubstr("rank 1 has run out of input after step 0 (uneven_inputs: stop_at_first): nothing can be trained"));
+  }
+  job = JobOn({29, 0}, 8);
+  job.uneven_inputs.stop_at_first = true;
+  EXPECT_THAT(RunSessions(job, 2)->Errors()[1], HasSubstr("expected a row, found none"));
+}
+
 TEST_P(JoinTest, EvenInputsRunThroughTheirEpochsWhereTrainingWouldEndAtTheFirst) {
   Job job = JobOn({15, 13}, 6);  // the last micro-batches are short, but there
   job.uneven_inputs.stop_at_first = true;
@@ -380,6 +399,7 @@ TEST_P(JoinTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
   bad_row_ = {0, 22};  // finite, but no loss of it is
   bad_value_ = 3e38f;
   Job job = JobOn({29, 0, 7}, 8);
+  job.model = kMlp;
   job.batch.order = data::Order::kSequential;
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
@@ -387,8 +407,31 @@ TEST_P(JoinTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
     EXPECT_EQ(error, run->Errors()[0]);
   }
   EXPECT_THAT(run->Errors()[0],
-              testing::AnyOf(HasSubstr("it is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"),
-                             HasSubstr("buffer")));
+              HasSubstr("it is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
+}
+
+// Its loss is known to the others one step later: no gradient tells of it.
+TEST_P(JoinTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained) {
+  bad_row_ = {0, 14};
+  bad_value_ = 3e38f;
+  Job job = JobOn({29, 0, 7}, 8);
+  job.model = kMlp;
+  job.batch.order = data::Order::kSequential;
+  job.trainable = {{.freeze = true, .pattern = "*"}};
+  const auto run = RunSessions(job, 3);
+  for (const std::string& error : run->Errors()) {
+    EXPECT_THAT(error, HasSubstr("the loss of step 2 is not finite on rank 0"));
+    EXPECT_THAT(error, HasSubstr("it is that of rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
+  }
+}
+
+TEST_P(JoinTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
+  Job job = JobOn({8, 8}, 2);
+  job.model = {.kind = "plugin",
+               .options_json = R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
+                                   "options": {"fault": "runs-collectives"}})"};
+  EXPECT_THAT(RunSessions(job, 2)->Errors()[0],
+              HasSubstr("batch.last: found uneven, but the model plugin runs collectives of its own"));
 }
 
 TEST_P(JoinTest, FilesWithoutAnySampleAreRefused) {

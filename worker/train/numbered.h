@@ -21,6 +21,11 @@ inline std::string Numbered(const char* what, const std::vector<int64_t>& number
   return text;
 }
 
+// "samples 3, 7 of data.train".
+inline std::string SamplesOf(const char* data, const std::vector<int64_t>& samples) {
+  return absl::StrCat(Numbered("sample", samples), " of ", data);
+}
+
 }  // namespace muster::train
 
 #endif  // MUSTER_WORKER_TRAIN_NUMBERED_H_

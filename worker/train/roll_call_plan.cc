@@ -130,14 +130,11 @@ absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
   ASSIGN_OR_RETURN(plan.loss, MeanLoss(table));
   plan.apply_commands = table[0].newest_command;
   std::vector<RankInput> inputs;
-  int64_t brought = 0;
   for (const RollCallRecord& record : table) {
     plan.apply_commands = std::min(plan.apply_commands, record.newest_command);
     inputs.push_back({record.micro_batches, record.samples, record.joined_since});
-    brought += record.micro_batches;
   }
-  plan.inputs = PlanInputs(inputs, options.uneven_inputs,
-                           options.full_micro_batches > 0 ? options.full_micro_batches : brought);
+  plan.inputs = PlanInputs(inputs, options.uneven_inputs, options.full_micro_batches);
   return plan;
 }
 

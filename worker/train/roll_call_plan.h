@@ -63,8 +63,8 @@ struct DecideOptions {
   // Of the model's parameters, for errors.
   std::vector<std::string> names = {};
   UnevenInputs uneven_inputs = {};
-  // As in PlanInputs; 0: with what all ranks bring.
-  int64_t full_micro_batches = 0;
+  // PlanInputs' `full`.
+  int64_t full_micro_batches = 1;
 };
 
 // Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:

@@ -23,7 +23,7 @@ RollCallRecord Rank(int64_t newest_command, double loss_sum) {
 }
 
 TEST(Decide, DividesByAllMicroBatchesAndAveragesTheLoss) {
-  const auto plan = Decide({Rank(0, 1.0), Rank(0, 2.0), Rank(0, 6.0)});
+  const auto plan = Decide({Rank(0, 1.0), Rank(0, 2.0), Rank(0, 6.0)}, {.full_micro_batches = 6});
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->inputs.divisor, 6.0);
   EXPECT_EQ(plan->inputs.samples, 18);

@@ -34,6 +34,7 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
   for (const PlannedStage& stage : RemainingStages(job_.stages, step_)) {
     const auto* fit = std::get_if<FitUntil>(&stage);
+    if (fit != nullptr && !ended_early_.empty()) continue;
     stage_ = fit != nullptr ? "fit" : "validate";
     Report(StageStarted{stage_, step_});
     RETURN_IF_ERROR(fit != nullptr ? Fit(*fit) : ValidateOnce());
@@ -45,7 +46,9 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
 
 absl::Status SessionImpl::Fit(const FitUntil& stage) {
   ASSIGN_OR_RETURN(RollCallPlan plan, CallNow());
-  while (step_ < stage.end && !RanOut(plan)) {
+  while (step_ < stage.end) {
+    ASSIGN_OR_RETURN(const bool ran_out, RanOut(plan));
+    if (ran_out) break;
     ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
     if (stopped_) return absl::OkStatus();
     if (applied) {
@@ -71,10 +74,11 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
   return absl::OkStatus();
 }
 
-bool SessionImpl::RanOut(const RollCallPlan& plan) {
+absl::StatusOr<bool> SessionImpl::RanOut(const RollCallPlan& plan) {
   if (plan.inputs.ran_out.empty()) return false;
   ended_early_ = absl::StrCat(DescribeRanOut(plan.inputs.ran_out), " after step ", step_,
                               " (uneven_inputs: stop_at_first)");
+  if (step_ == 0) return absl::FailedPreconditionError(absl::StrCat(ended_early_, ": nothing can be trained"));
   return true;
 }
 
@@ -227,7 +231,12 @@ RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position)
 
 void SessionImpl::PostNext() {
   attempt_ = 0;
-  roll_call_.Post(Record(step_ + 1, sampler_->After(position_)));
+  Post(Record(step_ + 1, sampler_->After(position_)));
+}
+
+void SessionImpl::Post(const RollCallRecord& record) {
+  posted_not_finite_ = not_finite_;
+  roll_call_.Post(record);
 }
 
 absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
@@ -246,7 +255,7 @@ absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
 absl::Status SessionImpl::WithOrigin(const absl::Status& error) {
   constexpr int64_t kBytes = 160;
   const at::Tensor mine = at::zeros({kBytes}, at::kByte);
-  std::copy_n(not_finite_.data(), std::min<size_t>(not_finite_.size(), kBytes - 1),
+  std::copy_n(posted_not_finite_.data(), std::min<size_t>(posted_not_finite_.size(), kBytes - 1),
               mine.data_ptr<uint8_t>());
   const at::Tensor all = at::empty({kBytes * parts_.control->world_size()}, at::kByte);
   RETURN_IF_ERROR(parts_.control->AllGather(all, mine, {"origin of a loss", step_})->Wait());
@@ -264,7 +273,7 @@ absl::Status SessionImpl::WithOrigin(const absl::Status& error) {
 
 absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {
   ++attempt_;
-  roll_call_.Post(Record(step_, position_));
+  Post(Record(step_, position_));
   return AwaitNext();
 }
 

@@ -61,7 +61,8 @@ class SessionImpl : public Session {
   absl::Status RunStepHook();
   absl::Status Step(const RollCallPlan& plan);
   // That some rank cannot take part in the step of this plan as the others can, where training is to end then.
-  bool RanOut(const RollCallPlan& plan);
+  // FAILED_PRECONDITION: it would end before its first step.
+  absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
   // OUT_OF_RANGE once so many steps in a row were skipped that no more of them will help.
   absl::Status CheckSkips();
   // The stage, and the pass itself.
@@ -78,6 +79,7 @@ class SessionImpl : public Session {
 
   // What this rank says of the step after `step` done ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
+  void Post(const RollCallRecord& record);
   // The overlapped call for the step after the one that begins now.
   void PostNext();
   absl::StatusOr<RollCallPlan> AwaitNext();
@@ -133,8 +135,8 @@ class SessionImpl : public Session {
   bool trains() const { return sampler_.has_value(); }
   // A rank's own files may be without samples where it can join.
   data::Emptiness emptiness() const {
-    return job_.batch.last == data::Last::kUneven ? data::Emptiness::kAllowed
-                                                  : data::Emptiness::kRefused;
+    const bool joins = job_.batch.last == data::Last::kUneven && !job_.uneven_inputs.stop_at_first;
+    return joins ? data::Emptiness::kAllowed : data::Emptiness::kRefused;
   }
   bool leader() const { return identity_.rank == 0; }
   void Report(const Event& event) {
@@ -188,6 +190,7 @@ class SessionImpl : public Session {
   double loss_sum_ = 0;
   double loss_weight_ = 0;
   std::string not_finite_;  // StepResult's
+  std::string posted_not_finite_;  // that of the step whose loss is in the newest posted record
   Outcome outcome_ = Outcome::kApplied;  // of that step
   int64_t skipped_in_a_row_ = 0;         // in this session
   LossReports loss_reports_;

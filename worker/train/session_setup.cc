@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/train/session_impl.h"
 
@@ -77,6 +78,11 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
 }
 
 absl::Status SessionImpl::BuildTraining() {
+  if (model_->RunsCollectives() && job_.batch.last == data::Last::kUneven) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "batch.last: found uneven, but the model ", model_->kind(),
+        " runs collectives of its own, which a rank without input would not answer; allowed: drop, pad"));
+  }
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));
   auto sampler = data::Sampler::Create({.size = train_data_->dataset->size(),

@@ -1,7 +1,7 @@
 #include "worker/train/step.h"
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/item.h>
 
 #include <algorithm>
@@ -43,7 +43,7 @@ Outcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
 // Where an error came up, for people.
 std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& samples) {
   return absl::StrCat("rank ", rank, ", micro-batch ", micro_batch, ", ",
-                      Numbered("sample", samples), " of data.train");
+                      SamplesOf("data.train", samples));
 }
 
 // What the communicator says is no fault of this rank's.
@@ -140,7 +140,7 @@ absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
     } else {
       parts_.strategy->BeginJoinedMicroBatch(last);
       if (!parts_.context->collective()) continue;
-      RETURN_IF_ERROR(Of(absl::StrCat("rank ", parts_.rank, ", joined"),
+      RETURN_IF_ERROR(Of(absl::StrCat("rank ", parts_.rank, ", which has no input and runs the model on zeros because the others wait for it"),
                          Guarded("training", [&] { return JoinForwardBackward(plan.step, i); })));
     }
     RETURN_IF_ERROR(CheckFlags(plan.step));
@@ -180,19 +180,20 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
   RETURN_IF_ERROR(Accumulate(plan, &result));
   // While gradients are still on their way. Numbers of terms are exact in float64, their quotients all but.
-  const at::Tensor terms = at::empty({1}, at::kDouble);
-  std::unique_ptr<comm::Work> counted;
   if (by_terms()) {
-    terms.data_ptr<double>()[0] = result.loss_weight;
-    counted = parts_.control->AllReduceSum(terms, {"loss terms", step});
+    terms_ = at::full({1}, result.loss_weight, at::kDouble);
+    counting_ = parts_.control->AllReduceSum(terms_, {"loss terms", step});
   }
   {
     const trace::Phase phase(parts_.recorder, "waiting for gradients");
     RETURN_IF_ERROR(parts_.strategy->FinishBackward());
   }
-  if (counted != nullptr) RETURN_IF_ERROR(counted->Wait());
-  // Without any term all gradients are zero.
-  const double divisor = counted != nullptr && terms.data_ptr<double>()[0] > 0 ? terms.data_ptr<double>()[0] : 1;
+  double divisor = 1;
+  if (by_terms()) {
+    RETURN_IF_ERROR(counting_->Wait());
+    const double terms = terms_.const_data_ptr<double>()[0];
+    if (terms > 0) divisor = terms;  // else all gradients are zero
+  }
 
   result.learning_rate =
       plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);

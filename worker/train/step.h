@@ -4,6 +4,7 @@
 #define MUSTER_WORKER_TRAIN_STEP_H_
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -47,7 +48,7 @@ struct StepResult {
   std::optional<double> loss_scale;
 };
 
-// Holds no state of its own: everything it touches belongs to the session.
+// Holds no state over steps: everything it touches belongs to the session.
 // Threading: the session's thread.
 class Stepper {
  public:
@@ -92,6 +93,9 @@ class Stepper {
 
   const Parts parts_;
   const std::vector<models::Parameter> parameters_;
+  // Of the newest step. An error ends the session, whose end must not wait for it before the other ranks know.
+  at::Tensor terms_;
+  std::unique_ptr<comm::Work> counting_;
   const double full_terms_;  // of a micro-batch: by which terms become weights
   const at::Tensor probe_;  // of the pieces; undefined where all are empty
 };

@@ -85,6 +85,16 @@ TEST_F(ShardedDdpMemory, OfFullGradientsThereAreThreeBucketsAtATimeAndNoneBetwee
   }
 }
 
+TEST_F(ShardedDdpMemory, ARankWithoutInputHasNoMoreThanThatEither) {
+  Create();
+  memory::ResetPeaks();
+  strategy_->BeginStep({0, 1.0});
+  strategy_->BeginJoinedMicroBatch(true);
+  ASSERT_TRUE(strategy_->FinishBackward().ok());
+  EXPECT_EQ(MostBuckets(), 3 * kBucket);
+  EXPECT_EQ(Buckets(), 0u);
+}
+
 TEST_F(ShardedDdpMemory, LocalSumsAreBucketsOfEverythingUntilTheLastMicroBatch) {
   Create();
   memory::ResetPeaks();
