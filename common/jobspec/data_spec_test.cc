@@ -76,7 +76,8 @@ INSTANTIATE_TEST_SUITE_P(
                s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
              },
              "data.validate.safetensors", "gpt2 reads tokens"},
-        Case{"PerRankAndPath", [](auto* s) { Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b"); },
+        Case{"PerRankAndPath",
+             [](auto* s) { Train(s)->add_per_rank("/a"), Train(s)->add_per_rank("/b"); },
              "data.train.per_rank", "found together with tokens.path"},
         Case{"PerRankTooFew",
              [](auto* s) {

@@ -251,7 +251,8 @@ class Validator {
     if (spec_.uneven_inputs().join().divide_by() == v1::JoinSpec::SAMPLES) return;
     Add("batch.last",
         absl::StrCat("found ", last == v1::BatchSpec::DROP ? "drop" : "pad",
-                     " together with data.train.per_rank and uneven_inputs: the shortest file would end each epoch "
+                     " together with data.train.per_rank and uneven_inputs: the shortest file "
+                     "would end each epoch "
                      "for all, and no rank would ever be without input; allowed: uneven"));
   }
 

@@ -79,8 +79,8 @@ void DescribeLive(Job* job) {
     job->state_reason = "as asked";
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
-    job->state_reason = All(*job, &Rank::finished) ? "waits for the processes to exit"
-                                                   : Warning(*job);
+    job->state_reason =
+        All(*job, &Rank::finished) ? "waits for the processes to exit" : Warning(*job);
   } else {
     job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
@@ -224,7 +224,8 @@ void OnStep(Job* job) {
 }
 
 std::string Warning(const Job& job) {
-  // A rank that only accompanies the others for so many steps is worth a word: its device does nothing of use.
+  // A rank that only accompanies the others for so many steps is worth a word: its device does
+  // nothing of use.
   constexpr uint64_t kLongJoin = 100;
   size_t count = 0;
   uint32_t longest = 0;

@@ -46,7 +46,8 @@ void OnStep(Job* job);
 // What there is to warn of while it runs, for people; empty: nothing.
 std::string Warning(const Job& job);
 
-// Which ranks have joined: they have no input left in this epoch (by rank: since which step; the others have input).
+// Which ranks have joined: they have no input left in this epoch (by rank: since which step; the
+// others have input).
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 
 void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time now);

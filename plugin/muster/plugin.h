@@ -285,8 +285,9 @@ class StepHook {
   virtual void BeforeStep(int64_t step) = 0;
 };
 
-// A model that derives from this too runs collectives of its own in its forward or its loss. A rank without input would not answer
-// them: the model is refused where ranks may be without input (batch.last: uneven).
+// A model that derives from this too runs collectives of its own in its forward or its loss. A rank
+// without input would not answer them: the model is refused where ranks may be without input
+// (batch.last: uneven).
 class RunsCollectives {
  public:
   virtual ~RunsCollectives() = default;

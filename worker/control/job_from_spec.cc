@@ -272,9 +272,8 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   job.schedule = Schedule(spec.schedule());
   job.batch = {.per_rank = spec.batch().per_rank(),
                .accumulate = spec.batch().accumulate(),
-               .order = spec.batch().order() == v1::BatchSpec::SEQUENTIAL
-                            ? data::Order::kSequential
-                            : data::Order::kShuffled,
+               .order = spec.batch().order() == v1::BatchSpec::SEQUENTIAL ? data::Order::kSequential
+                                                                          : data::Order::kShuffled,
                .last = LastOf(spec.batch().last())};
   job.uneven_inputs = {.divide_by = DivideByOf(spec.uneven_inputs().join().divide_by()),
                        .stop_at_first = spec.uneven_inputs().has_stop_at_first()};

@@ -103,8 +103,9 @@ class RowDataset : public Dataset {
   Batch Blank(int64_t samples) const override {
     std::vector<int64_t> shape = {samples};
     shape.insert(shape.end(), row_shape_.begin(), row_shape_.end());
-    return {at::zeros(shape, at::kFloat), numbers() ? at::zeros({samples, spec_.target_numbers}, at::kFloat)
-                                                    : at::zeros({samples}, at::kLong)};
+    return {at::zeros(shape, at::kFloat),
+            numbers() ? at::zeros({samples, spec_.target_numbers}, at::kFloat)
+                      : at::zeros({samples}, at::kLong)};
   }
 
  private:

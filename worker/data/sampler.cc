@@ -21,8 +21,8 @@ absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
   RETURN_IF_ERROR(check("per_rank", options.per_rank));
   RETURN_IF_ERROR(check("accumulate", options.accumulate));
   if (own) {
-    RETURN_IF_ERROR(check("samples", options.last == Last::kUneven ? options.own->longest
-                                                                   : options.own->shortest));
+    RETURN_IF_ERROR(check(
+        "samples", options.last == Last::kUneven ? options.own->longest : options.own->shortest));
   }
   Sampler sampler(options);
   if (options.last == Last::kDrop && sampler.epoch_size_ < sampler.global_batch_) {
@@ -43,10 +43,9 @@ absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
 Sampler::Sampler(const SamplerOptions& options)
     : options_(options),
       global_batch_(options.world_size * options.accumulate * options.per_rank),
-      epoch_size_(!options.own.has_value() ? options.size
-                  : options.last == Last::kUneven
-                      ? options.world_size * options.own->longest
-                      : options.world_size * options.own->shortest) {}
+      epoch_size_(!options.own.has_value()        ? options.size
+                  : options.last == Last::kUneven ? options.world_size * options.own->longest
+                                                  : options.world_size * options.own->shortest) {}
 
 int64_t Sampler::steps_per_epoch() const {
   if (options_.last == Last::kDrop) return epoch_size_ / global_batch_;

@@ -5,8 +5,8 @@
 // Rank r takes positions [r*A*P, (r+1)*A*P) of them, and its micro-batch m the m-th P of those.
 //
 // With a file of its own, a rank takes A*P consecutive positions of its own file's order, and the
-// shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts W samples for each place, so
-// that all ranks agree on it.
+// shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts W
+// samples for each place, so that all ranks agree on it.
 //
 // Threading: one thread (it keeps the current epoch's permutation).
 #ifndef MUSTER_WORKER_DATA_SAMPLER_H_
@@ -23,7 +23,8 @@ namespace muster::data {
 enum class Order { kShuffled, kSequential };
 
 // What becomes of the end of an epoch that does not fill a global batch: dropped, or filled up by
-// starting the epoch's order over, or given to the first ranks as it is, so that others have less in that step, or nothing.
+// starting the epoch's order over, or given to the first ranks as it is, so that others have less
+// in that step, or nothing.
 enum class Last { kDrop, kPad, kUneven };
 
 // A rank's own file.
@@ -34,7 +35,8 @@ struct OwnFile {
 };
 
 struct SamplerOptions {
-  int64_t size = 0;  // samples in the data set, or in the own file (which may have none with Last::kUneven)
+  // Samples in the data set, or in the own file, which may have none with Last::kUneven.
+  int64_t size = 0;
   uint64_t seed = 0;
   int64_t world_size = 1;
   int64_t per_rank = 1;    // P, samples of one micro-batch on one rank
@@ -69,22 +71,25 @@ class Sampler {
   // size of the data set, and is only moved to the next epoch by the step that goes there.
   Position After(Position position) const;
 
-  // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices, with Last::kUneven at most;
-  // none from some micro-batch on. With own files only that of its owner.
+  // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices,
+  // with Last::kUneven at most; none from some micro-batch on. With own files only that of its
+  // owner.
   std::vector<int64_t> Samples(Position position, int64_t rank, int64_t micro_batch);
 
   // What `rank` brings to that step. With own files only that of its owner.
   struct Share {
     int64_t micro_batches = 0;  // that have samples: the first ones
     int64_t samples = 0;
-    // Where it brings nothing: steps of this epoch before this one to which it brought nothing either.
+    // Where it brings nothing: steps of this epoch before this one to which it brought nothing
+    // either.
     int64_t idle_steps = 0;
   };
   Share ShareOf(Position position, int64_t rank) const;
 
  private:
   explicit Sampler(const SamplerOptions& options);
-  // Of a step that begins there: the first place of `rank` in micro_batch of the epoch's order, its own where it has a file.
+  // Of a step that begins there: the first place of `rank` in micro_batch of the epoch's order, its
+  // own where it has a file.
   int64_t Place(const Position& begin, int64_t rank, int64_t micro_batch) const;
 
   SamplerOptions options_;

@@ -210,8 +210,12 @@ TEST(SamplerTest, TheShortestOwnFileMustFillAStep) {
 }
 
 TEST(SamplerTest, UnevenGivesTheRestToTheFirstRanks) {
-  const SamplerOptions options{
-      .size = 19, .seed = 9, .world_size = 3, .per_rank = 2, .accumulate = 2, .last = Last::kUneven};
+  const SamplerOptions options{.size = 19,
+                               .seed = 9,
+                               .world_size = 3,
+                               .per_rank = 2,
+                               .accumulate = 2,
+                               .last = Last::kUneven};
   Sampler sampler = Make(options);
   const auto order = Permutation(9, 0, 19);
   EXPECT_EQ(sampler.steps_per_epoch(), 2);
@@ -235,7 +239,8 @@ TEST(SamplerTest, UnevenGivesTheRestToTheFirstRanks) {
 }
 
 TEST(SamplerTest, UnevenTakesDataThatFillNoStep) {
-  Sampler sampler = Make({.size = 3, .seed = 1, .world_size = 4, .per_rank = 2, .last = Last::kUneven});
+  Sampler sampler =
+      Make({.size = 3, .seed = 1, .world_size = 4, .per_rank = 2, .last = Last::kUneven});
   EXPECT_EQ(sampler.steps_per_epoch(), 1);
   EXPECT_EQ(sampler.ShareOf({0, 0}, 0).samples, 2);
   EXPECT_EQ(sampler.ShareOf({0, 0}, 1).samples, 1);

@@ -64,10 +64,12 @@ class ConvUnit : public Unit {
     if (context.training()) {
       // Its variance would be 0 / 0.
       if (x.numel() <= x.size(1)) {
-        throw ModelError(absl::StrCat("model convnet: ", norm.name,
-                                      ": expected more than one value per channel in training, found ",
-                                      Describe(x), "; raise batch.per_rank, or where it is the short end of an epoch (batch.last: uneven), "
-                                      "change it so that no micro-batch of one sample is left"));
+        throw ModelError(absl::StrCat(
+            "model convnet: ", norm.name,
+            ": expected more than one value per channel in training, found ", Describe(x),
+            "; raise batch.per_rank, or where it is the short end of an epoch (batch.last: "
+            "uneven), "
+            "change it so that no micro-batch of one sample is left"));
       }
       buffer(norm.batches).add_(1);
     }

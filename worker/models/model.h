@@ -80,7 +80,8 @@ class Model {
   // Whether BeforeStep does anything. Where it does, every step begins by waiting until all parameters are there.
   virtual bool HasStepHook() const { return false; }
 
-  // Whether its forward or its loss runs collectives of its own, so that every rank has to run them.
+  // Whether its forward or its loss runs collectives of its own, so that every rank has to run
+  // them.
   virtual bool RunsCollectives() const { return false; }
 
   // Floating-point operations of one sample's forward, a multiply-add counted as 2: matrix products and

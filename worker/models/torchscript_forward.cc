@@ -38,7 +38,8 @@ class Changes {
         NotKept("changes", node->inputs()[0]->node()->s(c10::attr::name));
       } else if (IsCollective(*node)) {
         Add(absl::StrCat("forward runs ", node->kind().toQualString(),
-                         ", a collective of its own: the ranks of a job have no process group for that, and one without input "
+                         ", a collective of its own: the ranks of a job have no process group for "
+                         "that, and one without input "
                          "would not answer; leave it out"));
       }
       for (torch::jit::Block* inner : node->blocks()) Visit(inner);

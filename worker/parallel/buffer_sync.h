@@ -30,7 +30,8 @@ class BufferSync {
   // Keeps what the buffers are, for Restore.
   void BeginStep(const StepStart& start);
 
-  // What the buffers are now is what Launch sends: later forwards of this step are nothing to the other ranks.
+  // What the buffers are now is what Launch sends: later forwards of this step are nothing to the
+  // other ranks.
   void Settle();
 
   // A collective, after the step's last forward: starts sending the buffers of start.buffers_from.

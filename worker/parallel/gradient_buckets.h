@@ -46,8 +46,8 @@ class GradientBuckets {
   // Whether the gradients of a pass are wanted.
   enum class Gradients {
     kCount,
-    // They are dropped as they come: the pass adds nothing. They still say when a bucket is complete. Only such passes may
-    // follow, up to the one that completes.
+    // They are dropped as they come: the pass adds nothing. They still say when a bucket is
+    // complete. Only such passes may follow, up to the one that completes.
     kDropped,
   };
 
@@ -59,10 +59,11 @@ class GradientBuckets {
   // expected. Ways that do not come hold its bucket up until Finish.
   void Expect(size_t parameter) { ++parameters_[parameter].expected; }
 
-  // After the backward of a pass that completes: parameters that no micro-batch used get a zero gradient; the remaining
-  // buckets are handed over, one after the other. FAILED_PRECONDITION: a parameter had more gradients in one backward than expected, or
-  // passes came in another order than said above; INTERNAL: an exception
-  // in a hook, of LibTorch or of the receiver. Nothing is handed over after an error.
+  // After the backward of a pass that completes: parameters that no micro-batch used get a zero
+  // gradient; the remaining buckets are handed over, one after the other. FAILED_PRECONDITION: a
+  // parameter had more gradients in one backward than expected, or passes came in another order
+  // than said above; INTERNAL: an exception in a hook, of LibTorch or of the receiver. Nothing is
+  // handed over after an error.
   absl::Status Finish();
 
  private:

@@ -155,7 +155,8 @@ TEST_P(GradientBucketsTest, AfterAPassWhoseGradientsAreDroppedNoneOfThatStepCoun
   BackwardOfAll(1);
   buckets->BeginPass(/*completes=*/true);
   BackwardOfAll(1);
-  EXPECT_EQ(buckets->Finish().message(), "rank 1: step 3: a micro-batch with input after one without");
+  EXPECT_EQ(buckets->Finish().message(),
+            "rank 1: step 3: a micro-batch with input after one without");
 }
 
 TEST_P(GradientBucketsTest, APassAfterOneThatCompletedStartsFromNothing) {

@@ -86,8 +86,8 @@ void SlicedGradients::Reduce(size_t group, at::Tensor flat) {
     out = reduction.sum = at::empty(out.sizes(), out.options());
   }
   // The work alone keeps the full-size gradients, no longer than they are sent.
-  reduction.work =
-      communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), start_.step}, start_.divisor);
+  reduction.work = communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), start_.step},
+                                                   start_.divisor);
   reducing_.push_back(std::move(reduction));
 }
 

@@ -1,4 +1,5 @@
-// How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp, fsdp.
+// How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp,
+// fsdp.
 //
 // A step:
 //   strategy->BeginStep({step, divisor, buffers_from});
@@ -6,19 +7,20 @@
 //   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
 //   scale, clip and step the optimizer over pieces()
 //   strategy->FinishUpdate();              // not for a step that is left out: RestoreBuffers then
-// The reduced gradient is (rank-ordered sum over ranks of the sums over micro-batches) / divisor. A parameter that no
-// micro-batch used has a zero gradient. Forwards run in a context of MakeContext.
+// The reduced gradient is (rank-ordered sum over ranks of the sums over micro-batches) / divisor. A
+// parameter that no micro-batch used has a zero gradient. Forwards run in a context of MakeContext.
 //
-// All ranks have the same number of micro-batches in a step. One that has nothing to bring to one of them, nor to those after it
-// in this step, has joined (S. Li et al., PyTorch's Join): it calls BeginJoinedMicroBatch in place of BeginMicroBatch, and its
-// gradient there is zero. It steps the optimizer as all others do, so that parameters and state stay equal.
+// All ranks have the same number of micro-batches in a step. One that has nothing to bring to one
+// of them, nor to those after it in this step, has joined (S. Li et al., PyTorch's Join): it calls
+// BeginJoinedMicroBatch in place of BeginMicroBatch, and its gradient there is zero. It steps the
+// optimizer as all others do, so that parameters and state stay equal.
 //
-// Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every trainable parameter (autograd
-// has one per tensor) until it is destroyed, and waits for what is in flight then. The communicator must outlive it and is
-// used for nothing else.
-// Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it).
-// Errors: those of the communicator; after one, rebuild. A forward, and with fsdp a backward, throws models::ContextError where
-// parameters did not arrive; nothing else is thrown through autograd.
+// Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
+// trainable parameter (autograd has one per tensor) until it is destroyed, and waits for what is in
+// flight then. The communicator must outlive it and is used for nothing else. Threading: one
+// thread, the one that calls backward (for CPU tensors, hooks run in it). Errors: those of the
+// communicator; after one, rebuild. A forward, and with fsdp a backward, throws
+// models::ContextError where parameters did not arrive; nothing else is thrown through autograd.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_H_
 
@@ -93,8 +95,8 @@ class Strategy {
   // Before each forward of a step.
   virtual void BeginMicroBatch(bool last) = 0;
 
-  // In its place, where this rank has nothing to bring. Where the context is collective a forward and backward of any batch
-  // follow, whose gradients are dropped; else nothing does.
+  // In its place, where this rank has nothing to bring. Where the context is collective a forward
+  // and backward of any batch follow, whose gradients are dropped; else nothing does.
   virtual void BeginJoinedMicroBatch(bool last) = 0;
 
   // After the last backward: reduces what backward did not reach, and waits for gradients and buffers.

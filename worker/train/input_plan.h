@@ -1,4 +1,5 @@
-// Who brings what to a step, and what follows for all: pure. Ranks may have different amounts of input; docs/uneven-inputs.md.
+// Who brings what to a step, and what follows for all: pure. Ranks may have different amounts of
+// input; docs/uneven-inputs.md.
 #ifndef MUSTER_WORKER_TRAIN_INPUT_PLAN_H_
 #define MUSTER_WORKER_TRAIN_INPUT_PLAN_H_
 
@@ -36,7 +37,8 @@ struct JoinedRank {
 };
 
 struct InputPlan {
-  // Divides the sum of all gradients in the reduction. With DivideBy::kSamples 1: how many terms there are shows in the forwards.
+  // Divides the sum of all gradients in the reduction. With DivideBy::kSamples 1: how many terms
+  // there are shows in the forwards.
   double divisor = 1;
   // Of all ranks.
   int64_t samples = 0;

@@ -47,7 +47,8 @@ TEST(PlanInputs, SaysWhoHasJoinedAndSinceWhen) {
 
 TEST(PlanInputs, AStepToWhichSomeBringLessIsNotTakenWhereTrainingEndsAtTheFirst) {
   const UnevenInputs rules = {.stop_at_first = true};
-  EXPECT_THAT(PlanInputs({Has(2, 8), Has(1, 4), JoinedSince(3)}, rules, 6).ran_out, ElementsAre(1, 2));
+  EXPECT_THAT(PlanInputs({Has(2, 8), Has(1, 4), JoinedSince(3)}, rules, 6).ran_out,
+              ElementsAre(1, 2));
   // A short micro-batch is one.
   EXPECT_THAT(PlanInputs({Has(2, 8), Has(2, 5)}, rules, 4).ran_out, IsEmpty());
   EXPECT_EQ(DescribeRanOut({1, 2}), "ranks 1, 2 have run out of input");

@@ -1,4 +1,5 @@
-// Ranks as threads with different amounts of input: what each holds after each step, what travels, what is told.
+// Ranks as threads with different amounts of input: what each holds after each step, what travels,
+// what is told.
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>
@@ -35,7 +36,8 @@ using testing::HasSubstr;
 
 constexpr int64_t kPerRank = 4;
 // Without buffers, which would be the first to be not finite.
-const ModelConfig kMlp = {.kind = "mlp", .options_json = R"({"inputs": 16, "hidden": [64], "classes": 3})"};
+const ModelConfig kMlp = {.kind = "mlp",
+                          .options_json = R"({"inputs": 16, "hidden": [64], "classes": 3})"};
 
 // What rank 0 reported.
 class Outside : public CommandSource, public EventSink {
@@ -46,7 +48,8 @@ class Outside : public CommandSource, public EventSink {
     std::lock_guard lock(mutex_);
     if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
     if (const auto* step = std::get_if<StepFinished>(&event)) steps_.push_back(*step);
-    if (const auto* written = std::get_if<CheckpointWritten>(&event)) saved_.push_back(written->step);
+    if (const auto* written = std::get_if<CheckpointWritten>(&event))
+      saved_.push_back(written->step);
   }
   void Progress(int64_t, const char*, const char*) override {}
 
@@ -168,7 +171,8 @@ class JoinTest : public testing::TestWithParam<int> {
 };
 
 std::string NameOf(const testing::TestParamInfo<int>& info) {
-  constexpr const char* kNames[] = {"Ddp", "ShardedDdp", "Fsdp", "ShardedDdpEveryMicroBatch", "FsdpEveryMicroBatch"};
+  constexpr const char* kNames[] = {"Ddp", "ShardedDdp", "Fsdp", "ShardedDdpEveryMicroBatch",
+                                    "FsdpEveryMicroBatch"};
   return kNames[info.param];
 }
 INSTANTIATE_TEST_SUITE_P(Strategies, JoinTest, testing::Values(0, 1, 2, 3, 4), NameOf);
@@ -188,7 +192,8 @@ class Steps {
  public:
   Steps(const Job& job, int rank, comm::Communicator& control, comm::Communicator& data)
       : job_(job), rank_(rank), model_(*BuildModel(job)) {
-    data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed, control);
+    data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed,
+                          control);
     finite_.emplace(*model_);
     for (size_t i = 0; i < data_.own_sizes.size(); ++i) samplers_.push_back(SamplerOf(i));
     auto training = Training::Create({.job = &job_,
@@ -265,7 +270,8 @@ TEST_P(JoinTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
           const auto found = held[0][step].find(name);
           if (found == held[0][step].end()) continue;
           ++common;
-          EXPECT_TRUE(found->second == bytes) << name << " differs on rank " << rank << " after step " << step + 1;
+          EXPECT_TRUE(found->second == bytes)
+              << name << " differs on rank " << rank << " after step " << step + 1;
         }
       }
       // Parameters, moments, steps and buffers; where they are sharded, buffers at least.
@@ -299,7 +305,8 @@ int CountOfValuesAskedFor(const std::function<void()>& body) {
   static thread_local int count;
   count = 0;
   const auto handle = at::addThreadLocalCallback(
-      at::RecordFunctionCallback([](const at::RecordFunction& function) -> std::unique_ptr<at::ObserverContext> {
+      at::RecordFunctionCallback([](const at::RecordFunction& function)
+                                     -> std::unique_ptr<at::ObserverContext> {
         for (const char* name : {"aten::_local_scalar_dense", "aten::nonzero", "aten::equal"}) {
           count += std::strcmp(function.name(), name) == 0;
         }
@@ -315,7 +322,8 @@ int CountOfValuesAskedFor(const std::function<void()>& body) {
 
 TEST_P(JoinTest, AStepOfAJoinedRankNeverWaitsForTheDevice) {
   Job job = JobOn({29, 0, 7}, 8);
-  job.optimizer->kind = optim::SgdOptions{.momentum = 0.9};  // AdamW on the CPU reads its counts of steps
+  job.optimizer->kind =
+      optim::SgdOptions{.momentum = 0.9};  // AdamW on the CPU reads its counts of steps
   std::vector<std::vector<int>> values(3);
   RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
     Steps steps(job, rank, control, data);
@@ -334,12 +342,11 @@ TEST_P(JoinTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
   for (const auto& end : run->ends) ASSERT_TRUE(end.ok()) << end.status();
   const std::vector<JoinedRank> first = {{3, 1}}, second = {{2, 2}, {3, 1}},
                                 third = {{1, 3}, {2, 2}, {3, 1}};
-  EXPECT_THAT(run->outside.joined(),
-              ElementsAre(first, second, third,
-                          first,  // the next epoch
-                          std::vector<JoinedRank>{{2, 6}, {3, 1}},
-                          std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
-                          first));  // of the step that would come next
+  EXPECT_THAT(run->outside.joined(), ElementsAre(first, second, third,
+                                                 first,  // the next epoch
+                                                 std::vector<JoinedRank>{{2, 6}, {3, 1}},
+                                                 std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
+                                                 first));  // of the step that would come next
   std::vector<int64_t> samples;
   for (const StepFinished& step : run->outside.steps()) samples.push_back(step.samples);
   EXPECT_THAT(samples, ElementsAre(8 + 8 + 7, 8 + 1, 8, 5, 8 + 8 + 7, 8 + 1, 8, 5));
@@ -365,7 +372,8 @@ TEST_P(JoinTest, TrainingThatWouldEndBeforeItsFirstStepFails) {
   Job job = JobOn({29, 3}, 8);  // rank 1 has one micro-batch of two
   job.uneven_inputs.stop_at_first = true;
   for (const std::string& error : RunSessions(job, 2)->Errors()) {
-    EXPECT_THAT(error, HasSubstr("rank 1 has run out of input after step 0 (uneven_inputs: stop_at_first): nothing can be trained"));
+    EXPECT_THAT(error, HasSubstr("rank 1 has run out of input after step 0 (uneven_inputs: "
+                                 "stop_at_first): nothing can be trained"));
   }
   job = JobOn({29, 0}, 8);
   job.uneven_inputs.stop_at_first = true;
@@ -390,7 +398,8 @@ TEST_P(JoinTest, ABadSampleOfOneRankIsTheErrorOfAll) {
   job.batch.order = data::Order::kSequential;
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
-    EXPECT_THAT(error, HasSubstr("rank 0, micro-batch 0, samples 8, 9, 10 and 1 more of data.train"));
+    EXPECT_THAT(error,
+                HasSubstr("rank 0, micro-batch 0, samples 8, 9, 10 and 1 more of data.train"));
     EXPECT_THAT(error, HasSubstr("expected finite numbers, found nan"));
   }
 }
@@ -406,8 +415,10 @@ TEST_P(JoinTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
     EXPECT_THAT(error, HasSubstr("step 3"));
     EXPECT_EQ(error, run->Errors()[0]);
   }
-  EXPECT_THAT(run->Errors()[0],
-              HasSubstr("it is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
+  EXPECT_THAT(
+      run->Errors()[0],
+      HasSubstr(
+          "it is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
 }
 
 // Its loss is known to the others one step later: no gradient tells of it.
@@ -421,7 +432,10 @@ TEST_P(JoinTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained) {
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
     EXPECT_THAT(error, HasSubstr("the loss of step 2 is not finite on rank 0"));
-    EXPECT_THAT(error, HasSubstr("it is that of rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
+    EXPECT_THAT(
+        error,
+        HasSubstr(
+            "it is that of rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
   }
 }
 
@@ -430,14 +444,18 @@ TEST_P(JoinTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   job.model = {.kind = "plugin",
                .options_json = R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
                                    "options": {"fault": "runs-collectives"}})"};
-  EXPECT_THAT(RunSessions(job, 2)->Errors()[0],
-              HasSubstr("batch.last: found uneven, but the model plugin runs collectives of its own"));
+  EXPECT_THAT(
+      RunSessions(job, 2)->Errors()[0],
+      HasSubstr("batch.last: found uneven, but the model plugin runs collectives of its own"));
 }
 
 TEST_P(JoinTest, FilesWithoutAnySampleAreRefused) {
   const auto run = RunSessions(JobOn({0, 0}, 2), 2);
   for (const std::string& error : run->Errors()) {
-    EXPECT_THAT(error, HasSubstr("data.train.per_rank: expected a sample in one of the 2 files at least, found none"));
+    EXPECT_THAT(
+        error,
+        HasSubstr(
+            "data.train.per_rank: expected a sample in one of the 2 files at least, found none"));
   }
 }
 

@@ -160,9 +160,9 @@ struct Exported {
   std::string path;
 };
 
-using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated, CheckpointWritten,
-                           CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
-                           TrainabilityInForce, Exported>;
+using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
+                           CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied,
+                           CommandFinished, TrainabilityInForce, Exported>;
 
 // Takes what happens. Thread-safe; never blocks on the network: events are queued in order.
 class EventSink {

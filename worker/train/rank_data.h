@@ -29,9 +29,10 @@ struct RankData {
   data::EvaluationPlan Evaluation(int64_t world_size, int64_t per_rank) const;
 };
 
-// Opens what this rank reads, for a model that takes `input`. Collective where ranks have files of their own: they
-// tell each other the sizes; with kAllowed some of these files may be without samples. `name`: "data.train" or "data.validate", for
-// errors. Errors: the data set's; INVALID_ARGUMENT for other than one file for each rank; the communicator's.
+// Opens what this rank reads, for a model that takes `input`. Collective where ranks have files of
+// their own: they tell each other the sizes; with kAllowed some of these files may be without
+// samples. `name`: "data.train" or "data.validate", for errors. Errors: the data set's;
+// INVALID_ARGUMENT for other than one file for each rank; the communicator's.
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,
                                       comm::Communicator& communicator);

@@ -17,13 +17,22 @@ namespace {
 constexpr int kFields = 16;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
-  const int64_t fields[kFields] = {
-      record.generation,      record.step,          record.attempt,
-      record.epoch,           record.cursor,        record.micro_batches,
-      record.samples,         record.joined_since,  record.newest_command,
-      record.plan_fingerprint, record.mask_hash,    record.first_change,
-      record.loss_step,       std::bit_cast<int64_t>(record.loss_sum),
-      std::bit_cast<int64_t>(record.loss_weight),   record.loss_outcome};
+  const int64_t fields[kFields] = {record.generation,
+                                   record.step,
+                                   record.attempt,
+                                   record.epoch,
+                                   record.cursor,
+                                   record.micro_batches,
+                                   record.samples,
+                                   record.joined_since,
+                                   record.newest_command,
+                                   record.plan_fingerprint,
+                                   record.mask_hash,
+                                   record.first_change,
+                                   record.loss_step,
+                                   std::bit_cast<int64_t>(record.loss_sum),
+                                   std::bit_cast<int64_t>(record.loss_weight),
+                                   record.loss_outcome};
   std::copy(fields, fields + kFields, out);
 }
 

@@ -34,8 +34,9 @@ struct RollCallRecord {
   // force (-1: none).
   int64_t mask_hash = 0;
   int64_t first_change = -1;
-  // The newest finished step whose loss is known (0: none), the weighted sum of its micro-batches' mean losses on this rank, and
-  // the sum of the weights: of 1 each, with DivideBy::kSamples in proportion to their terms.
+  // The newest finished step whose loss is known (0: none), the weighted sum of its micro-batches'
+  // mean losses on this rank, and the sum of the weights: of 1 each, with DivideBy::kSamples in
+  // proportion to their terms.
   int64_t loss_step = 0;
   double loss_sum = 0;
   double loss_weight = 0;
@@ -68,8 +69,9 @@ struct DecideOptions {
 };
 
 // Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
-// FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan, or in which parameters they want to be trained
-// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
+// FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan, or in which
+// parameters they want to be trained OUT_OF_RANGE         a loss, or a gradient, is not finite and
+// the step was not to be skipped for it
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
                                     const DecideOptions& options = {});
 

@@ -78,7 +78,8 @@ absl::StatusOr<bool> SessionImpl::RanOut(const RollCallPlan& plan) {
   if (plan.inputs.ran_out.empty()) return false;
   ended_early_ = absl::StrCat(DescribeRanOut(plan.inputs.ran_out), " after step ", step_,
                               " (uneven_inputs: stop_at_first)");
-  if (step_ == 0) return absl::FailedPreconditionError(absl::StrCat(ended_early_, ": nothing can be trained"));
+  if (step_ == 0)
+    return absl::FailedPreconditionError(absl::StrCat(ended_early_, ": nothing can be trained"));
   return true;
 }
 

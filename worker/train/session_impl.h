@@ -56,12 +56,13 @@ class SessionImpl : public Session {
   absl::StatusOr<SessionEnd> RunStages();
   absl::Status Fit(const FitUntil& stage);
   // What is due after a step: nothing, or work and then the plan of the next step.
-  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage, const RollCallPlan& next);
+  absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage,
+                                                         const RollCallPlan& next);
   // The model's own code between two steps.
   absl::Status RunStepHook();
   absl::Status Step(const RollCallPlan& plan);
-  // That some rank cannot take part in the step of this plan as the others can, where training is to end then.
-  // FAILED_PRECONDITION: it would end before its first step.
+  // That some rank cannot take part in the step of this plan as the others can, where training is
+  // to end then. FAILED_PRECONDITION: it would end before its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
   // OUT_OF_RANGE once so many steps in a row were skipped that no more of them will help.
   absl::Status CheckSkips();
@@ -86,7 +87,8 @@ class SessionImpl : public Session {
   // A blocking call for the step that comes now.
   absl::StatusOr<RollCallPlan> CallNow();
   void ReportLoss(const RollCallPlan& plan);
-  // Tells where a loss that is not finite came from. A collective: the ranks have decided alike that there is one.
+  // Tells where a loss that is not finite came from. A collective: the ranks have decided alike
+  // that there is one.
   absl::Status WithOrigin(const absl::Status& error);
 
   // ---- Commands (session_commands.cc).
@@ -189,7 +191,7 @@ class SessionImpl : public Session {
   int64_t loss_step_ = 0;
   double loss_sum_ = 0;
   double loss_weight_ = 0;
-  std::string not_finite_;  // StepResult's
+  std::string not_finite_;         // StepResult's
   std::string posted_not_finite_;  // that of the step whose loss is in the newest posted record
   Outcome outcome_ = Outcome::kApplied;  // of that step
   int64_t skipped_in_a_row_ = 0;         // in this session

@@ -21,9 +21,10 @@ absl::Status SessionImpl::Build() {
   std::vector<std::string> names;
   parameters_ = model_->Parameters();
   for (const auto& parameter : parameters_) names.push_back(parameter.name);
-  roll_call_.Configure({.names = std::move(names),
-                        .uneven_inputs = job_.uneven_inputs,
-                        .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate});
+  roll_call_.Configure(
+      {.names = std::move(names),
+       .uneven_inputs = job_.uneven_inputs,
+       .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate});
   finite_.emplace(*model_);
   if (job_.validate.has_value()) {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
@@ -79,9 +80,10 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
 
 absl::Status SessionImpl::BuildTraining() {
   if (model_->RunsCollectives() && job_.batch.last == data::Last::kUneven) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "batch.last: found uneven, but the model ", model_->kind(),
-        " runs collectives of its own, which a rank without input would not answer; allowed: drop, pad"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("batch.last: found uneven, but the model ", model_->kind(),
+                     " runs collectives of its own, which a rank without input would not answer; "
+                     "allowed: drop, pad"));
   }
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));

@@ -48,7 +48,8 @@ std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& s
 
 // What the communicator says is no fault of this rank's.
 absl::Status Of(const std::string& who, const absl::Status& status) {
-  return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status : Annotate(status, who);
+  return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status
+                                                                    : Annotate(status, who);
 }
 
 double FullTerms(const Job& job, const models::InputSpec& input) {
@@ -135,13 +136,17 @@ absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
     if (i < own) {
       parts_.strategy->BeginMicroBatch(last);
       const auto samples = parts_.sampler->Samples(plan.position, parts_.rank, i);
-      RETURN_IF_ERROR(Of(Who(parts_.rank, i, samples),
-                         Guarded("training", [&] { return ForwardBackward(plan.step, i, samples, result); })));
+      RETURN_IF_ERROR(Of(Who(parts_.rank, i, samples), Guarded("training", [&] {
+                           return ForwardBackward(plan.step, i, samples, result);
+                         })));
     } else {
       parts_.strategy->BeginJoinedMicroBatch(last);
       if (!parts_.context->collective()) continue;
-      RETURN_IF_ERROR(Of(absl::StrCat("rank ", parts_.rank, ", which has no input and runs the model on zeros because the others wait for it"),
-                         Guarded("training", [&] { return JoinForwardBackward(plan.step, i); })));
+      RETURN_IF_ERROR(
+          Of(absl::StrCat(
+                 "rank ", parts_.rank,
+                 ", which has no input and runs the model on zeros because the others wait for it"),
+             Guarded("training", [&] { return JoinForwardBackward(plan.step, i); })));
     }
     RETURN_IF_ERROR(CheckFlags(plan.step));
   }
@@ -179,7 +184,8 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   parts_.context->set_mode(models::Mode::kTrain);
   parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
   RETURN_IF_ERROR(Accumulate(plan, &result));
-  // While gradients are still on their way. Numbers of terms are exact in float64, their quotients all but.
+  // While gradients are still on their way. Numbers of terms are exact in float64, their quotients
+  // all but.
   if (by_terms()) {
     terms_ = at::full({1}, result.loss_weight, at::kDouble);
     counting_ = parts_.control->AllReduceSum(terms_, {"loss terms", step});

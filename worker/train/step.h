@@ -1,5 +1,6 @@
-// One optimizer step on one rank: micro-batches, backward with overlapped reduction, loss scale, clipping, update. A rank that has
-// less input than others takes part in all that they do together, and updates as they do.
+// One optimizer step on one rank: micro-batches, backward with overlapped reduction, loss scale,
+// clipping, update. A rank that has less input than others takes part in all that they do together,
+// and updates as they do.
 #ifndef MUSTER_WORKER_TRAIN_STEP_H_
 #define MUSTER_WORKER_TRAIN_STEP_H_
 
@@ -35,7 +36,8 @@ struct StepPlan {
 };
 
 struct StepResult {
-  // Of this rank's micro-batches: the weighted sum of their mean losses, and of the weights (roll_call_plan.h).
+  // Of this rank's micro-batches: the weighted sum of their mean losses, and of the weights
+  // (roll_call_plan.h).
   double loss_sum = 0;
   double loss_weight = 0;
   // The first one whose loss is not finite, with its samples, for people; else empty.
@@ -71,10 +73,11 @@ class Stepper {
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
 
-  // The step that makes plan.step optimizer steps done, over the samples that follow plan.position. An outcome other than kApplied is equal on all
-  // ranks and has left parameters, buffers and the optimizer as they were. Errors: the
-  // communicator's; those of reading, and of the model's code, with rank and samples; OUT_OF_RANGE, on all ranks, when a buffer is not finite (then
-  // nothing is updated either) and steps are not to be skipped for it.
+  // The step that makes plan.step optimizer steps done, over the samples that follow plan.position.
+  // An outcome other than kApplied is equal on all ranks and has left parameters, buffers and the
+  // optimizer as they were. Errors: the communicator's; those of reading, and of the model's code,
+  // with rank and samples; OUT_OF_RANGE, on all ranks, when a buffer is not finite (then nothing is
+  // updated either) and steps are not to be skipped for it.
   absl::StatusOr<StepResult> Run(const StepPlan& plan);
 
  private:
@@ -87,13 +90,14 @@ class Stepper {
                                const std::vector<int64_t>& samples, StepResult* result);
   // On a rank without input, where the others' forwards and backwards wait for this one's.
   absl::Status JoinForwardBackward(int64_t step, int64_t micro_batch);
-  // After the reduction: takes the loss scale off, divides by `terms` (1: they are divided), clips. False, on all ranks: a
-  // gradient is not finite.
+  // After the reduction: takes the loss scale off, divides by `terms` (1: they are divided), clips.
+  // False, on all ranks: a gradient is not finite.
   absl::StatusOr<bool> PrepareGradients(double terms, StepResult* result);
 
   const Parts parts_;
   const std::vector<models::Parameter> parameters_;
-  // Of the newest step. An error ends the session, whose end must not wait for it before the other ranks know.
+  // Of the newest step. An error ends the session, whose end must not wait for it before the other
+  // ranks know.
   at::Tensor terms_;
   std::unique_ptr<comm::Work> counting_;
   const double full_terms_;  // of a micro-batch: by which terms become weights
