@@ -168,7 +168,7 @@ absl::Status RankTraining::Build() {
   optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), &on_update_);
   if (job_.precision == train::Precision::kFloat16) scaler_.emplace(job_.loss_scale);
   stepper_.emplace(train::Stepper::Parts{&job_, communicator_->rank(), &model, context_.get(),
-                                         workload_.dataset.get(), &*sampler_, strategy_.get(),
+                                         /*control=*/nullptr, workload_.dataset.get(), &*sampler_, strategy_.get(),
                                          optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &finite_});
   return absl::OkStatus();
 }
@@ -176,7 +176,12 @@ absl::Status RankTraining::Build() {
 absl::StatusOr<train::StepResult> RankTraining::Step() {
   const double divisor =
       static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
-  ASSIGN_OR_RETURN(const auto result, stepper_->Run(step_ + 1, position_, divisor, job_.optimizer->lr));
+  ASSIGN_OR_RETURN(
+      const auto result,
+      stepper_->Run({.step = step_ + 1,
+                     .position = position_,
+                     .inputs = {.divisor = divisor, .micro_batches = job_.batch.accumulate},
+                     .learning_rate = job_.optimizer->lr}));
   position_ = sampler_->After(position_);
   ++step_;
   return result;
