@@ -29,10 +29,13 @@ from bench.table import interval  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
 STRATEGIES = {"ddp": {"ddp": {}}, "sharded_ddp": {"sharded_ddp": {}}, "fsdp": {"fsdp": {}}}
-# Of a whole run. The first ones find their pace.
-STEPS, FIRST = 60, 5
-# Steps after which rank 0 has no more input.
-ENDS = {"at 0": 0, "at half": STEPS // 2, "10 before the end": STEPS - 10}
+# Steps of a whole run in which it finds its pace.
+FIRST = 5
+
+
+def ends(steps):
+    """Steps after which rank 0 has no more input."""
+    return {"at 0": 0, "at half": steps // 2, "10 before the end": steps - 10}
 
 
 def uneven(case, inputs):
@@ -73,9 +76,9 @@ def joined_arms(strategy):
 
 
 def run_to_its_end(case, strategy, steps, link, folder, programs):
-    """Seconds of each step."""
+    """Seconds of each step. `steps`: for which each rank has input."""
     inputs = folder / "inputs"
-    job = case.job(inputs, STEPS) | {"strategy": STRATEGIES[strategy]} | own_files([steps, STEPS])(case, inputs)
+    job = case.job(inputs, max(steps)) | {"strategy": STRATEGIES[strategy]} | own_files(steps)(case, inputs)
     beside = pathlib.Path(tempfile.mkdtemp(dir=folder))
     started = (
         cluster.Cluster(programs, beside, slots=WORLD_SIZE)
@@ -93,26 +96,27 @@ def run_to_its_end(case, strategy, steps, link, folder, programs):
         return [float(re.fullmatch(r"([\d.]+)s", step["duration"])[1]) for step in started.metrics("bench")]
 
 
-def whole_runs(case, strategy, link, rounds, programs):
+def whole_runs(case, strategy, link, rounds, steps, programs):
     """Runs in which rank 0 ends early, in turn with even ones (ABBA): the steps after its end over the same steps of the even run
     of the round, their median and the slowest."""
-    ratios = {name: [] for name in ENDS}
-    slowest = {name: [] for name in ENDS}
+    ratios = {name: [] for name in ends(steps)}
+    slowest = {name: [] for name in ends(steps)}
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, link:
         folder = pathlib.Path(name)
         (folder / "inputs").mkdir()
         case.write(folder / "inputs")
         for number in range(rounds):
             found = {}
-            for name in ["even", *ENDS][:: -1 if number % 2 else 1]:
-                found[name] = run_to_its_end(case, strategy, ENDS.get(name, STEPS), link, folder, programs)
-            for name, end in ENDS.items():
+            for name in ["even", *ratios][:: -1 if number % 2 else 1]:
+                end = ends(steps).get(name, steps)
+                found[name] = run_to_its_end(case, strategy, [end, steps], link, folder, programs)
+            for name, end in ends(steps).items():
                 begin = max(end, FIRST)
                 even = statistics.median(found["even"][begin:])
                 ratios[name].append(statistics.median(found[name][begin:]) / even)
                 slowest[name].append(max(found[name][begin:]) / max(found["even"][begin:]))
             print(f"{case.name}, {strategy}, {link.name}: {number + 1} of {rounds} rounds", file=sys.stderr)
-    for name in ENDS:
+    for name in ratios:
         shown = "%.3f (%.3f to %.3f)" % interval(ratios[name])
         print(f"| {case.name}, {strategy}, {link.name} | {name} | {shown} | {statistics.median(slowest[name]):.3f} |", flush=True)
 
@@ -125,6 +129,7 @@ def main():
     parser.add_argument("--parts", nargs="+", choices=["even", "joined", "runs"], default=["even", "joined", "runs"])
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=5, help="rounds of whole runs")
+    parser.add_argument("--steps", type=int, default=60, help="of a whole run")
     parser.add_argument("--block", type=float, default=3.0, help="seconds")
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     arguments = parser.parse_args()
@@ -144,7 +149,7 @@ def main():
         if "runs" in arguments.parts:
             print("\n### Whole runs\n\n| | rank 0 ends | steps after it over even ones (95%) | the slowest over the slowest even one |\n|---|---|---|---|")
             for case, strategy, name in every:
-                whole_runs(case, strategy, link(name), arguments.runs, programs)
+                whole_runs(case, strategy, link(name), arguments.runs, arguments.steps, programs)
 
 
 if __name__ == "__main__":
