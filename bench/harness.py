@@ -197,8 +197,15 @@ class Muster(Arm):
         return [step["loss"] for step in self._metrics]
 
     def close(self):
+        """Also where musterd is gone already (a hang-up reaches it too): stopped workers, and agents that wait for it, would
+        stay for as long as their lease."""
         self.signal(signal.SIGCONT)
-        self._cluster.stop("bench")
+        try:
+            self._cluster.stop("bench")
+        except cluster.JobFailed:
+            for pid in [*self.ranks, *self.others]:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
         self._cluster.close()
 
 
