@@ -1,6 +1,9 @@
 """The model of join_test, and its training by PyTorch's own DistributedDataParallel under join(), in processes that import no more
 than they need."""
 
+import os
+import time
+
 import torch
 
 INPUTS, CLASSES = 6, 5
@@ -22,18 +25,11 @@ def build():
     return torch.nn.Sequential(Block(INPUTS, 17), Block(17, 12), torch.nn.Linear(12, CLASSES))
 
 
-def without_unused():
-    """PyTorch's join() together with its search for unused parameters was seen to hang."""
-    model = build()
-    del model[0].unused, model[1].unused
-    return model
-
-
-def one_rank(rank, folder, epochs, sgd, divide_by):
+def train_rank(rank, folder, epochs, sgd, divide_by):
     torch.set_num_threads(1)
     store = torch.distributed.FileStore(str(folder / f"store-{divide_by}"), len(epochs))
     torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=len(epochs))
-    model = torch.nn.parallel.DistributedDataParallel(without_unused().train())
+    model = torch.nn.parallel.DistributedDataParallel(build().train(), find_unused_parameters=True)
     optimizer = torch.optim.SGD(model.parameters(), **sgd)
     with model.join(divide_by_initial_world_size=divide_by == "initial"):
         for inputs, labels in epochs[rank]:
@@ -42,16 +38,23 @@ def one_rank(rank, folder, epochs, sgd, divide_by):
             optimizer.step()
     if rank == 0:  # join() ends by sending all ranks the model of the last one with input
         torch.save(dict(model.module.named_parameters()), folder / f"{divide_by}.pt")
-    torch.distributed.destroy_process_group()
-
-
-def both(rank, *arguments):
-    for divide_by in ("initial", "active"):
-        one_rank(rank, *arguments, divide_by)
+    torch.distributed.barrier()
+    # No destructors: DistributedDataParallel's waits, with Python's lock held, for a thread of Gloo that wants that lock to let go
+    # of a tensor (pytorch/pytorch#56297), about once in thirty times.
+    os._exit(0)
 
 
 def train_with_ddp(folder, epochs, sgd):
     """The parameters at the end of an epoch: {"initial" or "active": {name: tensor}}. `epochs`: by rank, (inputs, labels) of each
     micro-batch."""
-    torch.multiprocessing.spawn(both, (folder, epochs, sgd), len(epochs))
-    return {divide_by: torch.load(folder / f"{divide_by}.pt") for divide_by in ("initial", "active")}
+    ends = {}
+    for divide_by in ("initial", "active"):
+        ranks = torch.multiprocessing.spawn(train_rank, (folder, epochs, sgd, divide_by), len(epochs), join=False)
+        end_of_wait = time.monotonic() + 120
+        while not ranks.join(timeout=5):
+            if time.monotonic() > end_of_wait:
+                for process in ranks.processes:
+                    process.kill()
+                raise TimeoutError(f"PyTorch's ranks under join(), divide by {divide_by}, have not ended in 120 seconds")
+        ends[divide_by] = torch.load(folder / f"{divide_by}.pt")
+    return ends

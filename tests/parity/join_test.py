@@ -8,17 +8,13 @@ JOIN_CASES=all runs the whole product instead of all pairs.
 """
 
 import itertools
-import json
 import os
-import shutil
-import subprocess
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
-from tests import bazel
-from tests.parity import checkpoints, cluster, join_model, join_reference, sampler, workloads
+from tests.parity import checkpoints, join_model, join_reference, sampler, sessions, workloads
 
 INPUTS, CLASSES = join_model.INPUTS, join_model.CLASSES
 PER_RANK = 8
@@ -88,27 +84,9 @@ def job(folder, pattern, accumulate, divide_by, optimizer, **more):
     }
 
 
-def run_folders(spec, folder, start=None, changes=None):
-    """The folders of the checkpoints, by step. `start`: of the checkpoint to go on from; `changes`: {steps done: rules}."""
-    folder.mkdir()
-    spec = checkpoints.with_checkpoints(spec, folder)
-    (folder / "job.yaml").write_text(json.dumps(spec))
-    commands = [{"at_step": done, "set_trainability": {"rules": rules}} for done, rules in (changes or {}).items()]
-    (folder / "commands").write_text("".join(json.dumps(command) + "\n" for command in commands))
-    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"]
-    if start is not None:
-        own = folder / "checkpoints/job" / start.name
-        shutil.copytree(start, own)
-        shutil.copy(start.parent / ".muster-job", own.parent)
-        command += ["--from", own]
-    done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
-    assert done.returncode == 0 and "command" not in done.stderr, done.stderr
-    return checkpoints.all_steps(folder / "checkpoints", "job")
-
-
 def run(*arguments, **more):
     """What the checkpoints have, by step."""
-    return {step: checkpoints.read(path) for step, path in run_folders(*arguments, **more).items()}
+    return {step: checkpoints.read(path) for step, path in sessions.run(*arguments, **more).items()}
 
 
 def reference_of(spec, data, steps, changes=None):
@@ -210,11 +188,11 @@ def language_job(folder):
 
 def test_a_run_resumed_while_ranks_have_joined_is_the_undisturbed_one_in_any_strategy(tmp_path):
     spec = language_job(tmp_path)
-    calm = run_folders(spec | {"strategy": STRATEGIES["ddp"]}, tmp_path / "calm")
+    calm = sessions.run(spec | {"strategy": STRATEGIES["ddp"]}, tmp_path / "calm")
     assert list(calm) == list(range(1, 13))
     for name, start in [("sharded_ddp", None), ("fsdp", None), ("ddp", 3), ("sharded_ddp", 4), ("fsdp", 8)]:
-        found = run_folders(
-            spec | {"strategy": STRATEGIES[name]}, tmp_path / f"{name}-{start}", start and calm[start]
+        found = sessions.run(
+            spec | {"strategy": STRATEGIES[name]}, tmp_path / f"{name}-{start}", start=start and calm[start]
         )
         assert list(found) == list(range(start or 1, 13))
         for step, folder in found.items():

@@ -10,14 +10,11 @@ The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5.
 import fnmatch
 import itertools
 import json
-import shutil
-import subprocess
 
 import pytest
 import torch
 
-from tests import bazel
-from tests.parity import checkpoints, cluster, reference, workloads
+from tests.parity import checkpoints, reference, sessions, workloads
 
 STEPS = 20
 LARGEST = "transformer.wte.weight"
@@ -90,30 +87,6 @@ def job(folder, world_size, accumulate, clip, optimizer):
     )
 
 
-def write_commands(path, changes):
-    lines = [
-        json.dumps({"at_step": done, "set_trainability": {"rules": rules}}) for done, rules in sorted(changes.items())
-    ]
-    path.write_text("\n".join(lines) + "\n")
-
-
-def run(spec, folder, changes=CHANGES, start=None):
-    """The folders of the checkpoints, by step. `start`: of the checkpoint to go on from."""
-    folder.mkdir()
-    spec = checkpoints.with_checkpoints(spec, folder)
-    (folder / "job.yaml").write_text(json.dumps(spec))
-    write_commands(folder / "commands", changes)
-    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"]
-    if start is not None:
-        own = folder / "checkpoints/job" / start.name
-        shutil.copytree(start, own)
-        shutil.copy(start.parent / ".muster-job", own.parent)
-        command += ["--from", own]
-    done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
-    assert done.returncode == 0 and "command" not in done.stderr, done.stderr
-    return checkpoints.all_steps(folder / "checkpoints", "job")
-
-
 def largest_difference(found, expected, what):
     assert found.keys() == expected.keys(), f"{what}: {sorted(found.keys() ^ expected.keys())[:3]}"
     return max(((found[name] - expected[name]).abs().max().item() for name in expected), default=0.0)
@@ -126,7 +99,7 @@ def test_each_step_is_that_of_pytorch(tmp_path, world_size, accumulate, clip, op
     states = {}
     for name, strategy in STRATEGIES.items():
         before = None
-        found = run(spec | {"strategy": strategy}, tmp_path / name)
+        found = sessions.run(spec | {"strategy": strategy}, tmp_path / name, CHANGES)
         assert list(found) == list(range(1, STEPS + 1))
         for step, folder in found.items():
             state = checkpoints.read(folder)
@@ -157,7 +130,7 @@ def test_what_is_frozen_goes_with_a_checkpoint_into_any_strategy_and_world_size(
             "strategy": STRATEGIES[strategy],
             "stages": [{"fit": {"steps": 7 + hop}}],
         }
-        found = run(spec, tmp_path / f"hop-{hop}", changes, start)
+        found = sessions.run(spec, tmp_path / f"hop-{hop}", changes, start)
         start = found[7 + hop]
         state = checkpoints.read(start)
         expected = expected or state
@@ -169,8 +142,8 @@ def test_what_is_frozen_goes_with_a_checkpoint_into_any_strategy_and_world_size(
 
 def test_a_run_goes_on_from_the_middle_of_the_schedule_in_another_strategy(tmp_path):
     spec = job(tmp_path, 2, 2, 0.5, "adamw")
-    calm = run(spec | {"strategy": STRATEGIES["fsdp"]}, tmp_path / "calm")
-    resumed = run(spec | {"strategy": STRATEGIES["sharded_ddp"]}, tmp_path / "resumed", start=calm[9])
+    calm = sessions.run(spec | {"strategy": STRATEGIES["fsdp"]}, tmp_path / "calm", CHANGES)
+    resumed = sessions.run(spec | {"strategy": STRATEGIES["sharded_ddp"]}, tmp_path / "resumed", CHANGES, calm[9])
     assert list(resumed) == list(range(9, STEPS + 1))
     for step in range(10, STEPS + 1):
         checkpoints.assert_bitwise_equal(checkpoints.read(resumed[step]), checkpoints.read(calm[step]))

@@ -1,0 +1,27 @@
+"""Jobs run by muster-session: a worker's own code in one process, ranks as threads, and every step saved."""
+
+import json
+import shutil
+import subprocess
+
+from tests import bazel
+from tests.parity import checkpoints, cluster
+
+
+def run(spec, folder, changes=None, start=None):
+    """The folders of the checkpoints, by step. `changes`: {steps done: rules of trainability}; `start`: folder of the checkpoint to
+    go on from. Needs //worker/control:muster-session."""
+    folder.mkdir()
+    spec = checkpoints.with_checkpoints(spec, folder)
+    (folder / "job.yaml").write_text(json.dumps(spec))
+    commands = [{"at_step": done, "set_trainability": {"rules": rules}} for done, rules in sorted((changes or {}).items())]
+    (folder / "commands").write_text("".join(json.dumps(command) + "\n" for command in commands))
+    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"]
+    if start is not None:
+        own = folder / "checkpoints/job" / start.name
+        shutil.copytree(start, own)
+        shutil.copy(start.parent / ".muster-job", own.parent)
+        command += ["--from", own]
+    done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
+    assert done.returncode == 0 and "command" not in done.stderr, done.stderr
+    return checkpoints.all_steps(folder / "checkpoints", "job")
