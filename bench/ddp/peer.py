@@ -5,15 +5,13 @@ KIND: default (DDP as most people use it), tuned (gradient_as_bucket_view, stati
 harness stops and continues the process.
 """
 
-import os
 import sys
-import time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 
 from bench.ddp.cases import CASES, WORLD_SIZE
+from bench.ddp.stepping import train
 
 
 def main(case, kind, rank, folder, store, out):
@@ -27,15 +25,7 @@ def main(case, kind, rank, folder, store, out):
     fused = {} if kind == "default" else {"fused": True}
     optimizer = torch.optim.AdamW(model.parameters(), **case.adamw, **fused)
     data = case.open(folder)
-    log = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-    for samples in case.batches(rank, len(data)):
-        inputs, targets = data.read(samples)
-        logits = model(inputs)
-        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad()
-        os.write(log, f"{time.monotonic_ns()} {loss.item()!r}\n".encode())
+    train(model, optimizer, data, case.batches(rank, len(data)), out)
 
 
 if __name__ == "__main__":

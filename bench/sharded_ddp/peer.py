@@ -1,23 +1,22 @@
 """One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND RANK WORLD_SIZE FOLDER STORE OUT`.
 
-KIND: ddp (with gradient_as_bucket_view), ddp-join (the same under join()), zero (DDP with gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp
-(FSDP2 by block, which gathers the next block ahead), fsdp-keep (FSDP2 by block with reshard_after_forward=False); these with fused
-AdamW; fsdp-default (FSDP2 by block, and AdamW, as they are). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
+KIND: ddp (with gradient_as_bucket_view), ddp-join (the same under join()), zero (DDP with gradient_as_bucket_view and
+static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp (FSDP2 by block, which gathers the next block ahead),
+fsdp-keep (FSDP2 by block with reshard_after_forward=False); these with fused AdamW; fsdp-default (FSDP2 by block, and AdamW, as
+they are). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
 """
 
 import contextlib
-import os
 import sys
-import time
 
 import torch
 import torch.distributed as dist
-import torch.nn.functional as F
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 
 from bench.ddp.cases import CASES
+from bench.ddp.stepping import train
 from bench.fsdp.cases import CASES as FROZEN_CASES
 
 
@@ -70,16 +69,8 @@ def main(case, kind, rank, world_size, folder, store, out):
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=world_size)
     model, optimizer = prepare(kind, model, case.adamw, world_size)
     data = case.open(folder)
-    log = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     with model.join() if kind == "ddp-join" else contextlib.nullcontext():
-        for samples in case.batches(rank, len(data), world_size):
-            inputs, targets = data.read(samples)
-            logits = model(inputs)
-            loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), targets.reshape(-1))
-            loss.backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            os.write(log, f"{time.monotonic_ns()} {loss.item()!r}\n".encode())
+        train(model, optimizer, data, case.batches(rank, len(data), world_size), out)
 
 
 if __name__ == "__main__":
