@@ -211,117 +211,32 @@ TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
   EXPECT_EQ(world.job("urgent").state, jobs::State::kQueued);
 }
 
-TEST(Cluster, OnlyAJobThatHasEndedCanBeDeleted) {
+TEST(Cluster, ARankThatHasHadNoInputForLongIsToldOfOnce) {
   World world;
-  EXPECT_EQ(RefusalReason(world.Delete("job").status()), "JOB_NOT_FOUND");
-  world.Submit("job", 1);
-  const absl::Status refused = world.Delete("job").status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_EQ(RefusalReason(refused), "JOB_NOT_ENDED");
-  EXPECT_EQ(refused.message(),
-            "job 'job' is QUEUED; only a job that has ended can be deleted: stop it first "
-            "(`muster stop job --wait`)");
-  ASSERT_TRUE(world.Stop("job").ok());
-  ASSERT_TRUE(world.Delete("job").ok());
-  EXPECT_EQ(world.cluster().Find("job"), nullptr);
-  EXPECT_TRUE(world.cluster().submitted().empty());
-  EXPECT_TRUE(world.store().Load()->jobs.empty());
-}
-
-TEST(Cluster, ARepeatedDeletionGivesTheFirstAnswerForADayAlsoAfterARestart) {
-  World world;
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.Stop("job", "stop-request").ok());
-  ASSERT_EQ(*world.Delete("job", "request", "first"), "first");
-  // Another job with its name is not the one that was meant.
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.Stop("job").ok());
-  for (int round = 0; round < 2; ++round) {
-    EXPECT_EQ(*world.Delete("job", "request", "second"), "first");
-    EXPECT_NE(world.cluster().Find("job"), nullptr);
-    EXPECT_EQ(RefusalReason(world.cluster().Delete("other", "request", "x", "", world.now()).status()),
-              "REQUEST_ID_REUSED");
-    // Nor does what was asked of the deleted one act on it.
-    EXPECT_EQ(RefusalReason(world.Stop("job", "stop-request")), "JOB_NOT_FOUND");
-    world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  world.Submit("job", 2);
+  for (uint32_t rank : {0, 1}) {
+    ASSERT_TRUE(world.AttachWorker(10 + rank, world.job("job").Worker(rank)).ok());
+    ASSERT_TRUE(world.Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
   }
-  world.seconds += 24 * 3600;
-  world.cluster().Tick(world.now());
-  world.Commit();
-  EXPECT_TRUE(world.store().Load()->requests.empty());
-  EXPECT_EQ(*world.Delete("job", "request", "third"), "third");
-}
-
-TEST(Cluster, ARepeatedSubmissionDoesNotBringADeletedJobBack) {
-  World world;
-  const Submission submission{.name = "x", .request_id = "r", .fingerprint = "f"};
-  ASSERT_EQ(*world.cluster().Submit(submission, world.now()), "x-1");
-  world.Commit();
-  ASSERT_TRUE(world.Stop("x-1").ok());
-  ASSERT_TRUE(world.Delete("x-1").ok());
-  for (int round = 0; round < 2; ++round) {
-    EXPECT_EQ(RefusalReason(world.cluster().Submit(submission, world.now()).status()),
-              "JOB_NOT_FOUND");
-    world.Commit();
-    EXPECT_EQ(world.cluster().Find("x-1"), nullptr);
-    world.Restart();
-  }
-  // Its number, and with it its name, is not used again.
-  EXPECT_EQ(*world.cluster().Submit({.name = "x"}, world.now()), "x-2");
-}
-
-TEST(Cluster, ADeletionTakesWhatWaitsToBeStoredAlong) {
-  World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  world.Submit("job", 1);
-  const WorkerId id = world.job("job").Worker(0);
-  ASSERT_TRUE(world.AttachWorker(10, id).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
-  // All in one transaction.
-  Cluster& cluster = world.cluster();
-  ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());
-  cluster.WorkerLogged(1, id, {"line"}, world.now());
-  ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 3, .what = Finished{1}}, world.now()).ok());
-  cluster.WorkerExited(1, {.worker = id}, world.now());
-  ASSERT_TRUE(cluster.Delete("job", "", "", "", world.now()).ok());
-  cluster.WorkerLogged(1, id, {"late"}, world.now());
-  ASSERT_TRUE(cluster.Submit({.job_id = "job", .name = "job"}, world.now()).ok());
-  world.Commit();
-  const auto image = world.store().Load();
-  ASSERT_EQ(image->jobs.size(), 1);
-  EXPECT_EQ(image->jobs[0].number, 2);
-  EXPECT_EQ(image->jobs[0].step, 0);
-  EXPECT_TRUE(world.store().ReadSteps("job", 0, 10)->empty());
-  EXPECT_TRUE(world.store().ReadLogs("job", 0, {}, 10)->empty());
-}
-
-TEST(Cluster, LateLinesOfADeletedJobAreNotThoseOfTheNextOneOfItsName) {
-  World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  world.Submit("job", 1);
-  const WorkerId old = world.job("job").Worker(0);
-  ASSERT_TRUE(world.Stop("job").ok());
-  world.Exit(1, old, 15);
-  ASSERT_TRUE(world.Delete("job").ok());
-  ASSERT_TRUE(world.Attach(1, Hello("a", 0)).ok());
-  const auto log = [&](const WorkerId& worker, const std::string& line) {
-    world.cluster().WorkerLogged(1, worker, {line}, world.now());
-    world.Commit();
+  const auto told = [&] {
+    int count = 0;
+    for (const Effect& effect : world.effects) {
+      const auto* say = std::get_if<Say>(&effect);
+      count += say != nullptr && say->text == "job 'job': rank 1 has had no input since step 3";
+    }
+    return count;
   };
-  world.Submit("job", 1);
-  log(old, "late, while it waits");
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  const WorkerId next = world.job("job").Worker(0);
-  ASSERT_EQ(next.generation, old.generation);
-  log(old, "late, while it runs");
-  log(next, "its own");
-  world.Exit(1, next, 9);
-  ASSERT_EQ(world.job("job").generation, 2);
-  log(next, "of its former generation");
-  const auto lines = world.store().ReadLogs("job", 0, {}, 10);
-  ASSERT_EQ(lines->size(), 2);
-  EXPECT_EQ((*lines)[0].text, "its own");
-  EXPECT_EQ((*lines)[1].text, "of its former generation");
+  uint64_t sequence = 1;
+  ASSERT_TRUE(world.Report(10, {.sequence = ++sequence, .what = RanksJoined{{{1, 3}}}}).ok());
+  for (uint64_t step = 1; step <= 101; ++step) {
+    ASSERT_TRUE(world.Report(10, {.sequence = ++sequence, .what = StepDone{.step = step}}).ok());
+  }
+  EXPECT_EQ(told(), 0);
+  for (uint64_t step = 102; step <= 110; ++step) {
+    ASSERT_TRUE(world.Report(10, {.sequence = ++sequence, .what = StepDone{.step = step}}).ok());
+  }
+  EXPECT_EQ(told(), 1);
 }
 
 TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
@@ -340,69 +255,6 @@ TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   EXPECT_EQ(world.cluster().ThroughputOf("job").samples_per_second, 0);
 }
 
-TEST(Cluster, ARepeatedCommandGivesTheFirstAnswerWhateverThereIsAgainstItNow) {
-  World world;
-  world.Submit("job", 1);
-  const CommandRequest request{.job_id = "job",
-                               .request_id = "r",
-                               .fingerprint = "f",
-                               .command = {.kind = commands::Kind::kSetLearningRate}};
-  const auto refuses = [](const jobs::Job&) { return absl::InvalidArgumentError("no"); };
-  EXPECT_EQ(*world.cluster().Command(request, world.now()), 1);
-  world.Commit();
-  world.Restart();
-  EXPECT_EQ(*world.cluster().Command(request, world.now(), refuses), 1);
-  CommandRequest other = request;
-  other.request_id = "r2";
-  EXPECT_EQ(world.cluster().Command(other, world.now(), refuses).status().message(), "no");
-  EXPECT_EQ(world.job("job").commands.commands().size(), 1);
-}
-
-TEST(Cluster, AStepThatNoJobReachesIsRefused) {
-  World world;
-  world.Submit("job", 1);
-  const auto number = world.Command("job", {.kind = commands::Kind::kStop, .at_step = UINT64_MAX});
-  EXPECT_EQ(RefusalReason(number.status()), "AT_STEP_INVALID");
-}
-
-TEST(Cluster, TakingACommandBackTwiceIsOneWish) {
-  World world;
-  world.Attach(1, Hello("n", 1)).IgnoreError();
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause, .at_step = 9}).ok());
-  EXPECT_EQ(*world.Cancel("job", 1), 1);
-  EXPECT_EQ(*world.Cancel("job", 1), 1);
-  EXPECT_EQ(world.job("job").commands.commands().size(), 2);
-  EXPECT_EQ(RefusalReason(world.Cancel("job", 2).status()), "OPERATION_APPLIED");
-  EXPECT_EQ(RefusalReason(world.Cancel("job", 7).status()), "OPERATION_NOT_FOUND");
-}
-
-TEST(Cluster, WithoutProcessesACommandIsTakenBackAtOnce) {
-  World world;
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
-  EXPECT_EQ(*world.Cancel("job", 1), 1);
-  EXPECT_EQ(world.job("job").commands.Find(1)->outcome->code, absl::StatusCode::kCancelled);
-  EXPECT_EQ(RefusalReason(world.Cancel("job", 1).status()), "OPERATION_DONE");
-}
-
-TEST(Cluster, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped) {
-  World world;
-  world.Attach(1, Hello("n", 1)).IgnoreError();
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
-  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = commands::Kind::kPause}).status()),
-            "JOB_ALREADY_PAUSED");
-  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
-  EXPECT_EQ(world.job("job").state, jobs::State::kPaused);
-  world.Restart();
-  EXPECT_EQ(world.job("job").state, jobs::State::kPaused);
-  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kStop}).ok());
-  EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
-}
-
 TEST(Cluster, AnOlderWorkerIsRefused) {
   World world;
   world.Attach(1, Hello("n", 1)).IgnoreError();
@@ -410,18 +262,6 @@ TEST(Cluster, AnOlderWorkerIsRefused) {
   const absl::Status status = world.cluster().AttachWorker(
       10, {.worker = world.job("job").Worker(0), .protocol = 0}, world.now());
   EXPECT_EQ(RefusalReason(status), "WORKER_TOO_OLD");
-}
-
-TEST(Cluster, AJobThatComesAndGoesInOneTransactionLeavesItsNumberOnly) {
-  World world;
-  Cluster& cluster = world.cluster();
-  ASSERT_TRUE(cluster.Submit({.name = "x"}, world.now()).ok());
-  ASSERT_TRUE(cluster.Command({.job_id = "x-1"}, world.now()).ok());
-  ASSERT_TRUE(cluster.Delete("x-1", "", "", "", world.now()).ok());
-  world.Commit();
-  EXPECT_TRUE(world.store().Load()->jobs.empty());
-  world.Restart();
-  EXPECT_EQ(*world.cluster().Submit({.name = "x"}, world.now()), "x-2");
 }
 
 TEST(Cluster, SaysWhichRanksAreOnANode) {

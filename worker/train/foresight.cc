@@ -3,6 +3,7 @@
 
 #include "common/status/status.h"
 #include "worker/layout/placement.h"
+#include "worker/parallel/fsdp/placement.h"
 #include "worker/parallel/move_pieces.h"
 #include "worker/train/training.h"
 
@@ -25,7 +26,7 @@ absl::StatusOr<Placements> PlacementsOf(const Job& job, const models::Model& mod
   }
   if (const auto* fsdp = std::get_if<parallel::FsdpOptions>(&job.strategy)) {
     ASSIGN_OR_RETURN(auto placement, parallel::PlacementUnderFsdp(parameters, model.root(),
-                                                                  world_size, *fsdp));
+                                                                  world_size, fsdp->units));
     return Placements{std::move(placement.owners), std::move(placement.holders)};
   }
   std::vector<int64_t> trained;

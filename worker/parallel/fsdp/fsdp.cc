@@ -1,6 +1,5 @@
 #include "worker/parallel/fsdp/fsdp.h"
 
-#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -13,6 +12,7 @@
 #include "worker/models/context_error.h"
 #include "worker/parallel/fsdp/backward_hooks.h"
 #include "worker/parallel/fsdp/flat_group.h"
+#include "worker/parallel/fsdp/placement.h"
 #include "worker/parallel/fsdp/unit_groups.h"
 #include "worker/parallel/fsdp/unit_plan.h"
 #include "worker/parallel/model_tensors.h"
@@ -26,22 +26,6 @@ namespace {
 // Units that are whole, besides the root and those that stay: the one that runs and the one that is
 // gathered meanwhile.
 constexpr int kMostInFlight = 2;
-
-FsdpPlacement PlacementOf(const std::vector<models::Parameter>& parameters,
-                          const UnitGroups& trainable, const UnitGroups& frozen, int world_size) {
-  std::vector<int64_t> elements;
-  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
-  const auto owners = [&](const UnitGroups& kind) {
-    return OwnersOf(kind.groups, kind.specs, kind.indices, elements, world_size);
-  };
-  FsdpPlacement placement{.owners = owners(trainable), .holders = owners(frozen)};
-  for (int rank = 0; rank < world_size; ++rank) {
-    const auto& owned = placement.owners.holders[rank];
-    auto& held = placement.holders.holders[rank];
-    held.insert(held.end(), owned.begin(), owned.end());
-  }
-  return placement;
-}
 
 class Fsdp : public Strategy, public BackwardObserver {
  public:
@@ -415,14 +399,6 @@ absl::Status CheckFrozen(const std::vector<models::Parameter>& parameters) {
 }
 
 }  // namespace
-
-absl::StatusOr<FsdpPlacement> PlacementUnderFsdp(const std::vector<models::Parameter>& parameters,
-                                                 const models::Unit& root, int world_size,
-                                                 const FsdpOptions& options) {
-  ASSIGN_OR_RETURN(const auto plan, PlanUnits(root, parameters, options.units));
-  return PlacementOf(parameters, GroupByUnit(parameters, plan, GroupKind::kTrainable, world_size),
-                     GroupByUnit(parameters, plan, GroupKind::kFrozen, world_size), world_size);
-}
 
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,

@@ -70,15 +70,6 @@ absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options);
 
-// Who would hold what: Strategy::owners, and shards()->holders, of one that is made of these parameters. Pure. Errors: PlanUnits'.
-struct FsdpPlacement {
-  layout::Placement owners;
-  layout::Placement holders;
-};
-absl::StatusOr<FsdpPlacement> PlacementUnderFsdp(const std::vector<models::Parameter>& parameters,
-                                                 const models::Unit& root, int world_size,
-                                                 const FsdpOptions& options);
-
 }  // namespace muster::parallel
 
 #endif  // MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
