@@ -41,21 +41,38 @@ absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
                              .status = absl::CancelledError("taken back before it took effect"),
                              .reason = "OPERATION_CANCELLED"});
     }
-    Finish(command, due.cancels ? absl::OkStatus()
-                                : absl::FailedPreconditionError(
-                                      "there was nothing to take back: it had taken effect, or was taken back, before"));
+    if (due.cancels) {
+      Finish(command);
+    } else {
+      Fail(command,
+           absl::FailedPreconditionError(
+               "there was nothing to take back: it had taken effect, or was taken back, before"),
+           "OPERATION_APPLIED");
+    }
     return absl::OkStatus();
   }
   return std::visit([&](const auto& what) { return Apply(command, what); }, command.what);
 }
 
-void SessionImpl::Finish(const Command& command, const absl::Status& status,
-                         decltype(CommandFinished::result) result) {
+void SessionImpl::Finish(const Command& command, decltype(CommandFinished::result) result) {
   Report(CommandApplied{command.number, step_});
   Report(CommandFinished{.number = command.number,
-                         .status = status,
-                         .reason = absl::IsInvalidArgument(status) ? "TRAINABILITY_INVALID" : "",
+                         .status = absl::OkStatus(),
+                         .reason = "",
                          .result = std::move(result)});
+}
+
+void SessionImpl::Fail(const Command& command, const absl::Status& status,
+                       const std::string& reason) {
+  Report(CommandApplied{command.number, step_});
+  Report(CommandFinished{
+      .number = command.number, .status = status, .reason = reason, .result = {}});
+}
+
+bool SessionImpl::NeedsTraining(const Command& command) {
+  if (trains()) return true;
+  Fail(command, absl::FailedPreconditionError("the job trains nothing"), "NO_OPTIMIZER");
+  return false;
 }
 
 absl::Status SessionImpl::Apply(const Command& command, const StopCommand&) {
@@ -69,33 +86,31 @@ absl::Status SessionImpl::Apply(const Command& command, const StopCommand&) {
 }
 
 absl::Status SessionImpl::Apply(const Command& command, const SaveCheckpointCommand&) {
-  if (checkpoints_ == nullptr || !trains()) {
-    Finish(command, absl::FailedPreconditionError(
-                        checkpoints_ == nullptr
-                            ? "the job has no place for checkpoints: its file has no `checkpoint`"
-                            : "the job trains nothing"));
+  if (checkpoints_ == nullptr) {
+    Fail(command,
+         absl::FailedPreconditionError(
+             "the job has no place for checkpoints: its file has no `checkpoint`"),
+         "NO_CHECKPOINTS");
     return absl::OkStatus();
   }
+  if (!NeedsTraining(command)) return absl::OkStatus();
   // Says that training may go on from here: losses are finite on every rank.
   RETURN_IF_ERROR(CallNow().status());
   ASSIGN_OR_RETURN(const SaveResult result, Save());
   if (result.files.ok()) {
-    Finish(command, absl::OkStatus(), *saved_);
+    Finish(command, *saved_);
   } else {
-    Finish(command, result.files);
+    Fail(command, result.files, /*reason=*/"");
   }
   return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Apply(const Command& command, const SetLearningRateCommand& set) {
-  if (!trains()) {
-    Finish(command, absl::FailedPreconditionError("the job trains nothing"));
-    return absl::OkStatus();
-  }
+  if (!NeedsTraining(command)) return absl::OkStatus();
   LearningRateSet result{.old_rate = learning_rate_, .new_rate = set.rate};
   learning_rate_ = set.rate;
   result.next_step = learning_rate_ * optim::LearningRateFactor(job_.schedule, step_);
-  Finish(command, absl::OkStatus(), result);
+  Finish(command, result);
   return absl::OkStatus();
 }
 

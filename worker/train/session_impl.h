@@ -109,8 +109,11 @@ class SessionImpl : public Session {
   }
   absl::Status Apply(const Command& command, const NoCommand& none) { return absl::OkStatus(); }
   // Says that it took effect, and how it ended: at once, so that a change which the workers do not survive was none.
-  void Finish(const Command& command, const absl::Status& status = absl::OkStatus(),
-              decltype(CommandFinished::result) result = {});
+  void Finish(const Command& command, decltype(CommandFinished::result) result = {});
+  // The same of one that did nothing. reason: CommandFinished's.
+  void Fail(const Command& command, const absl::Status& status, const std::string& reason);
+  // Fails a command of a job that trains nothing: then false.
+  bool NeedsTraining(const Command& command);
 
   // ---- Which parameters are trained (session_trainability.cc).
   // Right before each step: lets the model's own code run, and brings into force what it has frozen or unfrozen, as the job

@@ -128,13 +128,10 @@ void SessionImpl::ReportTrainability(const std::optional<TrainabilityChange>& ch
 }
 
 absl::Status SessionImpl::Apply(const Command& command, const SetTrainabilityCommand& set) {
-  if (!trains()) {
-    Finish(command, absl::FailedPreconditionError("the job trains nothing"));
-    return absl::OkStatus();
-  }
+  if (!NeedsTraining(command)) return absl::OkStatus();
   const absl::StatusOr<Mask> mask = trainability_->With(set.rules);
   if (!mask.ok()) {
-    Finish(command, mask.status());
+    Fail(command, mask.status(), "TRAINABILITY_INVALID");
     return absl::OkStatus();
   }
   if (set.dry_run) {
@@ -145,28 +142,25 @@ absl::Status SessionImpl::Apply(const Command& command, const SetTrainabilityCom
     for (size_t rank = 0; rank < foresight.bytes_after.size(); ++rank) {
       plan.ranks.push_back({foresight.bytes_before[rank], foresight.bytes_after[rank]});
     }
-    Finish(command, absl::OkStatus(), std::move(plan));
+    Finish(command, std::move(plan));
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(*mask, command.number));
   RETURN_IF_ERROR(trainability_->Add(set.rules));
   change.version = trainability_->version();
   ReportTrainability(change);
-  Finish(command, absl::OkStatus(), std::move(change));
+  Finish(command, std::move(change));
   return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Apply(const Command& command, const RefreshCommand&) {
-  if (!trains()) {
-    Finish(command, absl::FailedPreconditionError("the job trains nothing"));
-    return absl::OkStatus();
-  }
+  if (!NeedsTraining(command)) return absl::OkStatus();
   const Mask mask = std::exchange(pending_, std::nullopt).value_or(training_->mask());
   ASSIGN_OR_RETURN(TrainabilityChange change, ChangeTo(mask, command.number));
   if (mask != trainability_->mask()) trainability_->Take(mask);
   change.version = trainability_->version();
   if (!change.frozen.empty() || !change.unfrozen.empty()) ReportTrainability(change);
-  Finish(command, absl::OkStatus(), std::move(change));
+  Finish(command, std::move(change));
   return absl::OkStatus();
 }
 

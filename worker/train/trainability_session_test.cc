@@ -232,6 +232,30 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
   }
 }
 
+// Commands that find the job unable, as after a call that the coordinator let through before anybody knew.
+TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
+  const auto reasons = [](const Result& result) {
+    std::vector<std::string> found;
+    for (const auto& [number, finished] : result.outside->finished()) {
+      EXPECT_FALSE(finished.status.ok()) << number;
+      found.push_back(finished.reason);
+    }
+    return found;
+  };
+  const Command save = {.what = SaveCheckpointCommand()};
+  const Command rate = {.what = SetLearningRateCommand{0.1}};
+  const Command refresh = {.what = RefreshCommand()};
+  const Command none = Set({{true, "absent.*"}}, 0);
+  EXPECT_THAT(reasons(Run(MlpJob(), 2, {save, none})),
+              ElementsAre("NO_CHECKPOINTS", "TRAINABILITY_INVALID"));
+  Job job = MlpJob();
+  job.validate = job.train;
+  job.stages = {ValidateStage()};
+  job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
+  EXPECT_THAT(reasons(Run(job, 2, {save, rate, refresh, none})),
+              ElementsAre("NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER"));
+}
+
 TEST_F(TrainabilitySession, ACommandThatFitsNothingFailsAloneAndTrainingGoesOn) {
   const Result result = Run(MlpJob(), 2, {Set({{true, "layer.0.*"}}, 2), Set({{true, "*"}}, 3)});
   ExpectDone(result);
