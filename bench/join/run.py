@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What join costs: `bench/join/run.py` builds, measures and prints the tables. Even inputs with join and without, PyTorch's own join
-beside it; ranks whose fellow has no input, beside even ones; and whole runs in which rank 0 ends early. The method stands in bench/harness.py
-and bench/table.py, that of whole runs below; bench/README.md says why. Links other than loopback need root.
+beside it; ranks whose fellow has no input, beside even ones; and whole runs in which rank 0 ends early. The method stands in
+bench/harness.py and bench/table.py, that of whole runs below; bench/README.md says why. Links other than loopback need root.
 """
 
 import argparse
@@ -57,10 +57,10 @@ def own_files(steps):
     return change
 
 
-def even_arms(strategy):
+def even_arms(strategy, with_peer):
     name = f"Muster {strategy}"
     arms = [Muster(f"{name}, join", STRATEGIES[strategy], uneven), Muster(f"{name}, no join", STRATEGIES[strategy])]
-    if strategy == "ddp":
+    if strategy == "ddp" and with_peer:
         arms += [PyTorch("PyTorch DDP with join()", "ddp-join"), PyTorch("PyTorch DDP", "ddp")]
     return [*arms, Muster(f"{name}, join, again", STRATEGIES[strategy], uneven)]
 
@@ -127,6 +127,7 @@ def main():
     parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
     parser.add_argument("--links", nargs="+", default=["loopback", "400mbit"], help="loopback, or a rate in tc's words")
     parser.add_argument("--parts", nargs="+", choices=["even", "joined", "runs"], default=["even", "joined", "runs"])
+    parser.add_argument("--alone", action="store_true", help="even inputs without PyTorch beside them: more rounds in the time")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=5, help="rounds of whole runs")
     parser.add_argument("--steps", type=int, default=60, help="of a whole run")
@@ -141,7 +142,7 @@ def main():
     with harness.programs_of(arguments.programs) as programs:
         for case, strategy, name in every:
             if "even" in arguments.parts:
-                measure(case, link(name), arguments, programs, even_arms(strategy), "join's", base=1)
+                measure(case, link(name), arguments, programs, even_arms(strategy, not arguments.alone), "join's", base=1)
         for case, strategy, name in every:
             if "joined" in arguments.parts:
                 arms = joined_arms(strategy)
