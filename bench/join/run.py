@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """What join costs: `bench/join/run.py` builds, measures and prints the tables. Even inputs with join and without, PyTorch's own join
-beside it; ranks whose fellow has no input, beside even ones; and whole runs in which rank 0 ends early. The method stands in
-bench/harness.py and bench/table.py, that of whole runs below; bench/README.md says why. Links other than loopback need root.
+beside it, and the first two with new processes for each run; ranks whose fellow has no input, beside even ones; and whole runs in
+which rank 0 ends early. The method stands in bench/harness.py and bench/table.py, that of whole runs below; bench/README.md says
+why. Links other than loopback need root.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from bench.table import interval  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
 STRATEGIES = {"ddp": {"ddp": {}}, "sharded_ddp": {"sharded_ddp": {}}, "fsdp": {"fsdp": {}}}
+PARTS = ["even", "anew", "joined", "runs"]
 # Steps of a whole run in which it finds its pace.
 FIRST = 5
 
@@ -42,7 +44,7 @@ def uneven(case, inputs):
     return {"batch": {"per_rank": case.per_rank, "last": "uneven"}}
 
 
-def own_files(steps):
+def own_files(steps, last="uneven"):
     """Changes of a job: each rank reads a file of its own, of so many steps."""
 
     def change(case, inputs):
@@ -52,7 +54,8 @@ def own_files(steps):
             paths.append(str(inputs / f"{rank}-{count}.safetensors"))
             rows = [i % len(data["labels"]) for i in range(count * case.per_rank)]
             save_file({name: tensor[torch.tensor(rows, dtype=torch.long)] for name, tensor in data.items()}, paths[-1])
-        return uneven(case, inputs) | {"data": {"train": {"safetensors": {}, "per_rank": paths}}}
+        files = {"data": {"train": {"safetensors": {}, "per_rank": paths}}}
+        return {"batch": {"per_rank": case.per_rank, "last": last}} | files
 
     return change
 
@@ -75,10 +78,10 @@ def joined_arms(strategy):
     ]
 
 
-def run_to_its_end(case, strategy, steps, link, folder, programs):
-    """Seconds of each step. `steps`: for which each rank has input."""
+def run_to_its_end(case, strategy, steps, change, link, folder, programs):
+    """Seconds of each step of new processes."""
     inputs = folder / "inputs"
-    job = case.job(inputs, max(steps)) | {"strategy": STRATEGIES[strategy]} | own_files(steps)(case, inputs)
+    job = case.job(inputs, steps) | {"strategy": STRATEGIES[strategy]} | change(case, inputs)
     beside = pathlib.Path(tempfile.mkdtemp(dir=folder))
     started = (
         cluster.Cluster(programs, beside, slots=WORLD_SIZE)
@@ -96,29 +99,52 @@ def run_to_its_end(case, strategy, steps, link, folder, programs):
         return [float(re.fullmatch(r"([\d.]+)s", step["duration"])[1]) for step in started.metrics("bench")]
 
 
-def whole_runs(case, strategy, link, rounds, steps, programs):
-    """Runs in which rank 0 ends early, in turn with even ones (ABBA): the steps after its end over the same steps of the even run
-    of the round, their median and the slowest."""
-    ratios = {name: [] for name in ends(steps)}
-    slowest = {name: [] for name in ends(steps)}
+def runs_in_turn(case, strategy, link, rounds, steps, changes, programs):
+    """Whole runs of `changes` (of the job, by name), a round after the other, in turned order (ABBA): [{name: seconds of each
+    step}] by round."""
+    found = []
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, link:
         folder = pathlib.Path(name)
         (folder / "inputs").mkdir()
         case.write(folder / "inputs")
         for number in range(rounds):
-            found = {}
-            for name in ["even", *ratios][:: -1 if number % 2 else 1]:
-                end = ends(steps).get(name, steps)
-                found[name] = run_to_its_end(case, strategy, [end, steps], link, folder, programs)
-            for name, end in ends(steps).items():
-                begin = max(end, FIRST)
-                even = statistics.median(found["even"][begin:])
-                ratios[name].append(statistics.median(found[name][begin:]) / even)
-                slowest[name].append(max(found[name][begin:]) / max(found["even"][begin:]))
+            names = list(changes)[:: -1 if number % 2 else 1]
+            found.append({name: run_to_its_end(case, strategy, steps, changes[name], link, folder, programs) for name in names})
             print(f"{case.name}, {strategy}, {link.name}: {number + 1} of {rounds} rounds", file=sys.stderr)
-    for name in ratios:
-        shown = "%.3f (%.3f to %.3f)" % interval(ratios[name])
-        print(f"| {case.name}, {strategy}, {link.name} | {name} | {shown} | {statistics.median(slowest[name]):.3f} |", flush=True)
+    return found
+
+
+def over(rounds, name, base, begin, of=statistics.median):
+    """Of the steps from `begin` on, by round: those of `name` over those of `base`."""
+    return [of(found[name][begin:]) / of(found[base][begin:]) for found in rounds]
+
+
+def ending_early(case, strategy, link, rounds, steps, programs):
+    """Runs in which rank 0 ends early beside even ones: the steps after its end over the same steps of the even run of the round."""
+    changes = {"even": own_files([steps, steps])}
+    changes |= {name: own_files([end, steps]) for name, end in ends(steps).items()}
+    found = runs_in_turn(case, strategy, link, rounds, steps, changes, programs)
+    for name, end in ends(steps).items():
+        begin = max(end, FIRST)
+        shown = "%.3f (%.3f to %.3f)" % interval(over(found, name, "even", begin))
+        slowest = statistics.median(over(found, name, "even", begin, max))
+        print(f"| {case.name}, {strategy}, {link.name} | {name} | {shown} | {slowest:.3f} |", flush=True)
+
+
+def even_anew(case, strategy, link, rounds, steps, programs):
+    """Even runs with join and without, new processes for each: where its memory lies makes a process a few percent faster or slower
+    for as long as it lives, which no number of rounds of the same processes takes out."""
+    names = ["join", "no join", "join, again"]
+    changes = {name: own_files([steps, steps], "drop" if name == "no join" else "uneven") for name in names}
+    found = runs_in_turn(case, strategy, link, rounds, steps, changes, programs)
+    milliseconds = [
+        f"{1e3 * statistics.median(statistics.median(run[name][FIRST:]) for run in found):.1f}" for name in names
+    ]
+    ratios = [
+        "%.3f (%.3f to %.3f)" % interval(over(found, *pair, FIRST))
+        for pair in (("join", "no join"), ("join, again", "no join"), ("join, again", "join"))
+    ]
+    print(f"| {case.name}, {strategy}, {link.name} | {' | '.join(milliseconds + ratios)} |", flush=True)
 
 
 def main():
@@ -126,7 +152,7 @@ def main():
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=["mlp-8x1024"])
     parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
     parser.add_argument("--links", nargs="+", default=["loopback", "400mbit"], help="loopback, or a rate in tc's words")
-    parser.add_argument("--parts", nargs="+", choices=["even", "joined", "runs"], default=["even", "joined", "runs"])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
     parser.add_argument("--alone", action="store_true", help="even inputs without PyTorch beside them: more rounds in the time")
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=5, help="rounds of whole runs")
@@ -147,10 +173,14 @@ def main():
             if "joined" in arguments.parts:
                 arms = joined_arms(strategy)
                 measure(case, link(name), arguments, programs, arms, "the joined", base=1, other_gradients=(arms[1].name,))
-        if "runs" in arguments.parts:
-            print("\n### Whole runs\n\n| | rank 0 ends | steps after it over even ones (95%) | the slowest over the slowest even one |\n|---|---|---|---|")
+        if "anew" in arguments.parts:
+            print("\n### Even inputs, processes anew\n\n| | join, ms | no join, ms | join again, ms | join over no join (95%) | again over no join | again over join |\n|---|---|---|---|---|---|---|")
             for case, strategy, name in every:
-                whole_runs(case, strategy, link(name), arguments.runs, arguments.steps, programs)
+                even_anew(case, strategy, link(name), arguments.runs, arguments.steps, programs)
+        if "runs" in arguments.parts:
+            print("\n### Rank 0 ends early\n\n| | rank 0 ends | steps after it over even ones (95%) | the slowest over the slowest even one |\n|---|---|---|---|")
+            for case, strategy, name in every:
+                ending_early(case, strategy, link(name), arguments.runs, arguments.steps, programs)
 
 
 if __name__ == "__main__":
