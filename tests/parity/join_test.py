@@ -1,7 +1,7 @@
 """Ranks with different amounts of input: every strategy against a single process, step by step, over two epochs.
 
 The model has BatchNorm and parameters that nothing uses. Most ranks' last micro-batch is short. Each step is saved, and a save
-compares parameters and buffers of all ranks bitwise (join_session_test has the optimizer's state). Tolerance: training_test's, 1e-6
+compares parameters and buffers of all ranks bitwise (join_step_test has the optimizer's state). Tolerance: training_test's, 1e-6
 with AdamW at eps 1e-5; between strategies there is none.
 
 JOIN_CASES=all runs the whole product instead of all pairs.

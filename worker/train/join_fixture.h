@@ -5,9 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -15,7 +13,6 @@
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
-#include "worker/comm/local/local_group.h"
 #include "worker/train/job.h"
 
 namespace muster::train {
@@ -75,21 +72,6 @@ class JoinFixture : public testing::TestWithParam<int> {
       default:
         return parallel::FsdpOptions{.reduce_every = parallel::ReduceEvery::kMicroBatch};
     }
-  }
-
-  using Rank = std::function<void(int rank, comm::Communicator& control, comm::Communicator& data)>;
-  static void RunRanks(int world_size, const Rank& body) {
-    auto control = comm::LocalGroup::Create(world_size);
-    auto data = comm::LocalGroup::Create(world_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto own_control = std::move(control[rank]);
-        const auto own_data = std::move(data[rank]);
-        body(rank, *own_control, *own_data);
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
   }
 
   files::TempDir folder_;

@@ -11,6 +11,7 @@
 #include "common/status/status.h"
 #include "worker/parallel/recording.h"
 #include "worker/train/join_fixture.h"
+#include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 
 namespace muster::train {

@@ -17,6 +17,7 @@
 #include "worker/checkpoint/state.h"
 #include "worker/train/join_fixture.h"
 #include "worker/train/rank_data.h"
+#include "worker/train/rank_threads.h"
 #include "worker/train/setup.h"
 #include "worker/train/training.h"
 

@@ -4,12 +4,11 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
-#include <thread>
 #include <utility>
 #include <vector>
 
-#include "worker/comm/local/local_group.h"
 #include "worker/memory/counting_allocator.h"
+#include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 
 namespace muster::train {
@@ -71,21 +70,13 @@ class MemorySessionTest : public ::testing::Test {
 
   // The counters when rank 0 reported last.
   Usage Run(const Job& job, int world_size) {
-    auto control = comm::LocalGroup::Create(world_size);
-    auto gradients = comm::LocalGroup::Create(world_size);
     std::vector<Outside> outsides(world_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto own_control = std::move(control[rank]);
-        const auto own_gradients = std::move(gradients[rank]);
-        const SessionParts parts{own_control.get(), own_gradients.get(), &outsides[rank], &outsides[rank], {}};
-        auto session = Session::Create({"job", "this", 1, rank, "incarnation"}, job, parts);
-        const absl::Status end = session.ok() ? (*session)->Run().status() : session.status();
-        EXPECT_TRUE(end.ok()) << end;
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+      const SessionParts parts{&control, &data, &outsides[rank], &outsides[rank], {}};
+      auto session = Session::Create({"job", "this", 1, rank, "incarnation"}, job, parts);
+      const absl::Status end = session.ok() ? (*session)->Run().status() : session.status();
+      EXPECT_TRUE(end.ok()) << end;
+    });
     return outsides[0].usage().value_or(Usage());
   }
 

@@ -10,7 +10,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -18,7 +17,7 @@
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/checkpoint/load.h"
-#include "worker/comm/local/local_group.h"
+#include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 #include "worker/train/setup.h"
 
@@ -144,21 +143,12 @@ class NotFiniteTest : public ::testing::Test {
     auto result = std::make_unique<Result>();
     result->outside.stop_after_step = stop_after;
     result->ends.assign(world_size, absl::UnknownError("did not run"));
-    auto control = comm::LocalGroup::Create(world_size);
-    auto gradients = comm::LocalGroup::Create(world_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto own_control = std::move(control[rank]);
-        const auto own_gradients = std::move(gradients[rank]);
-        const SessionParts parts{own_control.get(), own_gradients.get(), &result->outside,
-                                 &result->outside, checkpoints};
-        auto session =
-            Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);
-        result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+      const SessionParts parts{&control, &data, &result->outside, &result->outside, checkpoints};
+      auto session =
+          Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);
+      result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
+    });
     return result;
   }
 

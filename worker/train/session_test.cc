@@ -8,9 +8,8 @@
 #include <fstream>
 #include <map>
 #include <mutex>
-#include <thread>
 
-#include "worker/comm/local/local_group.h"
+#include "worker/train/rank_threads.h"
 
 namespace muster::train {
 namespace {
@@ -108,22 +107,13 @@ class SessionTest : public ::testing::Test {
     auto result = std::make_unique<Result>();
     result->outside.StopAfterStep(stop_after);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
-    auto control = comm::LocalGroup::Create(world_size);
-    auto gradients = comm::LocalGroup::Create(world_size);
-    std::vector<std::thread> threads;
-    for (int rank = 0; rank < world_size; ++rank) {
-      threads.emplace_back([&, rank] {
-        const auto own_control = std::move(control[rank]);
-        const auto own_gradients = std::move(gradients[rank]);
-        if (rank == kill_rank) return;
-        const SessionParts parts{own_control.get(), own_gradients.get(), &result->outside,
-                                 &result->outside, checkpoints};
-        auto session = Session::Create(
-            {"job", job_instance_, generation, rank, "incarnation"}, job, parts);
-        result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+      if (rank == kill_rank) return;
+      const SessionParts parts{&control, &data, &result->outside, &result->outside, checkpoints};
+      auto session =
+          Session::Create({"job", job_instance_, generation, rank, "incarnation"}, job, parts);
+      result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
+    });
     return result;
   }
 

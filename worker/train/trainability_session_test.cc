@@ -8,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,7 +15,7 @@
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
-#include "worker/comm/local/local_group.h"
+#include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 
 namespace muster::train {
@@ -112,22 +111,13 @@ class TrainabilitySession : public testing::Test {
     for (size_t i = 0; i < commands.size(); ++i) commands[i].number = static_cast<int64_t>(i + 1);
     Result result{.ends = std::vector<absl::StatusOr<SessionEnd>>(world_size),
                   .outside = std::make_unique<Outside>(std::move(commands))};
-    auto control = comm::LocalGroup::Create(world_size);
-    auto gradients = comm::LocalGroup::Create(world_size);
-    std::vector<std::thread> ranks;
-    for (int rank = 0; rank < world_size; ++rank) {
-      ranks.emplace_back([&, rank] {
-        const auto own_control = std::move(control[rank]);
-        const auto own_gradients = std::move(gradients[rank]);
-        const SessionParts parts{own_control.get(), own_gradients.get(), result.outside.get(),
-                                 result.outside.get(), {}};
-        const auto session = Session::Create({"job", "instance", 1, rank, "i"}, job, parts);
-        result.ends[rank] = session.ok() ? (*session)->Run() : session.status();
-        if (!result.ends[rank].ok()) own_control->Abort(result.ends[rank].status());
-        if (!result.ends[rank].ok()) own_gradients->Abort(result.ends[rank].status());
-      });
-    }
-    for (std::thread& rank : ranks) rank.join();
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+      const SessionParts parts{&control, &data, result.outside.get(), result.outside.get(), {}};
+      const auto session = Session::Create({"job", "instance", 1, rank, "i"}, job, parts);
+      result.ends[rank] = session.ok() ? (*session)->Run() : session.status();
+      if (!result.ends[rank].ok()) control.Abort(result.ends[rank].status());
+      if (!result.ends[rank].ok()) data.Abort(result.ends[rank].status());
+    });
     return result;
   }
   static void ExpectDone(const Result& result) {
@@ -254,6 +244,12 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   job.checkpoint = CheckpointConfig{folder_.Path("checkpoints"), 0};
   EXPECT_THAT(reasons(Run(job, 2, {save, rate, refresh, none})),
               ElementsAre("NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER"));
+  const Command late = {.at_step = 3, .what = SetLearningRateCommand{0.1}};
+  const auto cancelled = Run(MlpJob(), 2, {late, {.what = CancelCommand{1}}, {.what = CancelCommand{1}}});
+  const auto& finished = cancelled.outside->finished();
+  EXPECT_EQ(finished.at(1).reason, "OPERATION_CANCELLED");
+  EXPECT_TRUE(finished.at(2).status.ok());
+  EXPECT_EQ(finished.at(3).reason, "OPERATION_APPLIED");
 }
 
 TEST_F(TrainabilitySession, ACommandThatFitsNothingFailsAloneAndTrainingGoesOn) {

@@ -1,0 +1,34 @@
+// Ranks of a session as threads, for tests.
+#ifndef MUSTER_WORKER_TRAIN_RANK_THREADS_H_
+#define MUSTER_WORKER_TRAIN_RANK_THREADS_H_
+
+#include <functional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "worker/comm/local/local_group.h"
+
+namespace muster::train {
+
+// Runs `body` on every rank, each in its own thread with a rank of two groups of its own, which it leaves when it returns;
+// returns when all have ended.
+inline void RunRanks(int world_size,
+                     const std::function<void(int rank, comm::Communicator& control,
+                                              comm::Communicator& data)>& body) {
+  auto control = comm::LocalGroup::Create(world_size);
+  auto data = comm::LocalGroup::Create(world_size);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < world_size; ++rank) {
+    threads.emplace_back([&, rank] {
+      const auto own_control = std::move(control[rank]);
+      const auto own_data = std::move(data[rank]);
+      body(rank, *own_control, *own_data);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_RANK_THREADS_H_
