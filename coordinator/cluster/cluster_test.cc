@@ -31,12 +31,7 @@ TEST(Cluster, ALostAgentsWorkersAreGoneAndTheJobMovesOn) {
 
 TEST(Cluster, AHungWorkerIsEndedAndNamed) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
-  world.Submit("job", 2);
-  for (uint32_t rank : {0, 1}) {
-    ASSERT_TRUE(world.AttachWorker(10 + rank, world.job("job").Worker(rank)).ok());
-    ASSERT_TRUE(world.Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
-  }
+  world.Start("job", 2);
   for (int second = 0; second < 400 && world.Stops().empty(); ++second) {
     world.cluster().AgentHeard(1, world.now());
     world.cluster().WorkerBeat(10, {.step = 1, .progress = absl::StrCat("step ", second)},
@@ -53,10 +48,7 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
 
 TEST(Cluster, OtherMemoryAloneIsNoProgressAndNoNewVersion) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+  world.Start("job", 1);
   Heartbeat beat{.step = 1, .progress = "forward", .memory = "some"};
   world.cluster().WorkerBeat(10, beat, world.now());
   const membership::Worker* worker = world.cluster().membership().FindWorker("job", 0);
@@ -73,10 +65,7 @@ TEST(Cluster, OtherMemoryAloneIsNoProgressAndNoNewVersion) {
 
 TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+  world.Start("job", 1);
   world.Pass(1);
   world.seconds += 1000;
   world.Pass(5);
@@ -87,11 +76,8 @@ TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
 
 TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  world.Submit("job", 1);
+  world.Start("job", 1);
   const WorkerId id = world.job("job").Worker(0);
-  ASSERT_TRUE(world.AttachWorker(10, id).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
   world.Restart();
   AgentHello hello = Hello("a", 1);
   hello.running.push_back({id, 7});
@@ -213,12 +199,7 @@ TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
 
 TEST(Cluster, ARankThatHasHadNoInputForLongIsToldOfOnce) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
-  world.Submit("job", 2);
-  for (uint32_t rank : {0, 1}) {
-    ASSERT_TRUE(world.AttachWorker(10 + rank, world.job("job").Worker(rank)).ok());
-    ASSERT_TRUE(world.Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
-  }
+  world.Start("job", 2);
   const auto told = [&] {
     int count = 0;
     for (const Effect& effect : world.effects) {
@@ -241,12 +222,7 @@ TEST(Cluster, ARankThatHasHadNoInputForLongIsToldOfOnce) {
 
 TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
-  world.Submit("job", 2);
-  for (uint32_t rank : {0, 1}) {
-    ASSERT_TRUE(world.AttachWorker(10 + rank, world.job("job").Worker(rank)).ok());
-    ASSERT_TRUE(world.Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
-  }
+  world.Start("job", 2);
   const StepDone step{.step = 1, .samples = 8, .duration = absl::Seconds(1)};
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = step}).ok());
   EXPECT_EQ(world.cluster().ThroughputOf("job").samples_per_second, 8);

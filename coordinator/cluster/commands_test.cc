@@ -58,10 +58,7 @@ TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
 
 TEST(Commands, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped) {
   World world;
-  world.Attach(1, Hello("n", 1)).IgnoreError();
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+  world.Start("job", 1);
   ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
   EXPECT_EQ(RefusalReason(world.Command("job", {.kind = commands::Kind::kPause}).status()),
             "JOB_ALREADY_PAUSED");

@@ -71,11 +71,8 @@ TEST(Deletion, ARepeatedSubmissionDoesNotBringADeletedJobBack) {
 
 TEST(Deletion, ADeletionTakesWhatWaitsToBeStoredAlong) {
   World world;
-  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
-  world.Submit("job", 1);
+  world.Start("job", 1);
   const WorkerId id = world.job("job").Worker(0);
-  ASSERT_TRUE(world.AttachWorker(10, id).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
   // All in one transaction.
   Cluster& cluster = world.cluster();
   ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());
