@@ -109,7 +109,7 @@ seed:
       "job.yaml:2: wrld_size: unknown key; did you mean world_size?; allowed: name, world_size, "
       "device, seed, model, data, strategy, optimizer, schedule, batch, precision, clip_grad_norm, "
       "stages, checkpoint, export, restart, loss, on_nan, loss_scale, priority, activation_checkpointing, "
-      "profile, trainable, uneven_inputs\n"
+      "profile, trainable, uneven_inputs, time_limit, when_cut_off, watchdog\n"
       "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " + u32 + "\n"
       "job.yaml:4: model.gpt2.context: found '1.5'; allowed: " + u32 + "\n"
       "job.yaml:4: model.gpt2.layers: found 'two'; allowed: " + u32 + "\n"

@@ -176,6 +176,9 @@ v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
   if (spec.precision() == v1::JobSpec::PRECISION_UNSPECIFIED) spec.set_precision(v1::JobSpec::FLOAT32);
   if (spec.precision() == v1::JobSpec::FLOAT16) ResolveLossScale(spec.mutable_loss_scale());
   if (spec.on_nan() == v1::JobSpec::ON_NAN_UNSPECIFIED) spec.set_on_nan(v1::JobSpec::FAIL);
+  if (spec.when_cut_off() == v1::JobSpec::WHEN_CUT_OFF_UNSPECIFIED) {
+    spec.set_when_cut_off(v1::JobSpec::STOP);
+  }
   if (spec.has_model()) ResolveModel(spec.mutable_model());
   if (spec.data().has_train()) ResolveDataSet(spec.mutable_data()->mutable_train());
   if (spec.data().has_validate()) ResolveDataSet(spec.mutable_data()->mutable_validate());

@@ -88,6 +88,7 @@ JOBS = {
     "CheckpointSpec": {"checkpoint": {"directory": "out"}},
     "ExportSpec": {"export": {"path": "out/model.safetensors"}},
     "RestartSpec": {"restart": {}},
+    "WatchdogSpec": {"watchdog": {}},
 }
 
 
