@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "client/cli/metrics_text.h"
 #include "client/cli/table.h"
 
@@ -32,6 +33,17 @@ std::string Mebibytes(uint64_t bytes) {
 
 std::string Mebibytes(const v1::MemoryUse& use) {
   return absl::StrCat(Mebibytes(use.bytes()), "/", Mebibytes(use.peak_bytes()));
+}
+
+// Of `muster get`.
+constexpr int kShownEvents = 5;
+
+std::string Note(const v1::Job& job) {
+  std::vector<std::string> notes;
+  if (!job.reason().empty()) notes.push_back(job.reason());
+  if (job.save_failure().count() > 1) notes.push_back(absl::StrCat(job.save_failure().count(), " times"));
+  notes.insert(notes.end(), job.warnings().begin(), job.warnings().end());
+  return absl::StrJoin(notes, "; ");
 }
 
 }  // namespace
@@ -67,13 +79,13 @@ std::string Ago(const google::protobuf::Timestamp& time, absl::Time now) {
 }
 
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now) {
-  Table table({"ID", "STATE", "PRIORITY", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION", "RESTARTS", "CREATED"});
+  Table table({"ID", "STATE", "PRIORITY", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION", "RESTARTS", "CREATED", "NOTE"});
   for (const v1::Job& job : jobs) {
     table.Add({job.id(), StateName(job.state()), absl::StrCat(job.spec().priority()),
                absl::StrCat(job.world_size()),
                job.stage().empty() ? "-" : job.stage(), Steps(job), Loss(job.has_loss(), job.loss()),
                Loss(job.has_validation_loss(), job.validation_loss()), absl::StrCat(job.restarts()),
-               Ago(job.create_time(), now)});
+               Ago(job.create_time(), now), Note(job)});
   }
   return table.Text();
 }
@@ -101,6 +113,34 @@ std::string MemoryTable(const v1::Job& job) {
   return table.empty() ? "" : absl::StrCat("memory in MiB, now/peak:\n", table.Text());
 }
 
+std::string EventLine(const v1::JobEvent& event) {
+  return absl::StrCat("step ", event.step(), ": ", event.reason(), ": ", event.message());
+}
+
+std::vector<v1::JobEvent> NewEvents(const v1::Job& before, const v1::Job& job) {
+  int first = 0;
+  if (!before.events().empty()) {
+    const std::string newest = before.events().rbegin()->SerializeAsString();
+    for (int i = job.events_size(); i-- > 0;) {
+      if (job.events(i).SerializeAsString() != newest) continue;
+      first = i + 1;
+      break;
+    }
+  }
+  return {job.events().begin() + first, job.events().end()};
+}
+
+std::string EventTable(const v1::Job& job, absl::Time now) {
+  if (job.events().empty()) return "";
+  Table table({"EVENT", "WHEN", "GENERATION", "STEP", "MESSAGE"});
+  for (int i = std::max(0, job.events_size() - kShownEvents); i < job.events_size(); ++i) {
+    const v1::JobEvent& event = job.events(i);
+    table.Add({event.reason(), Ago(event.time(), now), absl::StrCat(event.generation()),
+               absl::StrCat(event.step()), event.message()});
+  }
+  return table.Text();
+}
+
 std::string JobDetails(const v1::Job& job, absl::Time now) {
   Table facts;
   const auto add = [&facts](const std::string& name, const std::string& value) {
@@ -111,6 +151,13 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   add("state", job.state_reason().empty()
                    ? StateName(job.state())
                    : absl::StrCat(StateName(job.state()), ": ", job.state_reason()));
+  add("reason", job.reason());
+  for (const std::string& warning : job.warnings()) add("warning", warning);
+  if (job.has_save_failure()) {
+    const v1::SaveFailure& failure = job.save_failure();
+    add("failed saves", absl::StrCat(failure.count(), ", the newest at step ", failure.step(), " (",
+                                     Ago(failure.time(), now), "): ", failure.message()));
+  }
   add("priority", absl::StrCat(job.spec().priority()));
   add("stage", job.stage());
   add("step", Steps(job));
@@ -157,6 +204,8 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
     }
     absl::StrAppend(&text, "\n", checkpoints.Text());
   }
+  const std::string events = EventTable(job, now);
+  if (!events.empty()) absl::StrAppend(&text, "\n", events);
   const std::string failure = FailureText(job);
   if (!failure.empty()) absl::StrAppend(&text, "\nlast failure: ", failure);
   return text;

@@ -3,6 +3,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -38,10 +39,11 @@ TEST(Ago, IsADashForATimeThatHasNotCome) {
 
 TEST(JobTable, HasALinePerJob) {
   const v1::Job running = Parse(R"(id: 'a' state: RUNNING world_size: 2 stage: 'fit' step: 7 total_steps: 9 loss: 0.25
-      validation_loss: 0.5 restarts: 1 spec { priority: -3 } create_time { seconds: 1699999990 })");
+      validation_loss: 0.5 restarts: 1 reason: 'SAVE_FAILED'
+      save_failure { count: 3 } warnings: 'w' spec { priority: -3 } create_time { seconds: 1699999990 })");
   EXPECT_EQ(JobTable({running, Parse("id: 'b' state: QUEUED world_size: 4 total_steps: 5")}, kNow),
-            "ID  STATE    PRIORITY  RANKS  STAGE  STEP  LOSS    VALIDATION  RESTARTS  CREATED\n"
-            "a   RUNNING  -3        2      fit    7/9   0.2500  0.5000      1         10s ago\n"
+            "ID  STATE    PRIORITY  RANKS  STAGE  STEP  LOSS    VALIDATION  RESTARTS  CREATED  NOTE\n"
+            "a   RUNNING  -3        2      fit    7/9   0.2500  0.5000      1         10s ago  SAVE_FAILED; 3 times; w\n"
             "b   QUEUED   0         4      -      0/5   -       -           0         -\n");
 }
 
@@ -53,11 +55,17 @@ TEST(JobDetails, TellsAllThereIs) {
     ranks { rank: 0 node: 'n1' pid: 7 device: 'cpu' state: EXITED step: 7 last_seen { seconds: 1699999940 } progress: 'p' }
     checkpoints { step: 5 generation: 1 path: '/c/5' create_time { seconds: 1699999940 } bad_reason: 'hash' }
     checkpoints { step: 6 generation: 2 path: '/c/6' create_time { seconds: 1699999940 } }
+    reason: 'FINAL_SAVE_FAILED' warnings: 'w'
+    save_failure { step: 7 message: 'disk full' time { seconds: 1699999940 } count: 2 }
+    events { time { seconds: 1699999940 } generation: 2 step: 7 reason: 'SAVE_FAILED' message: 'm' }
     failure { rank: 0 node: 'n1' generation: 1 step: 5 reason: 'r' })");
   EXPECT_EQ(JobDetails(job, kNow),
             "id               a\n"
             "name             n\n"
             "state            FAILED: why\n"
+            "reason           FINAL_SAVE_FAILED\n"
+            "warning          w\n"
+            "failed saves     2, the newest at step 7 (1m00s ago): disk full\n"
             "priority         2\n"
             "step             7/9\n"
             "loss             0.2500\n"
@@ -76,7 +84,34 @@ TEST(JobDetails, TellsAllThereIs) {
             "step 5      1           1m00s ago  /c/5 BAD: hash\n"
             "step 6      2           1m00s ago  /c/6\n"
             "\n"
+            "EVENT        WHEN       GENERATION  STEP  MESSAGE\n"
+            "SAVE_FAILED  1m00s ago  2           7     m\n"
+            "\n"
             "last failure: rank 0 on n1, generation 1, step 5: r\n");
+}
+
+TEST(NewEvents, AreThoseAfterTheNewestKnownOne) {
+  const v1::Job before = Parse("events { step: 1 message: 'a' } events { step: 1 message: 'b' }");
+  const v1::Job same = before;
+  EXPECT_TRUE(NewEvents(before, same).empty());
+  // Older ones go, new ones come.
+  const auto events = NewEvents(
+      before, Parse("events { step: 1 message: 'b' } events { step: 2 reason: 'R' message: 'c' }"));
+  ASSERT_EQ(events.size(), 1);
+  EXPECT_EQ(EventLine(events[0]), "step 2: R: c");
+  EXPECT_EQ(NewEvents(Parse("id: 'x'"), before).size(), 2);
+  // None of the known ones is left.
+  EXPECT_EQ(NewEvents(before, Parse("events { step: 9 }")).size(), 1);
+}
+
+TEST(EventTable, HasTheNewestFive) {
+  v1::Job job;
+  EXPECT_EQ(EventTable(job, kNow), "");
+  for (int i = 1; i <= 7; ++i) job.add_events()->set_message(std::to_string(i));
+  const std::string table = EventTable(job, kNow);
+  EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 6);
+  EXPECT_EQ(table.find(" 2\n"), std::string::npos);
+  EXPECT_NE(table.find(" 3\n"), std::string::npos);
 }
 
 TEST(MemoryTable, HasWhatIsInUseAndItsPeakByPurpose) {

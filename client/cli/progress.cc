@@ -57,6 +57,12 @@ std::string Progress::Events(const v1::Job& job) const {
   const bool is_new = job.has_failure() && job.state() != v1::Job::FAILED &&
                       job.failure().SerializeAsString() != last_.failure().SerializeAsString();
   if (is_new) absl::StrAppend(&events, "failure: ", FailureText(job));
+  // Those from before the first look are no news.
+  if (!last_.id().empty()) {
+    for (const v1::JobEvent& event : NewEvents(last_, job)) {
+      absl::StrAppend(&events, EventLine(event), "\n");
+    }
+  }
   if (job.state() != last_.state() ||
       (!Runs(job.state()) && job.state_reason() != last_.state_reason())) {
     absl::StrAppend(&events, job.id(), ": ", StateName(job.state()));

@@ -23,7 +23,7 @@ std::string ProgressLine(const v1::Job& job);
 class Progress {
  public:
   // Plain lines come at most this often, except for events: another state or stage, a validation, a
-  // checkpoint, a failure.
+  // checkpoint, a failure, an event of the job.
   explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5));
 
   // What to print now that the job is like this; may be nothing.

@@ -76,6 +76,15 @@ TEST(Progress, AValidationIsToldWithWhatItMeasured) {
             "step 9: validation loss 2.0000, perplexity 7.389, accuracy 97.50%\n");
 }
 
+TEST(Progress, EventsOfTheJobAreToldOnceAndThoseFromBeforeTheFirstLookAreNoNews) {
+  Progress progress(ProgressForm::kPlain, absl::Hours(1));
+  const std::string old = R"(state: RUNNING step: 1 events { step: 1 reason: "R" message: "old" } )";
+  EXPECT_EQ(progress.Update(Job(old), kStart), "tiny-1: RUNNING\nfit  1/1000  0%\n");
+  const std::string both = old + R"(events { step: 9 reason: "SAVE_FAILED" message: "disk full" })";
+  EXPECT_EQ(progress.Update(Job(both), kStart), "step 9: SAVE_FAILED: disk full\n");
+  EXPECT_EQ(progress.Update(Job(both), kStart), "");
+}
+
 TEST(Progress, AnotherStageIsShownAtOnceAndAnEqualLossOfAnotherStepIsNews) {
   Progress progress(ProgressForm::kPlain, absl::Hours(1));
   progress.Update(Job("state: RUNNING step: 9 validation_loss: 2 validation_step: 9"), kStart);

@@ -303,6 +303,13 @@ store::Batch Cluster::TakeBatch() {
     batch_.jobs.push_back({.job = jobs_.at(id),
                            .lists = what.lists ? Lists::kReplace : Lists::kKeep,
                            .changed_ranks = {what.ranks.begin(), what.ranks.end()}});
+    jobs::Job& job = jobs_.at(id);
+    for (const jobs::JobEvent& event : job.events) {
+      if (event.number <= job.stored_events) continue;
+      batch_.events.push_back({id, event});
+      effects_.push_back(Say{absl::StrCat("job '", id, "': ", event.message)});
+    }
+    job.stored_events = job.newest_event();
     effects_.push_back(JobChanged{id});
   }
   dirty_.clear();

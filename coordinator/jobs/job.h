@@ -99,8 +99,36 @@ struct FailureNote {
   bool permanent = false;
   std::string reason;
   std::string log_tail;
+  // For programs: that of v1::WorkerFailure::Kind, FINAL_SAVE_FAILED for example. Empty: nothing special.
+  std::string code;
 
   bool operator==(const FailureNote&) const = default;
+};
+
+// What happened to a job beyond its steps. AddEvent() of events.h makes them.
+struct JobEvent {
+  // From 1 within the job, without gaps.
+  uint64_t number = 0;
+  absl::Time time = absl::InfinitePast();
+  uint64_t generation = 0;
+  uint64_t step = 0;
+  // UPPER_SNAKE_CASE, stable.
+  std::string reason;
+  std::string message;
+
+  bool operator==(const JobEvent&) const = default;
+};
+
+// The saves that failed since the last one that did not.
+struct SaveFailure {
+  // Of the newest one.
+  uint64_t step = 0;
+  std::string message;
+  absl::Time time = absl::InfinitePast();
+  // How many in a row.
+  uint32_t count = 0;
+
+  bool operator==(const SaveFailure&) const = default;
 };
 
 // A change of which parameters are trained.
@@ -147,6 +175,8 @@ struct Job {
 
   State state = State::kQueued;
   std::string state_reason;
+  // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets state_reason sets or clears it.
+  std::string reason_code;
   // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is,
   // and no version above it is ever shown before a higher ceiling is stored.
   uint64_t version = 1;
@@ -182,6 +212,8 @@ struct Job {
   std::optional<double> validation_perplexity;
   uint64_t validation_step = 0;
   std::string exported_path;
+  // Where rank 0 of this generation may put the weights; empty: it has not asked.
+  std::string export_granted;
   uint64_t log_sequence = 0;
 
   std::vector<Rank> ranks;
@@ -193,8 +225,14 @@ struct Job {
   std::vector<FailureNote> failures;
   commands::CommandLog commands;
   Trainability trainability;
+  // The newest ones, oldest first. Stored one by one as they come.
+  std::vector<JobEvent> events;
+  // Absent: the last save did not fail.
+  std::optional<SaveFailure> save_failure;
 
   // ---- Not stored.
+  // Events up to this number are stored, or on their way to the store.
+  uint64_t stored_events = 0;
   // What was last said of Warning(job).
   std::string warned;
   // When the processes of an ending generation were first told to end.
@@ -205,6 +243,8 @@ struct Job {
   bool terminal() const { return IsTerminal(state); }
   // In line for slots.
   bool waiting() const { return !terminal() && !live; }
+  // 0: none yet.
+  uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }
   membership::WorkerId Worker(uint32_t rank) const {
     return {id, generation, rank, ranks[rank].incarnation};
   }

@@ -25,6 +25,7 @@ std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : "
 void End(Job* job, State state, const std::string& reason, absl::Time now) {
   job->state = state;
   job->state_reason = reason;
+  job->reason_code.clear();
   job->end_time = now;
   job->stage.clear();
   job->patience_end = absl::InfiniteFuture();
@@ -46,6 +47,7 @@ void Conclude(Job* job, absl::Time now) {
   if (done) return End(job, State::kSucceeded, job->ended_early, now);
   const auto failure = OwnFailure(*job);
   job->state = State::kRecovering;
+  job->reason_code.clear();
   if (!failure.has_value()) {
     job->state_reason = "interrupted; waits for slots";
     return;
@@ -65,6 +67,7 @@ void Conclude(Job* job, absl::Time now) {
 void DescribeLive(Job* job) {
   const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
   const size_t started = Count(*job, &Rank::session_started);
+  job->reason_code.clear();
   if (job->stop_requested) {
     job->state = State::kStopping;
     job->state_reason = job->ending ? absl::StrCat("waits for ", Processes(left), " to end")
@@ -345,6 +348,7 @@ Ended OnTick(Job* job, absl::Time now) {
 
 void OnLoaded(Job* job, const Patience& patience, absl::Time now) {
   job->version = ++job->version_ceiling;
+  job->stored_events = job->newest_event();
   if (!job->live) return;
   if (job->ending) {
     job->end_told = now;

@@ -82,6 +82,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_id(job.id);
   out.set_state(static_cast<v1::Job::State>(job.state));
   out.set_state_reason(job.state_reason);
+  out.set_reason(job.reason_code);
   out.set_version(job.version);
   out.mutable_spec()->ParseFromString(job.spec);
   Set(out.mutable_create_time(), job.create_time);
@@ -125,6 +126,21 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   const auto& commands = job.commands.commands();
   for (size_t i = commands.size() - std::min(commands.size(), kShownChanges); i < commands.size(); ++i) {
     *out.add_operations() = ToWire(job, commands[i]);
+  }
+  if (const auto& failure = job.save_failure; failure.has_value()) {
+    auto* message = out.mutable_save_failure();
+    message->set_step(failure->step);
+    message->set_message(failure->message);
+    Set(message->mutable_time(), failure->time);
+    message->set_count(failure->count);
+  }
+  for (const jobs::JobEvent& event : job.events) {
+    auto* message = out.add_events();
+    Set(message->mutable_time(), event.time);
+    message->set_generation(event.generation);
+    message->set_step(event.step);
+    message->set_reason(event.reason);
+    message->set_message(event.message);
   }
   return out;
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <iterator>
 
+#include "coordinator/jobs/events.h"
+
 namespace muster::store {
 
 absl::Status MemoryStore::Commit(const Batch& batch) {
@@ -19,6 +21,8 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
     jobs::Job& stored = jobs_[row.job.id];
     jobs::Job next = row.job;
     next.version = next.version_ceiling;
+    next.stored_events = 0;
+    next.events = stored.events;
     next.end_told = absl::InfinitePast();
     next.patience_end = absl::InfiniteFuture();
     if (row.lists == Batch::JobRow::Lists::kKeep) {
@@ -41,6 +45,11 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
     auto& lines = logs_[row.job_id];
     lines[row.sequence] = row;
     while (lines.size() > kKeptLogLines) lines.erase(lines.begin());
+  }
+  for (const EventRow& row : batch.events) {
+    auto& events = jobs_.at(row.job_id).events;
+    events.push_back(row.event);
+    if (events.size() > jobs::kKeptEvents) events.erase(events.begin());
   }
   return absl::OkStatus();
 }

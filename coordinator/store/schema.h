@@ -199,6 +199,27 @@ CREATE TABLE trainability_changes (
 ALTER TABLE jobs ADD COLUMN ended_early TEXT NOT NULL DEFAULT '';
 ALTER TABLE ranks ADD COLUMN joined_since INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // ---- 6: reasons for programs, events, saves that failed.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN reason_code TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN save_failure_step INTEGER;
+ALTER TABLE jobs ADD COLUMN save_failure_message TEXT;
+ALTER TABLE jobs ADD COLUMN save_failure_time INTEGER;
+ALTER TABLE jobs ADD COLUMN save_failure_count INTEGER;
+ALTER TABLE jobs ADD COLUMN export_granted TEXT NOT NULL DEFAULT '';
+ALTER TABLE failures ADD COLUMN code TEXT NOT NULL DEFAULT '';
+
+CREATE TABLE events (
+  job_id TEXT NOT NULL,
+  number INTEGER NOT NULL,
+  time INTEGER,
+  generation INTEGER NOT NULL,
+  step INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  message TEXT NOT NULL,
+  PRIMARY KEY (job_id, number)
+) STRICT, WITHOUT ROWID;
+)sql",
 };
 
 // A file of a newer version is refused.

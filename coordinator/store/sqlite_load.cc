@@ -64,6 +64,19 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.plan.priority = static_cast<int32_t>(rows.Int());
     job.paused = rows.Bool();
     job.ended_early = rows.Text();
+    job.reason_code = rows.Text();
+    if (!rows.SkipNull()) {
+      jobs::SaveFailure& failure = job.save_failure.emplace();
+      failure.step = rows.Uint();
+      failure.message = rows.Text();
+      failure.time = rows.Time();
+      failure.count = static_cast<uint32_t>(rows.Uint());
+    } else {
+      rows.SkipNull();
+      rows.SkipNull();
+      rows.SkipNull();
+    }
+    job.export_granted = rows.Text();
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -151,6 +164,7 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     note.permanent = failures.Bool();
     note.reason = failures.Text();
     note.log_tail = failures.Text();
+    note.code = failures.Text();
     list.push_back(std::move(note));
   }
   RETURN_IF_ERROR(failures.status());
@@ -199,6 +213,17 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     change.contents = changes.Text();
   }
   RETURN_IF_ERROR(changes.status());
+  Statement events(db_, &statements_, "SELECT * FROM events ORDER BY job_id, number");
+  while (events.Next()) {
+    jobs::JobEvent& event = (*jobs)[events.Text()].events.emplace_back();
+    event.number = events.Uint();
+    event.time = events.Time();
+    event.generation = events.Uint();
+    event.step = events.Uint();
+    event.reason = events.Text();
+    event.message = events.Text();
+  }
+  RETURN_IF_ERROR(events.status());
   return absl::OkStatus();
 }
 

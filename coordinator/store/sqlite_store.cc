@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "coordinator/jobs/events.h"
 #include "coordinator/store/schema.h"
 #include "coordinator/store/statement.h"
 
@@ -106,7 +107,7 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
     for (const char* table :
          {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
-          "steps", "validations", "logs"}) {
+          "steps", "validations", "logs", "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)
@@ -168,6 +169,23 @@ absl::Status SqliteStore::Write(const Batch& batch) {
         Statement(db_, &statements_, "DELETE FROM logs WHERE job_id = ? AND sequence <= ?")
             .Bind(job_id)
             .Bind(newest - kKeptLogLines)
+            .Run());
+  }
+  for (const EventRow& row : batch.events) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO events VALUES (?,?,?,?,?,?,?)")
+                        .Bind(row.job_id)
+                        .Bind(row.event.number)
+                        .Bind(row.event.time)
+                        .Bind(row.event.generation)
+                        .Bind(row.event.step)
+                        .Bind(row.event.reason)
+                        .Bind(row.event.message)
+                        .Run());
+    if (row.event.number <= jobs::kKeptEvents) continue;
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "DELETE FROM events WHERE job_id = ? AND number <= ?")
+            .Bind(row.job_id)
+            .Bind(row.event.number - jobs::kKeptEvents)
             .Run());
   }
   return absl::OkStatus();

@@ -151,6 +151,7 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   batch.steps = {Step(1, 1)};
   batch.validations = {Pass(1, 1)};
   batch.logs = {Line(1)};
+  batch.events = {Event(1)};
   ASSERT_TRUE((*store)->Commit(batch).ok());
   const auto tables = [&dir] {
     sqlite3* db = nullptr;
@@ -174,7 +175,7 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   };
   EXPECT_THAT(tables(),
               testing::UnorderedElementsAre("jobs", "ranks", "checkpoints", "failures", "commands",
-                                            "trainability", "trainability_changes", "requests", "steps", "validations", "logs"));
+                                            "trainability", "trainability_changes", "requests", "steps", "validations", "logs", "events"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }

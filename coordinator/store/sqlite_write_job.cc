@@ -13,7 +13,8 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   const jobs::Job& job = row.job;
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
-                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
+                      "?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -51,7 +52,14 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.skipped_steps)
       .Bind(job.plan.priority)
       .Bind(job.paused)
-      .Bind(job.ended_early);
+      .Bind(job.ended_early)
+      .Bind(job.reason_code);
+  if (const auto& failure = job.save_failure; failure.has_value()) {
+    statement.Bind(failure->step).Bind(failure->message).Bind(failure->time).Bind(failure->count);
+  } else {
+    statement.BindNull().BindNull().BindNull().BindNull();
+  }
+  statement.Bind(job.export_granted);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -116,7 +124,7 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
   for (size_t position = 0; position < job.failures.size(); ++position) {
     const jobs::FailureNote& note = job.failures[position];
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "INSERT INTO failures VALUES (?,?,?,?,?,?,?,?,?,?)")
+        Statement(db_, &statements_, "INSERT INTO failures VALUES (?,?,?,?,?,?,?,?,?,?,?)")
             .Bind(job.id)
             .Bind(static_cast<uint64_t>(position))
             .Bind(note.generation)
@@ -127,6 +135,7 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
             .Bind(note.permanent)
             .Bind(note.reason)
             .Bind(note.log_tail)
+            .Bind(note.code)
             .Run());
   }
   for (const commands::Command& command : job.commands.commands()) {

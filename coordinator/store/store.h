@@ -88,13 +88,21 @@ struct LogRow {
   bool operator==(const LogRow&) const = default;
 };
 
+// An event of a job. The newest jobs::kKeptEvents of each job stay.
+struct EventRow {
+  std::string job_id;
+  jobs::JobEvent event;
+
+  bool operator==(const EventRow&) const = default;
+};
+
 // What changed, by key; each row replaces the one it finds. Removals come before all else: a job
 // that is removed and among `jobs` too is a new one.
 struct Batch {
   struct JobRow {
     jobs::Job job;
     // Of its lists (ranks, checkpoints, failures, commands, trainability) either all are replaced, or only the
-    // rows of `changed_ranks` are.
+    // rows of `changed_ranks` are. Its events are not looked at: those that are new are among Batch::events.
     enum class Lists { kReplace, kKeep } lists = Lists::kReplace;
     std::vector<uint32_t> changed_ranks;
   };
@@ -112,10 +120,13 @@ struct Batch {
   std::vector<StepRow> steps;
   std::vector<ValidationRow> validations;
   std::vector<LogRow> logs;
+  // In the order of their numbers.
+  std::vector<EventRow> events;
 
   bool empty() const {
     return jobs.empty() && nodes.empty() && removed_nodes.empty() && removed_jobs.empty() &&
-           requests.empty() && removed_requests.empty() && steps.empty() && validations.empty() && logs.empty();
+           requests.empty() && removed_requests.empty() && steps.empty() && validations.empty() && logs.empty() &&
+           events.empty();
   }
 };
 

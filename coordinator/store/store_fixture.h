@@ -25,6 +25,8 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
               .priority = -7};
   job.state = jobs::State::kRecovering;
   job.state_reason = "why";
+  job.reason_code = "WHY";
+  job.save_failure = {.step = 16, .message = "full", .time = job.create_time, .count = 3};
   job.version = 41;
   job.version_ceiling = 1041;
   job.create_time = absl::FromUnixMicros(1234567890123456);
@@ -46,6 +48,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.validation_loss = 0.2;
   job.validation_step = 16;
   job.exported_path = "/out";
+  job.export_granted = "/out";
   job.log_sequence = 9;
   jobs::Rank rank{.node = "n",
                   .slot = 1,
@@ -74,7 +77,8 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                    .kind = jobs::FailureKind::kLost,
                    .permanent = true,
                    .reason = "r",
-                   .log_tail = "line\nline"},
+                   .log_tail = "line\nline",
+                   .code = "NODE_FAULT"},
                   {.generation = 2, .rank = 0, .kind = jobs::FailureKind::kConsequence}};
   job.paused = true;
   job.ended_early = "rank 1 has run out";
@@ -114,6 +118,8 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.plan.priority, b.plan.priority);
   EXPECT_EQ(a.state, b.state);
   EXPECT_EQ(a.state_reason, b.state_reason);
+  EXPECT_EQ(a.reason_code, b.reason_code);
+  EXPECT_EQ(a.save_failure, b.save_failure);
   EXPECT_EQ(a.version_ceiling, b.version_ceiling);
   EXPECT_EQ(a.create_time, b.create_time);
   EXPECT_EQ(a.start_time, b.start_time);
@@ -136,6 +142,7 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.validation_perplexity, b.validation_perplexity);
   EXPECT_EQ(a.validation_step, b.validation_step);
   EXPECT_EQ(a.exported_path, b.exported_path);
+  EXPECT_EQ(a.export_granted, b.export_granted);
   EXPECT_EQ(a.log_sequence, b.log_sequence);
   EXPECT_EQ(a.ranks, b.ranks);
   EXPECT_EQ(a.checkpoints, b.checkpoints);
@@ -143,6 +150,7 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.failures, b.failures);
   EXPECT_EQ(a.commands.commands(), b.commands.commands());
   EXPECT_EQ(a.trainability, b.trainability);
+  EXPECT_EQ(a.events, b.events);
 }
 
 inline StepRow Step(uint64_t step, double loss, const std::string& job = "a") {
@@ -157,6 +165,16 @@ inline StepRow Step(uint64_t step, double loss, const std::string& job = "a") {
 
 inline ValidationRow Pass(uint64_t step, double loss, const std::string& job = "a") {
   return {.job_id = job, .step = step, .generation = 1, .loss = loss, .samples = 8};
+}
+
+inline EventRow Event(uint64_t number, const std::string& job = "a") {
+  return {.job_id = job,
+          .event = {.number = number,
+                    .time = absl::FromUnixMicros(1234567890123456),
+                    .generation = 2,
+                    .step = 7,
+                    .reason = "R",
+                    .message = "event " + std::to_string(number)}};
 }
 
 // The bound of every store here.

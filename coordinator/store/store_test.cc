@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/jobs/events.h"
 #include "coordinator/store/store_fixture.h"
 
 namespace muster::store {
@@ -89,6 +90,7 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
     batch.steps = {Step(1, 1, id), Step(2, 2, id)};
     batch.validations = {{.job_id = id, .step = 2, .loss = 0.5}};
     batch.logs = {Line(1, 0, id)};
+    batch.events = {Event(1, id)};
     return batch;
   };
   ASSERT_TRUE(store().Commit(fill("a", 1)).ok());
@@ -97,7 +99,9 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
   kind->Reopen();
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 1);
-  ExpectSame(image.jobs[0], FullJob("a", 1));
+  jobs::Job kept = FullJob("a", 1);
+  kept.events = {Event(1).event};
+  ExpectSame(image.jobs[0], kept);
   EXPECT_EQ(image.requests.size(), 2);
   EXPECT_EQ(image.last_number, 2);
   EXPECT_TRUE(store().ReadSteps("b", 0, 10)->empty());
@@ -111,7 +115,8 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
 TEST_P(StoreTest, AJobThatIsRemovedAndMadeAnewIsTheNewOne) {
   ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}},
                               .steps = {Step(1, 1), Step(2, 2)},
-                              .logs = {Line(1), Line(2)}}).ok());
+                              .logs = {Line(1), Line(2)},
+                              .events = {Event(1)}}).ok());
   jobs::Job next;
   next.id = "a";
   next.number = 2;
@@ -170,6 +175,33 @@ TEST_P(StoreTest, OnlyTheNewestLogLinesOfAJobStay) {
   ASSERT_EQ(lines->size(), kKeptLogLines);
   EXPECT_EQ(lines->front().sequence, 6);
   EXPECT_EQ(store().ReadLogs("b", 0, {}, 10)->size(), 1);
+}
+
+TEST_P(StoreTest, EventsAreAddedAndStayWhateverIsWrittenOfTheirJob) {
+  ASSERT_TRUE(
+      store().Commit({.jobs = {{FullJob("a", 1)}, {FullJob("b", 2)}}, .events = {Event(1), Event(1, "b")}}).ok());
+  // The events within the job itself are not looked at.
+  jobs::Job next = FullJob("a", 1);
+  next.events = {Event(9).event};
+  ASSERT_TRUE(store().Commit({.jobs = {{.job = next, .lists = Lists::kReplace}}}).ok());
+  ASSERT_TRUE(
+      store().Commit({.jobs = {{.job = next, .lists = Lists::kKeep}}, .events = {Event(2)}}).ok());
+  kind->Reopen();
+  const Image image = Load();
+  EXPECT_EQ(image.jobs[0].events, (std::vector<jobs::JobEvent>{Event(1).event, Event(2).event}));
+  EXPECT_EQ(image.jobs[1].events, (std::vector<jobs::JobEvent>{Event(1, "b").event}));
+}
+
+TEST_P(StoreTest, OnlyTheNewestEventsOfAJobStay) {
+  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}, {FullJob("b", 2)}}, .events = {Event(1, "b")}}).ok());
+  for (uint64_t number = 1; number <= jobs::kKeptEvents + 5; ++number) {
+    ASSERT_TRUE(store().Commit({.events = {Event(number)}}).ok());
+  }
+  kind->Reopen();
+  const Image image = Load();
+  ASSERT_EQ(image.jobs[0].events.size(), jobs::kKeptEvents);
+  EXPECT_EQ(image.jobs[0].events.front(), Event(6).event);
+  EXPECT_EQ(image.jobs[1].events.size(), 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);
