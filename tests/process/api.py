@@ -3,6 +3,7 @@
 import pathlib
 import sys
 import tempfile
+import uuid
 
 import grpc
 from grpc_tools import protoc
@@ -27,7 +28,15 @@ def _generate():
 
 _generate()
 
-from proto.muster.v1 import job_pb2, job_service_pb2, job_service_pb2_grpc  # noqa: E402
+from proto.muster.v1 import (  # noqa: E402
+    cluster_service_pb2,
+    cluster_service_pb2_grpc,
+    control_service_pb2,
+    control_service_pb2_grpc,
+    job_pb2,
+    job_service_pb2,
+    job_service_pb2_grpc,
+)
 
 Job = job_pb2.Job
 
@@ -41,14 +50,37 @@ class Jobs:
         options += [("grpc.min_reconnect_backoff_ms", 50), ("grpc.enable_http_proxy", 0)]
         self._channel = grpc.insecure_channel(address, options=options)
         self._stub = job_service_pb2_grpc.JobServiceStub(self._channel)
+        self._cluster = cluster_service_pb2_grpc.ClusterServiceStub(self._channel)
 
     def close(self):
         self._channel.close()
 
-    def get(self, job_id):
+    def get(self, job_id, timeout=60):
         return self._stub.GetJob(
-            job_service_pb2.GetJobRequest(job_id=job_id), timeout=60, wait_for_ready=True
+            job_service_pb2.GetJobRequest(job_id=job_id), timeout=timeout, wait_for_ready=True
         )
+
+    def submit(self, job_id, spec, timeout=60):
+        request = job_service_pb2.SubmitJobRequest(job_id=job_id, spec=spec, request_id=str(uuid.uuid4()))
+        return self._stub.SubmitJob(request, timeout=timeout)
+
+    def stop(self, job_id, timeout=60):
+        request = job_service_pb2.StopJobRequest(job_id=job_id, request_id=str(uuid.uuid4()))
+        return self._stub.StopJob(request, timeout=timeout)
+
+    def nodes(self):
+        """With the state of the store."""
+        return self._cluster.ListNodes(cluster_service_pb2.ListNodesRequest(), timeout=60, wait_for_ready=True)
+
+    def control(self):
+        """Calls of ControlService by name: control()("SetLearningRate", job_id=..., ...) gives the operation."""
+        stub = control_service_pb2_grpc.ControlServiceStub(self._channel)
+
+        def call(name, **fields):
+            request = getattr(control_service_pb2, f"{name}Request")(request_id=str(uuid.uuid4()), **fields)
+            return getattr(stub, name)(request, timeout=60, wait_for_ready=True)
+
+        return call
 
     def metrics(self, job_id, from_step=1, follow=False):
         """An iterator over the StepMetrics of steps."""

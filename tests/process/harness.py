@@ -90,7 +90,7 @@ class Muster:
         self.lease = lease
         self.state = folder / "state"
         self.address = None
-        self._marker = str(uuid.uuid4())
+        self.marker = str(uuid.uuid4())
         self._children = []
         self._log = open(folder / "programs.log", "ab")
         # What programs put into the system's temporary folder is found here.
@@ -101,24 +101,24 @@ class Muster:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "MUSTER_"))
         }
-        environment |= {MARKER: self._marker, "TMPDIR": str(self.temporary)}
+        environment |= {MARKER: self.marker, "TMPDIR": str(self.temporary)}
         if self.address:
             environment["MUSTER_ADDRESS"] = self.address
         return environment
 
     # ---- Programs ----
 
-    def spawn(self, program, *arguments, **options):
-        """A program in the background, its output in programs.log unless options say otherwise."""
+    def spawn(self, program, *arguments, prefix=(), **options):
+        """A program in the background, its output in programs.log unless options say otherwise. `prefix`: what it runs under."""
         options = {"stdout": self._log, "stderr": self._log, "env": self.environment()} | options
-        command = [str(self.programs / program), *map(str, arguments)]
+        command = [*map(str, prefix), str(self.programs / program), *map(str, arguments)]
         child = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, cwd=self.folder, start_new_session=True, **options
         )
         self._children.append(child)
         return child
 
-    def musterd(self, local_slots=None, listen=None, more=()):
+    def musterd(self, local_slots=None, listen=None, more=(), prefix=()):
         """musterd on this test's state folder; a second call takes the same port again. `more`: arguments."""
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
@@ -126,7 +126,7 @@ class Muster:
         arguments += ["--lease", self.lease, "--port-file", port_file]
         if local_slots is not None:
             arguments += ["--local-slots", local_slots]
-        child = self.spawn("musterd", *arguments, *more)
+        child = self.spawn("musterd", *arguments, *more, prefix=prefix)
 
         def listening():
             assert child.poll() is None, f"musterd ended with {child.returncode}:\n{self.log()}"
@@ -166,7 +166,7 @@ class Muster:
 
     def processes(self, program=None):
         """All processes of this test, however they came to be; no zombies."""
-        wanted = f"{MARKER}={self._marker}".encode()
+        wanted = f"{MARKER}={self.marker}".encode()
         found = []
         for entry in pathlib.Path("/proc").iterdir():
             if not entry.name.isdigit():

@@ -1,0 +1,1 @@
+from tests.process.conftest import muster, programs  # noqa: F401

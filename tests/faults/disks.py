@@ -1,0 +1,49 @@
+"""Small disks of a test's own (tmpfs), which can be filled, freed, and taken away. They need root."""
+
+import contextlib
+import os
+import subprocess
+
+
+def allowed():
+    return os.geteuid() == 0
+
+
+class Disk:
+    """A tmpfs of `size` at `folder`."""
+
+    def __init__(self, folder, size="8m"):
+        self.folder = folder
+        self._size = size
+        self._filler = folder / "filler"
+        folder.mkdir(parents=True, exist_ok=True)
+        self.mount()
+
+    def mount(self):
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self._size}", "tmpfs", self.folder], check=True)
+
+    def unmount(self, lazy=True):
+        subprocess.run(["umount", *(["-l"] if lazy else []), self.folder], check=True)
+
+    def fill(self, leave=0):
+        """Until nothing more fits but `leave` bytes; gives how many bytes it took."""
+        descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        taken = 0
+        try:
+            for block in (1 << 20, 1 << 12):
+                with contextlib.suppress(OSError):
+                    while True:
+                        taken += os.write(descriptor, bytes(block))
+        finally:
+            os.close(descriptor)
+        if leave:
+            os.truncate(self._filler, max(0, taken - leave))
+        assert taken > 0, "the disk was full before"
+        return taken
+
+    def free(self):
+        self._filler.unlink(missing_ok=True)
+
+    def close(self):
+        while subprocess.run(["umount", "-l", self.folder], stderr=subprocess.DEVNULL).returncode == 0:
+            pass

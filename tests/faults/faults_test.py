@@ -1,0 +1,84 @@
+"""Faults of every kind, done to real programs: whatever happens, the job ends as if nothing had, to the bit, or by name.
+
+A few fixed seeds; new ones: `./test.sh --long`. What cannot pass yet is named in not_yet.txt, with the reason.
+"""
+
+import pytest
+
+from tests.bazel import runfile
+from tests.faults import expected, faults, plans, run
+
+FIXED = {
+    "sigkill": (0, 1, 3),
+    "sigterm": (2, 3),
+    "sigstop": (0, 1),
+    "partition_proxy": (0, 1),
+    "partition_network": (2,),
+    "mount": (0, 1),
+    "old_database": (0,),
+    "enospc_checkpoints": (0,),
+    "enospc_state": (0,),
+    "eio": (0, 1),
+    "slow_fsync": (0,),
+    "fsync_kill": (0,),
+    "garbage": (0,),
+    "storm": (0,),
+    "hang": (0,),
+}
+
+
+@pytest.fixture(scope="module")
+def plugin():
+    return runfile("tests/faults/paced.so")
+
+
+@pytest.fixture(scope="module")
+def calm(programs, plugin, tmp_path_factory):
+    """The undisturbed run of a strategy, made once."""
+    made = {}
+
+    def of(strategy):
+        if strategy not in made:
+            made[strategy] = run.undisturbed(programs, plugin, tmp_path_factory.mktemp("calm") / strategy, strategy)
+        return made[strategy]
+
+    return of
+
+
+def cases():
+    for kind, seeds in FIXED.items():
+        for seed in seeds:
+            reason = expected.reason(kind, seed)
+            marks = [pytest.mark.xfail(reason=reason, strict=False)] if reason else []
+            yield pytest.param(kind, seed, marks=marks)
+
+
+@pytest.mark.parametrize("kind,seed", cases())
+def test_it_ends_as_if_nothing_had_happened(programs, plugin, calm, tmp_path, kind, seed):
+    plan = plans.plan(seed, kind)
+    print(plan)
+    try:
+        violated, notes, seconds = run.play(programs, plugin, tmp_path / "work", plan, calm(plan.strategy))
+    except faults.Skipped as skipped:
+        pytest.skip(f"{kind}: {skipped}")
+    print(*notes, f"{seconds:.1f} s", sep="\n")
+    assert not violated, "\n".join([str(plan), *violated])
+
+
+def test_each_kind_has_a_fixed_seed():
+    assert set(FIXED) == set(plans.KINDS)
+
+
+def test_a_plan_is_the_same_for_ever():
+    assert str(plans.plan(0, "sigkill")) == str(plans.plan(0, "sigkill"))
+    assert len({str(plans.plan(seed, "sigkill")) for seed in range(20)}) == 20
+
+
+def test_twenty_seeds_strike_everything():
+    for kind in ("sigkill", "sigterm"):
+        struck = {strike.how["victim"] for seed in range(20) for strike in plans.plan(seed, kind).strikes}
+        assert struck == set(plans.PROGRAMS), kind
+    for kind in ("partition_proxy", "partition_network"):
+        assert {strike.how["way"] for seed in range(20) for strike in plans.plan(seed, kind).strikes} == {"both", "to", "back"}
+    numbers = [number for seed in range(20) for number in plans.plan(seed, "fsync_kill").strikes[0].how["numbers"]]
+    assert sorted(numbers) == list(range(1, 201))

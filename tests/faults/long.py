@@ -1,0 +1,113 @@
+"""Many seeds of every kind, by hand: in pieces, and to be gone on with.
+
+    python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20] [--minutes 9] [--results FILE]
+
+Each (kind, seed, strategy) that passed is a line of the results file and is not played again; what failed is played again the next time, and
+its line replaced. Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import shutil
+import sys
+import tempfile
+import time
+
+from tests.faults import programs as programs_by_hand
+
+HERE = pathlib.Path(__file__).resolve().parent
+# Of these as many as asked for; of each other kind a quarter.
+MANY = ("sigkill", "sigterm", "partition_proxy", "partition_network", "enospc_checkpoints", "enospc_state", "fsync_kill")
+
+
+class Results:
+    """A line each: kind, seed, strategy, verdict, seconds, when, the version, what happened."""
+
+    def __init__(self, file):
+        self._file = file
+        self._lines = {}
+        if file.exists():
+            for line in file.read_text(encoding="utf-8").splitlines():
+                fields = line.split("\t")
+                if len(fields) == 8 and fields[0] != "kind":
+                    self._lines[tuple(fields[:3])] = fields
+
+    def passed(self, case):
+        return self._lines.get(case, [""] * 8)[3] == "passed"
+
+    def add(self, case, verdict, seconds, version, told):
+        now = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M}"
+        self._lines[case] = [*case, verdict, f"{seconds:.1f}", now, version, " ".join(told.split())[:600]]
+        head = "kind\tseed\tstrategy\tverdict\tseconds\twhen\tversion\twhat happened"
+        order = sorted(self._lines.values(), key=lambda fields: (fields[0], int(fields[1]), fields[2]))
+        # Whole, or not at all.
+        fresh = self._file.with_suffix(".new")
+        fresh.write_text("\n".join([head, *("\t".join(fields) for fields in order)]) + "\n", encoding="utf-8")
+        fresh.rename(self._file)
+
+    def count(self):
+        verdicts = [fields[3] for fields in self._lines.values()]
+        return {verdict: verdicts.count(verdict) for verdict in sorted(set(verdicts))}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--programs", required=True)
+    parser.add_argument("--plugin")
+    parser.add_argument("--kinds", help="default: all")
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--first-seed", type=int, default=0)
+    parser.add_argument("--strategies", default="ddp,fsdp")
+    parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--version", default="?", help="what is tested, for the results")
+    parser.add_argument("--results", type=pathlib.Path, default=HERE / "results/long.tsv")
+    arguments = parser.parse_args()
+    plugin = programs_by_hand.use(arguments.plugin)
+    from tests.faults import faults, plans, run
+
+    programs = programs_by_hand.check(arguments.programs)
+    end = time.monotonic() + 60 * arguments.minutes
+    results = Results(arguments.results)
+    kinds = arguments.kinds.split(",") if arguments.kinds else list(plans.KINDS)
+    cases = []
+    for kind in kinds:
+        seeds = arguments.seeds if kind in MANY else max(1, arguments.seeds // 4)
+        cases += [
+            (kind, str(seed), strategy)
+            for seed in range(arguments.first_seed, arguments.first_seed + seeds)
+            for strategy in arguments.strategies.split(",")
+        ]
+    left = [case for case in cases if not results.passed(case)]
+    # First those that were never played.
+    left.sort(key=lambda case: case in results._lines)
+    print(f"{len(cases)} cases, {len(cases) - len(left)} have passed; load {os.getloadavg()[0]:.1f}", flush=True)
+    work = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-long-"))
+    calm, failed = {}, 0
+    for number, case in enumerate(left):
+        if time.monotonic() > end:
+            break
+        kind, seed, strategy = case
+        if strategy not in calm:
+            calm[strategy] = run.undisturbed(programs, plugin, work / f"calm-{strategy}", strategy)
+        plan = plans.plan(int(seed), kind)
+        folder = work / f"{number}"
+        try:
+            violated, notes, seconds = run.play(programs, plugin, folder, plan, calm[strategy], strategy)
+            verdict = "FAILED" if violated else "passed"
+            told = " // ".join([str(plan), *notes, *violated])
+        except faults.Skipped as skipped:
+            verdict, told, seconds = "skipped", str(skipped), 0.0
+        results.add(case, verdict, seconds, arguments.version, told)
+        print(f"{verdict} {kind} {seed} {strategy} {seconds:.1f} s" + (f": {told[:2000]}" if verdict == "FAILED" else ""), flush=True)
+        failed += verdict == "FAILED"
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
+    still = sum(not results.passed(case) for case in cases)
+    print(f"{len(cases) - still} of {len(cases)} have passed; {results.count()}")
+    return 1 if failed else 3 if still else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,113 @@
+"""Nodes with a network of their own (namespaces, root, iproute2), joined by a router that can drop what goes one way or both.
+
+The host itself is one more machine behind the router: musterd and the test run there. What is dropped vanishes silently, as in a
+partition: nobody gets an error at once.
+"""
+
+import contextlib
+import os
+import shutil
+import subprocess
+
+
+def allowed():
+    """None, or why there are no namespaces here."""
+    if os.geteuid() != 0:
+        return "needs root"
+    if shutil.which("ip") is None:
+        return "needs iproute2"
+    return None
+
+
+def _ip(*arguments, check=True):
+    done = subprocess.run(["ip", *map(str, arguments)], capture_output=True, text=True)
+    if check and done.returncode != 0:
+        raise RuntimeError(f"ip {' '.join(map(str, arguments))}: {done.stderr.strip()}")
+    return done.stdout
+
+
+class Network:
+    """`host`: the address of the machine of musterd. Networks of one machine are told apart by the process and a number."""
+
+    _made = 0
+
+    def __init__(self, nodes):
+        Network._made += 1
+        # 10.S.T.0/24 for the links of this network.
+        self._second = 64 + os.getpid() % 128
+        self._third = Network._made % 250
+        self._name = f"mf{os.getpid() % 100000}x{Network._made}"
+        self._router = f"{self._name}r"
+        self._links = {}
+        self._cuts = set()
+        try:
+            _ip("netns", "add", self._router)
+            _ip("-n", self._router, "link", "set", "lo", "up")
+            # A router forwards, whatever the machine does.
+            self.run_in(self._router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            self.host = self._link("host", 0, None)
+            # In number order, so that each node has the same address in every run.
+            self.addresses = {node: self._link(node, number, f"{self._name}n{number}") for number, node in enumerate(nodes, 1)}
+        except BaseException:
+            self.close()
+            raise
+
+    def _link(self, node, number, space):
+        """A veth pair between the router and a machine; the machine's address."""
+        here, there = (f"10.{self._second}.{self._third}.{4 * number + last}" for last in (2, 1))
+        outside, inside = f"{self._name}o{number}", f"{self._name}i{number}"
+        _ip("link", "add", outside, "type", "veth", "peer", "name", inside, "netns", self._router)
+        _ip("-n", self._router, "addr", "add", f"{there}/30", "dev", inside)
+        _ip("-n", self._router, "link", "set", inside, "up")
+        at = []
+        if space is not None:
+            _ip("netns", "add", space)
+            _ip("link", "set", outside, "netns", space)
+            at = ["-n", space]
+            _ip(*at, "link", "set", "lo", "up")
+        _ip(*at, "addr", "add", f"{here}/30", "dev", outside)
+        _ip(*at, "link", "set", outside, "up")
+        _ip(*at, "route", "add", f"10.{self._second}.{self._third}.0/24", "via", there)
+        self._links[node] = (space, inside)
+        return here
+
+    @staticmethod
+    def run_in(space, *command):
+        return subprocess.run(["ip", "netns", "exec", space, *command], check=True, capture_output=True, text=True).stdout
+
+    def prefix(self, node):
+        """What a program of the node runs under. Gloo would take the host's name for the address else."""
+        return ["ip", "netns", "exec", self._links[node][0], "env", f"GLOO_SOCKET_IFNAME={self._outside(node)}"]
+
+    def _outside(self, node):
+        return f"{self._name}o{list(self._links).index(node)}"
+
+    def cut(self, node, to=True, back=True):
+        """Between the node and musterd. `to`: what the node sends to it vanishes; `back`: what it sends to the node."""
+        pairs = [(self.addresses[node], self.host)] * to + [(self.host, self.addresses[node])] * back
+        for pair in pairs:
+            _ip("-n", self._router, "rule", "add", "from", pair[0], "to", pair[1], "priority", 100, "blackhole")
+            self._cuts.add(pair)
+        _ip("-n", self._router, "route", "flush", "cache", check=False)
+
+    def heal(self):
+        for source, target in self._cuts:
+            _ip("-n", self._router, "rule", "del", "from", source, "to", target, "priority", 100, "blackhole")
+        self._cuts.clear()
+
+    def lost(self, node):
+        """Segments that had to be sent again so far, by the node and by musterd's machine: packets that nobody answered."""
+        def retransmitted(text):
+            names, values = (line.split()[1:] for line in text.splitlines() if line.startswith("Tcp:"))
+            return int(dict(zip(names, values))["RetransSegs"])
+
+        with open("/proc/net/snmp", encoding="utf-8") as file:
+            return retransmitted(self.run_in(self._links[node][0], "cat", "/proc/net/snmp")) + retransmitted(file.read())
+
+    def close(self):
+        for space, _ in self._links.values():
+            if space is not None:
+                _ip("netns", "delete", space, check=False)
+        with contextlib.suppress(Exception):
+            _ip("link", "delete", f"{self._name}o0", check=False)
+        _ip("netns", "delete", self._router, check=False)

@@ -1,0 +1,25 @@
+"""Lets the tests' Python run outside of Bazel, on programs of any folder: for what is run by hand."""
+
+import os
+import pathlib
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def use(plugin=None):
+    """Has to come before the first import of tests.process. `plugin`: the built paced.so, else that of bazel-bin."""
+    folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-"))
+    for name in ("proto", "tests", "worker"):
+        (folder / name).symlink_to(ROOT / name)
+    os.environ.setdefault("TEST_SRCDIR", str(folder.parent))
+    os.environ.setdefault("TEST_WORKSPACE", folder.name)
+    return pathlib.Path(plugin or ROOT / "bazel-bin/tests/faults/paced.so").resolve()
+
+
+def check(folder):
+    folder = pathlib.Path(folder).resolve()
+    for name in ("musterd", "muster-agent", "muster-worker", "muster"):
+        if not (folder / name).exists():
+            raise SystemExit(f"no program {name} in {folder}")
+    return folder
