@@ -28,6 +28,7 @@ struct Flags {
   std::string port_file;
   std::string agent;
   std::string lease = "10s";
+  std::string autonomy = "12h";
   uint32_t local_slots = 0;
   store::StoreOptions store;
   service::CoordinatorOptions coordinator;
@@ -52,8 +53,19 @@ absl::StatusOr<absl::Duration> ParseLease(const std::string& text) {
   return lease;
 }
 
+absl::StatusOr<absl::Duration> ParseAutonomy(const std::string& text) {
+  absl::Duration autonomy;
+  if (!absl::ParseDuration(text, &autonomy) || autonomy < absl::ZeroDuration() ||
+      autonomy > absl::Hours(24 * 365)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--autonomy ", text, ": expected a time from 0s to 8760h"));
+  }
+  return autonomy;
+}
+
 absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(flags.coordinator.timing.lease, ParseLease(flags.lease));
+  ASSIGN_OR_RETURN(flags.coordinator.timing.autonomy, ParseAutonomy(flags.autonomy));
   ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state, flags.store));
   bool store_failed = false;
   flags.coordinator.on_failure = [&store_failed](const absl::Status& why) {
@@ -101,7 +113,11 @@ int main(int argc, char** argv) {
                  "Also run an agent on this machine with so many slots");
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
-                 "An agent or worker that is not heard of for so long is lost")
+                 "An agent or worker that hears nothing of the coordinator for so long has ended; up to 1 s "
+                 "later it may be replaced")
+      ->capture_default_str();
+  app.add_option("--autonomy", flags.autonomy,
+                 "So long training goes on while this program is down and its host answers")
       ->capture_default_str();
   app.add_option("--keep-metrics", flags.store.kept_metrics,
                  "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")

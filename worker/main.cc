@@ -1,13 +1,17 @@
 // muster-worker: one rank of one generation of a job. Started by muster-agent; everything but its identity
 // comes from the coordinator.
 //
-// Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale or cut off.
+// Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale, or never welcomed; 4 its lease is over (the
+// coordinator was silent; worker/agent/worker_record.h knows this one).
 #include <ATen/Parallel.h>
 #include <malloc.h>
+#include <poll.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <string>
 
 #include "common/files/mapped_file.h"
 #include "common/log/log.h"
@@ -22,6 +26,16 @@ namespace {
 void KeepFreedMemory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
+}
+
+// A line on stderr where that does not block: the agent that reads it may be stopped.
+void SayWithoutWaiting(std::string line) {
+  pollfd entry = {.fd = STDERR_FILENO, .events = POLLOUT, .revents = 0};
+  line.resize(std::min<size_t>(line.size(), 2000));
+  line += '\n';
+  if (poll(&entry, 1, 0) == 1 && (entry.revents & POLLOUT) != 0) {
+    (void)!write(STDERR_FILENO, line.data(), line.size());
+  }
 }
 
 }  // namespace
@@ -52,6 +66,10 @@ int main(int argc, char** argv) {
   options.on_fatal = [](const absl::Status& why) {
     spdlog::error("ending: {}", muster::Message(why));
     _exit(3);
+  };
+  options.on_lease_over = [](const absl::Status& why) {
+    SayWithoutWaiting("ending: " + muster::Message(why));
+    _exit(4);
   };
   const absl::Status status = muster::control::RunWorker(options);
   // Crash-only: nothing is torn down that a lost peer could hold up.

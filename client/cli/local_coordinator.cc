@@ -100,7 +100,9 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
       spawner_.Spawn({.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1",
                                files::JoinPath(state_directory_, "musterd.log"), options.program,
                                "--listen", "127.0.0.1:0", "--state", state_directory_,
-                               "--local-slots", absl::StrCat(options.slots), "--port-file", port_file},
+                               "--local-slots", absl::StrCat(options.slots), "--port-file", port_file,
+                               // Nobody will start it again: what it leaves behind ends with the lease.
+                               "--autonomy", "0s"},
                       .grouping = process::Grouping::kOwnGroup,
                       .parent_death_signal = SIGTERM}));
   const absl::Time deadline = absl::Now() + kStartPatience;

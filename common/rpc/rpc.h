@@ -16,15 +16,24 @@
 
 namespace muster {
 
-// A channel to host:port. Connects when first used; a peer that is silently gone is noticed after about 15 s
-// (keepalive). Messages up to 16 MiB.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address);
+// A peer that is silently gone is noticed once nothing came for `time` and, asked, it did not answer for `timeout`.
+struct KeepAlive {
+  absl::Duration time = absl::Seconds(10);
+  absl::Duration timeout = absl::Seconds(5);
+  // In about half of the lease; the timeout is never so short that a busy peer is taken for one that is gone.
+  static KeepAlive Within(absl::Duration lease);
+};
+
+// A channel to host:port. Connects when first used. Messages up to 16 MiB.
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const KeepAlive& keepalive = {});
 
 struct ServerOptions {
   // host:port; port 0 takes a free one. Only loopback hosts unless allow_insecure.
   std::string listen = "127.0.0.1:0";
   // Listen beyond loopback without TLS.
   bool allow_insecure = false;
+  // Clients may ask as often as they like.
+  KeepAlive keepalive = {};
 };
 
 // A running gRPC server with grpc.health.v1.Health. Thread-safe.

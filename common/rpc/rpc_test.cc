@@ -18,6 +18,15 @@ TEST(Server, TakesAFreePortAndIsReachedThere) {
   EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
 }
 
+TEST(KeepAlive, NoticesADeadPeerWithinTheLease) {
+  for (const double seconds : {2.0, 3.0, 10.0, 60.0}) {
+    const KeepAlive keepalive = KeepAlive::Within(absl::Seconds(seconds));
+    EXPECT_LT(keepalive.time + keepalive.timeout, absl::Seconds(0.8 * seconds)) << seconds;
+    EXPECT_GE(keepalive.timeout, absl::Seconds(1));
+  }
+  EXPECT_EQ(KeepAlive::Within(absl::Hours(1)).time, KeepAlive().time);
+}
+
 TEST(Server, BeyondLoopbackIsRefusedUnlessAllowed) {
   EXPECT_EQ(Server::Start({.listen = "0.0.0.0:0"}, {&service}).status().code(),
             absl::StatusCode::kInvalidArgument);

@@ -43,7 +43,32 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
   }
 }
 
+void Cluster::NodeLost(const std::string& node, absl::Time now) {
+  for (const SessionId session : membership_.LoseNode(node, now)) {
+    Close(session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                          absl::StrCat("the agent of node '", node, "' is lost")));
+  }
+  const auto open = open_;
+  for (const auto& [number, id] : open) {
+    jobs::Job* job = FindJob(id);
+    const bool there = job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
+                                                [&](const jobs::Rank& r) {
+                                                  return r.node == node && !r.exited;
+                                                });
+    if (!there) continue;
+    const jobs::Ended ended = jobs::OnInterrupted(job, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+}
+
 absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, absl::Time now) {
+  if (hello.protocol > kAgentProtocol + 1) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
+                  absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
+                               hello.protocol, "; this musterd speaks ", kAgentProtocol,
+                               " and knows the next one: update musterd first"));
+  }
   const auto attached = membership_.AttachAgent({.node = hello.node,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
@@ -102,9 +127,11 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   return absl::OkStatus();
 }
 
-void Cluster::AgentHeard(SessionId session, absl::Time now) {
+bool Cluster::AgentHeard(SessionId session, absl::Time now) {
   const auto agent = agent_sessions_.find(session);
-  if (agent != agent_sessions_.end()) membership_.AgentHeard(agent->second, now);
+  if (agent == agent_sessions_.end()) return false;
+  membership_.AgentHeard(agent->second, now);
+  return true;
 }
 
 void Cluster::WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now) {

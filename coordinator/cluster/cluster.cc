@@ -81,12 +81,20 @@ void Cluster::Tick(absl::Time now) {
     membership_.GrantFreshGrace(now);
   }
   last_tick_ = now;
-  const membership::Membership::Expired expired = membership_.Expire(now);
+  membership::Membership::Expired expired;
+  if (judging_) expired = membership_.Expire(now);
   for (const auto& [agent, reason] : expired.agents) {
     effects_.push_back(Say{reason});
     batch_.removed_nodes.push_back(agent.node);
     Close(agent.session, absl::DeadlineExceededError(reason));
-    AgentProcessGone(agent.node, "", reason, now);
+    NodeLost(agent.node, now);
+  }
+  for (const membership::Worker& worker : expired.gone) {
+    jobs::Job* job = FindJob(worker.id.job);
+    if (job == nullptr || job->generation != worker.id.generation) continue;
+    const jobs::Ended ended = jobs::OnCutOff(job, worker.id.rank, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
   }
   for (const auto& [worker, reason] : expired.workers) {
     Close(worker.session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
@@ -107,6 +115,11 @@ void Cluster::Tick(absl::Time now) {
   }
   ForgetRequests(now);
   Schedule(now);
+}
+
+void Cluster::Judge(bool judging, absl::Time now) {
+  judging_ = judging;
+  if (judging) membership_.GrantFreshGrace(now);
 }
 
 void Cluster::Drain(const std::string& node, absl::Time now) {

@@ -66,7 +66,8 @@ class Cluster {
 
   // ---- Agents. After an error the caller ends the stream with it.
   absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
-  void AgentHeard(SessionId session, absl::Time now);
+  // A heartbeat. Whether it renewed the lease: then it is to be acknowledged.
+  bool AgentHeard(SessionId session, absl::Time now);
   void WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now);
   void WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now);
   void WorkerLogged(SessionId session, const WorkerId& worker,
@@ -74,7 +75,8 @@ class Cluster {
 
   // ---- Workers. After an error the caller ends the stream with it.
   absl::Status AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now);
-  void WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
+  // Whether it renewed the lease: then it is to be acknowledged.
+  bool WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 
@@ -90,6 +92,9 @@ class Cluster {
   // Time passed. To be called several times per lease; a longer silence is taken for the
   // coordinator's own pause, and everybody gets a new lease.
   void Tick(absl::Time now);
+  // Whether silence counts; it does from the start. Not while the coordinator does not listen: those
+  // whose connection is refused take that for an answer. From `true` on everybody has a new lease.
+  void Judge(bool judging, absl::Time now);
 
   // ---- What came of it.
   store::Batch TakeBatch();
@@ -158,6 +163,8 @@ class Cluster {
   // Starts what fits, in the order of the line, and says why the others wait.
   void Schedule(absl::Time now);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
+  // The node was silent for too long. Its processes end by themselves.
+  void NodeLost(const std::string& node, absl::Time now);
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::string& reason, absl::Time now);
   absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
@@ -182,6 +189,7 @@ class Cluster {
   std::map<SessionId, WorkerId> worker_sessions_;
   std::set<std::string> draining_;
   absl::Time last_tick_;
+  bool judging_ = true;
 
   std::map<std::string, Dirty> dirty_;
   // The last state said in the daemon's log.

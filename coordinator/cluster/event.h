@@ -51,6 +51,10 @@ struct RunningWorker {
   int64_t pid = 0;
 };
 
+// What this program understands of agents; they may be one version apart. Since 2 heartbeats are
+// acknowledged.
+inline constexpr uint32_t kAgentProtocol = 2;
+
 struct AgentHello {
   std::string node;
   std::string incarnation;
@@ -58,12 +62,15 @@ struct AgentHello {
   uint32_t slots = 0;
   // Of the agent's program.
   std::string version;
+  uint32_t protocol = kAgentProtocol;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
 };
 
-// What workers understand of commands.
-inline constexpr uint32_t kWorkerProtocol = 2;
+// What this program understands of workers; they may be one version apart. Since 2 they carry out
+// what is in the log, since 3 heartbeats are acknowledged.
+inline constexpr uint32_t kWorkerProtocol = 3;
+inline constexpr uint32_t kOldestWorkerProtocol = 2;
 
 struct WorkerHello {
   WorkerId worker;

@@ -34,9 +34,15 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
         absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",
                      job->generation, "; this process belongs to generation ", id.generation));
   }
-  if (hello.protocol < kWorkerProtocol) {
+  if (hello.protocol < kOldestWorkerProtocol) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
                   "this process is of an older program, which takes every command for a stop");
+  }
+  if (hello.protocol > kWorkerProtocol + 1) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
+                  absl::StrCat("this process speaks protocol ", hello.protocol,
+                               "; this musterd speaks ", kWorkerProtocol,
+                               " and knows the next one: update musterd first"));
   }
   const auto replaced = membership_.AttachWorker(id, session, now);
   if (!replaced.ok()) return replaced.status();
@@ -71,16 +77,16 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   return absl::OkStatus();
 }
 
-void Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now) {
+bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now) {
   const auto worker = worker_sessions_.find(session);
-  if (worker == worker_sessions_.end()) return;
+  if (worker == worker_sessions_.end()) return false;
   const WorkerId& id = worker->second;
   membership_.WorkerMemory(id, heartbeat.memory);
   const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress,
                                                   heartbeat.activity, now);
   jobs::Rank* rank = CurrentRank(id);
   jobs::Job* job = FindJob(id.job);
-  if (rank == nullptr || !moved) return;
+  if (rank == nullptr || !moved) return true;
   rank->step = std::max(rank->step, heartbeat.step);
   if (id.rank == 0 && rank->session_started && !rank->finished) {
     job->step = std::max(job->step, heartbeat.step);
@@ -93,6 +99,7 @@ void Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
   } else {
     Changed(job);
   }
+  return true;
 }
 
 absl::Status Cluster::WorkerReported(SessionId session, const Report& report, absl::Time now) {

@@ -302,6 +302,15 @@ Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
   return {};
 }
 
+Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
+  if (Ignored(*job, rank)) return {};
+  job->ranks[rank].exited = true;
+  Ended ended;
+  if (!job->ranks[rank].finished && !job->ending) ended = EndProcesses(job, now);
+  Settle(job, now);
+  return ended;
+}
+
 Ended OnInterrupted(Job* job, absl::Time now) {
   if (!job->live || job->ending || All(*job, &Rank::finished)) return {};
   Ended ended = EndProcesses(job, now);

@@ -79,6 +79,10 @@ Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
+// The process is certainly gone: its node was silent for longer than it could hold its lease. That is
+// no failure of the job.
+Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
+
 // The processes are to make room although nothing failed; the job starts anew later, which does not
 // count as a restart.
 Ended OnInterrupted(Job* job, absl::Time now);

@@ -1,6 +1,7 @@
 #include "coordinator/membership/membership.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/membership/refusal.h"
@@ -31,7 +32,7 @@ absl::StatusOr<Membership::Attached> Membership::AttachAgent(const Agent& agent,
   entry = agent;
   entry.session = session;
   entry.last_seen = now;
-  entry.lease_end = now + timing_.lease;
+  entry.lease_end = now + timing_.Grant();
   return result;
 }
 
@@ -39,21 +40,21 @@ void Membership::ExpectAgent(const Agent& agent, absl::Time now) {
   Agent& entry = agents_[agent.node];
   entry = agent;
   entry.session = 0;
-  entry.lease_end = now + timing_.lease;
+  entry.lease_end = now + timing_.Grant();
 }
 
 void Membership::AgentHeard(const std::string& node, absl::Time now) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end()) return;
   agent->second.last_seen = now;
-  agent->second.lease_end = now + timing_.lease;
+  agent->second.lease_end = now + timing_.Grant();
 }
 
 bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end() || agent->second.session != session) return false;
   agent->second.session = 0;
-  agent->second.lease_end = now + timing_.lease;
+  agent->second.lease_end = now + timing_.Grant();
   return true;
 }
 
@@ -63,7 +64,7 @@ void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool 
   worker = Worker{.id = id, .node = node};
   worker.progressed = now;
   worker.session_started = attached_before;
-  if (attached_before) worker.lease_end = now + timing_.lease;
+  if (attached_before) worker.lease_end = now + timing_.Grant();
 }
 
 absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId session,
@@ -82,10 +83,14 @@ absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId
   if (worker.id.incarnation != id.incarnation) {
     return Stale("STALE_INCARNATION", absl::StrCat(who, ": another process owns this rank"));
   }
+  if (worker.node_lost) {
+    return Stale("STALE_INCARNATION",
+                 absl::StrCat(who, ": its node '", worker.node, "' was given up"));
+  }
   const SessionId replaced = worker.session;
   worker.session = session;
   worker.last_seen = now;
-  worker.lease_end = now + timing_.lease;
+  worker.lease_end = now + timing_.Grant();
   return replaced;
 }
 
@@ -96,9 +101,9 @@ Worker* Membership::Find(const WorkerId& id) {
 
 void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {
   Worker* worker = Find(id);
-  if (worker == nullptr) return;
+  if (worker == nullptr || worker->node_lost) return;
   worker->last_seen = now;
-  worker->lease_end = now + timing_.lease;
+  worker->lease_end = now + timing_.Grant();
 }
 
 bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
@@ -130,7 +135,7 @@ bool Membership::WorkerDetached(const WorkerId& id, SessionId session, absl::Tim
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
-  worker->lease_end = now + timing_.lease;
+  worker->lease_end = now + timing_.Grant();
   return true;
 }
 
@@ -145,6 +150,23 @@ SessionId Membership::Forget(const std::string& job, uint32_t rank) {
   const SessionId session = found->second.session;
   workers_.erase(found);
   return session;
+}
+
+std::vector<SessionId> Membership::LoseNode(const std::string& node, absl::Time now) {
+  std::vector<SessionId> sessions;
+  for (auto& [key, worker] : workers_) {
+    if (worker.node != node) continue;
+    worker.node_lost = true;
+    // One that never attached holds no lease, and is refused from now on.
+    if (worker.lease_end == absl::InfiniteFuture()) worker.lease_end = now;
+    if (worker.attached()) sessions.push_back(std::exchange(worker.session, 0));
+  }
+  return sessions;
+}
+
+bool Membership::AgentAnswers(const std::string& node, absl::Time now) const {
+  const Agent* agent = FindAgent(node);
+  return agent != nullptr && agent->attached() && now - agent->last_seen <= 2 * timing_.Heartbeat();
 }
 
 std::string Membership::Hang(const Worker& worker, absl::Time now) const {
@@ -167,20 +189,25 @@ Membership::Expired Membership::Expire(absl::Time now) {
     }
     expired.agents.push_back(
         {agent->second, absl::StrCat("the agent of node '", agent->first, "' was not heard of for ",
-                                     absl::FormatDuration(timing_.lease))});
+                                     absl::FormatDuration(timing_.Grant()))});
     agent = agents_.erase(agent);
   }
   for (auto found = workers_.begin(); found != workers_.end();) {
     const Worker& worker = found->second;
+    if (worker.node_lost && worker.lease_end <= now) {
+      expired.gone.push_back(worker);
+      found = workers_.erase(found);
+      continue;
+    }
     const absl::Duration patience = worker.session_started ? timing_.Progress() : timing_.startup;
     std::string reason;
-    if (worker.lease_end <= now) {
+    if (worker.lease_end <= now && AgentAnswers(worker.node, now)) {
       reason = absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",
-                            absl::FormatDuration(timing_.lease));
+                            absl::FormatDuration(timing_.Grant()));
     } else if (worker.progressed + patience <= now) {
       reason = Hang(worker, now);
     }
-    if (reason.empty() || worker.released) {
+    if (reason.empty() || worker.released || worker.node_lost) {
       ++found;
       continue;
     }
@@ -195,9 +222,9 @@ Membership::Expired Membership::Expire(absl::Time now) {
 }
 
 void Membership::GrantFreshGrace(absl::Time now) {
-  for (auto& [node, agent] : agents_) agent.lease_end = now + timing_.lease;
+  for (auto& [node, agent] : agents_) agent.lease_end = now + timing_.Grant();
   for (auto& [key, worker] : workers_) {
-    if (worker.lease_end != absl::InfiniteFuture()) worker.lease_end = now + timing_.lease;
+    if (worker.lease_end != absl::InfiniteFuture()) worker.lease_end = now + timing_.Grant();
     worker.progressed = now;
   }
 }

@@ -5,7 +5,8 @@
 // An agent or worker is attached while it holds a stream. Hearing from it renews its lease; a
 // broken stream leaves it detached, with one lease to come back. Liveness (stream, heartbeat) and
 // progress (step, what it does) are judged apart. Expire() names those that are lost, once, and
-// forgets them.
+// forgets them. All leases here are the coordinator's, Timing::Grant() long: who holds one has ended
+// before.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -58,6 +59,8 @@ struct Worker {
   bool session_started = false;
   // Finished, or to be stopped: judged no more.
   bool released = false;
+  // The agent of its node is lost: nobody can end the process, which ends itself with its own lease.
+  bool node_lost = false;
 
   bool attached() const { return session != 0; }
 };
@@ -98,6 +101,9 @@ class Membership {
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);
+  // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is over. The result are the streams
+  // to close.
+  std::vector<SessionId> LoseNode(const std::string& node, absl::Time now);
   // Its process is gone. The result is the stream to close (0: none).
   SessionId Forget(const std::string& job, uint32_t rank);
 
@@ -112,8 +118,10 @@ class Membership {
   };
   struct Expired {
     std::vector<LostAgent> agents;
-    // Those that stood still first come first.
+    // Silent or hung, of nodes whose agent is there. Those that stood still first come first.
     std::vector<LostWorker> workers;
+    // Of nodes that were lost before: their processes have certainly ended.
+    std::vector<Worker> gone;
   };
   Expired Expire(absl::Time now);
   // Every lease and watchdog begins anew: the coordinator itself was away.
@@ -127,6 +135,8 @@ class Membership {
 
  private:
   Worker* Find(const WorkerId& id);
+  // Was heard just now. Else the silence of its workers may be that of the whole node, which is the agent's to be judged by.
+  bool AgentAnswers(const std::string& node, absl::Time now) const;
   std::string Hang(const Worker& worker, absl::Time now) const;
 
   const Timing timing_;

@@ -18,15 +18,25 @@ WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnati
   return {"job", generation, rank, incarnation};
 }
 
+TEST(Timing, WhatAHolderHasEndedIsGivenAwayAtMostASecondLater) {
+  for (const double seconds : {1.0, 2.0, 2.5, 3.0, 10.0, 3600.0}) {
+    const Timing timing{.lease = absl::Seconds(seconds)};
+    EXPECT_GT(timing.Margin(), absl::ZeroDuration());
+    EXPECT_LT(timing.Heartbeat(), timing.lease / 2 - timing.Margin()) << "one may be lost";
+    EXPECT_GT(timing.Grant(), timing.lease);
+    EXPECT_LE(timing.Grant(), timing.lease + absl::Seconds(1));
+  }
+}
+
 TEST(Agents, ABrokenStreamLeavesOneLeaseToComeBack) {
   Membership members(kTiming);
   ASSERT_TRUE(members.AttachAgent(AgentOf("n", "a"), 1, At(0)).ok());
   EXPECT_TRUE(members.AgentDetached("n", 1, At(5)));
   EXPECT_FALSE(members.FindAgent("n")->attached());
-  EXPECT_TRUE(members.Expire(At(14.9)).agents.empty());
-  const auto expired = members.Expire(At(15));
+  EXPECT_TRUE(members.Expire(At(15.9)).agents.empty());
+  const auto expired = members.Expire(At(16));
   ASSERT_EQ(expired.agents.size(), 1);
-  EXPECT_EQ(expired.agents[0].reason, "the agent of node 'n' was not heard of for 10s");
+  EXPECT_EQ(expired.agents[0].reason, "the agent of node 'n' was not heard of for 11s");
   EXPECT_EQ(members.FindAgent("n"), nullptr);
 }
 
@@ -34,8 +44,8 @@ TEST(Agents, HearingRenewsTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
   Membership members(kTiming);
   ASSERT_TRUE(members.AttachAgent(AgentOf("n", "a"), 1, At(0)).ok());
   members.AgentHeard("n", At(9));
-  EXPECT_TRUE(members.Expire(At(18)).agents.empty());
-  EXPECT_EQ(members.Expire(At(19)).agents.size(), 1);
+  EXPECT_TRUE(members.Expire(At(19)).agents.empty());
+  EXPECT_EQ(members.Expire(At(20)).agents.size(), 1);
 }
 
 TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
@@ -95,11 +105,13 @@ TEST(Workers, ADetachedOneIsLostAfterALease) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
+  ASSERT_TRUE(members.AttachAgent(AgentOf("n", "a"), 9, At(1)).ok());
   EXPECT_TRUE(members.WorkerDetached(Id(0), 1, At(2)));
-  EXPECT_TRUE(members.Expire(At(11)).workers.empty());
-  const auto expired = members.Expire(At(12));
+  members.AgentHeard("n", At(11));
+  EXPECT_TRUE(members.Expire(At(12)).workers.empty());
+  const auto expired = members.Expire(At(13));
   ASSERT_EQ(expired.workers.size(), 1);
-  EXPECT_EQ(expired.workers[0].reason, "lost its connection for 10s");
+  EXPECT_EQ(expired.workers[0].reason, "lost its connection for 11s");
   EXPECT_TRUE(members.Expire(At(100)).workers.empty());
 }
 
@@ -147,8 +159,38 @@ TEST(Workers, AReleasedOneIsNotJudged) {
 TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBack) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", true, At(0));
-  EXPECT_TRUE(members.Expire(At(9)).workers.empty());
-  EXPECT_EQ(members.Expire(At(10)).workers.size(), 1);
+  ASSERT_TRUE(members.AttachAgent(AgentOf("n", "a"), 9, At(9)).ok());
+  EXPECT_TRUE(members.Expire(At(10)).workers.empty());
+  EXPECT_EQ(members.Expire(At(11)).workers.size(), 1);
+}
+
+TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0), "lost", false, At(0));
+  members.ExpectWorker(Id(1), "lost", false, At(0));
+  members.ExpectWorker(Id(2), "well", false, At(0));
+  ASSERT_TRUE(members.AttachWorker(Id(0), 7, At(1)).ok());
+  members.WorkerHeard(Id(0), At(5));
+  EXPECT_EQ(members.LoseNode("lost", At(6)), std::vector<SessionId>{7});
+  members.WorkerHeard(Id(0), At(7));
+  EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 8, At(7)).status()), "STALE_INCARNATION");
+  EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1), 9, At(7)).status()), "STALE_INCARNATION");
+  EXPECT_TRUE(members.AttachWorker(Id(2), 10, At(7)).ok());
+  const auto at_once = members.Expire(At(7)).gone;
+  ASSERT_EQ(at_once.size(), 1);
+  EXPECT_EQ(at_once[0].id.rank, 1) << "it never attached, so it holds no lease";
+  EXPECT_TRUE(members.Expire(At(15.9)).gone.empty());
+  const auto gone = members.Expire(At(16)).gone;
+  ASSERT_EQ(gone.size(), 1);
+  EXPECT_EQ(gone[0].id.rank, 0);
+}
+
+TEST(Workers, OfALostNodeAreGoneAlsoWhereTheyWereReleased) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0), "lost", true, At(0));
+  members.Release("job", 0);
+  members.LoseNode("lost", At(1));
+  EXPECT_EQ(members.Expire(At(11)).gone.size(), 1);
 }
 
 TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
@@ -157,13 +199,24 @@ TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.ExpectWorker(Id(1), "n", false, At(0));
   members.GrantFreshGrace(At(500));
-  const auto none = members.Expire(At(509));
+  const auto none = members.Expire(At(510));
   EXPECT_TRUE(none.agents.empty());
   EXPECT_TRUE(none.workers.empty());
-  const auto later = members.Expire(At(510));
+  const auto later = members.Expire(At(511));
   EXPECT_EQ(later.agents.size(), 1);
-  // The one that never attached still starts up.
-  EXPECT_EQ(later.workers.size(), 1);
+  EXPECT_TRUE(later.workers.empty()) << "the whole node is silent: that is its agent's to be judged by";
+}
+
+TEST(Workers, ASilentOneIsNotBlamedForTheSilenceOfItsNode) {
+  Membership members(kTiming);
+  ASSERT_TRUE(members.AttachAgent(AgentOf("n", "a"), 1, At(0)).ok());
+  members.ExpectWorker(Id(0), "n", true, At(0));
+  members.AgentHeard("n", At(2));
+  // Cut off after that: the worker's lease is over first.
+  EXPECT_TRUE(members.Expire(At(12)).workers.empty());
+  const auto expired = members.Expire(At(13));
+  EXPECT_EQ(expired.agents.size(), 1);
+  EXPECT_TRUE(expired.workers.empty());
 }
 
 }  // namespace

@@ -72,6 +72,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->Let(effect); };
   engine.on_failure = options.on_failure;
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
+  self->engine_->Post(
+      [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); }, nullptr);
   self->job_service_ =
       std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_);
   self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
@@ -82,17 +84,22 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   self->worker_service_ =
       std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get());
+  ServerOptions server = options.server;
+  server.keepalive = KeepAlive::Within(options.timing.lease);
   ASSIGN_OR_RETURN(
       self->server_,
-      Server::Start(options.server, {self->job_service_.get(), self->control_service_.get(),
+      Server::Start(server, {self->job_service_.get(), self->control_service_.get(),
                                      self->operation_service_.get(), self->cluster_service_.get(),
                                      self->agent_service_.get(), self->worker_service_.get()}));
+  self->engine_->Post(
+      [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(true, now); }, nullptr);
   return self;
 }
 
 RunningCoordinator::~RunningCoordinator() {
   if (server_ != nullptr) {
-    engine_->Post(nullptr, [this](const absl::Status&) {
+    const auto leave = [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); };
+    engine_->Post(leave, [this](const absl::Status&) {
       const absl::Status why = absl::UnavailableError("the coordinator is stopping");
       for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
       sessions_.EndAll(why);

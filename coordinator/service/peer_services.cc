@@ -21,7 +21,13 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
     if (!greeted_) return Greet(message, cluster, now);
     switch (message.kind_case()) {
       case v1::AgentMessage::kHeartbeat:
-        cluster.AgentHeard(id(), now);
+        // At once, not with what the store takes: nothing of it has to be durable, and a slow disk
+        // must not end the agents' leases.
+        if (cluster.AgentHeard(id(), now) && message.heartbeat().sequence() > 0) {
+          v1::AgentDirective ack;
+          ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+          Put(std::move(ack));
+        }
         break;
       case v1::AgentMessage::kWorkerStarted:
         cluster.WorkerStarted(
@@ -39,6 +45,9 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
       }
       case v1::AgentMessage::kHello:
         return absl::InvalidArgumentError("a second Hello");
+      case v1::AgentMessage::kDraining:
+      case v1::AgentMessage::kSlotQuarantine:
+      case v1::AgentMessage::kSpooledReports:
       case v1::AgentMessage::KIND_NOT_SET:
         break;
     }
@@ -76,7 +85,12 @@ class WorkerStream : public SessionStream<v1::WorkerMessage, v1::WorkerDirective
     }
     switch (message.kind_case()) {
       case v1::WorkerMessage::kHeartbeat:
-        cluster.WorkerBeat(id(), FromWire(message.heartbeat()), now);
+        if (cluster.WorkerBeat(id(), FromWire(message.heartbeat()), now) &&
+            message.heartbeat().sequence() > 0) {
+          v1::WorkerDirective ack;
+          ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+          Put(std::move(ack));
+        }
         break;
       case v1::WorkerMessage::kReport:
         return cluster.WorkerReported(id(), FromWire(message.report()), now);

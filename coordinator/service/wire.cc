@@ -1,5 +1,6 @@
 #include "coordinator/service/wire.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -73,6 +74,9 @@ struct AgentOrderToWire {
     auto* message = out->mutable_welcome();
     Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
     Set(message->mutable_lease(), welcome.timing.lease);
+    Set(message->mutable_lease_margin(), welcome.timing.Margin());
+    Set(message->mutable_autonomy(), welcome.timing.autonomy);
+    message->set_protocol(cluster::kAgentProtocol);
   }
   void operator()(const cluster::StartWorker& start) {
     Set(out->mutable_start_worker()->mutable_worker(), start.worker);
@@ -95,6 +99,9 @@ struct WorkerOrderToWire {
     service::Set(message->mutable_job_create_time(), welcome.job_create_time);
     Set(message->mutable_heartbeat_interval(), welcome.timing.Heartbeat());
     Set(message->mutable_lease(), welcome.timing.lease);
+    Set(message->mutable_lease_margin(), welcome.timing.Margin());
+    Set(message->mutable_autonomy(), welcome.timing.autonomy);
+    message->set_protocol(cluster::kWorkerProtocol);
     Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout());
     for (const jobs::Checkpoint& checkpoint : welcome.checkpoints) {
       auto* added = message->add_checkpoints();
@@ -188,7 +195,8 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
                              .incarnation = hello.incarnation(),
                              .host = hello.host(),
                              .slots = hello.slots(),
-                             .version = hello.version()};
+                             .version = hello.version(),
+                             .protocol = std::max(hello.protocol(), 1u)};
   for (const auto& worker : hello.running()) result.running.push_back(FromWire(worker));
   for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));
   return result;

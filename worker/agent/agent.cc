@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstring>
 #include <deque>
 #include <map>
@@ -20,7 +19,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/ids/ids.h"
+#include "common/lease/clock.h"
 #include "common/process/process.h"
+#include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "worker/agent/coordinator_stream.h"
@@ -32,14 +33,14 @@ namespace muster::agent {
 namespace {
 
 constexpr char kVersion[] = "0.1.0";
+// Of AgentService; the coordinator's may be one apart.
+constexpr uint32_t kProtocol = 2;
+
+// Waits are on a clock that stands still while the machine sleeps; the lease goes on.
+constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 // Within a lease attempts to attach are made at least so often, so that it is not waited away.
 constexpr int kAttemptsPerLease = 10;
-
-// A clock that only goes forward, as absl::Time: leases must not end because somebody set the date.
-absl::Time SteadyNow() {
-  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
-}
 
 absl::Status CheckWorkerBinary(const std::string& path) {
   struct stat info;
@@ -74,10 +75,14 @@ class Agent::Loop {
         incarnation_(NewUuid()),
         channel_(OpenChannel(options.coordinator)),
         jitter_(std::random_device()()),
-        core_(options.core, SteadyNow()),
+        core_(options.core, LeaseNow()),
         logs_(options.logs),
         retry_(options.first_retry),
-        connect_at_(SteadyNow()),
+        connect_at_(LeaseNow()),
+        knocker_(options.coordinator,
+                 [this](absl::Time begun) {
+                   mailbox_.Post([this, begun] { Handle(NobodyListens{begun}); });
+                 }),
         thread_([this] { Run(); }) {}
 
   ~Loop() { thread_.join(); }
@@ -102,10 +107,10 @@ class Agent::Loop {
   void Run() {
     while (!quit_.has_value()) {
       const absl::Time due = std::min(core_.NextDeadline(), connect_at_);
-      if (auto task = mailbox_.Take(due - SteadyNow())) (*task)();
+      if (auto task = mailbox_.Take(std::min(due - LeaseNow(), kLongestWait))) (*task)();
       // Also where tasks never end (workers that print without pause).
-      if (SteadyNow() >= core_.NextDeadline()) Handle(Ticked{});
-      if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
+      if (LeaseNow() >= core_.NextDeadline()) Handle(Ticked{});
+      if (!quit_.has_value() && LeaseNow() >= connect_at_) Connect();
       Pump();
     }
     stream_.reset();
@@ -115,7 +120,7 @@ class Agent::Loop {
   }
 
   void Handle(const Event& event) {
-    for (const Effect& effect : core_.Handle(event, SteadyNow())) {
+    for (const Effect& effect : core_.Handle(event, LeaseNow())) {
       std::visit([this](const auto& e) { Do(e); }, effect);
     }
   }
@@ -176,12 +181,14 @@ class Agent::Loop {
     hello.set_slots(options_.core.slots);
     hello.set_host(options_.host);
     hello.set_version(kVersion);
+    hello.set_protocol(kProtocol);
     outbox_.push_back({.message = std::move(message)});
   }
 
   void Do(const SendHeartbeat& effect) {
-    // A coordinator that reads slowly needs no row of them.
-    if (outbox_.empty()) outbox_.push_back({.message = ToMessage(effect)});
+    // Before all else that waits: the lease hangs on it. A coordinator that reads slowly needs no row of them.
+    if (!outbox_.empty() && outbox_.front().message.has_heartbeat()) outbox_.pop_front();
+    outbox_.push_front({.message = ToMessage(effect)});
   }
 
   void Do(const SendStarted& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
@@ -190,9 +197,16 @@ class Agent::Loop {
     outbox_.push_back({.message = ToMessage(effect), .after_logs_of = effect.worker.worker});
   }
 
+  void Do(const DropStream&) {
+    spdlog::warn("the coordinator at {} does not answer; trying another connection", options_.coordinator);
+    ++attempt_;  // What the old one still says is no longer of interest.
+    channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(core_.lease()));
+    OnClosed(absl::UnavailableError("it does not answer"));
+  }
+
   void Do(const LeaseOver& effect) {
-    spdlog::warn("the coordinator at {} was away for {}: the workers here are stopped",
-                 options_.coordinator, absl::FormatDuration(effect.lease));
+    spdlog::warn("no answer from the coordinator at {} for {}: the lease is over, the workers here are killed",
+                 options_.coordinator, absl::FormatDuration(effect.unanswered));
   }
 
   void Do(const Quit& effect) { quit_ = effect.why; }
@@ -223,6 +237,7 @@ class Agent::Loop {
     if (!event.has_value()) return;
     if (std::holds_alternative<Welcomed>(*event)) {
       spdlog::info("attached to the coordinator at {}", options_.coordinator);
+      knocker_.Stop();
       welcomed_ = true;
       away_ = false;
       retry_ = options_.first_retry;
@@ -239,6 +254,7 @@ class Agent::Loop {
       Handle(Refused{status});
       return;
     }
+    knocker_.Begin(core_.lease() / kAttemptsPerLease);
     if (!away_) {
       spdlog::warn("no connection to the coordinator at {} ({}); trying again", options_.coordinator,
                    status.ok() ? "it closed the stream" : Message(status));
@@ -246,7 +262,7 @@ class Agent::Loop {
     }
     // Spread out: all agents of a cluster lose their coordinator at the same moment.
     const absl::Duration pause = std::min(retry_, core_.lease() / kAttemptsPerLease);
-    connect_at_ = SteadyNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
+    connect_at_ = LeaseNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
     retry_ = std::min(2 * retry_, options_.last_retry);
     Handle(Broken{});
   }
@@ -272,7 +288,7 @@ class Agent::Loop {
 
   const AgentOptions options_;
   const std::string incarnation_;
-  const std::shared_ptr<grpc::Channel> channel_;
+  std::shared_ptr<grpc::Channel> channel_;
   Mailbox mailbox_;         // Thread-safe.
   process::Spawner spawner_;  // As long as the workers: they die with its thread.
   std::minstd_rand jitter_;
@@ -290,6 +306,7 @@ class Agent::Loop {
   bool away_ = false;
   absl::Duration retry_;
   absl::Time connect_at_;
+  Knocker knocker_;  // Thread-safe.
 
   std::optional<absl::Status> quit_;
 

@@ -10,7 +10,7 @@
 namespace muster::agent {
 
 Core::Core(const CoreOptions& options, absl::Time now)
-    : options_(options), lease_(options.lease), lease_end_(now + options.lease) {}
+    : options_(options), first_welcome_until_(now + options.lease) {}
 
 Effects Core::Handle(const Event& event, absl::Time now) {
   Effects effects;
@@ -22,7 +22,8 @@ Effects Core::Handle(const Event& event, absl::Time now) {
 }
 
 absl::Time Core::NextDeadline() const {
-  absl::Time next = std::min(lease_end_, next_heartbeat_);
+  absl::Time next = std::min(LeaseEnd(), next_heartbeat_);
+  if (!dropped_) next = std::min(next, lease_.SilentFrom());
   // With workers left it is their end that is waited for.
   if (running_.empty()) next = std::min(next, report_until_);
   for (const auto& [worker, running] : running_) {
@@ -33,8 +34,10 @@ absl::Time Core::NextDeadline() const {
   return next;
 }
 
-void Core::On(const Opened&, absl::Time, Effects& effects) {
+void Core::On(const Opened&, absl::Time now, Effects& effects) {
   connected_ = true;
+  opened_ = now;
+  dropped_ = false;
   SendHello hello;
   for (const auto& [worker, running] : running_) {
     if (running.pid != 0) hello.running.push_back({worker, running.pid});
@@ -47,22 +50,23 @@ void Core::On(const Opened&, absl::Time, Effects& effects) {
 
 void Core::On(const Welcomed& welcome, absl::Time now, Effects&) {
   heartbeat_interval_ = welcome.heartbeat_interval;
-  lease_ = welcome.lease;
-  lease_end_ = absl::InfiniteFuture();
+  lease_.Welcomed(welcome.lease, opened_);
   next_heartbeat_ = now + welcome.heartbeat_interval;
 }
 
 void Core::On(const Broken&, absl::Time now, Effects&) {
   connected_ = false;
-  // An attempt that never came to a Welcome does not make the lease longer.
-  if (heartbeat_interval_.has_value()) lease_end_ = now + lease_;
+  lease_.Broken(now);
   heartbeat_interval_.reset();
   next_heartbeat_ = absl::InfiniteFuture();
 }
 
+void Core::On(const HeartbeatAcked& acked, absl::Time, Effects&) { lease_.Acked(acked.sequence); }
+
+void Core::On(const NobodyListens& refused, absl::Time, Effects&) { lease_.Refused(refused.begun); }
+
 void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
-  connected_ = false;
-  next_heartbeat_ = lease_end_ = absl::InfiniteFuture();
+  On(Broken{}, now, effects);
   if (!quitting_.has_value()) quitting_ = refused.why;
   StopAll(now + options_.stop_grace, effects);
 }
@@ -89,7 +93,7 @@ void Core::On(const StartRequested& request, absl::Time, Effects& effects) {
          effects);
     return;
   }
-  running_.emplace(request.worker, Running{});
+  running_.emplace(request.worker, Running{.continue_when_cut_off = request.continue_when_cut_off});
   effects.push_back(Launch{request.worker, request.slot});
 }
 
@@ -135,8 +139,17 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   const auto running = running_.find(ended.worker);
   if (running == running_.end()) return;
   const int64_t pid = running->second.pid;
+  Cause cause = running->second.cause;
+  if (cause == Cause::kUnknown && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
+    cause = Cause::kLeaseOver;
+  }
   running_.erase(running);
-  Bury({.worker = ended.worker, .pid = pid, .ending = ended.ending, .log_tail = ended.log_tail}, effects);
+  Bury({.worker = ended.worker,
+        .pid = pid,
+        .ending = ended.ending,
+        .log_tail = ended.log_tail,
+        .cause = cause},
+       effects);
 }
 
 void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
@@ -151,17 +164,50 @@ void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
 
 void Core::On(const Ticked&, absl::Time now, Effects& effects) {
   if (now >= next_heartbeat_) {
-    effects.push_back(SendHeartbeat{});
+    effects.push_back(SendHeartbeat{lease_.Beat(now)});
     next_heartbeat_ = now + *heartbeat_interval_;
   }
-  if (now >= lease_end_) {
-    lease_end_ = absl::InfiniteFuture();
-    effects.push_back(LeaseOver{lease_});
-    StopAll(now + options_.stop_grace, effects);
-    if (options_.after_lease == AfterLease::kQuit && !quitting_.has_value()) {
-      quitting_ = absl::UnavailableError(
-          absl::StrCat("the coordinator was away for a whole lease (", absl::FormatDuration(lease_), ")"));
+  if (now >= LeaseEnd()) EndLease(now, effects);
+  if (!dropped_ && now >= lease_.SilentFrom()) {
+    dropped_ = true;
+    effects.push_back(DropStream{});
+  }
+}
+
+absl::Time Core::LeaseEnd() const {
+  const bool holds = std::any_of(running_.begin(), running_.end(),
+                                 [](const auto& entry) { return !entry.second.killed; });
+  if (quitting_.has_value() && !holds) return absl::InfiniteFuture();
+  absl::Time end = lease_.End();
+  if (!lease_.terms().has_value()) {
+    end = first_welcome_until_;
+  } else if (options_.after_lease == AfterLease::kQuit && running_.empty() && AllAcked()) {
+    end = std::min(end, lease_.WithoutRefusals());
+  }
+  return end == ended_lease_ ? absl::InfiniteFuture() : end;
+}
+
+void Core::EndLease(absl::Time now, Effects& effects) {
+  ended_lease_ = LeaseEnd();
+  const absl::Duration unanswered =
+      lease_.terms().has_value() ? now - lease_.answered() : options_.lease;
+  effects.push_back(LeaseOver{unanswered});
+  bool some_continue = false;
+  // An older coordinator, which does not know of ends of leases, takes a SIGTERM for one of ours.
+  const bool at_once = !lease_.terms().has_value() || lease_.terms()->margin.has_value();
+  for (auto& [worker, running] : running_) {
+    if (running.continue_when_cut_off) {
+      some_continue = true;
+    } else if (at_once) {
+      running.cause = Cause::kLeaseOver;
+      running.kill_at = now;  // KillOverdue follows.
+    } else {
+      Stop(worker, running, now + options_.stop_grace, effects);
     }
+  }
+  if (options_.after_lease == AfterLease::kQuit && !some_continue && !quitting_.has_value()) {
+    quitting_ = absl::UnavailableError(
+        absl::StrCat("the coordinator was away for ", absl::FormatDuration(unanswered)));
   }
 }
 
@@ -197,7 +243,7 @@ void Core::QuitWhenDone(absl::Time now, Effects& effects) {
   // Without a coordinator there is nobody to report to; it learns of the end by this agent's own.
   if (connected_ && !AllAcked() && now < report_until_) return;
   quit_ = true;
-  report_until_ = next_heartbeat_ = lease_end_ = absl::InfiniteFuture();
+  report_until_ = next_heartbeat_ = absl::InfiniteFuture();
   effects.push_back(Quit{*quitting_});
 }
 

@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "common/lease/lease.h"
 #include "worker/agent/worker_record.h"
 
 namespace muster::agent {
@@ -27,7 +28,14 @@ struct Opened {};
 // The coordinator took this agent in.
 struct Welcomed {
   absl::Duration heartbeat_interval;
-  absl::Duration lease;
+  LeaseTerms lease;
+};
+struct HeartbeatAcked {
+  uint64_t sequence = 0;
+};
+// A connection that was tried at `begun` was refused by the coordinator's host: nobody listens there.
+struct NobodyListens {
+  absl::Time begun;
 };
 // The stream is over.
 struct Broken {};
@@ -38,6 +46,8 @@ struct Refused {
 struct StartRequested {
   WorkerId worker;
   uint32_t slot = 0;
+  // It is not ended with the lease.
+  bool continue_when_cut_off = false;
 };
 struct StopRequested {
   WorkerId worker;
@@ -66,8 +76,9 @@ struct ShutdownRequested {};
 // NextDeadline() has passed. Harmless at any time.
 struct Ticked {};
 
-using Event = std::variant<Opened, Welcomed, Broken, Refused, StartRequested, StopRequested, ExitAcked,
-                           Launched, LaunchFailed, Ended, ShutdownRequested, Ticked>;
+using Event =
+    std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused, StartRequested,
+                 StopRequested, ExitAcked, Launched, LaunchFailed, Ended, ShutdownRequested, Ticked>;
 
 // ---- Effects, to be carried out in order ----
 
@@ -88,6 +99,8 @@ struct SendHello {
   bool operator==(const SendHello&) const = default;
 };
 struct SendHeartbeat {
+  // 0: no acknowledgement is wanted.
+  uint64_t sequence = 0;
   bool operator==(const SendHeartbeat&) const = default;
 };
 struct SendStarted {
@@ -98,9 +111,13 @@ struct SendExit {
   EndedWorker worker;
   bool operator==(const SendExit&) const = default;
 };
-// The coordinator was away for a whole lease: for the log.
+// Heartbeats are not answered on this stream: the connection may be dead. Another is to be tried; Broken follows.
+struct DropStream {
+  bool operator==(const DropStream&) const = default;
+};
+// The lease is over, after so long without an answer: for the log.
 struct LeaseOver {
-  absl::Duration lease;
+  absl::Duration unanswered;
   bool operator==(const LeaseOver&) const = default;
 };
 // All is done; OK after ShutdownRequested.
@@ -109,14 +126,15 @@ struct Quit {
   bool operator==(const Quit&) const = default;
 };
 
-using Effect = std::variant<Launch, SendSignal, SendHello, SendHeartbeat, SendStarted, SendExit, LeaseOver,
-                            Quit>;
+using Effect = std::variant<Launch, SendSignal, SendHello, SendHeartbeat, SendStarted, SendExit,
+                            DropStream, LeaseOver, Quit>;
 using Effects = std::vector<Effect>;
 
 enum class AfterLease {
-  // Stop the workers and go on trying to attach.
+  // Kill the workers and go on trying to attach.
   kKeepTrying,
-  // Stop the workers and end: the coordinator that started this agent is gone.
+  // Kill the workers and end: the coordinator that started this agent is gone. An agent that has no worker and nothing to tell does not
+  // wait for a coordinator that is down: it ends a lease after the last answer.
   kQuit,
 };
 
@@ -141,7 +159,7 @@ class Core {
   // When the next Ticked is due; InfiniteFuture when nothing is.
   absl::Time NextDeadline() const;
   // The last that a coordinator named.
-  absl::Duration lease() const { return lease_; }
+  absl::Duration lease() const { return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease; }
 
  private:
   struct Running {
@@ -149,6 +167,9 @@ class Core {
     // SIGTERM was (or is to be) sent; SIGKILL follows at this time.
     std::optional<absl::Time> kill_at;
     bool killed = false;
+    // Why it was told to end.
+    Cause cause = Cause::kUnknown;
+    bool continue_when_cut_off = false;
   };
   struct Past {
     EndedWorker worker;
@@ -157,6 +178,8 @@ class Core {
 
   void On(const Opened&, absl::Time now, Effects& effects);
   void On(const Welcomed&, absl::Time now, Effects& effects);
+  void On(const HeartbeatAcked&, absl::Time now, Effects& effects);
+  void On(const NobodyListens&, absl::Time now, Effects& effects);
   void On(const Broken&, absl::Time now, Effects& effects);
   void On(const Refused&, absl::Time now, Effects& effects);
   void On(const StartRequested&, absl::Time now, Effects& effects);
@@ -168,6 +191,9 @@ class Core {
   void On(const ShutdownRequested&, absl::Time now, Effects& effects);
   void On(const Ticked&, absl::Time now, Effects& effects);
 
+  // When the lease is over; infinite where that has been acted on.
+  absl::Time LeaseEnd() const;
+  void EndLease(absl::Time now, Effects& effects);
   void Stop(const WorkerId& worker, Running& running, absl::Time kill_at, Effects& effects);
   void StopAll(absl::Time kill_at, Effects& effects);
   void KillOverdue(absl::Time now, Effects& effects);
@@ -176,13 +202,18 @@ class Core {
   bool AllAcked() const;
 
   const CoreOptions options_;
-  absl::Duration lease_;
+  Lease lease_;
 
   bool connected_ = false;
   std::optional<absl::Duration> heartbeat_interval_;  // Set while attached.
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
-  // While not attached: when the lease ends. InfiniteFuture: attached, or it has ended.
-  absl::Time lease_end_;
+  // Of the stream that is open.
+  absl::Time opened_ = absl::InfinitePast();
+  bool dropped_ = false;
+  // Until the first welcome there is no lease; the agent has so long to find its coordinator.
+  const absl::Time first_welcome_until_;
+  // The end of a lease that has been acted on.
+  absl::Time ended_lease_ = absl::InfinitePast();
 
   std::map<WorkerId, Running> running_;
   std::map<WorkerId, Past> past_;

@@ -13,7 +13,14 @@ using ::testing::VariantWith;
 
 const WorkerId kA = {.job = "a", .generation = 1, .rank = 0, .incarnation = "i-a"};
 const WorkerId kB = {.job = "a", .generation = 1, .rank = 1, .incarnation = "i-b"};
-const Welcomed kWelcome = {.heartbeat_interval = absl::Seconds(2), .lease = absl::Seconds(10)};
+const Welcomed kWelcome = {.heartbeat_interval = absl::Seconds(2),
+                           .lease = {.lease = absl::Seconds(10),
+                                     .margin = absl::Milliseconds(250),
+                                     .autonomy = absl::Hours(12)}};
+constexpr absl::Duration kHeld = absl::Milliseconds(9750);
+// Of a coordinator that acknowledges no heartbeat.
+const Welcomed kOldWelcome = {.heartbeat_interval = absl::Seconds(2),
+                              .lease = {.lease = absl::Seconds(10)}};
 
 EndedWorker Exited(const WorkerId& worker, int64_t pid, int code, const std::string& tail = "") {
   return {.worker = worker, .pid = pid, .ending = ExitCode{code}, .log_tail = tail};
@@ -113,7 +120,7 @@ TEST_F(CoreTest, StopIsSigtermThenSigkillAfterTheGrace) {
   EXPECT_THAT(Do(StopRequested{.worker = kA, .grace = absl::Seconds(1)}),
               ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
   EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
-  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{})));
+  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{1})));
 }
 
 TEST_F(CoreTest, ASecondStopOnlyMakesTheGraceShorter) {
@@ -154,21 +161,108 @@ TEST_F(CoreTest, HeartbeatsComeWhileAttachedOnly) {
   Do(Opened{});
   EXPECT_THAT(Do(Ticked{}), IsEmpty());
   Do(kWelcome);
-  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{})));
-  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{})));
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{1})));
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{2})));
   Do(Broken{});
-  EXPECT_EQ(core_.NextDeadline(), now_ + kWelcome.lease);
+  EXPECT_EQ(core_.NextDeadline(), absl::UnixEpoch() + kHeld);
 }
 
-TEST_F(CoreTest, AWholeLeaseWithoutCoordinatorStopsTheWorkers) {
+TEST_F(CoreTest, ALeaseWithoutAnAnswerKillsTheWorkersAlsoWhereTheStreamStands) {
   Attach();
   Run(kA, 7);
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{1})));
+  now_ += absl::Milliseconds(7749);
+  Do(Ticked{});
+  EXPECT_THAT(TickAfter(absl::Milliseconds(1)),
+              ElementsAre(VariantWith<LeaseOver>(LeaseOver{kHeld}),
+                          VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  const EndedWorker ended = {.worker = kA, .pid = 7, .ending = ExitSignal{9}, .cause = Cause::kLeaseOver};
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitSignal{9}}),
+              ElementsAre(VariantWith<SendExit>(SendExit{ended})));
+}
+
+TEST_F(CoreTest, TheLeaseCountsFromTheSendingOfWhatWasAcknowledged) {
+  Attach();
+  Run(kA, 7);
+  TickAfter(absl::Seconds(2));
+  now_ += absl::Seconds(1);
+  Do(HeartbeatAcked{1});
+  Do(Broken{});
+  EXPECT_EQ(core_.NextDeadline(), absl::UnixEpoch() + absl::Seconds(2) + kHeld);
+}
+
+TEST_F(CoreTest, HalfALeaseWithoutAnAnswerAsksForAnotherConnectionOnce) {
+  Attach();
+  TickAfter(absl::Seconds(2));
+  TickAfter(absl::Seconds(2));
+  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<DropStream>(DropStream{})));
+  EXPECT_THAT(Do(Ticked{}), IsEmpty());
+  Do(Broken{});
+  Attach();
+  EXPECT_EQ(core_.NextDeadline(), now_ + absl::Seconds(2)) << "the next heartbeat";
+}
+
+TEST_F(CoreTest, WhileConnectionsAreRefusedTheWorkersGoOnForAsLongAsTheAutonomy) {
+  Attach();
+  Run(kA, 7);
+  Do(Broken{});
+  for (int hour = 1; hour < 12; ++hour) {
+    const absl::Time asked = absl::UnixEpoch() + absl::Hours(hour);
+    now_ = asked + absl::Milliseconds(3);
+    Do(NobodyListens{asked});
+    // Only what is due now: the tests' clock jumps.
+    EXPECT_EQ(core_.NextDeadline(), asked + kHeld);
+  }
+  now_ = absl::UnixEpoch() + absl::Hours(12) - absl::Seconds(1);
+  Do(NobodyListens{now_});
+  EXPECT_THAT(TickAfter(absl::Seconds(1)),
+              ElementsAre(VariantWith<LeaseOver>(LeaseOver{absl::Hours(12)}),
+                          VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+}
+
+TEST_F(CoreTest, ThatAConnectionWasRefusedIsOfNoUseOnceItIsSilent) {
+  Attach();
+  Run(kA, 7);
+  Do(Broken{});
+  Do(NobodyListens{absl::UnixEpoch() + absl::Seconds(1)});
+  now_ = absl::UnixEpoch() + absl::Seconds(5);
+  EXPECT_THAT(TickAfter(kHeld - absl::Seconds(4)),
+              ElementsAre(VariantWith<LeaseOver>(testing::_),
+                          VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+}
+
+TEST_F(CoreTest, AWorkerThatContinuesIsNotKilledWithTheLease) {
+  Attach();
+  Run(kA, 7);
+  Do(StartRequested{.worker = kB, .slot = 1, .continue_when_cut_off = true});
+  Do(Launched{.worker = kB, .pid = 8});
+  Do(Broken{});
+  EXPECT_THAT(TickAfter(kHeld), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kHeld}),
+                                            VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+}
+
+TEST_F(CoreTest, AWorkerThatEndedItselfWithItsLeaseDidNotFail) {
+  Attach();
+  Run(kA, 7);
+  const EndedWorker ended = {.worker = kA,
+                             .pid = 7,
+                             .ending = ExitCode{kLeaseOverExitCode},
+                             .cause = Cause::kLeaseOver};
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{kLeaseOverExitCode}}),
+              ElementsAre(VariantWith<SendExit>(SendExit{ended})));
+}
+
+TEST_F(CoreTest, AWholeLeaseAfterTheBreakStopsTheWorkersOfAnOlderCoordinator) {
+  Do(Opened{});
+  Do(kOldWelcome);
+  Run(kA, 7);
+  Do(NobodyListens{now_});
   now_ += absl::Seconds(1);
   Do(Broken{});
   now_ += absl::Seconds(4);
   Do(Opened{});  // An attempt that fails makes the lease no longer.
   Do(Broken{});
-  EXPECT_THAT(TickAfter(absl::Seconds(6)), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kWelcome.lease}),
+  EXPECT_THAT(TickAfter(absl::Seconds(6)), ElementsAre(VariantWith<LeaseOver>(LeaseOver{absl::Seconds(11)}),
                                                        VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
   EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
   Do(Ended{.worker = kA, .ending = ExitSignal{9}});
@@ -191,11 +285,32 @@ TEST_F(LocalAgentCoreTest, EndsWithItsLeaseOnceItsWorkersAreGone) {
   Attach();
   Run(kA, 7);
   Do(Broken{});
-  EXPECT_THAT(TickAfter(absl::Seconds(10)), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kWelcome.lease}),
-                                                        VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
-  const Effects effects = Do(Ended{.worker = kA, .ending = ExitSignal{SIGTERM}});
+  EXPECT_THAT(TickAfter(kHeld), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kHeld}),
+                                            VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  const Effects effects = Do(Ended{.worker = kA, .ending = ExitSignal{SIGKILL}});
   ASSERT_EQ(effects.size(), 1);
   EXPECT_EQ(std::get<Quit>(effects[0]).why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LocalAgentCoreTest, WithoutWorkersItDoesNotWaitForACoordinatorThatIsDown) {
+  Attach();
+  Do(Broken{});
+  now_ += absl::Seconds(5);
+  Do(NobodyListens{now_});
+  const Effects effects = TickAfter(kHeld - absl::Seconds(5));
+  ASSERT_EQ(effects.size(), 2);
+  EXPECT_EQ(std::get<Quit>(effects[1]).why.code(), absl::StatusCode::kUnavailable);
+}
+
+TEST_F(LocalAgentCoreTest, WithWorkersOrWithExitsToTellItWaitsForACoordinatorThatIsDown) {
+  Attach();
+  Run(kA, 7);
+  Do(Broken{});
+  now_ += absl::Seconds(9);
+  Do(NobodyListens{now_});
+  EXPECT_EQ(core_.NextDeadline(), now_ + kHeld);
+  Do(Ended{.worker = kA, .ending = ExitCode{0}});
+  EXPECT_EQ(core_.NextDeadline(), now_ + kHeld);
 }
 
 TEST_F(LocalAgentCoreTest, EndsWhenItNeverFindsItsCoordinator) {
@@ -225,7 +340,7 @@ TEST_F(CoreTest, ShutdownDoesNotWaitForEverForTheAck) {
   Run(kA, 7);
   Do(ShutdownRequested{});
   Do(Ended{.worker = kA, .ending = ExitCode{0}});
-  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{}),
+  EXPECT_THAT(TickAfter(absl::Seconds(2)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{1}),
                                                        VariantWith<Quit>(Quit{absl::OkStatus()})));
 }
 

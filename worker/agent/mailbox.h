@@ -2,32 +2,35 @@
 #ifndef MUSTER_WORKER_AGENT_MAILBOX_H_
 #define MUSTER_WORKER_AGENT_MAILBOX_H_
 
+#include <condition_variable>
 #include <deque>
 #include <functional>
+#include <mutex>
 #include <optional>
 #include <utility>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 
 namespace muster::agent {
 
-// Unbounded, first in first out. Thread-safe.
+// Unbounded, first in first out. Thread-safe. It waits with the standard library, whose waits are on the steady clock: Abseil's last
+// longer when the system's date is set back.
 class Mailbox {
  public:
   using Task = std::function<void()>;
 
   void Post(Task task) {
-    absl::MutexLock lock(&mutex_);
-    tasks_.push_back(std::move(task));
+    {
+      std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    posted_.notify_one();
   }
 
-  // Waits at most `timeout` for the next task; nullopt: none came.
+  // Waits at most `timeout`, which is finite, for the next task; nullopt: none came.
   std::optional<Task> Take(absl::Duration timeout) {
-    absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(
-        absl::Condition(+[](std::deque<Task>* tasks) { return !tasks->empty(); }, &tasks_), timeout);
+    std::unique_lock lock(mutex_);
+    posted_.wait_for(lock, absl::ToChronoNanoseconds(timeout), [this] { return !tasks_.empty(); });
     if (tasks_.empty()) return std::nullopt;
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
@@ -35,8 +38,9 @@ class Mailbox {
   }
 
  private:
-  absl::Mutex mutex_;
-  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  std::deque<Task> tasks_;
 };
 
 }  // namespace muster::agent

@@ -70,7 +70,8 @@ int main(int argc, char** argv) {
   app.add_option("--host", options.host, "Where other nodes reach this one")->capture_default_str();
   app.add_option("--worker", options.worker, "The muster-worker program")->capture_default_str();
   app.add_flag("--exit-with-lease", exit_with_lease,
-               "End when the coordinator was away for a whole lease (agents that musterd starts)");
+               "End when the lease is over: the coordinator is cut off, or was down for longer than its --autonomy, "
+               "or there is nothing here to keep for it (agents that musterd starts)");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -37,12 +37,13 @@ v1::WorkerExit ToWire(const EndedWorker& worker) {
   wire.set_pid(worker.pid);
   std::visit([&wire](const auto& cause) { SetCause(cause, wire); }, worker.ending);
   wire.set_log_tail(worker.log_tail);
+  wire.set_planned(static_cast<v1::WorkerExit::Cause>(worker.cause));
   return wire;
 }
 
-v1::AgentMessage ToMessage(const SendHeartbeat&) {
+v1::AgentMessage ToMessage(const SendHeartbeat& heartbeat) {
   v1::AgentMessage message;
-  message.mutable_heartbeat();
+  message.mutable_heartbeat()->set_sequence(heartbeat.sequence);
   return message;
 }
 
@@ -80,17 +81,28 @@ v1::AgentMessage ToMessage(const SendHello& hello) {
 
 std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
   switch (directive.kind_case()) {
-    case v1::AgentDirective::kWelcome:
-      return Welcomed{.heartbeat_interval = FromWire(directive.welcome().heartbeat_interval()),
-                      .lease = FromWire(directive.welcome().lease())};
+    case v1::AgentDirective::kWelcome: {
+      const v1::AgentWelcome& welcome = directive.welcome();
+      Welcomed event{.heartbeat_interval = FromWire(welcome.heartbeat_interval()),
+                     .lease = {.lease = FromWire(welcome.lease()),
+                               .autonomy = FromWire(welcome.autonomy())}};
+      if (welcome.has_lease_margin()) event.lease.margin = FromWire(welcome.lease_margin());
+      return event;
+    }
+    case v1::AgentDirective::kHeartbeatAck:
+      return HeartbeatAcked{directive.heartbeat_ack().sequence()};
     case v1::AgentDirective::kStartWorker:
       return StartRequested{.worker = FromWire(directive.start_worker().worker()),
-                            .slot = directive.start_worker().slot()};
+                            .slot = directive.start_worker().slot(),
+                            .continue_when_cut_off =
+                                directive.start_worker().continue_when_cut_off()};
     case v1::AgentDirective::kStopWorker:
       return StopRequested{.worker = FromWire(directive.stop_worker().worker()),
                            .grace = FromWire(directive.stop_worker().grace())};
     case v1::AgentDirective::kWorkerExitAck:
       return ExitAcked{FromWire(directive.worker_exit_ack().worker())};
+    case v1::AgentDirective::kDrain:
+    case v1::AgentDirective::kSpooledReportsAck:
     case v1::AgentDirective::KIND_NOT_SET:
       break;
   }

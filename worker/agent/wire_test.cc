@@ -41,11 +41,18 @@ TEST(AgentWire, EveryDirectiveIsAnEvent) {
   const auto welcomed = EventOf<Welcomed>(
       "welcome { heartbeat_interval { nanos: 200000000 } lease { seconds: 1 nanos: 500000000 } }");
   EXPECT_EQ(welcomed.heartbeat_interval, absl::Milliseconds(200));
-  EXPECT_EQ(welcomed.lease, absl::Milliseconds(1500));
+  EXPECT_EQ(welcomed.lease.lease, absl::Milliseconds(1500));
+  EXPECT_FALSE(welcomed.lease.margin.has_value()) << "an older coordinator";
+  const auto terms = EventOf<Welcomed>(
+      "welcome { lease { seconds: 2 } lease_margin { nanos: 200000000 } autonomy { seconds: 60 } }");
+  EXPECT_EQ(terms.lease.margin, absl::Milliseconds(200));
+  EXPECT_EQ(terms.lease.autonomy, absl::Minutes(1));
+  EXPECT_EQ(EventOf<HeartbeatAcked>("heartbeat_ack { sequence: 3 }").sequence, 3);
   const auto start =
-      EventOf<StartRequested>(absl::StrCat("start_worker { worker {", kWire, "} slot: 4 }"));
+      EventOf<StartRequested>(absl::StrCat("start_worker { worker {", kWire, "} slot: 4 continue_when_cut_off: true }"));
   EXPECT_EQ(start.worker, kWorker);
   EXPECT_EQ(start.slot, 4);
+  EXPECT_TRUE(start.continue_when_cut_off);
   const auto stop = EventOf<StopRequested>(
       absl::StrCat("stop_worker { worker {", kWire, "} grace { seconds: 2 nanos: 500000000 } }"));
   EXPECT_EQ(stop.worker, kWorker);
@@ -57,7 +64,7 @@ TEST(AgentWire, EveryDirectiveIsAnEvent) {
 TEST(AgentWire, AnUnknownDirectiveIsNoEvent) { EXPECT_EQ(ToEvent({}), std::nullopt); }
 
 TEST(AgentWire, EveryEffectForTheCoordinatorIsAMessage) {
-  ExpectMessage(ToMessage(SendHeartbeat{}), "heartbeat {}");
+  ExpectMessage(ToMessage(SendHeartbeat{5}), "heartbeat { sequence: 5 }");
   ExpectMessage(ToMessage(SendStarted{{kWorker, 7}}),
                 absl::StrCat("worker_started { worker {", kWire, "} pid: 7 }"));
   ExpectMessage(ToMessage(LogQueue::Batch{kWorker, {"one", "two"}}),
@@ -80,6 +87,8 @@ TEST(AgentWire, AnExitSaysHowTheWorkerEnded) {
   ExpectMessage(exit(ExitCode{3}), text("exit_code: 3"));
   ExpectMessage(exit(ExitSignal{15}), text("signal: 15"));
   ExpectMessage(exit(StartError{"why"}), text("start_error: 'why'"));
+  ExpectMessage(ToMessage(SendExit{{.worker = kWorker, .ending = ExitSignal{9}, .cause = Cause::kLeaseOver}}),
+                absl::StrCat("worker_exit { worker {", kWire, "} pid: 0 signal: 9 planned: LEASE_OVER }"));
 }
 
 }  // namespace

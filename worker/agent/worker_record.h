@@ -42,12 +42,27 @@ struct RunningWorker {
   bool operator==(const RunningWorker&) const = default;
 };
 
+// Why it ended, where that is known. The values are those of v1::WorkerExit::Cause.
+enum class Cause {
+  kUnknown = 0,
+  kStoppedAsTold = 1,
+  kAgentStopped = 2,
+  kDrained = 3,
+  kPreempted = 4,
+  kLeaseOver = 5,
+  kNodeFault = 6,
+};
+
+// With this code a worker ends itself because its lease is over.
+inline constexpr int kLeaseOverExitCode = 4;
+
 struct EndedWorker {
   WorkerId worker;
   int64_t pid = 0;  // 0: it never ran.
   Ending ending;
   // Its last lines of output.
   std::string log_tail;
+  Cause cause = Cause::kUnknown;
   bool operator==(const EndedWorker&) const = default;
 };
 

@@ -4,6 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -12,10 +14,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/lease/clock.h"
 #include "common/rpc/error.h"
+#include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
+#include "worker/control/lease_keeper.h"
 #include "worker/control/outbox.h"
 
 namespace muster::control {
@@ -27,9 +32,16 @@ absl::Duration FromProto(const google::protobuf::Duration& duration) {
   return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
 }
 
-// A clock that only goes forward, as absl::Time: leases must not end because somebody set the date.
-absl::Time SteadyNow() {
-  return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
+// Of WorkerService; the coordinator's may be one apart.
+constexpr uint32_t kProtocol = 3;
+constexpr std::chrono::milliseconds kRetry(100);
+// While the stream is broken: so often within a lease the coordinator's host is asked whether anybody listens.
+constexpr int kKnocksPerLease = 10;
+
+LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
+  LeaseTerms terms{.lease = FromProto(welcome.lease()), .autonomy = FromProto(welcome.autonomy())};
+  if (welcome.has_lease_margin()) terms.margin = FromProto(welcome.lease_margin());
+  return terms;
 }
 
 bool IsRefusal(const absl::Status& status) {
@@ -38,13 +50,16 @@ bool IsRefusal(const absl::Status& status) {
          status.code() == absl::StatusCode::kInvalidArgument;
 }
 
-// Two threads: one reads, and opens the stream anew when it breaks; one writes, keeps the heartbeat, and
-// watches the lease. gRPC allows one reader and one writer at a time on a stream.
+// Four threads: one reads, and opens the stream anew when it breaks; one writes, and keeps the heartbeat (gRPC allows one reader and one
+// writer at a time on a stream); the lease's; and one that asks whether anybody listens while the stream is broken. Nothing that may block
+// is done under mutex_, also no logging (of a stopped agent the log is a full pipe): the lease's thread takes it.
 class ControlStreamImpl : public ControlStream {
  public:
   explicit ControlStreamImpl(ControlStreamOptions options)
       : options_(std::move(options)),
-        stub_(v1::WorkerService::NewStub(OpenChannel(options_.coordinator))) {}
+        stub_(v1::WorkerService::NewStub(OpenChannel(options_.coordinator))),
+        keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
+        knocker_(options_.coordinator, [this](absl::Time begun) { keeper_.Refused(begun); }) {}
 
   ~ControlStreamImpl() override {
     {
@@ -52,6 +67,7 @@ class ControlStreamImpl : public ControlStream {
       closing_ = true;
       if (context_ != nullptr) context_->TryCancel();
     }
+    Wake();
     if (reader_.joinable()) reader_.join();
     if (writer_.joinable()) writer_.join();
   }
@@ -79,9 +95,14 @@ class ControlStreamImpl : public ControlStream {
     return *first_welcome_;
   }
 
+  absl::Status StillMine() const override { return keeper_.StillMine(); }
+
   void Report(v1::WorkerReport report) override {
-    absl::MutexLock lock(&mutex_);
-    outbox_.Add(std::move(report));
+    {
+      absl::MutexLock lock(&mutex_);
+      outbox_.Add(std::move(report));
+    }
+    Wake();
   }
 
   absl::Status Flush(absl::Duration timeout) override {
@@ -124,21 +145,41 @@ class ControlStreamImpl : public ControlStream {
   void ReadLoop() {
     while (true) {
       const absl::Status status = ReadOneConnection();
-      absl::MutexLock lock(&mutex_);
-      if (closing_) return;
-      if (IsRefusal(status)) {
-        refusal_ = status;
-        if (!first_welcome_.has_value()) return;  // Connect reports it
-        break;
+      bool broke = false;
+      {
+        absl::MutexLock lock(&mutex_);
+        if (closing_) return;
+        if (IsRefusal(status)) {
+          refusal_ = status;
+          if (!first_welcome_.has_value()) return;  // Connect reports it
+          break;
+        }
+        broke = std::exchange(attached_, false);
       }
-      if (last_contact_ == absl::InfiniteFuture()) {
-        last_contact_ = SteadyNow();
+      keeper_.Broken();
+      if (broke) {
+        knocker_.Begin(lease_ / kKnocksPerLease);
         spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
       }
-      mutex_.AwaitWithTimeout(absl::Condition(&closing_), absl::Milliseconds(100));
-      if (closing_) return;
+      // Not Abseil's wait, which lasts longer when the system's date is set back.
+      std::this_thread::sleep_for(kRetry);
     }
     options_.on_fatal(Refusal());
+  }
+
+  // The stream stands, and nothing comes: it is given up, and the next one gets a connection of its own.
+  void Reconnect() {
+    absl::MutexLock lock(&mutex_);
+    new_channel_ = true;
+    if (context_ != nullptr) context_->TryCancel();
+  }
+
+  void Wake() {
+    {
+      std::lock_guard lock(wake_mutex_);
+      woken_ = true;
+    }
+    wake_.notify_one();
   }
 
   absl::Status Refusal() const {
@@ -152,8 +193,13 @@ class ControlStreamImpl : public ControlStream {
     {
       absl::MutexLock lock(&mutex_);
       if (closing_) return absl::CancelledError("closing");
+      if (std::exchange(new_channel_, false)) {
+        stub_ = v1::WorkerService::NewStub(
+            OpenChannel(options_.coordinator, KeepAlive::Within(lease_)));
+      }
       context_ = &context;
     }
+    opened_ = LeaseNow();
     const std::unique_ptr<Stream> stream = stub_->Attach(&context);
     stream->Write(Hello());
     v1::WorkerDirective directive;
@@ -175,7 +221,7 @@ class ControlStreamImpl : public ControlStream {
     auto* hello = message.mutable_hello();
     *hello->mutable_worker() = options_.worker;
     hello->set_pid(options_.pid);
-    hello->set_protocol(2);
+    hello->set_protocol(kProtocol);
     absl::MutexLock lock(&mutex_);
     hello->set_newest_command(commands_.size());
     return message;
@@ -187,17 +233,27 @@ class ControlStreamImpl : public ControlStream {
       if (!remove.empty()) options_.on_remove({remove.begin(), remove.end()});
       return;
     }
+    if (directive.has_heartbeat_ack()) return keeper_.Acked(directive.heartbeat_ack().sequence());
+    if (directive.has_welcome()) {
+      const v1::WorkerWelcome& welcome = directive.welcome();
+      knocker_.Stop();
+      lease_ = FromProto(welcome.lease());
+      keeper_.Welcomed(TermsOf(welcome), opened_,
+                       welcome.spec().when_cut_off() == v1::JobSpec::CONTINUE);
+      if (welcomes_++ > 0) spdlog::info("attached to the coordinator again");
+    }
+    Take(directive, stream);
+    Wake();
+  }
+
+  void Take(const v1::WorkerDirective& directive, Stream* stream) {
     absl::MutexLock lock(&mutex_);
     switch (directive.kind_case()) {
       case v1::WorkerDirective::kWelcome:
-        if (!first_welcome_.has_value()) {
-          first_welcome_ = directive.welcome();
-        } else {
-          spdlog::info("attached to the coordinator again");
-        }
+        if (!first_welcome_.has_value()) first_welcome_ = directive.welcome();
         if (directive.welcome().has_rendezvous()) rendezvous_ = directive.welcome().rendezvous();
         outbox_.Rewind(directive.welcome().acked_sequence());
-        last_contact_ = absl::InfiniteFuture();
+        attached_ = true;
         stream_ = stream;
         break;
       case v1::WorkerDirective::kRendezvous:
@@ -218,41 +274,46 @@ class ControlStreamImpl : public ControlStream {
 
   void WriteLoop() {
     const absl::Duration interval = FromProto(welcome().heartbeat_interval());
-    const absl::Duration lease = FromProto(welcome().lease());
-    absl::Time next_heartbeat = SteadyNow() + interval;
+    absl::Time next_heartbeat = LeaseNow() + interval;
     while (true) {
       std::optional<v1::WorkerMessage> message;
       Stream* stream = nullptr;
+      bool more = false;
       {
         absl::MutexLock lock(&mutex_);
-        const auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return closing_ || (stream_ != nullptr && outbox_.HasNext());
-        };
-        mutex_.AwaitWithTimeout(absl::Condition(&work), next_heartbeat - SteadyNow());
         if (closing_) return;
-        const absl::Time now = SteadyNow();
+        const absl::Time now = LeaseNow();
         // First of all, so that a rank whose reports never end still says where it is.
         const bool heartbeat_due = now >= next_heartbeat;
         if (heartbeat_due) next_heartbeat = now + interval;
-        if (stream_ == nullptr) {
-          if (now - last_contact_ < lease) continue;
-          break;
+        more = stream_ != nullptr && (heartbeat_due || outbox_.HasNext());
+        if (more) {
+          message = heartbeat_due ? Heartbeat() : NextReport();
+          stream = stream_;
+          writing_ = true;
         }
-        if (!heartbeat_due && !outbox_.HasNext()) continue;
-        message = heartbeat_due ? Heartbeat() : NextReport();
-        stream = stream_;
-        writing_ = true;
       }
-      if (message->has_heartbeat() && options_.measure) options_.measure(message->mutable_heartbeat());
+      if (!more) {
+        AwaitWork(next_heartbeat - LeaseNow());
+        continue;
+      }
+      if (message->has_heartbeat()) {
+        if (options_.measure) options_.measure(message->mutable_heartbeat());
+        message->mutable_heartbeat()->set_sequence(keeper_.Beat());
+      }
       const bool written = stream->Write(*message);
       absl::MutexLock lock(&mutex_);
       writing_ = false;
       // A broken stream: the reader sees it too and opens another.
       if (!written && stream_ == stream) stream_ = nullptr;
     }
-    options_.on_fatal(absl::UnavailableError(
-        absl::StrCat("coordinator ", options_.coordinator, " was out of reach for a whole lease of ",
-                     absl::FormatDuration(lease))));
+  }
+
+  // Until something was queued or has come, at most `timeout`.
+  void AwaitWork(absl::Duration timeout) {
+    std::unique_lock lock(wake_mutex_);
+    wake_.wait_for(lock, absl::ToChronoNanoseconds(timeout), [this] { return woken_; });
+    woken_ = false;
   }
 
   v1::WorkerMessage Heartbeat() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -268,7 +329,11 @@ class ControlStreamImpl : public ControlStream {
   }
 
   const ControlStreamOptions options_;
-  const std::unique_ptr<v1::WorkerService::Stub> stub_;
+  // Of the reader's thread.
+  std::unique_ptr<v1::WorkerService::Stub> stub_;
+  absl::Time opened_;
+  absl::Duration lease_;
+  int welcomes_ = 0;
 
   mutable absl::Mutex mutex_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
@@ -276,8 +341,9 @@ class ControlStreamImpl : public ControlStream {
   // The welcomed stream; null while there is none. The reader ends it only when not writing_.
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  // When the stream broke; infinite while it stands.
-  absl::Time last_contact_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
+  // Welcomed, and not known to be broken.
+  bool attached_ ABSL_GUARDED_BY(mutex_) = false;
+  bool new_channel_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<absl::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
@@ -285,6 +351,13 @@ class ControlStreamImpl : public ControlStream {
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
 
+  // What the writer waits for. Of the standard library, whose waits are on the steady clock.
+  std::mutex wake_mutex_;
+  std::condition_variable wake_;
+  bool woken_ = false;
+
+  LeaseKeeper keeper_;
+  Knocker knocker_;
   std::thread reader_;
   std::thread writer_;
 };
@@ -293,6 +366,7 @@ class ControlStreamImpl : public ControlStream {
 
 absl::StatusOr<std::unique_ptr<ControlStream>> ControlStream::Connect(
     ControlStreamOptions options) {
+  if (!options.on_lease_over) options.on_lease_over = options.on_fatal;
   auto stream = std::make_unique<ControlStreamImpl>(std::move(options));
   RETURN_IF_ERROR(stream->Start());
   return stream;

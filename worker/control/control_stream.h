@@ -2,8 +2,8 @@
 // reconnects by itself. docs/protocol-coordinator.md describes the protocol.
 //
 // Life cycle: Connect blocks until the coordinator has welcomed this process, and all commands that the job's log
-// held then are here; the destructor closes the stream. A worker that is told that it is stale, or that could not reach the coordinator for a whole
-// lease, must end: `on_fatal` is called, once, from a thread of this object; it does not return to work.
+// held then are here; the destructor closes the stream. A worker that is told that it is stale, or whose lease is over (common/lease/lease.h),
+// must end: `on_fatal` or `on_lease_over` is called, once, from a thread of this object; it does not return to work.
 // Threading: thread-safe. No callback runs under a lock.
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
@@ -30,9 +30,10 @@ struct ControlStreamOptions {
   std::function<void(v1::WorkerHeartbeat*)> measure;
   // Checkpoint directories that no longer count and are to be removed.
   std::function<void(const std::vector<std::string>&)> on_remove;
-  // FAILED_PRECONDITION or NOT_FOUND: refused as stale; INVALID_ARGUMENT: what it says is refused;
-  // UNAVAILABLE: the lease is over.
+  // FAILED_PRECONDITION or NOT_FOUND: refused as stale; INVALID_ARGUMENT: what it says is refused.
   std::function<void(const absl::Status&)> on_fatal;
+  // UNAVAILABLE. Called on a thread that does nothing else; see LeaseKeeper.
+  std::function<void(const absl::Status&)> on_lease_over;
 };
 
 class ControlStream {
@@ -44,6 +45,9 @@ class ControlStream {
 
   // The first welcome: what to run.
   virtual const v1::WorkerWelcome& welcome() const = 0;
+
+  // UNAVAILABLE: the lease is over. Cheap.
+  virtual absl::Status StillMine() const = 0;
 
   // Queues a report; it is numbered here and delivered exactly once, in order.
   virtual void Report(v1::WorkerReport report) = 0;

@@ -234,6 +234,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   };
   stream_options.on_remove = RemoveCheckpoints;
   stream_options.on_fatal = options.on_fatal;
+  stream_options.on_lease_over = options.on_lease_over;
   const auto stream = ControlStream::Connect(std::move(stream_options));
   if (!stream.ok()) {
     options.on_fatal(stream.status());

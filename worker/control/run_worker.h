@@ -13,9 +13,12 @@ namespace muster::control {
 struct WorkerOptions {
   std::string coordinator;  // host:port
   train::Identity identity;
-  // The process must end now: it is stale, or cut off (for a whole lease, or from the beginning). Called
-  // from any thread, also while RunWorker may hang in a collective, so a process calls _exit here.
+  // The process must end now: it is stale, or was not welcomed. Called from any thread, also while RunWorker may hang in a collective,
+  // so a process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;
+  // The same because its lease is over. The rank may be another process's in a moment: nothing that may block is to be done before
+  // the end, a log line too. Empty: on_fatal.
+  std::function<void(const absl::Status&)> on_lease_over;
 };
 
 // Blocks until the rank's session is over and its end is reported. OK: finished, or stopped as asked.

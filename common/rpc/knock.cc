@@ -1,0 +1,101 @@
+#include "common/rpc/knock.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "common/lease/clock.h"
+
+namespace muster {
+namespace {
+
+bool IsRefused(const addrinfo& where, absl::Time deadline) {
+  const int fd = socket(where.ai_family, where.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
+                        where.ai_protocol);
+  if (fd < 0) return false;
+  int error = connect(fd, where.ai_addr, where.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd entry = {.fd = fd, .events = POLLOUT, .revents = 0};
+    const int64_t left = std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline - LeaseNow()));
+    socklen_t size = sizeof(error);
+    if (poll(&entry, 1, static_cast<int>(left)) != 1 ||
+        getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
+      error = ETIMEDOUT;
+    }
+  }
+  close(fd);
+  return error == ECONNREFUSED;
+}
+
+}  // namespace
+
+bool IsRefused(const std::string& address, absl::Duration timeout) {
+  const absl::Time deadline = LeaseNow() + timeout;
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return false;
+  std::string host = address.substr(0, colon);
+  if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found) != 0) return false;
+  bool refused = found != nullptr;
+  for (const addrinfo* where = found; where != nullptr && refused; where = where->ai_next) {
+    refused = IsRefused(*where, deadline);
+  }
+  freeaddrinfo(found);
+  return refused;
+}
+
+Knocker::Knocker(std::string address, std::function<void(absl::Time)> on_refused)
+    : address_(std::move(address)), on_refused_(std::move(on_refused)), thread_([this] { Run(); }) {}
+
+Knocker::~Knocker() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void Knocker::Begin(absl::Duration interval) {
+  {
+    std::lock_guard lock(mutex_);
+    interval_ = interval;
+  }
+  changed_.notify_all();
+}
+
+void Knocker::Stop() { Begin(absl::ZeroDuration()); }
+
+void Knocker::Run() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return closing_ || interval_ > absl::ZeroDuration(); });
+    if (closing_) return;
+    const absl::Duration interval = interval_;
+    lock.unlock();
+    const absl::Time begun = LeaseNow();
+    const bool refused = IsRefused(address_, interval);
+    lock.lock();
+    // Somebody may listen since, but nobody did at that moment.
+    if (refused && !closing_) {
+      lock.unlock();
+      on_refused_(begun);
+      lock.lock();
+    }
+    changed_.wait_for(lock, absl::ToChronoMilliseconds(interval),
+                      [this] { return closing_ || interval_ == absl::ZeroDuration(); });
+  }
+}
+
+}  // namespace muster

@@ -1,0 +1,81 @@
+#include "common/rpc/knock.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "common/lease/clock.h"
+
+namespace muster {
+namespace {
+
+// A bound, never reached unless something hangs.
+constexpr absl::Duration kBound = absl::Seconds(30);
+
+// A port of this host that is ours.
+class Port {
+ public:
+  explicit Port(bool listening) : fd_(socket(AF_INET, SOCK_STREAM, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    EXPECT_EQ(bind(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)), 0);
+    if (listening) EXPECT_EQ(listen(fd_, 1), 0);
+    socklen_t size = sizeof(address);
+    getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &size);
+    address_ = absl::StrCat("127.0.0.1:", ntohs(address.sin_port));
+  }
+  ~Port() { close(fd_); }
+  const std::string& address() const { return address_; }
+
+ private:
+  const int fd_;
+  std::string address_;
+};
+
+TEST(Knock, AHostOnWhichNobodyListensRefuses) {
+  const Port port(/*listening=*/false);
+  EXPECT_TRUE(IsRefused(port.address(), kBound));
+}
+
+TEST(Knock, AProgramThatAcceptsAndSaysNothingDoesNotRefuse) {
+  const Port port(/*listening=*/true);
+  EXPECT_FALSE(IsRefused(port.address(), kBound));
+}
+
+TEST(Knock, WhatCannotBeReachedDoesNotRefuse) {
+  EXPECT_FALSE(IsRefused("no address", kBound));
+  EXPECT_FALSE(IsRefused("host.invalid:1", kBound));
+  // Class E: no route, or an answer that never comes.
+  EXPECT_FALSE(IsRefused("240.0.0.1:1", absl::Milliseconds(1)));
+}
+
+TEST(Knocker, SaysThatItWasRefusedAndWhenItHadAsked) {
+  const Port port(/*listening=*/false);
+  absl::Notification told;
+  absl::Time begun = absl::InfinitePast();
+  const absl::Time before = LeaseNow();
+  Knocker knocker(port.address(), [&](absl::Time when) {
+    if (told.HasBeenNotified()) return;
+    begun = when;
+    told.Notify();
+  });
+  knocker.Begin(absl::Milliseconds(1));
+  ASSERT_TRUE(told.WaitForNotificationWithTimeout(kBound));
+  EXPECT_GE(begun, before);
+  EXPECT_LE(begun, LeaseNow());
+}
+
+TEST(Knocker, EndsAlsoWhileItKnocks) {
+  const Port port(/*listening=*/true);
+  Knocker knocker(port.address(), [](absl::Time) { ADD_FAILURE() << "somebody listens"; });
+  knocker.Begin(absl::Milliseconds(1));
+  knocker.Stop();
+}
+
+}  // namespace
+}  // namespace muster

@@ -1,0 +1,99 @@
+#include "worker/control/lease_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::control {
+namespace {
+
+// The thread's wait is on a clock that stands still while the machine sleeps; the lease goes on.
+constexpr absl::Duration kLongestWait = absl::Seconds(1);
+
+}  // namespace
+
+LeaseKeeper::LeaseKeeper(Events events)
+    : events_(std::move(events)), thread_([this] { Watch(); }) {}
+
+LeaseKeeper::~LeaseKeeper() {
+  {
+    std::lock_guard lock(mutex_);
+    closing_ = true;
+  }
+  changed_.notify_all();
+  thread_.join();
+}
+
+void LeaseKeeper::Welcomed(const LeaseTerms& terms, absl::Time sent, bool for_good) {
+  std::lock_guard lock(mutex_);
+  lease_.Welcomed(terms, sent);
+  for_good_ = for_good;
+  Update();
+}
+
+uint64_t LeaseKeeper::Beat() {
+  std::lock_guard lock(mutex_);
+  return lease_.Beat(events_.clock());
+}
+
+void LeaseKeeper::Acked(uint64_t sequence) {
+  std::lock_guard lock(mutex_);
+  lease_.Acked(sequence);
+  Update();
+}
+
+void LeaseKeeper::Broken() {
+  std::lock_guard lock(mutex_);
+  lease_.Broken(events_.clock());
+  Update();
+}
+
+void LeaseKeeper::Refused(absl::Time begun) {
+  std::lock_guard lock(mutex_);
+  lease_.Refused(begun);
+  Update();
+}
+
+void LeaseKeeper::Update() {
+  // What is over stays over: between the end and the end of the process nothing gives it back.
+  if (!StillMine().ok()) return;
+  const absl::Time end = for_good_ ? absl::InfiniteFuture() : lease_.End();
+  end_ = end == absl::InfiniteFuture() ? INT64_MAX : absl::ToUnixNanos(end);
+  changed_.notify_all();
+}
+
+absl::Status LeaseKeeper::StillMine() const {
+  const int64_t end = end_;
+  if (end == INT64_MAX || absl::ToUnixNanos(events_.clock()) < end) return absl::OkStatus();
+  return absl::UnavailableError(
+      "the lease is over: the coordinator did not answer in time, and may have given this rank to another process");
+}
+
+void LeaseKeeper::Watch() {
+  std::unique_lock lock(mutex_);
+  while (!closing_) {
+    if (const absl::Status mine = StillMine(); !mine.ok()) {
+      lock.unlock();
+      events_.on_over(mine);
+      return;
+    }
+    const absl::Time now = events_.clock();
+    const absl::Time silent_from = lease_.SilentFrom();
+    if (now >= silent_from && told_silent_ != silent_from) {
+      told_silent_ = silent_from;
+      lock.unlock();
+      events_.on_silent();
+      lock.lock();
+      continue;
+    }
+    absl::Duration wait = kLongestWait;
+    if (told_silent_ != silent_from) wait = std::min(wait, silent_from - now);
+    if (const int64_t end = end_; end != INT64_MAX) {
+      wait = std::min(wait, absl::FromUnixNanos(end) - now);
+    }
+    changed_.wait_for(lock, absl::ToChronoNanoseconds(wait));
+  }
+}
+
+}  // namespace muster::control

@@ -1,0 +1,65 @@
+// The worker's own lease, watched on a thread of its own: a stopped agent cannot end its workers, and a rank that hangs in a collective
+// looks at no clock.
+#ifndef MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
+#define MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <thread>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/lease/clock.h"
+#include "common/lease/lease.h"
+
+namespace muster::control {
+
+// Thread-safe. No callback runs under a lock.
+class LeaseKeeper {
+ public:
+  struct Events {
+    // The lease is over. Called once, on the keeper's thread; nothing that may block (a log that is a full pipe) is to be done there
+    // before the process has ended.
+    std::function<void(const absl::Status& why)> on_over;
+    // Heartbeats are not answered although the stream stands: another connection should be tried. At most once per stream.
+    std::function<void()> on_silent;
+    // Of tests.
+    std::function<absl::Time()> clock = LeaseNow;
+  };
+  explicit LeaseKeeper(Events events);
+  ~LeaseKeeper();
+
+  // As in Lease. for_good: silence does not end the lease (`when_cut_off: continue`).
+  void Welcomed(const LeaseTerms& terms, absl::Time sent, bool for_good);
+  uint64_t Beat();
+  void Acked(uint64_t sequence);
+  void Broken();
+  void Refused(absl::Time begun);
+
+  // UNAVAILABLE: the lease is over, whether or not the thread has seen that yet. One look at a clock.
+  absl::Status StillMine() const;
+
+ private:
+  void Watch();
+  // After each change.
+  void Update();
+
+  const Events events_;
+  std::mutex mutex_;
+  // Of the standard library: its waits are on the steady clock.
+  std::condition_variable changed_;
+  Lease lease_;
+  bool for_good_ = false;
+  bool closing_ = false;
+  absl::Time told_silent_ = absl::InfiniteFuture();
+  // Of lease_.End(), in nanoseconds.
+  std::atomic<int64_t> end_ = INT64_MAX;
+  std::thread thread_;
+};
+
+}  // namespace muster::control
+
+#endif  // MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
