@@ -4,6 +4,8 @@
 
 #include <string>
 
+#include "common/activity/activity.h"
+
 namespace muster::files {
 namespace {
 
@@ -31,11 +33,20 @@ Hasher::Hasher() : state_(std::make_unique<State>()) {}
 Hasher::~Hasher() = default;
 
 void Hasher::Update(const void* data, size_t size) {
-  if (size > 0) XXH3_128bits_update(state_->xxh, data, size);
+  const char* bytes = static_cast<const char*>(data);
+  activity::ByBlocks(size, [&](size_t offset, size_t block) {
+    XXH3_128bits_update(state_->xxh, bytes + offset, block);
+    return true;
+  });
 }
 
 std::string Hasher::Hex() const { return ToHex(XXH3_128bits_digest(state_->xxh)); }
 
-std::string HashBytes(const void* data, size_t size) { return ToHex(XXH3_128bits(data, size)); }
+std::string HashBytes(const void* data, size_t size) {
+  if (size <= activity::kBlockBytes) return ToHex(XXH3_128bits(data, size));
+  Hasher hasher;
+  hasher.Update(data, size);
+  return hasher.Hex();
+}
 
 }  // namespace muster::files

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "gtest/gtest.h"
@@ -24,6 +25,21 @@ TEST(HashingWriterTest, HashIsXxhsumsOfTheWholeFile) {
   EXPECT_EQ(digest->hash, "b5e9c1ad071b3e7fc779cfaa5e523818");
   EXPECT_EQ(HashBytes("hello", 5), digest->hash);
   EXPECT_EQ(*ReadFile(dir.Path("a")), "hello");
+}
+
+TEST(HashingWriterTest, EachBlockThatIsHashedWrittenOrSyncedMoves) {
+  TempDir dir;
+  activity::Activity activity;
+  const activity::Scope scope(&activity);
+  const std::string data(3 * activity::kBlockBytes, 'x');
+  const auto writer = HashingWriter::Create(dir.Path("a"));
+  ASSERT_TRUE((*writer)->Append(data.data(), data.size()).ok());
+  EXPECT_EQ(activity.count(), 6u);
+  const auto digest = (*writer)->Finish();
+  ASSERT_TRUE(digest.ok());
+  EXPECT_EQ(digest->hash, HashBytes(data.data(), data.size()));
+  EXPECT_GE(activity.count(), 9u);
+  EXPECT_EQ(*ReadFile(dir.Path("a")), data);
 }
 
 TEST(HashingWriterTest, EmptyFileHasTheHashOfNothing) {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
@@ -107,7 +108,12 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
 }
 
 void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies) {
-  for (const VerifiedCheckpoint::Copy& copy : copies) std::memcpy(copy.to, copy.from, copy.bytes);
+  for (const VerifiedCheckpoint::Copy& copy : copies) {
+    activity::ByBlocks(copy.bytes, [&](size_t offset, size_t bytes) {
+      std::memcpy(static_cast<char*>(copy.to) + offset, copy.from + offset, bytes);
+      return true;
+    });
+  }
 }
 
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,

@@ -15,6 +15,7 @@
 #include "ATen/ops/empty.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/files/hashing_writer.h"
 #include "common/problems/problems.h"
@@ -73,7 +74,11 @@ at::Tensor Read(const StoredTensor& source, at::ScalarType type) {
                                 : dtype == DType::kI64  ? at::kLong
                                                         : at::kFloat;
   const at::Tensor raw = at::empty(source.entry->shape, stored);
-  std::memcpy(raw.data_ptr(), source.data(), source.entry->bytes());
+  char* to = static_cast<char*>(raw.data_ptr());
+  activity::ByBlocks(source.entry->bytes(), [&](size_t offset, size_t bytes) {
+    std::memcpy(to + offset, source.data() + offset, bytes);
+    return true;
+  });
   return raw.to(type);
 }
 

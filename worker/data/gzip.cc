@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
 #include "common/status/status.h"
 
 namespace muster::data {
@@ -49,11 +50,12 @@ absl::StatusOr<size_t> Gunzip::Read(uint8_t* out, size_t count) {
       rest_ += more;
       rest_size_ -= more;
     }
-    const size_t room = std::min(count - unpacked, kMostAtOnce);
+    const size_t room = std::min(count - unpacked, activity::kBlockBytes);
     z.next_out = out + unpacked;
     z.avail_out = static_cast<uInt>(room);
     const int result = inflate(&z, Z_NO_FLUSH);
     unpacked += room - z.avail_out;
+    activity::Moved();
     if (result == Z_STREAM_END) {
       done_ = z.avail_in == 0 && rest_size_ == 0;
       if (!done_) inflateReset(&z);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "common/activity/activity.h"
+
 namespace muster::data {
 namespace {
 
@@ -18,6 +20,7 @@ std::optional<size_t> Find(const Token* tokens, size_t count, int64_t vocab_size
   constexpr size_t kBlock = 1 << 16;
   for (size_t begin = 0; begin < count; begin += kBlock) {
     const size_t size = std::min(kBlock, count - begin);
+    activity::Moved();
     if (static_cast<int64_t>(Max(tokens + begin, size)) < vocab_size) continue;
     for (size_t i = begin; i < begin + size; ++i) {
       if (static_cast<int64_t>(tokens[i]) >= vocab_size) return i;

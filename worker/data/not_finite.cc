@@ -1,7 +1,10 @@
 #include "worker/data/not_finite.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
+
+#include "common/activity/activity.h"
 
 namespace muster::data {
 namespace {
@@ -23,10 +26,16 @@ __attribute__((optimize("O3"))) bool AnySpecial(const float* numbers, size_t cou
 }  // namespace
 
 std::optional<size_t> FirstNotFinite(const float* numbers, size_t count) {
-  if (!AnySpecial(numbers, count)) return std::nullopt;
-  size_t i = 0;
-  while (!IsSpecial(numbers[i])) ++i;
-  return i;
+  constexpr size_t kBlock = 1 << 20;
+  for (size_t begin = 0; begin < count; begin += kBlock) {
+    const bool any = AnySpecial(numbers + begin, std::min(kBlock, count - begin));
+    activity::Moved();
+    if (!any) continue;
+    size_t i = begin;
+    while (!IsSpecial(numbers[i])) ++i;
+    return i;
+  }
+  return std::nullopt;
 }
 
 }  // namespace muster::data

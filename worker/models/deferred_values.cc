@@ -5,6 +5,7 @@
 #include "ATen/native/Resize.h"
 #include "ATen/ops/empty.h"
 #include "c10/core/GradMode.h"
+#include "common/activity/activity.h"
 
 namespace muster::models {
 namespace {
@@ -28,6 +29,7 @@ at::Tensor DeferredValues::Add(const std::vector<int64_t>& shape, Maker maker) {
 
 at::Tensor DeferredValues::Of(const at::Tensor& tensor) const {
   const auto found = makers_.find(tensor.unsafeGetTensorImpl());
+  activity::Moved();
   return found == makers_.end() ? tensor.detach() : found->second();
 }
 

@@ -4,6 +4,7 @@
 
 #include "ATen/ops/empty.h"
 #include "ATen/ops/full.h"
+#include "common/activity/activity.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/seed.h"
 
@@ -12,7 +13,9 @@ namespace {
 
 at::Tensor NowOrLater(const std::vector<int64_t>& shape, DeferredValues::Maker maker) {
   DeferredValues* const deferred = DeferredValues::Current();
-  return deferred == nullptr ? maker() : deferred->Add(shape, std::move(maker));
+  const at::Tensor values = deferred == nullptr ? maker() : deferred->Add(shape, std::move(maker));
+  activity::Moved();
+  return values;
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/train/numbered.h"
@@ -41,6 +42,7 @@ absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_ra
       batch = *std::move(read);
     }
     const models::LossOutput loss = model.Loss(batch, context);
+    activity::Moved();
     if (idle) continue;
     loss_sum += loss.mean_loss.item<double>() * static_cast<double>(loss.terms);
     terms += loss.terms;

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/activity/activity.h"
 #include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/seed.h"
@@ -94,6 +95,7 @@ absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
     loss = output.mean_loss.to(at::kFloat);
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
   }
+  activity::Moved();
   // From a loss that is not finite backward starts with NaN (0 x loss is): so the gradients of all ranks say so,
   // whatever the derivative of the loss would be. Its value is asked for behind backward: a device need not be
   // waited for in between.
@@ -104,6 +106,7 @@ absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
     loss.backward(loss.detach().mul(0).add(scale * weight));
   }
   const double value = loss.item<double>();
+  activity::Moved();
   result->loss_sum += weight * value;
   result->loss_weight += weight;
   if (!std::isfinite(value) && result->not_finite.empty()) {
@@ -123,9 +126,11 @@ absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
     const AutocastScope autocast(parts_.job->precision);
     loss = parts_.model->Loss(batch, *parts_.context).mean_loss;
   }
+  activity::Moved();
   if (!loss.requires_grad()) return absl::OkStatus();
   const trace::Phase phase(parts_.recorder, "backward, joined");
   loss.backward();
+  activity::Moved();
   return absl::OkStatus();
 }
 
@@ -228,6 +233,7 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   }
   const trace::Phase phase(parts_.recorder, "optimizer");
   RETURN_IF_ERROR(parts_.optimizer->Step(result.learning_rate));
+  activity::Moved();
   parts_.strategy->FinishUpdate();
   return result;
 }
