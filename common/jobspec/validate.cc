@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/jobspec/duration.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
@@ -53,6 +54,7 @@ class Validator {
     if (spec_.has_profile()) Profile();
     UnevenInputs();
     Trainable();
+    Watchdog();
     ValidateGeneric(spec_, &problems_);
     return problems_.problems();
   }
@@ -265,6 +267,16 @@ class Validator {
       Add(absl::StrCat("trainable.rules[", i, "]", action),
           "is empty; allowed: a pattern of parameters' names");
     }
+  }
+
+  void Duration(const std::string& path, const std::string& text) {
+    if (!DurationOf(text).has_value()) Add(path, absl::StrCat("found '", text, "'; ", kAllowedDurations));
+  }
+
+  void Watchdog() {
+    const v1::WatchdogSpec& watchdog = spec_.watchdog();
+    if (watchdog.has_no_progress()) Duration("watchdog.no_progress", watchdog.no_progress());
+    if (watchdog.has_startup()) Duration("watchdog.startup", watchdog.startup());
   }
 
   void Profile() {

@@ -51,7 +51,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
       if (r.exited) continue;
-      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now);
+      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now, PatienceOf(job));
       if (job.ending || r.finished) membership_.Release(job.id, rank);
       if (membership_.FindAgent(r.node) == nullptr) {
         membership_.ExpectAgent(
@@ -64,6 +64,13 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
 jobs::Job* Cluster::FindJob(const std::string& job_id) {
   const auto found = jobs_.find(job_id);
   return found == jobs_.end() ? nullptr : &found->second;
+}
+
+membership::Patience Cluster::PatienceOf(const jobs::Job& job) const {
+  membership::Patience patience = options_.timing.DefaultPatience();
+  if (job.plan.no_progress.has_value()) patience.no_progress = *job.plan.no_progress;
+  if (job.plan.startup.has_value()) patience.startup = *job.plan.startup;
+  return patience;
 }
 
 const jobs::Job* Cluster::Find(const std::string& job_id) const {
@@ -96,12 +103,12 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     Follow(job, ended, now);
   }
-  for (const auto& [worker, reason] : expired.workers) {
+  for (const auto& [worker, reason, collectives] : expired.workers) {
     Close(worker.session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                                  absl::StrCat("this process was given up: it ", reason)));
     jobs::Job* job = FindJob(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;
-    const jobs::Ended ended = jobs::OnLost(job, worker.id.rank, reason, now);
+    const jobs::Ended ended = jobs::OnLost(job, worker.id.rank, reason, now, collectives);
     ListsChanged(job);
     Follow(job, ended, now);
   }
@@ -299,7 +306,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   speed_.erase(job->id);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
-    membership_.ExpectWorker(job->Worker(rank), r.node, false, now);
+    membership_.ExpectWorker(job->Worker(rank), r.node, false, now, PatienceOf(*job));
     SendToNode(r.node, StartWorker{job->Worker(rank), r.slot});
   }
   ListsChanged(job);

@@ -156,6 +156,8 @@ class Cluster {
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
+  // What the watchdog goes by: the job's own settings, else the defaults.
+  membership::Patience PatienceOf(const jobs::Job& job) const;
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);

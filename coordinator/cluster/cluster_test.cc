@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -84,6 +86,78 @@ TEST(Cluster, AHungWorkerIsEndedAndNamed) {
   EXPECT_EQ(world.job("job").failures[0].rank, 1);
   EXPECT_EQ(world.job("job").failures[0].reason,
             "made no progress for 5m at step 1 (last: forward)");
+}
+
+// Two ranks that train, of which rank 0 waits in its 9th collective for rank 1, until `seconds` have passed or somebody was ended.
+void BeatWhileRank1Is(World* world, int seconds, const std::function<Heartbeat(int second)>& rank1) {
+  for (int second = 0; second < seconds && world->Stops().empty(); ++second) {
+    world->cluster().AgentHeard(1, world->now());
+    world->cluster().WorkerBeat(
+        10,
+        {.step = 5,
+         .progress = "training",
+         .collectives = {.begun = 9, .ended = 8, .newest = {{.number = 9, .name = "all_gather 'roll call' step 6"}}}},
+        world->now());
+    world->cluster().WorkerBeat(11, rank1(second), world->now());
+    world->Pass(1);
+  }
+}
+
+TEST(Cluster, ASlowValidationOfOneRankIsNoHangHoweverLongTheOthersWaitForIt) {
+  World world;
+  world.Start("job", 2);
+  BeatWhileRank1Is(&world, 2000, [](int second) {
+    return Heartbeat{.step = 5,
+                     .progress = "validating",
+                     .activity = static_cast<uint64_t>(second),
+                     .collectives = {.begun = 8, .ended = 8}};
+  });
+  EXPECT_TRUE(world.Stops().empty());
+  EXPECT_EQ(world.job("job").generation, 1);
+}
+
+TEST(Cluster, OfHungRanksTheOneThatIsBehindIsBlamedWithItsCollectives) {
+  World world;
+  world.Start("job", 2);
+  BeatWhileRank1Is(&world, 400, [](int second) {
+    // It moves for a while longer than rank 0.
+    return Heartbeat{.step = 5,
+                     .progress = "training",
+                     .activity = static_cast<uint64_t>(std::min(second, 3)),
+                     .collectives = {.begun = 8, .ended = 8, .newest = {{8, "broadcast 'buffers' step 5", true}}}};
+  });
+  EXPECT_EQ(world.Stops().size(), 2);
+  const jobs::FailureNote& failure = world.job("job").failures[0];
+  EXPECT_EQ(failure.rank, 1);
+  EXPECT_EQ(failure.collectives,
+            (std::vector<std::string>{"rank 1: number 8, broadcast 'buffers' step 5, ended",
+                                      "rank 0: number 9, all_gather 'roll call' step 6, not ended"}));
+}
+
+TEST(Cluster, AJobsOwnWatchdogIsTheOneThatCountsAlsoAfterARestart) {
+  for (const bool restart : {false, true}) {
+    World world;
+    ASSERT_TRUE(world.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
+    Submission submission{.job_id = "job", .name = "job"};
+    submission.plan.world_size = 1;
+    submission.plan.no_progress = absl::Seconds(40);
+    ASSERT_TRUE(world.cluster().Submit(submission, world.now()).ok());
+    world.Commit();
+    if (restart) {
+      world.Restart();
+      ASSERT_TRUE(world.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
+    }
+    ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
+    ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+    for (int second = 0; second < 39; ++second) {
+      world.cluster().AgentHeard(1, world.now());
+      world.cluster().WorkerBeat(10, {.step = 0, .collectives = {.begun = 1}}, world.now());
+      world.Pass(1);
+    }
+    EXPECT_TRUE(world.Stops().empty());
+    world.Pass(3);
+    EXPECT_EQ(world.Stops().size(), 1);
+  }
 }
 
 TEST(Cluster, OtherMemoryAloneIsNoProgressAndNoNewVersion) {

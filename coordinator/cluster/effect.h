@@ -43,6 +43,7 @@ struct WelcomeWorker {
   std::string spec;
   absl::Time job_create_time;
   membership::Timing timing;
+  membership::Patience patience;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
   uint64_t acked_report = 0;

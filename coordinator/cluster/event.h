@@ -13,6 +13,7 @@
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
+#include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
 
 namespace muster::cluster {
@@ -84,6 +85,7 @@ struct Heartbeat {
   std::string progress;
   std::string stage;
   uint64_t activity = 0;
+  membership::Collectives collectives;
   // v1::RankMemory, serialized; the cores never look inside.
   std::string memory;
 };

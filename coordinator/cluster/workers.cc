@@ -57,6 +57,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   effects_.push_back(SendToWorker{session, WelcomeWorker{.spec = job->spec,
                                                          .job_create_time = job->create_time,
                                                          .timing = options_.timing,
+                                                         .patience = PatienceOf(*job),
                                                          .checkpoints = jobs::Usable(*job),
                                                          .acked_report = rank.acked_report,
                                                          .rendezvous = job->rendezvous,
@@ -83,7 +84,7 @@ bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
   const WorkerId& id = worker->second;
   membership_.WorkerMemory(id, heartbeat.memory);
   const bool moved = membership_.WorkerProgressed(id, heartbeat.step, heartbeat.progress,
-                                                  heartbeat.activity, now);
+                                                  heartbeat.activity, heartbeat.collectives, now);
   jobs::Rank* rank = CurrentRank(id);
   jobs::Job* job = FindJob(id.job);
   if (rank == nullptr || !moved) return true;

@@ -39,6 +39,9 @@ struct Plan {
   uint32_t keep_checkpoints = 3;
   // Among jobs that wait for their first start the highest goes first.
   int32_t priority = 0;
+  // membership::Patience, where the job says so itself.
+  std::optional<absl::Duration> no_progress;
+  std::optional<absl::Duration> startup;
 };
 
 // One rank of the newest generation: a process on a slot.
@@ -101,6 +104,8 @@ struct FailureNote {
   std::string log_tail;
   // For programs: that of v1::WorkerFailure::Kind, FINAL_SAVE_FAILED for example. Empty: nothing special.
   std::string code;
+  // Of a rank that hung: membership::Hang's.
+  std::vector<std::string> collectives;
 
   bool operator==(const FailureNote&) const = default;
 };

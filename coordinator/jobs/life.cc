@@ -287,9 +287,12 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience
   return {};
 }
 
-Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {
+Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
+             const std::vector<std::string>& collectives) {
   if (Ignored(*job, rank) || job->ending || job->ranks[rank].finished) return {};
-  return Fail(job, NoteFor(*job, rank, FailureKind::kLost, reason), now);
+  FailureNote note = NoteFor(*job, rank, FailureKind::kLost, reason);
+  note.collectives = collectives;
+  return Fail(job, std::move(note), now);
 }
 
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now) {

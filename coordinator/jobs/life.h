@@ -73,8 +73,9 @@ struct Exit {
 };
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now);
 
-// The process may still exist, but nothing is known of it any more.
-Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
+// The process may still exist, but nothing is known of it any more, or it hangs (collectives: FailureNote's).
+Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
+             const std::vector<std::string>& collectives = {});
 
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);

@@ -59,9 +59,10 @@ bool Membership::AgentDetached(const std::string& node, SessionId session, absl:
 }
 
 void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                              absl::Time now) {
+                              absl::Time now, const std::optional<Patience>& patience) {
   Worker& worker = workers_[{id.job, id.rank}];
   worker = Worker{.id = id, .node = node};
+  worker.patience = patience.value_or(timing_.DefaultPatience());
   worker.progressed = now;
   worker.session_started = attached_before;
   if (attached_before) worker.lease_end = now + timing_.Grant();
@@ -107,12 +108,16 @@ void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {
 }
 
 bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
-                                  uint64_t activity, absl::Time now) {
+                                  uint64_t activity, Collectives collectives, absl::Time now) {
   WorkerHeard(id, now);
   Worker* worker = Find(id);
   if (worker == nullptr) return false;
-  if (worker->activity != activity) worker->progressed = now;
+  if (worker->activity != activity || worker->collectives.begun != collectives.begun ||
+      worker->collectives.ended != collectives.ended) {
+    worker->progressed = now;
+  }
   worker->activity = activity;
+  worker->collectives = std::move(collectives);
   if (worker->step == step && worker->progress == progress) return false;
   worker->step = step;
   worker->progress = progress;
@@ -169,17 +174,6 @@ bool Membership::AgentAnswers(const std::string& node, absl::Time now) const {
   return agent != nullptr && agent->attached() && now - agent->last_seen <= 2 * timing_.Heartbeat();
 }
 
-std::string Membership::Hang(const Worker& worker, absl::Time now) const {
-  const std::string where =
-      worker.progress.empty() ? std::string() : absl::StrCat(" (last: ", worker.progress, ")");
-  if (!worker.session_started) {
-    return absl::StrCat("did not start within ", absl::FormatDuration(timing_.startup), where);
-  }
-  return absl::StrCat("made no progress for ",
-                      absl::FormatDuration(absl::Trunc(now - worker.progressed, absl::Seconds(1))),
-                      " at step ", worker.step, where);
-}
-
 Membership::Expired Membership::Expire(absl::Time now) {
   Expired expired;
   for (auto agent = agents_.begin(); agent != agents_.end();) {
@@ -199,26 +193,45 @@ Membership::Expired Membership::Expire(absl::Time now) {
       found = workers_.erase(found);
       continue;
     }
-    const absl::Duration patience = worker.session_started ? timing_.Progress() : timing_.startup;
-    std::string reason;
-    if (worker.lease_end <= now && AgentAnswers(worker.node, now)) {
-      reason = absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",
-                            absl::FormatDuration(timing_.Grant()));
-    } else if (worker.progressed + patience <= now) {
-      reason = Hang(worker, now);
-    }
-    if (reason.empty() || worker.released || worker.node_lost) {
+    if (worker.lease_end > now || worker.released || worker.node_lost || !AgentAnswers(worker.node, now)) {
       ++found;
       continue;
     }
-    expired.workers.push_back({worker, reason});
+    expired.workers.push_back(
+        {worker, absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",
+                              absl::FormatDuration(timing_.Grant()))});
     found = workers_.erase(found);
   }
   std::stable_sort(expired.workers.begin(), expired.workers.end(),
                    [](const LostWorker& a, const LostWorker& b) {
                      return a.worker.progressed < b.worker.progressed;
                    });
+  ExpireHung(now, &expired);
   return expired;
+}
+
+void Membership::ExpireHung(absl::Time now, Expired* expired) {
+  for (auto of_job = workers_.begin(); of_job != workers_.end();) {
+    const std::string job = of_job->first.first;
+    std::vector<Watched> ranks;
+    for (; of_job != workers_.end() && of_job->first.first == job; ++of_job) {
+      const Worker& worker = of_job->second;
+      if (worker.released) continue;
+      ranks.push_back({.rank = worker.id.rank,
+                       .silent = worker.node_lost || worker.lease_end <= now,
+                       .session_started = worker.session_started,
+                       .patience = worker.patience,
+                       .moved = worker.progressed,
+                       .step = worker.step,
+                       .progress = worker.progress,
+                       .collectives = &worker.collectives});
+    }
+    const auto hang = FindHang(ranks, timing_.lease, now);
+    if (!hang.has_value()) continue;
+    const auto found = workers_.find({job, hang->rank});
+    expired->workers.push_back({found->second, hang->reason, hang->collectives});
+    workers_.erase(found);  // not the one that of_job is at: that is of another job
+  }
 }
 
 void Membership::GrantFreshGrace(absl::Time now) {

@@ -4,7 +4,7 @@
 //
 // An agent or worker is attached while it holds a stream. Hearing from it renews its lease; a
 // broken stream leaves it detached, with one lease to come back. Liveness (stream, heartbeat) and
-// progress (step, what it does) are judged apart. Expire() names those that are lost, once, and
+// progress (watchdog.h) are judged apart. Expire() names those that are lost, once, and
 // forgets them. All leases here are the coordinator's, Timing::Grant() long: who holds one has ended
 // before.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
@@ -12,6 +12,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -20,6 +21,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/membership/timing.h"
+#include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
 
 namespace muster::membership {
@@ -49,11 +51,13 @@ struct Worker {
   absl::Time last_seen = absl::InfinitePast();
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
-  // The last time its step, progress or activity changed.
+  Patience patience;
+  // The last time that anything changed of what follows.
   absl::Time progressed = absl::InfinitePast();
   uint64_t step = 0;
   uint64_t activity = 0;
   std::string progress;
+  Collectives collectives;
   // What it said of its memory last: v1::RankMemory, serialized; nothing is judged by it.
   std::string memory;
   bool session_started = false;
@@ -87,16 +91,17 @@ class Membership {
 
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started, or (attached_before) that held a stream before a restart.
+  // patience: the job's own; absent: Timing's.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                    absl::Time now);
+                    absl::Time now, const std::optional<Patience>& patience = std::nullopt);
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
   // The result is the stream it replaces (0: none).
   absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now);
   void WorkerHeard(const WorkerId& id, absl::Time now);
-  // A sign of life that also says where it is. Returns whether that differs from before. activity: differs where it moves
-  // without getting anywhere, as a job that is halted does.
+  // A sign of life that also says where it is. Returns whether step or progress differ from before. activity: grows with each
+  // batch and block of bytes.
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
-                        uint64_t activity, absl::Time now);
+                        uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
@@ -115,10 +120,12 @@ class Membership {
   struct LostWorker {
     Worker worker;
     std::string reason;
+    // Of one that hangs: Hang's.
+    std::vector<std::string> collectives = {};
   };
   struct Expired {
     std::vector<LostAgent> agents;
-    // Silent or hung, of nodes whose agent is there. Those that stood still first come first.
+    // Silent, of nodes whose agent is there; then those that hang, one of a job at most.
     std::vector<LostWorker> workers;
     // Of nodes that were lost before: their processes have certainly ended.
     std::vector<Worker> gone;
@@ -137,7 +144,8 @@ class Membership {
   Worker* Find(const WorkerId& id);
   // Was heard just now. Else the silence of its workers may be that of the whole node, which is the agent's to be judged by.
   bool AgentAnswers(const std::string& node, absl::Time now) const;
-  std::string Hang(const Worker& worker, absl::Time now) const;
+  // Adds who hangs.
+  void ExpireHung(absl::Time now, Expired* expired);
 
   const Timing timing_;
   std::map<std::string, Agent> agents_;

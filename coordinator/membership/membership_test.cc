@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/strings/match.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::membership {
@@ -88,14 +89,14 @@ TEST(Workers, BeforeItAttachesOnlyStartUpIsJudged) {
   EXPECT_TRUE(members.Expire(At(59)).workers.empty());
   const auto expired = members.Expire(At(60));
   ASSERT_EQ(expired.workers.size(), 1);
-  EXPECT_EQ(expired.workers[0].reason, "did not start within 1m");
+  EXPECT_EQ(expired.workers[0].reason, "did not start: no progress for 1m");
 }
 
 TEST(Workers, ProgressBeforeTheSessionExtendsStartUp) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
-  members.WorkerProgressed(Id(0), 0, "loads weights: 10%", 0, At(50));
+  members.WorkerProgressed(Id(0), 0, "loads weights: 10%", 0, {}, At(50));
   members.WorkerHeard(Id(0), At(105));
   EXPECT_TRUE(members.Expire(At(109)).workers.empty());
   EXPECT_EQ(members.Expire(At(110)).workers.size(), 1);
@@ -115,25 +116,58 @@ TEST(Workers, ADetachedOneIsLostAfterALease) {
   EXPECT_TRUE(members.Expire(At(100)).workers.empty());
 }
 
-TEST(Workers, OneThatStandsStillHangsAlthoughItBeats) {
+TEST(Workers, OneThatStandsStillHangsAlthoughItBeatsAndItsJobEndsWithIt) {
   Membership members(kTiming);
-  members.ExpectWorker(Id(0), "n", false, At(0));
-  members.ExpectWorker(Id(1), "n", false, At(0));
   for (uint32_t rank : {0, 1}) {
+    members.ExpectWorker(Id(rank), "n", false, At(0));
     ASSERT_TRUE(members.AttachWorker(Id(rank), rank + 1, At(1)).ok());
     members.SessionStarted(Id(rank), At(1));
   }
-  // Rank 1 stops moving first, the other one waits for it from then on.
-  EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "forward", 0, At(2)));
-  EXPECT_TRUE(members.WorkerProgressed(Id(0), 5, "all_reduce 'bucket 0'", 0, At(3)));
+  // Rank 0 stops moving first: it waits for rank 1, which computes until it hangs.
+  EXPECT_TRUE(members.WorkerProgressed(Id(0), 5, "training", 0, {.begun = 9, .ended = 7}, At(2)));
+  EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "training", 0, {.begun = 7, .ended = 7}, At(3)));
   for (double t = 4; t <= 303; t += 1) {
     for (uint32_t rank : {0, 1}) members.WorkerHeard(Id(rank), At(t));
-    if (t < 302) EXPECT_TRUE(members.Expire(At(t)).workers.empty()) << t;
+    if (t < 303) EXPECT_TRUE(members.Expire(At(t)).workers.empty()) << t;
   }
   const auto expired = members.Expire(At(303));
-  ASSERT_EQ(expired.workers.size(), 2);
+  ASSERT_EQ(expired.workers.size(), 1);
   EXPECT_EQ(expired.workers[0].worker.id.rank, 1);
-  EXPECT_EQ(expired.workers[0].reason, "made no progress for 5m1s at step 5 (last: forward)");
+  EXPECT_TRUE(absl::StartsWith(expired.workers[0].reason,
+                               "made no progress for 5m at step 5 (last: training); it is behind"))
+      << expired.workers[0].reason;
+}
+
+TEST(Workers, WhateverChangesInAHeartbeatIsProgress) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0), "n", false, At(0));
+  members.SessionStarted(Id(0), At(0));
+  const Collectives none{.begun = 1};
+  const auto beat = [&](uint64_t activity, const Collectives& collectives, double t) {
+    members.WorkerProgressed(Id(0), 5, "training", activity, collectives, At(t));
+    return members.FindWorker("job", 0)->progressed;
+  };
+  EXPECT_EQ(beat(1, none, 1), At(1));
+  EXPECT_EQ(beat(1, none, 2), At(1));
+  EXPECT_EQ(beat(2, none, 3), At(3));
+  EXPECT_EQ(beat(2, {.begun = 2}, 4), At(4));
+  EXPECT_EQ(beat(2, {.begun = 2, .ended = 1}, 5), At(5));
+}
+
+TEST(Workers, AJobsOwnPatienceIsTheOneThatCounts) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0), "n", false, At(0), Patience{absl::Seconds(3), absl::Seconds(7)});
+  EXPECT_TRUE(members.Expire(At(6.9)).workers.empty());
+  EXPECT_EQ(members.Expire(At(7)).workers.size(), 1);
+  members.ExpectWorker(Id(0), "n", false, At(10), Patience{absl::Seconds(3), absl::Seconds(7)});
+  members.SessionStarted(Id(0), At(11));
+  EXPECT_TRUE(members.Expire(At(13.9)).workers.empty());
+  EXPECT_EQ(members.Expire(At(14)).workers.size(), 1);
+}
+
+TEST(Ladder, ACollectiveTimesOutAfterTheWatchdogOfTheJob) {
+  EXPECT_EQ(kTiming.CollectiveTimeout(kTiming.DefaultPatience()), absl::Minutes(10));
+  EXPECT_EQ(kTiming.CollectiveTimeout({.no_progress = absl::Hours(1)}), absl::Hours(2));
 }
 
 TEST(Workers, TheMemoryIsThatOfTheLastHeartbeatOfTheProcess) {

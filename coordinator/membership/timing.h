@@ -1,6 +1,6 @@
 // The ladder of times that liveness is judged by, all from one setting: heartbeat < lease <
-// progress watchdog < collective timeout. The coordinator, which knows the culprit, acts before a
-// collective's own timeout does.
+// progress watchdog < collective timeout; but for the watchdog, which a job may set. The coordinator,
+// which knows the culprit, acts before a collective's own timeout does.
 //
 // A lease has two ends. Who holds it (an agent, a worker) counts from the sending of the last
 // heartbeat that was acknowledged, and has killed what it holds by lease - Margin()
@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
+#include "coordinator/membership/watchdog.h"
 
 namespace muster::membership {
 
@@ -23,8 +24,7 @@ struct Timing {
   // For so long agents and workers go on while connections to the coordinator are refused: it is
   // down, and nobody replaces them. 0: they end with their lease.
   absl::Duration autonomy = absl::Hours(12);
-  // A worker may show no progress for so long before its session started (it loads its model and
-  // data).
+  // Patience::startup of jobs that do not set it.
   absl::Duration startup = absl::Minutes(5);
 
   absl::Duration Heartbeat() const { return lease / 5; }
@@ -35,10 +35,15 @@ struct Timing {
   absl::Duration Kill() const { return std::min(absl::Milliseconds(750), 3 * lease / 10); }
   // An agent or worker that is not heard of for so long is gone, and may be replaced.
   absl::Duration Grant() const { return lease + Margin() + Kill(); }
-  // A worker whose step and progress stay the same for so long hangs. Generous: one step of a large model may
-  // take minutes, and what is dead rather than slow is known by its lease.
-  absl::Duration Progress() const { return 30 * lease; }
-  absl::Duration CollectiveTimeout() const { return 60 * lease; }
+  // Generous: one micro-batch of a large model may take minutes, and what is dead rather than slow is known
+  // by its lease.
+  Patience DefaultPatience() const { return {.no_progress = 30 * lease, .startup = startup}; }
+  // The shortest Patience::no_progress that a job may set: heartbeats tell of progress, and they may be
+  // late by as much as a lease.
+  absl::Duration ShortestPatience() const { return 3 * lease; }
+  absl::Duration CollectiveTimeout(const Patience& patience) const {
+    return std::max(60 * lease, 2 * patience.no_progress);
+  }
 };
 
 }  // namespace muster::membership

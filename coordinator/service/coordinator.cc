@@ -75,7 +75,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   self->engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); }, nullptr);
   self->job_service_ =
-      std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_);
+      std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_,
+                                   options.timing);
   self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
   self->operation_service_ =
       std::make_unique<OperationService>(self->engine_.get(), &self->jobs_);

@@ -171,6 +171,20 @@ TEST_F(CoordinatorTest, ARefusedJobNamesEveryProblemAndStoresNothing) {
   EXPECT_EQ(list.jobs_size(), 0);
 }
 
+TEST_F(CoordinatorTest, AWatchdogShorterThanThreeLeasesOfThisCoordinatorIsRefused) {
+  v1::JobSpec spec = Spec();
+  spec.mutable_watchdog()->set_no_progress("29m");
+  v1::Job job;
+  const absl::Status refused = FromGrpc(Submit(spec, "", &job));
+  EXPECT_EQ(ErrorReason(refused), "JOB_SPEC_INVALID");
+  ASSERT_EQ(Problems(refused).problems_size(), 1);
+  EXPECT_EQ(Problems(refused).problems(0).path(), "watchdog.no_progress");
+  EXPECT_EQ(Problems(refused).problems(0).message(),
+            "found 29m; allowed: 30m or more, which is three leases of this coordinator (musterd --lease 10m)");
+  spec.mutable_watchdog()->set_no_progress("30m");
+  EXPECT_TRUE(Submit(spec, "", &job).ok());
+}
+
 TEST_F(CoordinatorTest, MoreProblemsThanAnErrorCanCarryAreCounted) {
   v1::JobSpec spec = Spec();
   spec.mutable_model()->set_weights(std::string(100000, 'x'));

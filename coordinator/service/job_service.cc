@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
@@ -33,8 +34,23 @@ bool IsJobId(const std::string& id) {
          });
 }
 
-v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request) {
-  v1::SpecProblems problems = jobspec::ValidateSpec(request.spec());
+// Those of the job file, and what does not fit how this coordinator runs.
+v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& timing) {
+  v1::SpecProblems problems = jobspec::ValidateSpec(spec);
+  const auto no_progress = jobspec::DurationOf(spec.watchdog().no_progress());
+  if (no_progress.has_value() && *no_progress < timing.ShortestPatience()) {
+    auto* problem = problems.add_problems();
+    problem->set_path("watchdog.no_progress");
+    problem->set_message(absl::StrCat(
+        "found ", spec.watchdog().no_progress(), "; allowed: ", absl::FormatDuration(timing.ShortestPatience()),
+        " or more, which is three leases of this coordinator (musterd --lease ",
+        absl::FormatDuration(timing.lease), ")"));
+  }
+  return problems;
+}
+
+v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request, const membership::Timing& timing) {
+  v1::SpecProblems problems = ProblemsOf(request.spec(), timing);
   if (!IsJobId(request.job_id())) {
     auto* problem = problems.add_problems();
     problem->set_path("job_id");
@@ -76,7 +92,9 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .total_steps = jobspec::TotalSteps(spec),
                    .max_restarts = spec.restart().max_restarts(),
                    .keep_checkpoints = spec.checkpoint().keep(),
-                   .priority = spec.priority()}};
+                   .priority = spec.priority(),
+                   .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
+                   .startup = jobspec::DurationOf(spec.watchdog().startup())}};
 }
 
 cluster::CommandRequest StopRequest(const v1::StopJobRequest& request) {
@@ -191,7 +209,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
                                                 const v1::SubmitJobRequest* request,
                                                 v1::Job* response) {
   auto* reactor = context->DefaultReactor();
-  const v1::SpecProblems problems = FirstOf(ProblemsOf(*request));
+  const v1::SpecProblems problems = FirstOf(ProblemsOf(*request, timing_));
   if (!problems.problems().empty()) {
     absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID",
                                     jobspec::FormatProblems(problems));
@@ -216,7 +234,7 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
                                                   const v1::ValidateJobRequest* request,
                                                   v1::ValidateJobResponse* response) {
   auto* reactor = context->DefaultReactor();
-  const v1::SpecProblems problems = jobspec::ValidateSpec(request->spec());
+  const v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
   if (!problems.problems().empty()) {
     *response->mutable_problems() = problems.problems();
     reactor->Finish(grpc::Status::OK);

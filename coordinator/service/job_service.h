@@ -2,6 +2,7 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_JOB_SERVICE_H_
 
+#include "coordinator/membership/timing.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/follow.h"
 #include "proto/muster/v1/job_service.grpc.pb.h"
@@ -11,8 +12,10 @@ namespace muster::service {
 // The engine and the followers outlive the server that this is registered with. Thread-safe.
 class JobService final : public v1::JobService::CallbackService {
  public:
-  JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps)
-      : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps) {}
+  // timing: that the coordinator runs with.
+  JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps,
+             const membership::Timing& timing)
+      : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps), timing_(timing) {}
 
   grpc::ServerUnaryReactor* SubmitJob(grpc::CallbackServerContext* context,
                                       const v1::SubmitJobRequest* request,
@@ -48,6 +51,7 @@ class JobService final : public v1::JobService::CallbackService {
   Followers* const jobs_;
   Followers* const logs_;
   Followers* const steps_;
+  const membership::Timing timing_;
 };
 
 }  // namespace muster::service

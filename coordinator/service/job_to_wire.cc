@@ -49,6 +49,11 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
     Set(status->mutable_last_seen(), worker->last_seen);
   }
   status->set_progress(worker->progress);
+  status->set_collectives_begun(worker->collectives.begun);
+  status->set_collectives_ended(worker->collectives.ended);
+  if (!worker->collectives.newest.empty()) {
+    status->set_last_collective(worker->collectives.newest.back().name);
+  }
   if (!worker->memory.empty()) status->mutable_memory()->ParseFromString(worker->memory);
 }
 
@@ -63,6 +68,9 @@ void SetFailure(const jobs::Job& job, v1::Job* out) {
   message->set_reason(failure->root.reason);
   message->set_log_tail(failure->root.log_tail);
   for (const std::string& reason : failure->consequences) message->add_consequences(reason);
+  for (const std::string& collective : failure->root.collectives) {
+    message->add_collectives(collective);
+  }
 }
 
 }  // namespace

@@ -11,6 +11,9 @@
 namespace muster::service {
 namespace {
 
+// Of a rank's flight recorder.
+constexpr size_t kMostCollectives = 64;
+
 void Set(google::protobuf::Duration* out, absl::Duration value) {
   out->set_seconds(absl::IDivDuration(value, absl::Seconds(1), &value));
   out->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(value)));
@@ -102,7 +105,7 @@ struct WorkerOrderToWire {
     Set(message->mutable_lease_margin(), welcome.timing.Margin());
     Set(message->mutable_autonomy(), welcome.timing.autonomy);
     message->set_protocol(cluster::kWorkerProtocol);
-    Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout());
+    Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout(welcome.patience));
     for (const jobs::Checkpoint& checkpoint : welcome.checkpoints) {
       auto* added = message->add_checkpoints();
       added->set_step(checkpoint.step);
@@ -207,11 +210,18 @@ cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
 }
 
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
-  return {.step = heartbeat.step(),
-          .progress = heartbeat.progress(),
-          .stage = heartbeat.stage(),
-          .activity = heartbeat.activity(),
-          .memory = heartbeat.memory().SerializeAsString()};
+  cluster::Heartbeat result{.step = heartbeat.step(),
+                            .progress = heartbeat.progress(),
+                            .stage = heartbeat.stage(),
+                            .activity = heartbeat.activity(),
+                            .collectives = {.begun = heartbeat.collectives_begun(),
+                                            .ended = heartbeat.collectives_ended()},
+                            .memory = heartbeat.memory().SerializeAsString()};
+  for (const v1::CollectiveRecord& record : heartbeat.collectives()) {
+    if (result.collectives.newest.size() == kMostCollectives) break;
+    result.collectives.newest.push_back({record.sequence(), record.name(), record.ended()});
+  }
+  return result;
 }
 
 cluster::Report FromWire(const v1::WorkerReport& report) {

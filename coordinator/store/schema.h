@@ -220,6 +220,12 @@ CREATE TABLE events (
   PRIMARY KEY (job_id, number)
 ) STRICT, WITHOUT ROWID;
 )sql",
+    // ---- 7: the watchdog's settings, and what a rank that hung was in.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN no_progress_ns INTEGER;
+ALTER TABLE jobs ADD COLUMN startup_ns INTEGER;
+ALTER TABLE failures ADD COLUMN collectives TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 // A file of a newer version is refused.

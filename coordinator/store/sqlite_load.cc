@@ -3,6 +3,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_split.h"
 #include "common/status/status.h"
 #include "coordinator/store/sqlite_store.h"
 #include "coordinator/store/statement.h"
@@ -77,6 +78,8 @@ absl::StatusOr<Image> SqliteStore::Load() {
       rows.SkipNull();
     }
     job.export_granted = rows.Text();
+    if (!rows.SkipNull()) job.plan.no_progress = absl::Nanoseconds(rows.Int());
+    if (!rows.SkipNull()) job.plan.startup = absl::Nanoseconds(rows.Int());
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -165,6 +168,7 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     note.reason = failures.Text();
     note.log_tail = failures.Text();
     note.code = failures.Text();
+    note.collectives = absl::StrSplit(failures.Text(), '\n', absl::SkipEmpty());
     list.push_back(std::move(note));
   }
   RETURN_IF_ERROR(failures.status());

@@ -1,20 +1,30 @@
 // The rows of a job, in the tables of schema.h.
+#include <optional>
 #include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "coordinator/store/sqlite_store.h"
 #include "coordinator/store/statement.h"
 
 namespace muster::store {
+namespace {
+
+std::optional<int64_t> Nanoseconds(const std::optional<absl::Duration>& duration) {
+  if (!duration.has_value()) return std::nullopt;
+  return absl::ToInt64Nanoseconds(*duration);
+}
+
+}  // namespace
 
 absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   const jobs::Job& job = row.job;
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
                       "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                      "?,?,?,?,?,?)");
+                      "?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -59,7 +69,9 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   } else {
     statement.BindNull().BindNull().BindNull().BindNull();
   }
-  statement.Bind(job.export_granted);
+  statement.Bind(job.export_granted)
+      .Bind(Nanoseconds(job.plan.no_progress))
+      .Bind(Nanoseconds(job.plan.startup));
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -124,7 +136,7 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
   for (size_t position = 0; position < job.failures.size(); ++position) {
     const jobs::FailureNote& note = job.failures[position];
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "INSERT INTO failures VALUES (?,?,?,?,?,?,?,?,?,?,?)")
+        Statement(db_, &statements_, "INSERT INTO failures VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
             .Bind(job.id)
             .Bind(static_cast<uint64_t>(position))
             .Bind(note.generation)
@@ -136,6 +148,7 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
             .Bind(note.reason)
             .Bind(note.log_tail)
             .Bind(note.code)
+            .Bind(absl::StrJoin(note.collectives, "\n"))
             .Run());
   }
   for (const commands::Command& command : job.commands.commands()) {

@@ -22,7 +22,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.number = number;
   job.spec = std::string("bytes\0with zero", 15);
   job.plan = {.world_size = 2, .total_steps = 100, .max_restarts = 4, .keep_checkpoints = 5,
-              .priority = -7};
+              .priority = -7, .no_progress = absl::Milliseconds(1500), .startup = absl::Hours(2)};
   job.state = jobs::State::kRecovering;
   job.state_reason = "why";
   job.reason_code = "WHY";
@@ -78,7 +78,8 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                    .permanent = true,
                    .reason = "r",
                    .log_tail = "line\nline",
-                   .code = "NODE_FAULT"},
+                   .code = "NODE_FAULT",
+                   .collectives = {"rank 1: a", "rank 0: b"}},
                   {.generation = 2, .rank = 0, .kind = jobs::FailureKind::kConsequence}};
   job.paused = true;
   job.ended_early = "rank 1 has run out";
@@ -116,6 +117,8 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.plan.max_restarts, b.plan.max_restarts);
   EXPECT_EQ(a.plan.keep_checkpoints, b.plan.keep_checkpoints);
   EXPECT_EQ(a.plan.priority, b.plan.priority);
+  EXPECT_EQ(a.plan.no_progress, b.plan.no_progress);
+  EXPECT_EQ(a.plan.startup, b.plan.startup);
   EXPECT_EQ(a.state, b.state);
   EXPECT_EQ(a.state_reason, b.state_reason);
   EXPECT_EQ(a.reason_code, b.reason_code);

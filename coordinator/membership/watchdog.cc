@@ -1,0 +1,128 @@
+#include "coordinator/membership/watchdog.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::membership {
+namespace {
+
+// Of a rank, in a failure.
+constexpr size_t kShownCollectives = 3;
+// Ranks in collectives of different names are not waited for any longer.
+constexpr int kLeasesOfMismatch = 2;
+
+absl::Duration PatienceWith(const Watched& rank) {
+  return rank.session_started ? rank.patience.no_progress : rank.patience.startup;
+}
+
+bool StandsStill(const Watched& rank, absl::Time now) {
+  return !rank.silent && rank.moved + PatienceWith(rank) <= now;
+}
+
+// Who is to blame first.
+bool Before(const Watched& a, const Watched& b) {
+  const auto key = [](const Watched& rank) {
+    return std::make_tuple(rank.collectives->begun, rank.collectives->ended, rank.moved, rank.rank);
+  };
+  return key(a) < key(b);
+}
+
+// A session begins with a roll call.
+bool CountsCollectives(const std::vector<Watched>& ranks) {
+  return std::none_of(ranks.begin(), ranks.end(), [](const Watched& rank) {
+    return rank.session_started && rank.collectives->begun == 0;
+  });
+}
+
+void AddLast(const Watched& rank, std::vector<std::string>* out) {
+  const auto& newest = rank.collectives->newest;
+  for (size_t i = newest.size() - std::min(newest.size(), kShownCollectives); i < newest.size(); ++i) {
+    out->push_back(absl::StrCat("rank ", rank.rank, ": number ", newest[i].number, ", ", newest[i].name,
+                                newest[i].ended ? ", ended" : ", not ended"));
+  }
+}
+
+std::string Counts(const Watched& rank) {
+  return absl::StrCat("has begun ", rank.collectives->begun, " collectives and ended ",
+                      rank.collectives->ended);
+}
+
+Hang Blame(const Watched& rank, const std::vector<Watched>& all, absl::Time now) {
+  Hang hang{.rank = rank.rank};
+  AddLast(rank, &hang.collectives);
+  const std::string where =
+      rank.progress.empty() ? std::string() : absl::StrCat(" (last: ", rank.progress, ")");
+  const auto ahead = std::max_element(all.begin(), all.end(), [](const Watched& a, const Watched& b) {
+    return std::tie(a.collectives->begun, b.rank) < std::tie(b.collectives->begun, a.rank);
+  });
+  const bool behind = ahead->collectives->begun > rank.collectives->begun;
+  if (behind) AddLast(*ahead, &hang.collectives);
+  const std::string others = behind ? absl::StrCat("; it is behind: it ", Counts(rank), ", rank ",
+                                                   ahead->rank, " ", Counts(*ahead))
+                                    : std::string();
+  if (!rank.session_started) {
+    hang.reason = absl::StrCat("did not start: no progress for ",
+                               absl::FormatDuration(rank.patience.startup), where, others);
+    return hang;
+  }
+  hang.reason = absl::StrCat("made no progress for ",
+                             absl::FormatDuration(absl::Trunc(now - rank.moved, absl::Seconds(1))),
+                             " at step ", rank.step, where, others);
+  return hang;
+}
+
+// Ranks that wait in collectives of the same number that are not the same.
+std::optional<Hang> FindMismatch(const std::vector<Watched>& ranks, absl::Duration lease,
+                                 absl::Time now) {
+  struct Seen {
+    const Watched* rank;
+    const Collective* collective;
+  };
+  std::map<uint64_t, Seen> by_number;  // the first rank that waits in it
+  for (const Watched& rank : ranks) {
+    if (rank.silent || rank.moved + kLeasesOfMismatch * lease > now) continue;
+    for (const Collective& collective : rank.collectives->newest) {
+      if (collective.ended) continue;
+      const Seen& first = by_number.try_emplace(collective.number, Seen{&rank, &collective}).first->second;
+      if (first.collective->name == collective.name) continue;
+      Hang hang{.rank = rank.rank,
+                .reason = absl::StrCat("rank ", first.rank->rank, " is in ", first.collective->name, ", rank ",
+                                       rank.rank, " in ", collective.name,
+                                       ": the ranks call different collectives (number ",
+                                       collective.number, ")")};
+      AddLast(rank, &hang.collectives);
+      AddLast(*first.rank, &hang.collectives);
+      return hang;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease, absl::Time now) {
+  if (auto mismatch = FindMismatch(ranks, lease, now); mismatch.has_value()) return mismatch;
+  if (!CountsCollectives(ranks)) {
+    const auto first = std::min_element(
+        ranks.begin(), ranks.end(), [&](const Watched& a, const Watched& b) {
+          return std::make_tuple(!StandsStill(a, now), a.moved) < std::make_tuple(!StandsStill(b, now), b.moved);
+        });
+    if (first == ranks.end() || !StandsStill(*first, now)) return std::nullopt;
+    return Blame(*first, ranks, now);
+  }
+  const auto last = std::min_element(ranks.begin(), ranks.end(), Before);
+  if (last == ranks.end()) return std::nullopt;
+  // Of several that are equally far behind, one that moves keeps nobody waiting but excuses nobody, either.
+  const Watched* blamed = nullptr;
+  for (const Watched& rank : ranks) {
+    if (rank.collectives->begun != last->collectives->begun || !StandsStill(rank, now)) continue;
+    if (blamed == nullptr || Before(rank, *blamed)) blamed = &rank;
+  }
+  if (blamed == nullptr) return std::nullopt;
+  return Blame(*blamed, ranks, now);
+}
+
+}  // namespace muster::membership

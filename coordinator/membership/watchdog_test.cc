@@ -1,0 +1,196 @@
+#include "coordinator/membership/watchdog.h"
+
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace muster::membership {
+namespace {
+
+constexpr absl::Duration kLease = absl::Seconds(1);
+constexpr Patience kPatience{.no_progress = absl::Seconds(10), .startup = absl::Seconds(60)};
+const absl::Time kStart = absl::FromUnixSeconds(1000);
+
+absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
+
+// A rank and what its last heartbeat said.
+struct Rank {
+  Watched watched;
+  Collectives collectives;
+};
+
+// Ranks that have begun and ended so many collectives, and moved last at these times.
+class Job {
+ public:
+  Rank& Add(double moved, uint64_t begun, uint64_t ended, const std::string& name = "all_reduce 'b'") {
+    Rank& rank = ranks_.emplace_back();
+    rank.watched = {.rank = static_cast<uint32_t>(ranks_.size() - 1),
+                    .session_started = true,
+                    .patience = kPatience,
+                    .moved = At(moved),
+                    .step = 7};
+    rank.collectives = {.begun = begun, .ended = ended};
+    for (uint64_t number = begun > 3 ? begun - 3 : 1; number <= begun; ++number) {
+      rank.collectives.newest.push_back(
+          {number, number == begun ? absl::StrCat(name, " step ", number) : absl::StrCat("step ", number),
+           number <= ended});
+    }
+    return rank;
+  }
+  std::optional<Hang> Look(double now) {
+    std::vector<Watched> watched;
+    for (Rank& rank : ranks_) {
+      rank.watched.collectives = &rank.collectives;
+      watched.push_back(rank.watched);
+    }
+    return FindHang(watched, kLease, At(now));
+  }
+  std::deque<Rank>& ranks() { return ranks_; }
+
+ private:
+  std::deque<Rank> ranks_;
+};
+
+TEST(Watchdog, AJobThatMovesDoesNotHang) {
+  Job job;
+  job.Add(0, 5, 5);
+  job.Add(0, 6, 5);
+  EXPECT_FALSE(job.Look(9.9).has_value());
+}
+
+TEST(Watchdog, NobodyHangsWhileOthersWaitForASlowRankThatMoves) {
+  Job job;
+  job.Add(0, 6, 5, "all_gather 'roll call'");
+  Rank& slow = job.Add(0, 5, 5);
+  job.Add(0, 6, 5, "all_gather 'roll call'");
+  for (double now = 0; now < 100000; now += 5) {
+    slow.watched.moved = At(now);
+    ASSERT_FALSE(job.Look(now + 5).has_value()) << now;
+  }
+}
+
+TEST(Watchdog, TheRankThatIsBehindIsToBlameWhoeverStoodStillFirst) {
+  std::mt19937 random(1);
+  for (int round = 0; round < 100; ++round) {
+    Job job;
+    const uint32_t world = 2 + random() % 7;
+    const uint32_t hung = random() % world;
+    const uint64_t done = 1 + random() % 1000;
+    for (uint32_t rank = 0; rank < world; ++rank) {
+      const double moved = 0.2 * static_cast<double>(random() % 6);
+      // Those that wait have begun what the hung one has not; several of them may be in flight.
+      if (rank == hung) {
+        job.Add(moved, done, done - random() % 2);
+      } else {
+        job.Add(moved, done + 3, done);
+      }
+    }
+    double now = 0;
+    while (!job.Look(now).has_value()) ASSERT_LT(now += 0.2, 12);
+    const Hang hang = *job.Look(now);
+    EXPECT_EQ(hang.rank, hung);
+    EXPECT_GE(At(now), job.ranks()[hung].watched.moved + kPatience.no_progress);
+    EXPECT_TRUE(absl::StartsWith(hang.reason, "made no progress for 10s at step 7")) << hang.reason;
+  }
+}
+
+TEST(Watchdog, TheReasonSaysWhatTheRankDidAndWhoIsAhead) {
+  Job job;
+  job.Add(0, 43, 40, "all_gather 'roll call'");
+  job.Add(0, 40, 40).watched.progress = "training";
+  const auto hang = job.Look(10);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->reason,
+            "made no progress for 10s at step 7 (last: training); it is behind: it has begun 40 collectives "
+            "and ended 40, rank 0 has begun 43 collectives and ended 40");
+  ASSERT_EQ(hang->collectives.size(), 6);
+  EXPECT_EQ(hang->collectives[2], "rank 1: number 40, all_reduce 'b' step 40, ended");
+  EXPECT_EQ(hang->collectives[5], "rank 0: number 43, all_gather 'roll call' step 43, not ended");
+}
+
+TEST(Watchdog, OneThatHangsInWorkOfItsOwnIsFoundAlthoughTheOthersMove) {
+  Job job;
+  job.Add(0, 5, 5);
+  job.Add(9, 5, 5);
+  job.Add(9, 8, 5);
+  const auto hang = job.Look(10);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->rank, 0);
+}
+
+TEST(Watchdog, AmongEquallyFarOnesTheOneThatHasEndedTheFewestIsToBlame) {
+  Job job;
+  job.Add(0, 5, 5);
+  job.Add(1, 5, 4);
+  EXPECT_EQ(job.Look(11)->rank, 1);
+}
+
+TEST(Watchdog, WaitingForARankThatStartsUpIsNoHang) {
+  Job job;
+  job.Add(0, 2, 1);
+  Rank& loading = job.Add(0, 0, 0);
+  loading.watched.session_started = false;
+  EXPECT_FALSE(job.Look(59.9).has_value());
+  const auto hang = job.Look(60);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->rank, 1);
+  EXPECT_TRUE(absl::StartsWith(hang->reason, "did not start: no progress for 1m")) << hang->reason;
+}
+
+TEST(Watchdog, DifferentCollectivesOfOneNumberAreNamedAfterTwoLeases) {
+  Job job;
+  job.Add(0, 17, 16, "all_gather 'unit 3'");
+  job.Add(0.5, 17, 16, "reduce_scatter 'unit 2'");
+  EXPECT_FALSE(job.Look(2.4).has_value());
+  const auto hang = job.Look(2.5);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->reason,
+            "rank 0 is in all_gather 'unit 3' step 17, rank 1 in reduce_scatter 'unit 2' step 17: the ranks "
+            "call different collectives (number 17)");
+  EXPECT_EQ(hang->collectives.size(), 6);
+}
+
+TEST(Watchdog, WaitingInTheSameCollectiveIsNoMismatch) {
+  Job job;
+  job.Add(0, 17, 16, "all_gather 'unit 3'");
+  job.Add(0, 17, 16, "all_gather 'unit 3'");
+  EXPECT_FALSE(job.Look(9).has_value());
+}
+
+TEST(Watchdog, RanksThatMoveAreNotComparedAndNeitherIsWhatHasEnded) {
+  Job job;
+  job.Add(0, 17, 16, "all_gather 'unit 3'");
+  job.Add(4, 17, 16, "all_gather 'unit 2'");
+  EXPECT_FALSE(job.Look(5).has_value());
+  Job ended;
+  ended.Add(0, 17, 17, "all_gather 'unit 3'");
+  ended.Add(0, 17, 16, "all_gather 'unit 2'");
+  EXPECT_FALSE(ended.Look(5).has_value());
+}
+
+TEST(Watchdog, WorkersThatCountNoCollectivesAreJudgedEachByItself) {
+  Job job;
+  job.Add(1, 0, 0);
+  job.Add(0, 0, 0).watched.progress = "validating";
+  job.Add(9, 4, 4);
+  EXPECT_FALSE(job.Look(9.9).has_value());
+  const auto hang = job.Look(11);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->rank, 1);
+}
+
+TEST(Watchdog, OfARankThatIsSilentNobodyKnowsWhetherItMoves) {
+  Job job;
+  job.Add(0, 8, 5);
+  job.Add(0, 5, 5).watched.silent = true;
+  EXPECT_FALSE(job.Look(1000).has_value());
+}
+
+TEST(Watchdog, AJobWithoutRanksDoesNotHang) { EXPECT_FALSE(Job().Look(1000).has_value()); }
+
+}  // namespace
+}  // namespace muster::membership
