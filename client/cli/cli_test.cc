@@ -203,6 +203,7 @@ TEST_F(CliTest, ListGivesThoseInTheStatesAskedForUpToTheLimit) {
 TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
   Put(R"(id: 'a' state: RUNNING generation: 2 world_size: 2
          ranks { rank: 0 node: 'n1' pid: 77 device: 'cpu' state: ATTACHED step: 5 progress: 'step 5: forward'
+                 collectives_begun: 40 collectives_ended: 39 last_collective: "all_reduce 'bucket 2' step 6"
                  memory { moments { bytes: 1048576 peak_bytes: 2097152 } } }
          ranks { rank: 1 node: 'n2' pid: 78 device: 'cpu' state: DETACHED step: 4 joined_since_step: 3 progress: 'p' }
          active_ranks: 1 joined_ranks: 1)");
@@ -211,6 +212,10 @@ TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
             "RANK  NODE  PID  DEVICE  STATE     STEP  SEEN  PROGRESS\n"
             "0     n1    77   cpu     ATTACHED  5     -     step 5: forward\n"
             "1     n2    78   cpu     DETACHED  4     -     joined since step 3; p\n"
+            "\n"
+            "collectives:\n"
+            "RANK  BEGUN  ENDED  NEWEST\n"
+            "0     40     39     all_reduce 'bucket 2' step 6\n"
             "\n"
             "memory in MiB, now/peak:\n"
             "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER    RESIDENT\n"

@@ -100,6 +100,18 @@ std::string RankTable(const v1::Job& job, absl::Time now) {
   return ranks.Text();
 }
 
+std::string CollectivesTable(const v1::Job& job) {
+  Table table({"RANK", "BEGUN", "ENDED", "NEWEST"});
+  bool any = false;
+  for (const v1::RankStatus& rank : job.ranks()) {
+    if (rank.collectives_begun() == 0) continue;
+    any = true;
+    table.Add({absl::StrCat(rank.rank()), absl::StrCat(rank.collectives_begun()),
+               absl::StrCat(rank.collectives_ended()), rank.last_collective()});
+  }
+  return any ? "collectives:\n" + table.Text() : "";
+}
+
 std::string MemoryTable(const v1::Job& job) {
   Table table({"RANK", "TOTAL", "PARAMETERS", "GATHERED", "GRADIENTS", "MOMENTS", "BUCKETS", "ACTIVATIONS", "OTHER", "RESIDENT"});
   for (const v1::RankStatus& rank : job.ranks()) {
@@ -238,6 +250,10 @@ std::string FailureText(const v1::Job& job) {
                   failure.reason(), "\n");
   for (const std::string& consequence : failure.consequences()) {
     absl::StrAppend(&text, "  then: ", consequence, "\n");
+  }
+  if (!failure.collectives().empty()) absl::StrAppend(&text, "  last collectives:\n");
+  for (const std::string& collective : failure.collectives()) {
+    absl::StrAppend(&text, "    ", collective, "\n");
   }
   if (!failure.log_tail().empty()) {
     absl::StrAppend(&text, "  last lines of its log:\n");

@@ -28,6 +28,9 @@ std::string Ago(const google::protobuf::Timestamp& time, absl::Time now);
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now);
 // One line per rank of the newest generation with a header.
 std::string RankTable(const v1::Job& job, absl::Time now);
+// One line per rank that has told of its collectives (how many it has begun and ended, and the newest one), with a header; empty
+// without such.
+std::string CollectivesTable(const v1::Job& job);
 // One line per rank that has told of its memory, with a header; empty without such.
 std::string MemoryTable(const v1::Job& job);
 // "step 40: SAVE_FAILED: No space left on device": one line, without its end.

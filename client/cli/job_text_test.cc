@@ -58,7 +58,7 @@ TEST(JobDetails, TellsAllThereIs) {
     reason: 'FINAL_SAVE_FAILED' warnings: 'w'
     save_failure { step: 7 message: 'disk full' time { seconds: 1699999940 } count: 2 }
     events { time { seconds: 1699999940 } generation: 2 step: 7 reason: 'SAVE_FAILED' message: 'm' }
-    failure { rank: 0 node: 'n1' generation: 1 step: 5 reason: 'r' })");
+    failure { rank: 0 node: 'n1' generation: 1 step: 5 reason: 'r' collectives: ['rank 0: a', 'rank 1: b'] })");
   EXPECT_EQ(JobDetails(job, kNow),
             "id               a\n"
             "name             n\n"
@@ -87,7 +87,10 @@ TEST(JobDetails, TellsAllThereIs) {
             "EVENT        WHEN       GENERATION  STEP  MESSAGE\n"
             "SAVE_FAILED  1m00s ago  2           7     m\n"
             "\n"
-            "last failure: rank 0 on n1, generation 1, step 5: r\n");
+            "last failure: rank 0 on n1, generation 1, step 5: r\n"
+            "  last collectives:\n"
+            "    rank 0: a\n"
+            "    rank 1: b\n");
 }
 
 TEST(NewEvents, AreThoseAfterTheNewestKnownOne) {

@@ -33,7 +33,9 @@ ExitCode Ranks(Console* console, const CommonOptions& options, const std::string
                  << " and has no ranks yet: " << job->state_reason() << "\n";
   } else {
     console->out << RankTable(*job, absl::Now());
-    if (const std::string memory = MemoryTable(*job); !memory.empty()) console->out << "\n" << memory;
+    for (const std::string& table : {CollectivesTable(*job), MemoryTable(*job)}) {
+      if (!table.empty()) console->out << "\n" << table;
+    }
   }
   return kDone;
 }
@@ -46,7 +48,7 @@ void AddRanks(CLI::App* app, Console* console, ExitCode* code) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
-      "ranks", "The ranks of a job's newest generation: where they run, what they do, what memory they use");
+      "ranks", "The ranks of a job's newest generation: where they run, what they do, their collectives and memory");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Ranks(console, *options, options->job); });
