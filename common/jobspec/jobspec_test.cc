@@ -74,7 +74,7 @@ TEST(ResolveDefaults, FillsWhatTheProtoNames) {
     export { path: "/d/out.safetensors" }
     loss { cross_entropy { label_smoothing: 0 } }
     on_nan: FAIL
-    restart { max_restarts: 3 } priority: 0)")))
+    restart { max_restarts: 3 } priority: 0 when_cut_off: STOP)")))
       << spec.DebugString();
 }
 
