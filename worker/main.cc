@@ -11,10 +11,13 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 
+#include "absl/strings/numbers.h"
 #include "common/files/mapped_file.h"
 #include "common/log/log.h"
+#include "common/spool/spool.h"
 #include "common/status/status.h"
 #include "worker/control/run_worker.h"
 #include "worker/memory/counting_allocator.h"
@@ -63,6 +66,10 @@ int main(int argc, char** argv) {
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
   at::set_num_threads(1);
 
+  if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
+  if (const char* limit = getenv(muster::kSpoolLimitVariable); limit != nullptr) {
+    (void)absl::SimpleAtoi(limit, &options.spool.limit);
+  }
   options.on_fatal = [](const absl::Status& why) {
     spdlog::error("ending: {}", muster::Message(why));
     _exit(3);

@@ -20,7 +20,8 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
 }  // namespace
 
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
-                               const std::string& reason, absl::Time now) {
+                               const std::set<std::string>& left, const std::string& reason,
+                               absl::Time now) {
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
@@ -32,6 +33,12 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
     for (uint32_t rank = 0; rank < job->ranks.size() && job->live; ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.exited || r.node != node || r.agent_incarnation == incarnation) continue;
+      // Gone, but not told of yet: the new agent speaks for it.
+      if (left.contains(r.incarnation)) {
+        job->ranks[rank].agent_incarnation = incarnation;
+        dirty_[job->id].ranks.insert(rank);
+        continue;
+      }
       const jobs::Ended more = jobs::OnGone(job, rank, reason, now);
       ended.insert(ended.end(), more.begin(), more.end());
       any = true;
@@ -88,7 +95,9 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
       Say{absl::StrCat("node '", hello.node, "' is attached: ", hello.slots, " slots")});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
 
-  AgentProcessGone(hello.node, hello.incarnation,
+  std::set<std::string> running;
+  for (const RunningWorker& worker : hello.running) running.insert(worker.worker.incarnation);
+  AgentProcessGone(hello.node, hello.incarnation, running,
                    absl::StrCat("the agent of node '", hello.node,
                                 "' ended, and its workers with it; a new one is attached"),
                    now);
@@ -99,9 +108,7 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   });
   for (const WorkerExit& exit : exits) WorkerExited(session, exit, now);
 
-  std::set<std::string> running;
   for (const RunningWorker& worker : hello.running) {
-    running.insert(worker.worker.incarnation);
     if (jobs::Rank* rank = CurrentRank(worker.worker)) {
       rank->pid = worker.pid;
       dirty_[worker.worker.job].ranks.insert(worker.worker.rank);

@@ -70,6 +70,10 @@ class Cluster {
   bool AgentHeard(SessionId session, absl::Time now);
   void WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now);
   void WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now);
+  // Reports that a worker of this node left on its disk, in order: taken like those that it tells itself, but that a gap before them
+  // (the store is older than they are) does not matter. Acknowledged also where nobody needs them any more.
+  void ReportsSpooled(SessionId session, const WorkerId& worker, const std::vector<Report>& reports,
+                      absl::Time now);
   void WorkerLogged(SessionId session, const WorkerId& worker,
                     const std::vector<std::string>& lines, absl::Time now);
 
@@ -144,6 +148,8 @@ class Cluster {
   // Acts on a change of state: tells processes to end, forgets those that are gone, says what
   // happened.
   void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
+  // Its next report.
+  void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
             absl::Time now);
   void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
@@ -167,8 +173,10 @@ class Cluster {
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
   // The node was silent for too long. Its processes end by themselves.
   void NodeLost(const std::string& node, absl::Time now);
+  // Another agent process has the node's name. `left`: incarnations of workers of the former that this one still speaks for.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
-                        const std::string& reason, absl::Time now);
+                        const std::set<std::string>& left, const std::string& reason,
+                        absl::Time now);
   absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
                                                   const std::string& fingerprint) const;
   void Remember(store::RequestRow row);

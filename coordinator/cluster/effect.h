@@ -36,7 +36,11 @@ struct StopWorker {
 struct AckExit {
   WorkerId worker;
 };
-using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit>;
+struct AckSpool {
+  WorkerId worker;
+  uint64_t sequence = 0;
+};
+using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool>;
 
 // ---- To a worker.
 struct WelcomeWorker {

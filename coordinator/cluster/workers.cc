@@ -117,15 +117,39 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
   }
   jobs::Job* job = FindJob(id.job);
   if (report.sequence == rank->acked_report + 1) {
-    rank->acked_report = report.sequence;
-    dirty_[id.job].ranks.insert(id.rank);
     // The acknowledgement leaves before what may close the stream.
     effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
-    Take(job, id.rank, id, report, now);
+    TakeNext(job, id, report, now);
   } else {
     effects_.push_back(SendToWorker{session, AckReport{rank->acked_report}});
   }
   return absl::OkStatus();
+}
+
+void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
+                             const std::vector<Report>& reports, absl::Time now) {
+  AgentHeard(session, now);
+  // Its agent speaks for it: it is not lost.
+  membership_.WorkerHeard(worker, now);
+  for (const Report& report : reports) {
+    jobs::Rank* rank = CurrentRank(worker);
+    if (rank == nullptr) break;
+    if (report.sequence <= rank->acked_report) continue;
+    if (report.sequence > rank->acked_report + 1) {
+      effects_.push_back(Say{absl::StrCat(
+          "job '", worker.job, "' rank ", worker.rank, ": reports ", rank->acked_report + 1, " to ",
+          report.sequence - 1, " are lost; those after them were kept on node '", rank->node, "'")});
+    }
+    TakeNext(FindJob(worker.job), worker, report, now);
+  }
+  const uint64_t last = reports.empty() ? 0 : reports.back().sequence;
+  effects_.push_back(SendToAgent{session, AckSpool{worker, last}});
+}
+
+void Cluster::TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now) {
+  job->ranks[id.rank].acked_report = report.sequence;
+  dirty_[id.job].ranks.insert(id.rank);
+  Take(job, id.rank, id, report, now);
 }
 
 void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,

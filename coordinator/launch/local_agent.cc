@@ -141,6 +141,8 @@ absl::Status LocalAgent::Launch() {
                 absl::StrCat(options_.slots),
                 "--node",
                 kLocalNode,
+                "--spool",
+                absl::StrCat(options_.state_directory, "/local-agent/spool"),
                 "--exit-with-lease"};
   spawn.grouping = process::Grouping::kOwnSession;
   if (access(options_.program.c_str(), X_OK) != 0) {

@@ -10,6 +10,7 @@
 #include <functional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 
@@ -53,7 +54,8 @@ TEST_F(LocalAgentTest, StartsTheAgentInASessionOfItsOwnAndEndsItAtTheEnd) {
   auto agent = LocalAgent::Start(options_);
   ASSERT_TRUE(agent.ok()) << agent.status();
   const auto [pid, arguments] = Started();
-  EXPECT_EQ(arguments, "--coordinator 127.0.0.1:4242 --slots 2 --node local --exit-with-lease");
+  EXPECT_EQ(arguments, absl::StrCat("--coordinator 127.0.0.1:4242 --slots 2 --node local --spool ",
+                                    dir_.Path("local-agent/spool"), " --exit-with-lease"));
   EXPECT_EQ(getsid(pid), pid);
   agent->reset();
   EXPECT_FALSE(Lives(pid));

@@ -43,11 +43,22 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
                              now);
         break;
       }
+      case v1::AgentMessage::kSpooledReports: {
+        std::vector<cluster::Report> reports;
+        for (const std::string& bytes : message.spooled_reports().reports()) {
+          v1::WorkerReport report;
+          if (!report.ParseFromString(bytes)) {
+            return absl::InvalidArgumentError("a spooled report that is no WorkerReport");
+          }
+          reports.push_back(FromWire(report));
+        }
+        cluster.ReportsSpooled(id(), FromWire(message.spooled_reports().worker()), reports, now);
+        break;
+      }
       case v1::AgentMessage::kHello:
         return absl::InvalidArgumentError("a second Hello");
       case v1::AgentMessage::kDraining:
       case v1::AgentMessage::kSlotQuarantine:
-      case v1::AgentMessage::kSpooledReports:
       case v1::AgentMessage::KIND_NOT_SET:
         break;
     }

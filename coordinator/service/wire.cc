@@ -89,6 +89,10 @@ struct AgentOrderToWire {
     Set(out->mutable_stop_worker()->mutable_worker(), stop.worker);
     Set(out->mutable_stop_worker()->mutable_grace(), stop.grace);
   }
+  void operator()(const cluster::AckSpool& ack) {
+    Set(out->mutable_spooled_reports_ack()->mutable_worker(), ack.worker);
+    out->mutable_spooled_reports_ack()->set_sequence(ack.sequence);
+  }
   void operator()(const cluster::AckExit& ack) {
     Set(out->mutable_worker_exit_ack()->mutable_worker(), ack.worker);
   }

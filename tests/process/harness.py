@@ -101,7 +101,7 @@ class Muster:
         environment = {
             name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "MUSTER_"))
         }
-        environment |= {MARKER: self.marker, "TMPDIR": str(self.temporary)}
+        environment |= {MARKER: self.marker, "TMPDIR": str(self.temporary), "XDG_STATE_HOME": str(self.state)}
         if self.address:
             environment["MUSTER_ADDRESS"] = self.address
         return environment

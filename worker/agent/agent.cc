@@ -26,6 +26,7 @@
 #include "common/status/status.h"
 #include "worker/agent/coordinator_stream.h"
 #include "worker/agent/mailbox.h"
+#include "worker/agent/spool_folder.h"
 #include "worker/agent/wire.h"
 #include "worker/agent/worker_process.h"
 
@@ -38,6 +39,9 @@ constexpr uint32_t kProtocol = 2;
 
 // Waits are on a clock that stands still while the machine sleeps; the lease goes on.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
+
+// Of reports that workers left, in one message.
+constexpr size_t kSpoolMessage = 1 << 20;
 
 // Within a lease attempts to attach are made at least so often, so that it is not waited away.
 constexpr int kAttemptsPerLease = 10;
@@ -76,6 +80,7 @@ class Agent::Loop {
         channel_(OpenChannel(options.coordinator)),
         jitter_(std::random_device()()),
         core_(options.core, LeaseNow()),
+        spools_(options.spool),
         logs_(options.logs),
         retry_(options.first_retry),
         connect_at_(LeaseNow()),
@@ -105,6 +110,10 @@ class Agent::Loop {
   };
 
   void Run() {
+    if (const absl::Status opened = spools_.Open(); !opened.ok()) {
+      spdlog::error("no folder for reports that cannot be told: {}", Message(opened));
+    }
+    for (const WorkerId& worker : spools_.List()) Handle(SpoolFound{worker});
     while (!quit_.has_value()) {
       const absl::Time due = std::min(core_.NextDeadline(), connect_at_);
       if (auto task = mailbox_.Take(std::min(due - LeaseNow(), kLongestWait))) (*task)();
@@ -129,11 +138,14 @@ class Agent::Loop {
 
   void Do(const Launch& launch) {
     const WorkerId& worker = launch.worker;
+    std::map<std::string, std::string> environment =
+        spools_.Environment(worker, options_.spool_limit / options_.core.slots);
+    environment["OMP_NUM_THREADS"] = "1";
     auto spawned = spawner_.Spawn({
         .argv = {options_.worker, "--coordinator", options_.coordinator, "--job", worker.job,
                  "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
                  "--incarnation", worker.incarnation, "--agent-pid", absl::StrCat(getpid())},
-        .environment = {{"OMP_NUM_THREADS", "1"}},
+        .environment = std::move(environment),
         .grouping = process::Grouping::kOwnGroup,
         .output = process::Output::kPipe,
         .parent_death_signal = SIGKILL,
@@ -154,7 +166,10 @@ class Agent::Loop {
       mailbox_.Post([this, worker, exit, log_tail] {
         spdlog::info("{} ended: {}", worker.ToString(), exit.ToString());
         workers_.erase(worker);
-        Handle(Ended{.worker = worker, .ending = ToEnding(exit), .log_tail = log_tail});
+        Handle(Ended{.worker = worker,
+                     .ending = ToEnding(exit),
+                     .log_tail = log_tail,
+                     .spooled = spools_.Has(worker)});
       });
     };
     const int64_t pid = (*spawned)->pid();
@@ -197,6 +212,11 @@ class Agent::Loop {
     outbox_.push_back({.message = ToMessage(effect), .after_logs_of = effect.worker.worker});
   }
 
+  void Do(const SendSpool& effect) {
+    spooled_[effect.worker] = Spooled{.reports = spools_.Read(effect.worker)};
+    TellMore(effect.worker);
+  }
+
   void Do(const DropStream&) {
     spdlog::warn("the coordinator at {} does not answer; trying another connection", options_.coordinator);
     ++attempt_;  // What the old one still says is no longer of interest.
@@ -232,7 +252,32 @@ class Agent::Loop {
     Handle(Opened{});
   }
 
+  // The next part of what a worker left: one message at a time.
+  void TellMore(const WorkerId& worker) {
+    Spooled& spooled = spooled_.at(worker);
+    v1::AgentMessage message;
+    auto* reports = message.mutable_spooled_reports();
+    *reports->mutable_worker() = ToWire(worker);
+    for (size_t bytes = 0; spooled.next < spooled.reports.size() && bytes < kSpoolMessage;) {
+      std::string& report = spooled.reports[spooled.next++];
+      bytes += report.size();
+      *reports->add_reports() = std::move(report);
+    }
+    if (reports->reports().empty()) {
+      spools_.Remove(worker);
+      spooled_.erase(worker);
+      Handle(SpoolTold{worker});
+      return;
+    }
+    outbox_.push_back({.message = std::move(message), .after_logs_of = worker});
+  }
+
   void OnDirective(const v1::AgentDirective& directive) {
+    if (directive.has_spooled_reports_ack()) {
+      const WorkerId worker = FromWire(directive.spooled_reports_ack().worker());
+      if (spooled_.contains(worker)) TellMore(worker);
+      return;
+    }
     const std::optional<Event> event = ToEvent(directive);
     if (!event.has_value()) return;
     if (std::holds_alternative<Welcomed>(*event)) {
@@ -248,6 +293,7 @@ class Agent::Loop {
   void OnClosed(const absl::Status& status) {
     stream_.reset();
     outbox_.clear();  // The next Hello says all that matters.
+    spooled_.clear();
     writing_ = welcomed_ = false;
     if (IsFinal(status)) {
       spdlog::error("the coordinator at {} refuses this agent: {}", options_.coordinator, Message(status));
@@ -293,6 +339,13 @@ class Agent::Loop {
   process::Spawner spawner_;  // As long as the workers: they die with its thread.
   std::minstd_rand jitter_;
   Core core_;
+  SpoolFolder spools_;
+  // What is being told on this stream of what workers left.
+  struct Spooled {
+    std::vector<std::string> reports;
+    size_t next = 0;
+  };
+  std::map<WorkerId, Spooled> spooled_;
   LogQueue logs_;  // Thread-safe.
   // A task that makes the loop look at logs_ is on its way.
   std::atomic<bool> lines_announced_ = false;

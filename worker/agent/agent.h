@@ -25,6 +25,10 @@ struct AgentOptions {
   std::string host = "127.0.0.1";
   // Path of muster-worker.
   std::string worker;
+  // Where workers leave reports that they cannot tell while the coordinator is away; empty: nowhere, and they wait for it.
+  std::string spool;
+  // What all of them together may take; each worker gets its part.
+  size_t spool_limit = 64 << 20;
   CoreOptions core;
   LogQueueOptions logs;
   // Between attempts to attach: doubled from the first to the last, but never more than a tenth of

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/spool/spool.h"
 #include "worker/agent/fake_coordinator.h"
 #include "worker/agent/scripted_worker.h"
 
@@ -299,6 +304,52 @@ TEST(Agent, AWholeLeaseWithoutCoordinatorEndsTheWorkersNotTheAgent) {
   } else {
     EXPECT_EQ(coordinator.AwaitExit(worker).signal(), SIGKILL);
   }
+}
+
+// As a worker that ends while the coordinator is away.
+constexpr char kLeavesReports[] = "echo ready; while ! test -e \"$MUSTER_SPOOL.go\"; do :; done; cp \"$MUSTER_SPOOL.left\" \"$MUSTER_SPOOL\"";
+
+TEST(Agent, WhatAWorkerLeftOnTheDiskIsToldBeforeItsExit) {
+  FakeCoordinator coordinator;
+  coordinator.protocol = 2;
+  AgentOptions options = Options(coordinator);
+  options.spool = std::string(getenv("TEST_TMPDIR")) + "/spool";
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  const auto worker = Worker(kLeavesReports);
+  const std::string path = options.spool + "/" + worker.incarnation() + ".reports";
+  ASSERT_TRUE(WriteSpool(path + ".left", {.worker = worker.SerializeAsString(), .reports = {"one", "two"}}).ok());
+  coordinator.StartWorker(worker);
+  coordinator.AwaitLine("ready");
+  coordinator.Stop();
+  std::ofstream(path + ".go").close();
+  coordinator.Restart();
+  const auto left = coordinator.Await([](const auto& message) { return message.has_spooled_reports(); });
+  EXPECT_TRUE(FakeCoordinator::Same(left.spooled_reports().worker(), worker));
+  EXPECT_THAT(left.spooled_reports().reports(), ElementsAre("one", "two"));
+  for (const auto& message : coordinator.received()) EXPECT_FALSE(message.has_worker_exit());
+  coordinator.AckSpool(worker, 2);
+  EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 0);
+  EXPECT_FALSE(ReadSpool(path).ok()) << "it is told";
+}
+
+TEST(Agent, WhatAFormerAgentsWorkerLeftIsToldToo) {
+  FakeCoordinator coordinator;
+  coordinator.protocol = 2;
+  AgentOptions options = Options(coordinator);
+  options.spool = std::string(getenv("TEST_TMPDIR")) + "/former";
+  const auto worker = Worker("");
+  std::filesystem::create_directory(options.spool);
+  ASSERT_TRUE(WriteSpool(options.spool + "/" + worker.incarnation() + ".reports",
+                         {.worker = worker.SerializeAsString(), .reports = {"one"}})
+                  .ok());
+  auto agent = MustStart(options);
+  const v1::AgentHello hello = coordinator.AwaitHello();
+  ASSERT_EQ(hello.running_size(), 1);
+  EXPECT_TRUE(FakeCoordinator::Same(hello.running(0).worker(), worker));
+  coordinator.Await([](const auto& message) { return message.has_spooled_reports(); });
+  coordinator.AckSpool(worker, 1);
+  EXPECT_EQ(coordinator.AwaitExit(worker).planned(), v1::WorkerExit::NODE_FAULT);
 }
 
 TEST(Agent, ALocalAgentEndsWithItsLease) {

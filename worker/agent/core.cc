@@ -43,12 +43,26 @@ void Core::On(const Opened&, absl::Time now, Effects& effects) {
     if (running.pid != 0) hello.running.push_back({worker, running.pid});
   }
   for (const auto& [worker, past] : past_) {
-    if (!past.acked) hello.exits.push_back(past.worker);
+    if (past.spooled) {
+      hello.running.push_back({worker, past.worker.pid});
+    } else if (!past.acked) {
+      hello.exits.push_back(past.worker);
+    }
   }
   effects.push_back(std::move(hello));
 }
 
-void Core::On(const Welcomed& welcome, absl::Time now, Effects&) {
+void Core::On(const Welcomed& welcome, absl::Time now, Effects& effects) {
+  takes_spools_ = welcome.takes_spools;
+  for (auto& [worker, past] : past_) {
+    if (!past.spooled) continue;
+    if (takes_spools_) {
+      effects.push_back(SendSpool{worker});
+    } else {
+      past.spooled = false;
+      effects.push_back(SendExit{past.worker});
+    }
+  }
   heartbeat_interval_ = welcome.heartbeat_interval;
   lease_.Welcomed(welcome.lease, opened_);
   next_heartbeat_ = now + welcome.heartbeat_interval;
@@ -58,6 +72,7 @@ void Core::On(const Broken&, absl::Time now, Effects&) {
   connected_ = false;
   lease_.Broken(now);
   heartbeat_interval_.reset();
+  takes_spools_ = false;
   next_heartbeat_ = absl::InfiniteFuture();
 }
 
@@ -79,7 +94,7 @@ void Core::On(const StartRequested& request, absl::Time, Effects& effects) {
     return;
   }
   if (const auto past = past_.find(request.worker); past != past_.end()) {
-    effects.push_back(SendExit{past->second.worker});
+    if (!past->second.spooled) effects.push_back(SendExit{past->second.worker});
     return;
   }
   if (quitting_.has_value()) {
@@ -103,7 +118,7 @@ void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
     return;
   }
   if (const auto past = past_.find(request.worker); past != past_.end()) {
-    effects.push_back(SendExit{past->second.worker});
+    if (!past->second.spooled) effects.push_back(SendExit{past->second.worker});
     return;
   }
   // Kept like any other: a StartWorker for it that comes late starts nothing.
@@ -149,7 +164,19 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
         .ending = ended.ending,
         .log_tail = ended.log_tail,
         .cause = cause},
-       effects);
+       effects, ended.spooled);
+}
+
+void Core::On(const SpoolFound& found, absl::Time, Effects& effects) {
+  // It did its work, which its reports say, or was killed with its agent.
+  Bury({.worker = found.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault}, effects, true);
+}
+
+void Core::On(const SpoolTold& told, absl::Time, Effects& effects) {
+  const auto past = past_.find(told.worker);
+  if (past == past_.end() || !past->second.spooled) return;
+  past->second.spooled = false;
+  if (connected_) effects.push_back(SendExit{past->second.worker});
 }
 
 void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
@@ -231,10 +258,13 @@ void Core::KillOverdue(absl::Time now, Effects& effects) {
   }
 }
 
-void Core::Bury(EndedWorker worker, Effects& effects) {
-  if (connected_) effects.push_back(SendExit{worker});
+void Core::Bury(EndedWorker worker, Effects& effects, bool spooled) {
   const WorkerId id = worker.worker;
-  past_.insert_or_assign(id, Past{.worker = std::move(worker)});
+  // Attached to a coordinator that does not take them, the exit is all there is to tell. Between Opened and Welcomed that is not known.
+  if (spooled && heartbeat_interval_.has_value() && !takes_spools_) spooled = false;
+  if (connected_ && !spooled) effects.push_back(SendExit{worker});
+  if (spooled && takes_spools_) effects.push_back(SendSpool{id});
+  past_.insert_or_assign(id, Past{.worker = std::move(worker), .spooled = spooled});
 }
 
 void Core::QuitWhenDone(absl::Time now, Effects& effects) {

@@ -29,6 +29,8 @@ struct Opened {};
 struct Welcomed {
   absl::Duration heartbeat_interval;
   LeaseTerms lease;
+  // Takes what workers left on this agent's disk (SendSpool).
+  bool takes_spools = false;
 };
 struct HeartbeatAcked {
   uint64_t sequence = 0;
@@ -70,6 +72,16 @@ struct Ended {
   WorkerId worker;
   Ending ending;
   std::string log_tail;
+  // It left reports on this agent's disk.
+  bool spooled = false;
+};
+// A worker of a former agent left reports on this disk. Before the first Opened.
+struct SpoolFound {
+  WorkerId worker;
+};
+// The coordinator has all that SendSpool asked for.
+struct SpoolTold {
+  WorkerId worker;
 };
 // This agent was asked to end (SIGTERM). A second time: without grace.
 struct ShutdownRequested {};
@@ -78,7 +90,8 @@ struct Ticked {};
 
 using Event =
     std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused, StartRequested,
-                 StopRequested, ExitAcked, Launched, LaunchFailed, Ended, ShutdownRequested, Ticked>;
+                 StopRequested, ExitAcked, Launched, LaunchFailed, Ended, SpoolFound, SpoolTold,
+                 ShutdownRequested, Ticked>;
 
 // ---- Effects, to be carried out in order ----
 
@@ -111,6 +124,11 @@ struct SendExit {
   EndedWorker worker;
   bool operator==(const SendExit&) const = default;
 };
+// What the worker left on the disk is to be told; SpoolTold follows, or the stream breaks. Its exit waits for that.
+struct SendSpool {
+  WorkerId worker;
+  bool operator==(const SendSpool&) const = default;
+};
 // Heartbeats are not answered on this stream: the connection may be dead. Another is to be tried; Broken follows.
 struct DropStream {
   bool operator==(const DropStream&) const = default;
@@ -127,7 +145,7 @@ struct Quit {
 };
 
 using Effect = std::variant<Launch, SendSignal, SendHello, SendHeartbeat, SendStarted, SendExit,
-                            DropStream, LeaseOver, Quit>;
+                            SendSpool, DropStream, LeaseOver, Quit>;
 using Effects = std::vector<Effect>;
 
 enum class AfterLease {
@@ -174,6 +192,8 @@ class Core {
   struct Past {
     EndedWorker worker;
     bool acked = false;
+    // Reports of it wait on the disk: to the coordinator it runs until they are told.
+    bool spooled = false;
   };
 
   void On(const Opened&, absl::Time now, Effects& effects);
@@ -188,6 +208,8 @@ class Core {
   void On(const Launched&, absl::Time now, Effects& effects);
   void On(const LaunchFailed&, absl::Time now, Effects& effects);
   void On(const Ended&, absl::Time now, Effects& effects);
+  void On(const SpoolFound&, absl::Time now, Effects& effects);
+  void On(const SpoolTold&, absl::Time now, Effects& effects);
   void On(const ShutdownRequested&, absl::Time now, Effects& effects);
   void On(const Ticked&, absl::Time now, Effects& effects);
 
@@ -197,7 +219,7 @@ class Core {
   void Stop(const WorkerId& worker, Running& running, absl::Time kill_at, Effects& effects);
   void StopAll(absl::Time kill_at, Effects& effects);
   void KillOverdue(absl::Time now, Effects& effects);
-  void Bury(EndedWorker worker, Effects& effects);
+  void Bury(EndedWorker worker, Effects& effects, bool spooled = false);
   void QuitWhenDone(absl::Time now, Effects& effects);
   bool AllAcked() const;
 
@@ -205,6 +227,8 @@ class Core {
   Lease lease_;
 
   bool connected_ = false;
+  // Of the coordinator that is attached to.
+  bool takes_spools_ = false;
   std::optional<absl::Duration> heartbeat_interval_;  // Set while attached.
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
   // Of the stream that is open.

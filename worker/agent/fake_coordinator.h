@@ -29,6 +29,8 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   ~FakeCoordinator() override { Stop(); }
 
   const std::string& address() const { return address_; }
+  // What a welcome says; set before an agent comes.
+  uint32_t protocol = 0;
 
   // As if it was killed: streams break, the port is closed.
   void Stop() {
@@ -62,6 +64,12 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     v1::AgentDirective directive;
     *directive.mutable_stop_worker()->mutable_worker() = worker;
     directive.mutable_stop_worker()->mutable_grace()->set_seconds(absl::ToInt64Seconds(grace));
+    Send(directive);
+  }
+  void AckSpool(const v1::WorkerIdentity& worker, uint64_t sequence) {
+    v1::AgentDirective directive;
+    *directive.mutable_spooled_reports_ack()->mutable_worker() = worker;
+    directive.mutable_spooled_reports_ack()->set_sequence(sequence);
     Send(directive);
   }
   void AckExit(const v1::WorkerIdentity& worker) {
@@ -185,6 +193,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
       const int64_t lease = absl::ToInt64Nanoseconds(lease_);
       directive.mutable_welcome()->mutable_lease()->set_seconds(lease / 1'000'000'000);
       directive.mutable_welcome()->mutable_lease()->set_nanos(static_cast<int>(lease % 1'000'000'000));
+      directive.mutable_welcome()->set_protocol(protocol);
       stream->Send(directive);
     }
     received_.push_back(message);

@@ -4,11 +4,14 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
@@ -29,6 +32,23 @@ std::string DefaultWorker() {
   const std::filesystem::path built = here.parent_path() / "muster-worker";
   const std::filesystem::path beside = here / "muster-worker";
   return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built : beside;
+}
+
+// One for each node and coordinator, so that agents of several clusters may share a machine. Empty without a home.
+std::string DefaultState(const muster::agent::AgentOptions& options) {
+  const char* state = getenv("XDG_STATE_HOME");
+  const char* home = getenv("HOME");
+  std::filesystem::path folder;
+  if (state != nullptr && *state != '\0') {
+    folder = state;
+  } else if (home != nullptr && *home != '\0') {
+    folder = std::filesystem::path(home) / ".local" / "state";
+  } else {
+    return "";
+  }
+  std::string name = absl::StrCat("agent-", options.node, "-", options.coordinator);
+  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ':'; }, '-');
+  return folder / "muster" / name;
 }
 
 // Before any thread is started, so that all of them inherit it.
@@ -69,6 +89,9 @@ int main(int argc, char** argv) {
   app.add_option("--node", options.node, "Name of this node, unique in the cluster")->capture_default_str();
   app.add_option("--host", options.host, "Where other nodes reach this one")->capture_default_str();
   app.add_option("--worker", options.worker, "The muster-worker program")->capture_default_str();
+  app.add_option("--spool", options.spool,
+                 "Where workers that end while the coordinator is down leave what they have to tell it, at most 64 MiB; default: "
+                 "muster/agent-NODE-HOST-PORT/spool in $XDG_STATE_HOME, else in ~/.local/state");
   app.add_flag("--exit-with-lease", exit_with_lease,
                "End when the lease is over: the coordinator is cut off, or was down for longer than its --autonomy, "
                "or there is nothing here to keep for it (agents that musterd starts)");
@@ -78,6 +101,11 @@ int main(int argc, char** argv) {
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
   if (exit_with_lease) options.core.after_lease = muster::agent::AfterLease::kQuit;
+
+  if (options.spool.empty()) {
+    const std::string state = DefaultState(options);
+    if (!state.empty()) options.spool = absl::StrCat(state, "/spool");
+  }
 
   const sigset_t signals = BlockStopSignals();
   muster::InitLog("muster-agent");

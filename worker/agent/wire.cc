@@ -5,13 +5,6 @@
 namespace muster::agent {
 namespace {
 
-WorkerId FromWire(const v1::WorkerIdentity& wire) {
-  return {.job = wire.job_id(),
-          .generation = wire.generation(),
-          .rank = wire.rank(),
-          .incarnation = wire.incarnation()};
-}
-
 absl::Duration FromWire(const google::protobuf::Duration& wire) {
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
 }
@@ -29,6 +22,13 @@ v1::WorkerIdentity ToWire(const WorkerId& worker) {
   wire.set_rank(worker.rank);
   wire.set_incarnation(worker.incarnation);
   return wire;
+}
+
+WorkerId FromWire(const v1::WorkerIdentity& wire) {
+  return {.job = wire.job_id(),
+          .generation = wire.generation(),
+          .rank = wire.rank(),
+          .incarnation = wire.incarnation()};
 }
 
 v1::WorkerExit ToWire(const EndedWorker& worker) {
@@ -86,6 +86,7 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
       Welcomed event{.heartbeat_interval = FromWire(welcome.heartbeat_interval()),
                      .lease = {.lease = FromWire(welcome.lease()),
                                .autonomy = FromWire(welcome.autonomy())}};
+      event.takes_spools = welcome.protocol() >= 2;
       if (welcome.has_lease_margin()) event.lease.margin = FromWire(welcome.lease_margin());
       return event;
     }

@@ -12,6 +12,7 @@
 namespace muster::agent {
 
 v1::WorkerIdentity ToWire(const WorkerId& worker);
+WorkerId FromWire(const v1::WorkerIdentity& wire);
 v1::WorkerExit ToWire(const EndedWorker& worker);
 
 v1::AgentMessage ToMessage(const SendHeartbeat& heartbeat);

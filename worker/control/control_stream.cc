@@ -3,6 +3,7 @@
 #include <grpcpp/client_context.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -22,6 +23,7 @@
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 #include "worker/control/lease_keeper.h"
 #include "worker/control/outbox.h"
+#include "worker/control/report_spool.h"
 
 namespace muster::control {
 namespace {
@@ -35,6 +37,8 @@ absl::Duration FromProto(const google::protobuf::Duration& duration) {
 // Of WorkerService; the coordinator's may be one apart.
 constexpr uint32_t kProtocol = 3;
 constexpr std::chrono::milliseconds kRetry(100);
+// So often, at most, reports go to the disk while the coordinator is away.
+constexpr absl::Duration kSpoolPause = absl::Milliseconds(200);
 // While the stream is broken: so often within a lease the coordinator's host is asked whether anybody listens.
 constexpr int kKnocksPerLease = 10;
 
@@ -58,6 +62,7 @@ class ControlStreamImpl : public ControlStream {
   explicit ControlStreamImpl(ControlStreamOptions options)
       : options_(std::move(options)),
         stub_(v1::WorkerService::NewStub(OpenChannel(options_.coordinator))),
+        spool_(options_.spool, options_.worker),
         keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
         knocker_(options_.coordinator, [this](absl::Time begun) { keeper_.Refused(begun); }) {}
 
@@ -106,10 +111,16 @@ class ControlStreamImpl : public ControlStream {
   }
 
   absl::Status Flush(absl::Duration timeout) override {
-    absl::MutexLock lock(&mutex_);
-    if (mutex_.AwaitWithTimeout(absl::Condition(&outbox_, &Outbox::empty), timeout)) {
-      return absl::OkStatus();
+    {
+      absl::MutexLock lock(&mutex_);
+      flushing_ = true;
     }
+    Wake();
+    absl::MutexLock lock(&mutex_);
+    const auto durable = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return outbox_.empty() || flushed_ >= outbox_.last();
+    };
+    if (mutex_.AwaitWithTimeout(absl::Condition(&durable), timeout)) return absl::OkStatus();
     return absl::DeadlineExceededError(
         absl::StrCat("coordinator ", options_.coordinator, " did not acknowledge all reports within ",
                      absl::FormatDuration(timeout)));
@@ -155,6 +166,7 @@ class ControlStreamImpl : public ControlStream {
           break;
         }
         broke = std::exchange(attached_, false);
+        if (broke) away_since_ = LeaseNow();
       }
       keeper_.Broken();
       if (broke) {
@@ -294,7 +306,8 @@ class ControlStreamImpl : public ControlStream {
         }
       }
       if (!more) {
-        AwaitWork(next_heartbeat - LeaseNow());
+        const absl::Time next_spool = Spool(interval);
+        AwaitWork(std::min(next_heartbeat, next_spool) - LeaseNow());
         continue;
       }
       if (message->has_heartbeat()) {
@@ -307,6 +320,45 @@ class ControlStreamImpl : public ControlStream {
       // A broken stream: the reader sees it too and opens another.
       if (!written && stream_ == stream) stream_ = nullptr;
     }
+  }
+
+  // Puts what is not there yet on the agent's disk, where the coordinator has been away for so long, or this process is about to end;
+  // takes it away again once it is told. When to look again.
+  absl::Time Spool(absl::Duration patience) {
+    if (!spool_.enabled()) return absl::InfiniteFuture();
+    const absl::Time now = LeaseNow();
+    std::vector<std::string> fresh;
+    uint64_t last = 0;
+    bool attached = false;
+    bool told = false;
+    bool anew = false;
+    bool flushing = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      attached = attached_;
+      told = outbox_.empty();
+      flushing = flushing_;
+      const absl::Time due = std::max(away_since_ + patience, spooled_at_ + kSpoolPause);
+      if (!attached && !flushing && now < due) return due;
+      while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) anew = true;
+      last = outbox_.last();
+      if (!attached) fresh = outbox_.After(anew ? 0 : spool_.through());
+    }
+    if (attached) {
+      if (told && spool_.through() > 0) spool_.Remove();
+      return absl::InfiniteFuture();
+    }
+    if (anew) spool_.BeginAnew();
+    spooled_at_ = now;
+    absl::Status status = fresh.empty() ? absl::OkStatus() : spool_.Add(fresh, last);
+    if (status.ok() && flushing) status = spool_.Sync();
+    if (!status.ok()) {
+      if (!std::exchange(spool_failed_, true)) spdlog::error("{}", Message(status));
+      return now + absl::Seconds(1);
+    }
+    absl::MutexLock lock(&mutex_);
+    if (flushing) flushed_ = last;
+    return absl::InfiniteFuture();
   }
 
   // Until something was queued or has come, at most `timeout`.
@@ -344,12 +396,21 @@ class ControlStreamImpl : public ControlStream {
   // Welcomed, and not known to be broken.
   bool attached_ ABSL_GUARDED_BY(mutex_) = false;
   bool new_channel_ ABSL_GUARDED_BY(mutex_) = false;
+  absl::Time away_since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
+  // This process is about to end; all reports up to flushed_ are on the agent's disk for good.
+  bool flushing_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t flushed_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Command> commands_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
+
+  // Of the writer's thread.
+  ReportSpool spool_;
+  absl::Time spooled_at_ = absl::InfinitePast();
+  bool spool_failed_ = false;
 
   // What the writer waits for. Of the standard library, whose waits are on the steady clock.
   std::mutex wake_mutex_;

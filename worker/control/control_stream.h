@@ -17,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "proto/muster/v1/worker_service.pb.h"
+#include "worker/control/report_spool.h"
 
 namespace muster::control {
 
@@ -24,6 +25,8 @@ struct ControlStreamOptions {
   std::string coordinator;  // host:port
   v1::WorkerIdentity worker;
   int64_t pid = 0;
+  // Where reports are kept while the coordinator is away.
+  ReportSpoolOptions spool;
   // How long Connect waits for a welcome.
   absl::Duration connect_timeout = absl::Seconds(30);
   // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of this object.
@@ -51,7 +54,8 @@ class ControlStream {
 
   // Queues a report; it is numbered here and delivered exactly once, in order.
   virtual void Report(v1::WorkerReport report) = 0;
-  // Waits until every report is durable. DEADLINE_EXCEEDED after `timeout`.
+  // Waits until every report is durable: acknowledged by the coordinator, or, while that is away, on the agent's disk. No report follows.
+  // DEADLINE_EXCEEDED after `timeout`.
   virtual absl::Status Flush(absl::Duration timeout) = 0;
 
   // What the next heartbeat says.

@@ -5,13 +5,16 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
+#include "common/spool/spool.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 
 namespace muster::control {
@@ -98,8 +101,10 @@ struct Client {
   std::atomic<uint64_t> measured = 0;  // what each heartbeat says of the memory: 1, 2, ...
   absl::StatusOr<std::unique_ptr<ControlStream>> stream = absl::UnknownError("not connected");
 
-  explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30)) {
+  explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30),
+                  const std::string& spool = "") {
     ControlStreamOptions options;
+    options.spool.path = spool;
     options.coordinator = address;
     options.worker.set_job_id("job");
     options.pid = 42;
@@ -287,6 +292,104 @@ TEST(ControlStream, AWholeLeaseWithoutCoordinatorIsFatal) {
   Client client(coordinator.address());
   ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
   EXPECT_EQ(client.why.code(), absl::StatusCode::kUnavailable);
+}
+
+std::vector<uint64_t> SequencesIn(const std::string& path) {
+  std::vector<uint64_t> sequences;
+  const auto spooled = ReadSpool(path);
+  if (!spooled.ok()) return sequences;
+  for (const std::string& bytes : spooled->reports) {
+    v1::WorkerReport report;
+    EXPECT_TRUE(report.ParseFromString(bytes));
+    sequences.push_back(report.sequence());
+  }
+  return sequences;
+}
+
+TEST(ControlStream, WhatCannotBeToldIsOnTheAgentsDiskAndTheWorkerMayEnd) {
+  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/cannot.reports";
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream);
+                                     const v1::WorkerReport report = NextReport(stream).report();
+                                     Ack(stream, report.sequence());
+                                     NextReport(stream);
+                                     return absl::UnavailableError("gone");
+                                   },
+                                   [](ServerStream* stream) {
+                                     Read(stream);  // accepts, and never welcomes
+                                     return Drain(stream);
+                                   }});
+  Client client(coordinator.address(), absl::Seconds(30), path);
+  for (uint64_t step : {1, 2, 3}) (*client.stream)->Report(Step(step));
+  EXPECT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
+  EXPECT_EQ(SequencesIn(path), (std::vector<uint64_t>{2, 3})) << "the first one was acknowledged";
+}
+
+TEST(ControlStream, WhatIsToldAfterAllIsOnTheDiskNoMore) {
+  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/told.reports";
+  absl::Notification back;
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream);
+                                     NextReport(stream);
+                                     return absl::UnavailableError("restart");
+                                   },
+                                   [&](ServerStream* stream) {
+                                     back.WaitForNotification();
+                                     Read(stream);
+                                     Welcome(stream);
+                                     for (int i = 0; i < 2; ++i) NextReport(stream);
+                                     Ack(stream, 2);
+                                     return Drain(stream);
+                                   }});
+  Client client(coordinator.address(), absl::Seconds(30), path);
+  for (uint64_t step : {1, 2}) (*client.stream)->Report(Step(step));
+  while (SequencesIn(path).size() < 2) std::this_thread::yield();
+  back.Notify();
+  ASSERT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
+  while (ReadSpool(path).ok()) std::this_thread::yield();
+}
+
+TEST(ControlStream, HeartbeatsAreNumberedAndTheirAcknowledgementKeepsTheLease) {
+  absl::Notification enough;
+  ScriptedCoordinator coordinator({[&](ServerStream* stream) {
+    Read(stream);
+    v1::WorkerDirective welcome;
+    welcome.mutable_welcome()->mutable_heartbeat_interval()->set_nanos(1000000);
+    welcome.mutable_welcome()->mutable_lease()->set_seconds(60);
+    welcome.mutable_welcome()->mutable_lease_margin()->set_seconds(1);
+    stream->Write(welcome);
+    uint64_t last = 0;
+    v1::WorkerMessage message;
+    while (stream->Read(&message)) {
+      EXPECT_EQ(message.heartbeat().sequence(), ++last);
+      v1::WorkerDirective ack;
+      ack.mutable_heartbeat_ack()->set_sequence(last);
+      stream->Write(ack);
+      if (last == 3) enough.Notify();
+    }
+    return absl::OkStatus();
+  }});
+  Client client(coordinator.address());
+  enough.WaitForNotification();
+  EXPECT_TRUE((*client.stream)->StillMine().ok());
+}
+
+TEST(ControlStream, SilenceEndsTheLeaseAlsoWhereTheStreamStands) {
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+    Read(stream);
+    v1::WorkerDirective welcome;
+    welcome.mutable_welcome()->mutable_heartbeat_interval()->set_nanos(1000000);
+    welcome.mutable_welcome()->mutable_lease()->set_nanos(50'000'000);
+    welcome.mutable_welcome()->mutable_lease_margin()->set_nanos(1'000'000);
+    stream->Write(welcome);
+    return Drain(stream);
+  }});
+  Client client(coordinator.address());
+  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  EXPECT_EQ(client.why.code(), absl::StatusCode::kUnavailable);
+  EXPECT_FALSE((*client.stream)->StillMine().ok());
 }
 
 TEST(ControlStream, NobodyThereIsAnErrorThatNamesTheAddress) {

@@ -3,9 +3,12 @@
 #ifndef MUSTER_WORKER_CONTROL_OUTBOX_H_
 #define MUSTER_WORKER_CONTROL_OUTBOX_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "proto/muster/v1/worker_service.pb.h"
 
@@ -26,11 +29,22 @@ class Outbox {
   // what follows is sent again.
   void Rewind(uint64_t acknowledged);
 
+  // Those after `sequence` that are kept, serialized, in order.
+  std::vector<std::string> After(uint64_t sequence) const;
+  // Takes the contents out of every second step's metrics that are kept; the reports stay, as empty
+  // ones, for their numbers. False: there is nothing to be thinned.
+  bool Thin();
+  // Roughly what the kept ones take.
+  size_t bytes() const { return bytes_; }
+  // The newest number given.
+  uint64_t last() const { return last_; }
+
   bool HasNext() const { return next_ <= last_; }
   bool empty() const { return kept_.empty(); }
 
  private:
   std::deque<v1::WorkerReport> kept_;  // (acknowledged, last_]
+  size_t bytes_ = 0;
   uint64_t last_ = 0;                  // newest number given
   uint64_t next_ = 1;                  // next to be sent
 };

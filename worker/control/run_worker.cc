@@ -229,6 +229,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.worker.set_rank(identity.rank);
   stream_options.worker.set_incarnation(identity.incarnation);
   stream_options.pid = getpid();
+  stream_options.spool = options.spool;
   stream_options.measure = [](v1::WorkerHeartbeat* heartbeat) {
     *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
   };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "worker/control/report_spool.h"
 #include "worker/train/job.h"
 
 namespace muster::control {
@@ -13,6 +14,8 @@ namespace muster::control {
 struct WorkerOptions {
   std::string coordinator;  // host:port
   train::Identity identity;
+  // Where reports are kept while the coordinator is away.
+  ReportSpoolOptions spool;
   // The process must end now: it is stale, or was not welcomed. Called from any thread, also while RunWorker may hang in a collective,
   // so a process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;

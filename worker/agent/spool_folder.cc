@@ -1,0 +1,84 @@
+#include "worker/agent/spool_folder.h"
+
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/files.h"
+#include "common/spool/spool.h"
+#include "common/status/status.h"
+#include "worker/agent/wire.h"
+
+namespace muster::agent {
+namespace {
+
+constexpr char kEnding[] = ".reports";
+
+}  // namespace
+
+absl::Status SpoolFolder::Open() {
+  if (path_.empty()) return absl::OkStatus();
+  const absl::Status made = files::CreateDirectories(path_);
+  if (!made.ok()) path_.clear();
+  return made;
+}
+
+std::string SpoolFolder::PathOf(const WorkerId& worker) const {
+  const std::string& name = worker.incarnation;
+  const bool plain = !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
+    return std::isalnum(c) || c == '-';
+  });
+  return path_.empty() || !plain ? "" : files::JoinPath(path_, absl::StrCat(name, kEnding));
+}
+
+std::map<std::string, std::string> SpoolFolder::Environment(const WorkerId& worker, size_t limit) const {
+  const std::string path = PathOf(worker);
+  if (path.empty()) return {};
+  return {{kSpoolVariable, std::filesystem::absolute(path).string()},
+          {kSpoolLimitVariable, absl::StrCat(limit)}};
+}
+
+std::vector<WorkerId> SpoolFolder::List() const {
+  std::vector<WorkerId> workers;
+  if (path_.empty()) return workers;
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path_, error)) {
+    const std::string path = entry.path().string();
+    if (!absl::EndsWith(path, kEnding)) continue;
+    const auto spooled = ReadSpool(path);
+    v1::WorkerIdentity worker;
+    if (!spooled.ok() || spooled->reports.empty() || !worker.ParseFromString(spooled->worker) ||
+        PathOf(FromWire(worker)) != path) {
+      spdlog::warn("{} holds no worker's reports: removed", path);
+      unlink(path.c_str());
+      continue;
+    }
+    workers.push_back(FromWire(worker));
+  }
+  return workers;
+}
+
+bool SpoolFolder::Has(const WorkerId& worker) const { return !Read(worker).empty(); }
+
+std::vector<std::string> SpoolFolder::Read(const WorkerId& worker) const {
+  const std::string path = PathOf(worker);
+  if (path.empty()) return {};
+  auto spooled = ReadSpool(path);
+  if (!spooled.ok()) {
+    if (!absl::IsNotFound(spooled.status())) spdlog::error("{}", Message(spooled.status()));
+    return {};
+  }
+  return std::move(spooled->reports);
+}
+
+void SpoolFolder::Remove(const WorkerId& worker) const {
+  const std::string path = PathOf(worker);
+  if (!path.empty()) unlink(path.c_str());
+}
+
+}  // namespace muster::agent

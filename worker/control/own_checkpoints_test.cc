@@ -1,0 +1,40 @@
+#include "worker/control/own_checkpoints.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace muster::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+TEST(OwnCheckpoints, WhileTheCoordinatorIsThereItNamesThem) {
+  OwnCheckpoints own(1);
+  EXPECT_THAT(own.Written("step-1-g2", false), IsEmpty());
+  EXPECT_THAT(own.Written("step-2-g2", false), IsEmpty());
+}
+
+TEST(OwnCheckpoints, WhileItIsAwayThoseBeyondTheKeptOnesGoOldestFirst) {
+  OwnCheckpoints own(2);
+  own.Written("step-1-g2", false);
+  own.Written("step-2-g2", false);
+  EXPECT_THAT(own.Written("step-3-g2", true), ElementsAre("step-1-g2"));
+  EXPECT_THAT(own.Written("step-4-g2", true), ElementsAre("step-2-g2"));
+}
+
+TEST(OwnCheckpoints, WhatTheCoordinatorNamedIsNotRemovedTwice) {
+  OwnCheckpoints own(2);
+  for (const char* name : {"step-1-g2", "step-2-g2", "step-3-g2"}) own.Written(name, false);
+  own.Removed({"step-1-g2", "step-9-g1"});
+  EXPECT_THAT(own.Written("step-4-g2", true), ElementsAre("step-2-g2"));
+}
+
+TEST(OwnCheckpoints, OneThatIsWrittenAgainIsTheNewest) {
+  OwnCheckpoints own(1);
+  own.Written("step-1-g2", true);
+  EXPECT_THAT(own.Written("step-1-g2", true), IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster::control
