@@ -14,6 +14,7 @@ import time
 
 import grpc
 
+from tests.faults import plans, world
 from tests.faults.world import BOUND, ENDED
 from tests.process import api, harness
 
@@ -235,7 +236,14 @@ def old_database(run, strike):
     # The metrics between are lost with the newer store, and so are the steps at which commands took effect.
     run.lost_steps = range(then, now + 1)
     run.lost_commands = True
+    generation = max(life.generation for life in run.world.lives())
     run.world.start()
+    run.world.await_job(
+        lambda job: job.state == api.Job.RUNNING and job.step > 0 and job.generation > generation or job.state in ENDED,
+        f"a generation above {generation} trains",
+    )
+    first = min((entry.step for entry in run.world.client.metrics("job") if entry.generation > generation), default=None)
+    assert first is None or first == now + 1, f"I1: it went on with step {first}, although the folder held a checkpoint of step {now}"
 
 
 @fault
@@ -342,29 +350,30 @@ def slow_fsync(run, strike):
 @fault
 def kill_at_fsync(run, strike):
     """musterd is killed while it enters its n-th fsync after a start, for each of the numbers."""
-    running_job(run)
-    world = run.world
-    world.kill_daemon()
+    spec = running_job(run).spec
+    cluster = run.world
+    cluster.kill_daemon()
     for number in strike.how["numbers"]:
         tracer = Tracer(run, f"signal=SIGKILL:when={number}")
-        world.daemon_prefix = tracer.command
+        cluster.daemon_prefix = tracer.command
         with contextlib.suppress(AssertionError):
             # It may die before it listens.
-            world.start_daemon()
+            cluster.start_daemon()
         attempts = 0
-        while world.daemon.poll() is None:
+        while cluster.daemon.poll() is None:
             # Something durable, again and again: what is answered has to be there for good.
             attempts += 1
             happened(attempts < 2000, f"musterd came to no fsync number {number}")
             with contextlib.suppress(grpc.RpcError):
-                run.acknowledge_a_job(attempts)
-        run.killed_at_fsync.append(number)
+                run.acknowledge_a_job(spec)
+        # strace ends as what it traced has ended.
+        happened(cluster.daemon.returncode == -signal.SIGKILL, f"musterd ended with {cluster.daemon.returncode}, not at fsync {number}")
         run.note(f"killed at fsync {number}")
-        world.daemon_prefix = ()
-        world.start_daemon()
+        cluster.daemon_prefix = ()
+        cluster.start_daemon()
         run.assert_acknowledged_jobs()
-        world.kill_daemon()
-    world.start()
+        cluster.kill_daemon()
+    cluster.start()
 
 
 @fault
@@ -421,6 +430,28 @@ def storm(run, strike):
     if victim == "musterd":
         run.planned()
         run.note(f"generation {job.generation} before")
+
+
+@fault
+def outage(run, strike):
+    """The coordinator is down until training has come to its end, and then for the rest of the time."""
+    running_job(run)
+    began = time.monotonic()
+    leases = strike.how["leases"]
+    run.world.kill_daemon()
+    time.sleep(2 * run.lease)
+    happened(run.world.workers(), "there was nobody left who could train on without a coordinator")
+    world.release(run.muster)
+    saves = run.muster.folder / "checkpoints" / "job"
+    last = f"step-{plans.STEPS}-"
+    harness.eventually(
+        lambda: any(path.name.startswith(last) and ".tmp" not in path.name for path in saves.iterdir()),
+        "training comes to its end without a coordinator", BOUND,
+    )
+    run.note(f"trained to its end {time.monotonic() - began:.1f} s after the coordinator's death")
+    time.sleep(max(0, began + leases * run.lease - time.monotonic()))
+    run.world.start_daemon()
+    run.planned()
 
 
 @fault

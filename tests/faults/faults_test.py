@@ -23,6 +23,7 @@ FIXED = {
     "fsync_kill": (0,),
     "garbage": (0,),
     "storm": (0,),
+    "outage": (0,),
     "hang": (0,),
 }
 

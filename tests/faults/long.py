@@ -11,6 +11,7 @@ import datetime
 import os
 import pathlib
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -53,6 +54,8 @@ class Results:
 
 
 def main():
+    # So that what a terminated run has started is ended, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--programs", required=True)
     parser.add_argument("--plugin")

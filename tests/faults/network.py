@@ -90,6 +90,13 @@ class Network:
             self._cuts.add(pair)
         _ip("-n", self._router, "route", "flush", "cache", check=False)
 
+    def vanish(self, node):
+        """Nothing comes from the node or reaches it any more, for good."""
+        _ip("-n", self._router, "link", "set", self._links[node][1], "down")
+
+    def processes(self, node):
+        return [int(pid) for pid in _ip("netns", "pids", self._links[node][0]).split()]
+
     def heal(self):
         for source, target in self._cuts:
             _ip("-n", self._router, "rule", "del", "from", source, "to", target, "priority", 100, "blackhole")

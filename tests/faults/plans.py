@@ -98,6 +98,10 @@ def _old_database(dice, seed):
     return [("old_database", {"later": 10 + dice.randrange(15)})]
 
 
+def _outage(dice, seed):
+    return [("outage", {"leases": (3, 10, 5, 20, 100)[seed % 5]})]
+
+
 # kind -> (what strikes, with local slots too, with a spare node: None is as the seed says)
 KINDS = {
     "sigkill": (_sigkill, True, None),
@@ -114,6 +118,7 @@ KINDS = {
     "fsync_kill": (_nth_fsync, False, False),
     "garbage": (_fixed(("garbage", {})), False, False),
     "storm": (_storm, False, None),
+    "outage": (_outage, False, False),
     "hang": (_fixed(("hang", {})), False, False),
 }
 

@@ -38,7 +38,6 @@ class Run:
         # Strikes that must cost the job no restart.
         self._planned = 0
         self.lost_steps, self.lost_commands = (), False
-        self.killed_at_fsync = []
         self._jobs, self._job_service = {}, None
 
     def __enter__(self):
@@ -70,11 +69,9 @@ class Run:
 
     # ---- Jobs that are only there to be acknowledged ----
 
-    def acknowledge_a_job(self, number):
-        """A job that waits in line for ever, and is stopped again: each answer is remembered once it has come."""
+    def acknowledge_a_job(self, spec):
+        """A job that waits in line, and is stopped again: each answer is remembered once it has come."""
         job_id = f"extra-{uuid.uuid4().hex[:8]}"
-        spec = self.world.get().spec
-        spec.name = job_id
         self.world.client.submit(job_id, spec, timeout=2)
         self._jobs[job_id] = "submitted"
         self.world.client.stop(job_id, timeout=2)

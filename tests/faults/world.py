@@ -56,9 +56,13 @@ class World:
 
     def start_daemon(self):
         if self.daemon is None or self.daemon.poll() is not None:
-            self.daemon = self.muster.musterd(
-                local_slots=2 if self.local else None, listen=self.listen, more=self.more, prefix=self.daemon_prefix
-            )
+            try:
+                self.muster.musterd(
+                    local_slots=2 if self.local else None, listen=self.listen, more=self.more, prefix=self.daemon_prefix
+                )
+            finally:
+                # Also one that ended before it listened.
+                self.daemon = self.muster._children[-1]
             # The port stays.
             self.listen = self.muster.address
 

@@ -17,6 +17,8 @@ from tests.process import api, harness, jobs
 SEEDS = 24
 STEPS = 60
 EVERY = 5
+# No strike is planned for a later step: while it is done, the job must not end.
+LAST_STRIKE = 35
 
 VICTIMS = ["worker", "workers", "agent", "musterd", "all"]
 
@@ -33,7 +35,7 @@ class Strike:
 def plan(seed):
     """Two to three strikes in the order of their steps."""
     source = random.Random(seed)
-    steps = sorted(source.sample(range(1, STEPS - EVERY), 2 + source.randrange(2)))
+    steps = sorted(source.sample(range(1, LAST_STRIKE), 2 + source.randrange(2)))
     strikes = [Strike(step, source.random() < 0.4, source.choice(VICTIMS)) for step in steps]
     # Whatever the dice say, every victim and the save come up in every round of seeds.
     first = dataclasses.replace(strikes[0], victim=VICTIMS[seed % len(VICTIMS)], in_save=seed % 2 == 0)
@@ -73,6 +75,9 @@ class Cluster:
             "musterd": ["musterd"],
             "all": ["musterd", "muster-agent", "muster-worker"],
         }[victim]
+        if "muster-worker" in programs:
+            # The one before may have left none; the next generation's come.
+            harness.eventually(lambda: self.processes("muster-worker"), "there is a worker to kill")
         targets = [process for program in programs for process in self.processes(program)]
         source.shuffle(targets)
         if victim in ("worker", "agent"):
@@ -113,17 +118,18 @@ def run(muster, strikes, source, local):
     client = api.Jobs(muster.address)
     done = []
     for strike in strikes:
-        at = harness.eventually(
+        harness.eventually(
             lambda: (step := reported_step(client)) is None or step >= strike.step,
             f"step {strike.step}; {done}\n{muster.log()}",
         )
-        if reported_step(client) is None:
-            break
         if strike.in_save:
             watch.drain()
-            watch.await_name(lambda name: name.endswith(".tmp"))
-        done.append((strike, cluster.strike(strike.victim, source)))
+            assert watch.await_name(lambda name: name.endswith(".tmp")), f"no save to strike in; {done}"
+        killed = cluster.strike(strike.victim, source)
+        done.append((strike, killed))
         cluster.start()
+        # What comes too late proves nothing. An end that was stored before the strike would show now.
+        assert killed and reported_step(client) is not None, f"the job had ended before it was struck: {done}"
     watch.close()
     print(*done, sep="\n")
 
@@ -131,6 +137,9 @@ def run(muster, strikes, source, local):
     job = client.get("chaos")
     losses = [(step.step, struct.pack("<d", step.loss)) for step in client.metrics("chaos")]
     client.close()
+    # A worker that dies takes its generation along.
+    deadly = [strike for strike, _ in done if strike.victim != "musterd"]
+    assert job.generation > 1 or not deadly, f"generation {job.generation} after {done}"
     cluster.stop()
     muster.assert_no_process(at_once=True)
     muster.assert_no_temporary_file()

@@ -1,0 +1,192 @@
+"""Programs of two versions that are one apart, in one cluster, with a job that runs: does it end, and to the same bits?
+
+    python -m tests.faults.versions --old DIR --new DIR [--plugin paced.so]
+
+DIR holds the four programs each. docs/upgrade.md says what is promised.
+"""
+
+import argparse
+import datetime
+import os
+import pathlib
+import shutil
+import signal
+import sys
+import tempfile
+
+from tests.faults import programs as programs_by_hand
+
+OLD = NEW = None
+CASES = []
+
+
+def case(done):
+    def keep(function):
+        CASES.append((done, function))
+        return function
+
+    return keep
+
+
+class Mixed:
+    """A run whose programs come from either folder."""
+
+    def __init__(self, run):
+        self.run, self.world, self.muster = run, run.world, run.muster
+
+    def musterd(self, programs):
+        self.muster.programs = programs
+        self.world.start_daemon()
+
+    def agent(self, node, programs):
+        self.muster.programs = programs
+        self.world.start_agent(node)
+
+    def end_musterd(self):
+        self.world.kill_daemon(signal.SIGTERM)
+
+    def end_agent(self, node):
+        from tests.faults.world import BOUND
+
+        agent = self.world.agents[node]
+        agent.send_signal(signal.SIGTERM)
+        agent.wait(timeout=BOUND)
+
+
+@case("agents and workers of the older version under the newer musterd")
+def old_workers(mixed):
+    mixed.musterd(NEW)
+    submit(mixed)
+    for node in ("node-1", "node-2"):
+        mixed.agent(node, OLD)
+    mixed.world.await_step(30)
+
+
+@case("agents and workers of the newer version under the older musterd")
+def new_workers(mixed):
+    mixed.musterd(OLD)
+    submit(mixed)
+    for node in ("node-1", "node-2"):
+        mixed.agent(node, NEW)
+    mixed.world.await_step(30)
+
+
+@case("one rank of each version in one job, under the newer musterd")
+def both_workers(mixed):
+    mixed.musterd(NEW)
+    submit(mixed)
+    mixed.agent("node-1", OLD)
+    mixed.agent("node-2", NEW)
+    mixed.world.await_step(30)
+
+
+@case("kill -9 of a worker where one rank of each version is in the job")
+def one_of_both_killed(mixed):
+    both_workers(mixed)
+    os.kill(mixed.world.workers()[-1].pid, signal.SIGKILL)
+
+
+@case("kill -9 of a worker of the older version under the newer musterd")
+def old_worker_killed(mixed):
+    old_workers(mixed)
+    os.kill(mixed.world.workers()[-1].pid, signal.SIGKILL)
+
+
+@case("kill -9 of a worker of the newer version under the older musterd")
+def new_worker_killed(mixed):
+    new_workers(mixed)
+    os.kill(mixed.world.workers()[-1].pid, signal.SIGKILL)
+
+
+@case("upgrade of a cluster while the job runs: musterd first, then one agent after the other")
+def musterd_first(mixed):
+    mixed.musterd(OLD)
+    submit(mixed)
+    for node in ("node-1", "node-2"):
+        mixed.agent(node, OLD)
+    mixed.world.await_step(10)
+    mixed.end_musterd()
+    mixed.musterd(NEW)
+    mixed.world.await_step(20)
+    for step, node in ((30, "node-1"), (40, "node-2")):
+        mixed.end_agent(node)
+        mixed.agent(node, NEW)
+        mixed.world.await_step(step)
+
+
+@case("upgrade of a cluster while the job runs: one agent after the other, musterd last")
+def musterd_last(mixed):
+    mixed.musterd(OLD)
+    submit(mixed)
+    for node in ("node-1", "node-2"):
+        mixed.agent(node, OLD)
+    mixed.world.await_step(10)
+    for step, node in ((20, "node-1"), (30, "node-2")):
+        mixed.end_agent(node)
+        mixed.agent(node, NEW)
+        mixed.world.await_step(step)
+    mixed.end_musterd()
+    mixed.musterd(NEW)
+    mixed.world.await_step(40)
+
+
+def submit(mixed):
+    # The command line of musterd's own version.
+    mixed.acknowledged = mixed.run.submit()
+
+
+def play(function, plugin, folder, calm):
+    from tests.faults import checker, plans, run, world
+    from tests.process import api
+
+    with run.Run(OLD, plugin, folder, plans.Plan("versions", 0, "ddp", False, False, ()), "ddp") as one:
+        one.world = world.World(one.muster)
+        mixed = Mixed(one)
+        function(mixed)
+        world.release(one.muster)
+        job = one.world.await_end()
+        if job.state != api.Job.SUCCEEDED:
+            return f"{world.state_name(job)}: {job.state_reason}", False
+        one.muster.programs = NEW
+        result = checker.result_of(one.world)
+        versions = sorted({node.version for node in one.world.client.nodes().nodes})
+        one.world.stop()
+        wrong = result.differences(calm) + checker.leftovers(one.world)
+        text = f"SUCCEEDED, generation {job.generation}, {job.restarts} restarts used; versions of the agents at the end: {', '.join(versions)}"
+        text += f"; different from the undisturbed run: {', '.join(wrong)}" if wrong else "; losses, weights, commands and checkpoints are those of the undisturbed run, to the bit"
+        return text, not wrong
+
+
+def main():
+    # So that what a terminated run has started is ended, too.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    global OLD, NEW
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--old", required=True)
+    parser.add_argument("--new", required=True)
+    parser.add_argument("--plugin")
+    parser.add_argument("--only", default="")
+    arguments = parser.parse_args()
+    plugin = programs_by_hand.use(arguments.plugin)
+    OLD, NEW = programs_by_hand.check(arguments.old), programs_by_hand.check(arguments.new)
+    from tests.faults import run
+
+    work = pathlib.Path(tempfile.mkdtemp(prefix="muster-versions-"))
+    calm = run.undisturbed(NEW, plugin, work / "calm", "ddp")
+    print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC\n\n| what ran together | what happened | as it should be |\n|---|---|---|", flush=True)
+    bad = 0
+    for number, (done, function) in enumerate(CASES):
+        if arguments.only not in done:
+            continue
+        try:
+            text, good = play(function, plugin, work / str(number), calm)
+        except Exception as error:
+            text, good = f"{type(error).__name__}: {' '.join(str(error).split())[:600]}", False
+        print(f"| {done} | {text.replace('|', '/')} | {'yes' if good else 'NO'} |", flush=True)
+        bad += not good
+    shutil.rmtree(work, ignore_errors=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
