@@ -8,8 +8,10 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/exports/target.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/problem_list.h"
+#include "common/status/status.h"
 
 namespace muster::jobfile {
 namespace {
@@ -27,6 +29,13 @@ std::string Problem(const std::string& path) {
 
 }  // namespace
 
+std::string CheckExport(const v1::JobSpec& spec) {
+  if (!spec.has_export_()) return "";
+  const absl::Status status =
+      exports::CheckTarget(spec.export_().path(), spec.name(), spec.export_().overwrite());
+  return absl::IsFailedPrecondition(status) ? Message(status) : "";
+}
+
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
   jobspec::ProblemList problems;
   jobspec::ForEachValue(spec, [&problems](const jobspec::FieldValue& value) {
@@ -34,6 +43,8 @@ v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
     const std::string problem = Problem(value.String());
     if (!problem.empty()) problems.Add(value.path, problem);
   });
+  const std::string problem = CheckExport(spec);
+  if (!problem.empty()) problems.Add("export.path", problem);
   return problems.problems();
 }
 

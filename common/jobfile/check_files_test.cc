@@ -37,5 +37,19 @@ TEST(CheckFiles, NamesTheInputsThatAreMissingEmptyOrNoFiles) {
   EXPECT_THAT(problems.problems(2).message(), HasSubstr("not a regular file"));
 }
 
+TEST(CheckFiles, NamesAnExportThatWouldReplaceAFileOfSomebodyElse) {
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("theirs"), "x").ok());
+  v1::JobSpec spec;
+  spec.set_name("n");
+  spec.mutable_export_()->set_path(folder.Path("theirs"));
+  const v1::SpecProblems problems = CheckFiles(spec);
+  ASSERT_EQ(problems.problems_size(), 1) << problems.DebugString();
+  EXPECT_EQ(problems.problems(0).path(), "export.path");
+  EXPECT_THAT(problems.problems(0).message(), HasSubstr("overwrite: true"));
+  spec.mutable_export_()->set_overwrite(true);
+  EXPECT_EQ(CheckFiles(spec).problems_size(), 0);
+}
+
 }  // namespace
 }  // namespace muster::jobfile

@@ -58,6 +58,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
     if ((*repeat)->job_deleted()) return DeletedSince((*repeat)->job_id);
     return (*repeat)->job_id;
   }
+  if (!submission.refusal.ok()) return submission.refusal;
 
   const uint64_t number = last_number_ + 1;
   std::string id = submission.job_id;

@@ -46,7 +46,7 @@ class Cluster {
   // A repeat (same request id and fingerprint) changes nothing and gives the first answer; where its
   // job was deleted since: NOT_FOUND JOB_NOT_FOUND. All of them: ALREADY_EXISTS REQUEST_ID_REUSED.
   //
-  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS.
+  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
   // Adds a command to the job's log; its number. A stop without at_step is a wish that the job itself keeps.
   // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED.
@@ -164,6 +164,8 @@ class Cluster {
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
   // What the watchdog goes by: the job's own settings, else the defaults.
   membership::Patience PatienceOf(const jobs::Job& job) const;
+  // Rank 0 of the current generation may put its weights in their place; durable before it is told.
+  void GrantExport(jobs::Job* job, uint32_t rank, const std::string& path);
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);

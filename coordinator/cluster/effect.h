@@ -63,8 +63,12 @@ struct CheckpointRecorded {
   std::string path;
   std::vector<std::string> remove;
 };
-using WorkerOrder =
-    std::variant<WelcomeWorker, jobs::Rendezvous, commands::Delivery, AckReport, CheckpointRecorded>;
+// The weights may be put there.
+struct ExportGranted {
+  std::string path;
+};
+using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Delivery, AckReport,
+                                 CheckpointRecorded, ExportGranted>;
 
 // ---- Effects.
 struct SendToAgent {

@@ -9,6 +9,7 @@
 #include <variant>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
@@ -29,6 +30,8 @@ struct Submission {
   std::string fingerprint;
   std::string spec;
   jobs::Plan plan;
+  // What there is against it, unless it is a repeat.
+  absl::Status refusal;
 };
 
 // What a client asks of a job that runs.
@@ -131,6 +134,10 @@ struct CheckpointFailed {
   uint64_t step = 0;
   std::string reason;
 };
+// The weights are written, and wait for leave to be put there.
+struct ExportReady {
+  std::string path;
+};
 struct CheckpointBad {
   std::string path;
   std::string reason;
@@ -162,7 +169,7 @@ struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
                CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
-               TrainabilityInForce, RanksJoined, Exported, Finished, jobs::ReportedFailure>
+               TrainabilityInForce, RanksJoined, ExportReady, Exported, Finished, jobs::ReportedFailure>
       what;
 };
 

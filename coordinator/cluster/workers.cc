@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/saves.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -73,6 +74,9 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     const jobs::Checkpoint& newest = job->checkpoints.back();
     effects_.push_back(SendToWorker{
         session, CheckpointRecorded{newest.step, newest.path, job->dropped_checkpoints}});
+  }
+  if (id.rank == 0 && !job->export_granted.empty()) {
+    effects_.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
   }
   Changed(job);
   return absl::OkStatus();
@@ -187,9 +191,10 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const Validated& validated) { RecordValidation(job, validated); },
           [&](const CheckpointWritten& written) { RecordCheckpoint(job, written, now); },
           [&](const CheckpointFailed& failed) {
-            effects_.push_back(Say{absl::StrCat("job '", job->id, "': the checkpoint at step ",
-                                                failed.step, " failed: ", failed.reason)});
+            jobs::OnSaveFailed(job, failed.step, failed.reason, now);
+            jobs::OnSave(job);
           },
+          [&](const ExportReady& ready) { GrantExport(job, rank, ready.path); },
           [&](const CheckpointBad& bad) {
             if (jobs::MarkBad(job, bad.path, bad.reason)) ListsChanged(job);
             effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
@@ -202,7 +207,10 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             if (job->commands.Finished(finished.number, std::move(outcome))) ListsChanged(job);
           },
           [&](const TrainabilityInForce& report) { RecordTrainability(job, report, now); },
-          [&](const Exported& exported) { job->exported_path = exported.path; },
+          [&](const Exported& exported) {
+            job->exported_path = exported.path;
+            job->export_granted.clear();
+          },
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
             if (rank == 0) job->ended_early = finished.ended_early;
@@ -307,7 +315,16 @@ void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written,
                                                     .path = written.path,
                                                     .create_time = now});
   ListsChanged(job);
+  jobs::OnSaved(job, written.step, now);
+  jobs::OnSave(job);
   SendToRank(*job, 0, CheckpointRecorded{written.step, written.path, dropped});
+}
+
+void Cluster::GrantExport(jobs::Job* job, uint32_t rank, const std::string& path) {
+  // What its successor will export is not to be replaced by it.
+  if (rank != 0 || !job->live || job->ending) return;
+  job->export_granted = path;
+  SendToRank(*job, 0, ExportGranted{path});
 }
 
 }  // namespace muster::cluster

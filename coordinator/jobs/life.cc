@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/jobs/failure.h"
+#include "coordinator/jobs/saves.h"
 
 namespace muster::jobs {
 namespace {
@@ -22,10 +23,11 @@ size_t Count(const Job& job, bool Rank::*flag) {
 
 std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
 
-void End(Job* job, State state, const std::string& reason, absl::Time now) {
+void End(Job* job, State state, const std::string& reason, absl::Time now,
+         const std::string& code = "") {
   job->state = state;
   job->state_reason = reason;
-  job->reason_code.clear();
+  job->reason_code = code;
   job->end_time = now;
   job->stage.clear();
   job->patience_end = absl::InfiniteFuture();
@@ -38,13 +40,40 @@ std::optional<Failure> OwnFailure(const Job& job) {
   return failure;
 }
 
+constexpr char kFinalSaveFailed[] = "FINAL_SAVE_FAILED";
+
+// A job that is stopped has not lost anything but what was not saved.
+void Cancel(Job* job, absl::Time now) {
+  if (!job->save_failure.has_value()) return End(job, State::kCancelled, "stopped as asked", now);
+  End(job, State::kCancelled,
+      absl::StrCat("stopped as asked, but its last save failed: ", job->save_failure->message, "; ",
+                   Kept(*job)),
+      now, "SAVE_FAILED");
+}
+
+// All its work is done.
+void Succeed(Job* job, absl::Time now) {
+  if (!job->save_failure.has_value()) return End(job, State::kSucceeded, job->ended_early, now);
+  // A worker of protocol 2 finishes also without its last checkpoint.
+  End(job, State::kFailed,
+      absl::StrCat("training is done, but its last save failed: ", job->save_failure->message, "; ",
+                   Kept(*job)),
+      now, kFinalSaveFailed);
+}
+
+// Starting over would end the same way.
+void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
+  const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
+  End(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
+}
+
 // The generation is over: what becomes of the job.
 void Conclude(Job* job, absl::Time now) {
   const bool done = !job->ending && All(*job, &Rank::finished);
   job->live = false;
   job->stage.clear();
-  if (job->stop_requested) return End(job, State::kCancelled, "stopped as asked", now);
-  if (done) return End(job, State::kSucceeded, job->ended_early, now);
+  if (job->stop_requested) return Cancel(job, now);
+  if (done) return Succeed(job, now);
   const auto failure = OwnFailure(*job);
   job->state = State::kRecovering;
   job->reason_code.clear();
@@ -54,7 +83,7 @@ void Conclude(Job* job, absl::Time now) {
   }
   const std::string cause = Describe(failure->root);
   job->state_reason = absl::StrCat(cause, "; waits for slots");
-  if (failure->root.permanent) return End(job, State::kFailed, cause, now);
+  if (failure->root.permanent) return FailForGood(job, failure->root, now);
   if (job->restarts >= job->plan.max_restarts) {
     return End(job, State::kFailed,
                absl::StrCat(cause, "; restarted ", job->restarts, " of ", job->plan.max_restarts,
@@ -82,8 +111,12 @@ void DescribeLive(Job* job) {
     job->state_reason = "as asked";
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
-    job->state_reason =
-        All(*job, &Rank::finished) ? "waits for the processes to exit" : Warning(*job);
+    if (All(*job, &Rank::finished)) {
+      job->state_reason = "waits for the processes to exit";
+    } else {
+      job->state_reason = Warning(*job);
+      if (job->save_failure.has_value()) job->reason_code = "SAVE_FAILED";
+    }
   } else {
     job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
@@ -211,6 +244,7 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   job->patience_end = absl::InfiniteFuture();  // that of the generation before
   job->rendezvous.reset();
   job->ended_early.clear();
+  job->export_granted.clear();
   Settle(job, now);
 }
 
@@ -226,7 +260,14 @@ void OnStep(Job* job) {
   if (!job->terminal() && job->live) DescribeLive(job);
 }
 
-std::string Warning(const Job& job) {
+void OnSave(Job* job) {
+  if (!job->terminal() && job->live) DescribeLive(job);
+}
+
+namespace {
+
+// Of ranks that have no input.
+std::string JoinWarning(const Job& job) {
   // A rank that only accompanies the others for so many steps is worth a word: its device does
   // nothing of use.
   constexpr uint64_t kLongJoin = 100;
@@ -241,6 +282,14 @@ std::string Warning(const Job& job) {
   const std::string more = count > 1 ? absl::StrCat(", and ", count - 1, " more for long") : "";
   return absl::StrCat("rank ", longest, " has had no input since step ",
                       job.ranks[longest].joined_since, more);
+}
+
+}  // namespace
+
+std::string Warning(const Job& job) {
+  const std::string saves = SaveWarning(job);
+  const std::string joined = JoinWarning(job);
+  return absl::StrCat(saves, saves.empty() || joined.empty() ? "" : "; ", joined);
 }
 
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {
@@ -269,6 +318,7 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
               failure.reason);
   note.step = failure.step;
   note.permanent = failure.permanent && !failure.consequence;
+  if (!failure.consequence) note.code = failure.code;
   return Fail(job, std::move(note), now);
 }
 
@@ -325,7 +375,7 @@ Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
   if (job->terminal() || job->stop_requested) return {};
   job->stop_requested = true;
   if (!job->live) {
-    End(job, State::kCancelled, "stopped as asked", now);
+    Cancel(job, now);
     return {};
   }
   // Before the session stands there is nothing to save and nobody to obey a command.

@@ -43,6 +43,9 @@ void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);
 // The newest step is that of job->step.
 void OnStep(Job* job);
 
+// job->save_failure came, changed or went.
+void OnSave(Job* job);
+
 // What there is to warn of while it runs, for people; empty: nothing.
 std::string Warning(const Job& job);
 
@@ -58,6 +61,8 @@ struct ReportedFailure {
   std::string reason;
   bool consequence = false;
   bool permanent = false;
+  // FailureNote's.
+  std::string code;
 };
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
 

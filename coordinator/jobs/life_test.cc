@@ -6,6 +6,7 @@
 #include <random>
 
 #include "coordinator/jobs/failure.h"
+#include "coordinator/jobs/saves.h"
 
 namespace muster::jobs {
 namespace {
@@ -99,6 +100,67 @@ TEST(Life, ANewGenerationKnowsNothingOfWhoHadJoined) {
   OnRanksJoined(&job, {{0, 3}});
   EXPECT_EQ(job.state, State::kStarting) << "it is told before the session stands";
   EXPECT_EQ(job.ranks[0].joined_since, 3);
+}
+
+constexpr char kFull[] = "No space left on device";
+
+TEST(Life, SavesThatFailAreToldWhileItRuns) {
+  Job job = Running();
+  OnSaveFailed(&job, 5, kFull, At(1));
+  OnSave(&job);
+  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state_reason,
+            "the last save failed: No space left on device; there is no checkpoint");
+  EXPECT_EQ(job.reason_code, "SAVE_FAILED");
+  job.step = 104;
+  OnRanksJoined(&job, {{1, 5}});
+  EXPECT_EQ(job.state_reason,
+            "the last save failed: No space left on device; there is no checkpoint; rank 1 has had no "
+            "input since step 5");
+  OnRanksJoined(&job, {});
+  OnSaved(&job, 10, At(2));
+  OnSave(&job);
+  EXPECT_EQ(job.state_reason, "");
+  EXPECT_EQ(job.reason_code, "");
+}
+
+TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
+  Job job = Running();
+  job.checkpoints = {{.step = 40, .path = "/c/40"}};
+  for (uint32_t rank : {0, 1}) {
+    OnFailureReport(&job, rank, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
+                    At(1));
+  }
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
+  EXPECT_EQ(job.state_reason,
+            "rank 0 on node 'n0': No space left on device; kept: the checkpoint of step 40 in /c/40");
+  EXPECT_EQ(job.restarts, 0);
+}
+
+// Workers of the program before this one finish also where their last save failed.
+TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
+  Job job = Running(1);
+  OnSaveFailed(&job, 5, kFull, At(1));
+  OnFinished(&job, 0, kPatience, At(1));
+  OnExit(&job, 0, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
+  EXPECT_EQ(job.state_reason,
+            "training is done, but its last save failed: No space left on device; no checkpoint is kept");
+}
+
+TEST(Life, AStopWhoseSaveFailedSaysSo) {
+  Job job = Running(1);
+  OnSaveFailed(&job, 5, kFull, At(1));
+  OnStop(&job, kPatience, At(1));
+  OnFinished(&job, 0, kPatience, At(1));
+  OnExit(&job, 0, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.reason_code, "SAVE_FAILED");
+  EXPECT_EQ(job.state_reason,
+            "stopped as asked, but its last save failed: No space left on device; no checkpoint is kept");
 }
 
 TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {

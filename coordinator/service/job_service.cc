@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/jobfile/check_files.h"
 #include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
@@ -81,8 +82,27 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   return first;
 }
 
+absl::Status InvalidSpec(const v1::SpecProblems& all) {
+  const v1::SpecProblems problems = FirstOf(all);
+  absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID",
+                                  jobspec::FormatProblems(problems));
+  AttachProblems(&status, problems);
+  return status;
+}
+
+// Where the export would replace a file of somebody else, as this machine sees it.
+v1::SpecProblems ExportProblems(const v1::JobSpec& spec) {
+  v1::SpecProblems problems;
+  const std::string message = jobfile::CheckExport(spec);
+  if (message.empty()) return problems;
+  problems.add_problems()->set_path("export.path");
+  problems.mutable_problems(0)->set_message(message);
+  return problems;
+}
+
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
+  const v1::SpecProblems refused = ExportProblems(spec);
   return {.job_id = request.job_id(),
           .name = spec.name(),
           .request_id = request.request_id(),
@@ -94,7 +114,8 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .keep_checkpoints = spec.checkpoint().keep(),
                    .priority = spec.priority(),
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-                   .startup = jobspec::DurationOf(spec.watchdog().startup())}};
+                   .startup = jobspec::DurationOf(spec.watchdog().startup())},
+          .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
 }
 
 cluster::CommandRequest StopRequest(const v1::StopJobRequest& request) {
@@ -209,12 +230,9 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
                                                 const v1::SubmitJobRequest* request,
                                                 v1::Job* response) {
   auto* reactor = context->DefaultReactor();
-  const v1::SpecProblems problems = FirstOf(ProblemsOf(*request, timing_));
+  const v1::SpecProblems problems = ProblemsOf(*request, timing_);
   if (!problems.problems().empty()) {
-    absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID",
-                                    jobspec::FormatProblems(problems));
-    AttachProblems(&status, problems);
-    reactor->Finish(ToGrpc(status));
+    reactor->Finish(ToGrpc(InvalidSpec(problems)));
     return reactor;
   }
   auto id = std::make_shared<absl::StatusOr<std::string>>();
@@ -234,7 +252,8 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
                                                   const v1::ValidateJobRequest* request,
                                                   v1::ValidateJobResponse* response) {
   auto* reactor = context->DefaultReactor();
-  const v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
+  v1::SpecProblems problems = ProblemsOf(request->spec(), timing_);
+  if (problems.problems().empty()) problems = ExportProblems(request->spec());
   if (!problems.problems().empty()) {
     *response->mutable_problems() = problems.problems();
     reactor->Finish(grpc::Status::OK);

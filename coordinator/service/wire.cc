@@ -70,6 +70,12 @@ cluster::TrainabilityInForce FromWire(const v1::TrainabilityInForce& report) {
   return result;
 }
 
+// What a worker says of its failure for programs; of a kind that this program does not know: nothing.
+std::string FailureCode(const v1::WorkerFailure& failure) {
+  if (failure.kind() == v1::WorkerFailure::KIND_UNSPECIFIED) return "";
+  return v1::WorkerFailure::Kind_Name(failure.kind());
+}
+
 // One overload per order.
 struct AgentOrderToWire {
   v1::AgentDirective* out;
@@ -152,6 +158,9 @@ struct WorkerOrderToWire {
     message->set_step(recorded.step);
     message->set_path(recorded.path);
     for (const std::string& path : recorded.remove) message->add_remove(path);
+  }
+  void operator()(const cluster::ExportGranted& granted) {
+    out->mutable_export_granted()->set_path(granted.path);
   }
 };
 
@@ -292,6 +301,9 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
     case v1::WorkerReport::kTrainability:
       result.what = FromWire(report.trainability());
       break;
+    case v1::WorkerReport::kExportReady:
+      result.what = cluster::ExportReady{report.export_ready().path()};
+      break;
     case v1::WorkerReport::kExported:
       result.what = cluster::Exported{report.exported().path()};
       break;
@@ -310,7 +322,8 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what = jobs::ReportedFailure{.step = report.failure().step(),
                                           .reason = report.failure().reason(),
                                           .consequence = report.failure().consequence(),
-                                          .permanent = report.failure().permanent()};
+                                          .permanent = report.failure().permanent(),
+                                          .code = FailureCode(report.failure())};
       break;
     case v1::WorkerReport::KIND_NOT_SET:
       break;

@@ -1,0 +1,104 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <string>
+
+#include "common/exports/target.h"
+#include "common/exports/temporary.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "common/status/status.h"
+
+namespace muster::exports {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kUuid[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
+
+struct ExportsTest : testing::Test {
+  void Write(const std::string& name, const std::string& contents) {
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(name), contents).ok());
+  }
+  void WriteExport(const std::string& name, const safetensors::Metadata& metadata) {
+    const auto plan = safetensors::Plan({}, metadata);
+    ASSERT_TRUE(plan.ok()) << plan.status();
+    Write(name, plan->prefix);
+  }
+  bool Exists(const std::string& name) { return std::filesystem::exists(dir_.Path(name)); }
+  files::TempDir dir_;
+};
+
+TEST_F(ExportsTest, WhatIsNotThereMayBeWritten) {
+  EXPECT_TRUE(CheckTarget(dir_.Path("w"), "n", false).ok());
+  EXPECT_TRUE(CheckTarget(dir_.Path("no/such/folder/w"), "n", false).ok());
+}
+
+TEST_F(ExportsTest, AnExportOfAJobOfTheSameNameIsReplaced) {
+  WriteExport("w", MetadataOf("n", "n-1"));
+  EXPECT_TRUE(CheckTarget(dir_.Path("w"), "n", false).ok());
+}
+
+TEST_F(ExportsTest, AnythingElseIsReplacedOnlyWhereTheJobSaysSo) {
+  WriteExport("other", MetadataOf("m", "m-1"));
+  WriteExport("plain", {{"format", "pt"}});
+  Write("text", "no safetensors file");
+  Write("empty", "");
+  const std::pair<const char*, const char*> cases[] = {
+      {"other", "was written by the job 'm', and this one is 'n'"},
+      {"plain", "does not say that the job 'n' wrote it"},
+      {"text", "is not an export of the job 'n'"},
+      {"empty", "is not an export of the job 'n'"}};
+  for (const auto& [name, what] : cases) {
+    const absl::Status refused = CheckTarget(dir_.Path(name), "n", false);
+    EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << name << ": " << refused;
+    EXPECT_THAT(Message(refused), HasSubstr(what));
+    EXPECT_THAT(Message(refused), HasSubstr(dir_.Path(name)));
+    EXPECT_THAT(Message(refused), HasSubstr("overwrite: true"));
+    EXPECT_TRUE(CheckTarget(dir_.Path(name), "n", true).ok()) << name;
+  }
+}
+
+TEST_F(ExportsTest, WhatIsNoRegularFileIsNeverReplaced) {
+  ASSERT_EQ(mkfifo(dir_.Path("pipe").c_str(), 0600), 0);
+  for (const std::string& path : {dir_.path(), dir_.Path("pipe")}) {
+    EXPECT_TRUE(absl::IsFailedPrecondition(CheckTarget(path, "n", true))) << path;
+  }
+}
+
+TEST(TemporaryPath, CarriesJobGenerationAndIncarnation) {
+  EXPECT_EQ(TemporaryPath("/out/model.safetensors", "tiny-1", 3, "i"),
+            "/out/.model.safetensors.tiny-1-g3-i.tmp");
+}
+
+TEST_F(ExportsTest, OnlyWhatOlderGenerationsOfThisJobLeftIsRemoved) {
+  const std::string path = dir_.Path("w");
+  const auto name = [&](const std::string& job, int64_t generation, const std::string& target = "w") {
+    return std::filesystem::path(TemporaryPath(dir_.Path(target), job, generation, kUuid)).filename().string();
+  };
+  const std::string stale = name("a", 1);
+  const std::vector<std::string> kept = {
+      name("a", 2),       name("a", 3), name("b", 1), name("a-g1", 1), name("a", 1, "v"), "w", "w.tmp",
+      ".w.a-g1-x.tmp",    ".w.a-g1-" + std::string(kUuid), ".w.a-g01-" + std::string(kUuid) + ".tmp",
+      ".w.a-g-1-" + std::string(kUuid) + ".tmp", ".w.a-g.tmp"};
+  for (const std::string& other : kept) Write(other, "x");
+  Write(stale, "x");
+  const auto removed = RemoveStale(path, "a", 2);
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_THAT(*removed, ElementsAre(stale));
+  EXPECT_FALSE(Exists(stale));
+  for (const std::string& other : kept) EXPECT_TRUE(Exists(other)) << other;
+}
+
+TEST_F(ExportsTest, AFolderThatIsNotThereHoldsNothingStale) {
+  const auto removed = RemoveStale(dir_.Path("none/w"), "a", 2);
+  ASSERT_TRUE(removed.ok()) << removed.status();
+  EXPECT_THAT(*removed, IsEmpty());
+}
+
+}  // namespace
+}  // namespace muster::exports

@@ -1,0 +1,89 @@
+#include "common/exports/temporary.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <filesystem>
+#include <optional>
+#include <system_error>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/disk.h"
+#include "common/files/files.h"
+
+namespace muster::exports {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kSuffix[] = ".tmp";
+
+// What the names of all generations of a job begin with.
+std::string Prefix(const std::string& path, const std::string& job_id) {
+  return absl::StrCat(".", fs::path(path).filename().string(), ".", job_id, "-g");
+}
+
+// As NewUuid writes them. Ids of jobs may hold "-g2-": nothing shorter tells where the incarnation begins.
+bool IsUuid(const std::string& text) {
+  if (text.size() != 36) return false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
+    const bool hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
+    if (dash ? text[i] != '-' : !hex) return false;
+  }
+  return true;
+}
+
+// The generation in a name that begins with `prefix`; nothing for a name of any other shape.
+std::optional<int64_t> GenerationOf(const std::string& name, const std::string& prefix) {
+  if (!absl::StartsWith(name, prefix) || !absl::EndsWith(name, kSuffix)) return std::nullopt;
+  const size_t end = name.size() - (sizeof(kSuffix) - 1);
+  if (end < prefix.size()) return std::nullopt;
+  const std::string middle = name.substr(prefix.size(), end - prefix.size());
+  int64_t generation = 0;
+  const auto [next, error] =
+      std::from_chars(middle.data(), middle.data() + middle.size(), generation);
+  const std::string digits = middle.substr(0, next - middle.data());
+  if (error != std::errc() || digits != absl::StrCat(generation) || generation < 0) {
+    return std::nullopt;
+  }
+  const std::string rest = middle.substr(digits.size());
+  if (rest.empty() || rest[0] != '-' || !IsUuid(rest.substr(1))) return std::nullopt;
+  return generation;
+}
+
+}  // namespace
+
+std::string TemporaryPath(const std::string& path, const std::string& job_id, int64_t generation,
+                          const std::string& incarnation) {
+  return files::JoinPath(files::ParentDirectory(path),
+                         absl::StrCat(Prefix(path, job_id), generation, "-", incarnation, kSuffix));
+}
+
+absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
+                                                     const std::string& job_id,
+                                                     int64_t generation) {
+  const std::string folder = files::ParentDirectory(path);
+  const std::string prefix = Prefix(path, job_id);
+  std::vector<std::string> stale;
+  std::error_code error;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error)) {
+    const std::string name = it->path().filename().string();
+    const auto found = GenerationOf(name, prefix);
+    if (found.has_value() && *found < generation) stale.push_back(name);
+  }
+  if (error && error != std::errc::no_such_file_or_directory) {
+    return files::ErrnoStatus(error.value(), "list", folder);
+  }
+  std::sort(stale.begin(), stale.end());
+  for (const std::string& name : stale) {
+    const std::string file = files::JoinPath(folder, name);
+    if (unlink(file.c_str()) != 0 && errno != ENOENT) return files::ErrnoStatus(errno, "remove", file);
+  }
+  return stale;
+}
+
+}  // namespace muster::exports

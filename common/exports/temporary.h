@@ -1,0 +1,24 @@
+// The names under which weights are written until they may take their place.
+#ifndef MUSTER_COMMON_EXPORTS_TEMPORARY_H_
+#define MUSTER_COMMON_EXPORTS_TEMPORARY_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::exports {
+
+// Beside `path`: ".model.safetensors.JOB-g3-INCARNATION.tmp". No other process writes a file of this name.
+std::string TemporaryPath(const std::string& path, const std::string& job_id, int64_t generation,
+                          const std::string& incarnation);
+
+// Removes what generations of the job before `generation` left beside `path`: files named exactly as TemporaryPath names them, with
+// a UUID as the incarnation, and nothing else. Gives the names removed; a folder that is not there holds none.
+absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
+                                                     const std::string& job_id, int64_t generation);
+
+}  // namespace muster::exports
+
+#endif  // MUSTER_COMMON_EXPORTS_TEMPORARY_H_
