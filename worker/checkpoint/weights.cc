@@ -181,8 +181,9 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model,
   return absl::OkStatus();
 }
 
-absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& parameters,
-                         const std::vector<Buffer>& buffers, const BeforeRead& before_read) {
+absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>& parameters,
+                          const std::vector<Buffer>& buffers,
+                          const safetensors::Metadata& metadata, const BeforeRead& before_read) {
   struct Stored {
     Entry entry;
     at::Tensor tensor;
@@ -204,10 +205,8 @@ absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& 
   std::vector<Entry> entries;
   for (const Stored& stored : tensors) entries.push_back(stored.entry);
   ASSIGN_OR_RETURN(const safetensors::FilePlan plan,
-                   safetensors::Plan(std::move(entries), {{"format", "pt"}}));
-  RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(path)));
-  const std::string temporary = path + ".tmp";
-  ASSIGN_OR_RETURN(const auto writer, files::HashingWriter::Create(temporary));
+                   safetensors::Plan(std::move(entries), metadata));
+  ASSIGN_OR_RETURN(const auto writer, files::HashingWriter::Create(path));
   RETURN_IF_ERROR(writer->Append(plan.prefix.data(), plan.prefix.size()));
   for (const auto& [entry, tensor, parameter] : tensors) {
     if (before_read && parameter.has_value()) RETURN_IF_ERROR(before_read(*parameter));
@@ -216,18 +215,28 @@ absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& 
     const at::Tensor values = tensor.detach().to(at::kCPU, type).contiguous();
     RETURN_IF_ERROR(writer->Append(values.const_data_ptr(), values.nbytes()));
   }
-  RETURN_IF_ERROR(writer->Finish().status());
+  return writer->Finish().status();
+}
+
+absl::Status WriteConfig(const std::string& path, const models::Model& model) {
+  const std::string config = model.HuggingFaceConfig();
+  if (config.empty()) return absl::OkStatus();
+  return files::WriteAtomically(ConfigOf(path), config);
+}
+
+absl::Status SaveWeights(const std::string& path, const std::vector<Parameter>& parameters,
+                         const std::vector<Buffer>& buffers) {
+  RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(path)));
+  const std::string temporary = path + ".tmp";
+  RETURN_IF_ERROR(WriteWeights(temporary, parameters, buffers, {{"format", "pt"}}));
   const absl::Status renamed = files::RenameDurably(temporary, path);
   if (!renamed.ok()) unlink(temporary.c_str());
   return renamed;
 }
 
-absl::Status ExportModel(const std::string& path, const models::Model& model,
-                         const BeforeRead& before_read) {
-  RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers(), before_read));
-  const std::string config = model.HuggingFaceConfig();
-  if (config.empty()) return absl::OkStatus();
-  return files::WriteAtomically(ConfigOf(path), config);
+absl::Status ExportModel(const std::string& path, const models::Model& model) {
+  RETURN_IF_ERROR(SaveWeights(path, model.Parameters(), model.Buffers()));
+  return WriteConfig(path, model);
 }
 
 }  // namespace muster::checkpoint

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "common/safetensors/safetensors.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
 
@@ -30,16 +31,23 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model,
 // of it ends the writing.
 using BeforeRead = std::function<absl::Status(size_t parameter)>;
 
-// Writes parameters as float32 and buffers as what they are, with the metadata {"format": "pt"}, atomically; makes the
-// folder.
-absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
-                         const std::vector<models::Buffer>& buffers = {},
-                         const BeforeRead& before_read = {});
+// Writes parameters as float32 and buffers as what they are to a new file `path`, and fsyncs it; an old one of that name is removed
+// first. After an error there is none.
+absl::Status WriteWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
+                          const std::vector<models::Buffer>& buffers,
+                          const safetensors::Metadata& metadata,
+                          const BeforeRead& before_read = {});
 
-// SaveWeights of a model plus, when it has one, its Hugging Face config.json in the same folder:
-// `AutoModelForCausalLM.from_pretrained(folder)` opens the result when `path` ends in model.safetensors.
-absl::Status ExportModel(const std::string& path, const models::Model& model,
-                         const BeforeRead& before_read = {});
+// What lies beside the weights `path` of a model that has one: its Hugging Face config.json;
+// `AutoModelForCausalLM.from_pretrained(folder)` opens the two when `path` ends in model.safetensors. Atomically.
+absl::Status WriteConfig(const std::string& path, const models::Model& model);
+
+// WriteWeights with the metadata {"format": "pt"}, atomically; makes the folder.
+absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
+                         const std::vector<models::Buffer>& buffers = {});
+
+// SaveWeights of a model, and WriteConfig.
+absl::Status ExportModel(const std::string& path, const models::Model& model);
 
 }  // namespace muster::checkpoint
 

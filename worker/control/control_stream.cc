@@ -142,6 +142,15 @@ class ControlStreamImpl : public ControlStream {
                                                     " where its rendezvous store listens"));
   }
 
+  bool WaitForExportGranted(const std::string& path, absl::Duration timeout) override {
+    absl::MutexLock lock(&mutex_);
+    const auto granted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return granted_export_ == path || closing_;
+    };
+    mutex_.AwaitWithTimeout(absl::Condition(&granted), timeout);
+    return granted_export_ == path;
+  }
+
   uint64_t NewestCommand() const override {
     absl::MutexLock lock(&mutex_);
     return commands_.size();
@@ -279,6 +288,9 @@ class ControlStreamImpl : public ControlStream {
       case v1::WorkerDirective::kReportAck:
         outbox_.Acknowledge(directive.report_ack().sequence());
         break;
+      case v1::WorkerDirective::kExportGranted:
+        granted_export_ = directive.export_granted().path();
+        break;
       default:
         break;
     }
@@ -404,6 +416,8 @@ class ControlStreamImpl : public ControlStream {
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Command> commands_ ABSL_GUARDED_BY(mutex_);
+  // Empty: none yet.
+  std::string granted_export_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
 

@@ -64,6 +64,9 @@ class ControlStream {
   // Where rank 0's store listens. DEADLINE_EXCEEDED after `timeout`.
   virtual absl::StatusOr<v1::Rendezvous> WaitForRendezvous(absl::Duration timeout) = 0;
 
+  // Waits until the coordinator has granted the export to `path`. False after `timeout`.
+  virtual bool WaitForExportGranted(const std::string& path, absl::Duration timeout) = 0;
+
   // The command log as far as it has come here: numbers 1 to NewestCommand().
   virtual uint64_t NewestCommand() const = 0;
   virtual v1::Command GetCommand(uint64_t number) const = 0;

@@ -306,7 +306,11 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
     job.checkpoint = {.directory = spec.checkpoint().directory(),
                       .every_steps = spec.checkpoint().every_steps()};
   }
-  job.export_path = spec.export_().path();
+  if (spec.has_export_()) {
+    job.weights_export = {.path = spec.export_().path(),
+                          .overwrite = spec.export_().overwrite(),
+                          .job_name = spec.name()};
+  }
   return job;
 }
 

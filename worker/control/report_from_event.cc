@@ -135,6 +135,7 @@ struct Fill {
   void operator()(const train::CheckpointFailed& event) const {
     report.mutable_checkpoint_failed()->set_step(event.step);
     report.mutable_checkpoint_failed()->set_reason(ValidUtf8(event.reason));
+    report.mutable_checkpoint_failed()->set_final(event.final);
   }
   void operator()(const train::CheckpointBad& event) const {
     report.mutable_checkpoint_bad()->set_path(event.path);
@@ -143,6 +144,10 @@ struct Fill {
   void operator()(const train::CommandApplied& event) const {
     report.mutable_command_applied()->set_number(event.number);
     report.mutable_command_applied()->set_step(event.step);
+  }
+  void operator()(const train::ExportReady& event) const {
+    report.mutable_export_ready()->set_temporary(event.temporary);
+    report.mutable_export_ready()->set_path(event.path);
   }
   void operator()(const train::Exported& event) const {
     report.mutable_exported()->set_path(event.path);

@@ -74,6 +74,22 @@ class StreamEvents : public train::EventSink {
   uint64_t calls_ = 0;  // of Progress
 };
 
+class StreamExportGate : public train::ExportGate {
+ public:
+  explicit StreamExportGate(ControlStream* stream) : stream_(stream) {}
+  bool WaitForGrant(const std::string& path, absl::Duration timeout) override {
+    return stream_->WaitForExportGranted(path, timeout);
+  }
+  absl::Duration patience() const override {
+    // A coordinator that is there may be held up as well, by a full disk. One that is not: the lease is over long before.
+    constexpr absl::Duration kLeast = absl::Hours(12);
+    return std::max(kLeast, FromProto(stream_->welcome().autonomy()));
+  }
+
+ private:
+  ControlStream* const stream_;
+};
+
 // The two process groups of a session, and the store in which their ranks met.
 struct Communicators {
   std::unique_ptr<comm::RendezvousStore> store;
@@ -134,6 +150,7 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   failure.set_reason(ValidUtf8(Message(outcome.error)));
   failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
   failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
+  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(train::CauseOf(outcome.error)));
   return report;
 }
 
@@ -183,6 +200,9 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
+  // A coordinator of protocol 2, which does not say its own, grants nothing and need not be asked.
+  StreamExportGate export_gate(&stream);
+  if (stream.welcome().protocol() != 0) parts.export_gate = &export_gate;
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
     parts.checkpoints.push_back(checkpoint.path());
   }

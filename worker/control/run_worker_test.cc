@@ -32,6 +32,8 @@ class NotingCoordinator : public v1::WorkerService::Service {
   v1::WorkerWelcome& welcome(uint32_t rank) { return welcomes_[rank]; }
   // In the order in which they came; after the workers' end.
   const std::vector<std::pair<uint32_t, v1::WorkerFailure>>& failures() const { return failures_; }
+  // Which it was asked to grant, and has granted; after the workers' end.
+  const std::vector<v1::ExportReady>& exports_ready() const { return exports_ready_; }
   // The newest heartbeat when a rank had finished; after the workers' end.
   const v1::WorkerHeartbeat& last_heartbeat(uint32_t rank) { return heartbeats_[rank]; }
   const std::string& address() const { return server_->address(); }
@@ -67,6 +69,12 @@ class NotingCoordinator : public v1::WorkerService::Service {
   void Take(uint32_t rank, const v1::WorkerReport& report) {
     std::lock_guard lock(mutex_);
     if (report.has_failure()) failures_.emplace_back(rank, report.failure());
+    if (report.has_export_ready()) {
+      exports_ready_.push_back(report.export_ready());
+      v1::WorkerDirective granted;
+      granted.mutable_export_granted()->set_path(report.export_ready().path());
+      streams_[rank]->Write(granted);
+    }
     if (report.has_rendezvous()) {
       *meeting_.mutable_rendezvous() = report.rendezvous();
       for (const auto& [peer, stream] : streams_) stream->Write(meeting_);
@@ -81,6 +89,7 @@ class NotingCoordinator : public v1::WorkerService::Service {
   std::map<uint32_t, ServerStream*> streams_;
   v1::WorkerDirective meeting_;
   std::vector<std::pair<uint32_t, v1::WorkerFailure>> failures_;
+  std::vector<v1::ExportReady> exports_ready_;
   std::map<uint32_t, v1::WorkerHeartbeat> heartbeats_;
   std::unique_ptr<Server> server_;
 };
@@ -188,6 +197,32 @@ TEST_F(RunWorkerTest, AHostThatCannotHoldTheMeetingIsACauseOfItsOwn) {
   EXPECT_TRUE(coordinator_.failures()[0].second.permanent());
   EXPECT_FALSE(coordinator_.failures()[0].second.consequence());
   EXPECT_THAT(coordinator_.failures()[0].second.reason(), HasSubstr("'no address'"));
+}
+
+TEST_F(RunWorkerTest, AnExportIsGrantedByTheCoordinatorWhereThatIsNotAnOlderOne) {
+  const std::string path = ::testing::TempDir() + "/granted/model.safetensors";
+  for (const bool older : {true, false}) {
+    std::filesystem::remove_all(::testing::TempDir() + "/granted");
+    coordinator_.welcome(0) = Welcome(1);
+    if (!older) coordinator_.welcome(0).set_protocol(3);
+    coordinator_.welcome(0).mutable_spec()->set_name("n");
+    coordinator_.welcome(0).mutable_spec()->mutable_export_()->set_path(path);
+    EXPECT_TRUE(Run(0).ok());
+    EXPECT_TRUE(std::filesystem::exists(path));
+    EXPECT_EQ(coordinator_.exports_ready().size(), older ? 0 : 1);
+  }
+}
+
+TEST_F(RunWorkerTest, AFileOfSomebodyElseInThePlaceOfAnExportEndsTheJobForGood) {
+  const std::string path = ::testing::TempDir() + "/taken";
+  std::ofstream(path) << "somebody else's";
+  coordinator_.welcome(0) = Welcome(1);
+  coordinator_.welcome(0).mutable_spec()->mutable_export_()->set_path(path);
+  EXPECT_FALSE(Run(0).ok());
+  std::filesystem::remove(path);
+  ASSERT_EQ(coordinator_.failures().size(), 1u);
+  EXPECT_TRUE(coordinator_.failures()[0].second.permanent());
+  EXPECT_THAT(coordinator_.failures()[0].second.reason(), HasSubstr("export.path"));
 }
 
 TEST_F(RunWorkerTest, AStaleProcessIsToldToEnd) {

@@ -97,8 +97,6 @@ absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint
   if (saved.files.ok()) {
     saved.path = files::JoinPath(folder_, outcome.name);
     Report(CheckpointWritten{point.step, saved.path, identity_.generation});
-  } else {
-    Report(CheckpointFailed{point.step, Message(saved.files)});
   }
   return saved;
 }

@@ -44,7 +44,7 @@ class Checkpoints {
                                    const checkpoint::Saver::StateFor& state_for);
 
   struct Saved {
-    absl::Status files;  // where they failed, which is reported, training goes on
+    absl::Status files;  // where they failed, which the caller reports, training may go on
     std::string path;
   };
   // An error is the communicator's.

@@ -1,8 +1,37 @@
 #include "worker/train/failure.h"
 
+#include <string>
+
+#include "absl/strings/cord.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
 namespace muster::train {
+namespace {
+
+constexpr char kPayload[] = "muster.dev/cause";
+
+}  // namespace
+
+absl::Status WithCause(absl::Status error, Cause cause) {
+  error.SetPayload(kPayload, absl::Cord(absl::StrCat(static_cast<int>(cause))));
+  return error;
+}
+
+Cause CauseOf(const absl::Status& error) {
+  const auto payload = error.GetPayload(kPayload);
+  int cause = 0;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &cause)) return Cause::kNone;
+  return static_cast<Cause>(cause);
+}
 
 FailureKind Classify(const absl::Status& error, Phase phase) {
+  switch (CauseOf(error)) {
+    case Cause::kFinalSaveFailed:
+      return FailureKind::kPermanent;
+    case Cause::kNone:
+      break;
+  }
   switch (error.code()) {
     // The communicator's errors: a peer is gone, or does not answer.
     case absl::StatusCode::kUnavailable:

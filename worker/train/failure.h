@@ -6,12 +6,23 @@
 
 namespace muster::train {
 
+// What the coordinator is to know of an error beyond its text. Values travel (v1::WorkerFailure.Kind).
+enum class Cause {
+  kNone = 0,
+  // Training is done, and its last checkpoint or its export could not be written: it is not done anew.
+  kFinalSaveFailed = 2,
+};
+// The same error with a cause, which Annotate keeps.
+absl::Status WithCause(absl::Status error, Cause cause);
+Cause CauseOf(const absl::Status& error);
+
 enum class FailureKind {
   kTransient,    // starting over may help
   kPermanent,    // starting over would end the same way: bad files, a loss that is not finite
   kConsequence,  // another rank's end caused it
 };
 enum class Phase { kCreate, kRun };
+// By its cause, where it has one; else by its code.
 FailureKind Classify(const absl::Status& error, Phase phase);
 
 }  // namespace muster::train

@@ -102,6 +102,12 @@ struct CheckpointConfig {
   int64_t every_steps = 0;  // 0: only at the end of each fit stage
 };
 
+struct ExportConfig {
+  std::string path;        // a safetensors file
+  bool overwrite = false;  // whatever is there; else only what a job of the same name wrote
+  std::string job_name;    // whose file it will be
+};
+
 struct ProfileConfig {
   std::string directory;
   std::vector<int64_t> steps;  // from 1
@@ -127,7 +133,7 @@ struct Job {
   std::optional<std::vector<std::string>> recomputed_units;
   std::vector<Stage> stages;
   std::optional<CheckpointConfig> checkpoint;
-  std::string export_path;  // empty: nothing is exported
+  std::optional<ExportConfig> weights_export;
   std::optional<ProfileConfig> profile;
 };
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/trainability/trainability.h"
 #include "worker/train/input_plan.h"
 
@@ -102,6 +103,7 @@ struct CheckpointWritten {
 struct CheckpointFailed {
   int64_t step = 0;
   std::string reason;
+  bool final = false;  // it was the last one of the job's training
 };
 struct CheckpointBad {
   std::string path;
@@ -156,13 +158,29 @@ struct CommandFinished {
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange, TrainabilityPlan>
       result;
 };
+// The weights are written and wait under a temporary name, until ExportGate lets them take their place.
+struct ExportReady {
+  std::string temporary;
+  std::string path;
+};
 struct Exported {
   std::string path;
 };
 
 using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
                            CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied,
-                           CommandFinished, TrainabilityInForce, Exported>;
+                           CommandFinished, TrainabilityInForce, ExportReady, Exported>;
+
+// Who says that exported weights may take their place. Thread-safe.
+class ExportGate {
+ public:
+  virtual ~ExportGate() = default;
+
+  // After ExportReady: waits at most `timeout` for the word. True: it is given, false: not yet.
+  virtual bool WaitForGrant(const std::string& path, absl::Duration timeout) = 0;
+  // For how long to ask, all in all.
+  virtual absl::Duration patience() const = 0;
+};
 
 // Takes what happens. Thread-safe; never blocks on the network: events are queued in order.
 class EventSink {

@@ -3,18 +3,19 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cmath>
 #include <numeric>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
-#include "worker/checkpoint/weights.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
 #include "worker/train/session_impl.h"
@@ -24,6 +25,8 @@ namespace {
 
 // A scale of 65536 is halved to 2^-84 by so many: what is left then is no overflow.
 constexpr int64_t kMostSkippedInARow = 100;
+// Of the last save, and of an export.
+constexpr int kAttempts = 3;
 
 double Seconds(std::chrono::steady_clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
@@ -40,7 +43,18 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
     RETURN_IF_ERROR(fit != nullptr ? Fit(*fit) : ValidateOnce());
     if (stopped_) break;
   }
-  if (!stopped_) RETURN_IF_ERROR(Export());
+  if (!stopped_) {
+    // Whatever became of the last checkpoint: the weights are worth to be kept.
+    const absl::Status exported = Export();
+    if (!final_save_.ok() && (exported.ok() || CauseOf(exported) == Cause::kFinalSaveFailed)) {
+      const std::string also = exported.ok() ? "" : absl::StrCat("; and ", exported.message());
+      return WithCause(absl::Status(final_save_.code(),
+                                    absl::StrCat("the checkpoint at the end of training failed: ",
+                                                 final_save_.message(), also)),
+                       Cause::kFinalSaveFailed);
+    }
+    RETURN_IF_ERROR(exported);
+  }
   return SessionEnd{step_, stopped_, ended_early_};
 }
 
@@ -97,7 +111,13 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
   if (!work) return plan;
   if (validate) RETURN_IF_ERROR(Validate());
-  if (save) RETURN_IF_ERROR(Save().status());
+  if (save) {
+    const bool final =
+        end && (!next.inputs.ran_out.empty() || step_ == TotalSteps(job_.stages));
+    ASSIGN_OR_RETURN(const SaveResult result,
+                     Save(final ? SaveKind::kFinal : SaveKind::kOnTheWay));
+    if (final) final_save_ = result.files;
+  }
   return CallNow();
 }
 
@@ -162,7 +182,7 @@ absl::Status SessionImpl::Validate() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save() {
+absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save(SaveKind kind) {
   // Commands of this step that came after it are done again by whoever goes on from it.
   if (saved_.has_value() && saved_->step == step_) return SaveResult();
   Progress("saving a checkpoint");
@@ -179,29 +199,30 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save() {
   point.steering.trainability_version = trainability_->version();
   point.steering.rules = trainability_->rules();
   point.steering.pending = PendingNames();
-  ASSIGN_OR_RETURN(const Checkpoints::Saved saved, checkpoints_->Save(point, state_));
-  if (saved.files.ok()) saved_ = CheckpointWritten{step_, saved.path, identity_.generation};
-  return SaveResult{saved.files};
+  for (int attempt = 1;; ++attempt) {
+    ASSIGN_OR_RETURN(const Checkpoints::Saved saved, checkpoints_->Save(point, state_));
+    if (saved.files.ok()) {
+      saved_ = CheckpointWritten{step_, saved.path, identity_.generation};
+      return SaveResult();
+    }
+    if (kind != SaveKind::kOnTheWay && TryAgain(saved.files, attempt, "saving a checkpoint")) {
+      continue;
+    }
+    Report(CheckpointFailed{step_, Message(saved.files), kind == SaveKind::kFinal});
+    return SaveResult{saved.files};
+  }
 }
 
-absl::Status SessionImpl::Export() {
-  if (job_.export_path.empty()) return absl::OkStatus();
-  Progress("exporting the weights");
-  RETURN_IF_ERROR(AwaitParameters());
-  RETURN_IF_ERROR(finite_->Check(step_, strategy()));
-  const auto gather = [this](size_t parameter) {
-    return strategy() == nullptr ? absl::OkStatus() : strategy()->GatherParameters({parameter});
-  };
+bool SessionImpl::TryAgain(const absl::Status& files, int attempt, const char* doing) {
+  // A full disk, or one with a fault: somebody may make space, or remove what no longer counts. All else stays as it is.
+  const bool may_help = absl::IsResourceExhausted(files) || absl::IsInternal(files);
+  if (!may_help || attempt >= kAttempts) return false;
   if (leader()) {
-    RETURN_IF_ERROR(
-        Annotate(checkpoint::ExportModel(job_.export_path, *model_, gather), "export.path"));
-    Report(Exported{job_.export_path});
-  } else {
-    const size_t parameters = model_->Parameters().size();
-    for (size_t i = 0; i < parameters; ++i) RETURN_IF_ERROR(gather(i));
+    spdlog::warn("{} failed, attempt {} of {}: {}", doing, attempt, kAttempts, Message(files));
   }
-  if (strategy() != nullptr) strategy()->ReleaseParameters();
-  return CallNow().status();  // nobody is done before the weights are there
+  Progress(doing);
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(parts_.save_retry));
+  return true;
 }
 
 RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position) const {

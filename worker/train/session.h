@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "worker/comm/communicator.h"
 #include "worker/train/failure.h"
 #include "worker/train/job.h"
@@ -32,6 +33,10 @@ struct SessionParts {
   // Recorded checkpoints (absolute directories), newest first: the first good one is where to start, those
   // not named here do not count and are removed.
   std::vector<std::string> checkpoints;
+  // Of rank 0. Null: an export takes its place at once.
+  ExportGate* export_gate = nullptr;
+  // Before the last save, or an export, is tried a second and a third time.
+  absl::Duration save_retry = absl::Seconds(2);
 };
 
 struct SessionEnd {

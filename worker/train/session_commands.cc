@@ -79,7 +79,7 @@ absl::Status SessionImpl::Apply(const Command& command, const StopCommand&) {
   Report(CommandApplied{command.number, step_});
   RETURN_IF_ERROR(CallNow().status());
   if (checkpoints_ != nullptr && trains() && step_ > 0) {
-    RETURN_IF_ERROR(Save().status());
+    RETURN_IF_ERROR(Save(SaveKind::kAtStop).status());
   }
   stopped_ = true;
   return absl::OkStatus();

@@ -71,10 +71,24 @@ class SessionImpl : public Session {
   absl::Status Validate();
   // Unless there is one of this step: saved_ is it then.
   struct SaveResult {
-    absl::Status files;  // where they failed: that is no error of the session
+    absl::Status files;  // where they failed, which is reported: that is no error of the session
   };
-  absl::StatusOr<SaveResult> Save();
+  // kFinal, that of the end of training, and kAtStop are tried up to three times.
+  enum class SaveKind { kOnTheWay, kAtStop, kFinal };
+  absl::StatusOr<SaveResult> Save(SaveKind kind = SaveKind::kOnTheWay);
+  // Whether to try again what failed for `attempt` times, once: then some time has passed. The same on all ranks.
+  bool TryAgain(const absl::Status& files, int attempt, const char* doing);
+
+  // ---- The export (session_export.cc).
+  // Rank 0: that the weights may be written where the job says, and nothing older is in their way.
+  absl::Status PrepareExport() const;
+  // The error of the files is in what is returned with Cause::kFinalSaveFailed.
   absl::Status Export();
+  // Writes them under their temporary name; a collective. The outcome of rank 0, on all ranks.
+  absl::StatusOr<absl::Status> WriteExport(const std::string& temporary);
+  // Waits until they may take their place; a collective. The outcome of rank 0, on all ranks.
+  absl::StatusOr<absl::Status> AwaitGrant();
+  std::string TemporaryExport() const;
   // Waits until this rank has all parameters as they are after the last step.
   absl::Status AwaitParameters();
 
@@ -187,6 +201,7 @@ class SessionImpl : public Session {
   bool paused_ = false;
   bool stopped_ = false;
   std::string ended_early_;         // why, with uneven_inputs: stop_at_first
+  absl::Status final_save_;         // how the save at the end of training went
   std::vector<JoinedRank> joined_;  // as reported
   int64_t attempt_ = 0;
 

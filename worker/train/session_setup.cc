@@ -12,6 +12,7 @@ namespace muster::train {
 
 absl::Status SessionImpl::Build() {
   Progress("loading");
+  RETURN_IF_ERROR(PrepareExport());
   const bool trains = TotalSteps(job_.stages) > 0;
   ASSIGN_OR_RETURN(model_, BuildModel(job_, in_shards() ? &deferred_ : nullptr));
   auto trainability = TrainabilityOf(*model_, job_.trainable);

@@ -280,12 +280,12 @@ TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
   Job job = SmallJob();
   job.optimizer = OptimizerConfig{INFINITY, optim::SgdOptions{}};  // spoils them behind a finite loss
   job.stages = {FitStage{1, 0}};
-  job.export_path = folder_ / "model.safetensors";
+  job.weights_export = {.path = folder_ / "model.safetensors"};
   job.checkpoint = Every(1);
   const auto run = RunSessions(job, 2);
   EXPECT_EQ(run->ends[0].status().code(), absl::StatusCode::kOutOfRange) << run->ends[0].status();
   EXPECT_TRUE(run->outside.checkpoints().empty());
-  EXPECT_FALSE(fs::exists(job.export_path));
+  EXPECT_FALSE(fs::exists(job.weights_export->path));
 }
 
 TEST_F(SessionTest, BadFilesAreNamed) {
@@ -299,14 +299,14 @@ TEST_F(SessionTest, BadFilesAreNamed) {
 
 TEST_F(SessionTest, ExportsTheWeights) {
   Job job = SmallJob();
-  job.export_path = folder_ / "out" / "model.safetensors";
+  job.weights_export = {.path = folder_ / "out" / "model.safetensors"};
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(fs::exists(job.export_path));
+  EXPECT_TRUE(fs::exists(job.weights_export->path));
   // They are the trained weights: a job that starts from them validates as the trained model does.
   Job validate = SmallJob();
   validate.stages = {ValidateStage{}};
-  validate.model.weights = job.export_path;
+  validate.model.weights = job.weights_export->path;
   job.stages.push_back(ValidateStage{});
   const double expected = RunSessions(job, 2)->outside.validations().at(12);
   EXPECT_EQ(RunSessions(validate, 2)->outside.validations().at(0), expected);

@@ -1,0 +1,221 @@
+"""Disks that are full: what is saved, what is said, and what the job ends as."""
+
+import contextlib
+import ctypes
+import os
+import subprocess
+
+import pytest
+
+from tests.process import api, harness, jobs
+
+
+def become_root_of_a_namespace():
+    """For who is not root: this process and its children may mount, and nobody else sees it."""
+    user, group = os.geteuid(), os.getegid()
+    new_user, new_mounts = 0x10000000, 0x00020000
+    if ctypes.CDLL(None, use_errno=True).unshare(new_user | new_mounts) != 0:
+        return
+    for name, text in [("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")]:
+        with open(f"/proc/self/{name}", "w") as file:
+            file.write(text)
+
+
+if os.geteuid() != 0:
+    # Before anything here has a thread: the kernel refuses it after that.
+    become_root_of_a_namespace()
+
+
+class Disk:
+    """A disk of its own at `folder`, so small that a test can fill it."""
+
+    def __init__(self, folder, size):
+        self.folder = folder
+        folder.mkdir()
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True, capture_output=True
+        )
+        self._filler = folder / "filler"
+
+    def fill(self):
+        with open(self._filler, "ab", buffering=0) as file:
+            for size in (65536, 4096, 1):
+                with contextlib.suppress(OSError):
+                    while True:
+                        file.write(b"x" * size)
+
+    def free(self):
+        self._filler.unlink()
+
+    def unmount(self):
+        subprocess.run(["umount", "-l", self.folder], check=True)
+
+
+@pytest.fixture
+def make_disk(muster):
+    disks = []
+
+    def make(name, size):
+        try:
+            disks.append(Disk(muster.folder / name, size))
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"no tmpfs can be mounted here: {error.stderr.decode().strip()}")
+        return disks[-1]
+
+    yield make
+    # Before the programs are looked at: what they left on the disks would go unseen.
+    muster.assert_no_temporary_file()
+    for disk in disks:
+        disk.unmount()
+
+
+@pytest.fixture
+def running(muster):
+    daemon = muster.musterd(local_slots=2)
+    client = api.Jobs(muster.address)
+    yield client
+    client.close()
+    muster.stop(daemon)
+
+
+def submit(muster, job_file):
+    return muster.cli("submit", job_file).out.strip()
+
+
+def await_end(client, job):
+    def ended():
+        found = client.get(job)
+        ends = (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
+        return found if found.state in ends else None
+
+    return harness.eventually(ended, "the job ends")
+
+
+def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_disk, running):
+    disk = make_disk("checkpoints", "4m")
+    checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 1}
+    job_file = jobs.write_job(
+        muster.folder, checkpoint=checkpoint, stages=[{"fit": {"steps": 1000000}}], export=None
+    )
+    job = submit(muster, job_file)
+    first = harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")[0].step
+    disk.fill()
+
+    def failing():
+        found = running.get(job)
+        return found if found.save_failure.count >= 3 else None
+
+    full = harness.eventually(failing, "three saves in a row fail")
+    assert full.state == api.Job.RUNNING
+    assert full.reason == "SAVE_FAILED"
+    assert "No space left on device" in full.save_failure.message
+    assert "No space left on device" in full.state_reason and "saves failed" in full.state_reason
+    assert f"the newest checkpoint is of step {full.checkpoints[-1].step}" in full.state_reason
+    assert full.checkpoints[-1].step >= first
+    told = [event for event in full.events if event.reason == "SAVE_FAILED"]
+    assert 1 <= len(told) < full.save_failure.count, "each failure of one kind is no event of its own"
+    shown = muster.cli("get", job).out
+    assert "failed saves" in shown and "SAVE_FAILED" in shown, shown
+    assert "SAVE_FAILED" in muster.cli("list").out
+    harness.eventually(lambda: running.get(job).step > full.step, "training goes on")
+
+    disk.free()
+
+    def works():
+        found = running.get(job)
+        newer = found.checkpoints and found.checkpoints[-1].step > full.save_failure.step
+        return found if newer and not found.HasField("save_failure") else None
+
+    good = harness.eventually(works, "the next save counts")
+    assert good.reason == "" and good.state_reason == ""
+    assert "SAVES_WORK_AGAIN" in [event.reason for event in good.events]
+    assert good.generation == 1
+    muster.cli("stop", job)
+    end = await_end(running, job)
+    assert end.state == api.Job.CANCELLED
+    assert end.state_reason == "stopped as asked"
+
+
+def test_a_stop_whose_save_fails_says_so(muster, make_disk, running):
+    disk = make_disk("checkpoints", "4m")
+    checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 1}
+    job_file = jobs.write_job(
+        muster.folder, checkpoint=checkpoint, stages=[{"fit": {"steps": 1000000}}], export=None
+    )
+    job = submit(muster, job_file)
+    harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
+    disk.fill()
+    harness.eventually(lambda: running.get(job).save_failure.count, "a save fails")
+    muster.cli("stop", job)
+    end = await_end(running, job)
+    assert end.state == api.Job.CANCELLED
+    assert end.reason == "SAVE_FAILED"
+    kept = end.checkpoints[-1]
+    assert "No space left on device" in end.state_reason
+    assert f"kept: the checkpoint of step {kept.step} in {kept.path}" in end.state_reason
+
+
+def test_a_job_without_its_last_checkpoint_is_no_success(muster, make_disk, running):
+    # There is room for the folder and what it begins with, and for no checkpoint.
+    make_disk("checkpoints", "128k")
+    checkpoint = {"directory": "checkpoints", "keep": 1}
+    job = submit(muster, jobs.write_job(muster.folder, checkpoint=checkpoint))
+    end = await_end(running, job)
+    assert end.state == api.Job.FAILED, end.state_reason
+    assert end.reason == "FINAL_SAVE_FAILED"
+    assert "the checkpoint at the end of training failed" in end.state_reason
+    assert "No space left on device" in end.state_reason
+    assert "no checkpoint is kept" in end.state_reason
+    # What the training came to is there all the same.
+    weights = str(muster.folder / "model.safetensors")
+    assert os.path.exists(weights) and f"the weights are in {weights}" in end.state_reason
+    assert end.generation == 1 and end.restarts == 0, "nothing is started anew"
+    assert "FINAL_SAVE_FAILED" in muster.cli("get", job).out
+
+
+def test_what_is_kept_is_named(muster, make_disk, running):
+    disk = make_disk("checkpoints", "4m")
+    checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 1}
+    job_file = jobs.write_job(
+        muster.folder, checkpoint=checkpoint, stages=[{"fit": {"steps": 2000}}], export=None
+    )
+    job = submit(muster, job_file)
+    harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
+    disk.fill()
+    end = await_end(running, job)
+    assert end.state == api.Job.FAILED, end.state_reason
+    assert end.reason == "FINAL_SAVE_FAILED"
+    kept = end.checkpoints[-1]
+    assert f"kept: the checkpoint of step {kept.step} in {kept.path}" in end.state_reason
+    muster.cli("checkpoints", "verify", kept.path)
+
+
+def test_an_export_that_finds_no_room_fails_the_job(muster, make_disk, running):
+    disk = make_disk("out", "64k")
+    job = submit(muster, jobs.write_job(muster.folder, export={"path": "out/model.safetensors"}))
+    end = await_end(running, job)
+    assert end.state == api.Job.FAILED, end.state_reason
+    assert end.reason == "FINAL_SAVE_FAILED"
+    assert "export.path" in end.state_reason and "No space left on device" in end.state_reason
+    assert "kept: the checkpoint of step 20" in end.state_reason
+    assert os.listdir(disk.folder) == []
+
+
+def test_a_file_of_somebody_else_is_never_replaced(muster, running):
+    theirs = muster.folder / "model.safetensors"
+    theirs.write_text("the work of another year")
+    job_file = jobs.write_job(muster.folder)
+    for command in ("validate", "submit", "run"):
+        refused = muster.cli(command, job_file, expect=2)
+        assert "export.path" in refused.err and "overwrite: true" in refused.err, refused.err
+    assert theirs.read_text() == "the work of another year"
+    overwriting = {"path": "model.safetensors", "overwrite": True}
+    job = submit(muster, jobs.write_job(muster.folder, export=overwriting))
+    assert await_end(running, job).state == api.Job.SUCCEEDED
+    # What a job of the same name wrote is replaced without a word.
+    again = submit(muster, jobs.write_job(muster.folder))
+    assert await_end(running, again).state == api.Job.SUCCEEDED
+    other = jobs.write_job(muster.folder, name="other.yaml")
+    other.write_text(other.read_text().replace("name: tiny", "name: other"))
+    refused = muster.cli("submit", other, expect=2)
+    assert "was written by the job 'tiny'" in refused.err, refused.err
