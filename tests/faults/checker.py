@@ -111,9 +111,10 @@ def tensors_of(safetensors):
     return safetensors[8 + length :]
 
 
-def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_steps=(), lost_commands=False):
+def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_steps=(), lost_commands=False, damaged=None):
     """All that is wrong with an ended job; musterd runs still. `acknowledged`: names of operations. `lost_steps`: those whose
-    metrics docs/faults.md says are lost; `lost_commands`: the step at which a command took effect may be unknown."""
+    metrics docs/faults.md says are lost; `lost_commands`: the step at which a command took effect may be unknown; `damaged`: the path of a
+    checkpoint that the test has damaged."""
     found = list(watcher.problems)
     if job.state != api.Job.SUCCEEDED:
         return [*found, f"I9: the job ended {state_name(job)}: {job.state_reason}"]
@@ -127,7 +128,7 @@ def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_s
     newest_kept = sorted(checkpoint.step for checkpoint in job.checkpoints if not checkpoint.bad_reason)
     for path, step in watcher.saved.items():
         newer = [other for other in newest_kept if other > step]
-        if path not in kept and len(newer) < job.spec.checkpoint.keep:
+        if path != damaged and path not in kept and len(newer) < job.spec.checkpoint.keep:
             found.append(f"I1: checkpoint {path} was acknowledged and is not there; newer ones: {newer}")
 
     # I3
@@ -159,13 +160,18 @@ def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_s
     # I7
     folder = world.muster.folder / "checkpoints" / job.id
     for checkpoint in job.checkpoints:
+        if checkpoint.path == damaged:
+            if not checkpoint.bad_reason:
+                found.append(f"I7: {damaged} is damaged, and counts")
+            continue
         if checkpoint.bad_reason:
             found.append(f"I7: {checkpoint.path} was condemned, and nobody had damaged it: {checkpoint.bad_reason}")
             continue
         verified = world.muster.cli("checkpoints", "verify", folder / checkpoint.path.rsplit("/", 1)[1], expect=None)
         if verified.code != 0:
             found.append(f"I7: {checkpoint.path} counts, and does not verify: {(verified.out + verified.err)[-200:]}")
-    found += [f"I7: {path.name} was set aside, and nobody had damaged it" for path in folder.glob("*.bad*")]
+    found += [f"I7: {path.name} was set aside, and nobody had damaged it" for path in folder.glob("*.bad*")
+              if damaged is None or not path.name.startswith(damaged.rsplit("/", 1)[1])]
     return found
 
 

@@ -247,6 +247,46 @@ def old_database(run, strike):
 
 
 @fault
+def damage(run, strike):
+    """The newest checkpoint is damaged while nobody runs."""
+    run.world.await_saved(2 * EVERY_SAVED)
+    running_job(run)
+    agents = run.muster.processes("muster-agent")
+    for agent in agents:
+        harness.kill(agent.pid)
+    await_gone(run, agents)
+    harness.eventually(lambda: not run.world.workers(), "workers end with their agents", BOUND)
+    saves = run.muster.folder / "checkpoints" / "job"
+    # What the coordinator knows: it may not have heard of a newer one.
+    newest = max(run.world.get().checkpoints, key=lambda saved: saved.step)
+    folder = saves / newest.path.rsplit("/", 1)[1]
+    shard = folder / "rank-0.safetensors"
+    if strike.how["how"] == "manifest":
+        text = (folder / "MANIFEST.json").read_text()
+        edited = text.replace(f'"step": {newest.step}', f'"step": {newest.step + 1000}', 1)
+        edited = text.replace(f'"step":{newest.step}', f'"step":{newest.step + 1000}', 1) if edited == text else edited
+        happened(edited != text, f"no step in the manifest: {text[:200]}")
+        (folder / "MANIFEST.json").write_text(edited)
+    else:
+        content = bytearray(shard.read_bytes())
+        if strike.how["how"] == "byte":
+            content[-1 - run.dice.randrange(64)] ^= 1 << run.dice.randrange(8)
+        else:
+            del content[-100:]
+        shard.write_bytes(content)
+    run.damaged = newest.path
+    generation = max(life.generation for life in run.world.lives())
+    run.world.start()
+    job = run.world.await_job(
+        lambda job: job.generation > generation and job.state == api.Job.RUNNING and job.step > 0 or job.state in ENDED,
+        "it goes on from the one before",
+    )
+    first = min((entry.step for entry in run.world.client.metrics("job") if entry.generation > generation), default=newest.step)
+    assert first <= newest.step, f"I7: it went on with step {first}, from the damaged checkpoint of step {newest.step}"
+    run.note(f"damaged {newest.path.rsplit('/', 1)[1]}, went on with step {first}; {job.state_reason}")
+
+
+@fault
 def full_checkpoint_disk(run, strike):
     running_job(run)
     if not run.disk:

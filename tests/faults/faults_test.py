@@ -9,20 +9,21 @@ from tests.bazel import runfile
 from tests.faults import expected, faults, plans, run
 
 FIXED = {
-    "sigkill": (0, 1, 3),
-    "sigterm": (2, 3),
+    "sigkill": (0, 1),
+    "sigterm": (3,),
     "sigstop": (0, 1),
-    "partition_proxy": (0, 1),
+    "partition_proxy": (0,),
     "partition_network": (2,),
     "mount": (0, 1),
     "old_database": (0,),
     "enospc_checkpoints": (0,),
     "enospc_state": (0,),
-    "eio": (0, 1),
+    "eio": (0,),
     "slow_fsync": (0,),
     "fsync_kill": (0,),
     "garbage": (0,),
     "storm": (0,),
+    "damage": (0, 2),
     "outage": (0,),
     "hang": (0,),
 }

@@ -102,6 +102,10 @@ def _outage(dice, seed):
     return [("outage", {"leases": (3, 10, 5, 20, 100)[seed % 5]})]
 
 
+def _damage(dice, seed):
+    return [("damage", {"how": ("byte", "cut", "manifest")[seed % 3]})]
+
+
 # kind -> (what strikes, with local slots too, with a spare node: None is as the seed says)
 KINDS = {
     "sigkill": (_sigkill, True, None),
@@ -118,6 +122,7 @@ KINDS = {
     "fsync_kill": (_nth_fsync, False, False),
     "garbage": (_fixed(("garbage", {})), False, False),
     "storm": (_storm, False, None),
+    "damage": (_damage, False, None),
     "outage": (_outage, False, False),
     "hang": (_fixed(("hang", {})), False, False),
 }
@@ -131,7 +136,8 @@ def plan(seed, kind):
     if kind == "hang":
         steps = [20]
     else:
-        steps = sorted(dice.sample(range(2, 45), len(struck)))
+        # The job has to go on for some steps after the copy of the store.
+        steps = sorted(dice.sample(range(2, 25 if kind == "old_database" else 45), len(struck)))
     local = can_be_local and dice.random() < 0.25
     return Plan(
         kind=kind,

@@ -37,7 +37,7 @@ class Run:
         self.network = self.disk = self.watcher = self.world = None
         # Strikes that must cost the job no restart.
         self._planned = 0
-        self.lost_steps, self.lost_commands = (), False
+        self.lost_steps, self.lost_commands, self.damaged = (), False, None
         self._jobs, self._job_service = {}, None
 
     def __enter__(self):
@@ -158,7 +158,7 @@ class Run:
             self.finish()
             return result
         found = checker.violations(
-            self.world, self.watcher, job, result, undisturbed, acknowledged, self.lost_steps, self.lost_commands
+            self.world, self.watcher, job, result, undisturbed, acknowledged, self.lost_steps, self.lost_commands, self.damaged
         )
         if self._planned == len(self.plan.strikes) and job.restarts:
             found.append(f"a fault that is no failure of the job used {job.restarts} of its restarts: {job.state_reason} {job.failure.reason}")
