@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/saves.h"
 
@@ -319,6 +320,10 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
   note.step = failure.step;
   note.permanent = failure.permanent && !failure.consequence;
   if (!failure.consequence) note.code = failure.code;
+  // All ranks say it; once is enough.
+  if (note.code == kFinalSaveFailed && !OwnFailure(*job).has_value()) {
+    AddEvent(job, now, kFinalSaveFailed, note.reason, note.step);
+  }
   return Fail(job, std::move(note), now);
 }
 

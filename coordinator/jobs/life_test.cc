@@ -134,6 +134,9 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kPatience, At(2));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
+  ASSERT_EQ(job.events.size(), 1);
+  EXPECT_EQ(job.events[0].reason, "FINAL_SAVE_FAILED");
+  EXPECT_EQ(job.events[0].message, kFull);
   EXPECT_EQ(job.state_reason,
             "rank 0 on node 'n0': No space left on device; kept: the checkpoint of step 40 in /c/40");
   EXPECT_EQ(job.restarts, 0);

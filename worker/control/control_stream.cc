@@ -143,12 +143,9 @@ class ControlStreamImpl : public ControlStream {
   }
 
   bool WaitForExportGranted(const std::string& path, absl::Duration timeout) override {
-    absl::MutexLock lock(&mutex_);
-    const auto granted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return granted_export_ == path || closing_;
-    };
-    mutex_.AwaitWithTimeout(absl::Condition(&granted), timeout);
-    return granted_export_ == path;
+    std::unique_lock lock(export_mutex_);
+    return export_granted_.wait_for(lock, absl::ToChronoNanoseconds(timeout),
+                                    [&] { return granted_export_ == path; });
   }
 
   uint64_t NewestCommand() const override {
@@ -254,6 +251,14 @@ class ControlStreamImpl : public ControlStream {
       if (!remove.empty()) options_.on_remove({remove.begin(), remove.end()});
       return;
     }
+    if (directive.has_export_granted()) {
+      {
+        std::lock_guard lock(export_mutex_);
+        granted_export_ = directive.export_granted().path();
+      }
+      export_granted_.notify_all();
+      return;
+    }
     if (directive.has_heartbeat_ack()) return keeper_.Acked(directive.heartbeat_ack().sequence());
     if (directive.has_welcome()) {
       const v1::WorkerWelcome& welcome = directive.welcome();
@@ -287,9 +292,6 @@ class ControlStreamImpl : public ControlStream {
         break;
       case v1::WorkerDirective::kReportAck:
         outbox_.Acknowledge(directive.report_ack().sequence());
-        break;
-      case v1::WorkerDirective::kExportGranted:
-        granted_export_ = directive.export_granted().path();
         break;
       default:
         break;
@@ -416,8 +418,6 @@ class ControlStreamImpl : public ControlStream {
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Command> commands_ ABSL_GUARDED_BY(mutex_);
-  // Empty: none yet.
-  std::string granted_export_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
 
@@ -430,6 +430,10 @@ class ControlStreamImpl : public ControlStream {
   std::mutex wake_mutex_;
   std::condition_variable wake_;
   bool woken_ = false;
+  // The same for whom is granted an export. Empty: none yet.
+  std::mutex export_mutex_;
+  std::condition_variable export_granted_;
+  std::string granted_export_;
 
   LeaseKeeper keeper_;
   Knocker knocker_;

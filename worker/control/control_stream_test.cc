@@ -207,6 +207,21 @@ TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
   EXPECT_EQ(client.removed, std::vector<std::string>{"/old"});
 }
 
+TEST(ControlStream, AnExportIsGrantedForItsPathAlone) {
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+    Read(stream);
+    Welcome(stream);
+    v1::WorkerDirective directive;
+    directive.mutable_export_granted()->set_path("/out");
+    stream->Write(directive);
+    return Drain(stream);
+  }});
+  Client client(coordinator.address());
+  ASSERT_TRUE(client.stream.ok()) << client.stream.status();
+  EXPECT_TRUE((*client.stream)->WaitForExportGranted("/out", absl::Seconds(30)));
+  EXPECT_FALSE((*client.stream)->WaitForExportGranted("/other", absl::ZeroDuration()));
+}
+
 TEST(ControlStream, HeartbeatsAreSentAlsoWhenReportsNeverEnd) {
   absl::Notification heard;
   ScriptedCoordinator coordinator({[&](ServerStream* stream) {
