@@ -54,6 +54,14 @@ bool IsRefusal(const absl::Status& status) {
          status.code() == absl::StatusCode::kInvalidArgument;
 }
 
+// An older coordinator gives paths: wherever they point, only the job's own folder is looked at.
+std::vector<std::string> NamesToRemove(const v1::CheckpointRecorded& recorded) {
+  std::vector<std::string> names(recorded.remove_names().begin(), recorded.remove_names().end());
+  if (!names.empty()) return names;
+  for (const std::string& path : recorded.remove()) names.push_back(path.substr(path.rfind('/') + 1));
+  return names;
+}
+
 // Four threads: one reads, and opens the stream anew when it breaks; one writes, and keeps the heartbeat (gRPC allows one reader and one
 // writer at a time on a stream); the lease's; and one that asks whether anybody listens while the stream is broken. Nothing that may block
 // is done under mutex_, also no logging (of a stopped agent the log is a full pipe): the lease's thread takes it.
@@ -247,8 +255,8 @@ class ControlStreamImpl : public ControlStream {
 
   void Handle(const v1::WorkerDirective& directive, Stream* stream) {
     if (directive.has_checkpoint_recorded()) {
-      const auto& remove = directive.checkpoint_recorded().remove();
-      if (!remove.empty()) options_.on_remove({remove.begin(), remove.end()});
+      const std::vector<std::string> names = NamesToRemove(directive.checkpoint_recorded());
+      if (!names.empty()) options_.on_remove(names);
       return;
     }
     if (directive.has_export_granted()) {

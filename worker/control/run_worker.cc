@@ -5,9 +5,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <random>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +19,8 @@
 #include "common/files/files.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
-#include "worker/checkpoint/directory.h"
+#include "worker/checkpoint/epoch.h"
+#include "worker/checkpoint/remover.h"
 #include "worker/comm/gloo/gloo_communicator.h"
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/command_from_wire.h"
@@ -25,6 +30,7 @@
 #include "worker/control/report_from_event.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/resident.h"
+#include "worker/train/checkpoints.h"
 #include "worker/train/session.h"
 
 namespace muster::control {
@@ -49,11 +55,13 @@ class StreamCommands : public train::CommandSource {
 
 class StreamEvents : public train::EventSink {
  public:
-  StreamEvents(ControlStream* stream, int64_t generation)
-      : stream_(stream), generation_(generation) {}
+  // `on_started`: the session stands, and has found where it starts.
+  StreamEvents(ControlStream* stream, int64_t generation, std::function<void()> on_started)
+      : stream_(stream), generation_(generation), on_started_(std::move(on_started)) {}
 
   void Report(const train::Event& event) override {
     stream_->Report(ReportFromEvent(event, generation_));
+    if (std::holds_alternative<train::SessionStarted>(event)) on_started_();
   }
   void Progress(int64_t step, const char* stage, const char* doing) override {
     step_ = step;
@@ -70,6 +78,7 @@ class StreamEvents : public train::EventSink {
  private:
   ControlStream* const stream_;
   const int64_t generation_;
+  const std::function<void()> on_started_;
   int64_t step_ = 0;
   uint64_t calls_ = 0;  // of Progress
 };
@@ -150,7 +159,9 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   failure.set_reason(ValidUtf8(Message(outcome.error)));
   failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
   failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
-  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(train::CauseOf(outcome.error)));
+  const train::Cause cause = train::CauseOf(outcome.error);
+  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(cause));
+  failure.set_epoch_found(checkpoint::NewerGeneration(outcome.error).value_or(0));
   return report;
 }
 
@@ -192,9 +203,12 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outc
 }
 
 Outcome Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
-              const Communicators& communicators) {
+              const Communicators& communicators, checkpoint::Remover& remover) {
   const StreamCommands commands(&stream);
-  StreamEvents events(&stream, identity.generation);
+  StreamEvents events(&stream, identity.generation, [&] {
+    if (identity.rank != 0 || !job.checkpoint.has_value()) return;
+    remover.Begin(train::CheckpointFolder(identity, *job.checkpoint), train::EpochOf(identity));
+  });
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
                             .commands = &commands,
@@ -206,6 +220,16 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
     parts.checkpoints.push_back(checkpoint.path());
   }
+  for (const v1::Checkpoint& known : stream.welcome().known_checkpoints()) {
+    // A damaged one was put aside; one of its name that is whole again may count.
+    if (known.bad_reason().empty()) {
+      parts.retired_checkpoints.push_back(known.path());
+    } else {
+      parts.had_checkpoints = true;
+    }
+  }
+  parts.from_scratch = stream.welcome().from_scratch();
+  parts.start_from = stream.welcome().start_from();
   const auto session = train::Session::Create(identity, job, parts);
   const absl::StatusOr<train::SessionEnd> end =
       session.ok() ? (*session)->Run() : session.status();
@@ -219,7 +243,8 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
   return outcome;
 }
 
-Outcome RunSession(ControlStream& stream, const train::Identity& identity) {
+Outcome RunSession(ControlStream& stream, const train::Identity& identity,
+                   checkpoint::Remover& remover) {
   const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
@@ -227,15 +252,18 @@ Outcome RunSession(ControlStream& stream, const train::Identity& identity) {
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
   const auto communicators = Connect(stream, identity, timeout, *std::move(store));
   if (!communicators.ok()) return FailedToMeet(communicators.status(), /*hosting=*/false);
-  return Train(stream, identity, *job, *communicators);
+  return Train(stream, identity, *job, *communicators, remover);
 }
 
-void RemoveCheckpoints(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    if (const absl::Status status = checkpoint::RemoveCheckpoint(path); !status.ok()) {
-      spdlog::warn("an old checkpoint stays: {}", Message(status));
-    }
-  }
+// What was named for removal is gone before a job that is done counts as ended; each of the two waits is no longer than this.
+constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
+
+void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
+  // With the acknowledgement of the last checkpoint it is known what that one replaces.
+  const absl::Status told = stream.Flush(kLongestRemoval);
+  if (told.ok() && remover.Drain(kLongestRemoval)) return;
+  spdlog::warn("old checkpoints may stay: they were not named and removed within {}",
+               absl::FormatDuration(kLongestRemoval));
 }
 
 }  // namespace
@@ -253,7 +281,20 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.measure = [](v1::WorkerHeartbeat* heartbeat) {
     *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
   };
-  stream_options.on_remove = RemoveCheckpoints;
+  // The coordinator names them to rank 0; whoever else is told takes no part.
+  std::atomic<ControlStream*> told = nullptr;
+  checkpoint::Remover remover(
+      {.on_removed =
+           [&told](const std::vector<std::string>& names) {
+             v1::WorkerReport report;
+             for (const std::string& name : names) report.mutable_checkpoints_removed()->add_names(name);
+             if (ControlStream* stream = told) stream->Report(std::move(report));
+           },
+       .on_error =
+           [](const absl::Status& error) { spdlog::warn("an old checkpoint stays: {}", Message(error)); }});
+  stream_options.on_remove = [&remover, rank = identity.rank](const std::vector<std::string>& names) {
+    if (rank == 0) remover.Remove(names);
+  };
   stream_options.on_fatal = options.on_fatal;
   stream_options.on_lease_over = options.on_lease_over;
   const auto stream = ControlStream::Connect(std::move(stream_options));
@@ -264,10 +305,16 @@ absl::Status RunWorker(const WorkerOptions& options) {
   spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
                identity.rank, (*stream)->welcome().spec().world_size());
   train::Identity instance = identity;
+  // A coordinator with a restored database may start the same rank again: that is another process.
+  instance.incarnation = absl::StrCat(identity.incarnation, "-", std::random_device()());
   instance.job_instance =
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
-  Outcome outcome = RunSession(**stream, instance);
+  told = stream->get();
+  Outcome outcome = RunSession(**stream, instance, remover);
+  if (outcome.error.ok()) FinishRemovals(**stream, remover);
   ReportEnd(**stream, outcome);
+  // Its reports go over the stream, whose end comes next.
+  remover.Stop();
   return outcome.error;
 }
 

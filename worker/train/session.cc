@@ -199,6 +199,7 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save(SaveKind kind) {
   point.steering.trainability_version = trainability_->version();
   point.steering.rules = trainability_->rules();
   point.steering.pending = PendingNames();
+  point.steering.applied.assign(applied_.begin(), applied_.end());
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const Checkpoints::Saved saved, checkpoints_->Save(point, state_));
     if (saved.files.ok()) {

@@ -4,9 +4,11 @@
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -126,6 +128,11 @@ class SessionImpl : public Session {
   void Finish(const Command& command, decltype(CommandFinished::result) result = {});
   // The same of one that did nothing. reason: CommandFinished's.
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);
+  // Says of a command that it took effect now.
+  void TellApplied(int64_t number);
+  // Says again how the commands up to `taken` went that the checkpoint has and the coordinator has not heard of: their
+  // reports were lost with the process that wrote it.
+  void TellUnreported(int64_t taken);
   // Fails a command of a job that trains nothing: then false.
   bool NeedsTraining(const Command& command);
 
@@ -197,6 +204,8 @@ class SessionImpl : public Session {
   data::Position position_;  // what they consumed
   std::optional<CheckpointWritten> saved_;  // the newest checkpoint that was written or gone on from
   CommandSchedule schedule_;
+  // The newest commands that took effect, with their steps, by time: for checkpoints.
+  std::deque<std::pair<int64_t, int64_t>> applied_;
   double learning_rate_ = 0;  // what the job's schedule scales
   bool paused_ = false;
   bool stopped_ = false;
