@@ -22,6 +22,7 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::set<std::string>& left, const std::string& reason,
                                absl::Time now) {
+  StrangersGone(node);
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
@@ -51,6 +52,7 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
 }
 
 void Cluster::NodeLost(const std::string& node, absl::Time now) {
+  StrangersGone(node);
   for (const SessionId session : membership_.LoseNode(node, now)) {
     Close(session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                           absl::StrCat("the agent of node '", node, "' is lost")));
@@ -108,6 +110,7 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   });
   for (const WorkerExit& exit : exits) WorkerExited(session, exit, now);
 
+  EndStrangers(hello, now);
   for (const RunningWorker& worker : hello.running) {
     if (jobs::Rank* rank = CurrentRank(worker.worker)) {
       rank->pid = worker.pid;
@@ -161,6 +164,7 @@ void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time
     Follow(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
+  StrangerGone(exit.worker.job, exit.worker.incarnation);
 }
 
 void Cluster::WorkerLogged(SessionId session, const WorkerId& worker,

@@ -16,6 +16,22 @@ constexpr absl::Duration kRequestsKept = absl::Hours(24);
 // Of at_step: no job has so many.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
+// Of a person's wish where the job is to start.
+absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
+  const auto invalid = [](const std::string& why) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "START_INVALID", why);
+  };
+  if (request.from_scratch && !request.from.empty()) {
+    return invalid("from and from_scratch exclude each other");
+  }
+  if (!request.from.empty() && request.from[0] != '/') {
+    return invalid(absl::StrCat("from: expected an absolute path, found '", request.from, "'"));
+  }
+  if (!job.live) return absl::OkStatus();
+  return invalid(absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state),
+                              ": from and from_scratch are for a job without processes; stop it first"));
+}
+
 absl::Status DeletedSince(const std::string& job_id) {
   return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
                 absl::StrCat("the job '", job_id, "' of this request was deleted since"));
@@ -115,7 +131,12 @@ void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) 
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
   const commands::Delivery delivery{*job->commands.Find(number)};
-  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) SendToRank(*job, rank, delivery);
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
+    if (worker == nullptr || !worker->attached()) continue;
+    job->told_commands = number;
+    SendToRank(*job, rank, delivery);
+  }
   ListsChanged(job);
 }
 
@@ -133,7 +154,11 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
   const commands::Kind kind = request.command.kind;
-  const bool paused = job->commands.WillBePaused();
+  const bool paused = job->commands.WillBePaused() || job->halted();
+  if (request.from_scratch || !request.from.empty()) {
+    RETURN_IF_ERROR(CheckStart(*job, request));
+  }
+  if (kind == commands::Kind::kResume && job->halted()) return ResumeHalted(job, request, now);
   if (kind == commands::Kind::kPause && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
                   absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",

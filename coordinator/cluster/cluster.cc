@@ -269,7 +269,7 @@ void Cluster::Schedule(absl::Time now) {
   std::vector<jobs::Waiting> line;
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
-    if (!job.waiting()) continue;
+    if (!job.waiting() || strangers_.contains(id)) continue;
     line.push_back({.id = id,
                     .number = number,
                     .priority = job.plan.priority,

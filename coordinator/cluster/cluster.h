@@ -161,9 +161,22 @@ class Cluster {
   absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
+  // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
   // What the watchdog goes by: the job's own settings, else the defaults.
   membership::Patience PatienceOf(const jobs::Job& job) const;
+  void TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Time now);
+  void TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now);
+  // Names to rank 0 what is to be removed.
+  void TellToRemove(const jobs::Job& job);
+  // What a person decides for a job that halted by itself.
+  absl::StatusOr<uint64_t> ResumeHalted(jobs::Job* job, const CommandRequest& request,
+                                        absl::Time now);
+  // Processes of later generations than their job's run on this node: they are to end, and the job goes on above them.
+  void EndStrangers(const AgentHello& hello, absl::Time now);
+  void StrangerGone(const std::string& job, const std::string& incarnation);
+  // All that ran on this node: they died with their agent, or with its lease.
+  void StrangersGone(const std::string& node);
   // Rank 0 of the current generation may put its weights in their place; durable before it is told.
   void GrantExport(jobs::Job* job, uint32_t rank, const std::string& path);
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
@@ -200,6 +213,8 @@ class Cluster {
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;
   std::set<std::string> draining_;
+  // Processes of a later generation than their job's, by job: incarnation and node. Their job does not start meanwhile.
+  std::map<std::string, std::map<std::string, std::string>> strangers_;
   absl::Time last_tick_;
   bool judging_ = true;
 

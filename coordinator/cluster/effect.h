@@ -50,6 +50,10 @@ struct WelcomeWorker {
   membership::Patience patience;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
+  // jobs::NotUsable.
+  std::vector<jobs::Checkpoint> known_checkpoints;
+  bool from_scratch = false;
+  std::string start_from;
   uint64_t acked_report = 0;
   std::optional<jobs::Rendezvous> rendezvous;
   std::string host;
@@ -61,6 +65,7 @@ struct AckReport {
 struct CheckpointRecorded {
   uint64_t step = 0;
   std::string path;
+  // Paths.
   std::vector<std::string> remove;
 };
 // The weights may be put there.

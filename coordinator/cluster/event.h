@@ -42,6 +42,9 @@ struct CommandRequest {
   std::string fingerprint;
   // Without its number.
   commands::Command command;
+  // Of kResume: where a halted job starts; neither: from its newest checkpoint.
+  bool from_scratch = false;
+  std::string from;
 };
 
 struct WorkerExit {
@@ -75,6 +78,8 @@ struct AgentHello {
 // what is in the log, since 3 heartbeats are acknowledged.
 inline constexpr uint32_t kWorkerProtocol = 3;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
+// From here on they heed WorkerWelcome.from_scratch and start_from.
+inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
 
 struct WorkerHello {
   WorkerId worker;
@@ -97,6 +102,8 @@ struct Heartbeat {
 struct SessionStarted {
   uint64_t step = 0;
   std::string checkpoint_path;
+  // Of that checkpoint.
+  uint64_t last_command = 0;
 };
 struct StepDone {
   uint64_t step = 0;
@@ -142,6 +149,20 @@ struct CheckpointBad {
   std::string path;
   std::string reason;
 };
+struct CheckpointsFound {
+  struct One {
+    uint64_t step = 0;
+    uint64_t generation = 0;
+    std::string path;
+    bool adopted = false;
+    // Why it was not.
+    std::string reason;
+  };
+  std::vector<One> found;
+};
+struct CheckpointsRemoved {
+  std::vector<std::string> names;
+};
 struct CommandApplied {
   uint64_t number = 0;
   uint64_t step = 0;
@@ -168,7 +189,8 @@ struct Finished {
 struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
-               CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
+               CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
+               CheckpointsRemoved, CommandApplied, CommandFinished,
                TrainabilityInForce, RanksJoined, ExportReady, Exported, Finished, jobs::ReportedFailure>
       what;
 };

@@ -42,6 +42,8 @@ struct Plan {
   // membership::Patience, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
+  // Holds a folder of the job's id for its checkpoints; empty: it writes none. Not stored: it follows from the spec.
+  std::string checkpoint_directory;
 };
 
 // One rank of the newest generation: a process on a slot.
@@ -68,6 +70,16 @@ struct Rank {
   bool operator==(const Rank&) const = default;
 };
 
+// How a checkpoint became known. Values are those of v1::Checkpoint::Origin and are stored: never renumbered.
+enum class Origin {
+  // The worker that wrote it said so.
+  kRecorded = 1,
+  // It was found in the job's folder, continues the job's course, and counts.
+  kAdopted = 2,
+  // It was found in the job's folder, or counted before. It is kept, and does not count.
+  kFound = 3,
+};
+
 struct Checkpoint {
   uint64_t step = 0;
   uint64_t generation = 0;
@@ -75,6 +87,9 @@ struct Checkpoint {
   absl::Time create_time = absl::InfinitePast();
   // Set where it was found damaged and put aside.
   std::string bad_reason;
+  Origin origin = Origin::kRecorded;
+  // Of kFound: why it does not count.
+  std::string origin_reason;
 
   bool operator==(const Checkpoint&) const = default;
 };
@@ -192,6 +207,9 @@ struct Job {
   absl::Time end_time = absl::InfinitePast();
 
   uint64_t generation = 0;
+  // The highest generation that has ever shown itself, in the job's folder or on a node: after a database was restored it
+  // may be a later one. The next generation is above it.
+  uint64_t newest_generation_seen = 0;
   // Processes of `generation` may exist.
   bool live = false;
   // `generation` is to end before its work is done.
@@ -199,6 +217,11 @@ struct Job {
   bool stop_requested = false;
   // Halted as asked, until it is resumed; also over a restart.
   bool paused = false;
+  // Why it waits for a person as soon as `generation` has ended; empty: it does not. Also over a restart.
+  std::string halt_reason;
+  // What a person decided for the next start: to begin anew, or to go on from this directory.
+  bool from_scratch = false;
+  std::string start_from;
   // Why training ended before its last step, where nobody asked for it; empty: it did not.
   std::string ended_early;
   uint32_t restarts = 0;
@@ -222,9 +245,11 @@ struct Job {
   uint64_t log_sequence = 0;
 
   std::vector<Rank> ranks;
-  // Oldest first.
+  // They count, and those that were found damaged. Oldest first.
   std::vector<Checkpoint> checkpoints;
-  // Files of checkpoints that no longer count and that a rank 0 may not have been told of yet.
+  // Whole ones in the job's folder that do not count (kFound). By generation and step.
+  std::vector<Checkpoint> found_checkpoints;
+  // Paths of checkpoints that no longer count and that no rank 0 has said to be gone.
   std::vector<std::string> dropped_checkpoints;
   // Of the newest generation that failed, in the order in which they became known.
   std::vector<FailureNote> failures;
@@ -238,6 +263,9 @@ struct Job {
   // ---- Not stored.
   // Events up to this number are stored, or on their way to the store.
   uint64_t stored_events = 0;
+  // Commands up to these may be known to a process of `generation`, and of an earlier one.
+  uint64_t told_commands = 0;
+  uint64_t told_before = 0;
   // What was last said of Warning(job).
   std::string warned;
   // When the processes of an ending generation were first told to end.
@@ -246,8 +274,10 @@ struct Job {
   absl::Time patience_end = absl::InfiniteFuture();
 
   bool terminal() const { return IsTerminal(state); }
+  // Without processes until a person says what is to be done.
+  bool halted() const { return !terminal() && !live && !halt_reason.empty(); }
   // In line for slots.
-  bool waiting() const { return !terminal() && !live; }
+  bool waiting() const { return !terminal() && !live && !halted(); }
   // 0: none yet.
   uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }
   membership::WorkerId Worker(uint32_t rank) const {

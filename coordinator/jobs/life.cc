@@ -22,6 +22,8 @@ size_t Count(const Job& job, bool Rank::*flag) {
   return std::count_if(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
 }
 
+constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
+
 std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
 
 void End(Job* job, State state, const std::string& reason, absl::Time now,
@@ -75,6 +77,17 @@ void Conclude(Job* job, absl::Time now) {
   job->stage.clear();
   if (job->stop_requested) return Cancel(job, now);
   if (done) return Succeed(job, now);
+  if (job->halted() || job->newest_generation_seen >= job->generation) {
+    // What followed from that is no failure.
+    std::erase_if(job->failures,
+                  [&](const FailureNote& note) { return note.generation == job->generation; });
+  }
+  if (job->halted()) {
+    job->state = State::kPaused;
+    job->state_reason = job->halt_reason;
+    job->reason_code = kCheckpointsUnreadable;
+    return;
+  }
   const auto failure = OwnFailure(*job);
   job->state = State::kRecovering;
   job->reason_code.clear();
@@ -169,6 +182,19 @@ Ended Fail(Job* job, FailureNote note, absl::Time now) {
   return ended;
 }
 
+// The processes end although nothing failed.
+Ended Interrupt(Job* job, absl::Time now) {
+  Ended ended;
+  if (!job->ending) ended = EndProcesses(job, now);
+  Settle(job, now);
+  return ended;
+}
+
+std::string HaltReason(const Job& job, const std::string& found) {
+  return absl::StrCat(found, "; once they are there again, `muster resume ", job.id,
+                      "` looks again; `muster resume ", job.id, " --from DIR` or `--from-scratch` goes on without them");
+}
+
 bool Ignored(const Job& job, uint32_t rank) {
   return job.terminal() || !job.live || rank >= job.ranks.size() || job.ranks[rank].exited;
 }
@@ -237,7 +263,8 @@ const char* Name(State state) {
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   if (!job->waiting()) return;
   if (OwnFailure(*job).has_value()) ++job->restarts;
-  ++job->generation;
+  job->generation = std::max(job->generation, job->newest_generation_seen) + 1;
+  job->told_before = std::max(job->told_before, job->told_commands);
   if (job->start_time == absl::InfinitePast()) job->start_time = now;
   job->ranks = std::move(ranks);
   job->live = true;
@@ -314,6 +341,14 @@ void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time no
 
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now) {
   if (Ignored(*job, rank)) return {};
+  const bool found_no_start = failure.newer_generation > 0 || failure.checkpoints_unreadable;
+  // What it was told it has not done.
+  if (found_no_start && !job->ranks[0].session_started) job->told_commands = job->told_before;
+  if (failure.newer_generation > 0) return OnNewerGeneration(job, failure.newer_generation, now);
+  if (failure.checkpoints_unreadable) {
+    job->halt_reason = HaltReason(*job, failure.reason);
+    return Interrupt(job, now);
+  }
   FailureNote note =
       NoteFor(*job, rank, failure.consequence ? FailureKind::kConsequence : FailureKind::kReported,
               failure.reason);
@@ -371,9 +406,22 @@ Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
 
 Ended OnInterrupted(Job* job, absl::Time now) {
   if (!job->live || job->ending || All(*job, &Rank::finished)) return {};
-  Ended ended = EndProcesses(job, now);
-  Settle(job, now);
-  return ended;
+  return Interrupt(job, now);
+}
+
+Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
+  if (job->terminal() || generation < job->generation) return {};
+  job->newest_generation_seen = std::max(job->newest_generation_seen, generation);
+  return job->live ? Interrupt(job, now) : Ended();
+}
+
+void Resume(Job* job) {
+  if (!job->halted()) return;
+  job->halt_reason.clear();
+  job->paused = false;
+  job->reason_code.clear();
+  job->state = State::kRecovering;
+  job->state_reason = "waits for slots";
 }
 
 Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
@@ -416,6 +464,7 @@ Ended OnTick(Job* job, absl::Time now) {
 void OnLoaded(Job* job, const Patience& patience, absl::Time now) {
   job->version = ++job->version_ceiling;
   job->stored_events = job->newest_event();
+  job->told_commands = job->told_before = job->commands.commands().size();
   if (!job->live) return;
   if (job->ending) {
     job->end_told = now;

@@ -5,6 +5,8 @@
 //     ends
 //       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
 //     RUNNING <-> PAUSED                              as asked
+//     RECOVERING -> PAUSED, halted                  it has checkpoints, and none can be read: without processes and
+//     slots, until Resume
 //   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
 //   processes: at once)
 //
@@ -63,6 +65,10 @@ struct ReportedFailure {
   bool permanent = false;
   // FailureNote's.
   std::string code;
+  // None of the job's checkpoints can be read: it halts.
+  bool checkpoints_unreadable = false;
+  // The job's folder has this newer generation: the next one is above it. 0: it has none.
+  uint64_t newer_generation = 0;
 };
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
 
@@ -99,6 +105,13 @@ Ended OnStop(Job* job, const Patience& patience, absl::Time now);
 
 // A stop that waited for its step has reached the workers. Nothing is ended that they may be saving.
 void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now);
+
+// A process of a newer generation than the job's shows itself: this one, if it lives, ends, which does not count as a restart, and
+// the next is above it.
+Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
+
+// A halted job waits for slots again.
+void Resume(Job* job);
 
 // The workers have halted, or go on, as asked.
 void OnPaused(Job* job, bool paused);

@@ -114,7 +114,8 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .keep_checkpoints = spec.checkpoint().keep(),
                    .priority = spec.priority(),
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-                   .startup = jobspec::DurationOf(spec.watchdog().startup())},
+                   .startup = jobspec::DurationOf(spec.watchdog().startup()),
+                   .checkpoint_directory = spec.checkpoint().directory()},
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
 }
 
@@ -129,6 +130,9 @@ v1::DeleteJobResponse Remains(const jobs::Job& job) {
   v1::DeleteJobResponse response;
   response.set_job_id(job.id);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+    *response.add_checkpoints() = ToWire(checkpoint);
+  }
+  for (const jobs::Checkpoint& checkpoint : job.found_checkpoints) {
     *response.add_checkpoints() = ToWire(checkpoint);
   }
   response.set_exported_path(job.exported_path);
@@ -367,8 +371,11 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
                                                 v1::Operation* response) {
   v1::Command contents;
   contents.mutable_resume();
-  return PostCommand(engine_, CommandOf("resume", *request, commands::Kind::kResume, contents),
-                     response, context->DefaultReactor());
+  cluster::CommandRequest command =
+      CommandOf("resume", *request, commands::Kind::kResume, contents);
+  command.from_scratch = request->from_scratch();
+  command.from = request->from();
+  return PostCommand(engine_, command, response, context->DefaultReactor());
 }
 
 grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext*,

@@ -82,6 +82,8 @@ v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
   out.set_path(checkpoint.path);
   Set(out.mutable_create_time(), checkpoint.create_time);
   out.set_bad_reason(checkpoint.bad_reason);
+  out.set_origin(static_cast<v1::Checkpoint::Origin>(checkpoint.origin));
+  out.set_origin_reason(checkpoint.origin_reason);
   return out;
 }
 
@@ -124,6 +126,9 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
     *out.add_checkpoints() = ToWire(checkpoint);
+  }
+  for (const jobs::Checkpoint& checkpoint : job.found_checkpoints) {
+    *out.add_found_checkpoints() = ToWire(checkpoint);
   }
   out.set_restarts(job.restarts);
   SetFailure(job, &out);

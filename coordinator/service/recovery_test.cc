@@ -20,13 +20,14 @@ TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobStartsAnewFromItsCheckpoint
   Pair pair(address(), &agent, 1);
   for (uint64_t step : {2, 4, 6}) {
     ASSERT_TRUE(pair.rank0.Report(
-        FakeWorker::CheckpointWritten(step, absl::StrCat("/ckpt/step-", step, "-g1"))));
+        FakeWorker::CheckpointWritten(step, absl::StrCat("/ckpt/a/step-", step, "-g1"))));
   }
   const auto recorded = pair.rank0.Take([](const v1::WorkerDirective& d) {
     return d.has_checkpoint_recorded() && d.checkpoint_recorded().step() == 6;
   });
   ASSERT_EQ(recorded->checkpoint_recorded().remove_size(), 1);
-  EXPECT_EQ(recorded->checkpoint_recorded().remove(0), "/ckpt/step-2-g1");
+  EXPECT_EQ(recorded->checkpoint_recorded().remove(0), "/ckpt/a/step-2-g1");
+  EXPECT_EQ(recorded->checkpoint_recorded().remove_names(0), "step-2-g1");
 
   // What follows from the death of rank 1 may become known before it.
   ASSERT_TRUE(pair.rank0.Report(FakeWorker::Failed("rank 1 is gone", true, false)));
@@ -44,7 +45,7 @@ TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobStartsAnewFromItsCheckpoint
 
   Pair next(address(), &agent, 2, 6);
   ASSERT_EQ(next.welcome.checkpoints_size(), 2);
-  EXPECT_EQ(next.welcome.checkpoints(0).path(), "/ckpt/step-6-g1");
+  EXPECT_EQ(next.welcome.checkpoints(0).path(), "/ckpt/a/step-6-g1");
   job = Get("a");
   EXPECT_EQ(job.state(), v1::Job::RUNNING);
   EXPECT_EQ(job.generation(), 2);

@@ -122,6 +122,15 @@ struct WorkerOrderToWire {
       added->set_generation(checkpoint.generation);
       added->set_path(checkpoint.path);
     }
+    for (const jobs::Checkpoint& checkpoint : welcome.known_checkpoints) {
+      auto* added = message->add_known_checkpoints();
+      added->set_step(checkpoint.step);
+      added->set_generation(checkpoint.generation);
+      added->set_path(checkpoint.path);
+      added->set_bad_reason(checkpoint.bad_reason);
+    }
+    message->set_from_scratch(welcome.from_scratch);
+    message->set_start_from(welcome.start_from);
     message->set_acked_sequence(welcome.acked_report);
     if (welcome.rendezvous.has_value()) Set(message->mutable_rendezvous(), *welcome.rendezvous);
     message->set_host(welcome.host);
@@ -157,7 +166,10 @@ struct WorkerOrderToWire {
     auto* message = out->mutable_checkpoint_recorded();
     message->set_step(recorded.step);
     message->set_path(recorded.path);
-    for (const std::string& path : recorded.remove) message->add_remove(path);
+    for (const std::string& path : recorded.remove) {
+      message->add_remove(path);
+      message->add_remove_names(path.substr(path.rfind('/') + 1));
+    }
   }
   void operator()(const cluster::ExportGranted& granted) {
     out->mutable_export_granted()->set_path(granted.path);
@@ -245,7 +257,8 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       break;
     case v1::WorkerReport::kSessionStarted:
       result.what = cluster::SessionStarted{report.session_started().step(),
-                                            report.session_started().checkpoint_path()};
+                                            report.session_started().checkpoint_path(),
+                                            report.session_started().last_command()};
       break;
     case v1::WorkerReport::kStep: {
       const auto& step = report.step();
@@ -291,6 +304,23 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what =
           cluster::CheckpointBad{report.checkpoint_bad().path(), report.checkpoint_bad().reason()};
       break;
+    case v1::WorkerReport::kCheckpointsFound: {
+      cluster::CheckpointsFound found;
+      for (const auto& one : report.checkpoints_found().found()) {
+        found.found.push_back({.step = one.step(),
+                               .generation = one.generation(),
+                               .path = one.path(),
+                               .adopted = one.adopted(),
+                               .reason = one.reason()});
+      }
+      result.what = std::move(found);
+      break;
+    }
+    case v1::WorkerReport::kCheckpointsRemoved: {
+      const auto& names = report.checkpoints_removed().names();
+      result.what = cluster::CheckpointsRemoved{{names.begin(), names.end()}};
+      break;
+    }
     case v1::WorkerReport::kCommandApplied:
       result.what = cluster::CommandApplied{report.command_applied().number(),
                                             report.command_applied().step()};
@@ -323,7 +353,14 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
                                           .reason = report.failure().reason(),
                                           .consequence = report.failure().consequence(),
                                           .permanent = report.failure().permanent(),
-                                          .code = FailureCode(report.failure())};
+                                          .code = FailureCode(report.failure()),
+                                          .checkpoints_unreadable =
+                                              report.failure().kind() ==
+                                              v1::WorkerFailure::CHECKPOINTS_UNREADABLE,
+                                          .newer_generation =
+                                              report.failure().kind() == v1::WorkerFailure::STALE_EPOCH
+                                                  ? report.failure().epoch_found()
+                                                  : 0};
       break;
     case v1::WorkerReport::KIND_NOT_SET:
       break;

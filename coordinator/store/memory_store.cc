@@ -30,6 +30,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
       for (uint32_t rank : row.changed_ranks) next.ranks.at(rank) = row.job.ranks.at(rank);
       next.checkpoints = stored.checkpoints;
       next.dropped_checkpoints = stored.dropped_checkpoints;
+      next.found_checkpoints = stored.found_checkpoints;
       next.failures = stored.failures;
       next.commands = stored.commands;
       next.trainability = stored.trainability;

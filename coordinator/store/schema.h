@@ -226,6 +226,15 @@ ALTER TABLE jobs ADD COLUMN no_progress_ns INTEGER;
 ALTER TABLE jobs ADD COLUMN startup_ns INTEGER;
 ALTER TABLE failures ADD COLUMN collectives TEXT NOT NULL DEFAULT '';
 )sql",
+    // ---- 8: found checkpoints, halted jobs, generations that a restored file does not know.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN newest_generation_seen INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN halt_reason TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN from_scratch INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN start_from TEXT NOT NULL DEFAULT '';
+ALTER TABLE checkpoints ADD COLUMN origin INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE checkpoints ADD COLUMN origin_reason TEXT NOT NULL DEFAULT '';
+)sql",
 };
 
 // A file of a newer version is refused.

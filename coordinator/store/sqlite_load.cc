@@ -80,6 +80,10 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.export_granted = rows.Text();
     if (!rows.SkipNull()) job.plan.no_progress = absl::Nanoseconds(rows.Int());
     if (!rows.SkipNull()) job.plan.startup = absl::Nanoseconds(rows.Int());
+    job.newest_generation_seen = rows.Uint();
+    job.halt_reason = rows.Text();
+    job.from_scratch = rows.Bool();
+    job.start_from = rows.Text();
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -138,7 +142,7 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
   }
   RETURN_IF_ERROR(ranks.status());
   Statement checkpoints(db_, &statements_,
-                        "SELECT * FROM checkpoints ORDER BY job_id, step, generation, path");
+                        "SELECT * FROM checkpoints ORDER BY job_id, generation, step, path");
   while (checkpoints.Next()) {
     jobs::Job& job = (*jobs)[checkpoints.Text()];
     jobs::Checkpoint checkpoint;
@@ -147,8 +151,13 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     checkpoint.generation = checkpoints.Uint();
     checkpoint.create_time = checkpoints.Time();
     checkpoint.bad_reason = checkpoints.Text();
-    if (checkpoints.Bool()) {
+    const bool dropped = checkpoints.Bool();
+    checkpoint.origin = static_cast<jobs::Origin>(checkpoints.Int());
+    checkpoint.origin_reason = checkpoints.Text();
+    if (dropped) {
       job.dropped_checkpoints.push_back(checkpoint.path);
+    } else if (checkpoint.origin == jobs::Origin::kFound) {
+      job.found_checkpoints.push_back(std::move(checkpoint));
     } else {
       job.checkpoints.push_back(std::move(checkpoint));
     }

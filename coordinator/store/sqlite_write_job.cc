@@ -2,6 +2,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +25,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
                       "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                      "?,?,?,?,?,?,?,?)");
+                      "?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -71,7 +72,11 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   }
   statement.Bind(job.export_granted)
       .Bind(Nanoseconds(job.plan.no_progress))
-      .Bind(Nanoseconds(job.plan.startup));
+      .Bind(Nanoseconds(job.plan.startup))
+      .Bind(job.newest_generation_seen)
+      .Bind(job.halt_reason)
+      .Bind(job.from_scratch)
+      .Bind(job.start_from);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -110,8 +115,10 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
             .Bind(job.id)
             .Run());
   }
-  const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?)";
-  for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+  const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)";
+  std::vector<jobs::Checkpoint> checkpoints = job.checkpoints;
+  checkpoints.insert(checkpoints.end(), job.found_checkpoints.begin(), job.found_checkpoints.end());
+  for (const jobs::Checkpoint& checkpoint : checkpoints) {
     RETURN_IF_ERROR(Statement(db_, &statements_, insert)
                         .Bind(job.id)
                         .Bind(checkpoint.path)
@@ -120,6 +127,8 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
                         .Bind(checkpoint.create_time)
                         .Bind(checkpoint.bad_reason)
                         .Bind(false)
+                        .Bind(static_cast<int>(checkpoint.origin))
+                        .Bind(checkpoint.origin_reason)
                         .Run());
   }
   for (const std::string& path : job.dropped_checkpoints) {
@@ -131,6 +140,8 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
                         .BindNull()
                         .Bind(std::string())
                         .Bind(true)
+                        .Bind(static_cast<int>(jobs::Origin::kRecorded))
+                        .Bind(std::string())
                         .Run());
   }
   for (size_t position = 0; position < job.failures.size(); ++position) {

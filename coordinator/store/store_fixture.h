@@ -69,6 +69,17 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                       .path = "p16",
                       .create_time = job.create_time,
                       .bad_reason = "hash"}};
+  job.checkpoints[0].origin = jobs::Origin::kAdopted;
+  job.found_checkpoints = {{.step = 6,
+                            .generation = 1,
+                            .path = "p6",
+                            .create_time = job.create_time,
+                            .origin = jobs::Origin::kFound,
+                            .origin_reason = "older"}};
+  job.newest_generation_seen = 7;
+  job.halt_reason = "none can be read";
+  job.from_scratch = true;
+  job.start_from = "/elsewhere";
   job.dropped_checkpoints = {"p4"};
   job.failures = {{.generation = 2,
                    .rank = 1,
@@ -150,6 +161,11 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.ranks, b.ranks);
   EXPECT_EQ(a.checkpoints, b.checkpoints);
   EXPECT_EQ(a.dropped_checkpoints, b.dropped_checkpoints);
+  EXPECT_EQ(a.found_checkpoints, b.found_checkpoints);
+  EXPECT_EQ(a.newest_generation_seen, b.newest_generation_seen);
+  EXPECT_EQ(a.halt_reason, b.halt_reason);
+  EXPECT_EQ(a.from_scratch, b.from_scratch);
+  EXPECT_EQ(a.start_from, b.start_from);
   EXPECT_EQ(a.failures, b.failures);
   EXPECT_EQ(a.commands.commands(), b.commands.commands());
   EXPECT_EQ(a.trainability, b.trainability);
