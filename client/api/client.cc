@@ -176,9 +176,12 @@ absl::StatusOr<v1::Operation> GrpcClient::Pause(const std::string& job_id,
 }
 
 absl::StatusOr<v1::Operation> GrpcClient::Resume(const std::string& job_id,
-                                                 const SteerOptions& options) {
-  return Steer(stub_.get(), &v1::JobService::Stub::ResumeJob, job_id, v1::ResumeJobRequest(),
-               options);
+                                                 const SteerOptions& options,
+                                                 const StartOptions& start) {
+  v1::ResumeJobRequest request;
+  request.set_from_scratch(start.from_scratch);
+  request.set_from(start.from);
+  return Steer(stub_.get(), &v1::JobService::Stub::ResumeJob, job_id, std::move(request), options);
 }
 
 absl::StatusOr<v1::Operation> GrpcClient::SetTrainability(

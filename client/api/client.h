@@ -54,6 +54,14 @@ struct SteerOptions {
   std::string requested_by;
 };
 
+// Where a job without processes goes on; neither: from its newest checkpoint.
+struct StartOptions {
+  // At step 0, whatever checkpoints there are.
+  bool from_scratch = false;
+  // From this checkpoint directory, absolute.
+  std::string from;
+};
+
 // Which jobs to list.
 struct ListOptions {
   // Those in one of these states; empty: all.
@@ -95,9 +103,10 @@ class MusterClient {
   // Changes of a running job: answered once they are durable, with what becomes of them.
   virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
                                               const SteerOptions& options = {}) = 0;
-  // at_step is not used.
+  // at_step is not used. `start` is for a job without processes.
   virtual absl::StatusOr<v1::Operation> Resume(const std::string& job_id,
-                                               const SteerOptions& options = {}) = 0;
+                                               const SteerOptions& options = {},
+                                               const StartOptions& start = {}) = 0;
   // The rules come behind those in force. dry_run: only says what would change.
   virtual absl::StatusOr<v1::Operation> SetTrainability(
       const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,

@@ -33,8 +33,8 @@ class GrpcClient : public MusterClient {
   absl::StatusOr<v1::ListNodesResponse> Nodes() override;
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
                                       const SteerOptions& options) override;
-  absl::StatusOr<v1::Operation> Resume(const std::string& job_id,
-                                       const SteerOptions& options) override;
+  absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options,
+                                       const StartOptions& start) override;
   absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
                                                 const std::vector<v1::TrainableRule>& rules,
                                                 bool dry_run,

@@ -216,6 +216,11 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
     }
     absl::StrAppend(&text, "\n", checkpoints.Text());
   }
+  if (const int found = job.found_checkpoints_size(); found > 0) {
+    absl::StrAppend(&text, "\n", found, found == 1 ? " checkpoint" : " checkpoints",
+                    " in its folder that ", found == 1 ? "does" : "do", " not count; `muster checkpoints list ",
+                    job.id(), "` shows ", found == 1 ? "it" : "them", "\n");
+  }
   const std::string events = EventTable(job, now);
   if (!events.empty()) absl::StrAppend(&text, "\n", events);
   const std::string failure = FailureText(job);
