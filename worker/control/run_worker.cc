@@ -16,11 +16,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/remover.h"
+#include "worker/comm/flight/flight_recorder.h"
 #include "worker/comm/gloo/gloo_communicator.h"
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/command_from_wire.h"
@@ -69,7 +71,7 @@ class StreamEvents : public train::EventSink {
     heartbeat.set_step(step);
     heartbeat.set_stage(stage);
     heartbeat.set_progress(doing);
-    heartbeat.set_activity(++calls_);
+    activity::Moved();
     stream_->SetProgress(std::move(heartbeat));
   }
   // The newest step that Progress named; session thread only.
@@ -80,7 +82,38 @@ class StreamEvents : public train::EventSink {
   const int64_t generation_;
   const std::function<void()> on_started_;
   int64_t step_ = 0;
-  uint64_t calls_ = 0;  // of Progress
+};
+
+// What heartbeats say of a session that runs in another thread. Thread-safe.
+class Course {
+ public:
+  activity::Activity activity;
+  comm::FlightRecorder flight;
+
+  void AddTo(v1::WorkerHeartbeat* heartbeat) {
+    heartbeat->set_activity(activity.count());
+    const comm::FlightRecorder::Flight now = flight.Read();
+    heartbeat->set_collectives_begun(now.begun);
+    heartbeat->set_collectives_ended(now.ended);
+    for (const auto& record : now.newest) {
+      v1::CollectiveRecord& added = *heartbeat->add_collectives();
+      added.set_sequence(record.number);
+      added.set_name(ValidUtf8(record.name));
+      added.set_ended(record.ended);
+    }
+    told_ = std::chrono::steady_clock::now();
+  }
+
+  // The coordinator counts as listening for so long after a heartbeat was on its way to it.
+  void WatchedFor(absl::Duration lease) { lease_ = absl::ToChronoNanoseconds(lease); }
+  // The coordinator hears of this session, and finds out itself who hangs.
+  bool Watched() const {
+    return std::chrono::steady_clock::now() - told_.load() < lease_.load();
+  }
+
+ private:
+  std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
+  std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };
 
 class StreamExportGate : public train::ExportGate {
@@ -123,7 +156,7 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> Meet(ControlStream& strea
 }
 
 absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identity& identity,
-                                      absl::Duration timeout,
+                                      absl::Duration timeout, const Course& course,
                                       std::unique_ptr<comm::RendezvousStore> store) {
   Communicators result{.store = std::move(store), .control = nullptr, .gradients = nullptr};
   comm::GlooOptions options{.rank = static_cast<int>(identity.rank),
@@ -131,6 +164,7 @@ absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identi
                             .name = "control",
                             .connect_timeout = absl::ToChronoMilliseconds(timeout),
                             .timeout = absl::ToChronoMilliseconds(timeout),
+                            .watched = [&course] { return course.Watched(); },
                             .hostname = stream.welcome().host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
   options.name = "gradients";
@@ -203,7 +237,7 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outc
 }
 
 Outcome Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
-              const Communicators& communicators, checkpoint::Remover& remover) {
+              const Communicators& communicators, checkpoint::Remover& remover, Course& course) {
   const StreamCommands commands(&stream);
   StreamEvents events(&stream, identity.generation, [&] {
     if (identity.rank != 0 || !job.checkpoint.has_value()) return;
@@ -214,6 +248,7 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
+  parts.flight = &course.flight;
   // A coordinator of protocol 2, which does not say its own, grants nothing and need not be asked.
   StreamExportGate export_gate(&stream);
   if (stream.welcome().protocol() != 0) parts.export_gate = &export_gate;
@@ -244,15 +279,16 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
 }
 
 Outcome RunSession(ControlStream& stream, const train::Identity& identity,
-                   checkpoint::Remover& remover) {
+                   checkpoint::Remover& remover, Course& course) {
   const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
   auto store = Meet(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
-  const auto communicators = Connect(stream, identity, timeout, *std::move(store));
+  course.WatchedFor(FromProto(stream.welcome().lease()));
+  const auto communicators = Connect(stream, identity, timeout, course, *std::move(store));
   if (!communicators.ok()) return FailedToMeet(communicators.status(), /*hosting=*/false);
-  return Train(stream, identity, *job, *communicators, remover);
+  return Train(stream, identity, *job, *communicators, remover, course);
 }
 
 // What was named for removal is gone before a job that is done counts as ended; each of the two waits is no longer than this.
@@ -278,8 +314,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.worker.set_incarnation(identity.incarnation);
   stream_options.pid = getpid();
   stream_options.spool = options.spool;
-  stream_options.measure = [](v1::WorkerHeartbeat* heartbeat) {
+  Course course;  // outlives the stream
+  stream_options.measure = [&course](v1::WorkerHeartbeat* heartbeat) {
     *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
+    course.AddTo(heartbeat);
   };
   // The coordinator names them to rank 0; whoever else is told takes no part.
   std::atomic<ControlStream*> told = nullptr;
@@ -310,7 +348,8 @@ absl::Status RunWorker(const WorkerOptions& options) {
   instance.job_instance =
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
   told = stream->get();
-  Outcome outcome = RunSession(**stream, instance, remover);
+  const activity::Scope scope(&course.activity);
+  Outcome outcome = RunSession(**stream, instance, remover, course);
   if (outcome.error.ok()) FinishRemovals(**stream, remover);
   ReportEnd(**stream, outcome);
   // Its reports go over the stream, whose end comes next.

@@ -14,7 +14,7 @@ namespace muster::train {
 namespace {
 
 // The record as it travels: the members in order, floating point by its bits.
-constexpr int kFields = 16;
+constexpr int kFields = 18;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
   const int64_t fields[kFields] = {record.generation,
@@ -32,7 +32,9 @@ void Encode(const RollCallRecord& record, int64_t* out) {
                                    record.loss_step,
                                    std::bit_cast<int64_t>(record.loss_sum),
                                    std::bit_cast<int64_t>(record.loss_weight),
-                                   record.loss_outcome};
+                                   record.loss_outcome,
+                                   record.collectives,
+                                   record.collectives_hash};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -52,7 +54,9 @@ RollCallRecord Decode(const int64_t* in) {
           .loss_step = in[12],
           .loss_sum = std::bit_cast<double>(in[13]),
           .loss_weight = std::bit_cast<double>(in[14]),
-          .loss_outcome = in[15]};
+          .loss_outcome = in[15],
+          .collectives = in[16],
+          .collectives_hash = in[17]};
 }
 
 }  // namespace

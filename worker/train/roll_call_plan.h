@@ -42,6 +42,9 @@ struct RollCallRecord {
   double loss_weight = 0;
   // What became of that step: an Outcome.
   int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
+  // Of all collectives that this rank has begun before this call: how many, and a hash of their names.
+  int64_t collectives = 0;
+  int64_t collectives_hash = 0;
 };
 
 struct StepLoss {
@@ -58,6 +61,9 @@ struct RollCallPlan {
   // The ranks want different parameters to be trained, beyond the first one that they all change. All ranks are at the same
   // point, so that they can compare flag by flag; nothing else may be done.
   bool masks_differ = false;
+  // The ranks have called different collectives, of sizes that happened to be equal: what they exchanged was mixed up. All ranks are at
+  // the same point; nothing but to say which may be done.
+  bool collectives_differ = false;
 };
 
 struct DecideOptions {

@@ -36,6 +36,22 @@ TEST(Decide, AppliesOnlyCommandsThatEveryRankHolds) {
   EXPECT_EQ(Decide({Rank(3, 1), Rank(1, 1), Rank(2, 1)})->apply_commands, 1);
 }
 
+TEST(Decide, RanksThatCalledOtherCollectivesOrMoreOfThemAreFoundBeforeAnythingIsDecided) {
+  RollCallRecord record = Rank(0, 1);
+  record.collectives = 12;
+  record.collectives_hash = 99;
+  EXPECT_FALSE(Decide({record, record})->collectives_differ);
+  RollCallRecord more = record;
+  ++more.collectives;
+  EXPECT_TRUE(Decide({record, record, more})->collectives_differ);
+  RollCallRecord others = record;
+  ++others.collectives_hash;
+  others.loss_sum = std::nan("");  // what was mixed up is told, not what came of it
+  const auto plan = Decide({record, others});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->collectives_differ);
+}
+
 TEST(Decide, HasNoLossBeforeTheFirstStep) {
   RollCallRecord first;
   first.step = 1;

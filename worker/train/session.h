@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/flight/flight_recorder.h"
 #include "worker/train/failure.h"
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
@@ -43,6 +44,8 @@ struct SessionParts {
   // Somebody decided so: begin anew, or from this directory. Neither: from `checkpoints`.
   bool from_scratch = false;
   std::string start_from;
+  // Where the session's collectives are noted; null: nowhere outside.
+  comm::FlightRecorder* flight = nullptr;
 };
 
 struct SessionEnd {

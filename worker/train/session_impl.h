@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
 #include "common/trainability/trainability.h"
+#include "worker/comm/flight/recorded_communicator.h"
 #include "worker/data/sampler.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/seed.h"
@@ -39,8 +40,11 @@ class SessionImpl : public Session {
   SessionImpl(const Identity& identity, const Job& job, const SessionParts& parts)
       : identity_(identity),
         job_(job),
+        flight_(parts.flight != nullptr ? parts.flight : &own_flight_),
+        control_(comm::Recorded(parts.control, flight_, 0)),
+        gradients_(comm::Recorded(parts.gradients, flight_, 1)),
         profile_(job.profile, identity),
-        parts_(profile_.Trace(parts)),
+        parts_(profile_.Trace(WithRecorded(parts))),
         roll_call_(parts_.control),
         plain_context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
                                                                 models::MakeGenerator(job.seed))) {}
@@ -103,6 +107,13 @@ class SessionImpl : public Session {
   // A blocking call for the step that comes now.
   absl::StatusOr<RollCallPlan> CallNow();
   void ReportLoss(const RollCallPlan& plan);
+  SessionParts WithRecorded(SessionParts parts) const {
+    parts.control = control_.get();
+    parts.gradients = gradients_.get();
+    return parts;
+  }
+  // The error that says in which collective the ranks differ. A collective.
+  absl::Status NameCollectiveDifference();
   // Tells where a loss that is not finite came from. A collective: the ranks have decided alike
   // that there is one.
   absl::Status WithOrigin(const absl::Status& error);
@@ -172,6 +183,11 @@ class SessionImpl : public Session {
 
   const Identity identity_;
   const Job job_;
+  // Behind all communicators that the session uses.
+  comm::FlightRecorder own_flight_;
+  comm::FlightRecorder* const flight_;
+  const std::unique_ptr<comm::Communicator> control_;
+  const std::unique_ptr<comm::Communicator> gradients_;
   Profile profile_;
   const SessionParts parts_;
 

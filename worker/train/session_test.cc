@@ -4,11 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
 
+#include "common/activity/activity.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/train/failure.h"
 #include "worker/train/rank_threads.h"
@@ -85,6 +87,7 @@ class Outside : public CommandSource, public EventSink {
 struct Result {
   std::vector<absl::StatusOr<SessionEnd>> ends;
   Outside outside;
+  std::deque<activity::Activity> activities;  // by rank
 };
 
 class SessionTest : public ::testing::Test {
@@ -135,8 +138,10 @@ class SessionTest : public ::testing::Test {
     result->outside.StopAfterStep(stop_after);
     result->outside.SetCommands(commands_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
+    for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
       if (rank == kill_rank) return;
+      const activity::Scope scope(&result->activities[rank]);
       SessionParts parts = start_;
       parts.control = &control;
       parts.gradients = &data;
@@ -155,6 +160,24 @@ class SessionTest : public ::testing::Test {
   std::vector<Command> commands_;
   SessionParts start_{};  // what it says of checkpoints that do not count, and of where to start
 };
+
+TEST_F(SessionTest, EachMicroBatchAndEachBatchOfAnEvaluationMovesOnItsOwnRank) {
+  const auto count = [this](int64_t steps, int64_t per_rank, bool validate) {
+    Job job = SmallJob();
+    job.stages = {FitStage{steps, 0}};
+    if (validate) job.stages.push_back(ValidateStage{});
+    job.batch.per_rank = per_rank;
+    const auto run = RunSessions(job, 2);
+    EXPECT_TRUE(run->ends[0].ok() && run->ends[1].ok()) << run->ends[0].status();
+    EXPECT_GT(run->activities[1].count(), 0u);
+    return run->activities[0].count();
+  };
+  const uint64_t two_steps = count(2, 3, false);
+  // Two micro-batches a step, forward and backward of each.
+  EXPECT_GE(count(4, 3, false), two_steps + 2 * 4);
+  // 11 samples: 6 of them on this rank.
+  EXPECT_GE(count(2, 3, true), two_steps + 2);
+}
 
 TEST_F(SessionTest, TrainsToTheEndAtEveryWorldSize) {
   for (int world_size = 1; world_size <= 4; ++world_size) {
