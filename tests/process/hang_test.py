@@ -11,6 +11,7 @@ from tests.bazel import runfile
 from tests.process import jobs
 
 LEASE, NO_PROGRESS = "2s", "6s"
+ROWS = {"safetensors": {"path": "rows.safetensors"}}
 
 
 @pytest.fixture
@@ -25,8 +26,6 @@ def cluster(muster):
 def write_job(muster, options, samples=24, **changes):
     rows = {"inputs": torch.randn(samples, 3), "labels": torch.arange(samples) % 2}
     save_file(rows, muster.folder / "rows.safetensors")
-    options |= {"path": str(muster.folder / "hung")}
-    data = {"safetensors": {"path": "rows.safetensors"}}
     return jobs.write_job(
         muster.folder,
         **{
@@ -37,7 +36,7 @@ def write_job(muster, options, samples=24, **changes):
                     "options": options,
                 }
             },
-            "data": {"train": data, "validate": data},
+            "data": {"train": ROWS},
             "batch": {"per_rank": 1},
             "stages": [{"fit": {"steps": 12}}],
             "checkpoint": {"directory": "checkpoints", "every_steps": 3},
@@ -56,14 +55,15 @@ def job(muster):
 @pytest.mark.parametrize("rank", ["0", "1"])
 def test_the_rank_that_hangs_is_blamed_and_the_job_goes_on(cluster, rank, strategy):
     muster = cluster
-    job_file = write_job(muster, {"fault": "hangs", "rank": rank}, strategy={strategy: {}})
+    options = {"fault": "hangs", "rank": rank, "path": str(muster.folder / "hung")}
+    job_file = write_job(muster, options, strategy={strategy: {}})
     muster.cli("submit", job_file, "--id", "job")
     muster.cli("wait", "job")
     ended = job(muster)
     assert (ended["state"], ended["step"], ended["restarts"]) == ("SUCCEEDED", "12", 1)
     failure = ended["failure"]
     assert (failure["rank"], failure["generation"]) == (int(rank), "1"), failure
-    assert "made no progress for 6s" in failure["reason"] and "it is behind" in failure["reason"], failure
+    assert "made no progress for" in failure["reason"] and "it is behind" in failure["reason"], failure
     shown = failure["collectives"]
     other = 1 - int(rank)
     assert shown[0].startswith(f"rank {rank}: number ") and shown[-1].startswith(f"rank {other}: number "), shown
@@ -77,14 +77,14 @@ def test_a_slow_validation_is_no_hang_however_long_it_takes(cluster):
         muster,
         {"fault": "slow-evaluation", "rank": "1"},
         samples=48,
+        data={"train": ROWS, "validate": ROWS},
         stages=[{"fit": {"steps": 4, "validate_every": 2}}],
     )
     muster.cli("submit", job_file, "--id", "job")
     muster.cli("wait", "job")
     ended = job(muster)
     assert (ended["state"], ended["generation"], ended["restarts"]) == ("SUCCEEDED", "1", 0), ended
-    ranks = muster.cli("ranks", "job").out
-    assert "rank" not in ended.get("failure", {}), ranks
+    assert not ended.get("failure"), ended
 
 
 @pytest.mark.parametrize("fault", ["other-order", "one-unit-more"])
