@@ -16,10 +16,7 @@ def allowed():
         return "needs root"
     if shutil.which("ip") is None:
         return "needs iproute2"
-    probe = f"mfprobe{os.getpid()}"
-    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
-    subprocess.run(["ip", "netns", "delete", probe], capture_output=True)
-    return None if made.returncode == 0 else f"network namespaces are not allowed: {made.stderr.strip()}"
+    return None
 
 
 def _ip(*arguments, check=True):
