@@ -4,8 +4,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "client/cli/job_text.h"
 #include "client/cli/table.h"
 #include "common/manifest/manifest.h"
 #include "common/status/status.h"
@@ -98,6 +100,61 @@ ExitCode Verify(Console* console, const CommonOptions& options, const std::strin
   return kDone;
 }
 
+std::string Says(const v1::Checkpoint& checkpoint) {
+  if (!checkpoint.bad_reason().empty()) return absl::StrCat("damaged: ", checkpoint.bad_reason());
+  switch (checkpoint.origin()) {
+    case v1::Checkpoint::ADOPTED:
+      return "found in the folder, counts";
+    case v1::Checkpoint::FOUND:
+      return absl::StrCat("kept, does not count: ", checkpoint.origin_reason());
+    default:
+      return "counts";
+  }
+}
+
+std::string ListTable(const v1::Job& job, absl::Time now) {
+  Table table({"CHECKPOINT", "GENERATION", "KNOWN SINCE", "PATH", "STATUS"});
+  for (const auto* list : {&job.checkpoints(), &job.found_checkpoints()}) {
+    for (const v1::Checkpoint& checkpoint : *list) {
+      table.Add({absl::StrCat("step ", checkpoint.step()), absl::StrCat(checkpoint.generation()),
+                 Ago(checkpoint.create_time(), now), checkpoint.path(), Says(checkpoint)});
+    }
+  }
+  return table.Text();
+}
+
+ExitCode List(Console* console, const CommonOptions& options, const std::string& job_id) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const auto job = (*client)->Get(job_id);
+  if (!job.ok()) return Fail(console, job.status());
+  if (IsDocument(options.output)) {
+    // Of the job's message only what is about its checkpoints.
+    v1::Job checkpoints;
+    checkpoints.set_id(job->id());
+    *checkpoints.mutable_checkpoints() = job->checkpoints();
+    *checkpoints.mutable_found_checkpoints() = job->found_checkpoints();
+    console->out << Document(checkpoints, options.output);
+  } else if (job->checkpoints().empty() && job->found_checkpoints().empty()) {
+    console->err << "job '" << job_id << "' has no checkpoints\n";
+  } else {
+    console->out << ListTable(*job, absl::Now());
+  }
+  return kDone;
+}
+
+void AddCheckpointsList(CLI::App* group, Console* console, ExitCode* code) {
+  struct Options : CommonOptions {
+    std::string job;
+  };
+  auto options = std::make_shared<Options>();
+  CLI::App* command = group->add_subcommand(
+      "list", "A job's checkpoints as its coordinator knows them, with those that were found and do not count");
+  command->add_option("JOB", options->job, "The job's id")->required();
+  AddCommonOptions(command, console, options.get());
+  command->callback([=] { *code = List(console, *options, options->job); });
+}
+
 using Action = ExitCode (*)(Console*, const CommonOptions&, const std::string&);
 
 void AddAction(CLI::App* group, const std::string& name, const std::string& help, Action action,
@@ -115,8 +172,9 @@ void AddAction(CLI::App* group, const std::string& name, const std::string& help
 }  // namespace
 
 void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code) {
-  CLI::App* group = app->add_subcommand("checkpoints", "Look into checkpoints; needs no coordinator");
+  CLI::App* group = app->add_subcommand("checkpoints", "Look into checkpoints, without a coordinator; or list those of a job");
   group->require_subcommand(1);
+  AddCheckpointsList(group, console, code);
   AddAction(group, "inspect", "What a checkpoint holds", Inspect, console, code);
   AddAction(group, "verify", "Read all of it and compare sizes, hashes and completeness", Verify,
             console, code);

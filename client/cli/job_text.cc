@@ -198,11 +198,6 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
                    ? absl::StrCat(job.world_size())
                    : absl::StrCat(job.world_size(), ", ", job.joined_ranks(), " joined"));
   add("generation", absl::StrCat(job.generation(), ", restarts: ", job.restarts()));
-  if (job.attempt() > 1) {
-    const v1::AttemptEnd& former = job.ended_attempts(job.ended_attempts_size() - 1);
-    add("attempt", absl::StrCat(job.attempt(), "; the one before: ", StateName(former.state()), ": ",
-                                former.state_reason()));
-  }
   add("created", Stamp(job.create_time()));
   if (job.has_start_time()) add("started", Stamp(job.start_time()));
   if (job.has_end_time()) add("ended", Stamp(job.end_time()));
@@ -220,6 +215,11 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
                            : absl::StrCat(checkpoint.path(), " BAD: ", checkpoint.bad_reason())});
     }
     absl::StrAppend(&text, "\n", checkpoints.Text());
+  }
+  if (const int found = job.found_checkpoints_size(); found > 0) {
+    absl::StrAppend(&text, "\n", found, found == 1 ? " checkpoint" : " checkpoints",
+                    " in its folder that ", found == 1 ? "does" : "do", " not count; `muster checkpoints list ",
+                    job.id(), "` shows ", found == 1 ? "it" : "them", "\n");
   }
   const std::string events = EventTable(job, now);
   if (!events.empty()) absl::StrAppend(&text, "\n", events);

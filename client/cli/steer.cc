@@ -1,5 +1,6 @@
 #include "client/cli/steer.h"
 
+#include <filesystem>
 #include <memory>
 #include <utility>
 
@@ -79,11 +80,26 @@ void AddPause(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddResume(CLI::App* app, Console* console, ExitCode* code) {
-  AddPlain(app, console, code, "resume",
-           "Let a paused job go on, or one that was stopped or has failed, as its next attempt", false,
-           [](auto& client, const auto& job, const auto& options) {
-             return client.Resume(job, options);
-           });
+  auto options = std::make_shared<SteeringOptions>();
+  auto start = std::make_shared<client::StartOptions>();
+  CLI::App* command = app->add_subcommand(
+      "resume", "Let a paused job go on; one that halted because its checkpoints cannot be read looks again");
+  AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
+  CLI::Option* from = command->add_option(
+      "--from", start->from, "Go on from this checkpoint directory, as every node sees it (a job without processes only)");
+  command
+      ->add_flag("--from-scratch", start->from_scratch,
+                 "Begin anew at step 0; the job's checkpoints are kept (a job without processes only)")
+      ->excludes(from);
+  command->callback([=] {
+    if (!start->from.empty()) {
+      start->from = std::filesystem::absolute(start->from).lexically_normal().string();
+      if (start->from.size() > 1 && start->from.back() == '/') start->from.pop_back();
+    }
+    *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
+      return client.Resume(job, steer, *start);
+    });
+  });
 }
 
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {

@@ -5,7 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/files/hashing_writer.h"
+#include "common/manifest/name.h"
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
 
@@ -15,7 +17,51 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr char kFormat[] = "muster-checkpoint";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kVersion = 2;
+// Written before the manifest had a hash of itself.
+constexpr int64_t kVersionWithoutHash = 1;
+
+// The member that holds the manifest's own hash. It is the third one, so that no name that a user chose
+// stands before it.
+constexpr char kHashMember[] = "manifest_xxh3_128";
+constexpr char kNoHash[] = "00000000000000000000000000000000";
+
+std::string HashLine(const std::string& hash) {
+  return absl::StrCat("\"", kHashMember, "\": \"", hash, "\"");
+}
+
+// The hash of the text as it is with zeros in the place of the hash.
+std::string WithHash(std::string text) {
+  const std::string blank = HashLine(kNoHash);
+  return text.replace(text.find(blank), blank.size(), HashLine(files::HashBytes(text.data(), text.size())));
+}
+
+// `hash`: what the manifest says.
+absl::Status CheckHash(const std::string& path, std::string text, const std::string& hash) {
+  const std::string line = HashLine(hash);
+  const size_t at = text.find(line);
+  if (hash.size() != sizeof(kNoHash) - 1 || at == std::string::npos) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": expected the member ", HashLine("<32 digits>"), ", found '", hash, "'"));
+  }
+  text.replace(at, line.size(), HashLine(kNoHash));
+  const std::string found = files::HashBytes(text.data(), text.size());
+  if (found == hash) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: expected the hash ", hash,
+                                          " (", kHashMember, "), found ", found));
+}
+
+absl::Status CheckName(const std::string& directory, const Manifest& manifest) {
+  const std::string name = NameOfDirectory(directory);
+  const auto parsed = ParseFinalName(name);
+  if (!parsed.has_value() || *parsed == CheckpointName{manifest.step, manifest.generation}) {
+    return absl::OkStatus();
+  }
+  return absl::DataLossError(absl::StrCat(
+      files::JoinPath(directory, kFileName), ": expected step ", parsed->step, " and generation ",
+      parsed->generation, ", as the directory is called, found step ", manifest.step,
+      " and generation ", manifest.generation));
+}
 
 Json ToJson(const Steering& steering) {
   Json json = {{"waiting_commands", steering.waiting_commands}};
@@ -27,6 +73,7 @@ Json ToJson(const Steering& steering) {
   json["trainability"] = {{"version", steering.trainability_version},
                           {"rules", std::move(rules)},
                           {"pending", steering.pending}};
+  json["applied"] = steering.applied;
   return json;
 }
 
@@ -42,6 +89,7 @@ Steering SteeringFromJson(const Json& json) {
     steering.rules.push_back(
         {.freeze = freeze, .pattern = item.at(freeze ? "freeze" : "unfreeze").get<std::string>()});
   }
+  if (json.contains("applied")) json["applied"].get_to(steering.applied);
   return steering;
 }
 
@@ -62,7 +110,9 @@ Json ToJson(const Manifest& manifest) {
   }
   return {{"format", kFormat},
           {"version", kVersion},
+          {kHashMember, kNoHash},
           {"job", manifest.job},
+          {"job_instance", manifest.job_instance},
           {"step", manifest.step},
           {"generation", manifest.generation},
           {"last_command", manifest.last_command},
@@ -80,6 +130,7 @@ Json ToJson(const Manifest& manifest) {
 Manifest FromJson(const Json& json) {
   Manifest manifest;
   json.at("job").get_to(manifest.job);
+  if (json.contains("job_instance")) json["job_instance"].get_to(manifest.job_instance);
   json.at("step").get_to(manifest.step);
   json.at("generation").get_to(manifest.generation);
   json.at("last_command").get_to(manifest.last_command);
@@ -118,7 +169,7 @@ absl::Status Write(const Manifest& manifest, const std::string& directory, files
   const std::string path = files::JoinPath(directory, kFileName);
   std::string text;
   try {
-    text = ToJson(manifest).dump(1) + "\n";
+    text = WithHash(ToJson(manifest).dump(1) + "\n");
   } catch (const Json::exception&) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": a name is not UTF-8"));
   }
@@ -138,11 +189,17 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
   try {
     const std::string format = json.at("format").get<std::string>();
     const int64_t version = json.at("version").get<int64_t>();
-    if (format != kFormat || version != kVersion) {
-      return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ", kVersion,
-                                              ", found ", format, " version ", version));
+    if (format != kFormat || version < kVersionWithoutHash || version > kVersion) {
+      return absl::DataLossError(absl::StrCat(path, ": expected ", kFormat, " version ",
+                                              kVersionWithoutHash, " or ", kVersion, ", found ",
+                                              format, " version ", version));
     }
-    return FromJson(json);
+    if (version != kVersionWithoutHash) {
+      RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
+    }
+    Manifest manifest = FromJson(json);
+    RETURN_IF_ERROR(CheckName(directory, manifest));
+    return manifest;
   } catch (const Json::exception& error) {
     return absl::DataLossError(absl::StrCat(path, ": ", error.what()));
   }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -48,11 +49,15 @@ struct Steering {
   std::vector<TrainableRule> rules;
   // Parameters that model code has frozen or unfrozen, without effect yet.
   std::vector<std::string> pending;
+  // The newest commands that took effect: number and step.
+  std::vector<std::pair<int64_t, int64_t>> applied;
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 
 struct Manifest {
   std::string job;
+  // What tells the job from another of the same name; empty in version 1.
+  std::string job_instance;
   int64_t step = 0;
   int64_t generation = 0;
   int64_t last_command = 0;
@@ -70,20 +75,22 @@ struct Manifest {
 // The name of a piece's entry in its file.
 std::string EntryName(const Piece& piece);
 
-// Writes `directory`/MANIFEST.json and makes it durable (the file, not the directory's entry).
+// Writes `directory`/MANIFEST.json, with a hash of itself in it, and makes it durable (the file, not the directory's entry).
 absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
-// NOT_FOUND without a manifest; DATA_LOSS for one that is broken or of a newer version (path,
-// expected, found).
+// DATA_LOSS for one that is damaged (it hashes itself; version 1 does not), of a newer version, or of
+// another step or generation than the directory's name says where that is one of a checkpoint (path,
+// expected, found). Other errors, such as NOT_FOUND, say nothing of it: it could not be read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
 
 // DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie in
 // files that are listed.
 absl::Status CheckComplete(const Manifest& manifest);
 
-// Read, CheckComplete, and every file against its size, its hash and its own header. DATA_LOSS
-// lists the problems, capped at 3. Reads everything once.
+// Read, CheckComplete, and every file against its size, its hash and its own header. Reads everything
+// once. DATA_LOSS lists what is damaged, capped at 3; without any damage other errors say what could
+// not be found or read.
 absl::StatusOr<Manifest> Verify(const std::string& directory);
 
 }  // namespace muster::manifest

@@ -46,6 +46,23 @@ class ManifestTest : public ::testing::Test {
     manifest_.files.push_back({name, text.size(), files::HashBytes(text.data(), text.size())});
   }
 
+  // Writes the manifest, then changes its text.
+  void Edit(const std::string& from, const std::string& to) {
+    ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+    std::string text = *files::ReadFile(dir_.Path(kFileName));
+    ASSERT_NE(text.find(from), std::string::npos) << text;
+    text.replace(text.find(from), from.size(), to);
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
+  }
+
+  void WriteAsVersion1() {
+    Edit("\"version\": 2", "\"version\": 1");
+    std::string text = *files::ReadFile(dir_.Path(kFileName));
+    const size_t at = text.find(" \"manifest_xxh3_128\"");
+    text.erase(at, text.find('\n', at) + 1 - at);
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
+  }
+
   std::string CompleteError() { return std::string(CheckComplete(manifest_).message()); }
 
   std::string VerifyError() {
@@ -81,17 +98,51 @@ TEST_F(ManifestTest, EveryTruncationOfTheManifestIsRefused) {
 }
 
 TEST_F(ManifestTest, OtherVersionIsNamed) {
+  Edit("\"version\": 2", "\"version\": 3");
+  EXPECT_THAT(
+      std::string(Read(dir_.path()).status().message()),
+      HasSubstr("expected muster-checkpoint version 1 or 2, found muster-checkpoint version 3"));
+}
+
+TEST_F(ManifestTest, AnyChangeOfItsTextIsDamage) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  const std::string good = *files::ReadFile(dir_.Path(kFileName));
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] ^= 1;
+    ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), bad).ok());
+    ASSERT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss)
+        << at << ": " << bad.substr(at, 20);
+  }
+}
+
+TEST_F(ManifestTest, AChangedStepIsFound) {
+  Edit("\"step\": 12", "\"step\": 1012");
+  EXPECT_THAT(std::string(Verify(dir_.path()).status().message()),
+              AllOf(HasSubstr("was changed or is damaged: expected the hash "), HasSubstr(", found ")));
+}
+
+TEST_F(ManifestTest, TheHashIsThatOfTheTextWithZerosInItsPlace) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   std::string text = *files::ReadFile(dir_.Path(kFileName));
-  text.replace(text.find("\"version\": 1"), 12, "\"version\": 2");
-  ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
-  EXPECT_THAT(std::string(Read(dir_.path()).status().message()),
-              HasSubstr("expected muster-checkpoint version 1, found muster-checkpoint version 2"));
+  const std::string member = "\"manifest_xxh3_128\": \"";
+  const size_t at = text.find(member) + member.size();
+  const std::string hash = text.substr(at, 32);
+  text.replace(at, 32, 32, '0');
+  EXPECT_EQ(hash, files::HashBytes(text.data(), text.size()));
+}
+
+// As it was written before a manifest had a hash of itself.
+TEST_F(ManifestTest, Version1IsRead) {
+  WriteAsVersion1();
+  const auto read = Verify(dir_.path());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, manifest_);
 }
 
 TEST_F(ManifestTest, PiecesWithoutADtypeAreF32) {
   manifest_.pieces.pop_back();
-  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  WriteAsVersion1();
   std::string text = *files::ReadFile(dir_.Path(kFileName));
   const std::string dtype = ",\n   \"dtype\": \"F32\"";
   int removed = 0;
@@ -101,6 +152,23 @@ TEST_F(ManifestTest, PiecesWithoutADtypeAreF32) {
   const auto read = Verify(dir_.path());
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(*read, manifest_);
+}
+
+TEST_F(ManifestTest, StepAndGenerationAreThoseOfTheDirectorysName) {
+  for (const std::string name : {"step-12-g3", "step-13-g3", "step-12-g4", "copied"}) {
+    const std::string directory = dir_.Path(name);
+    std::filesystem::create_directory(directory);
+    for (const FileRecord& file : manifest_.files) {
+      std::filesystem::copy_file(dir_.Path(file.name), directory + "/" + file.name);
+    }
+    ASSERT_TRUE(Write(manifest_, directory).ok());
+    const bool agrees = name == "step-12-g3" || name == "copied";
+    EXPECT_EQ(Verify(directory).ok(), agrees) << name;
+    EXPECT_EQ(Read(directory + "/").ok(), agrees) << name;
+  }
+  EXPECT_THAT(std::string(Read(dir_.Path("step-13-g3")).status().message()),
+              HasSubstr("expected step 13 and generation 3, as the directory is called, found step 12 "
+                        "and generation 3"));
 }
 
 TEST_F(ManifestTest, PiecesOfAnotherDtypeThanTheFilesAreFound) {
@@ -151,11 +219,24 @@ TEST_F(ManifestTest, AnyFlippedBitOfAFileIsFoundByHash) {
   }
 }
 
-TEST_F(ManifestTest, FilesThatLackAPieceOrAreMissingAreAllReported) {
-  std::filesystem::remove(dir_.Path("rank-0.safetensors"));
+TEST_F(ManifestTest, FilesThatLackAPieceAreReported) {
   manifest_.pieces[2].parameter = "v";
-  EXPECT_THAT(VerifyError(), AllOf(HasSubstr("rank-0.safetensors: No such file"),
-                                   HasSubstr("rank-1.safetensors: no entry 'step/v'")));
+  EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: no entry 'step/v'"));
+}
+
+// It may be there again tomorrow.
+TEST_F(ManifestTest, AFileThatIsNotThereIsNoDamage) {
+  ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+  std::filesystem::remove(dir_.Path("rank-0.safetensors"));
+  const absl::Status status = Verify(dir_.path()).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("rank-0.safetensors: No such file"));
+}
+
+TEST_F(ManifestTest, DamageIsToldWhereAnotherFileIsMissing) {
+  std::filesystem::remove(dir_.Path("rank-0.safetensors"));
+  std::filesystem::resize_file(dir_.Path("rank-1.safetensors"), 20);
+  EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: expected "));
 }
 
 }  // namespace

@@ -17,35 +17,12 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
   return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
 }
 
-// Of a node, that were replaced by newer ones.
-constexpr size_t kKeptIncarnations = 16;
-
 }  // namespace
-
-absl::Status Cluster::CheckName(const AgentHello& hello) const {
-  const store::NodeMarkRow mark = MarkOf(hello.node);
-  const auto& replaced = mark.replaced_incarnations;
-  if (std::find(replaced.begin(), replaced.end(), hello.incarnation) != replaced.end()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                  absl::StrCat("node '", hello.node, "': a newer agent process has this name"));
-  }
-  const membership::Agent* const holder = membership_.FindAgent(hello.node);
-  const bool another = holder != nullptr && !hello.agent_id.empty() && !mark.agent_id.empty() &&
-                       mark.agent_id != hello.agent_id;
-  if (!another) return absl::OkStatus();
-  return Refuse(
-      absl::StatusCode::kAlreadyExists, "NODE_NAME_TAKEN",
-      absl::StrCat("another agent has the name '", hello.node, "' (on ", holder->host,
-                   holder->attached() ? ", attached" : ", its lease still holds",
-                   "); start this one with another --node, or, where it takes the other's place, "
-                   "stop that one and wait for ",
-                   absl::FormatDuration(options_.timing.lease),
-                   ", or give it the other's --state directory"));
-}
 
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::set<std::string>& left, const std::string& reason,
                                absl::Time now) {
+  StrangersGone(node);
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
@@ -75,14 +52,23 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
 }
 
 void Cluster::NodeLost(const std::string& node, absl::Time now) {
+  StrangersGone(node);
   for (const SessionId session : membership_.LoseNode(node, now)) {
     Close(session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                           absl::StrCat("the agent of node '", node, "' is lost")));
   }
-  EachJobOn(node, [&](jobs::Job* job) {
-    return jobs::OnInterrupted(
-        job, absl::StrCat("the agent of node '", node, "' was not heard of"), now);
-  }, now);
+  const auto open = open_;
+  for (const auto& [number, id] : open) {
+    jobs::Job* job = FindJob(id);
+    const bool there = job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
+                                                [&](const jobs::Rank& r) {
+                                                  return r.node == node && !r.exited;
+                                                });
+    if (!there) continue;
+    const jobs::Ended ended = jobs::OnInterrupted(job, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
 }
 
 absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, absl::Time now) {
@@ -92,9 +78,6 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
                                hello.protocol, "; this musterd speaks ", kAgentProtocol,
                                " and knows the next one: update musterd first"));
   }
-  if (absl::Status taken = CheckName(hello); !taken.ok()) return taken;
-  const membership::Agent* const former = membership_.FindAgent(hello.node);
-  const std::string former_incarnation = former == nullptr ? "" : former->incarnation;
   const auto attached = membership_.AttachAgent({.node = hello.node,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
@@ -113,21 +96,6 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   effects_.push_back(
       Say{absl::StrCat("node '", hello.node, "' is attached: ", hello.slots, " slots")});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
-  store::NodeMarkRow mark = MarkOf(hello.node);
-  if (attached->new_incarnation || mark.agent_id != hello.agent_id) {
-    mark.agent_id = hello.agent_id;
-    auto& replaced = mark.replaced_incarnations;
-    if (attached->new_incarnation) replaced.push_back(former_incarnation);
-    if (replaced.size() > kKeptIncarnations) replaced.erase(replaced.begin());
-    Mark(mark);
-  }
-  // It may have missed either.
-  effects_.push_back(
-      SendToAgent{session, DrainAgent{mark.drained, mark.drained ? mark.reason : ""}});
-  const auto draining = draining_.find(hello.node);
-  const bool over = draining != draining_.end() && draining->second.by_agent;
-  if (over && attached->new_incarnation) draining_.erase(draining);
-  quarantined_[hello.node] = {hello.quarantined_slots.begin(), hello.quarantined_slots.end()};
 
   std::set<std::string> running;
   for (const RunningWorker& worker : hello.running) running.insert(worker.worker.incarnation);
@@ -142,6 +110,7 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   });
   for (const WorkerExit& exit : exits) WorkerExited(session, exit, now);
 
+  EndStrangers(hello, now);
   for (const RunningWorker& worker : hello.running) {
     if (jobs::Rank* rank = CurrentRank(worker.worker)) {
       rank->pid = worker.pid;
@@ -164,7 +133,6 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
       }
     }
   }
-  if (!hello.draining.empty()) AgentDraining(session, hello.draining, now);
   Schedule(now);
   return absl::OkStatus();
 }
@@ -187,12 +155,6 @@ void Cluster::WorkerStarted(SessionId session, const RunningWorker& worker, absl
 
 void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now) {
   AgentHeard(session, now);
-  // An older agent does not say beforehand that it stops.
-  if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
-      (exit.exit.why == jobs::Exit::Why::kAgentStopped ||
-       exit.exit.start_error == jobs::kAgentIsStopping)) {
-    AgentDraining(session, "it takes no more workers", now);
-  }
   if (jobs::Rank* rank = CurrentRank(exit.worker)) {
     if (exit.pid != 0) rank->pid = exit.pid;
     jobs::Job* job = FindJob(exit.worker.job);
@@ -202,6 +164,7 @@ void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time
     Follow(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
+  StrangerGone(exit.worker.job, exit.worker.incarnation);
 }
 
 void Cluster::WorkerLogged(SessionId session, const WorkerId& worker,

@@ -16,6 +16,22 @@ constexpr absl::Duration kRequestsKept = absl::Hours(24);
 // Of at_step: no job has so many.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
+// Of a person's wish where the job is to start.
+absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
+  const auto invalid = [](const std::string& why) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "START_INVALID", why);
+  };
+  if (request.from_scratch && !request.from.empty()) {
+    return invalid("from and from_scratch exclude each other");
+  }
+  if (!request.from.empty() && request.from[0] != '/') {
+    return invalid(absl::StrCat("from: expected an absolute path, found '", request.from, "'"));
+  }
+  if (!job.live) return absl::OkStatus();
+  return invalid(absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state),
+                              ": from and from_scratch are for a job without processes; stop it first"));
+}
+
 absl::Status DeletedSince(const std::string& job_id) {
   return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
                 absl::StrCat("the job '", job_id, "' of this request was deleted since"));
@@ -115,7 +131,12 @@ void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) 
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
   const commands::Delivery delivery{*job->commands.Find(number)};
-  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) SendToRank(*job, rank, delivery);
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
+    if (worker == nullptr || !worker->attached()) continue;
+    job->told_commands = number;
+    SendToRank(*job, rank, delivery);
+  }
   ListsChanged(job);
 }
 
@@ -123,10 +144,6 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
                                           const Check& check) {
   ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
   if (repeated.has_value()) return *repeated;
-  if (const jobs::Job* ended = Find(request.job_id);
-      request.command.kind == commands::Kind::kResume && ended != nullptr && ended->terminal()) {
-    return NextAttempt(request, now);
-  }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
   if (request.command.at_step > kLatestStep) {
     return Refuse(absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
@@ -137,7 +154,11 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
   }
   const commands::Kind kind = request.command.kind;
-  const bool paused = job->commands.WillBePaused();
+  const bool paused = job->commands.WillBePaused() || job->halted();
+  if (request.from_scratch || !request.from.empty()) {
+    RETURN_IF_ERROR(CheckStart(*job, request));
+  }
+  if (kind == commands::Kind::kResume && job->halted()) return ResumeHalted(job, request, now);
   if (kind == commands::Kind::kPause && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
                   absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",
@@ -162,37 +183,6 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
             .job_id = request.job_id,
             .answer = absl::StrCat(number)});
   Follow(job, ended, now);
-  return number;
-}
-
-absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, absl::Time now) {
-  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
-  if (repeated.has_value()) return *repeated;
-  jobs::Job* job = FindJob(request.job_id);
-  if (job == nullptr) return NoSuchJob(request.job_id);
-  if (!job->terminal()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
-                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
-                               "; only a job that has FAILED or was CANCELLED begins its next attempt"));
-  }
-  if (job->state == jobs::State::kSucceeded) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
-                  absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
-  }
-  jobs::OnNextAttempt(job, now);
-  open_[job->number] = job->id;
-  commands::Command command = request.command;
-  command.create_time = now;
-  const uint64_t number = job->commands.Append(std::move(command));
-  // It lets go on what was halted when the job ended.
-  job->commands.Applied(number, job->step);
-  job->commands.Finished(number, {.time = now});
-  Remember({.request_id = request.request_id,
-            .fingerprint = request.fingerprint,
-            .job_id = request.job_id,
-            .answer = absl::StrCat(number)});
-  ListsChanged(job);
-  Follow(job, {}, now);
   return number;
 }
 
@@ -277,7 +267,6 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   batch_.last_number = last_number_;
   speed_.erase(job_id);
   said_.erase(job_id);
-  judged_.erase(job_id);
   submitted_.erase(job->number);
   jobs_.erase(job_id);
   effects_.push_back(JobDeleted{job_id});

@@ -40,13 +40,7 @@ struct AckSpool {
   WorkerId worker;
   uint64_t sequence = 0;
 };
-// The node is to be emptied, or is not any more.
-struct DrainAgent {
-  bool drain = false;
-  std::string reason;
-};
-using AgentOrder =
-    std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool, DrainAgent>;
+using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool>;
 
 // ---- To a worker.
 struct WelcomeWorker {
@@ -56,6 +50,10 @@ struct WelcomeWorker {
   membership::Patience patience;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
+  // jobs::NotUsable.
+  std::vector<jobs::Checkpoint> known_checkpoints;
+  bool from_scratch = false;
+  std::string start_from;
   uint64_t acked_report = 0;
   std::optional<jobs::Rendezvous> rendezvous;
   std::string host;
@@ -67,18 +65,15 @@ struct AckReport {
 struct CheckpointRecorded {
   uint64_t step = 0;
   std::string path;
+  // Paths.
   std::vector<std::string> remove;
 };
 // The weights may be put there.
 struct ExportGranted {
   std::string path;
 };
-// To save a checkpoint at the next step boundary, and to end there.
-struct PreemptionNotice {
-  std::string reason;
-};
 using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Delivery, AckReport,
-                                 CheckpointRecorded, ExportGranted, PreemptionNotice>;
+                                 CheckpointRecorded, ExportGranted>;
 
 // ---- Effects.
 struct SendToAgent {

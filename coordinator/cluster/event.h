@@ -42,15 +42,9 @@ struct CommandRequest {
   std::string fingerprint;
   // Without its number.
   commands::Command command;
-};
-
-// What somebody asks for a node.
-struct NodeRequest {
-  std::string node;
-  std::string request_id;
-  // Of the request's contents.
-  std::string fingerprint;
-  std::string requested_by;
+  // Of kResume: where a halted job starts; neither: from its newest checkpoint.
+  bool from_scratch = false;
+  std::string from;
 };
 
 struct WorkerExit {
@@ -76,29 +70,16 @@ struct AgentHello {
   // Of the agent's program.
   std::string version;
   uint32_t protocol = kAgentProtocol;
-  // Stays the same when the agent is started again; empty: an agent of protocol 1.
-  std::string agent_id;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
-  // Why it is being stopped; empty: it is not.
-  std::string draining;
-  std::vector<uint32_t> quarantined_slots;
-};
-
-// A process does not end although it was killed, or has ended at last.
-struct SlotQuarantine {
-  uint32_t slot = 0;
-  WorkerId worker;
-  int64_t pid = 0;
-  bool quarantined = false;
-  std::string reason;
 };
 
 // What this program understands of workers; they may be one version apart. Since 2 they carry out
-// what is in the log, since 3 heartbeats are acknowledged, and they know the preemption notice.
+// what is in the log, since 3 heartbeats are acknowledged.
 inline constexpr uint32_t kWorkerProtocol = 3;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
-inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
+// From here on they heed WorkerWelcome.from_scratch and start_from.
+inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
 
 struct WorkerHello {
   WorkerId worker;
@@ -121,6 +102,8 @@ struct Heartbeat {
 struct SessionStarted {
   uint64_t step = 0;
   std::string checkpoint_path;
+  // Of that checkpoint.
+  uint64_t last_command = 0;
 };
 struct StepDone {
   uint64_t step = 0;
@@ -166,6 +149,20 @@ struct CheckpointBad {
   std::string path;
   std::string reason;
 };
+struct CheckpointsFound {
+  struct One {
+    uint64_t step = 0;
+    uint64_t generation = 0;
+    std::string path;
+    bool adopted = false;
+    // Why it was not.
+    std::string reason;
+  };
+  std::vector<One> found;
+};
+struct CheckpointsRemoved {
+  std::vector<std::string> names;
+};
 struct CommandApplied {
   uint64_t number = 0;
   uint64_t step = 0;
@@ -188,13 +185,12 @@ struct Exported {
 struct Finished {
   uint64_t step = 0;
   std::string ended_early;
-  // It ended because it was told that the job goes on elsewhere.
-  bool preempted = false;
 };
 struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
-               CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied, CommandFinished,
+               CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
+               CheckpointsRemoved, CommandApplied, CommandFinished,
                TrainabilityInForce, RanksJoined, ExportReady, Exported, Finished, jobs::ReportedFailure>
       what;
 };

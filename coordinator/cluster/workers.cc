@@ -45,16 +45,18 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
                                "; this musterd speaks ", kWorkerProtocol,
                                " and knows the next one: update musterd first"));
   }
+  if (hello.protocol < kWorkerProtocolOfStarts && (job->from_scratch || !job->start_from.empty())) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+                  "this process is of an older program, which does not know where the job is to start");
+  }
   const auto replaced = membership_.AttachWorker(id, session, now);
   if (!replaced.ok()) return replaced.status();
   Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));
   worker_sessions_[session] = id;
-  if (hello.protocol < kPreemptibleWorkerProtocol) older_workers_.insert(session);
 
   jobs::Rank& rank = job->ranks[id.rank];
-  if (rank.pid != hello.pid || !rank.attached) {
+  if (rank.pid != hello.pid) {
     rank.pid = hello.pid;
-    jobs::OnAttached(job, id.rank);
     dirty_[job->id].ranks.insert(id.rank);
   }
   effects_.push_back(SendToWorker{session, WelcomeWorker{.spec = job->spec,
@@ -62,26 +64,22 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
                                                          .timing = options_.timing,
                                                          .patience = PatienceOf(*job),
                                                          .checkpoints = jobs::Usable(*job),
+                                                         .known_checkpoints = jobs::NotUsable(*job),
+                                                         .from_scratch = job->from_scratch,
+                                                         .start_from = job->start_from,
                                                          .acked_report = rank.acked_report,
                                                          .rendezvous = job->rendezvous,
                                                          .host = rank.host,
                                                          .newest_command =
                                                              job->commands.commands().size()}});
+  job->told_commands = job->commands.commands().size();
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
     effects_.push_back(SendToWorker{session, std::move(delivery)});
   }
-  // What it may not have heard before its stream broke.
-  if (id.rank == 0 && !job->checkpoints.empty() &&
-      job->checkpoints.back().generation == job->generation) {
-    const jobs::Checkpoint& newest = job->checkpoints.back();
-    effects_.push_back(SendToWorker{
-        session, CheckpointRecorded{newest.step, newest.path, job->dropped_checkpoints}});
-  }
+  // What it, or the rank 0 before it, may not have heard before its stream broke.
+  if (id.rank == 0) TellToRemove(*job);
   if (id.rank == 0 && !job->export_granted.empty()) {
     effects_.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
-  }
-  if (job->live && !job->ending && !job->interruption.empty()) {
-    effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
   }
   Changed(job);
   return absl::OkStatus();
@@ -126,9 +124,11 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
   }
   jobs::Job* job = FindJob(id.job);
   if (report.sequence == rank->acked_report + 1) {
-    // The acknowledgement leaves before what may close the stream.
-    effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
+    // The acknowledgement leaves before what may close the stream; that of a checkpoint says that all it brings has been told.
+    const bool last = std::holds_alternative<CheckpointWritten>(report.what);
+    if (!last) effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
     TakeNext(job, id, report, now);
+    if (last) effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
   } else {
     effects_.push_back(SendToWorker{session, AckReport{rank->acked_report}});
   }
@@ -174,11 +174,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const SessionStarted& started) {
             membership_.SessionStarted(id, now);
             jobs::OnSessionStarted(job, rank, started.step);
-            if (rank == 0 && !started.checkpoint_path.empty()) {
-              effects_.push_back(
-                  Say{absl::StrCat("job '", job->id, "' generation ", job->generation,
-                                   " goes on from ", started.checkpoint_path)});
-            }
+            if (rank == 0) TakeStart(job, started, now);
           },
           [&](const StepDone& step) {
             job->ranks[rank].step = step.step;
@@ -194,12 +190,22 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             for (uint32_t r = 0; r < job->ranks.size(); ++r) dirty_[job->id].ranks.insert(r);
           },
           [&](const Validated& validated) { RecordValidation(job, validated); },
-          [&](const CheckpointWritten& written) { RecordCheckpoint(job, written, now); },
+          [&](const CheckpointWritten& written) {
+            if (rank == 0) RecordCheckpoint(job, written, now);
+          },
           [&](const CheckpointFailed& failed) {
             jobs::OnSaveFailed(job, failed.step, failed.reason, now);
             jobs::OnSave(job);
           },
           [&](const ExportReady& ready) { GrantExport(job, rank, ready.path); },
+          [&](const CheckpointsFound& found) {
+            if (rank == 0) TakeFound(job, found, now);
+          },
+          [&](const CheckpointsRemoved& removed) {
+            if (rank != 0) return;
+            jobs::Removed(job, removed.names);
+            ListsChanged(job);
+          },
           [&](const CheckpointBad& bad) {
             if (jobs::MarkBad(job, bad.path, bad.reason)) ListsChanged(job);
             effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
@@ -219,7 +225,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
             if (rank == 0) job->ended_early = finished.ended_early;
-            jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
+            jobs::OnFinished(job, rank, options_.patience, now);
           },
           [&](const jobs::ReportedFailure& failure) {
             ended = jobs::OnFailureReport(job, rank, failure, now);
@@ -312,20 +318,6 @@ void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
                                 .perplexity = validated.perplexity,
                                 .samples = validated.samples});
   effects_.push_back(StepsChanged{job->id});
-}
-
-void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now) {
-  const auto dropped = jobs::RecordCheckpoint(job, {.step = written.step,
-                                                    .generation = job->generation,
-                                                    .path = written.path,
-                                                    .create_time = now});
-  const uint32_t faults = job->restarts_used + job->node_faults;
-  jobs::OnCheckpoint(job, written.step);
-  if (faults > 0 && job->restarts_used + job->node_faults == 0) Praise(*job);
-  ListsChanged(job);
-  jobs::OnSaved(job, written.step, now);
-  jobs::OnSave(job);
-  SendToRank(*job, 0, CheckpointRecorded{written.step, written.path, dropped});
 }
 
 void Cluster::GrantExport(jobs::Job* job, uint32_t rank, const std::string& path) {

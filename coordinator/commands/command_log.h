@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -16,6 +17,8 @@ namespace muster::commands {
 
 // Values are those of v1::Operation::Kind and are stored: never renumbered.
 enum class Kind {
+  // Its record is lost: a database was restored that did not have it.
+  kLost = 0,
   kStop = 1,
   kSetTrainability = 2,
   kRefresh = 3,
@@ -95,6 +98,11 @@ class CommandLog {
   bool Finished(uint64_t number, Outcome outcome);
   // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);
+
+  // A worker goes on from a checkpoint that has taken in commands up to `number`. Where the log is that of a restored database, it has
+  // lost some of them: those above `known`, the newest one that any earlier process of the job can have held. What was given since
+  // under their numbers goes on under a number above all of them, and the lost ones are ended. The result: old and new numbers.
+  std::vector<std::pair<uint64_t, uint64_t>> GoOnAbove(uint64_t number, uint64_t known, absl::Time now);
 
   // A cancel of it has not taken effect yet.
   bool IsBeingCancelled(uint64_t number) const;

@@ -172,5 +172,39 @@ TEST(CommandLog, AHaltThatWaitsForAStepIsNoneYetAndOutlastsAnEarlierResume) {
   EXPECT_EQ(Whens(log)[0], When::kNever);
 }
 
+// ---- After a restored database.
+
+TEST(CommandLog, LostCommandsAreFilledInAndWhatHasTheirNumbersGoesOnAboveThem) {
+  CommandLog log;
+  log.Append({.kind = Kind::kSetLearningRate, .contents = "known"});
+  log.Append({.kind = Kind::kSetLearningRate, .contents = "new"});
+  log.Append({.kind = Kind::kCancel, .target = 2});
+  log.Append({.kind = Kind::kPause});
+  const auto moved = log.GoOnAbove(/*number=*/6, /*known=*/1, absl::UnixEpoch());
+  using Moved = std::vector<std::pair<uint64_t, uint64_t>>;
+  EXPECT_EQ(moved, (Moved{{2, 7}, {3, 8}}));
+  ASSERT_EQ(log.commands().size(), 8u);
+  EXPECT_FALSE(log.Find(1)->outcome.has_value());
+  EXPECT_EQ(log.Find(2)->outcome->reason, "OPERATION_RENUMBERED");
+  EXPECT_FALSE(log.Find(4)->outcome.has_value());  // a worker does it all the same
+  for (const uint64_t lost : {5, 6}) EXPECT_EQ(log.Find(lost)->outcome->reason, "OPERATION_LOST") << lost;
+  EXPECT_EQ(log.Find(7)->contents, "new");
+  EXPECT_EQ(log.Find(8)->target, 7u);
+  for (const Delivery& delivery : log.After(1)) {
+    const uint64_t number = delivery.command.number;
+    EXPECT_EQ(delivery.when == Delivery::When::kNever, number != 4 && number != 7 && number != 8) << number;
+  }
+}
+
+TEST(CommandLog, WhereNothingIsLostNothingChanges) {
+  CommandLog log;
+  for (int i = 0; i < 3; ++i) log.Append({.kind = Kind::kSetLearningRate});
+  const auto before = log.commands();
+  EXPECT_TRUE(log.GoOnAbove(3, 3, absl::UnixEpoch()).empty());
+  EXPECT_TRUE(log.GoOnAbove(0, 0, absl::UnixEpoch()).empty());
+  EXPECT_TRUE(log.GoOnAbove(uint64_t{1} << 60, 3, absl::UnixEpoch()).empty());
+  EXPECT_EQ(log.commands(), before);
+}
+
 }  // namespace
 }  // namespace muster::commands

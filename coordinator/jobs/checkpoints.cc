@@ -1,32 +1,123 @@
 #include "coordinator/jobs/checkpoints.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <tuple>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/manifest/name.h"
 
 namespace muster::jobs {
+namespace {
 
-std::vector<std::string> RecordCheckpoint(Job* job, Checkpoint checkpoint) {
+namespace fs = std::filesystem;
+
+// Of those whose files may still be there; a worker of an older program never says that they are gone.
+constexpr size_t kKeptDropped = 64;
+
+bool Earlier(const Checkpoint& a, const Checkpoint& b) {
+  return std::tie(a.generation, a.step) < std::tie(b.generation, b.step);
+}
+
+bool IsGood(const Checkpoint& checkpoint) { return checkpoint.bad_reason.empty(); }
+
+std::string NameOf(const std::string& path) { return fs::path(path).filename(); }
+
+void ForgetPath(std::vector<Checkpoint>* checkpoints, const std::string& path) {
+  std::erase_if(*checkpoints, [&](const Checkpoint& c) { return c.path == path; });
+}
+
+void Drop(Job* job, const std::string& path) {
+  auto& dropped = job->dropped_checkpoints;
+  if (std::find(dropped.begin(), dropped.end(), path) != dropped.end()) return;
+  dropped.push_back(path);
+  if (dropped.size() > kKeptDropped) dropped.erase(dropped.begin());
+}
+
+// Sorts, and drops those beyond the good ones that are to be kept. `adopted` are not dropped.
+void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   auto& all = job->checkpoints;
-  const auto same_path = [&](const Checkpoint& c) { return c.path == checkpoint.path; };
-  if (std::any_of(all.begin(), all.end(), same_path)) return {};
-  all.push_back(std::move(checkpoint));
-  std::sort(all.begin(), all.end(), [](const Checkpoint& a, const Checkpoint& b) {
-    return std::tie(a.step, a.generation) < std::tie(b.step, b.generation);
-  });
-  size_t good = std::count_if(all.begin(), all.end(),
-                              [](const Checkpoint& c) { return c.bad_reason.empty(); });
-  std::vector<std::string> dropped;
-  while (good > job->plan.keep_checkpoints || (!all.empty() && !all.front().bad_reason.empty())) {
+  std::sort(all.begin(), all.end(), Earlier);
+  size_t good = std::count_if(all.begin(), all.end(), IsGood);
+  while (!all.empty() && (good > job->plan.keep_checkpoints || !IsGood(all.front()))) {
+    const Checkpoint& oldest = all.front();
+    if (std::find(adopted.begin(), adopted.end(), oldest.path) != adopted.end()) return;
     // The files of a damaged one were put aside by the worker that found it: they are not ours to
     // delete.
-    if (all.front().bad_reason.empty()) {
-      dropped.push_back(all.front().path);
+    if (IsGood(oldest)) {
+      // A job without any that is good is not one that has never had any.
+      Drop(job, oldest.path);
       --good;
+    } else if (good == 0) {
+      return;
     }
     all.erase(all.begin());
   }
-  job->dropped_checkpoints = dropped;
-  return dropped;
+}
+
+// It does not count any more, and is kept.
+void Retire(Job* job, Checkpoint checkpoint, const std::string& reason) {
+  // What was damaged was put aside under another name.
+  if (!IsGood(checkpoint)) return;
+  checkpoint.origin = Origin::kFound;
+  checkpoint.origin_reason = reason;
+  ForgetPath(&job->found_checkpoints, checkpoint.path);
+  job->found_checkpoints.push_back(std::move(checkpoint));
+  std::sort(job->found_checkpoints.begin(), job->found_checkpoints.end(), Earlier);
+}
+
+}  // namespace
+
+absl::Status CheckPath(const Job& job, const Checkpoint& checkpoint) {
+  const fs::path path(checkpoint.path);
+  const manifest::CheckpointName expected{static_cast<int64_t>(checkpoint.step),
+                                          static_cast<int64_t>(checkpoint.generation)};
+  const fs::path folder = fs::path(job.plan.checkpoint_directory) / job.id;
+  const bool in_folder = path.parent_path().lexically_normal() == folder.lexically_normal();
+  if (job.plan.checkpoint_directory.empty()) return absl::OkStatus();  // nothing to compare with
+  if (in_folder && manifest::ParseFinalName(NameOf(checkpoint.path)) == expected) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("expected ", (folder / manifest::FinalName(expected.step, expected.generation)).string(),
+                   ", found '", checkpoint.path, "'"));
+}
+
+void RecordCheckpoint(Job* job, Checkpoint checkpoint) {
+  const auto same_path = [&](const Checkpoint& c) { return c.path == checkpoint.path; };
+  if (std::any_of(job->checkpoints.begin(), job->checkpoints.end(), same_path)) return;
+  ForgetPath(&job->found_checkpoints, checkpoint.path);
+  job->checkpoints.push_back(std::move(checkpoint));
+  // From now on it is this that the next generation goes on from.
+  job->start_from.clear();
+  Trim(job);
+}
+
+void Adopt(Job* job, std::vector<Checkpoint> found) {
+  std::vector<std::string> adopted;
+  for (Checkpoint& checkpoint : found) {
+    checkpoint.origin = Origin::kAdopted;
+    adopted.push_back(checkpoint.path);
+    ForgetPath(&job->checkpoints, checkpoint.path);
+    ForgetPath(&job->found_checkpoints, checkpoint.path);
+    std::erase(job->dropped_checkpoints, checkpoint.path);
+    job->checkpoints.push_back(std::move(checkpoint));
+  }
+  Trim(job, adopted);
+}
+
+void Keep(Job* job, Checkpoint found) {
+  const auto same_path = [&](const Checkpoint& c) { return c.path == found.path && IsGood(c); };
+  if (std::any_of(job->checkpoints.begin(), job->checkpoints.end(), same_path)) return;
+  const std::string reason = found.origin_reason;
+  Retire(job, std::move(found), reason);
+}
+
+void Removed(Job* job, const std::vector<std::string>& names) {
+  const auto gone = [&](const std::string& path) {
+    return std::find(names.begin(), names.end(), NameOf(path)) != names.end();
+  };
+  std::erase_if(job->dropped_checkpoints, gone);
+  std::erase_if(job->found_checkpoints, [&](const Checkpoint& c) { return gone(c.path); });
 }
 
 bool MarkBad(Job* job, const std::string& path, const std::string& reason) {
@@ -40,9 +131,52 @@ bool MarkBad(Job* job, const std::string& path, const std::string& reason) {
 
 std::vector<Checkpoint> Usable(const Job& job) {
   std::vector<Checkpoint> usable;
-  std::copy_if(job.checkpoints.rbegin(), job.checkpoints.rend(), std::back_inserter(usable),
-               [](const Checkpoint& c) { return c.bad_reason.empty(); });
+  std::copy_if(job.checkpoints.rbegin(), job.checkpoints.rend(), std::back_inserter(usable), IsGood);
   return usable;
+}
+
+std::vector<Checkpoint> NotUsable(const Job& job) {
+  std::vector<Checkpoint> known = job.found_checkpoints;
+  std::copy_if(job.checkpoints.begin(), job.checkpoints.end(), std::back_inserter(known),
+               [](const Checkpoint& c) { return !IsGood(c); });
+  for (const std::string& path : job.dropped_checkpoints) known.push_back({.path = path});
+  return known;
+}
+
+std::vector<std::string> WentOnFrom(Job* job, const std::string& path) {
+  const auto from = std::find_if(job->checkpoints.begin(), job->checkpoints.end(),
+                                 [&](const Checkpoint& c) { return c.path == path; });
+  std::vector<std::string> retired;
+  if (from == job->checkpoints.end()) return retired;
+  const Checkpoint start = *from;
+  const auto left = std::exchange(job->checkpoints, {});
+  for (const Checkpoint& checkpoint : left) {
+    if (!IsGood(checkpoint) || !Earlier(start, checkpoint)) {
+      job->checkpoints.push_back(checkpoint);
+      continue;
+    }
+    Retire(job, checkpoint,
+           absl::StrCat("generation ", job->generation, " could not read it and went on from step ", start.step));
+    retired.push_back(checkpoint.path);
+  }
+  return retired;
+}
+
+void DecideStart(Job* job, bool from_scratch, const std::string& from) {
+  if (!from_scratch && from.empty()) return;
+  job->from_scratch = from_scratch;
+  job->start_from = from;
+  const std::string reason = from_scratch ? "the job was told to begin anew"
+                                          : absl::StrCat("the job was told to go on from ", from);
+  for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {
+    if (checkpoint.path == from && IsGood(checkpoint)) {
+      job->checkpoints.push_back(checkpoint);
+    } else {
+      Retire(job, std::move(checkpoint), reason);
+    }
+  }
+  std::erase(job->dropped_checkpoints, from);
+  if (from_scratch) job->step = 0;
 }
 
 }  // namespace muster::jobs

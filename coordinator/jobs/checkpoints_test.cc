@@ -18,13 +18,22 @@ std::vector<uint64_t> Steps(const std::vector<Checkpoint>& checkpoints) {
 }
 
 using StepList = std::vector<uint64_t>;
+using Names = std::vector<std::string>;
+
+Checkpoint FoundAt(uint64_t step, uint64_t generation, const std::string& reason) {
+  Checkpoint checkpoint = At(step, generation);
+  checkpoint.origin_reason = reason;
+  return checkpoint;
+}
 
 TEST(Checkpoints, TheOldestBeyondKeepAreDropped) {
   Job job;
   job.plan.keep_checkpoints = 2;
-  EXPECT_TRUE(RecordCheckpoint(&job, At(10)).empty());
-  EXPECT_TRUE(RecordCheckpoint(&job, At(20)).empty());
-  EXPECT_EQ(RecordCheckpoint(&job, At(30)), (std::vector<std::string>{"step-10-g1"}));
+  RecordCheckpoint(&job, At(10));
+  RecordCheckpoint(&job, At(20));
+  EXPECT_TRUE(job.dropped_checkpoints.empty());
+  RecordCheckpoint(&job, At(30));
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-10-g1"}));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{20, 30}));
   EXPECT_EQ(Steps(Usable(job)), (StepList{30, 20}));
 }
@@ -34,9 +43,9 @@ TEST(Checkpoints, ARepeatChangesNothing) {
   job.plan.keep_checkpoints = 1;
   RecordCheckpoint(&job, At(10));
   RecordCheckpoint(&job, At(20));
-  EXPECT_TRUE(RecordCheckpoint(&job, At(20)).empty());
+  RecordCheckpoint(&job, At(20));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{20}));
-  EXPECT_EQ(job.dropped_checkpoints, (std::vector<std::string>{"step-10-g1"}));
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-10-g1"}));
 }
 
 TEST(Checkpoints, ADamagedOneIsNotUsedAndDoesNotPushGoodOnesOut) {
@@ -47,10 +56,12 @@ TEST(Checkpoints, ADamagedOneIsNotUsedAndDoesNotPushGoodOnesOut) {
   EXPECT_TRUE(MarkBad(&job, "step-20-g1", "hash differs"));
   EXPECT_FALSE(MarkBad(&job, "step-99-g1", "?"));
   EXPECT_EQ(Steps(Usable(job)), (StepList{10}));
-  EXPECT_TRUE(RecordCheckpoint(&job, At(20, 2)).empty());
+  RecordCheckpoint(&job, At(20, 2));
+  EXPECT_TRUE(job.dropped_checkpoints.empty());
   EXPECT_EQ(Steps(Usable(job)), (StepList{20, 10}));
   // It goes, its files untouched, once it is older than all that stay.
-  EXPECT_EQ(RecordCheckpoint(&job, At(30, 2)), (std::vector<std::string>{"step-10-g1"}));
+  RecordCheckpoint(&job, At(30, 2));
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-10-g1"}));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{20, 30}));
 }
 
@@ -59,6 +70,106 @@ TEST(Checkpoints, OfTheSameStepTheNewerGenerationIsTheNewer) {
   RecordCheckpoint(&job, At(20, 2));
   RecordCheckpoint(&job, At(20, 1));
   EXPECT_EQ(Usable(job)[0].generation, 2);
+}
+
+TEST(Checkpoints, WhatIsDroppedIsNamedUntilItIsGone) {
+  Job job;
+  job.plan.keep_checkpoints = 1;
+  for (const uint64_t step : {10, 20, 30}) RecordCheckpoint(&job, At(step));
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-10-g1", "step-20-g1"}));
+  EXPECT_EQ(NotUsable(job).size(), 2u);
+  Removed(&job, {"step-10-g1"});
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-20-g1"}));
+}
+
+TEST(Checkpoints, OnlyTheJobsOwnFolderHoldsItsCheckpoints) {
+  Job job;
+  job.id = "job";
+  job.plan.checkpoint_directory = "/ckpt/";
+  const auto ok = [&](const std::string& path) {
+    return CheckPath(job, {.step = 10, .generation = 2, .path = path}).ok();
+  };
+  EXPECT_TRUE(ok("/ckpt/job/step-10-g2"));
+  for (const char* path :
+       {"/ckpt/job/step-10-g1", "/ckpt/job/step-11-g2", "/ckpt/job/../other/step-10-g2",
+        "/ckpt/other/step-10-g2", "/etc", "", "step-10-g2", "/ckpt/job/step-10-g2/", "/ckpt/job/step-10-g2.tmp"}) {
+    EXPECT_FALSE(ok(path)) << path;
+  }
+}
+
+// A restored database: what the folder holds counts, and nothing of it goes because it was found.
+TEST(Checkpoints, AdoptedOnesCountAndDropOnlyThoseThatCountedBefore) {
+  Job job;
+  job.plan.keep_checkpoints = 2;
+  for (const uint64_t step : {45, 50}) RecordCheckpoint(&job, At(step));
+  Keep(&job, FoundAt(185, 3, "not verified"));
+  Adopt(&job, {At(185, 3), At(190, 3), At(195, 3)});
+  EXPECT_EQ(Steps(Usable(job)), (StepList{195, 190, 185}));
+  EXPECT_EQ(job.checkpoints[0].origin, Origin::kAdopted);
+  EXPECT_TRUE(job.found_checkpoints.empty());
+  EXPECT_EQ(job.dropped_checkpoints, Names({"step-45-g1", "step-50-g1"}));
+  RecordCheckpoint(&job, At(200, 4));
+  EXPECT_EQ(Steps(Usable(job)), (StepList{200, 195}));
+}
+
+TEST(Checkpoints, ADamagedOneThatIsWholeAgainCounts) {
+  Job job;
+  RecordCheckpoint(&job, At(10));
+  MarkBad(&job, "step-10-g1", "hash differs");
+  EXPECT_TRUE(Usable(job).empty());
+  EXPECT_EQ(NotUsable(job)[0].bad_reason, "hash differs");
+  Adopt(&job, {At(10)});
+  EXPECT_EQ(Steps(Usable(job)), (StepList{10}));
+}
+
+// Else a job without a good one would look as if it had never had any.
+TEST(Checkpoints, DamagedOnesAreKnownWhileThereIsNoGoodOne) {
+  Job job;
+  job.plan.keep_checkpoints = 1;
+  RecordCheckpoint(&job, At(10));
+  MarkBad(&job, "step-10-g1", "hash differs");
+  Adopt(&job, {});
+  EXPECT_EQ(job.checkpoints.size(), 1u);
+}
+
+TEST(Checkpoints, WhatAGenerationCouldNotReadIsKeptAndDoesNotCountAnyMore) {
+  Job job;
+  job.generation = 3;
+  for (const uint64_t step : {10, 20, 30}) RecordCheckpoint(&job, At(step));
+  EXPECT_TRUE(WentOnFrom(&job, "").empty());
+  EXPECT_TRUE(WentOnFrom(&job, "step-30-g1").empty());
+  EXPECT_EQ(WentOnFrom(&job, "step-10-g1"), Names({"step-20-g1", "step-30-g1"}));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{10}));
+  EXPECT_EQ(Steps(job.found_checkpoints), (StepList{20, 30}));
+  EXPECT_EQ(job.found_checkpoints[0].origin, Origin::kFound);
+  EXPECT_EQ(job.found_checkpoints[0].origin_reason,
+            "generation 3 could not read it and went on from step 10");
+  EXPECT_TRUE(job.dropped_checkpoints.empty());
+}
+
+TEST(Checkpoints, ToBeginAnewKeepsWhatWasRecorded) {
+  Job job;
+  for (const uint64_t step : {10, 20}) RecordCheckpoint(&job, At(step));
+  MarkBad(&job, "step-10-g1", "hash differs");
+  job.step = 25;
+  DecideStart(&job, /*from_scratch=*/true, "");
+  EXPECT_TRUE(job.checkpoints.empty());
+  EXPECT_EQ(Steps(job.found_checkpoints), (StepList{20}));
+  EXPECT_EQ(job.step, 0u);
+  EXPECT_TRUE(job.from_scratch);
+}
+
+TEST(Checkpoints, ADirectoryThatSomebodyNamedIsWhereTheJobStartsUntilItHasOneOfItsOwn) {
+  Job job;
+  for (const uint64_t step : {10, 20}) RecordCheckpoint(&job, At(step));
+  DecideStart(&job, false, "/elsewhere");
+  EXPECT_EQ(job.start_from, "/elsewhere");
+  EXPECT_TRUE(Usable(job).empty());
+  EXPECT_EQ(Steps(job.found_checkpoints), (StepList{10, 20}));
+  RecordCheckpoint(&job, At(15, 2));
+  EXPECT_EQ(job.start_from, "");
+  DecideStart(&job, false, "");
+  EXPECT_EQ(Steps(Usable(job)), (StepList{15}));
 }
 
 }  // namespace

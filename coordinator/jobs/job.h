@@ -42,6 +42,8 @@ struct Plan {
   // membership::Patience, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
+  // Holds a folder of the job's id for its checkpoints; empty: it writes none. Not stored: it follows from the spec.
+  std::string checkpoint_directory;
 };
 
 // One rank of the newest generation: a process on a slot.
@@ -62,12 +64,20 @@ struct Rank {
   bool finished = false;
   // Its process is gone.
   bool exited = false;
-  // Its process has spoken to the coordinator: from then on its end is no fault of the node's programs.
-  bool attached = false;
   // The first step to which it brought no input, while it has none; else 0.
   uint64_t joined_since = 0;
 
   bool operator==(const Rank&) const = default;
+};
+
+// How a checkpoint became known. Values are those of v1::Checkpoint::Origin and are stored: never renumbered.
+enum class Origin {
+  // The worker that wrote it said so.
+  kRecorded = 1,
+  // It was found in the job's folder, continues the job's course, and counts.
+  kAdopted = 2,
+  // It was found in the job's folder, or counted before. It is kept, and does not count.
+  kFound = 3,
 };
 
 struct Checkpoint {
@@ -77,6 +87,9 @@ struct Checkpoint {
   absl::Time create_time = absl::InfinitePast();
   // Set where it was found damaged and put aside.
   std::string bad_reason;
+  Origin origin = Origin::kRecorded;
+  // Of kFound: why it does not count.
+  std::string origin_reason;
 
   bool operator==(const Checkpoint&) const = default;
 };
@@ -91,9 +104,6 @@ enum class FailureKind {
   kExitCode = 3,
   // It follows from another rank's end.
   kConsequence = 4,
-  // The node's fault, not the job's: its process could not be started, ended before its first message, or was lost with its
-  // agent; or the worker said so.
-  kNodeFault = 5,
 };
 
 // One rank's end within a generation that failed.
@@ -168,18 +178,6 @@ struct Trainability {
   bool operator==(const Trainability&) const = default;
 };
 
-// How an attempt ended that was followed by another.
-struct AttemptEnd {
-  uint32_t attempt = 0;
-  State state = State::kFailed;
-  std::string state_reason;
-  std::string reason_code;
-  absl::Time end_time = absl::InfinitePast();
-  uint64_t step = 0;
-
-  bool operator==(const AttemptEnd&) const = default;
-};
-
 struct Rendezvous {
   std::string host;
   uint32_t port = 0;
@@ -209,6 +207,9 @@ struct Job {
   absl::Time end_time = absl::InfinitePast();
 
   uint64_t generation = 0;
+  // The highest generation that has ever shown itself, in the job's folder or on a node: after a database was restored it
+  // may be a later one. The next generation is above it.
+  uint64_t newest_generation_seen = 0;
   // Processes of `generation` may exist.
   bool live = false;
   // `generation` is to end before its work is done.
@@ -216,28 +217,14 @@ struct Job {
   bool stop_requested = false;
   // Halted as asked, until it is resumed; also over a restart.
   bool paused = false;
+  // Why it waits for a person as soon as `generation` has ended; empty: it does not. Also over a restart.
+  std::string halt_reason;
+  // What a person decided for the next start: to begin anew, or to go on from this directory.
+  bool from_scratch = false;
+  std::string start_from;
   // Why training ended before its last step, where nobody asked for it; empty: it did not.
   std::string ended_early;
-  // Why the newest generation is to end, or ended, although nothing failed, for people; empty: it is not.
-  std::string interruption;
-  // The newest generation has ended its work before it was done, to go on elsewhere.
-  bool preempted = false;
-  // From 1; one more each time that it goes on after its end.
-  uint32_t attempt = 1;
-  // Of those before, oldest first.
-  std::vector<AttemptEnd> ended_attempts;
-  // Starts after a failure of the job itself.
   uint32_t restarts = 0;
-  // Of these, those since it last got on (life.h): what plan.max_restarts bounds.
-  uint32_t restarts_used = 0;
-  // Generations in a row that ended by the fault of a node, since it last got on.
-  uint32_t node_faults = 0;
-  // The latest step at which it failed: without checkpoints it gets on with the one after it.
-  uint64_t failed_step = 0;
-  // Where the newest generation began to train: with checkpoints it gets on with one after it.
-  uint64_t started_step = 0;
-  // It does not start before, after a failure; infinite past: it may start at once.
-  absl::Time not_before = absl::InfinitePast();
   std::optional<Rendezvous> rendezvous;
 
   std::string stage;
@@ -258,9 +245,11 @@ struct Job {
   uint64_t log_sequence = 0;
 
   std::vector<Rank> ranks;
-  // Oldest first.
+  // They count, and those that were found damaged. Oldest first.
   std::vector<Checkpoint> checkpoints;
-  // Files of checkpoints that no longer count and that a rank 0 may not have been told of yet.
+  // Whole ones in the job's folder that do not count (kFound). By generation and step.
+  std::vector<Checkpoint> found_checkpoints;
+  // Paths of checkpoints that no longer count and that no rank 0 has said to be gone.
   std::vector<std::string> dropped_checkpoints;
   // Of the newest generation that failed, in the order in which they became known.
   std::vector<FailureNote> failures;
@@ -274,6 +263,9 @@ struct Job {
   // ---- Not stored.
   // Events up to this number are stored, or on their way to the store.
   uint64_t stored_events = 0;
+  // Commands up to these may be known to a process of `generation`, and of an earlier one.
+  uint64_t told_commands = 0;
+  uint64_t told_before = 0;
   // What was last said of Warning(job).
   std::string warned;
   // When the processes of an ending generation were first told to end.
@@ -282,8 +274,10 @@ struct Job {
   absl::Time patience_end = absl::InfiniteFuture();
 
   bool terminal() const { return IsTerminal(state); }
+  // Without processes until a person says what is to be done.
+  bool halted() const { return !terminal() && !live && !halt_reason.empty(); }
   // In line for slots.
-  bool waiting() const { return !terminal() && !live; }
+  bool waiting() const { return !terminal() && !live && !halted(); }
   // 0: none yet.
   uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }
   membership::WorkerId Worker(uint32_t rank) const {

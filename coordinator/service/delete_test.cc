@@ -19,7 +19,7 @@ TEST_F(CoordinatorTest, ADeletedJobIsGoneAndItsFilesAreNamed) {
   Pair pair(address(), &agent, 1);
   for (uint64_t step : {2, 4}) {
     ASSERT_TRUE(pair.rank0.Report(
-        FakeWorker::CheckpointWritten(step, absl::StrCat("/ckpt/step-", step))));
+        FakeWorker::CheckpointWritten(step, absl::StrCat("/ckpt/a/step-", step, "-g1"))));
   }
   ASSERT_TRUE(pair.rank0.Report(FakeWorker::Step(1, 0.5)));
   const grpc::Status early = Delete("a", &deleted);
@@ -34,7 +34,7 @@ TEST_F(CoordinatorTest, ADeletedJobIsGoneAndItsFilesAreNamed) {
   ASSERT_TRUE(Delete("a", &deleted, request_id).ok());
   EXPECT_EQ(deleted.job_id(), "a");
   ASSERT_EQ(deleted.checkpoints_size(), 2);
-  EXPECT_EQ(deleted.checkpoints(0).path(), "/ckpt/step-2");
+  EXPECT_EQ(deleted.checkpoints(0).path(), "/ckpt/a/step-2-g1");
   EXPECT_EQ(deleted.checkpoints(1).step(), 4);
   EXPECT_TRUE(deleted.checkpoints(1).has_create_time());
   EXPECT_EQ(deleted.exported_path(), "/out/model.safetensors");

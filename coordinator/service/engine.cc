@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::service {
 namespace {
@@ -19,6 +20,10 @@ absl::Status Stopping() { return absl::UnavailableError("the coordinator is stop
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
   auto image = store->Load();
   if (!image.ok()) return image.status();
+  for (jobs::Job& job : image->jobs) {
+    v1::JobSpec spec;
+    if (spec.ParseFromString(job.spec)) job.plan.checkpoint_directory = spec.checkpoint().directory();
+  }
   auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));
   engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });

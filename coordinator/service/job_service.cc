@@ -114,7 +114,8 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .keep_checkpoints = spec.checkpoint().keep(),
                    .priority = spec.priority(),
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-                   .startup = jobspec::DurationOf(spec.watchdog().startup())},
+                   .startup = jobspec::DurationOf(spec.watchdog().startup()),
+                   .checkpoint_directory = spec.checkpoint().directory()},
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
 }
 
@@ -131,6 +132,9 @@ v1::DeleteJobResponse Remains(const jobs::Job& job) {
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
     *response.add_checkpoints() = ToWire(checkpoint);
   }
+  for (const jobs::Checkpoint& checkpoint : job.found_checkpoints) {
+    *response.add_checkpoints() = ToWire(checkpoint);
+  }
   response.set_exported_path(job.exported_path);
   return response;
 }
@@ -138,23 +142,19 @@ v1::DeleteJobResponse Remains(const jobs::Job& job) {
 class WatchStream : public FollowStream<v1::Job> {
  public:
   WatchStream(Engine* engine, Followers* followers, const v1::WatchJobRequest& request)
-      : FollowStream(engine, followers, request.job_id()),
-        sent_(request.after_version()),
-        attempt_(request.attempt()) {}
+      : FollowStream(engine, followers, request.job_id()), sent_(request.after_version()) {}
 
  protected:
   absl::StatusOr<bool> Next(v1::Job* item) override {
-    if (attempt_ == 0) attempt_ = job()->attempt;
-    if (told_ || job()->version == sent_) return false;
+    if (job()->version == sent_) return false;
     sent_ = job()->version;
-    *item = Seen();
-    told_ = job()->attempt > attempt_;
+    *item = ToWire(*job(), engine().cluster());
     return true;
   }
-  bool Over() override { return told_ || job()->terminal(); }
+  bool Over() override { return job()->terminal(); }
   bool IsLast() override { return true; }
   void Remember() override {
-    if (!last_.has_value() && (job()->terminal() || job()->attempt > attempt_)) last_ = Seen();
+    if (job()->terminal()) last_ = ToWire(*job(), engine().cluster());
   }
   bool Rest(v1::Job* item) override {
     if (!last_.has_value()) return false;
@@ -163,26 +163,7 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
  private:
-  // The job as it is; where the attempt that is followed has ended and another has begun since, as it was at that end.
-  v1::Job Seen() {
-    v1::Job seen = ToWire(*job(), engine().cluster());
-    for (const jobs::AttemptEnd& end : job()->ended_attempts) {
-      if (end.attempt != attempt_) continue;
-      seen.set_state(static_cast<v1::Job::State>(end.state));
-      seen.set_state_reason(end.state_reason);
-      seen.set_reason(end.reason_code);
-      Set(seen.mutable_end_time(), end.end_time);
-      seen.set_step(end.step);
-      seen.set_attempt(end.attempt);
-    }
-    return seen;
-  }
-
   uint64_t sent_;
-  // That is followed; 0: the one that is current when the stream begins.
-  uint32_t attempt_;
-  // Its end was told although there is a later one.
-  bool told_ = false;
   // The job's last state, where it came while an earlier one was being written.
   std::optional<v1::Job> last_;
 };
@@ -390,30 +371,11 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
                                                 v1::Operation* response) {
   v1::Command contents;
   contents.mutable_resume();
-  return PostCommand(engine_, CommandOf("resume", *request, commands::Kind::kResume, contents),
-                     response, context->DefaultReactor());
-}
-
-grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
-                                               const v1::RetryJobRequest* request,
-                                               v1::Job* response) {
-  v1::Command contents;
-  contents.mutable_resume();
-  auto* reactor = context->DefaultReactor();
-  auto result = std::make_shared<absl::Status>();
-  engine_->Post(
-      [=](cluster::Cluster& cluster, absl::Time now) {
-        *result = cluster
-                      .NextAttempt(CommandOf("retry", *request, commands::Kind::kResume, contents),
-                                   now)
-                      .status();
-      },
-      [=, this](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!result->ok()) return reactor->Finish(ToWire(*result));
-        Answer(engine_->cluster(), request->job_id(), response, reactor);
-      });
-  return reactor;
+  cluster::CommandRequest command =
+      CommandOf("resume", *request, commands::Kind::kResume, contents);
+  command.from_scratch = request->from_scratch();
+  command.from = request->from();
+  return PostCommand(engine_, command, response, context->DefaultReactor());
 }
 
 grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext*,

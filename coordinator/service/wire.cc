@@ -99,10 +99,6 @@ struct AgentOrderToWire {
     Set(out->mutable_spooled_reports_ack()->mutable_worker(), ack.worker);
     out->mutable_spooled_reports_ack()->set_sequence(ack.sequence);
   }
-  void operator()(const cluster::DrainAgent& drain) {
-    out->mutable_drain()->set_drain(drain.drain);
-    out->mutable_drain()->set_reason(drain.reason);
-  }
   void operator()(const cluster::AckExit& ack) {
     Set(out->mutable_worker_exit_ack()->mutable_worker(), ack.worker);
   }
@@ -126,6 +122,15 @@ struct WorkerOrderToWire {
       added->set_generation(checkpoint.generation);
       added->set_path(checkpoint.path);
     }
+    for (const jobs::Checkpoint& checkpoint : welcome.known_checkpoints) {
+      auto* added = message->add_known_checkpoints();
+      added->set_step(checkpoint.step);
+      added->set_generation(checkpoint.generation);
+      added->set_path(checkpoint.path);
+      added->set_bad_reason(checkpoint.bad_reason);
+    }
+    message->set_from_scratch(welcome.from_scratch);
+    message->set_start_from(welcome.start_from);
     message->set_acked_sequence(welcome.acked_report);
     if (welcome.rendezvous.has_value()) Set(message->mutable_rendezvous(), *welcome.rendezvous);
     message->set_host(welcome.host);
@@ -157,14 +162,14 @@ struct WorkerOrderToWire {
   void operator()(const cluster::AckReport& ack) {
     out->mutable_report_ack()->set_sequence(ack.sequence);
   }
-  void operator()(const cluster::PreemptionNotice& notice) {
-    out->mutable_preemption_notice()->set_reason(notice.reason);
-  }
   void operator()(const cluster::CheckpointRecorded& recorded) {
     auto* message = out->mutable_checkpoint_recorded();
     message->set_step(recorded.step);
     message->set_path(recorded.path);
-    for (const std::string& path : recorded.remove) message->add_remove(path);
+    for (const std::string& path : recorded.remove) {
+      message->add_remove(path);
+      message->add_remove_names(path.substr(path.rfind('/') + 1));
+    }
   }
   void operator()(const cluster::ExportGranted& granted) {
     out->mutable_export_granted()->set_path(granted.path);
@@ -196,10 +201,6 @@ cluster::RunningWorker FromWire(const v1::RunningWorker& worker) {
 cluster::WorkerExit FromWire(const v1::WorkerExit& exit) {
   cluster::WorkerExit result{.worker = FromWire(exit.worker()), .pid = exit.pid()};
   result.exit.log_tail = exit.log_tail();
-  // A cause that this program does not know is as good as none.
-  if (v1::WorkerExit::Cause_IsValid(exit.planned())) {
-    result.exit.why = static_cast<jobs::Exit::Why>(exit.planned());
-  }
   switch (exit.cause_case()) {
     case v1::WorkerExit::kSignal:
       result.exit.cause = jobs::Exit::Cause::kSignal;
@@ -217,30 +218,15 @@ cluster::WorkerExit FromWire(const v1::WorkerExit& exit) {
   return result;
 }
 
-cluster::SlotQuarantine FromWire(const v1::SlotQuarantine& quarantine) {
-  return {.slot = quarantine.slot(),
-          .worker = FromWire(quarantine.worker()),
-          .pid = quarantine.pid(),
-          .quarantined = quarantine.quarantined(),
-          .reason = quarantine.reason()};
-}
-
 cluster::AgentHello FromWire(const v1::AgentHello& hello) {
   cluster::AgentHello result{.node = hello.node(),
                              .incarnation = hello.incarnation(),
                              .host = hello.host(),
                              .slots = hello.slots(),
                              .version = hello.version(),
-                             .protocol = std::max(hello.protocol(), 1u),
-                             .agent_id = hello.agent_id()};
+                             .protocol = std::max(hello.protocol(), 1u)};
   for (const auto& worker : hello.running()) result.running.push_back(FromWire(worker));
   for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));
-  for (const auto& quarantine : hello.quarantined()) {
-    result.quarantined_slots.push_back(quarantine.slot());
-  }
-  if (hello.has_draining()) {
-    result.draining = hello.draining().reason().empty() ? "it says so" : hello.draining().reason();
-  }
   return result;
 }
 
@@ -271,7 +257,8 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       break;
     case v1::WorkerReport::kSessionStarted:
       result.what = cluster::SessionStarted{report.session_started().step(),
-                                            report.session_started().checkpoint_path()};
+                                            report.session_started().checkpoint_path(),
+                                            report.session_started().last_command()};
       break;
     case v1::WorkerReport::kStep: {
       const auto& step = report.step();
@@ -317,6 +304,23 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what =
           cluster::CheckpointBad{report.checkpoint_bad().path(), report.checkpoint_bad().reason()};
       break;
+    case v1::WorkerReport::kCheckpointsFound: {
+      cluster::CheckpointsFound found;
+      for (const auto& one : report.checkpoints_found().found()) {
+        found.found.push_back({.step = one.step(),
+                               .generation = one.generation(),
+                               .path = one.path(),
+                               .adopted = one.adopted(),
+                               .reason = one.reason()});
+      }
+      result.what = std::move(found);
+      break;
+    }
+    case v1::WorkerReport::kCheckpointsRemoved: {
+      const auto& names = report.checkpoints_removed().names();
+      result.what = cluster::CheckpointsRemoved{{names.begin(), names.end()}};
+      break;
+    }
     case v1::WorkerReport::kCommandApplied:
       result.what = cluster::CommandApplied{report.command_applied().number(),
                                             report.command_applied().step()};
@@ -334,8 +338,7 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what = cluster::Exported{report.exported().path()};
       break;
     case v1::WorkerReport::kFinished:
-      result.what = cluster::Finished{report.finished().step(), report.finished().ended_early(),
-                                      report.finished().preempted()};
+      result.what = cluster::Finished{report.finished().step(), report.finished().ended_early()};
       break;
     case v1::WorkerReport::kRanksJoined: {
       cluster::RanksJoined joined;
@@ -351,8 +354,13 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
                                           .consequence = report.failure().consequence(),
                                           .permanent = report.failure().permanent(),
                                           .code = FailureCode(report.failure()),
-                                          .node_fault = report.failure().kind() ==
-                                                        v1::WorkerFailure::NODE_FAULT};
+                                          .checkpoints_unreadable =
+                                              report.failure().kind() ==
+                                              v1::WorkerFailure::CHECKPOINTS_UNREADABLE,
+                                          .newer_generation =
+                                              report.failure().kind() == v1::WorkerFailure::STALE_EPOCH
+                                                  ? report.failure().epoch_found()
+                                                  : 0};
       break;
     case v1::WorkerReport::KIND_NOT_SET:
       break;

@@ -2,6 +2,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +25,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
                       "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                      "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -72,14 +73,10 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   statement.Bind(job.export_granted)
       .Bind(Nanoseconds(job.plan.no_progress))
       .Bind(Nanoseconds(job.plan.startup))
-      .Bind(job.interruption)
-      .Bind(job.preempted)
-      .Bind(job.restarts_used)
-      .Bind(job.node_faults)
-      .Bind(job.failed_step)
-      .Bind(job.started_step)
-      .Bind(job.not_before)
-      .Bind(job.attempt);
+      .Bind(job.newest_generation_seen)
+      .Bind(job.halt_reason)
+      .Bind(job.from_scratch)
+      .Bind(job.start_from);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -90,7 +87,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   for (uint32_t number : ranks) {
     const jobs::Rank& rank = job.ranks.at(number);
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
             .Bind(job.id)
             .Bind(number)
             .Bind(rank.node)
@@ -105,7 +102,6 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
             .Bind(rank.finished)
             .Bind(rank.exited)
             .Bind(rank.joined_since)
-            .Bind(rank.attached)
             .Run());
   }
   return absl::OkStatus();
@@ -113,26 +109,16 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
 
 absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
   for (const char* table :
-       {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
-        "attempts"}) {
+       {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes"}) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
             .Bind(job.id)
             .Run());
   }
-  for (const jobs::AttemptEnd& end : job.ended_attempts) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO attempts VALUES (?,?,?,?,?,?,?)")
-                        .Bind(job.id)
-                        .Bind(end.attempt)
-                        .Bind(static_cast<int>(end.state))
-                        .Bind(end.state_reason)
-                        .Bind(end.reason_code)
-                        .Bind(end.end_time)
-                        .Bind(end.step)
-                        .Run());
-  }
-  const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?)";
-  for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+  const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)";
+  std::vector<jobs::Checkpoint> checkpoints = job.checkpoints;
+  checkpoints.insert(checkpoints.end(), job.found_checkpoints.begin(), job.found_checkpoints.end());
+  for (const jobs::Checkpoint& checkpoint : checkpoints) {
     RETURN_IF_ERROR(Statement(db_, &statements_, insert)
                         .Bind(job.id)
                         .Bind(checkpoint.path)
@@ -141,6 +127,8 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
                         .Bind(checkpoint.create_time)
                         .Bind(checkpoint.bad_reason)
                         .Bind(false)
+                        .Bind(static_cast<int>(checkpoint.origin))
+                        .Bind(checkpoint.origin_reason)
                         .Run());
   }
   for (const std::string& path : job.dropped_checkpoints) {
@@ -152,6 +140,8 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
                         .BindNull()
                         .Bind(std::string())
                         .Bind(true)
+                        .Bind(static_cast<int>(jobs::Origin::kRecorded))
+                        .Bind(std::string())
                         .Run());
   }
   for (size_t position = 0; position < job.failures.size(); ++position) {

@@ -36,20 +36,6 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.ending = true;
   job.stop_requested = true;
   job.restarts = 2;
-  job.interruption = "node 'n' is drained";
-  job.preempted = true;
-  job.attempt = 3;
-  job.ended_attempts = {{.attempt = 1, .state = jobs::State::kCancelled, .step = 2},
-                        {.attempt = 2,
-                         .state_reason = "rank 0",
-                         .reason_code = "CODE",
-                         .end_time = job.create_time,
-                         .step = 4}};
-  job.restarts_used = 1;
-  job.node_faults = 5;
-  job.failed_step = 15;
-  job.started_step = 14;
-  job.not_before = job.create_time + absl::Seconds(7);
   job.rendezvous = jobs::Rendezvous{"10.0.0.1", 4242};
   job.stage = "fit";
   job.step = 17;
@@ -75,7 +61,6 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                   .session_started = true,
                   .finished = true,
                   .exited = true,
-                  .attached = true,
                   .joined_since = 9};
   job.ranks = {rank, jobs::Rank{.node = "m"}};
   job.checkpoints = {{.step = 8, .generation = 2, .path = "p8", .create_time = job.create_time},
@@ -84,6 +69,17 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                       .path = "p16",
                       .create_time = job.create_time,
                       .bad_reason = "hash"}};
+  job.checkpoints[0].origin = jobs::Origin::kAdopted;
+  job.found_checkpoints = {{.step = 6,
+                            .generation = 1,
+                            .path = "p6",
+                            .create_time = job.create_time,
+                            .origin = jobs::Origin::kFound,
+                            .origin_reason = "older"}};
+  job.newest_generation_seen = 7;
+  job.halt_reason = "none can be read";
+  job.from_scratch = true;
+  job.start_from = "/elsewhere";
   job.dropped_checkpoints = {"p4"};
   job.failures = {{.generation = 2,
                    .rank = 1,
@@ -148,15 +144,6 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.stop_requested, b.stop_requested);
   EXPECT_EQ(a.paused, b.paused);
   EXPECT_EQ(a.restarts, b.restarts);
-  EXPECT_EQ(a.interruption, b.interruption);
-  EXPECT_EQ(a.preempted, b.preempted);
-  EXPECT_EQ(a.attempt, b.attempt);
-  EXPECT_EQ(a.ended_attempts, b.ended_attempts);
-  EXPECT_EQ(a.restarts_used, b.restarts_used);
-  EXPECT_EQ(a.node_faults, b.node_faults);
-  EXPECT_EQ(a.failed_step, b.failed_step);
-  EXPECT_EQ(a.started_step, b.started_step);
-  EXPECT_EQ(a.not_before, b.not_before);
   EXPECT_EQ(a.rendezvous, b.rendezvous);
   EXPECT_EQ(a.stage, b.stage);
   EXPECT_EQ(a.step, b.step);
@@ -174,6 +161,11 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.ranks, b.ranks);
   EXPECT_EQ(a.checkpoints, b.checkpoints);
   EXPECT_EQ(a.dropped_checkpoints, b.dropped_checkpoints);
+  EXPECT_EQ(a.found_checkpoints, b.found_checkpoints);
+  EXPECT_EQ(a.newest_generation_seen, b.newest_generation_seen);
+  EXPECT_EQ(a.halt_reason, b.halt_reason);
+  EXPECT_EQ(a.from_scratch, b.from_scratch);
+  EXPECT_EQ(a.start_from, b.start_from);
   EXPECT_EQ(a.failures, b.failures);
   EXPECT_EQ(a.commands.commands(), b.commands.commands());
   EXPECT_EQ(a.trainability, b.trainability);

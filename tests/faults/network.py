@@ -16,7 +16,10 @@ def allowed():
         return "needs root"
     if shutil.which("ip") is None:
         return "needs iproute2"
-    return None
+    probe = f"mfprobe{os.getpid()}"
+    made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
+    subprocess.run(["ip", "netns", "delete", probe], capture_output=True)
+    return None if made.returncode == 0 else f"network namespaces are not allowed: {made.stderr.strip()}"
 
 
 def _ip(*arguments, check=True):

@@ -88,14 +88,15 @@ class Run:
         kind = self.plan.kind
         folder = self.muster.folder
         checkpoints = folder / "checkpoints"
-        if kind == "enospc_checkpoints" or kind == "mount" and self.plan.strikes[0].how["how"] == "unmount":
-            if not disks.allowed():
-                raise faults.Skipped("a small disk needs root")
-            self.disk = disks.Disk(checkpoints, size="8m")
-        elif kind == "enospc_state":
-            if not disks.allowed():
-                raise faults.Skipped("a small disk needs root")
-            self.disk = disks.Disk(self.muster.state, size="80m")
+        unmounted = kind == "mount" and self.plan.strikes[0].how["how"] == "unmount"
+        if kind in ("enospc_checkpoints", "enospc_state") or unmounted:
+            why = disks.allowed()
+            if why:
+                raise faults.Skipped(f"a disk of its own {why}")
+            if kind == "enospc_state":
+                self.disk = disks.Disk(self.muster.state, size="80m")
+            else:
+                self.disk = disks.Disk(checkpoints, size="8m")
         nodes = (*world.NODES, "node-3") if self.plan.spare else world.NODES
         more, listen = (), None
         if kind == "partition_network":

@@ -20,7 +20,9 @@ def run(spec, folder, changes=None, start=None):
     if start is not None:
         own = folder / "checkpoints/job" / start.name
         shutil.copytree(start, own)
-        shutil.copy(start.parent / ".muster-job", own.parent)
+        # It is the same process of the same generation for the folder, which so is not taken for another's.
+        for name in (".muster-job", ".muster-epoch"):
+            shutil.copy(start.parent / name, own.parent)
         command += ["--from", own]
     done = subprocess.run(command, capture_output=True, text=True, env=cluster.environment())
     assert done.returncode == 0 and "command" not in done.stderr, done.stderr

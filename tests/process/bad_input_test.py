@@ -168,7 +168,11 @@ def test_verify_finds_one_flipped_bit_and_a_cut_file(muster):
     victim = largest_file(others[0])
     victim.write_bytes(victim.read_bytes()[:-1])
     assert victim.name in muster.cli("checkpoints", "verify", others[0], expect=1).err
-    (others[1] / "MANIFEST.json").unlink()
+    manifest = others[1] / "MANIFEST.json"
+    manifest.write_text(manifest.read_text().replace('"step": ', '"step": 10', 1))
+    for action in ("verify", "inspect"):
+        assert "was changed or is damaged" in muster.cli("checkpoints", action, others[1], expect=1).err
+    manifest.unlink()
     assert "MANIFEST.json" in muster.cli("checkpoints", "verify", others[1], expect=1).err
     muster.cli("checkpoints", "verify", muster.folder / "no-such", expect=1)
 

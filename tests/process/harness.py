@@ -216,8 +216,9 @@ class Muster:
         assert left == []
 
     def files(self, folder):
-        """Names in a folder, without the owner file of a job's checkpoints."""
-        return sorted(path.name for path in (self.folder / folder).iterdir() if path.name != ".muster-job")
+        """Names in a folder, without Muster's own notes beside a job's checkpoints."""
+        own = (".muster-job", ".muster-epoch")
+        return sorted(path.name for path in (self.folder / folder).iterdir() if path.name not in own)
 
 
 class FolderWatch:

@@ -22,7 +22,6 @@ class Program {
     std::vector<std::string> argv = {AgentBinary()};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     auto process = spawner_.Spawn({.argv = argv,
-                                   .environment = {{"XDG_STATE_HOME", testing::TempDir()}},
                                    .grouping = process::Grouping::kOwnSession,
                                    .output = process::Output::kPipe,
                                    .parent_death_signal = SIGKILL});

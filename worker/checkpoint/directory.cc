@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <string>
 #include <system_error>
@@ -26,47 +25,13 @@ std::string NoncePath(const std::string& directory, uint64_t nonce) {
   return files::JoinPath(directory, absl::StrFormat("%s%016x", kNoncePrefix, nonce));
 }
 
-// Reads a plain decimal number at `*at` and moves `*at` behind it.
-std::optional<int64_t> ParseNumber(const std::string& text, size_t* at) {
-  const char* begin = text.data() + *at;
-  const char* end = text.data() + text.size();
-  if (begin == end || *begin < '0' || *begin > '9') return std::nullopt;
-  int64_t value = 0;
-  const auto [next, error] = std::from_chars(begin, end, value);
-  if (error != std::errc()) return std::nullopt;
-  *at += next - begin;
-  return value;
-}
-
-bool IsStale(const std::string& name, const std::vector<std::string>& keep) {
+bool IsLeftover(const std::string& name, int64_t generation) {
   if (absl::StartsWith(name, kNoncePrefix)) return true;
-  if (absl::EndsWith(name, kTemporarySuffix)) {
-    return ParseFinalName(name.substr(0, name.size() - sizeof(kTemporarySuffix) + 1)).has_value();
-  }
-  return ParseFinalName(name).has_value() &&
-         std::find(keep.begin(), keep.end(), name) == keep.end();
+  const auto temporary = manifest::ParseTemporaryName(name);
+  return temporary.has_value() && temporary->generation <= generation;
 }
 
 }  // namespace
-
-std::string FinalName(int64_t step, int64_t generation) {
-  return absl::StrCat("step-", step, "-g", generation);
-}
-
-std::string TemporaryName(int64_t step, int64_t generation) {
-  return FinalName(step, generation) + kTemporarySuffix;
-}
-
-std::optional<CheckpointName> ParseFinalName(const std::string& name) {
-  if (!absl::StartsWith(name, "step-")) return std::nullopt;
-  size_t at = 5;
-  const auto step = ParseNumber(name, &at);
-  if (!step.has_value() || name.compare(at, 2, "-g") != 0) return std::nullopt;
-  at += 2;
-  const auto generation = ParseNumber(name, &at);
-  if (!generation.has_value() || name != FinalName(*step, *generation)) return std::nullopt;
-  return CheckpointName{*step, *generation};
-}
 
 absl::Status Commit(const std::string& temporary, const std::string& final,
                     const manifest::Manifest& manifest, files::Disk& disk) {
@@ -117,22 +82,20 @@ absl::Status RemoveCheckpoint(const std::string& path) {
   return RemoveDirectory(temporary);
 }
 
-absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& directory,
-                                                     const std::vector<std::string>& keep) {
-  std::vector<std::string> stale;
+absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
+                                                         int64_t generation) {
+  std::vector<std::string> leftovers;
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
     const std::string name = it->path().filename().string();
-    if (IsStale(name, keep)) stale.push_back(name);
+    if (IsLeftover(name, generation)) leftovers.push_back(name);
   }
   if (error) return files::ErrnoStatus(error.value(), "list", directory);
-  std::sort(stale.begin(), stale.end());
-  for (const std::string& name : stale) {
-    const std::string path = files::JoinPath(directory, name);
-    RETURN_IF_ERROR(ParseFinalName(name).has_value() ? RemoveCheckpoint(path)
-                                                     : RemoveDirectory(path));
+  std::sort(leftovers.begin(), leftovers.end());
+  for (const std::string& name : leftovers) {
+    RETURN_IF_ERROR(RemoveDirectory(files::JoinPath(directory, name)));
   }
-  return stale;
+  return leftovers;
 }
 
 absl::Status WriteNonce(const std::string& directory, uint64_t nonce) {

@@ -4,7 +4,6 @@
 #define MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,20 +11,13 @@
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
 #include "common/manifest/manifest.h"
+#include "common/manifest/name.h"
 
 namespace muster::checkpoint {
 
-// "step-200-g3" and "step-200-g3.tmp".
-std::string FinalName(int64_t step, int64_t generation);
-std::string TemporaryName(int64_t step, int64_t generation);
-
-struct CheckpointName {
-  int64_t step = 0;
-  int64_t generation = 0;
-};
-
-// The inverse of FinalName; nothing for any other name.
-std::optional<CheckpointName> ParseFinalName(const std::string& name);
+using manifest::FinalName;
+using manifest::ParseFinalName;
+using manifest::TemporaryName;
 
 // Makes `temporary` (with all shards in it, synced) the checkpoint `final`: manifest, fsync, fsync
 // of the directory, rename, fsync of the parent. After an error nothing is called `final` that was
@@ -46,11 +38,11 @@ absl::Status RemoveCheckpoint(const std::string& path);
 // Removes a directory with everything in it. OK when there is none.
 absl::Status RemoveDirectory(const std::string& path);
 
-// Removes what earlier generations left: step-N-gG.tmp, the step-N-gG whose names are not in
-// `keep`, and nonce files. Never anything else: files and names of any other shape, .bad ones too,
-// stay. Gives the names removed. Only while nobody writes there.
-absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& directory,
-                                                     const std::vector<std::string>& keep);
+// Removes what generations up to this one left unfinished: step-N-gG.tmp and nonce files. Never anything
+// else: whole checkpoints, .bad ones, and files and names of any other shape stay. Gives the names
+// removed. Only while nobody writes there.
+absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
+                                                         int64_t generation);
 
 // The nonce file proves that two processes see the same directory: one writes it (after making
 // the directory), others look, the first removes it.

@@ -43,27 +43,24 @@ class DirectoryTest : public ::testing::Test {
   files::TempDir dir_;
 };
 
-TEST_F(DirectoryTest, RemoveStaleTakesUnrecordedCheckpointsAndLeftoversOnly) {
-  for (const char* name : {"step-1-g1", "step-2-g1", "step-3-g2.tmp", "step-2-g1.bad", "mine",
+TEST_F(DirectoryTest, RemoveLeftoversTakesWhatWasNotFinishedAndNothingElse) {
+  for (const char* name : {"step-1-g1", "step-2-g1", "step-3-g2.tmp", "step-3-g4.tmp", "step-2-g1.bad", "mine",
                            "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
     Make(name);
   }
   ASSERT_TRUE(WriteNonce(dir_.path(), 7).ok());
-  const auto removed = RemoveStale(dir_.path(), {"step-1-g1", "step-9-g9"});
+  const auto removed = RemoveLeftovers(dir_.path(), /*generation=*/3);
   ASSERT_TRUE(removed.ok()) << removed.status();
-  EXPECT_THAT(*removed,
-              ElementsAre(".muster-nonce-0000000000000007", "step-2-g1", "step-3-g2.tmp"));
-  for (const char* name :
-       {"step-1-g1/file", "step-2-g1.bad", "mine", "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
+  EXPECT_THAT(*removed, ElementsAre(".muster-nonce-0000000000000007", "step-3-g2.tmp"));
+  for (const char* name : {"step-1-g1/file", "step-2-g1/file", "step-3-g4.tmp", "step-2-g1.bad", "mine",
+                           "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
     EXPECT_TRUE(Exists(name)) << name;
   }
-  EXPECT_FALSE(Exists("step-2-g1"));
-  EXPECT_FALSE(Exists("step-2-g1.tmp"));
-  EXPECT_THAT(*RemoveStale(dir_.path(), {"step-1-g1"}), IsEmpty());
+  EXPECT_THAT(*RemoveLeftovers(dir_.path(), 3), IsEmpty());
 }
 
-TEST_F(DirectoryTest, RemoveStaleOfAMissingDirectoryIsNotFound) {
-  EXPECT_EQ(RemoveStale(dir_.Path("none"), {}).status().code(), absl::StatusCode::kNotFound);
+TEST_F(DirectoryTest, RemoveLeftoversOfAMissingDirectoryIsNotFound) {
+  EXPECT_EQ(RemoveLeftovers(dir_.Path("none"), 1).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST_F(DirectoryTest, SetAsideNeverOverwrites) {

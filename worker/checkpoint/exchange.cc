@@ -5,6 +5,7 @@
 #include <string>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/full.h"
 #include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "common/problems/problems.h"
@@ -48,6 +49,11 @@ PartResult Decode(const Record& record) {
 
 }  // namespace
 
+PartResult ToResult(const absl::Status& status) {
+  if (!status.ok()) return status;
+  return manifest::FileRecord{};
+}
+
 absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicator,
                                                  const PartResult& mine, const char* what,
                                                  int64_t step) {
@@ -64,6 +70,28 @@ absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicato
     results.push_back(Decode(theirs));
   }
   return results;
+}
+
+absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std::string& text,
+                                    const char* what) {
+  const at::Tensor size = at::full({1}, static_cast<int64_t>(text.size()), at::kLong);
+  RETURN_IF_ERROR(communicator.Broadcast(size, 0, {what, 0})->Wait());
+  const int64_t bytes = size.item<int64_t>();
+  if (bytes == 0) return std::string();
+  // A broadcast of bytes, as the words that every communicator takes.
+  const at::Tensor words = at::zeros({(bytes + 7) / 8}, at::kLong);
+  char* const data = reinterpret_cast<char*>(words.data_ptr<int64_t>());
+  if (communicator.rank() == 0) std::memcpy(data, text.data(), text.size());
+  RETURN_IF_ERROR(communicator.Broadcast(words, 0, {what, 1})->Wait());
+  return std::string(data, static_cast<size_t>(bytes));
+}
+
+std::vector<int64_t> Failed(const std::vector<PartResult>& results) {
+  std::vector<int64_t> ranks;
+  for (size_t rank = 0; rank < results.size(); ++rank) {
+    if (!results[rank].ok()) ranks.push_back(static_cast<int64_t>(rank));
+  }
+  return ranks;
 }
 
 absl::Status Combine(const std::vector<PartResult>& results) {

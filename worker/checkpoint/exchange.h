@@ -16,14 +16,22 @@ namespace muster::checkpoint {
 // A rank's result: an error, or (when the task was to write one) a file. Error texts are cut at
 // about 450 bytes; the file's name does not travel.
 using PartResult = absl::StatusOr<manifest::FileRecord>;
+PartResult ToResult(const absl::Status& status);
 
 // The results of all ranks, in rank order. Collective; an error is the communicator's.
 absl::StatusOr<std::vector<PartResult>> Exchange(comm::Communicator& communicator,
                                                  const PartResult& mine, const char* what,
                                                  int64_t step);
 
+// The ranks with errors.
+std::vector<int64_t> Failed(const std::vector<PartResult>& results);
+
 // OK, or the errors by rank ("rank 1: ...; rank 2: ..."), with the code of the first.
 absl::Status Combine(const std::vector<PartResult>& results);
+
+// What rank 0 says, on all ranks. Collective; an error is the communicator's.
+absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std::string& text,
+                                    const char* what);
 
 }  // namespace muster::checkpoint
 

@@ -19,11 +19,6 @@
 namespace muster::checkpoint {
 namespace {
 
-PartResult ToResult(const absl::Status& status) {
-  if (!status.ok()) return status;
-  return manifest::FileRecord{};
-}
-
 // What all ranks must agree on: items, and who writes what.
 std::string Hash(const std::vector<manifest::Piece>& pieces) {
   std::string text;
@@ -41,7 +36,7 @@ std::string Hash(const std::vector<manifest::Piece>& pieces) {
 Saver::Saver(SaverOptions options, comm::Communicator* communicator, files::Disk& disk)
     : options_(std::move(options)), communicator_(communicator), disk_(disk) {}
 
-absl::StatusOr<absl::Status> Saver::CheckSharedDirectory() {
+absl::StatusOr<absl::Status> Saver::CheckSharedDirectory(std::vector<int64_t>* at_fault) {
   const bool first = communicator_->rank() == 0;
   const at::Tensor nonce = at::full({1}, static_cast<int64_t>(std::random_device()()), at::kLong);
   RETURN_IF_ERROR(communicator_->Broadcast(nonce, 0, {"checkpoint nonce", 0})->Wait());
@@ -51,11 +46,13 @@ absl::StatusOr<absl::Status> Saver::CheckSharedDirectory() {
   ASSIGN_OR_RETURN(const auto after_writing,
                    Exchange(*communicator_, ToResult(written), "checkpoint nonce written", 0));
   absl::Status outcome = Combine(after_writing);
+  if (at_fault != nullptr) *at_fault = Failed(after_writing);
   if (outcome.ok()) {
     ASSIGN_OR_RETURN(const auto after_looking,
                      Exchange(*communicator_, ToResult(CheckNonce(options_.directory, value)),
                               "checkpoint nonce seen", 0));
     outcome = Combine(after_looking);
+    if (at_fault != nullptr) *at_fault = Failed(after_looking);
     if (!outcome.ok()) {
       outcome = absl::FailedPreconditionError(
           absl::StrCat("checkpoint directory ", options_.directory,
@@ -66,9 +63,21 @@ absl::StatusOr<absl::Status> Saver::CheckSharedDirectory() {
   return outcome;
 }
 
+absl::Status Saver::CheckEpochHere() const {
+  return options_.epoch.has_value() ? CheckEpoch(options_.directory, *options_.epoch) : absl::OkStatus();
+}
+
 PartResult Saver::CheckPlan(const State& state) const {
+  // Before anything is written: where a mount is gone, its empty directory is no place for a checkpoint.
+  RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
   return manifest::FileRecord{"", 0, Hash(Pieces(state, Parts(state)))};
+}
+
+// What travelled between the ranks has lost which generation was found.
+absl::Status Saver::EndOfEpoch(const absl::Status& told) const {
+  const absl::Status found = CheckEpochHere();
+  return absl::IsAborted(found) ? found : told;
 }
 
 PartResult Saver::WritePart(const std::string& temporary, const std::vector<layout::Range>& part,
@@ -98,6 +107,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
     }
   }
   outcome.status = Annotate(Combine(plans), absl::StrCat("checkpoint ", outcome.name));
+  if (absl::IsAborted(outcome.status)) return EndOfEpoch(outcome.status);
   if (!outcome.status.ok()) return outcome;
 
   const std::vector<std::vector<layout::Range>> shards = Parts(state);
@@ -109,6 +119,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
 
   if (outcome.status.ok()) {
     outcome.manifest = {.job = options_.job,
+                        .job_instance = options_.epoch.has_value() ? options_.epoch->instance : "",
                         .step = point.step,
                         .generation = options_.generation,
                         .last_command = point.last_command,
@@ -126,13 +137,18 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   }
   absl::Status committed;
   if (communicator_->rank() == 0) {
-    if (outcome.status.ok()) committed = Commit(temporary, final, outcome.manifest, disk_);
+    // Read again: writing may have taken long.
+    if (outcome.status.ok()) committed = CheckEpochHere();
+    if (outcome.status.ok() && committed.ok()) {
+      committed = Commit(temporary, final, outcome.manifest, disk_);
+    }
     // What cannot be removed now is stale to the next generation.
     if (!outcome.status.ok() || !committed.ok()) RemoveDirectory(temporary).IgnoreError();
   }
   // Also after a failure: nobody may begin another save while rank 0 cleans up.
   ASSIGN_OR_RETURN(const auto commits,
                    Exchange(*communicator_, ToResult(committed), "checkpoint commit", point.step));
+  if (absl::IsAborted(commits[0].status())) return EndOfEpoch(commits[0].status());
   if (outcome.status.ok()) outcome.status = Combine(commits);
   if (outcome.status.ok()) {
     last_point_ = point;
@@ -141,58 +157,6 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
     outcome.status = Annotate(outcome.status, absl::StrCat("checkpoint ", outcome.name));
     outcome.manifest = {};
   }
-  return outcome;
-}
-
-absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& candidates,
-                                              const State& state) {
-  return Restore(candidates, [&state](const manifest::Manifest&) { return state; });
-}
-
-absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& candidates,
-                                              const StateFor& state_for) {
-  RestoreOutcome outcome;
-  Problems reasons;
-  for (const std::string& name : candidates) {
-    const std::string path = files::JoinPath(options_.directory, name);
-    const absl::StatusOr<VerifiedCheckpoint> checkpoint = VerifiedCheckpoint::Open(path);
-    ASSIGN_OR_RETURN(auto results, Exchange(*communicator_, ToResult(checkpoint.status()),
-                                            "checkpoint verified", 0));
-    absl::Status status = Combine(results);
-    if (status.ok()) {
-      ASSIGN_OR_RETURN(const State state, state_for(checkpoint->manifest()));
-      const auto copies = checkpoint->PlanCopies(state);
-      ASSIGN_OR_RETURN(results, Exchange(*communicator_, ToResult(copies.status()),
-                                         "checkpoint fits", 0));
-      status = Combine(results);
-      if (status.ok()) Fill(*copies);
-    }
-    if (status.ok()) {
-      outcome.name = name;
-      outcome.manifest = checkpoint->manifest();
-      return outcome;
-    }
-    size_t damaged = 0;
-    size_t missing = 0;
-    for (const PartResult& result : results) {
-      damaged += absl::IsDataLoss(result.status());
-      missing += absl::IsNotFound(result.status());
-    }
-    if (damaged == 0 && missing < results.size()) {
-      // What only some ranks miss is there: their view of the file system is at fault.
-      outcome.status = missing == 0 ? Annotate(status, path)
-                                    : absl::InternalError(absl::StrCat(path, ": ", status.message()));
-      return outcome;
-    }
-    // Its absence, or a failure to rename, is told by the reason already.
-    if (communicator_->rank() == 0 && std::filesystem::exists(path)) SetAside(path).IgnoreError();
-    outcome.set_aside.push_back({name, Message(status)});
-    reasons.Add(absl::StrCat(name, ": ", status.message()));
-  }
-  outcome.status = absl::NotFoundError(
-      candidates.empty()
-          ? "no checkpoint to restore from"
-          : absl::StrCat("no good checkpoint in ", options_.directory, ": ", reasons.Text()));
   return outcome;
 }
 

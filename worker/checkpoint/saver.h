@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "common/files/disk.h"
 #include "common/manifest/manifest.h"
+#include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
@@ -32,6 +33,8 @@ struct SaverOptions {
   int64_t generation = 0;
   std::string strategy;    // "ddp": who writes, for readers' information
   std::string model_kind;  // "gpt2"
+  // That of rank 0. Absent: nobody else can be in the directory.
+  std::optional<Epoch> epoch = std::nullopt;
 };
 
 // Where the state stands; goes into the manifest.
@@ -51,19 +54,34 @@ struct SaveOutcome {
   manifest::Manifest manifest;
 };
 
-struct SetAsideCheckpoint {
+// What a session may start from.
+struct Candidate {
+  // Of a directory in SaverOptions.directory, or its absolute path.
   std::string name;
+  // It is renamed to <name>.bad where it is certainly damaged.
+  bool put_aside = true;
+  // It is damaged, too, where its manifest names another job than SaverOptions.job.
+  bool own = true;
+};
+
+// Why a candidate was not used.
+struct Rejected {
+  std::string name;
+  // Two ranks read it and found damage (at world size 1: the rank, twice); else it could not be found or
+  // read, which says nothing about it.
+  bool damaged = false;
   std::string reason;
 };
 
 struct RestoreOutcome {
-  // NOT_FOUND: no candidate was good, see `set_aside`. FAILED_PRECONDITION: a whole checkpoint of
-  // another model. Other codes: a candidate could not be read, which says nothing about it (it is
-  // not set aside). In every case no tensor was touched.
+  // NOT_FOUND: none of the candidates, see `rejected`. FAILED_PRECONDITION: a whole checkpoint of
+  // another model. INTERNAL: some ranks cannot read, or read otherwise, what the others read: `at_fault`.
+  // In every case no tensor was touched.
   absl::Status status;
   std::string name;
   manifest::Manifest manifest;
-  std::vector<SetAsideCheckpoint> set_aside;  // the broken ones, renamed to <name>.bad
+  std::vector<Rejected> rejected;
+  std::vector<int64_t> at_fault;
 };
 
 class Saver {
@@ -72,28 +90,38 @@ class Saver {
   Saver(SaverOptions options, comm::Communicator* communicator,
         files::Disk& disk = files::Disk::Real());
 
+  // Once rank 0 has begun it. Not collective.
+  void SetEpoch(const Epoch& epoch) { options_.epoch = epoch; }
+
   // Proves by a nonce file that all ranks see the same directory. The outcome is
-  // FAILED_PRECONDITION naming the ranks that do not, on all ranks.
-  absl::StatusOr<absl::Status> CheckSharedDirectory();
+  // FAILED_PRECONDITION naming the ranks that do not, on all ranks; or rank 0's error where it cannot write
+  // there. at_fault (may be null): these ranks.
+  absl::StatusOr<absl::Status> CheckSharedDirectory(std::vector<int64_t>* at_fault = nullptr);
 
   // Writes and commits `state`; each rank writes what state.written says. Saving the same point again
   // gives the first outcome; another point of the same step is ALREADY_EXISTS. INVALID_ARGUMENT: a
   // rank's state is not CheckWritable, or the ranks disagree on items or on who writes what; no file
-  // was touched then.
+  // was touched then. An ABORTED Status: the directory has a newer epoch, nothing was committed and the
+  // session is over; on rank 0 it has NewerGeneration().
   absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state);
 
-  // Fills what each rank holds of `state` from the first good one of `candidates` (directory names,
-  // newest first), whatever strategy and world size wrote it.
-  absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& candidates,
-                                         const State& state);
-
-  // The same where what is to be filled depends on the checkpoint. Called on all ranks for a candidate that all can read; may be a
-  // collective of another communicator. Its errors are those of Restore.
+  // Fills what each rank holds of a state from the first one of `candidates` (newest first) that all
+  // ranks can read, whatever strategy and world size wrote it. What is to be filled may depend on the
+  // checkpoint: `state_for` is called on all ranks for a candidate that all can read; it may be a
+  // collective of another communicator. Its errors are those of Restore, and so is ABORTED as in Save.
   using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
-  absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& candidates,
+  absl::StatusOr<RestoreOutcome> Restore(const std::vector<Candidate>& candidates,
                                          const StateFor& state_for);
+  // The same of own candidates, by name, where the checkpoint does not matter.
+  absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& names, const State& state);
 
  private:
+  // What all ranks found of one candidate.
+  struct Reading;
+  absl::StatusOr<Reading> Read(const Candidate& candidate);
+  // OK without an epoch.
+  absl::Status CheckEpochHere() const;
+  absl::Status EndOfEpoch(const absl::Status& told) const;
   // What this rank has to say of `state` before anything is written: an error, or (as a file's hash)
   // what the manifest will tell.
   PartResult CheckPlan(const State& state) const;
@@ -101,7 +129,7 @@ class Saver {
   PartResult WritePart(const std::string& temporary, const std::vector<layout::Range>& part,
                        const State& state);
 
-  const SaverOptions options_;
+  SaverOptions options_;
   comm::Communicator* const communicator_;
   files::Disk& disk_;
   std::optional<SavePoint> last_point_;

@@ -265,28 +265,82 @@ TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
     const auto outcome = saver.Restore({"step-2-g1", "step-1-g1"}, state);
     ASSERT_TRUE(outcome.ok() && outcome->status.ok()) << outcome->status;
     EXPECT_EQ(outcome->name, "step-1-g1");
-    ASSERT_EQ(outcome->set_aside.size(), 1u);
-    EXPECT_EQ(outcome->set_aside[0].name, "step-2-g1");
-    EXPECT_THAT(outcome->set_aside[0].reason, HasSubstr("rank 0: "));
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_EQ(outcome->rejected[0].name, "step-2-g1");
+    EXPECT_TRUE(outcome->rejected[0].damaged);
+    EXPECT_THAT(outcome->rejected[0].reason, HasSubstr("rank 0: "));
     EXPECT_EQ(state.held[1].tensor.item<float>(), 1);
   });
   EXPECT_TRUE(fs::exists(newest + ".bad"));
   EXPECT_FALSE(fs::exists(newest));
 }
 
-TEST_P(SaverTest, NoGoodCheckpointIsNotFoundAndTouchesNothing) {
-  const std::string only = SaveStep(1, 1);
-  fs::remove(only + "/MANIFEST.json");
+// They may be there again tomorrow.
+TEST_P(SaverTest, WhatCannotBeFoundOrReadIsNotSetAside) {
+  const std::string whole = SaveStep(1, 1);
+  const std::string without_manifest = SaveStep(2, 1);
+  fs::remove(without_manifest + "/MANIFEST.json");
+  const std::string without_file = SaveStep(3, 1);
+  fs::remove(without_file + "/rank-0.safetensors");
+  const std::string unreadable = SaveStep(4, 1);
+  fs::remove(unreadable + "/rank-0.safetensors");
+  fs::create_directory(unreadable + "/rank-0.safetensors");  // reading gives EISDIR, also to root
   Run(2, [&](int, Saver& saver) {
     const State state = Blank();
-    const auto outcome = saver.Restore({"step-7-g1", "step-1-g1"}, state);
+    const auto outcome =
+        saver.Restore({"step-7-g1", "step-4-g1", "step-3-g1", "step-2-g1"}, state);
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound);
-    EXPECT_EQ(outcome->set_aside.size(), 2u);
+    EXPECT_THAT(std::string(outcome->status.message()), HasSubstr("no checkpoint can be read in "));
+    ASSERT_EQ(outcome->rejected.size(), 4u);
+    for (const Rejected& rejected : outcome->rejected) EXPECT_FALSE(rejected.damaged) << rejected.name;
     EXPECT_EQ(state.held[1].tensor.item<float>(), 0);
-    EXPECT_EQ(std::string(saver.Restore({}, state)->status.message()),
+    EXPECT_EQ(std::string(saver.Restore(std::vector<std::string>(), state)->status.message()),
               "no checkpoint to restore from");
+    EXPECT_EQ(saver.Restore({"step-7-g1", "step-1-g1"}, state)->name, "step-1-g1");
   });
+  for (const std::string& path : {whole, without_manifest, without_file, unreadable}) {
+    EXPECT_TRUE(fs::exists(path)) << path;
+    EXPECT_FALSE(fs::exists(path + ".bad")) << path;
+  }
+}
+
+TEST_P(SaverTest, AnEditedManifestIsDamage) {
+  const std::string path = SaveStep(66, 1);
+  std::string text = *files::ReadFile(path + "/MANIFEST.json");
+  const std::string step = "\"step\": 66";
+  text.replace(text.find(step), step.size(), "\"step\": 1066");
+  ASSERT_TRUE(files::WriteAtomically(path + "/MANIFEST.json", text).ok());
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-66-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_TRUE(outcome->rejected[0].damaged);
+  });
+  EXPECT_TRUE(fs::exists(path + ".bad"));
+}
+
+TEST_P(SaverTest, AnotherJobsCheckpointIsNotTaken) {
+  const std::string path = SaveStep(1, 1);
+  auto group = comm::LocalGroup::Create(GetParam());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    threads.emplace_back([&, communicator = std::move(group[rank])] {
+      Saver saver({dir_.Path("ckpt"), "other", 2, "ddp", "toy"}, communicator.get());
+      const State state = Blank();
+      const auto taken = [&state](const manifest::Manifest&) { return state; };
+      const auto own = saver.Restore({{.name = "step-1-g1", .put_aside = false}}, taken);
+      ASSERT_TRUE(own.ok());
+      EXPECT_THAT(std::string(own->status.message()),
+                  HasSubstr("expected a checkpoint of job 'other', found one of job 'j'"));
+      // Where somebody says so, it is.
+      const auto told = saver.Restore({{.name = path, .put_aside = false, .own = false}}, taken);
+      ASSERT_TRUE(told.ok() && told->status.ok()) << told->status;
+      EXPECT_EQ(told->manifest.job, "j");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(fs::exists(path));
 }
 
 TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
@@ -297,7 +351,7 @@ TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
     const auto outcome = saver.Restore({"step-1-g1"}, state);
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_TRUE(outcome->set_aside.empty());
+    EXPECT_TRUE(outcome->rejected.empty());
   });
   EXPECT_TRUE(fs::exists(path));
 }
@@ -314,25 +368,104 @@ TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
     ASSERT_TRUE(outcome.ok());
     // Not NOT_FOUND, on which the job would start over.
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
-    EXPECT_TRUE(outcome->set_aside.empty());
+    EXPECT_EQ(outcome->at_fault, std::vector<int64_t>{GetParam() - 1});
+    EXPECT_TRUE(outcome->rejected.empty());
     EXPECT_EQ(state.held[1].tensor.item<float>(), 0);
   });
   EXPECT_TRUE(fs::exists(path));
 }
 
-TEST_P(SaverTest, WhatOneRankMissesAndAnotherFindsBrokenIsSetAside) {
+TEST_P(SaverTest, OneRanksBadReadDoesNotCondemn) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  fs::copy(dir_.Path("ckpt"), directories_.back(), fs::copy_options::recursive);
+  fs::resize_file(directories_.back() + "/step-1-g1/rank-0.safetensors", 20);
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
+    EXPECT_EQ(outcome->at_fault, std::vector<int64_t>{GetParam() - 1});
+  });
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_TRUE(fs::exists(directories_.back() + "/step-1-g1"));
+}
+
+// The only one that could read it may be the one at fault.
+TEST_P(SaverTest, WhatOneRankFindsDamagedAndNoOtherCanReadIsNotSetAside) {
   if (GetParam() == 1) return;
   const std::string path = SaveStep(1, 1);
   fs::resize_file(path + "/rank-0.safetensors", 20);
-  directories_.assign(GetParam(), dir_.Path("ckpt"));
-  directories_.back() = dir_.Path("elsewhere");
+  directories_.assign(GetParam(), dir_.Path("elsewhere"));
+  directories_[0] = dir_.Path("ckpt");
   Run(2, [&](int, Saver& saver) {
     const auto outcome = saver.Restore({"step-1-g1"}, Blank());
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound) << outcome->status;
-    EXPECT_EQ(outcome->set_aside.size(), 1u);
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_FALSE(outcome->rejected[0].damaged);
   });
-  EXPECT_TRUE(fs::exists(path + ".bad"));
+  EXPECT_TRUE(fs::exists(path));
+}
+
+// Two generations in one folder, as after a partition: the older one is stopped at any point before its rename.
+TEST_P(SaverTest, AnOlderGenerationCommitsNothingOnceANewerOneHasBegun) {
+  const std::string folder = dir_.Path("ckpt");
+  ASSERT_TRUE(files::CreateDirectories(folder).ok());
+  const Epoch older{2, "instance", "p"};
+  const Epoch newer{3, "instance", "q"};
+  // Begins the newer generation while the older one's file is being made durable.
+  class Overtaken : public files::Disk {
+   public:
+    Overtaken(std::string folder, Epoch epoch) : folder_(std::move(folder)), epoch_(std::move(epoch)) {}
+    absl::Status Sync(int fd, const std::string& path) override {
+      if (path.find("rank-0") != std::string::npos) EXPECT_TRUE(BeginEpoch(folder_, epoch_).ok());
+      return files::Disk::Sync(fd, path);
+    }
+
+   private:
+    const std::string folder_;
+    const Epoch epoch_;
+  };
+  for (const bool before_the_save : {false, true}) {
+    fs::remove_all(folder);
+    ASSERT_TRUE(files::CreateDirectories(folder).ok());
+    ASSERT_TRUE(BeginEpoch(folder, older).ok());
+    if (before_the_save) ASSERT_TRUE(BeginEpoch(folder, newer).ok());
+    auto group = comm::LocalGroup::Create(GetParam());
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < GetParam(); ++rank) {
+      threads.emplace_back([&, rank, communicator = std::move(group[rank])] {
+        Overtaken disk(folder, newer);
+        Saver saver({folder, "j", 2, "ddp", "toy", older}, communicator.get(),
+                    before_the_save ? files::Disk::Real() : disk);
+        const auto outcome = saver.Save({10, 0, 0, 0}, MakeState(1));
+        EXPECT_EQ(outcome.status().code(), absl::StatusCode::kAborted) << outcome.status();
+        EXPECT_EQ(NewerGeneration(outcome.status()), 3);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_FALSE(fs::exists(folder + "/step-10-g2"));
+    EXPECT_FALSE(fs::exists(folder + "/step-10-g2.tmp"));
+  }
+}
+
+// The mount is gone: its empty directory is no place for a checkpoint.
+TEST_P(SaverTest, WithoutItsEpochFileNothingIsWritten) {
+  const std::string folder = dir_.Path("ckpt");
+  auto group = comm::LocalGroup::Create(GetParam());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    threads.emplace_back([&, communicator = std::move(group[rank])] {
+      Saver saver({folder, "j", 2, "ddp", "toy", Epoch{2, "instance", "p"}}, communicator.get());
+      const auto outcome = saver.Save({10, 0, 0, 0}, MakeState(1));
+      ASSERT_TRUE(outcome.ok());  // training goes on
+      EXPECT_THAT(std::string(outcome->status.message()), HasSubstr("is its file system mounted"));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_FALSE(fs::exists(folder));
 }
 
 TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {

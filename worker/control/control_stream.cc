@@ -54,6 +54,14 @@ bool IsRefusal(const absl::Status& status) {
          status.code() == absl::StatusCode::kInvalidArgument;
 }
 
+// An older coordinator gives paths: wherever they point, only the job's own folder is looked at.
+std::vector<std::string> NamesToRemove(const v1::CheckpointRecorded& recorded) {
+  std::vector<std::string> names(recorded.remove_names().begin(), recorded.remove_names().end());
+  if (!names.empty()) return names;
+  for (const std::string& path : recorded.remove()) names.push_back(path.substr(path.rfind('/') + 1));
+  return names;
+}
+
 // Four threads: one reads, and opens the stream anew when it breaks; one writes, and keeps the heartbeat (gRPC allows one reader and one
 // writer at a time on a stream); the lease's; and one that asks whether anybody listens while the stream is broken. Nothing that may block
 // is done under mutex_, also no logging (of a stopped agent the log is a full pipe): the lease's thread takes it.
@@ -143,17 +151,9 @@ class ControlStreamImpl : public ControlStream {
   }
 
   bool WaitForExportGranted(const std::string& path, absl::Duration timeout) override {
-    absl::MutexLock lock(&mutex_);
-    const auto granted = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-      return granted_export_ == path || closing_;
-    };
-    mutex_.AwaitWithTimeout(absl::Condition(&granted), timeout);
-    return granted_export_ == path;
-  }
-
-  bool Preempted() const override {
-    absl::MutexLock lock(&mutex_);
-    return preempted_;
+    std::unique_lock lock(export_mutex_);
+    return export_granted_.wait_for(lock, absl::ToChronoNanoseconds(timeout),
+                                    [&] { return granted_export_ == path; });
   }
 
   uint64_t NewestCommand() const override {
@@ -255,8 +255,16 @@ class ControlStreamImpl : public ControlStream {
 
   void Handle(const v1::WorkerDirective& directive, Stream* stream) {
     if (directive.has_checkpoint_recorded()) {
-      const auto& remove = directive.checkpoint_recorded().remove();
-      if (!remove.empty()) options_.on_remove({remove.begin(), remove.end()});
+      const std::vector<std::string> names = NamesToRemove(directive.checkpoint_recorded());
+      if (!names.empty()) options_.on_remove(names);
+      return;
+    }
+    if (directive.has_export_granted()) {
+      {
+        std::lock_guard lock(export_mutex_);
+        granted_export_ = directive.export_granted().path();
+      }
+      export_granted_.notify_all();
       return;
     }
     if (directive.has_heartbeat_ack()) return keeper_.Acked(directive.heartbeat_ack().sequence());
@@ -290,17 +298,8 @@ class ControlStreamImpl : public ControlStream {
           commands_.push_back(directive.command());
         }
         break;
-      case v1::WorkerDirective::kPreemptionNotice:
-        if (!preempted_) {
-          spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
-        }
-        preempted_ = true;
-        break;
       case v1::WorkerDirective::kReportAck:
         outbox_.Acknowledge(directive.report_ack().sequence());
-        break;
-      case v1::WorkerDirective::kExportGranted:
-        granted_export_ = directive.export_granted().path();
         break;
       default:
         break;
@@ -412,7 +411,6 @@ class ControlStreamImpl : public ControlStream {
 
   mutable absl::Mutex mutex_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool preempted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   // The welcomed stream; null while there is none. The reader ends it only when not writing_.
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
@@ -428,8 +426,6 @@ class ControlStreamImpl : public ControlStream {
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Command> commands_ ABSL_GUARDED_BY(mutex_);
-  // Empty: none yet.
-  std::string granted_export_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
 
@@ -442,6 +438,10 @@ class ControlStreamImpl : public ControlStream {
   std::mutex wake_mutex_;
   std::condition_variable wake_;
   bool woken_ = false;
+  // The same for whom is granted an export. Empty: none yet.
+  std::mutex export_mutex_;
+  std::condition_variable export_granted_;
+  std::string granted_export_;
 
   LeaseKeeper keeper_;
   Knocker knocker_;

@@ -31,8 +31,8 @@ struct ControlStreamOptions {
   absl::Duration connect_timeout = absl::Seconds(30);
   // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of this object.
   std::function<void(v1::WorkerHeartbeat*)> measure;
-  // Checkpoint directories that no longer count and are to be removed.
-  std::function<void(const std::vector<std::string>&)> on_remove;
+  // Names of checkpoints in the job's own folder that no longer count and are to be removed.
+  std::function<void(const std::vector<std::string>& names)> on_remove;
   // FAILED_PRECONDITION or NOT_FOUND: refused as stale; INVALID_ARGUMENT: what it says is refused.
   std::function<void(const absl::Status&)> on_fatal;
   // UNAVAILABLE. Called on a thread that does nothing else; see LeaseKeeper.
@@ -66,8 +66,6 @@ class ControlStream {
 
   // Waits until the coordinator has granted the export to `path`. False after `timeout`.
   virtual bool WaitForExportGranted(const std::string& path, absl::Duration timeout) = 0;
-  // The coordinator has said that the job is to save a checkpoint and to go on elsewhere.
-  virtual bool Preempted() const = 0;
 
   // The command log as far as it has come here: numbers 1 to NewestCommand().
   virtual uint64_t NewestCommand() const = 0;

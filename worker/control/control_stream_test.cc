@@ -109,7 +109,7 @@ struct Client {
     options.worker.set_job_id("job");
     options.pid = 42;
     options.connect_timeout = timeout;
-    options.on_remove = [this](const auto& paths) { removed = paths; };
+    options.on_remove = [this](const auto& names) { removed.insert(removed.end(), names.begin(), names.end()); };
     options.measure = [this](v1::WorkerHeartbeat* heartbeat) {
       heartbeat->mutable_memory()->set_resident_bytes(++measured);
     };
@@ -193,7 +193,10 @@ TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
       stream->Write(directive);
     }
     v1::WorkerDirective recorded;
-    recorded.mutable_checkpoint_recorded()->add_remove("/old");
+    // An older coordinator gives paths only.
+    recorded.mutable_checkpoint_recorded()->add_remove("/elsewhere/step-5-g1");
+    stream->Write(recorded);
+    recorded.mutable_checkpoint_recorded()->add_remove_names("step-10-g1");
     stream->Write(recorded);
     const v1::WorkerReport report = NextReport(stream).report();
     Ack(stream, report.sequence());
@@ -204,7 +207,22 @@ TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
   ASSERT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
   EXPECT_EQ((*client.stream)->NewestCommand(), 2u);
   EXPECT_EQ((*client.stream)->GetCommand(2).number(), 2u);
-  EXPECT_EQ(client.removed, std::vector<std::string>{"/old"});
+  EXPECT_EQ(client.removed, (std::vector<std::string>{"step-5-g1", "step-10-g1"}));
+}
+
+TEST(ControlStream, AnExportIsGrantedForItsPathAlone) {
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+    Read(stream);
+    Welcome(stream);
+    v1::WorkerDirective directive;
+    directive.mutable_export_granted()->set_path("/out");
+    stream->Write(directive);
+    return Drain(stream);
+  }});
+  Client client(coordinator.address());
+  ASSERT_TRUE(client.stream.ok()) << client.stream.status();
+  EXPECT_TRUE((*client.stream)->WaitForExportGranted("/out", absl::Seconds(30)));
+  EXPECT_FALSE((*client.stream)->WaitForExportGranted("/other", absl::ZeroDuration()));
 }
 
 TEST(ControlStream, HeartbeatsAreSentAlsoWhenReportsNeverEnd) {

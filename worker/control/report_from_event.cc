@@ -37,6 +37,7 @@ struct Fill {
   void operator()(const train::SessionStarted& event) const {
     report.mutable_session_started()->set_step(event.step);
     report.mutable_session_started()->set_checkpoint_path(event.checkpoint_path);
+    report.mutable_session_started()->set_last_command(event.last_command);
   }
   void operator()(const train::TrainabilityInForce& event) const {
     v1::TrainabilityInForce& in_force = *report.mutable_trainability();
@@ -140,6 +141,20 @@ struct Fill {
   void operator()(const train::CheckpointBad& event) const {
     report.mutable_checkpoint_bad()->set_path(event.path);
     report.mutable_checkpoint_bad()->set_reason(ValidUtf8(event.reason));
+  }
+  void operator()(const train::CheckpointsFound& event) const {
+    for (const auto& one : event.found) {
+      auto* added = report.mutable_checkpoints_found()->add_found();
+      added->set_step(one.step);
+      added->set_generation(one.generation);
+      added->set_path(one.path);
+      added->set_last_command(one.last_command);
+      added->set_adopted(one.reason.empty());
+      added->set_reason(ValidUtf8(one.reason));
+    }
+  }
+  void operator()(const train::CheckpointsGone& event) const {
+    for (const std::string& name : event.names) report.mutable_checkpoints_removed()->add_names(name);
   }
   void operator()(const train::CommandApplied& event) const {
     report.mutable_command_applied()->set_number(event.number);

@@ -5,17 +5,24 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <random>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
-#include "worker/checkpoint/directory.h"
+#include "worker/checkpoint/epoch.h"
+#include "worker/checkpoint/remover.h"
+#include "worker/comm/flight/flight_recorder.h"
 #include "worker/comm/gloo/gloo_communicator.h"
 #include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/command_from_wire.h"
@@ -25,6 +32,7 @@
 #include "worker/control/report_from_event.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/resident.h"
+#include "worker/train/checkpoints.h"
 #include "worker/train/session.h"
 
 namespace muster::control {
@@ -42,7 +50,6 @@ class StreamCommands : public train::CommandSource {
   train::Command Get(int64_t number) const override {
     return CommandFromWire(stream_->GetCommand(number));
   }
-  bool Preempted() const override { return stream_->Preempted(); }
 
  private:
   const ControlStream* const stream_;
@@ -50,11 +57,13 @@ class StreamCommands : public train::CommandSource {
 
 class StreamEvents : public train::EventSink {
  public:
-  StreamEvents(ControlStream* stream, int64_t generation)
-      : stream_(stream), generation_(generation) {}
+  // `on_started`: the session stands, and has found where it starts.
+  StreamEvents(ControlStream* stream, int64_t generation, std::function<void()> on_started)
+      : stream_(stream), generation_(generation), on_started_(std::move(on_started)) {}
 
   void Report(const train::Event& event) override {
     stream_->Report(ReportFromEvent(event, generation_));
+    if (std::holds_alternative<train::SessionStarted>(event)) on_started_();
   }
   void Progress(int64_t step, const char* stage, const char* doing) override {
     step_ = step;
@@ -62,7 +71,7 @@ class StreamEvents : public train::EventSink {
     heartbeat.set_step(step);
     heartbeat.set_stage(stage);
     heartbeat.set_progress(doing);
-    heartbeat.set_activity(++calls_);
+    activity::Moved();
     stream_->SetProgress(std::move(heartbeat));
   }
   // The newest step that Progress named; session thread only.
@@ -71,8 +80,40 @@ class StreamEvents : public train::EventSink {
  private:
   ControlStream* const stream_;
   const int64_t generation_;
+  const std::function<void()> on_started_;
   int64_t step_ = 0;
-  uint64_t calls_ = 0;  // of Progress
+};
+
+// What heartbeats say of a session that runs in another thread. Thread-safe.
+class Course {
+ public:
+  activity::Activity activity;
+  comm::FlightRecorder flight;
+
+  void AddTo(v1::WorkerHeartbeat* heartbeat) {
+    heartbeat->set_activity(activity.count());
+    const comm::FlightRecorder::Flight now = flight.Read();
+    heartbeat->set_collectives_begun(now.begun);
+    heartbeat->set_collectives_ended(now.ended);
+    for (const auto& record : now.newest) {
+      v1::CollectiveRecord& added = *heartbeat->add_collectives();
+      added.set_sequence(record.number);
+      added.set_name(ValidUtf8(record.name));
+      added.set_ended(record.ended);
+    }
+    told_ = std::chrono::steady_clock::now();
+  }
+
+  // The coordinator counts as listening for so long after a heartbeat was on its way to it.
+  void WatchedFor(absl::Duration lease) { lease_ = absl::ToChronoNanoseconds(lease); }
+  // The coordinator hears of this session, and finds out itself who hangs.
+  bool Watched() const {
+    return std::chrono::steady_clock::now() - told_.load() < lease_.load();
+  }
+
+ private:
+  std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
+  std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
 };
 
 class StreamExportGate : public train::ExportGate {
@@ -115,7 +156,7 @@ absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> Meet(ControlStream& strea
 }
 
 absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identity& identity,
-                                      absl::Duration timeout,
+                                      absl::Duration timeout, const Course& course,
                                       std::unique_ptr<comm::RendezvousStore> store) {
   Communicators result{.store = std::move(store), .control = nullptr, .gradients = nullptr};
   comm::GlooOptions options{.rank = static_cast<int>(identity.rank),
@@ -123,6 +164,7 @@ absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identi
                             .name = "control",
                             .connect_timeout = absl::ToChronoMilliseconds(timeout),
                             .timeout = absl::ToChronoMilliseconds(timeout),
+                            .watched = [&course] { return course.Watched(); },
                             .hostname = stream.welcome().host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
   options.name = "gradients";
@@ -144,7 +186,6 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
     report.mutable_finished()->set_step(outcome.end.step);
     report.mutable_finished()->set_stopped(outcome.end.stopped);
     report.mutable_finished()->set_ended_early(outcome.end.ended_early);
-    report.mutable_finished()->set_preempted(outcome.end.preempted);
     return report;
   }
   v1::WorkerFailure& failure = *report.mutable_failure();
@@ -152,7 +193,9 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   failure.set_reason(ValidUtf8(Message(outcome.error)));
   failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
   failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
-  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(train::CauseOf(outcome.error)));
+  const train::Cause cause = train::CauseOf(outcome.error);
+  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(cause));
+  failure.set_epoch_found(checkpoint::NewerGeneration(outcome.error).value_or(0));
   return report;
 }
 
@@ -163,10 +206,7 @@ void ReportEnd(ControlStream& stream, Outcome& outcome) {
   if (failed) {
     spdlog::error("{}", Message(outcome.error));
   } else {
-    spdlog::info("{} after step {}",
-                 outcome.end.preempted ? "ended to go on elsewhere,"
-                 : outcome.end.stopped ? "stopped"
-                                       : "finished",
+    spdlog::info("{} after step {}", outcome.end.stopped ? "stopped" : "finished",
                  outcome.end.step);
     if (!outcome.end.ended_early.empty()) spdlog::warn("{}", outcome.end.ended_early);
   }
@@ -197,20 +237,34 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outc
 }
 
 Outcome Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
-              const Communicators& communicators) {
+              const Communicators& communicators, checkpoint::Remover& remover, Course& course) {
   const StreamCommands commands(&stream);
-  StreamEvents events(&stream, identity.generation);
+  StreamEvents events(&stream, identity.generation, [&] {
+    if (identity.rank != 0 || !job.checkpoint.has_value()) return;
+    remover.Begin(train::CheckpointFolder(identity, *job.checkpoint), train::EpochOf(identity));
+  });
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
+  parts.flight = &course.flight;
   // A coordinator of protocol 2, which does not say its own, grants nothing and need not be asked.
   StreamExportGate export_gate(&stream);
   if (stream.welcome().protocol() != 0) parts.export_gate = &export_gate;
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
     parts.checkpoints.push_back(checkpoint.path());
   }
+  for (const v1::Checkpoint& known : stream.welcome().known_checkpoints()) {
+    // A damaged one was put aside; one of its name that is whole again may count.
+    if (known.bad_reason().empty()) {
+      parts.retired_checkpoints.push_back(known.path());
+    } else {
+      parts.had_checkpoints = true;
+    }
+  }
+  parts.from_scratch = stream.welcome().from_scratch();
+  parts.start_from = stream.welcome().start_from();
   const auto session = train::Session::Create(identity, job, parts);
   const absl::StatusOr<train::SessionEnd> end =
       session.ok() ? (*session)->Run() : session.status();
@@ -224,23 +278,28 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
   return outcome;
 }
 
-Outcome RunSession(ControlStream& stream, const train::Identity& identity) {
+Outcome RunSession(ControlStream& stream, const train::Identity& identity,
+                   checkpoint::Remover& remover, Course& course) {
   const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
   auto store = Meet(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
-  const auto communicators = Connect(stream, identity, timeout, *std::move(store));
+  course.WatchedFor(FromProto(stream.welcome().lease()));
+  const auto communicators = Connect(stream, identity, timeout, course, *std::move(store));
   if (!communicators.ok()) return FailedToMeet(communicators.status(), /*hosting=*/false);
-  return Train(stream, identity, *job, *communicators);
+  return Train(stream, identity, *job, *communicators, remover, course);
 }
 
-void RemoveCheckpoints(const std::vector<std::string>& paths) {
-  for (const std::string& path : paths) {
-    if (const absl::Status status = checkpoint::RemoveCheckpoint(path); !status.ok()) {
-      spdlog::warn("an old checkpoint stays: {}", Message(status));
-    }
-  }
+// What was named for removal is gone before a job that is done counts as ended; each of the two waits is no longer than this.
+constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
+
+void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
+  // With the acknowledgement of the last checkpoint it is known what that one replaces.
+  const absl::Status told = stream.Flush(kLongestRemoval);
+  if (told.ok() && remover.Drain(kLongestRemoval)) return;
+  spdlog::warn("old checkpoints may stay: they were not named and removed within {}",
+               absl::FormatDuration(kLongestRemoval));
 }
 
 }  // namespace
@@ -255,10 +314,25 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.worker.set_incarnation(identity.incarnation);
   stream_options.pid = getpid();
   stream_options.spool = options.spool;
-  stream_options.measure = [](v1::WorkerHeartbeat* heartbeat) {
+  Course course;  // outlives the stream
+  stream_options.measure = [&course](v1::WorkerHeartbeat* heartbeat) {
     *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
+    course.AddTo(heartbeat);
   };
-  stream_options.on_remove = RemoveCheckpoints;
+  // The coordinator names them to rank 0; whoever else is told takes no part.
+  std::atomic<ControlStream*> told = nullptr;
+  checkpoint::Remover remover(
+      {.on_removed =
+           [&told](const std::vector<std::string>& names) {
+             v1::WorkerReport report;
+             for (const std::string& name : names) report.mutable_checkpoints_removed()->add_names(name);
+             if (ControlStream* stream = told) stream->Report(std::move(report));
+           },
+       .on_error =
+           [](const absl::Status& error) { spdlog::warn("an old checkpoint stays: {}", Message(error)); }});
+  stream_options.on_remove = [&remover, rank = identity.rank](const std::vector<std::string>& names) {
+    if (rank == 0) remover.Remove(names);
+  };
   stream_options.on_fatal = options.on_fatal;
   stream_options.on_lease_over = options.on_lease_over;
   const auto stream = ControlStream::Connect(std::move(stream_options));
@@ -269,10 +343,17 @@ absl::Status RunWorker(const WorkerOptions& options) {
   spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,
                identity.rank, (*stream)->welcome().spec().world_size());
   train::Identity instance = identity;
+  // A coordinator with a restored database may start the same rank again: that is another process.
+  instance.incarnation = absl::StrCat(identity.incarnation, "-", std::random_device()());
   instance.job_instance =
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
-  Outcome outcome = RunSession(**stream, instance);
+  told = stream->get();
+  const activity::Scope scope(&course.activity);
+  Outcome outcome = RunSession(**stream, instance, remover, course);
+  if (outcome.error.ok()) FinishRemovals(**stream, remover);
   ReportEnd(**stream, outcome);
+  // Its reports go over the stream, whose end comes next.
+  remover.Stop();
   return outcome.error;
 }
 

@@ -168,6 +168,21 @@ TEST_F(RunWorkerTest, HeartbeatsSayWhatTheMemoryIsUsedFor) {
   EXPECT_EQ(memory.moments().bytes(), 0u);
 }
 
+TEST_F(RunWorkerTest, HeartbeatsTellOfTheCollectivesAndThatTheSessionMoves) {
+  coordinator_.welcome(0) = Welcome(1);
+  EXPECT_TRUE(Run(0).ok());
+  const v1::WorkerHeartbeat& heartbeat = coordinator_.last_heartbeat(0);
+  // A roll call and a bucket of gradients in each of the two steps at least.
+  EXPECT_GT(heartbeat.collectives_begun(), 4u);
+  EXPECT_EQ(heartbeat.collectives_ended(), heartbeat.collectives_begun());
+  ASSERT_FALSE(heartbeat.collectives().empty());
+  EXPECT_EQ(heartbeat.collectives().rbegin()->sequence(), heartbeat.collectives_begun());
+  EXPECT_THAT(heartbeat.collectives(0).name(), HasSubstr("' step "));
+  EXPECT_TRUE(heartbeat.collectives(0).ended());
+  // A forward and a backward in each step.
+  EXPECT_GE(heartbeat.activity(), 4u);
+}
+
 // As soon as the coordinator hears of a consequence it ends all workers, also the one that knows the cause.
 TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
   coordinator_.welcome(0) = Welcome(2);

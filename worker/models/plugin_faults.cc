@@ -1,11 +1,15 @@
 // A plug-in for tests: each of its models has one fault, by its name.
+#include <unistd.h>
+
 #include <cstdio>
+#include <fstream>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/ops/eye.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
 #include "ATen/ops/zeros.h"
@@ -49,6 +53,87 @@ class Root : public Unit {
   const std::string fault_;
   std::unique_ptr<Unit> stranger_;
   int forwards_ = 0;
+};
+
+// A worker's rank: what is wrong on one rank only asks for it.
+std::string OwnRank() {
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) {
+    if (word == "--rank" && std::getline(file, word, '\0')) return word;
+  }
+  return "";
+}
+
+// 3 numbers -> 3 numbers.
+class Square : public Unit {
+ public:
+  explicit Square(const std::string& name) : Unit(name) { AddParameter(name + ".weight", at::eye(3)); }
+  at::Tensor Forward(const at::Tensor& x, Context&) override { return at::linear(x, parameter(0)); }
+};
+
+// Two units, called otherwise on one rank.
+class TwoUnits : public Unit {
+ public:
+  TwoUnits(std::string fault, bool other)
+      : Unit(""),
+        fault_(std::move(fault)),
+        other_(other),
+        a_(AddChild(std::make_unique<Square>("a"))),
+        b_(AddChild(std::make_unique<Square>("b"))) {
+    AddParameter("weight", at::ones({2, 3}));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    at::Tensor y = x;
+    const bool other = other_ && context.training() && ++forwards_ > 4;
+    if (other && fault_ == "other-order") {
+      y = context.Call(a_, context.Call(b_, y));
+    } else {
+      y = context.Call(b_, context.Call(a_, y));
+      if (other && fault_ == "one-unit-more") y = context.Call(b_, context.Call(a_, y));
+    }
+    return at::linear(y, parameter(0));
+  }
+
+ private:
+  const std::string fault_;
+  const bool other_;
+  Unit& a_;
+  Unit& b_;
+  int forwards_ = 0;
+};
+
+// A root that takes its time, or all time there is, on one rank.
+class Slow : public Unit {
+ public:
+  // "hangs": never comes back from its 5th forward in training, unless there is a file `path`, which it makes before, with its
+  // process id. "slow-evaluation": moves, but slowly.
+  Slow(std::string fault, bool this_rank, std::string path)
+      : Unit(""), fault_(std::move(fault)), this_rank_(this_rank), path_(std::move(path)) {
+    AddParameter("weight", at::ones({2, 3}));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    if (this_rank_ && fault_ == "hangs" && context.training() && ++forwards_ == 5) {
+      if (std::FILE* file = std::fopen(path_.c_str(), "wx"); file != nullptr) {
+        std::fprintf(file, "%d\n", getpid());
+        std::fclose(file);
+        while (true) pause();
+      }
+    }
+    if (this_rank_ && fault_ == "slow-evaluation" && !context.training()) usleep(400000);
+    return at::linear(x, parameter(0));
+  }
+
+ private:
+  const std::string fault_;
+  const bool this_rank_;
+  const std::string path_;
+  int forwards_ = 0;
+};
+
+class RowsModel : public Model {
+ public:
+  using Model::Model;
+  Input input() const override { return Input::Rows({3}, 2); }
 };
 
 class Faulty : public Model, public StepHook {
@@ -106,6 +191,14 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
   const std::string fault = options.Text("fault");
   if (fault == "no-model") return nullptr;
   if (fault == "create-throws") throw std::runtime_error("not today");
+  if (fault == "hangs" || fault == "slow-evaluation") {
+    return std::make_unique<RowsModel>(
+        std::make_unique<Slow>(fault, options.Text("rank") == OwnRank(), options.Text("path", "")));
+  }
+  if (fault == "other-order" || fault == "one-unit-more") {
+    return std::make_unique<RowsModel>(
+        std::make_unique<TwoUnits>(fault, options.Text("rank") == OwnRank()));
+  }
   if (fault == "runs-collectives") return std::make_unique<Talkative>(fault, "");
   return std::make_unique<Faulty>(fault, options.Text("path", ""));
 }

@@ -1,36 +1,77 @@
 #include "worker/train/checkpoints.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "common/files/files.h"
+#include "common/manifest/manifest.h"
+#include "common/manifest/name.h"
+#include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/directory.h"
+#include "worker/checkpoint/exchange.h"
+#include "worker/train/failure.h"
 
 namespace muster::train {
 namespace {
 
 namespace fs = std::filesystem;
 
-std::string NameOf(const std::string& path) { return fs::path(path).filename(); }
+using checkpoint::Candidate;
+using checkpoint::Found;
+using checkpoint::Rejected;
 
 // Says whose folder it is.
 constexpr char kOwnerFile[] = ".muster-job";
 
+bool Contains(const std::vector<std::string>& names, const std::string& name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
 // Makes the folder this job's, unless there are checkpoints of another job in it.
-absl::Status Claim(const std::string& folder, const Identity& identity) {
+absl::Status Claim(const std::string& folder, const Identity& identity,
+                   const std::vector<std::string>& recorded) {
   const std::string path = files::JoinPath(folder, kOwnerFile);
   const std::string owner = absl::StrCat(identity.job, " ", identity.job_instance, "\n");
   const auto found = files::ReadFile(path);
   if (found.ok() && *found == owner) return absl::OkStatus();
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
-  if (names.empty()) return files::WriteAtomically(path, owner);
+  // Somebody has removed the file: what the coordinator recorded is the job's own.
+  const bool own = !found.ok() && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
+    return Contains(recorded, name);
+  });
+  if (names.empty() || own) return files::WriteAtomically(path, owner);
   return absl::FailedPreconditionError(absl::StrCat(
       "checkpoint.directory: ", files::JoinPath(folder, names[0]),
       " was written by another job of the same id; choose another job id or directory, or move it "
       "away"));
+}
+
+absl::Status FindFolder(const std::string& folder) {
+  std::error_code error;
+  const bool there = fs::is_directory(folder, error);
+  if (there) return absl::OkStatus();
+  if (!error || error == std::errc::no_such_file_or_directory) {
+    return absl::NotFoundError(absl::StrCat(folder, ": there is no such directory"));
+  }
+  return files::ErrnoStatus(error.value(), "look at", folder);
+}
+
+// What a rank returns whose own files are as they should be; another rank says why the session ends.
+absl::Status Consequence(const absl::Status& error) { return absl::AbortedError(Message(error)); }
+
+// The error of this rank where only some ranks' nodes are at fault.
+absl::Status NodeError(const Identity& identity, const std::vector<int64_t>& at_fault, const absl::Status& error) {
+  const bool mine = std::find(at_fault.begin(), at_fault.end(), identity.rank) != at_fault.end();
+  if (!mine) return Consequence(error);
+  return WithCause(absl::InternalError(absl::StrCat(Message(error), "; is the file system mounted on this node?")),
+                   Cause::kNodeFault);
 }
 
 }  // namespace
@@ -39,11 +80,19 @@ std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& c
   return files::JoinPath(config.directory, identity.job);
 }
 
-Checkpoints::Checkpoints(const Identity& identity, std::string folder, const std::string& strategy,
-                         const std::string& model_kind, comm::Communicator* communicator,
-                         EventSink* events)
+checkpoint::Epoch EpochOf(const Identity& identity) {
+  return {.generation = identity.generation,
+          .instance = identity.job_instance,
+          .incarnation = identity.incarnation};
+}
+
+Checkpoints::Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,
+                         const std::string& strategy, const std::string& model_kind,
+                         comm::Communicator* communicator, EventSink* events)
     : identity_(identity),
       folder_(std::move(folder)),
+      history_(history),
+      communicator_(communicator),
       events_(events),
       saver_({.directory = folder_,
               .job = identity.job,
@@ -56,38 +105,171 @@ void Checkpoints::Report(const Event& event) {
   if (identity_.rank == 0) events_->Report(event);
 }
 
-absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(const Identity& identity,
-                                                               const CheckpointConfig& config,
-                                                               const std::string& strategy,
-                                                               const std::string& model_kind,
-                                                               comm::Communicator* communicator,
-                                                               EventSink* events) {
-  std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(
-      identity, CheckpointFolder(identity, config), strategy, model_kind, communicator, events));
-  ASSIGN_OR_RETURN(const absl::Status shared, checkpoints->saver_.CheckSharedDirectory());
-  RETURN_IF_ERROR(Annotate(shared, "checkpoint.directory"));
+std::string Checkpoints::PathOf(const std::string& name) const { return files::JoinPath(folder_, name); }
+
+std::vector<std::string> Checkpoints::RecordedNames() const {
+  std::vector<std::string> names;
+  for (const std::string& path : history_.recorded) names.push_back(manifest::NameOfDirectory(path));
+  return names;
+}
+
+absl::Status Checkpoints::NoneCanBeRead(const std::string& what_was_found) const {
+  const absl::Status error = absl::FailedPreconditionError(
+      absl::StrCat("none of the job's checkpoints can be read in ", folder_, ": ", what_was_found));
+  return identity_.rank == 0 ? WithCause(error, Cause::kCheckpointsUnreadable) : Consequence(error);
+}
+
+absl::Status Checkpoints::CheckFolderIsThere() {
+  ASSIGN_OR_RETURN(const auto found, checkpoint::Exchange(*communicator_, checkpoint::ToResult(FindFolder(folder_)),
+                                                          "checkpoint folder", 0));
+  const absl::Status status = checkpoint::Combine(found);
+  if (status.ok()) return status;
+  const std::vector<int64_t> at_fault = checkpoint::Failed(found);
+  if (at_fault.size() < found.size()) return NodeError(identity_, at_fault, status);
+  return NoneCanBeRead(Message(found[0].status()));
+}
+
+absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
+    const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
+    const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
+    EventSink* events) {
+  std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(identity, CheckpointFolder(identity, config), history,
+                                                           strategy, model_kind, communicator, events));
+  // Where a mount is gone, a new folder in its place would hide the job's checkpoints from whoever mounts it again.
+  const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
+  if (must_be_there) RETURN_IF_ERROR(checkpoints->CheckFolderIsThere());
+  std::vector<int64_t> at_fault;
+  ASSIGN_OR_RETURN(absl::Status shared, checkpoints->saver_.CheckSharedDirectory(&at_fault));
+  shared = Annotate(shared, "checkpoint.directory");
+  // It was good enough before.
+  if (!shared.ok() && history.any()) return NodeError(identity, at_fault, shared);
+  RETURN_IF_ERROR(shared);
   return checkpoints;
 }
 
-absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
-    const std::vector<std::string>& recorded, const checkpoint::Saver::StateFor& state_for) {
-  if (identity_.rank == 0) RETURN_IF_ERROR(Claim(folder_, identity_));
-  std::vector<std::string> names;
-  for (const std::string& path : recorded) names.push_back(NameOf(path));
-  ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(names, state_for));
-  for (const auto& bad : outcome.set_aside) {
-    Report(CheckpointBad{files::JoinPath(folder_, bad.name), bad.reason});
+absl::Status Checkpoints::TakeFolder() {
+  RETURN_IF_ERROR(Claim(folder_, identity_, RecordedNames()));
+  RETURN_IF_ERROR(checkpoint::BeginEpoch(folder_, EpochOf(identity_)));
+  RETURN_IF_ERROR(checkpoint::RemoveLeftovers(folder_, identity_.generation).status());
+  std::vector<std::string> retired;
+  CheckpointsGone gone;
+  ASSIGN_OR_RETURN(const auto there, checkpoint::ListCheckpoints(folder_));
+  for (const std::string& path : history_.retired) {
+    retired.push_back(manifest::NameOfDirectory(path));
+    if (!Contains(there, retired.back())) gone.names.push_back(retired.back());
   }
-  if (identity_.rank == 0) RETURN_IF_ERROR(checkpoint::RemoveStale(folder_, names).status());
-  if (absl::IsNotFound(outcome.status)) return Restored{};  // none is good: from the start
+  if (!gone.names.empty()) Report(gone);
+  ASSIGN_OR_RETURN(found_, checkpoint::FindUnknown(folder_, {RecordedNames(), std::move(retired)}, identity_.job,
+                                                   identity_.job_instance, identity_.generation));
+  for (Found& one : found_) {
+    if (!one.reason.empty()) continue;
+    if (history_.from_scratch) one.reason = "the job was told to begin anew";
+    if (!history_.start_from.empty() && history_.start_from != PathOf(one.name)) {
+      one.reason = absl::StrCat("the job was told to go on from ", history_.start_from);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::vector<std::string>> Checkpoints::LookAround() {
+  if (identity_.rank == 0) {
+    const absl::Status taken = TakeFolder();
+    const bool refused = absl::IsFailedPrecondition(taken) || absl::IsAborted(taken);
+    if (!taken.ok() && !refused && history_.any()) return NodeError(identity_, {0}, taken);
+    RETURN_IF_ERROR(taken);
+  }
+  checkpoint::Epoch epoch = EpochOf(identity_);
+  std::vector<std::string> names = {epoch.incarnation};
+  for (auto one = found_.rbegin(); one != found_.rend(); ++one) {
+    if (one->reason.empty()) names.push_back(one->name);
+  }
+  ASSIGN_OR_RETURN(const std::string told, checkpoint::TellAll(*communicator_, absl::StrJoin(names, "/"),
+                                                               "checkpoints found"));
+  names = absl::StrSplit(told, '/');
+  epoch.incarnation = names[0];  // of rank 0, whose epoch it is
+  saver_.SetEpoch(epoch);
+  names.erase(names.begin());
+  return names;
+}
+
+std::vector<Candidate> Checkpoints::Candidates(const std::vector<std::string>& adoptable) const {
+  if (history_.from_scratch) return {};
+  if (!history_.start_from.empty()) {
+    return {{.name = history_.start_from, .put_aside = false, .own = false}};
+  }
+  std::vector<Candidate> candidates;
+  for (const std::string& name : adoptable) candidates.push_back({.name = name, .put_aside = false});
+  for (const std::string& name : RecordedNames()) candidates.push_back({.name = name});
+  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
+    return checkpoint::WrittenBefore(b.name, a.name);
+  });
+  return candidates;
+}
+
+void Checkpoints::TellFound(const checkpoint::RestoreOutcome& outcome) {
+  if (identity_.rank != 0) return;
+  CheckpointsFound told;
+  const std::vector<std::string> recorded = RecordedNames();
+  for (const Rejected& rejected : outcome.rejected) {
+    if (!Contains(recorded, rejected.name)) continue;
+    if (rejected.damaged) {
+      Report(CheckpointBad{PathOf(rejected.name), rejected.reason});
+    } else if (const auto name = manifest::ParseFinalName(rejected.name); name.has_value()) {
+      told.found.push_back({.path = PathOf(rejected.name),
+                            .step = name->step,
+                            .generation = name->generation,
+                            .reason = absl::StrCat("it could not be read: ", rejected.reason)});
+    }
+  }
+  for (Found& one : found_) {
+    const auto rejected = std::find_if(outcome.rejected.begin(), outcome.rejected.end(),
+                                       [&](const Rejected& r) { return r.name == one.name; });
+    if (rejected != outcome.rejected.end()) {
+      one.reason = rejected->reason;
+    } else if (one.reason.empty() && one.name != outcome.name) {
+      // All of what counts is verified, also what is not needed now.
+      events_->Progress(0, "", "verifying a checkpoint that was found");
+      one.reason = Message(manifest::Verify(PathOf(one.name)).status());
+    }
+    told.found.push_back({.path = PathOf(one.name),
+                          .step = one.step,
+                          .generation = one.generation,
+                          .last_command = one.last_command,
+                          .reason = one.reason});
+  }
+  if (!told.found.empty()) Report(told);
+}
+
+absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(const checkpoint::Saver::StateFor& state_for) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> adoptable, LookAround());
+  ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(Candidates(adoptable), state_for));
+  if (!outcome.at_fault.empty()) return NodeError(identity_, outcome.at_fault, outcome.status);
+  TellFound(outcome);
+  if (absl::IsNotFound(outcome.status)) {
+    const bool expected = history_.any() || !history_.start_from.empty();
+    if (history_.from_scratch || !expected) return Restored{};
+    Problems reasons;
+    for (const Rejected& rejected : outcome.rejected) {
+      reasons.Add(absl::StrCat(rejected.name, rejected.damaged ? " is damaged: " : ": ", rejected.reason));
+    }
+    return NoneCanBeRead(reasons.count() > 0 ? reasons.Text() : "those that were recorded were damaged");
+  }
   RETURN_IF_ERROR(Annotate(outcome.status, "restoring a checkpoint"));
-  return Restored{.point = {.step = outcome.manifest.step,
-                            .last_command = outcome.manifest.last_command,
-                            .epoch = outcome.manifest.epoch,
-                            .cursor = outcome.manifest.cursor,
-                            .steering = outcome.manifest.steering},
-                  .path = files::JoinPath(folder_, outcome.name),
-                  .generation = outcome.manifest.generation};
+  Restored restored{.point = {.step = outcome.manifest.step,
+                              .last_command = outcome.manifest.last_command,
+                              .epoch = outcome.manifest.epoch,
+                              .cursor = outcome.manifest.cursor,
+                              .steering = outcome.manifest.steering},
+                    .path = PathOf(outcome.name),
+                    .generation = outcome.manifest.generation};
+  // Another job's numbers say nothing of this one's commands.
+  const std::string& instance = outcome.manifest.job_instance;
+  if (outcome.manifest.job != identity_.job || (!instance.empty() && instance != identity_.job_instance)) {
+    restored.point.last_command = 0;
+    restored.point.steering.waiting_commands.clear();
+    restored.point.steering.applied.clear();
+  }
+  return restored;
 }
 
 absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint& point,
@@ -95,7 +277,7 @@ absl::StatusOr<Checkpoints::Saved> Checkpoints::Save(const checkpoint::SavePoint
   ASSIGN_OR_RETURN(const auto outcome, saver_.Save(point, state));
   Saved saved{.files = outcome.status};
   if (saved.files.ok()) {
-    saved.path = files::JoinPath(folder_, outcome.name);
+    saved.path = PathOf(outcome.name);
     Report(CheckpointWritten{point.step, saved.path, identity_.generation});
   }
   return saved;

@@ -1,5 +1,5 @@
-// A session's checkpoints: where they lie, restoring the newest good one, saving. Wraps the commit rule of
-// worker/checkpoint with what a job adds: recorded and unrecorded ones, and events.
+// A session's checkpoints: where they lie, which one to start from, saving. Wraps the commit rule of
+// worker/checkpoint with what a job adds: recorded and unrecorded ones, the folder's owner and epoch, and events.
 #ifndef MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 #define MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 
@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "worker/checkpoint/epoch.h"
+#include "worker/checkpoint/found.h"
 #include "worker/checkpoint/saver.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
@@ -20,6 +22,25 @@ namespace muster::train {
 // that two jobs with the same setting never touch each other's.
 std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config);
 
+// The epoch that a session begins in that folder.
+checkpoint::Epoch EpochOf(const Identity& identity);
+
+// Where the job stands, as the coordinator knows it.
+struct CheckpointHistory {
+  // They count: directories, newest first.
+  std::vector<std::string> recorded;
+  // In the job's folder; they do not count any more.
+  std::vector<std::string> retired;
+  // There were others, which were damaged.
+  bool had_others = false;
+  // What somebody decided: begin anew, or go on from this directory.
+  bool from_scratch = false;
+  std::string start_from;
+
+  // It has been further than the first step.
+  bool any() const { return !recorded.empty() || had_others; }
+};
+
 // All methods are collective over the communicator. Threading: the session's thread.
 class Checkpoints {
  public:
@@ -29,36 +50,57 @@ class Checkpoints {
     int64_t generation = 0;       // that wrote it
   };
 
-  // Proves that all ranks see one folder. FAILED_PRECONDITION: they do not.
+  // Proves that all ranks see one folder. It is made where the job has no checkpoints yet; one that is gone is
+  // not made anew. FAILED_PRECONDITION: the ranks do not see the same one. Errors have causes: kCheckpointsUnreadable
+  // (on rank 0; on the others a consequence), kNodeFault (on the ranks that do not see what the others see).
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(const Identity& identity,
                                                            const CheckpointConfig& config,
+                                                           const CheckpointHistory& history,
                                                            const std::string& strategy,
                                                            const std::string& model_kind,
                                                            comm::Communicator* communicator,
                                                            EventSink* events);
 
-  // Fills a state from the first good one of `recorded` (directories, newest first) and removes what is
-  // neither recorded nor put aside. Broken ones are put aside and reported. FAILED_PRECONDITION: the folder
-  // holds checkpoints of another job (by the owner file, which the first session of a job writes).
-  absl::StatusOr<Restored> Restore(const std::vector<std::string>& recorded,
-                                   const checkpoint::Saver::StateFor& state_for);
+  // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest checkpoint that all
+  // ranks can read: a recorded one, or one that continues the job's course and that nobody has recorded. Damaged ones
+  // are put aside and reported, unknown ones kept and reported. FAILED_PRECONDITION: the folder holds checkpoints of
+  // another job (by the owner file, which the first session of a job writes). Causes as of Open, and kStaleEpoch.
+  absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
   struct Saved {
     absl::Status files;  // where they failed, which the caller reports, training may go on
     std::string path;
   };
-  // An error is the communicator's.
+  // An error is the communicator's, or the session's with the cause kStaleEpoch.
   absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
 
  private:
-  Checkpoints(const Identity& identity, std::string folder, const std::string& strategy,
-              const std::string& model_kind, comm::Communicator* communicator, EventSink* events);
+  Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,
+              const std::string& strategy, const std::string& model_kind,
+              comm::Communicator* communicator, EventSink* events);
   void Report(const Event& event);
+  std::string PathOf(const std::string& name) const;
+  // The names of recorded ones in the job's folder.
+  std::vector<std::string> RecordedNames() const;
+  // Whether all ranks see the folder: OK, or the error of this rank.
+  absl::Status CheckFolderIsThere();
+  // Rank 0: takes the folder, and looks what is in it.
+  absl::Status TakeFolder();
+  // The same on all ranks; gives the unknown ones that continue the course, newest first.
+  absl::StatusOr<std::vector<std::string>> LookAround();
+  std::vector<checkpoint::Candidate> Candidates(const std::vector<std::string>& adoptable) const;
+  // Rank 0: says what became of what it found.
+  void TellFound(const checkpoint::RestoreOutcome& outcome);
+  // The error of a job that has checkpoints, none of which can be read.
+  absl::Status NoneCanBeRead(const std::string& what_was_found) const;
 
   const Identity identity_;
   const std::string folder_;
+  const CheckpointHistory history_;
+  comm::Communicator* const communicator_;
   EventSink* const events_;
   checkpoint::Saver saver_;
+  std::vector<checkpoint::Found> found_;  // on rank 0
 };
 
 }  // namespace muster::train

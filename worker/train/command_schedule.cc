@@ -7,13 +7,6 @@
 namespace muster::train {
 namespace {
 
-// Is to be done anew although a checkpoint was written after it took effect: while the coordinator does not say that there is nothing
-// to do any more, it is in force, or its end was not heard of.
-bool OutlastsCheckpoints(const Command& command) {
-  return std::holds_alternative<PauseCommand>(command.what) ||
-         std::holds_alternative<SaveCheckpointCommand>(command.what);
-}
-
 bool ChangesState(const Command& command) {
   return std::holds_alternative<SetTrainabilityCommand>(command.what) ||
          std::holds_alternative<RefreshCommand>(command.what) ||
@@ -21,6 +14,13 @@ bool ChangesState(const Command& command) {
 }
 
 }  // namespace
+
+bool IsDoneAnew(const Command& command) {
+  return std::holds_alternative<PauseCommand>(command.what) ||
+         std::holds_alternative<ResumeCommand>(command.what) ||
+         std::holds_alternative<StopCommand>(command.what) ||
+         std::holds_alternative<SaveCheckpointCommand>(command.what);
+}
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
@@ -50,7 +50,7 @@ void CommandSchedule::TakeIn(int64_t newest, int64_t step, const Get& get) {
     const bool in_checkpoint =
         taken_ <= restored_.taken &&
         !std::binary_search(restored_.waiting.begin(), restored_.waiting.end(), taken_);
-    if (!in_checkpoint || OutlastsCheckpoints(command)) TakeIn(command, step);
+    if (!in_checkpoint || IsDoneAnew(command)) TakeIn(command, step);
   }
 }
 

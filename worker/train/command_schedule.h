@@ -16,6 +16,10 @@
 
 namespace muster::train {
 
+// Is to be done although a checkpoint was written after it took effect: while the coordinator does not say that there
+// is nothing to do any more, it is in force, or its end was not heard of.
+bool IsDoneAnew(const Command& command);
+
 class CommandSchedule {
  public:
   // Where a checkpoint stands; a new job's is empty.

@@ -133,7 +133,13 @@ TEST(CommandSchedule, WhatIsInForceOutlastsTheCheckpointThatWasWrittenAfterIt) {
   CommandSchedule schedule({.taken = 3});
   const std::vector<Command> log = {A<PauseCommand>(1), A<SaveCheckpointCommand>(2),
                                     A<ResumeCommand>(3)};
-  EXPECT_EQ(Taken(schedule, log, 3, 10), "1 2");
+  // So does what ends it, where nobody has heard of that.
+  EXPECT_EQ(Taken(schedule, log, 3, 10), "1 2 3");
+}
+
+TEST(CommandSchedule, AStopThatNobodyHeardOfOutlastsTheCheckpointThatItWrote) {
+  CommandSchedule schedule({.taken = 2});
+  EXPECT_EQ(Taken(schedule, {Rate(1), A<StopCommand>(2)}, 2, 10), "2");
 }
 
 }  // namespace

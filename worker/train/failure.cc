@@ -5,6 +5,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "worker/checkpoint/epoch.h"
 
 namespace muster::train {
 namespace {
@@ -19,6 +20,7 @@ absl::Status WithCause(absl::Status error, Cause cause) {
 }
 
 Cause CauseOf(const absl::Status& error) {
+  if (checkpoint::NewerGeneration(error).has_value()) return Cause::kStaleEpoch;
   const auto payload = error.GetPayload(kPayload);
   int cause = 0;
   if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &cause)) return Cause::kNone;
@@ -29,6 +31,11 @@ FailureKind Classify(const absl::Status& error, Phase phase) {
   switch (CauseOf(error)) {
     case Cause::kFinalSaveFailed:
       return FailureKind::kPermanent;
+    case Cause::kCheckpointsUnreadable:
+      return FailureKind::kPermanent;  // to an older coordinator, which knows no causes
+    case Cause::kStaleEpoch:
+    case Cause::kNodeFault:
+      return FailureKind::kTransient;
     case Cause::kNone:
       break;
   }

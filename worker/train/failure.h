@@ -9,8 +9,14 @@ namespace muster::train {
 // What the coordinator is to know of an error beyond its text. Values travel (v1::WorkerFailure.Kind).
 enum class Cause {
   kNone = 0,
+  // None of the job's checkpoints can be read: it waits for a person.
+  kCheckpointsUnreadable = 1,
   // Training is done, and its last checkpoint or its export could not be written: it is not done anew.
   kFinalSaveFailed = 2,
+  // The checkpoint folder has a newer generation: checkpoint::NewerGeneration.
+  kStaleEpoch = 3,
+  // This rank's node is at fault, not the job.
+  kNodeFault = 4,
 };
 // The same error with a cause, which Annotate keeps.
 absl::Status WithCause(absl::Status error, Cause cause);

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/parallel/recording.h"
 #include "worker/train/join_fixture.h"
@@ -54,6 +55,7 @@ class JoinSessionTest : public JoinFixture {
   struct Result {
     std::vector<absl::StatusOr<SessionEnd>> ends;
     std::vector<std::vector<std::string>> operations;  // of the data group, by rank
+    std::vector<std::vector<std::string>> flights;     // the newest collectives of both groups, with their numbers, by rank
     Outside outside;
     std::vector<std::string> Errors() const {
       std::vector<std::string> errors;
@@ -65,9 +67,12 @@ class JoinSessionTest : public JoinFixture {
     auto result = std::make_unique<Result>();
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     result->operations.resize(world_size);
+    result->flights.resize(world_size);
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
       parallel::Recording recording(&data);
-      const SessionParts parts{&control, &recording, &result->outside, &result->outside, {}};
+      comm::FlightRecorder flight;
+      SessionParts parts{&control, &recording, &result->outside, &result->outside, {}};
+      parts.flight = &flight;
       auto session = Session::Create({"job", "instance", 1, rank, "incarnation"}, job, parts);
       auto& end = result->ends[rank];
       end = session.ok() ? (*session)->Run() : session.status();
@@ -76,6 +81,9 @@ class JoinSessionTest : public JoinFixture {
         data.Abort(end.status());
       }
       result->operations[rank] = recording.operations;
+      for (const auto& record : flight.Read().newest) {
+        result->flights[rank].push_back(absl::StrCat(record.number, " ", record.name));
+      }
     });
     return result;
   }
@@ -87,6 +95,9 @@ TEST_P(JoinSessionTest, RanksIssueTheSameOperationsWhateverInputTheyHave) {
   for (const auto& end : run->ends) ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(run->operations[1], run->operations[0]);
   EXPECT_EQ(run->operations[2], run->operations[0]);
+  EXPECT_EQ(run->flights[0].size(), comm::FlightRecorder::kKept);
+  EXPECT_EQ(run->flights[1], run->flights[0]);
+  EXPECT_EQ(run->flights[2], run->flights[0]);
 }
 
 TEST_P(JoinSessionTest, ForEvenInputsNothingMoreTravels) {

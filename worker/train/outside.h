@@ -60,14 +60,12 @@ class CommandSource {
   virtual int64_t Newest() const = 0;
   // Command `number`, 1 <= number <= Newest().
   virtual Command Get(int64_t number) const = 0;
-
-  // The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere. Once true it stays so.
-  virtual bool Preempted() const { return false; }
 };
 
 struct SessionStarted {
   int64_t step = 0;  // optimizer steps done
   std::string checkpoint_path;  // empty: started without one
+  int64_t last_command = 0;     // the newest one that this checkpoint has taken in
 };
 struct StageStarted {
   std::string stage;
@@ -111,6 +109,21 @@ struct CheckpointFailed {
 struct CheckpointBad {
   std::string path;
   std::string reason;
+};
+// Whole checkpoints in the job's folder that the coordinator did not name, and recorded ones that could not be read.
+struct CheckpointsFound {
+  struct One {
+    std::string path;
+    int64_t step = 0;
+    int64_t generation = 0;
+    int64_t last_command = 0;
+    std::string reason;  // why it does not count; empty: it counts from now on
+  };
+  std::vector<One> found;
+};
+// Names of checkpoints that do not count any more and are not there any more.
+struct CheckpointsGone {
+  std::vector<std::string> names;
 };
 struct CommandApplied {
   int64_t number = 0;
@@ -171,8 +184,9 @@ struct Exported {
 };
 
 using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
-                           CheckpointWritten, CheckpointFailed, CheckpointBad, CommandApplied,
-                           CommandFinished, TrainabilityInForce, ExportReady, Exported>;
+                           CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
+                           CheckpointsGone, CommandApplied, CommandFinished, TrainabilityInForce,
+                           ExportReady, Exported>;
 
 // Who says that exported weights may take their place. Thread-safe.
 class ExportGate {

@@ -13,12 +13,8 @@
 namespace muster::train {
 namespace {
 
-// The record as it travels: the members in order, floating point by its bits. A record is of one size in all versions, so that ranks
-// of programs that are one version apart can train together: `preempted` takes the place of the -1 of first_change, which an older
-// rank reads as the same. A rank that changes parameters says it in the next call.
-constexpr int kFields = 16;
-constexpr int64_t kNoChange = -1;
-constexpr int64_t kNoChangeAndPreempted = -2;
+// The record as it travels: the members in order, floating point by its bits.
+constexpr int kFields = 18;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
   const int64_t fields[kFields] = {record.generation,
@@ -32,13 +28,13 @@ void Encode(const RollCallRecord& record, int64_t* out) {
                                    record.newest_command,
                                    record.plan_fingerprint,
                                    record.mask_hash,
-                                   record.preempted && record.first_change == kNoChange
-                                       ? kNoChangeAndPreempted
-                                       : record.first_change,
+                                   record.first_change,
                                    record.loss_step,
                                    std::bit_cast<int64_t>(record.loss_sum),
                                    std::bit_cast<int64_t>(record.loss_weight),
-                                   record.loss_outcome};
+                                   record.loss_outcome,
+                                   record.collectives,
+                                   record.collectives_hash};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -54,12 +50,13 @@ RollCallRecord Decode(const int64_t* in) {
           .newest_command = in[8],
           .plan_fingerprint = in[9],
           .mask_hash = in[10],
-          .first_change = in[11] == kNoChangeAndPreempted ? kNoChange : in[11],
-          .preempted = in[11] == kNoChangeAndPreempted,
+          .first_change = in[11],
           .loss_step = in[12],
           .loss_sum = std::bit_cast<double>(in[13]),
           .loss_weight = std::bit_cast<double>(in[14]),
-          .loss_outcome = in[15]};
+          .loss_outcome = in[15],
+          .collectives = in[16],
+          .collectives_hash = in[17]};
 }
 
 }  // namespace

@@ -127,12 +127,16 @@ absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
   RollCallPlan plan;
   RETURN_IF_ERROR(CheckMasks(table, options.names, &plan.masks_differ));
   RETURN_IF_ERROR(CheckAgreement(table));
+  plan.collectives_differ =
+      std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {
+        return record.collectives != table[0].collectives || record.collectives_hash != table[0].collectives_hash;
+      });
+  if (plan.collectives_differ) return plan;
   ASSIGN_OR_RETURN(plan.loss, MeanLoss(table));
   plan.apply_commands = table[0].newest_command;
   std::vector<RankInput> inputs;
   for (const RollCallRecord& record : table) {
     plan.apply_commands = std::min(plan.apply_commands, record.newest_command);
-    plan.preempted |= record.preempted;
     inputs.push_back({record.micro_batches, record.samples, record.joined_since});
   }
   plan.inputs = PlanInputs(inputs, options.uneven_inputs, options.full_micro_batches);

@@ -34,8 +34,6 @@ struct RollCallRecord {
   // force (-1: none).
   int64_t mask_hash = 0;
   int64_t first_change = -1;
-  // This rank was told that the job is to save a checkpoint, to end here and to go on elsewhere.
-  bool preempted = false;
   // The newest finished step whose loss is known (0: none), the weighted sum of its micro-batches'
   // mean losses on this rank, and the sum of the weights: of 1 each, with DivideBy::kSamples in
   // proportion to their terms.
@@ -44,6 +42,9 @@ struct RollCallRecord {
   double loss_weight = 0;
   // What became of that step: an Outcome.
   int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
+  // Of all collectives that this rank has begun before this call: how many, and a hash of their names.
+  int64_t collectives = 0;
+  int64_t collectives_hash = 0;
 };
 
 struct StepLoss {
@@ -57,11 +58,12 @@ struct RollCallPlan {
   // Commands up to this number are held by every rank: they apply now.
   int64_t apply_commands = 0;
   std::optional<StepLoss> loss;
-  // Some rank was told so: all save a checkpoint at this boundary and end.
-  bool preempted = false;
   // The ranks want different parameters to be trained, beyond the first one that they all change. All ranks are at the same
   // point, so that they can compare flag by flag; nothing else may be done.
   bool masks_differ = false;
+  // The ranks have called different collectives, of sizes that happened to be equal: what they exchanged was mixed up. All ranks are at
+  // the same point; nothing but to say which may be done.
+  bool collectives_differ = false;
 };
 
 struct DecideOptions {

@@ -36,11 +36,20 @@ TEST(Decide, AppliesOnlyCommandsThatEveryRankHolds) {
   EXPECT_EQ(Decide({Rank(3, 1), Rank(1, 1), Rank(2, 1)})->apply_commands, 1);
 }
 
-TEST(Decide, OneRankThatIsPreemptedIsEnough) {
-  RollCallRecord preempted = Rank(0, 1);
-  preempted.preempted = true;
-  EXPECT_TRUE(Decide({Rank(0, 1), preempted})->preempted);
-  EXPECT_FALSE(Decide({Rank(0, 1), Rank(0, 1)})->preempted);
+TEST(Decide, RanksThatCalledOtherCollectivesOrMoreOfThemAreFoundBeforeAnythingIsDecided) {
+  RollCallRecord record = Rank(0, 1);
+  record.collectives = 12;
+  record.collectives_hash = 99;
+  EXPECT_FALSE(Decide({record, record})->collectives_differ);
+  RollCallRecord more = record;
+  ++more.collectives;
+  EXPECT_TRUE(Decide({record, record, more})->collectives_differ);
+  RollCallRecord others = record;
+  ++others.collectives_hash;
+  others.loss_sum = std::nan("");  // what was mixed up is told, not what came of it
+  const auto plan = Decide({record, others});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_TRUE(plan->collectives_differ);
 }
 
 TEST(Decide, HasNoLossBeforeTheFirstStep) {
@@ -145,9 +154,7 @@ TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
       RollCall roll_call(group[rank].get());
-      RollCallRecord record = Rank(/*newest_command=*/5 - rank, /*loss_sum=*/rank + 0.1);
-      record.preempted = rank == 1;
-      roll_call.Post(record);
+      roll_call.Post(Rank(/*newest_command=*/5 - rank, /*loss_sum=*/rank + 0.1));
       const auto plan = roll_call.Await();
       ASSERT_TRUE(plan.ok()) << plan.status();
       plans[rank] = *plan;
@@ -156,7 +163,6 @@ TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
   for (std::thread& thread : threads) thread.join();
   for (const RollCallPlan& plan : plans) {
     EXPECT_EQ(plan.apply_commands, 3);
-    EXPECT_TRUE(plan.preempted);
     EXPECT_EQ(plan.inputs.samples, 18);
     EXPECT_EQ(plan.loss->mean, ((0.1 + 1.1) + 2.1) / 6);
   }

@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "common/status/status.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
@@ -55,7 +56,7 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
     }
     RETURN_IF_ERROR(exported);
   }
-  return SessionEnd{step_, stopped_ && !preempted_, preempted_, ended_early_};
+  return SessionEnd{step_, stopped_, ended_early_};
 }
 
 absl::Status SessionImpl::Fit(const FitUntil& stage) {
@@ -63,7 +64,6 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
   while (step_ < stage.end) {
     ASSIGN_OR_RETURN(const bool ran_out, RanOut(plan));
     if (ran_out) break;
-    if (plan.preempted) return EndHere();
     ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
     if (stopped_) return absl::OkStatus();
     if (applied) {
@@ -162,7 +162,6 @@ absl::Status SessionImpl::CheckSkips() {
 
 absl::Status SessionImpl::ValidateOnce() {
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
-  if (plan.preempted) return EndHere();
   ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
   if (applied) RETURN_IF_ERROR(CallNow().status());
   return stopped_ ? absl::OkStatus() : Validate();
@@ -201,6 +200,7 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save(SaveKind kind) {
   point.steering.trainability_version = trainability_->version();
   point.steering.rules = trainability_->rules();
   point.steering.pending = PendingNames();
+  point.steering.applied.assign(applied_.begin(), applied_.end());
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const Checkpoints::Saved saved, checkpoints_->Save(point, state_));
     if (saved.files.ok()) {
@@ -235,6 +235,7 @@ RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position)
     // Who has no input at all has none from the start.
     joined_since = train_data_->dataset->size() == 0 ? 1 : step + 1 - share.idle_steps;
   }
+  const comm::FlightRecorder::Digest digest = flight_->digest();
   return {.generation = identity_.generation,
           .step = step + 1,
           .attempt = attempt_,
@@ -247,11 +248,12 @@ RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position)
           .plan_fingerprint = fingerprint_ ^ std::bit_cast<int64_t>(learning_rate_),
           .mask_hash = MaskHash(wanted_),
           .first_change = trains() ? FirstDifference(wanted_, training_->mask()) : -1,
-          .preempted = parts_.commands->Preempted(),
           .loss_step = loss_step_,
           .loss_sum = loss_sum_,
           .loss_weight = loss_weight_,
-          .loss_outcome = static_cast<int64_t>(outcome_)};
+          .loss_outcome = static_cast<int64_t>(outcome_),
+          .collectives = static_cast<int64_t>(digest.begun),
+          .collectives_hash = static_cast<int64_t>(digest.hash)};
 }
 
 void SessionImpl::PostNext() {
@@ -268,6 +270,7 @@ absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
   const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
   if (absl::IsOutOfRange(plan.status())) return WithOrigin(plan.status());
   if (!plan.ok()) return plan.status();
+  if (plan->collectives_differ) return NameCollectiveDifference();
   if (plan->masks_differ) return NameMaskDifference();
   ReportLoss(*plan);
   if (joined_ != plan->inputs.joined) {
@@ -294,6 +297,38 @@ absl::Status SessionImpl::WithOrigin(const absl::Status& error) {
       origins.size() > 1 ? absl::StrCat(" and of ", origins.size() - 1, " more ranks") : "";
   return absl::Status(error.code(),
                       absl::StrCat(error.message(), "; it is that of ", origins[0], more));
+}
+
+absl::Status SessionImpl::NameCollectiveDifference() {
+  // All ranks have taken part in the same roll call. What each of them did before it, as text of a fixed size.
+  constexpr int64_t kNameBytes = 140;
+  constexpr int64_t kKept = comm::FlightRecorder::kKept;
+  const comm::FlightRecorder::Flight flight = flight_->Read();
+  const at::Tensor mine = at::zeros({kKept * kNameBytes}, at::kByte);
+  char* text = reinterpret_cast<char*>(mine.data_ptr<uint8_t>());
+  for (const auto& record : flight.newest) {
+    char* name = text + static_cast<int64_t>(record.number % kKept) * kNameBytes;
+    const std::string numbered = absl::StrCat(record.number, " ", record.name);
+    std::copy_n(numbered.data(), std::min<size_t>(numbered.size(), kNameBytes - 1), name);
+  }
+  const at::Tensor all = at::empty({mine.numel() * parts_.control->world_size()}, at::kByte);
+  RETURN_IF_ERROR(parts_.control->AllGather(all, mine, {"names of collectives", step_})->Wait());
+  const char* names = reinterpret_cast<const char*>(all.data_ptr<uint8_t>());
+  const std::string where = absl::StrCat("roll call of step ", step_ + 1, ": the ranks call different collectives");
+  for (const auto& record : flight.newest) {
+    const char* slot = names + static_cast<int64_t>(record.number % kKept) * kNameBytes;
+    const std::string number = absl::StrCat(record.number, " ");
+    absl::string_view first = slot;
+    if (!absl::ConsumePrefix(&first, number)) continue;  // rank 0 does not keep this one
+    for (int64_t rank = 1; rank < parts_.control->world_size(); ++rank) {
+      absl::string_view other = slot + rank * mine.numel();
+      if (!absl::ConsumePrefix(&other, number) || first == other) continue;
+      return absl::FailedPreconditionError(absl::StrCat(where, ": number ", record.number, " is ", first,
+                                                        " on rank 0 and ", other, " on rank ", rank));
+    }
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(where, ", before the last ", kKept, " that they did alike"));
 }
 
 absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {

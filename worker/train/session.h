@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/comm/communicator.h"
+#include "worker/comm/flight/flight_recorder.h"
 #include "worker/train/failure.h"
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
@@ -30,19 +31,26 @@ struct SessionParts {
   comm::Communicator* gradients;  // owned in use by the strategy
   const CommandSource* commands;
   EventSink* events;
-  // Recorded checkpoints (absolute directories), newest first: the first good one is where to start, those
-  // not named here do not count and are removed.
+  // Recorded checkpoints (absolute directories), newest first: the first good one is where to start.
   std::vector<std::string> checkpoints;
   // Of rank 0. Null: an export takes its place at once.
   ExportGate* export_gate = nullptr;
   // Before the last save, or an export, is tried a second and a third time.
   absl::Duration save_retry = absl::Seconds(2);
+  // Directories in the job's folder that do not count any more.
+  std::vector<std::string> retired_checkpoints;
+  // There were recorded ones that were damaged, all of them: without a whole one the job does not begin anew by itself.
+  bool had_checkpoints = false;
+  // Somebody decided so: begin anew, or from this directory. Neither: from `checkpoints`.
+  bool from_scratch = false;
+  std::string start_from;
+  // Where the session's collectives are noted; null: nowhere outside.
+  comm::FlightRecorder* flight = nullptr;
 };
 
 struct SessionEnd {
   int64_t step = 0;
   bool stopped = false;  // by a stop command
-  bool preempted = false;  // it goes on elsewhere
   std::string ended_early;  // why training ended before its last step, where nobody asked for it
 };
 

@@ -1,7 +1,11 @@
 // What commands do.
+#include <algorithm>
 #include <chrono>
+#include <map>
+#include <set>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "common/status/status.h"
 #include "worker/optim/schedule.h"
@@ -12,6 +16,8 @@ namespace {
 
 // Between two roll calls of a job that is halted.
 constexpr std::chrono::milliseconds kPauseBeat(200);
+// Commands whose steps a checkpoint tells. Those that a coordinator has not heard of are among them.
+constexpr size_t kKeptApplied = 256;
 
 }  // namespace
 
@@ -29,22 +35,8 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t newest) {
     Progress("paused");
     std::this_thread::sleep_for(kPauseBeat);
     ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
-    if (plan.preempted) {
-      RETURN_IF_ERROR(EndHere());
-      return true;
-    }
     newest = plan.apply_commands;
   }
-}
-
-absl::Status SessionImpl::EndHere() {
-  // Says that training may go on from here: losses are finite on every rank.
-  RETURN_IF_ERROR(CallNow().status());
-  if (checkpoints_ != nullptr && trains() && step_ > 0) {
-    RETURN_IF_ERROR(Save().status());
-  }
-  preempted_ = stopped_ = true;
-  return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
@@ -68,8 +60,43 @@ absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {
   return std::visit([&](const auto& what) { return Apply(command, what); }, command.what);
 }
 
+void SessionImpl::TellApplied(int64_t number) {
+  applied_.emplace_back(number, step_);
+  if (applied_.size() > kKeptApplied) applied_.pop_front();
+  Report(CommandApplied{number, step_});
+}
+
+void SessionImpl::TellUnreported(int64_t taken) {
+  if (!leader()) return;
+  const std::vector<int64_t> waiting = schedule_.position().waiting;
+  const int64_t newest = std::min(taken, parts_.commands->Newest());
+  std::map<int64_t, int64_t> steps(applied_.begin(), applied_.end());
+  std::set<int64_t> taken_back;
+  for (int64_t number = 1; number <= newest; ++number) {
+    const Command command = parts_.commands->Get(number);
+    const auto* cancel = std::get_if<CancelCommand>(&command.what);
+    if (cancel != nullptr && !steps.contains(cancel->target)) taken_back.insert(cancel->target);
+  }
+  for (int64_t number = 1; number <= newest; ++number) {
+    const Command command = parts_.commands->Get(number);
+    const bool known = command.replay || command.begun || std::holds_alternative<NoCommand>(command.what) ||
+                       IsDoneAnew(command) ||
+                       std::binary_search(waiting.begin(), waiting.end(), number);
+    if (known) continue;
+    if (taken_back.contains(number)) {
+      Report(CommandFinished{.number = number,
+                             .status = absl::CancelledError("taken back before it took effect"),
+                             .reason = "OPERATION_CANCELLED"});
+      continue;
+    }
+    const auto step = steps.find(number);
+    Report(CommandApplied{number, step == steps.end() ? step_ : step->second});
+    Report(CommandFinished{.number = number, .status = absl::OkStatus(), .reason = "", .result = {}});
+  }
+}
+
 void SessionImpl::Finish(const Command& command, decltype(CommandFinished::result) result) {
-  Report(CommandApplied{command.number, step_});
+  TellApplied(command.number);
   Report(CommandFinished{.number = command.number,
                          .status = absl::OkStatus(),
                          .reason = "",
@@ -78,7 +105,7 @@ void SessionImpl::Finish(const Command& command, decltype(CommandFinished::resul
 
 void SessionImpl::Fail(const Command& command, const absl::Status& status,
                        const std::string& reason) {
-  Report(CommandApplied{command.number, step_});
+  TellApplied(command.number);
   Report(CommandFinished{
       .number = command.number, .status = status, .reason = reason, .result = {}});
 }
@@ -90,7 +117,7 @@ bool SessionImpl::NeedsTraining(const Command& command) {
 }
 
 absl::Status SessionImpl::Apply(const Command& command, const StopCommand&) {
-  Report(CommandApplied{command.number, step_});
+  TellApplied(command.number);
   RETURN_IF_ERROR(CallNow().status());
   if (checkpoints_ != nullptr && trains() && step_ > 0) {
     RETURN_IF_ERROR(Save(SaveKind::kAtStop).status());

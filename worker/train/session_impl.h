@@ -4,15 +4,18 @@
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
 #include "common/trainability/trainability.h"
+#include "worker/comm/flight/recorded_communicator.h"
 #include "worker/data/sampler.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/seed.h"
@@ -37,8 +40,11 @@ class SessionImpl : public Session {
   SessionImpl(const Identity& identity, const Job& job, const SessionParts& parts)
       : identity_(identity),
         job_(job),
+        flight_(parts.flight != nullptr ? parts.flight : &own_flight_),
+        control_(comm::Recorded(parts.control, flight_, 0)),
+        gradients_(comm::Recorded(parts.gradients, flight_, 1)),
         profile_(job.profile, identity),
-        parts_(profile_.Trace(parts)),
+        parts_(profile_.Trace(WithRecorded(parts))),
         roll_call_(parts_.control),
         plain_context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
                                                                 models::MakeGenerator(job.seed))) {}
@@ -101,6 +107,13 @@ class SessionImpl : public Session {
   // A blocking call for the step that comes now.
   absl::StatusOr<RollCallPlan> CallNow();
   void ReportLoss(const RollCallPlan& plan);
+  SessionParts WithRecorded(SessionParts parts) const {
+    parts.control = control_.get();
+    parts.gradients = gradients_.get();
+    return parts;
+  }
+  // The error that says in which collective the ranks differ. A collective.
+  absl::Status NameCollectiveDifference();
   // Tells where a loss that is not finite came from. A collective: the ranks have decided alike
   // that there is one.
   absl::Status WithOrigin(const absl::Status& error);
@@ -109,8 +122,6 @@ class SessionImpl : public Session {
   // Carries out what is due now that every rank holds the commands up to `newest`, and while the job is halted, waits for more. True
   // when there was anything.
   absl::StatusOr<bool> ApplyCommands(int64_t newest);
-  // Where some rank was told that the job goes on elsewhere: saves a checkpoint and ends the session. A collective.
-  absl::Status EndHere();
   // One of them. An error is the session's; what goes wrong with the command alone is its outcome.
   absl::Status Apply(const CommandSchedule::Due& due);
   absl::Status Apply(const Command& command, const StopCommand& stop);
@@ -128,6 +139,11 @@ class SessionImpl : public Session {
   void Finish(const Command& command, decltype(CommandFinished::result) result = {});
   // The same of one that did nothing. reason: CommandFinished's.
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);
+  // Says of a command that it took effect now.
+  void TellApplied(int64_t number);
+  // Says again how the commands up to `taken` went that the checkpoint has and the coordinator has not heard of: their
+  // reports were lost with the process that wrote it.
+  void TellUnreported(int64_t taken);
   // Fails a command of a job that trains nothing: then false.
   bool NeedsTraining(const Command& command);
 
@@ -167,6 +183,11 @@ class SessionImpl : public Session {
 
   const Identity identity_;
   const Job job_;
+  // Behind all communicators that the session uses.
+  comm::FlightRecorder own_flight_;
+  comm::FlightRecorder* const flight_;
+  const std::unique_ptr<comm::Communicator> control_;
+  const std::unique_ptr<comm::Communicator> gradients_;
   Profile profile_;
   const SessionParts parts_;
 
@@ -199,10 +220,11 @@ class SessionImpl : public Session {
   data::Position position_;  // what they consumed
   std::optional<CheckpointWritten> saved_;  // the newest checkpoint that was written or gone on from
   CommandSchedule schedule_;
+  // The newest commands that took effect, with their steps, by time: for checkpoints.
+  std::deque<std::pair<int64_t, int64_t>> applied_;
   double learning_rate_ = 0;  // what the job's schedule scales
   bool paused_ = false;
-  bool stopped_ = false;    // by a command, or preempted: nothing more is done
-  bool preempted_ = false;
+  bool stopped_ = false;
   std::string ended_early_;         // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;         // how the save at the end of training went
   std::vector<JoinedRank> joined_;  // as reported

@@ -48,16 +48,24 @@ absl::Status SessionImpl::Build() {
   std::string started_from;
   if (job_.checkpoint.has_value()) {
     ASSIGN_OR_RETURN(checkpoints_,
-                     Checkpoints::Open(identity_, *job_.checkpoint, StrategyName(job_.strategy),
-                                       job_.model.kind, parts_.control, parts_.events));
-    ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore(parts_.checkpoints, [this](const auto& manifest) {
+                     Checkpoints::Open(identity_, *job_.checkpoint,
+                                       {.recorded = parts_.checkpoints,
+                                        .retired = parts_.retired_checkpoints,
+                                        .had_others = parts_.had_checkpoints,
+                                        .from_scratch = parts_.from_scratch,
+                                        .start_from = parts_.start_from},
+                                       StrategyName(job_.strategy), job_.model.kind, parts_.control,
+                                       parts_.events));
+    ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
       return StateFor(manifest);
     }));
     if (!restored.path.empty()) Restore(restored);
     started_from = restored.path;
   }
   RETURN_IF_ERROR(CallNow().status());  // every rank is as far, and has the same plan
-  parts_.events->Report(SessionStarted{step_, started_from});
+  const int64_t last_command = schedule_.position().taken;
+  parts_.events->Report(SessionStarted{step_, started_from, last_command});
+  TellUnreported(last_command);
   if (this->trains()) ReportTrainability(std::nullopt);
   return absl::OkStatus();
 }
@@ -76,6 +84,7 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
     }
   }
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
+  applied_.assign(point.steering.applied.begin(), point.steering.applied.end());
   learning_rate_ = point.steering.learning_rate.value_or(learning_rate_);
 }
 

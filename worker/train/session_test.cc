@@ -4,11 +4,15 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <deque>
 #include <filesystem>
 #include <fstream>
 #include <map>
 #include <mutex>
 
+#include "common/activity/activity.h"
+#include "worker/checkpoint/epoch.h"
+#include "worker/train/failure.h"
 #include "worker/train/rank_threads.h"
 
 namespace muster::train {
@@ -21,9 +25,11 @@ class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
     std::lock_guard lock(mutex_);
+    if (!commands_.empty()) return static_cast<int64_t>(commands_.size());
     return stop_after_step_ > 0 && !losses_.empty() && losses_.rbegin()->first >= stop_after_step_;
   }
   Command Get(int64_t number) const override {
+    if (!commands_.empty()) return commands_[number - 1];
     return {.number = number, .what = StopCommand()};
   }
   void Report(const Event& event) override {
@@ -36,19 +42,32 @@ class Outside : public CommandSource, public EventSink {
       checkpoints_.insert(checkpoints_.begin(), written->path);
     } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {
       bad_.push_back(bad->path);
+    } else if (const auto* found = std::get_if<CheckpointsFound>(&event)) {
+      found_ = found->found;
+    } else if (const auto* gone = std::get_if<CheckpointsGone>(&event)) {
+      gone_ = gone->names;
+    } else if (const auto* started = std::get_if<SessionStarted>(&event)) {
+      started_ = *started;
+    } else if (const auto* applied = std::get_if<CommandApplied>(&event)) {
+      applied_[applied->number] = applied->step;
+    } else if (const auto* finished = std::get_if<CommandFinished>(&event)) {
+      finished_[finished->number] = finished->status;
     }
   }
   void Progress(int64_t, const char*, const char*) override {}
 
+  // They are there from the start, in the place of a stop.
+  void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
   void StopAfterStep(int64_t step) { stop_after_step_ = step; }
-  int64_t newest_step() const {
-    std::lock_guard lock(mutex_);
-    return losses_.empty() ? 0 : losses_.rbegin()->first;
-  }
   std::map<int64_t, double> losses() const { return losses_; }
   std::map<int64_t, double> validations() const { return validations_; }
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
   std::vector<std::string> bad() const { return bad_; }
+  std::vector<CheckpointsFound::One> found() const { return found_; }
+  std::vector<std::string> gone() const { return gone_; }
+  SessionStarted started() const { return started_; }
+  std::map<int64_t, int64_t> applied() const { return applied_; }
+  std::map<int64_t, absl::Status> finished() const { return finished_; }
 
  private:
   mutable std::mutex mutex_;
@@ -57,11 +76,18 @@ class Outside : public CommandSource, public EventSink {
   std::map<int64_t, double> validations_;
   std::vector<std::string> checkpoints_;
   std::vector<std::string> bad_;
+  std::vector<CheckpointsFound::One> found_;
+  std::vector<std::string> gone_;
+  SessionStarted started_;
+  std::vector<Command> commands_;
+  std::map<int64_t, int64_t> applied_;
+  std::map<int64_t, absl::Status> finished_;
 };
 
 struct Result {
   std::vector<absl::StatusOr<SessionEnd>> ends;
   Outside outside;
+  std::deque<activity::Activity> activities;  // by rank
 };
 
 class SessionTest : public ::testing::Test {
@@ -110,12 +136,20 @@ class SessionTest : public ::testing::Test {
                                       int64_t stop_after = 0, int kill_rank = -1) {
     auto result = std::make_unique<Result>();
     result->outside.StopAfterStep(stop_after);
+    result->outside.SetCommands(commands_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
+    for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
       if (rank == kill_rank) return;
-      const SessionParts parts{&control, &data, &result->outside, &result->outside, checkpoints};
+      const activity::Scope scope(&result->activities[rank]);
+      SessionParts parts = start_;
+      parts.control = &control;
+      parts.gradients = &data;
+      parts.commands = &result->outside;
+      parts.events = &result->outside;
+      parts.checkpoints = checkpoints;
       auto session =
-          Session::Create({"job", job_instance_, generation, rank, "incarnation"}, job, parts);
+          Session::Create({"job", job_instance_, generation, rank, "process-" + std::to_string(rank)}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
     });
     return result;
@@ -123,7 +157,27 @@ class SessionTest : public ::testing::Test {
 
   fs::path folder_;
   std::string job_instance_ = "this";
+  std::vector<Command> commands_;
+  SessionParts start_{};  // what it says of checkpoints that do not count, and of where to start
 };
+
+TEST_F(SessionTest, EachMicroBatchAndEachBatchOfAnEvaluationMovesOnItsOwnRank) {
+  const auto count = [this](int64_t steps, int64_t per_rank, bool validate) {
+    Job job = SmallJob();
+    job.stages = {FitStage{steps, 0}};
+    if (validate) job.stages.push_back(ValidateStage{});
+    job.batch.per_rank = per_rank;
+    const auto run = RunSessions(job, 2);
+    EXPECT_TRUE(run->ends[0].ok() && run->ends[1].ok()) << run->ends[0].status();
+    EXPECT_GT(run->activities[1].count(), 0u);
+    return run->activities[0].count();
+  };
+  const uint64_t two_steps = count(2, 3, false);
+  // Two micro-batches a step, forward and backward of each.
+  EXPECT_GE(count(4, 3, false), two_steps + 2 * 4);
+  // 11 samples: 6 of them on this rank.
+  EXPECT_GE(count(2, 3, true), two_steps + 2);
+}
 
 TEST_F(SessionTest, TrainsToTheEndAtEveryWorldSize) {
   for (int world_size = 1; world_size <= 4; ++world_size) {
@@ -231,7 +285,7 @@ TEST_F(SessionTest, ABrokenCheckpointIsPutAsideAndTheOneBeforeUsed) {
   EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
 }
 
-TEST_F(SessionTest, UnrecordedCheckpointsAreRemovedAndForeignOnesRefused) {
+TEST_F(SessionTest, ForeignCheckpointsAreRefused) {
   Job job = SmallJob();
   job.checkpoint = Every(4);
   const auto first = RunSessions(job, 1);
@@ -243,12 +297,140 @@ TEST_F(SessionTest, UnrecordedCheckpointsAreRemovedAndForeignOnesRefused) {
     EXPECT_EQ(foreign->ends[0].status().code(), absl::StatusCode::kFailedPrecondition);
     EXPECT_TRUE(fs::exists(first->outside.checkpoints()[0]));
   }
-  // The job itself removes what was never recorded.
-  job_instance_ = "this";
-  const auto later = RunSessions(job, 1, 2, {first->outside.checkpoints()[2]});
-  ASSERT_TRUE(later->ends[0].ok()) << later->ends[0].status();
-  EXPECT_FALSE(fs::exists(first->outside.checkpoints()[0]));
-  EXPECT_TRUE(fs::exists(first->outside.checkpoints()[2]));
+}
+
+// As where its writer was killed before it could say so, or the coordinator lost its newer rows.
+TEST_F(SessionTest, UnrecordedCheckpointsThatContinueTheCourseAreAdopted) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto undisturbed = RunSessions(SmallJob(), 2);
+  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
+  const auto written = first->outside.checkpoints();  // of the stop, 8, 4
+  ASSERT_EQ(written.size(), 3u);
+  const auto second = RunSessions(job, 2, 2, {written[2]});
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->outside.started().checkpoint_path, written[0]);
+  const auto& found = second->outside.found();
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_EQ(found[0].path, written[1]);
+  EXPECT_EQ(found[0].reason, "");
+  EXPECT_EQ(found[1].path, written[0]);
+  EXPECT_EQ(found[1].reason, "");
+  for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
+  auto losses = first->outside.losses();
+  for (const auto& [step, loss] : second->outside.losses()) losses[step] = loss;
+  EXPECT_EQ(losses, undisturbed->outside.losses());
+}
+
+// The coordinator has not heard how they went: their reports were lost with the process that wrote the checkpoint.
+TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgain) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto rate = [](int64_t number, int64_t at_step, double value) {
+    return Command{.number = number, .at_step = at_step, .what = SetLearningRateCommand{value}};
+  };
+  commands_ = {rate(1, 3, 2e-3), rate(2, 7, 3e-3), rate(3, 10, 4e-3), {.number = 4, .what = CancelCommand{3}},
+               rate(5, 11, 5e-3)};
+  const auto undisturbed = RunSessions(job, 2);
+  ASSERT_TRUE(undisturbed->ends[0].ok()) << undisturbed->ends[0].status();
+  for (const std::string& path : {undisturbed->outside.checkpoints()[0]}) fs::remove_all(path);  // of the end
+  const auto second = RunSessions(job, 2, 2);
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->outside.started().step, 8);
+  EXPECT_EQ(second->outside.started().last_command, 5);
+  EXPECT_EQ(second->outside.applied(), (std::map<int64_t, int64_t>{{1, 3}, {2, 7}, {4, 0}, {5, 11}}));
+  EXPECT_TRUE(second->outside.finished().at(2).ok());
+  EXPECT_EQ(second->outside.finished().at(3).code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
+}
+
+TEST_F(SessionTest, WhatDoesNotCountAnyMoreIsKeptAndNotGoneOnFrom) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
+  const auto written = first->outside.checkpoints();
+  ASSERT_EQ(written.size(), 3u);
+  start_.retired_checkpoints = {written[0], (fs::path(written[0]).parent_path() / "step-1-g0").string()};
+  const auto second = RunSessions(job, 1, 2, {written[2]});
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->outside.started().checkpoint_path, written[1]);
+  EXPECT_EQ(second->outside.gone(), std::vector<std::string>{"step-1-g0"});
+  start_ = {};
+  start_.from_scratch = true;
+  const auto third = RunSessions(job, 1, 3, {written[2]});
+  ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
+  EXPECT_EQ(third->outside.started().checkpoint_path, "");
+  EXPECT_EQ(third->outside.losses().begin()->first, 1);
+  for (const auto& found : third->outside.found()) EXPECT_EQ(found.reason, "the job was told to begin anew");
+  for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
+}
+
+TEST_F(SessionTest, AJobGoesOnFromTheDirectoryThatSomebodyNamed) {
+  Job job = SmallJob();
+  const auto undisturbed = RunSessions(job, 1);
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
+  const std::string copy = folder_ / "copy";
+  fs::copy(first->outside.checkpoints()[1], copy, fs::copy_options::recursive);
+  start_.start_from = copy;
+  const auto second = RunSessions(job, 1, 2, first->outside.checkpoints());
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->outside.started().checkpoint_path, copy);
+  EXPECT_EQ(second->outside.losses().begin()->first, 9);
+  EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
+}
+
+// A mount that is gone at a restart.
+TEST_F(SessionTest, WithoutAnyReadableCheckpointTheJobDoesNotBeginAnewAndNothingIsChanged) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/9);
+  const auto written = first->outside.checkpoints();
+  const fs::path folder = fs::path(written[0]).parent_path();
+  fs::rename(folder, folder_ / "away");
+  const auto second = RunSessions(job, 2, 2, written);
+  const absl::Status status = second->ends[0].status();
+  EXPECT_EQ(CauseOf(status), Cause::kCheckpointsUnreadable) << status;
+  EXPECT_NE(std::string(status.message()).find(folder.string()), std::string::npos) << status;
+  EXPECT_EQ(CauseOf(second->ends[1].status()), Cause::kNone);
+  EXPECT_EQ(Classify(second->ends[1].status(), Phase::kCreate), FailureKind::kConsequence);
+  EXPECT_TRUE(second->outside.bad().empty());
+  EXPECT_FALSE(fs::exists(folder)) << "in its place a mount would hide the rest";
+
+  fs::rename(folder_ / "away", folder);
+  const auto third = RunSessions(job, 2, 3, written);
+  ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
+  EXPECT_EQ(third->outside.started().checkpoint_path, written[0]);
+  for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
+}
+
+TEST_F(SessionTest, WhereAllAreDamagedTheJobDoesNotBeginAnewEither) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/5);
+  const auto written = first->outside.checkpoints();
+  for (const std::string& path : written) fs::resize_file(fs::path(path) / "rank-1.safetensors", 100);
+  const auto second = RunSessions(job, 2, 2, written);
+  EXPECT_EQ(CauseOf(second->ends[0].status()), Cause::kCheckpointsUnreadable) << second->ends[0].status();
+  EXPECT_EQ(second->outside.bad(), written);
+  // Now none is left that could be named.
+  start_.had_checkpoints = true;
+  const auto third = RunSessions(job, 2, 3);
+  EXPECT_EQ(CauseOf(third->ends[0].status()), Cause::kCheckpointsUnreadable) << third->ends[0].status();
+  EXPECT_TRUE(third->outside.losses().empty());
+}
+
+TEST_F(SessionTest, AGenerationThatFindsANewerOneInTheFolderEnds) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto newer = RunSessions(job, 2, 7, {}, /*stop_after=*/5);
+  ASSERT_TRUE(newer->ends[0].ok()) << newer->ends[0].status();
+  const auto older = RunSessions(job, 2, 4);
+  const absl::Status status = older->ends[0].status();
+  EXPECT_EQ(CauseOf(status), Cause::kStaleEpoch) << status;
+  EXPECT_EQ(checkpoint::NewerGeneration(status), 7);
+  EXPECT_EQ(Classify(status, Phase::kCreate), FailureKind::kTransient);
+  EXPECT_EQ(Classify(older->ends[1].status(), Phase::kCreate), FailureKind::kConsequence);
 }
 
 TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
@@ -259,51 +441,6 @@ TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
     EXPECT_EQ(end->step, run->ends[0]->step);
     EXPECT_LT(end->step, 12);
   }
-}
-
-// Of the rank that alone hears of it, once so many steps are known.
-class Preempting : public CommandSource {
- public:
-  Preempting(const Outside* outside, int64_t after_step)
-      : outside_(outside), after_step_(after_step) {}
-  int64_t Newest() const override { return outside_->Newest(); }
-  Command Get(int64_t number) const override { return outside_->Get(number); }
-  bool Preempted() const override { return outside_->newest_step() >= after_step_; }
-
- private:
-  const Outside* const outside_;
-  const int64_t after_step_;
-};
-
-TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwiseEqual) {
-  Job job = SmallJob();
-  const auto undisturbed = RunSessions(job, 2);
-  job.checkpoint = Every(100);  // none is due
-  Result first;
-  first.ends.assign(2, absl::UnknownError("did not run"));
-  const Preempting preempting(&first.outside, 5);
-  RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-    const CommandSource* commands = &first.outside;
-    if (rank == 1) commands = &preempting;
-    const SessionParts parts{&control, &data, commands, &first.outside, {}};
-    auto session = Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
-    first.ends[rank] = session.ok() ? (*session)->Run() : session.status();
-  });
-  for (const auto& end : first.ends) {
-    ASSERT_TRUE(end.ok()) << end.status();
-    EXPECT_TRUE(end->preempted);
-    EXPECT_FALSE(end->stopped);
-    EXPECT_EQ(end->step, first.ends[0]->step);
-    EXPECT_LT(end->step, 12);
-  }
-  ASSERT_EQ(first.outside.checkpoints().size(), 1u);
-  const auto next = RunSessions(job, 2, 2, first.outside.checkpoints());
-  ASSERT_TRUE(next->ends[0].ok()) << next->ends[0].status();
-  EXPECT_FALSE(next->ends[0]->preempted);
-  EXPECT_EQ(next->outside.losses().begin()->first, first.ends[0]->step + 1) << "no step is done twice";
-  auto losses = first.outside.losses();
-  losses.merge(next->outside.losses());
-  EXPECT_EQ(losses, undisturbed->outside.losses());
 }
 
 TEST_F(SessionTest, AMissingRankIsAConsequenceForTheOthers) {

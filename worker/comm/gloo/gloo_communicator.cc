@@ -300,13 +300,13 @@ void GlooCommunicator::WaitFor(Operation& operation,
 }
 
 absl::Status GlooCommunicator::Wait(Operation& operation) {
-  {
+  do {
     absl::MutexLock lock(&mu_);
     if (mu_.AwaitWithTimeout(absl::Condition(&operation.done),
                              absl::FromChrono(options_.timeout))) {
       return operation.result;
     }
-  }
+  } while (options_.watched && options_.watched());
   // The finisher holds the older operation.
   int peer = finisher_waits_for_;
   if (peer == kNobody) peer = reducer_waits_for_;

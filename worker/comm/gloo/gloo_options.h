@@ -2,6 +2,7 @@
 #define MUSTER_WORKER_COMM_GLOO_GLOO_OPTIONS_H_
 
 #include <chrono>
+#include <functional>
 #include <string>
 
 namespace muster::comm {
@@ -15,6 +16,8 @@ struct GlooOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(2);
   // Longest time that Work::Wait waits for peers that are alive.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Whether somebody else judges who hangs: asked each time that `timeout` is over; then the wait goes on. Null: nobody. Any thread.
+  std::function<bool()> watched;
   // The address of this machine that peers connect to.
   std::string hostname = "127.0.0.1";
 };

@@ -1,0 +1,152 @@
+// Events around a job's checkpoint folder: what is written, found and removed there, and where a generation starts.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/events.h"
+#include "coordinator/jobs/saves.h"
+
+namespace muster::cluster {
+
+void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now) {
+  jobs::Checkpoint checkpoint{
+      .step = written.step, .generation = job->generation, .path = written.path, .create_time = now};
+  if (const absl::Status status = jobs::CheckPath(*job, checkpoint); !status.ok()) {
+    jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
+                   absl::StrCat("a checkpoint is not recorded: ", Message(status)), written.step);
+    return;
+  }
+  jobs::RecordCheckpoint(job, std::move(checkpoint));
+  ListsChanged(job);
+  jobs::OnSaved(job, written.step, now);
+  jobs::OnSave(job);
+  SendToRank(*job, 0, CheckpointRecorded{written.step, written.path, job->dropped_checkpoints});
+}
+
+void Cluster::TellToRemove(const jobs::Job& job) {
+  const bool recorded =
+      !job.checkpoints.empty() && job.checkpoints.back().generation == job.generation;
+  if (!recorded && job.dropped_checkpoints.empty()) return;
+  CheckpointRecorded told{.remove = job.dropped_checkpoints};
+  if (recorded) {
+    told.step = job.checkpoints.back().step;
+    told.path = job.checkpoints.back().path;
+  }
+  SendToRank(job, 0, std::move(told));
+}
+
+void Cluster::TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Time now) {
+  std::vector<jobs::Checkpoint> adopted;
+  for (const CheckpointsFound::One& one : report.found) {
+    jobs::Checkpoint checkpoint{.step = one.step,
+                                .generation = one.generation,
+                                .path = one.path,
+                                .create_time = now,
+                                .origin_reason = one.reason};
+    absl::Status status = jobs::CheckPath(*job, checkpoint);
+    if (status.ok() && one.generation >= job->generation && one.adopted) {
+      status = absl::InvalidArgumentError(absl::StrCat(one.path, " is not of an earlier generation"));
+    }
+    if (!status.ok()) {
+      jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
+                     absl::StrCat("a checkpoint that was found is not taken: ", Message(status)), one.step);
+      continue;
+    }
+    if (one.adopted) {
+      jobs::AddEvent(job, now, "CHECKPOINT_ADOPTED",
+                     absl::StrCat("checkpoint ", one.path,
+                                  " was found in its folder, continues its course, and counts from now on"),
+                     one.step);
+      checkpoint.origin_reason.clear();
+      adopted.push_back(std::move(checkpoint));
+    } else {
+      jobs::AddEvent(job, now, "CHECKPOINT_FOUND",
+                     absl::StrCat("checkpoint ", one.path, " is kept and not gone on from: ", one.reason), one.step);
+      jobs::Keep(job, std::move(checkpoint));
+    }
+  }
+  if (!adopted.empty()) jobs::Adopt(job, std::move(adopted));
+  ListsChanged(job);
+  TellToRemove(*job);
+}
+
+void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now) {
+  job->from_scratch = false;
+  for (const std::string& path : jobs::WentOnFrom(job, started.checkpoint_path)) {
+    jobs::AddEvent(job, now, "CHECKPOINT_KEPT",
+                   absl::StrCat("checkpoint ", path, " could not be read; it is kept and does not count any more"));
+  }
+  // A restored database has lost the newest commands, and whatever was given since has their numbers.
+  for (const auto& [old_number, number] :
+       job->commands.GoOnAbove(started.last_command, job->told_before, now)) {
+    jobs::AddEvent(job, now, "OPERATION_RENUMBERED",
+                   absl::StrCat("operation ", old_number, " goes on as operation ", number,
+                                ": the checkpoint that the job goes on from has other commands up to ",
+                                started.last_command));
+  }
+  if (job->told_commands < job->commands.commands().size()) {
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      for (commands::Delivery& delivery : job->commands.After(job->told_commands)) {
+        SendToRank(*job, rank, std::move(delivery));
+      }
+    }
+    job->told_commands = job->commands.commands().size();
+  }
+  ListsChanged(job);
+  if (started.checkpoint_path.empty()) return;
+  effects_.push_back(Say{absl::StrCat("job '", job->id, "' generation ", job->generation, " goes on from ",
+                                      started.checkpoint_path)});
+}
+
+absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequest& request,
+                                               absl::Time now) {
+  jobs::DecideStart(job, request.from_scratch, request.from);
+  jobs::Resume(job);
+  // Nobody is there to carry it out: it is done.
+  Append(job, request.command, now);
+  const uint64_t number = job->commands.commands().size();
+  job->commands.Applied(number, job->step);
+  job->commands.Finished(number, {.time = now});
+  Remember({.request_id = request.request_id,
+            .fingerprint = request.fingerprint,
+            .job_id = request.job_id,
+            .answer = absl::StrCat(number)});
+  ListsChanged(job);
+  Follow(job, {}, now);
+  return number;
+}
+
+void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
+  for (const RunningWorker& running : hello.running) {
+    jobs::Job* job = FindJob(running.worker.job);
+    if (job == nullptr || job->terminal() || running.worker.generation <= job->generation) continue;
+    jobs::AddEvent(job, now, "NEWER_GENERATION_FOUND",
+                   absl::StrCat("a process of generation ", running.worker.generation, " runs on node '",
+                                hello.node, "' and is ended: was the database restored?"));
+    strangers_[job->id][running.worker.incarnation] = hello.node;
+    const jobs::Ended ended = jobs::OnNewerGeneration(job, running.worker.generation, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+}
+
+void Cluster::StrangerGone(const std::string& job, const std::string& incarnation) {
+  const auto strangers = strangers_.find(job);
+  if (strangers == strangers_.end()) return;
+  strangers->second.erase(incarnation);
+  if (strangers->second.empty()) strangers_.erase(strangers);
+}
+
+void Cluster::StrangersGone(const std::string& node) {
+  for (auto& [id, strangers] : strangers_) {
+    std::erase_if(strangers, [&](const auto& stranger) { return stranger.second == node; });
+  }
+  std::erase_if(strangers_, [](const auto& entry) { return entry.second.empty(); });
+}
+
+}  // namespace muster::cluster

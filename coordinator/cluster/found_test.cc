@@ -1,0 +1,308 @@
+// A job's checkpoint folder as its rank 0 tells of it: what was found, what cannot be read, and where a generation starts.
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/world.h"
+#include "coordinator/jobs/checkpoints.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+std::string Path(uint64_t step, uint64_t generation) {
+  return absl::StrCat("/ckpt/job/step-", step, "-g", generation);
+}
+
+std::vector<uint64_t> Steps(const std::vector<jobs::Checkpoint>& checkpoints) {
+  std::vector<uint64_t> steps;
+  for (const jobs::Checkpoint& checkpoint : checkpoints) steps.push_back(checkpoint.step);
+  return steps;
+}
+using StepList = std::vector<uint64_t>;
+
+// A job of two ranks on node 'a' that trains, with checkpoints after 5 and 10 steps.
+class FoundTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    world_.Start("job", 2);
+    Report({.sequence = 2, .what = CheckpointWritten{5, Path(5, 1)}});
+    Report({.sequence = 3, .what = CheckpointWritten{10, Path(10, 1)}});
+  }
+
+  void Report(const cluster::Report& report, SessionId session = 10) {
+    ASSERT_TRUE(world_.Report(session, report).ok());
+  }
+  const jobs::Job& job() { return world_.job("job"); }
+  // Both processes exit as told.
+  void ExitAll() {
+    const jobs::Job before = job();
+    for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
+  }
+  // Rank 0 and 1 of the newest generation come.
+  std::vector<WelcomeWorker> AttachAll() {
+    world_.effects.clear();
+    for (uint32_t rank = 0; rank < 2; ++rank) {
+      EXPECT_TRUE(world_.AttachWorker(10 * job().generation + rank, job().Worker(rank)).ok());
+    }
+    return world_.Orders<SendToWorker, WelcomeWorker>();
+  }
+  SessionId rank0() { return 10 * job().generation; }
+  void Restart() {
+    world_.Restart();
+    ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
+  }
+  void Halt() {
+    Report({.sequence = 4,
+            .what = jobs::ReportedFailure{.step = 0,
+                                          .reason = "none can be read in /ckpt/job",
+                                          .permanent = true,
+                                          .checkpoints_unreadable = true}});
+    ExitAll();
+  }
+  absl::StatusOr<uint64_t> Resume(bool from_scratch = false, const std::string& from = "") {
+    CommandRequest request{.job_id = "job",
+                           .command = {.kind = commands::Kind::kResume},
+                           .from_scratch = from_scratch,
+                           .from = from};
+    const auto number = world_.cluster().Command(request, world_.now());
+    world_.Commit();
+    return number;
+  }
+
+  World world_;
+};
+
+TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrARestart) {
+  Halt();
+  EXPECT_EQ(job().state, jobs::State::kPaused);
+  EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
+  for (const char* part : {"none can be read in /ckpt/job", "`muster resume job`", "--from DIR", "--from-scratch"}) {
+    EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;
+  }
+  EXPECT_FALSE(job().live);
+  EXPECT_EQ(job().restarts, 0u);
+  EXPECT_TRUE(job().failures.empty());
+  EXPECT_EQ(world_.cluster().OfferedSlots().free(), 2u);
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{10, 5}));
+  // Time and other agents do not start it; nor does a new coordinator.
+  world_.Pass(100);
+  Restart();
+  EXPECT_EQ(job().state, jobs::State::kPaused);
+  EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
+  EXPECT_EQ(job().generation, 1u);
+}
+
+// The ranks' reports come in any order.
+TEST_F(FoundTest, AConsequenceThatIsToldFirstDoesNotHideThatTheJobHalts) {
+  Report({.sequence = 2, .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}}, 11);
+  Halt();
+  EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
+  EXPECT_EQ(job().restarts, 0u);
+}
+
+TEST_F(FoundTest, ResumeLooksAgainAtOnce) {
+  Halt();
+  const auto number = Resume();
+  ASSERT_TRUE(number.ok()) << number.status();
+  EXPECT_TRUE(job().commands.Find(*number)->outcome.has_value());
+  EXPECT_EQ(job().generation, 2u);
+  EXPECT_EQ(job().state, jobs::State::kStarting);
+  EXPECT_EQ(job().restarts, 0u);
+  EXPECT_EQ(job().reason_code, "");
+  EXPECT_EQ(AttachAll()[0].checkpoints.size(), 2u);
+}
+
+TEST_F(FoundTest, AHaltedJobIsPausedAlreadyAndStopsAtOnce) {
+  Halt();
+  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = commands::Kind::kPause}).status()), "JOB_ALREADY_PAUSED");
+  ASSERT_TRUE(world_.Stop("job").ok());
+  EXPECT_EQ(job().state, jobs::State::kCancelled);
+  EXPECT_TRUE(world_.Delete("job").ok());
+}
+
+TEST_F(FoundTest, AStopThatCameBeforeTheHaltWins) {
+  ASSERT_TRUE(world_.Stop("job").ok());
+  Halt();
+  EXPECT_EQ(job().state, jobs::State::kCancelled);
+}
+
+TEST_F(FoundTest, FromScratchKeepsWhatWasRecordedAndIsForgottenOnceTheSessionStands) {
+  Halt();
+  ASSERT_TRUE(Resume(/*from_scratch=*/true).ok());
+  world_.Restart();  // the decision is durable
+  ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
+  const auto welcomes = AttachAll();
+  for (const WelcomeWorker& welcome : welcomes) {
+    EXPECT_TRUE(welcome.from_scratch);
+    EXPECT_TRUE(welcome.checkpoints.empty());
+    EXPECT_EQ(Steps(welcome.known_checkpoints), (StepList{5, 10}));
+  }
+  Report({.sequence = 1, .what = SessionStarted{}}, rank0());
+  EXPECT_FALSE(job().from_scratch);
+  EXPECT_EQ(job().step, 0u);
+  EXPECT_EQ(Steps(job().found_checkpoints), (StepList{5, 10}));
+  EXPECT_TRUE(job().dropped_checkpoints.empty());
+}
+
+TEST_F(FoundTest, ADirectoryIsWhereTheJobStartsUntilItHasACheckpointOfItsOwn) {
+  Halt();
+  ASSERT_TRUE(Resume(false, "/backup/step-10-g1").ok());
+  EXPECT_EQ(AttachAll()[0].start_from, "/backup/step-10-g1");
+  Report({.sequence = 1, .what = SessionStarted{10, "/backup/step-10-g1", 0}}, rank0());
+  EXPECT_EQ(job().start_from, "/backup/step-10-g1");
+  Report({.sequence = 2, .what = CheckpointWritten{15, Path(15, 2)}}, rank0());
+  EXPECT_EQ(job().start_from, "");
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15}));
+}
+
+TEST_F(FoundTest, AWorkerThatDoesNotKnowWhereToStartIsRefused) {
+  Halt();
+  ASSERT_TRUE(Resume(/*from_scratch=*/true).ok());
+  const absl::Status refused =
+      world_.cluster().AttachWorker(20, {.worker = job().Worker(0), .protocol = 2}, world_.now());
+  EXPECT_EQ(RefusalReason(refused), "WORKER_TOO_OLD");
+}
+
+TEST_F(FoundTest, StartsThatMakeNoSenseAreRefused) {
+  EXPECT_EQ(RefusalReason(Resume(true).status()), "START_INVALID");  // it runs
+  EXPECT_EQ(RefusalReason(Resume(false, "/x").status()), "START_INVALID");
+  Halt();
+  EXPECT_EQ(RefusalReason(Resume(true, "/x").status()), "START_INVALID");
+  EXPECT_EQ(RefusalReason(Resume(false, "x").status()), "START_INVALID");
+  EXPECT_EQ(job().state, jobs::State::kPaused);
+}
+
+TEST_F(FoundTest, WhatContinuesTheCourseCountsAndTheRestIsKept) {
+  world_.Exit(1, job().Worker(1), 9);
+  world_.Exit(1, job().Worker(0), 15);
+  AttachAll();
+  Report({.sequence = 1,
+          .what = CheckpointsFound{{{.step = 15, .generation = 1, .path = Path(15, 1), .adopted = true},
+                                    {.step = 7, .generation = 1, .path = Path(7, 1), .reason = "older"}}}},
+         rank0());
+  Report({.sequence = 2, .what = SessionStarted{15, Path(15, 1), 0}}, rank0());
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15, 10, 5}));
+  EXPECT_EQ(job().checkpoints.back().origin, jobs::Origin::kAdopted);
+  ASSERT_EQ(job().found_checkpoints.size(), 1u);
+  EXPECT_EQ(job().found_checkpoints[0].origin_reason, "older");
+  EXPECT_EQ(job().events[0].reason, "CHECKPOINT_ADOPTED");
+  world_.Restart();
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15, 10, 5}));
+  EXPECT_EQ(Steps(job().found_checkpoints), (StepList{7}));
+}
+
+TEST_F(FoundTest, OnlyRank0SpeaksForTheFolder) {
+  Report({.sequence = 2, .what = CheckpointWritten{15, Path(15, 1)}}, 11);
+  Report({.sequence = 3,
+          .what = CheckpointsFound{{{.step = 15, .generation = 0, .path = Path(15, 0), .adopted = true}}}},
+         11);
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{10, 5}));
+}
+
+TEST_F(FoundTest, WhatAGenerationCouldNotReadDoesNotComeBack) {
+  world_.Exit(1, job().Worker(1), 9);
+  world_.Exit(1, job().Worker(0), 15);
+  AttachAll();
+  Report({.sequence = 1, .what = SessionStarted{5, Path(5, 1), 0}}, rank0());
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{5}));
+  EXPECT_EQ(Steps(job().found_checkpoints), (StepList{10}));
+}
+
+TEST_F(FoundTest, RemovalIsToldUntilItIsDone) {
+  Report({.sequence = 4, .what = CheckpointWritten{15, Path(15, 1)}});
+  Report({.sequence = 5, .what = CheckpointWritten{20, Path(20, 1)}});
+  EXPECT_EQ(job().dropped_checkpoints, (std::vector<std::string>{Path(5, 1)}));
+  world_.Exit(1, job().Worker(1), 9);
+  world_.Exit(1, job().Worker(0), 15);
+  const auto welcomes = AttachAll();
+  // Not to be taken for unknown.
+  EXPECT_EQ(welcomes[0].known_checkpoints[0].path, Path(5, 1));
+  const auto told = world_.Orders<SendToWorker, CheckpointRecorded>();
+  ASSERT_EQ(told.size(), 1u);
+  EXPECT_EQ(told[0].remove, (std::vector<std::string>{Path(5, 1)}));
+  Report({.sequence = 1, .what = CheckpointsRemoved{{"step-5-g1"}}}, rank0());
+  EXPECT_TRUE(job().dropped_checkpoints.empty());
+}
+
+// After a database was restored.
+TEST_F(FoundTest, ANewerGenerationInTheFolderRaisesTheNextOneAndCostsNoRestart) {
+  Report({.sequence = 4, .what = jobs::ReportedFailure{.reason = "stale", .newer_generation = 7}});
+  Report({.sequence = 2, .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}}, 11);
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  world_.Restart();
+  ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
+  ExitAll();
+  EXPECT_EQ(job().generation, 8u);
+  EXPECT_EQ(job().restarts, 0u);
+  EXPECT_EQ(job().state, jobs::State::kStarting);
+}
+
+TEST_F(FoundTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
+  world_.Restart();
+  AgentHello hello{.node = "a", .incarnation = "a", .host = "a", .slots = 2};
+  const WorkerId later{"job", 5, 0, "from the future"};
+  hello.running = {{later, 77}};
+  world_.effects.clear();
+  ASSERT_TRUE(world_.Attach(1, hello).ok());
+  bool told = false;
+  for (const StopWorker& stop : world_.Stops()) told |= stop.worker.incarnation == later.incarnation;
+  EXPECT_TRUE(told);
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  const jobs::Job before = job();
+  for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
+  EXPECT_FALSE(job().live) << "it waits for the stranger";
+  world_.Pass(5);
+  EXPECT_FALSE(job().live);
+  world_.Exit(1, later, 15);
+  world_.Pass(1);
+  EXPECT_EQ(job().generation, 6u);
+  EXPECT_EQ(job().restarts, 0u);
+}
+
+// What was given before the backup is what the checkpoint knows; what was given since is not.
+TEST_F(FoundTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUnderAnother) {
+  commands::Command rate{.kind = commands::Kind::kSetLearningRate, .contents = "new"};
+  world_.Exit(1, job().Worker(1), 9);
+  world_.Exit(1, job().Worker(0), 15);
+  AttachAll();
+  const auto number = world_.Command("job", rate);
+  ASSERT_EQ(*number, 1u);
+  world_.effects.clear();
+  Report({.sequence = 1, .what = SessionStarted{15, Path(15, 1), /*last_command=*/3}}, rank0());
+  const auto& commands = job().commands.commands();
+  ASSERT_EQ(commands.size(), 4u);
+  EXPECT_EQ(commands[0].outcome->reason, "OPERATION_RENUMBERED");
+  EXPECT_NE(commands[0].outcome->message.find("number 4"), std::string::npos);
+  EXPECT_EQ(commands[1].outcome->reason, "OPERATION_LOST");
+  EXPECT_EQ(commands[3].contents, "new");
+  EXPECT_FALSE(commands[3].outcome.has_value());
+  // The worker is told of all of them, in order, and takes the old number for done.
+  std::vector<uint64_t> told;
+  for (const auto& delivery : world_.Orders<SendToWorker, commands::Delivery>()) {
+    told.push_back(delivery.command.number);
+    EXPECT_EQ(delivery.when == commands::Delivery::When::kAnew, delivery.command.number == 4);
+  }
+  EXPECT_EQ(told, (std::vector<uint64_t>{2, 3, 4, 2, 3, 4}));
+  // What the worker says of the old number is about the other command.
+  Report({.sequence = 2, .what = CommandApplied{1, 12}}, rank0());
+  EXPECT_FALSE(job().commands.Find(1)->applied_step.has_value());
+  Report({.sequence = 3, .what = CommandApplied{4, 15}}, rank0());
+  EXPECT_EQ(job().commands.Find(4)->applied_step, 15u);
+}
+
+TEST_F(FoundTest, CommandsThatAnEarlierGenerationWasToldKeepTheirNumbers) {
+  commands::Command rate{.kind = commands::Kind::kSetLearningRate};
+  ASSERT_EQ(*world_.Command("job", rate), 1u);
+  world_.Exit(1, job().Worker(1), 9);
+  world_.Exit(1, job().Worker(0), 15);
+  AttachAll();
+  Report({.sequence = 1, .what = SessionStarted{15, Path(15, 1), /*last_command=*/1}}, rank0());
+  EXPECT_EQ(job().commands.commands().size(), 1u);
+  EXPECT_FALSE(job().commands.Find(1)->outcome.has_value());
+}
+
+}  // namespace
+}  // namespace muster::cluster

@@ -1,0 +1,73 @@
+// What this rank did last in collectives: a number for each one of a generation, its name, and whether it has ended. Who is behind, and
+// who does something else than the others, shows by comparing the recorders of the ranks (coordinator/membership/watchdog.h, and the
+// roll call).
+//
+// There is one sequence of numbers over all communicators of a rank. Ranks issue the same operations in the same order from one
+// thread, so a number means the same operation on all of them.
+#ifndef MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
+#define MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/comm/communicator.h"
+
+namespace muster::comm {
+
+// Threading: thread-safe. Nothing is allocated for a collective.
+class FlightRecorder {
+ public:
+  static constexpr size_t kKept = 64;
+  // Communicators of one rank.
+  static constexpr size_t kChannels = 2;
+
+  // The collective's number, from 1. operation: "all_reduce", of static lifetime. channel: of which communicator, below kChannels.
+  uint64_t Begin(size_t channel, const char* operation, OpLabel label);
+  // Once for each number.
+  void End(uint64_t number);
+
+  struct Record {
+    uint64_t number = 0;
+    std::string name;  // "all_reduce 'bucket 2' step 120"
+    bool ended = false;
+  };
+  struct Flight {
+    uint64_t begun = 0;
+    uint64_t ended = 0;
+    std::vector<Record> newest;  // at most kKept, oldest first
+  };
+  Flight Read() const;
+
+  // Of all that has begun so far: equal on ranks that have begun the same operations, in the same order on each communicator.
+  struct Digest {
+    uint64_t begun = 0;
+    uint64_t hash = 0;
+  };
+  Digest digest() const;
+
+ private:
+  // Longer labels are cut.
+  static constexpr size_t kLabelBytes = 96;
+  struct Entry {
+    uint64_t number = 0;
+    const char* operation = "";
+    std::array<char, kLabelBytes> what{};
+    int64_t step = 0;
+    bool ended = false;
+  };
+
+  mutable absl::Mutex mutex_;
+  uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
+  std::array<uint64_t, kChannels> hashes_ ABSL_GUARDED_BY(mutex_){};
+  std::array<Entry, kKept> entries_ ABSL_GUARDED_BY(mutex_);  // a ring, by number
+};
+
+}  // namespace muster::comm
+
+#endif  // MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
