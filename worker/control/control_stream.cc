@@ -41,6 +41,8 @@ constexpr std::chrono::milliseconds kRetry(100);
 constexpr absl::Duration kSpoolPause = absl::Milliseconds(200);
 // While the stream is broken: so often within a lease the coordinator's host is asked whether anybody listens.
 constexpr int kKnocksPerLease = 10;
+// Before the first welcome, which says how long a lease is.
+constexpr absl::Duration kFirstKnocks = absl::Seconds(1);
 
 LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
   LeaseTerms terms{.lease = FromProto(welcome.lease()), .autonomy = FromProto(welcome.autonomy())};
@@ -72,7 +74,7 @@ class ControlStreamImpl : public ControlStream {
         stub_(v1::WorkerService::NewStub(OpenChannel(options_.coordinator))),
         spool_(options_.spool, options_.worker),
         keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
-        knocker_(options_.coordinator, [this](absl::Time begun) { keeper_.Refused(begun); }) {}
+        knocker_(options_.coordinator, [this](absl::Time begun) { Refused(begun); }) {}
 
   ~ControlStreamImpl() override {
     {
@@ -86,14 +88,21 @@ class ControlStreamImpl : public ControlStream {
   }
 
   absl::Status Start() {
+    knocker_.Begin(std::min(kFirstKnocks, options_.connect_timeout / kKnocksPerLease));
     reader_ = std::thread([this] { ReadLoop(); });
+    const absl::Time begun = LeaseNow();
     absl::MutexLock lock(&mutex_);
     const auto decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return (first_welcome_.has_value() &&
               commands_.size() >= first_welcome_->newest_command()) ||
              refusal_.has_value();
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&decided), options_.connect_timeout)) {
+    const auto until = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return std::min(begun + options_.down_timeout,
+                      std::max(begun, refused_) + options_.connect_timeout);
+    };
+    while (!mutex_.AwaitWithTimeout(absl::Condition(&decided), until() - LeaseNow())) {
+      if (LeaseNow() < until()) continue;
       return absl::UnavailableError(absl::StrCat("coordinator ", options_.coordinator,
                                                  " did not welcome this worker within ",
                                                  absl::FormatDuration(options_.connect_timeout)));
@@ -191,6 +200,12 @@ class ControlStreamImpl : public ControlStream {
       std::this_thread::sleep_for(kRetry);
     }
     options_.on_fatal(Refusal());
+  }
+
+  void Refused(absl::Time begun) {
+    keeper_.Refused(begun);
+    absl::MutexLock lock(&mutex_);
+    refused_ = begun;
   }
 
   // The stream stands, and nothing comes: it is given up, and the next one gets a connection of its own.
@@ -418,6 +433,8 @@ class ControlStreamImpl : public ControlStream {
   // Welcomed, and not known to be broken.
   bool attached_ ABSL_GUARDED_BY(mutex_) = false;
   bool new_channel_ ABSL_GUARDED_BY(mutex_) = false;
+  // The newest connection that was refused.
+  absl::Time refused_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time away_since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   // This process is about to end; all reports up to flushed_ are on the agent's disk for good.
   bool flushing_ ABSL_GUARDED_BY(mutex_) = false;

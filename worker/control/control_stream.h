@@ -27,8 +27,10 @@ struct ControlStreamOptions {
   int64_t pid = 0;
   // Where reports are kept while the coordinator is away.
   ReportSpoolOptions spool;
-  // How long Connect waits for a welcome.
+  // How long Connect waits for a welcome, counted from the last time that the connection was refused: then the coordinator is down, and
+  // is waited for. That no longer than down_timeout; the agent, whose lease this process has part in, ends it before.
   absl::Duration connect_timeout = absl::Seconds(30);
+  absl::Duration down_timeout = absl::Hours(24 * 365);
   // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of this object.
   std::function<void(v1::WorkerHeartbeat*)> measure;
   // Names of checkpoints in the job's own folder that no longer count and are to be removed.

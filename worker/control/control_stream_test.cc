@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <functional>
 #include <mutex>
@@ -102,8 +103,9 @@ struct Client {
   absl::StatusOr<std::unique_ptr<ControlStream>> stream = absl::UnknownError("not connected");
 
   explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30),
-                  const std::string& spool = "") {
+                  const std::string& spool = "", absl::Duration down_timeout = absl::Hours(1)) {
     ControlStreamOptions options;
+    options.down_timeout = down_timeout;
     options.spool.path = spool;
     options.coordinator = address;
     options.worker.set_job_id("job");
@@ -410,8 +412,15 @@ TEST(ControlStream, SilenceEndsTheLeaseAlsoWhereTheStreamStands) {
   EXPECT_FALSE((*client.stream)->StillMine().ok());
 }
 
+TEST(ControlStream, ACoordinatorThatIsDownIsWaitedForLongerThanOneThatIsSilent) {
+  const auto begun = std::chrono::steady_clock::now();
+  Client client("127.0.0.1:1", absl::Milliseconds(50), "", absl::Milliseconds(300));
+  EXPECT_EQ(client.stream.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(300));
+}
+
 TEST(ControlStream, NobodyThereIsAnErrorThatNamesTheAddress) {
-  Client client("127.0.0.1:1", absl::Milliseconds(50));
+  Client client("127.0.0.1:1", absl::Milliseconds(50), "", absl::Milliseconds(50));
   EXPECT_EQ(client.stream.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_NE(std::string(client.stream.status().message()).find("127.0.0.1:1"), std::string::npos);
 }
