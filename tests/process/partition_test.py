@@ -1,0 +1,169 @@
+"""A node behind a network that is cut: its processes have ended before any other takes their place, and no restart is used."""
+
+import contextlib
+import os
+import pathlib
+import select
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+
+import pytest
+
+from tests.process import api, harness, jobs
+
+SLOW = {"per_rank": 2, "accumulate": 40}
+
+
+def ip(*arguments):
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True)
+
+
+def available():
+    if os.geteuid() != 0 or not shutil.which("ip"):
+        return False
+    name = f"mp-{uuid.uuid4().hex[:8]}"
+    if subprocess.run(["ip", "netns", "add", name], capture_output=True).returncode != 0:
+        return False
+    ip("netns", "del", name)
+    return True
+
+
+pytestmark = pytest.mark.skipif(not available(), reason="network namespaces need root and iproute2")
+
+
+class Island:
+    """A network namespace that one pair of interfaces joins to this host. Cut one way, packets go to a neighbour that is not there."""
+
+    def __init__(self):
+        tag = uuid.uuid4().hex[:6]
+        self.name = f"mp-{tag}"
+        self._near, self._far = f"mpa{tag}", f"mpb{tag}"
+        net = int(tag[:2], 16), int(tag[2:4], 16)
+        self.near, self.far = f"10.{net[0]}.{net[1]}.1", f"10.{net[0]}.{net[1]}.2"
+        ip("netns", "add", self.name)
+        ip("link", "add", self._near, "type", "veth", "peer", "name", self._far, "netns", self.name)
+        ip("addr", "add", f"{self.near}/30", "dev", self._near)
+        ip("link", "set", self._near, "up")
+        for words in (["addr", "add", f"{self.far}/30", "dev", self._far], ["link", "set", self._far, "up"]):
+            ip("-n", self.name, *words)
+        ip("-n", self.name, "link", "set", "lo", "up")
+
+    def close(self):
+        # The pair goes with it.
+        subprocess.run(["ip", "netns", "del", self.name], capture_output=True)
+
+    def _nowhere(self, there, words):
+        state = ["lladdr", "02:00:00:00:00:01", "nud", "permanent"] if there else []
+        ip(*words[0], "neigh", "replace" if there else "del", words[1], *state, "dev", words[2])
+
+    def cut(self, to_island=True, from_island=True, there=True):
+        if to_island:
+            self._nowhere(there, ([], self.far, self._near))
+        if from_island:
+            self._nowhere(there, (["-n", self.name], self.near, self._far))
+
+    def heal(self, to_island=True, from_island=True):
+        self.cut(to_island, from_island, there=False)
+
+
+@pytest.fixture
+def island():
+    island = Island()
+    yield island
+    island.close()
+
+
+def start_time(pid):
+    """Seconds since the machine's start; None: there is no such process."""
+    with contextlib.suppress(OSError):
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+        return int(fields[19]) / os.sysconf("SC_CLK_TCK")
+    return None
+
+
+class Lives:
+    """When the workers of each generation began and ended, as seen from outside."""
+
+    def __init__(self, muster):
+        self._muster = muster
+        self._pidfds = {}
+        self.began = {}
+        self.ended = {}
+
+    def look(self):
+        for process in self._muster.processes("muster-worker"):
+            if process.pid in self._pidfds or "--generation" not in process.command:
+                continue
+            with contextlib.suppress(ProcessLookupError):
+                self._pidfds[process.pid] = os.pidfd_open(process.pid)
+                generation = int(process.option("--generation"))
+                self.began.setdefault(generation, {})[process.pid] = start_time(process.pid)
+        for generation, pids in self.began.items():
+            for pid in pids:
+                if pid in self.ended.setdefault(generation, {}):
+                    continue
+                if select.select([self._pidfds[pid]], [], [], 0)[0]:
+                    self.ended[generation][pid] = time.clock_gettime(time.CLOCK_BOOTTIME)
+
+    def close(self):
+        for fd in self._pidfds.values():
+            os.close(fd)
+
+
+@pytest.mark.parametrize("frozen", [False, True], ids=["agent-runs", "agent-stopped"])
+@pytest.mark.parametrize(
+    "ways", [(True, True), (True, False), (False, True)], ids=["both-ways", "to-it", "from-it"]
+)
+def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
+    job_file = jobs.write_job(
+        muster.folder,
+        world_size=1,
+        batch=SLOW,
+        stages=[{"fit": {"steps": 100000}}],
+        checkpoint={"directory": "checkpoints", "every_steps": 20, "keep": 3},
+        export=None,
+        restart={"max_restarts": 0},
+    )
+    daemon = muster.musterd(listen=f"{island.near}:0", more=["--insecure"])
+    client = api.Jobs(muster.address)
+    arguments = ["--coordinator", muster.address, "--slots", 1, "--node", "far", "--host", island.far]
+    far = muster.spawn("muster-agent", *arguments, prefix=["ip", "netns", "exec", island.name])
+    muster.cli("submit", job_file, "--id", "job")
+    harness.eventually(lambda: client.get("job").step >= 30, f"it trains far away\n{muster.log()}")
+    near = muster.agent("near")
+    harness.eventually(lambda: "near" in muster.cli("nodes").out, "the other node is there")
+
+    lives = Lives(muster)
+    lives.look()
+    assert list(lives.began) == [1]
+    if frozen:
+        os.kill(far.pid, signal.SIGSTOP)
+    island.cut(*ways)
+
+    def replaced():
+        lives.look()
+        return 2 in lives.began
+
+    harness.eventually(replaced, f"the job goes on elsewhere\n{muster.log()}")
+    lives.look()
+    assert lives.ended[1].keys() == lives.began[1].keys(), "the former generation has ended"
+    assert max(lives.ended[1].values()) <= min(lives.began[2].values())
+    job = harness.eventually(
+        lambda: (now := client.get("job")).state == api.Job.RUNNING and now.step > 30 and now, "it trains on"
+    )
+    assert (job.generation, job.restarts) == (2, 0), job.state_reason
+
+    island.heal(*ways)
+    if frozen:
+        os.kill(far.pid, signal.SIGCONT)
+    harness.eventually(lambda: client.get("job").step > job.step + 5, "the one that is back disturbs nobody")
+    job = client.get("job")
+    assert (job.generation, job.restarts, job.state) == (2, 0, api.Job.RUNNING)
+    muster.cli("stop", "job")
+    muster.cli("wait", "job", expect=None)
+    lives.close()
+    client.close()
+    muster.stop(far, near, daemon)
