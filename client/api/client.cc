@@ -290,6 +290,15 @@ absl::StatusOr<v1::DeleteJobResponse> GrpcClient::Delete(const std::string& job_
   return Change(stub_.get(), &v1::JobService::Stub::DeleteJob, std::move(request), options);
 }
 
+absl::Status GrpcClient::ForgetNode(const std::string& node, const SteerOptions& options) {
+  v1::ForgetNodeRequest request;
+  request.set_node(node);
+  request.set_requested_by(options.requested_by);
+  return Change(cluster_stub_.get(), &v1::ClusterService::Stub::ForgetNode, std::move(request),
+                options.retry)
+      .status();
+}
+
 absl::StatusOr<v1::ListNodesResponse> GrpcClient::Nodes() {
   return Call(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
 }

@@ -99,6 +99,8 @@ class MusterClient {
   virtual absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                        const RetryOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::ListNodesResponse> Nodes() = 0;
+  // What ran on a node that is not attached is taken for gone.
+  virtual absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {}) = 0;
 
   // Changes of a running job: answered once they are durable, with what becomes of them.
   virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,

@@ -31,6 +31,7 @@ class GrpcClient : public MusterClient {
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options) override;
   absl::StatusOr<v1::ListNodesResponse> Nodes() override;
+  absl::Status ForgetNode(const std::string& node, const SteerOptions& options) override;
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
                                       const SteerOptions& options) override;
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options,

@@ -44,6 +44,21 @@ ExitCode Nodes(Console* console, const CommonOptions& options) {
   return kDone;
 }
 
+struct ForgetOptions : CommonOptions {
+  std::string node;
+};
+
+ExitCode Forget(Console* console, const ForgetOptions& options) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  const absl::Status forgotten =
+      (*client)->ForgetNode(options.node, {.retry = {.retry_for = options.retry_for},
+                                           .requested_by = Requester(console)});
+  if (!forgotten.ok()) return Fail(console, forgotten);
+  console->out << "node " << options.node << " is forgotten\n";
+  return kDone;
+}
+
 }  // namespace
 
 void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
@@ -51,7 +66,17 @@ void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* command =
       app->add_subcommand("nodes", "The nodes that offer slots, what is free there and what runs there");
   AddCommonOptions(command, console, options.get());
-  command->callback([=] { *code = Nodes(console, *options); });
+  command->callback([=] {
+    if (command->get_subcommands().empty()) *code = Nodes(console, *options);
+  });
+
+  auto forget_options = std::make_shared<ForgetOptions>();
+  CLI::App* forget = command->add_subcommand(
+      "forget", "Take what ran on a node that is cut off for gone: its ranks are replaced now");
+  forget->add_option("NODE", forget_options->node, "The node's name, as in `muster nodes`")->required();
+  AddCommonOptions(forget, console, forget_options.get());
+  AddRetryOption(forget, forget_options.get());
+  forget->callback([=] { *code = Forget(console, *forget_options); });
 }
 
 }  // namespace muster::cli

@@ -51,26 +51,6 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
   }
 }
 
-void Cluster::NodeLost(const std::string& node, absl::Time now) {
-  StrangersGone(node);
-  for (const SessionId session : membership_.LoseNode(node, now)) {
-    Close(session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                          absl::StrCat("the agent of node '", node, "' is lost")));
-  }
-  const auto open = open_;
-  for (const auto& [number, id] : open) {
-    jobs::Job* job = FindJob(id);
-    const bool there = job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
-                                                [&](const jobs::Rank& r) {
-                                                  return r.node == node && !r.exited;
-                                                });
-    if (!there) continue;
-    const jobs::Ended ended = jobs::OnInterrupted(job, now);
-    ListsChanged(job);
-    Follow(job, ended, now);
-  }
-}
-
 absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, absl::Time now) {
   if (hello.protocol > kAgentProtocol + 1) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
@@ -96,6 +76,7 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   effects_.push_back(
       Say{absl::StrCat("node '", hello.node, "' is attached: ", hello.slots, " slots")});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
+  NodeFound(hello.node);
 
   std::set<std::string> running;
   for (const RunningWorker& worker : hello.running) running.insert(worker.worker.incarnation);
@@ -129,7 +110,7 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
       if (job.ending || (r.finished && !runs)) {
         SendToNode(r.node, StopWorker{job.Worker(rank), options_.patience.kill});
       } else if (!runs) {
-        SendToNode(r.node, StartWorker{job.Worker(rank), r.slot});
+        SendToNode(r.node, StartWorker{job.Worker(rank), r.slot, job.plan.continue_when_cut_off});
       }
     }
   }

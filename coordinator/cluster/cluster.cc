@@ -92,9 +92,8 @@ void Cluster::Tick(absl::Time now) {
   if (judging_) expired = membership_.Expire(now);
   for (const auto& [agent, reason] : expired.agents) {
     effects_.push_back(Say{reason});
-    batch_.removed_nodes.push_back(agent.node);
     Close(agent.session, absl::DeadlineExceededError(reason));
-    NodeLost(agent.node, now);
+    NodeLost(agent, now);
   }
   for (const membership::Worker& worker : expired.gone) {
     jobs::Job* job = FindJob(worker.id.job);
@@ -307,7 +306,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
     membership_.ExpectWorker(job->Worker(rank), r.node, false, now, PatienceOf(*job));
-    SendToNode(r.node, StartWorker{job->Worker(rank), r.slot});
+    SendToNode(r.node, StartWorker{job->Worker(rank), r.slot, job->plan.continue_when_cut_off});
   }
   ListsChanged(job);
   Changed(job);

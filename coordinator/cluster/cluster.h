@@ -84,6 +84,10 @@ class Cluster {
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 
+  // Whatever ran on a node that is not attached is gone, somebody says: it is replaced now. Errors: NOT_FOUND NODE_NOT_FOUND;
+  // FAILED_PRECONDITION NODE_ATTACHED.
+  absl::Status ForgetNode(const ForgetRequest& request, absl::Time now);
+
   // The node's processes are to end and nothing is placed on it any more (for as long as this
   // object lives): it is about to be stopped on purpose. The jobs go on elsewhere or later, without
   // counting a restart.
@@ -186,8 +190,14 @@ class Cluster {
   // Starts what fits, in the order of the line, and says why the others wait.
   void Schedule(absl::Time now);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
-  // The node was silent for too long. Its processes end by themselves.
-  void NodeLost(const std::string& node, absl::Time now);
+  // The node was silent for too long. Its processes end by themselves, but for those of jobs that continue where they are cut off.
+  void NodeLost(const membership::Agent& agent, absl::Time now);
+  // It is back.
+  void NodeFound(const std::string& node);
+  void EndSessionsOf(const std::string& node, const std::string& why,
+                     const std::function<bool(const std::string& job)>& continues, absl::Time now);
+  // With ranks there that may have processes.
+  std::vector<jobs::Job*> LiveJobsOn(const std::string& node);
   // Another agent process has the node's name. `left`: incarnations of workers of the former that this one still speaks for.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,

@@ -28,6 +28,7 @@ struct WelcomeAgent {
 struct StartWorker {
   WorkerId worker;
   uint32_t slot = 0;
+  bool continue_when_cut_off = false;
 };
 struct StopWorker {
   WorkerId worker;

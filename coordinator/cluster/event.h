@@ -47,6 +47,16 @@ struct CommandRequest {
   std::string from;
 };
 
+// What a client asks of a node.
+struct ForgetRequest {
+  std::string node;
+  std::string request_id;
+  // Of the request's contents.
+  std::string fingerprint;
+  // Who asks, for people; may be empty.
+  std::string requested_by;
+};
+
 struct WorkerExit {
   WorkerId worker;
   int64_t pid = 0;

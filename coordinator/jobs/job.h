@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,8 @@ struct Plan {
   uint32_t keep_checkpoints = 3;
   // Among jobs that wait for their first start the highest goes first.
   int32_t priority = 0;
+  // Ranks on a node that is cut off train on, and are not replaced until it is back or an operator says that it will not be.
+  bool continue_when_cut_off = false;
   // membership::Patience, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
@@ -261,6 +264,8 @@ struct Job {
   std::optional<SaveFailure> save_failure;
 
   // ---- Not stored.
+  // Nodes with ranks of it that are cut off and not replaced.
+  std::set<std::string> cut_off;
   // Events up to this number are stored, or on their way to the store.
   uint64_t stored_events = 0;
   // Commands up to these may be known to a process of `generation`, and of an earlier one.

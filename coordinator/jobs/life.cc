@@ -106,6 +106,18 @@ void Conclude(Job* job, absl::Time now) {
   }
 }
 
+// Which nodes are waited for, for people; empty: none.
+std::string WaitsForNodes(const Job& job) {
+  if (job.cut_off.empty()) return "";
+  const std::string& first = *job.cut_off.begin();
+  const std::string more =
+      job.cut_off.size() > 1 ? absl::StrCat(" (and ", job.cut_off.size() - 1, " more)") : "";
+  return absl::StrCat("node '", first, "'", more,
+                      " is cut off; its ranks are not replaced until its agent is back, or `muster nodes "
+                      "forget ",
+                      first, "`");
+}
+
 // State and reason of a generation that lives.
 void DescribeLive(Job* job) {
   const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
@@ -134,6 +146,9 @@ void DescribeLive(Job* job) {
   } else {
     job->state = State::kStarting;
     job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
+  }
+  if (const std::string waits = WaitsForNodes(*job); !waits.empty()) {
+    job->state_reason = job->state_reason.empty() ? waits : absl::StrCat(job->state_reason, "; ", waits);
   }
 }
 
@@ -268,6 +283,7 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   if (job->start_time == absl::InfinitePast()) job->start_time = now;
   job->ranks = std::move(ranks);
   job->live = true;
+  job->cut_off.clear();
   job->ending = false;
   job->patience_end = absl::InfiniteFuture();  // that of the generation before
   job->rendezvous.reset();
@@ -393,6 +409,15 @@ Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
   }
   Settle(job, now);
   return {};
+}
+
+void OnNodeCutOff(Job* job, const std::string& node, bool cut_off) {
+  if (cut_off) {
+    job->cut_off.insert(node);
+  } else {
+    job->cut_off.erase(node);
+  }
+  if (!job->terminal() && job->live) DescribeLive(job);
 }
 
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {

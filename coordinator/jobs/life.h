@@ -91,6 +91,9 @@ Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
+// A node with ranks of a job that continues where it is cut off: cut off, or not any more.
+void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
+
 // The process is certainly gone: its node was silent for longer than it could hold its lease. That is
 // no failure of the job.
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);

@@ -47,7 +47,7 @@ void Membership::AgentHeard(const std::string& node, absl::Time now) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end()) return;
   agent->second.last_seen = now;
-  agent->second.lease_end = now + timing_.Grant();
+  agent->second.lease_end = std::max(agent->second.lease_end, now + timing_.Grant());
 }
 
 bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
@@ -104,7 +104,9 @@ void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {
   Worker* worker = Find(id);
   if (worker == nullptr || worker->node_lost) return;
   worker->last_seen = now;
-  worker->lease_end = now + timing_.Grant();
+  // Of one that has attached.
+  const bool holds = worker->lease_end != absl::InfiniteFuture();
+  worker->lease_end = holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
 }
 
 bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
@@ -157,10 +159,19 @@ SessionId Membership::Forget(const std::string& job, uint32_t rank) {
   return session;
 }
 
-std::vector<SessionId> Membership::LoseNode(const std::string& node, absl::Time now) {
+void Membership::ExpectForGood(const Agent& agent) {
+  Agent& entry = agents_[agent.node];
+  entry = agent;
+  entry.session = 0;
+  entry.lease_end = absl::InfiniteFuture();
+}
+
+std::vector<SessionId> Membership::LoseNode(
+    const std::string& node, const std::function<bool(const std::string& job)>& continues,
+    absl::Time now) {
   std::vector<SessionId> sessions;
   for (auto& [key, worker] : workers_) {
-    if (worker.node != node) continue;
+    if (worker.node != node || continues(worker.id.job)) continue;
     worker.node_lost = true;
     // One that never attached holds no lease, and is refused from now on.
     if (worker.lease_end == absl::InfiniteFuture()) worker.lease_end = now;
@@ -235,7 +246,9 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
 }
 
 void Membership::GrantFreshGrace(absl::Time now) {
-  for (auto& [node, agent] : agents_) agent.lease_end = now + timing_.Grant();
+  for (auto& [node, agent] : agents_) {
+    if (agent.lease_end != absl::InfiniteFuture()) agent.lease_end = now + timing_.Grant();
+  }
   for (auto& [key, worker] : workers_) {
     if (worker.lease_end != absl::InfiniteFuture()) worker.lease_end = now + timing_.Grant();
     worker.progressed = now;

@@ -11,6 +11,7 @@
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -107,8 +108,13 @@ class Membership {
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);
   // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is over. The result are the streams
-  // to close.
-  std::vector<SessionId> LoseNode(const std::string& node, absl::Time now);
+  // to close. Workers of jobs for which `continues` stay as they are: they are judged again once their agent is back.
+  std::vector<SessionId> LoseNode(const std::string& node,
+                                  const std::function<bool(const std::string& job)>& continues,
+                                  absl::Time now);
+  // A lost agent whose workers go on: known, detached, and not judged until it is back.
+  void ExpectForGood(const Agent& agent);
+  void ForgetAgent(const std::string& node) { agents_.erase(node); }
   // Its process is gone. The result is the stream to close (0: none).
   SessionId Forget(const std::string& job, uint32_t rank);
 

@@ -19,6 +19,8 @@ WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnati
   return {"job", generation, rank, incarnation};
 }
 
+bool Nobody(const std::string&) { return false; }
+
 TEST(Timing, WhatAHolderHasEndedIsGivenAwayAtMostASecondLater) {
   for (const double seconds : {1.0, 2.0, 2.5, 3.0, 10.0, 3600.0}) {
     const Timing timing{.lease = absl::Seconds(seconds)};
@@ -205,7 +207,7 @@ TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
   members.ExpectWorker(Id(2), "well", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 7, At(1)).ok());
   members.WorkerHeard(Id(0), At(5));
-  EXPECT_EQ(members.LoseNode("lost", At(6)), std::vector<SessionId>{7});
+  EXPECT_EQ(members.LoseNode("lost", Nobody, At(6)), std::vector<SessionId>{7});
   members.WorkerHeard(Id(0), At(7));
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 8, At(7)).status()), "STALE_INCARNATION");
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1), 9, At(7)).status()), "STALE_INCARNATION");
@@ -219,11 +221,30 @@ TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
   EXPECT_EQ(gone[0].id.rank, 0);
 }
 
+TEST(Workers, OfALostNodeStayExpectedWhereTheirJobContinues) {
+  Membership members(kTiming);
+  ASSERT_TRUE(members.AttachAgent(AgentOf("lost", "a"), 1, At(0)).ok());
+  members.ExpectWorker(Id(0), "lost", true, At(0));
+  const auto lost = members.Expire(At(11)).agents;
+  ASSERT_EQ(lost.size(), 1);
+  EXPECT_TRUE(members.LoseNode("lost", [](const std::string& job) { return job == "job"; }, At(11)).empty());
+  members.ExpectForGood(lost[0].agent);
+  for (double t : {12.0, 100.0, 100000.0}) {
+    const auto expired = members.Expire(At(t));
+    EXPECT_TRUE(expired.agents.empty()) << t;
+    EXPECT_TRUE(expired.workers.empty()) << t;
+    EXPECT_TRUE(expired.gone.empty()) << t;
+    members.GrantFreshGrace(At(t));
+  }
+  EXPECT_TRUE(members.AttachAgent(AgentOf("lost", "a"), 2, At(100001)).ok());
+  EXPECT_TRUE(members.AttachWorker(Id(0), 3, At(100001)).ok());
+}
+
 TEST(Workers, OfALostNodeAreGoneAlsoWhereTheyWereReleased) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "lost", true, At(0));
   members.Release("job", 0);
-  members.LoseNode("lost", At(1));
+  members.LoseNode("lost", Nobody, At(1));
   EXPECT_EQ(members.Expire(At(11)).gone.size(), 1);
 }
 

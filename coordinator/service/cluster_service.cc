@@ -30,6 +30,23 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
 
 }  // namespace
 
+grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext* context,
+                                                     const v1::ForgetNodeRequest* request,
+                                                     v1::ForgetNodeResponse*) {
+  auto* reactor = context->DefaultReactor();
+  const cluster::ForgetRequest asked{.node = request->node(),
+                                     .request_id = request->request_id(),
+                                     .fingerprint = FingerprintOf("forget_node", *request),
+                                     .requested_by = Shortened(request->requested_by())};
+  const auto result = std::make_shared<absl::Status>();
+  engine_->Post(
+      [=](cluster::Cluster& cluster, absl::Time now) { *result = cluster.ForgetNode(asked, now); },
+      [=](const absl::Status& committed) {
+        reactor->Finish(service::ToWire(committed.ok() ? *result : committed));
+      });
+  return reactor;
+}
+
 grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext* context,
                                                     const v1::ListNodesRequest*,
                                                     v1::ListNodesResponse* response) {

@@ -12,6 +12,9 @@ class ClusterService final : public v1::ClusterService::CallbackService {
  public:
   explicit ClusterService(Engine* engine) : engine_(engine) {}
 
+  grpc::ServerUnaryReactor* ForgetNode(grpc::CallbackServerContext* context,
+                                       const v1::ForgetNodeRequest* request,
+                                       v1::ForgetNodeResponse* response) override;
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;

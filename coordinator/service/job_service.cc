@@ -113,6 +113,7 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .max_restarts = spec.restart().max_restarts(),
                    .keep_checkpoints = spec.checkpoint().keep(),
                    .priority = spec.priority(),
+                   .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
                    .startup = jobspec::DurationOf(spec.watchdog().startup()),
                    .checkpoint_directory = spec.checkpoint().directory()},

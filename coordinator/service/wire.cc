@@ -90,6 +90,7 @@ struct AgentOrderToWire {
   void operator()(const cluster::StartWorker& start) {
     Set(out->mutable_start_worker()->mutable_worker(), start.worker);
     out->mutable_start_worker()->set_slot(start.slot);
+    out->mutable_start_worker()->set_continue_when_cut_off(start.continue_when_cut_off);
   }
   void operator()(const cluster::StopWorker& stop) {
     Set(out->mutable_stop_worker()->mutable_worker(), stop.worker);

@@ -235,6 +235,10 @@ ALTER TABLE jobs ADD COLUMN start_from TEXT NOT NULL DEFAULT '';
 ALTER TABLE checkpoints ADD COLUMN origin INTEGER NOT NULL DEFAULT 1;
 ALTER TABLE checkpoints ADD COLUMN origin_reason TEXT NOT NULL DEFAULT '';
 )sql",
+    // ---- 9: jobs that go on where they are cut off.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN continue_when_cut_off INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 // A file of a newer version is refused.

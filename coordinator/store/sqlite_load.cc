@@ -84,6 +84,7 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.halt_reason = rows.Text();
     job.from_scratch = rows.Bool();
     job.start_from = rows.Text();
+    job.plan.continue_when_cut_off = rows.Bool();
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }

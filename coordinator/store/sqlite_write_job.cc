@@ -25,7 +25,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
                       "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                      "?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -76,7 +76,8 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.newest_generation_seen)
       .Bind(job.halt_reason)
       .Bind(job.from_scratch)
-      .Bind(job.start_from);
+      .Bind(job.start_from)
+      .Bind(job.plan.continue_when_cut_off);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
