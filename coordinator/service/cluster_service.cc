@@ -1,5 +1,6 @@
 #include "coordinator/service/cluster_service.h"
 
+#include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
