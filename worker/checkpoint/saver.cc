@@ -139,6 +139,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   if (communicator_->rank() == 0) {
     // Read again: writing may have taken long.
     if (outcome.status.ok()) committed = CheckEpochHere();
+    if (committed.ok() && still_mine_) committed = still_mine_();
     if (outcome.status.ok() && committed.ok()) {
       committed = Commit(temporary, final, outcome.manifest, disk_);
     }

@@ -13,6 +13,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -92,6 +93,8 @@ class Saver {
 
   // Once rank 0 has begun it. Not collective.
   void SetEpoch(const Epoch& epoch) { options_.epoch = epoch; }
+  // Asked on rank 0 before a checkpoint gets its name; after an error it gets none.
+  void SetStillMine(std::function<absl::Status()> still_mine) { still_mine_ = std::move(still_mine); }
 
   // Proves by a nonce file that all ranks see the same directory. The outcome is
   // FAILED_PRECONDITION naming the ranks that do not, on all ranks; or rank 0's error where it cannot write
@@ -131,6 +134,7 @@ class Saver {
 
   SaverOptions options_;
   comm::Communicator* const communicator_;
+  std::function<absl::Status()> still_mine_;
   files::Disk& disk_;
   std::optional<SavePoint> last_point_;
   SaveOutcome last_outcome_;  // of last_point_, committed

@@ -119,6 +119,11 @@ class ControlStreamImpl : public ControlStream {
 
   absl::Status StillMine() const override { return keeper_.StillMine(); }
 
+  bool Away() const override {
+    absl::MutexLock lock(&mutex_);
+    return !attached_;
+  }
+
   void Report(v1::WorkerReport report) override {
     {
       absl::MutexLock lock(&mutex_);

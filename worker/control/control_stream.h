@@ -53,6 +53,8 @@ class ControlStream {
 
   // UNAVAILABLE: the lease is over. Cheap.
   virtual absl::Status StillMine() const = 0;
+  // The stream is broken: the coordinator is down, or cut off.
+  virtual bool Away() const = 0;
 
   // Queues a report; it is numbered here and delivered exactly once, in order.
   virtual void Report(v1::WorkerReport report) = 0;

@@ -14,14 +14,13 @@ class OwnCheckpoints {
  public:
   explicit OwnCheckpoints(size_t keep) : keep_(keep) {}
 
-  // This generation has written one, of this name. What is to be removed: nothing unless the coordinator is away.
+  // This generation has written one, of this name. What is to be removed: those beyond the kept ones where the coordinator is away; where
+  // it is there, it names them.
   std::vector<std::string> Written(const std::string& name, bool away);
-  // The coordinator has named these.
-  void Removed(const std::vector<std::string>& names);
 
  private:
   const size_t keep_;
-  // Oldest first.
+  // The newest, oldest first.
   std::deque<std::string> names_;
 };
 

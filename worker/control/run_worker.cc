@@ -29,6 +29,7 @@
 #include "worker/control/control_stream.h"
 #include "worker/control/job_from_spec.h"
 #include "worker/control/memory_report.h"
+#include "worker/control/own_checkpoints.h"
 #include "worker/control/report_from_event.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/resident.h"
@@ -55,15 +56,32 @@ class StreamCommands : public train::CommandSource {
   const ControlStream* const stream_;
 };
 
+class StreamLease : public train::LeaseHolder {
+ public:
+  explicit StreamLease(const ControlStream* stream) : stream_(stream) {}
+  absl::Status StillMine() const override { return stream_->StillMine(); }
+
+ private:
+  const ControlStream* const stream_;
+};
+
 class StreamEvents : public train::EventSink {
  public:
-  // `on_started`: the session stands, and has found where it starts.
-  StreamEvents(ControlStream* stream, int64_t generation, std::function<void()> on_started)
-      : stream_(stream), generation_(generation), on_started_(std::move(on_started)) {}
+  struct Listeners {
+    // The session stands, and has found where it starts.
+    std::function<void()> on_started;
+    // This rank reports a checkpoint.
+    std::function<void(const std::string& path)> on_checkpoint;
+  };
+  StreamEvents(ControlStream* stream, int64_t generation, Listeners listeners)
+      : stream_(stream), generation_(generation), listeners_(std::move(listeners)) {}
 
   void Report(const train::Event& event) override {
     stream_->Report(ReportFromEvent(event, generation_));
-    if (std::holds_alternative<train::SessionStarted>(event)) on_started_();
+    if (std::holds_alternative<train::SessionStarted>(event)) listeners_.on_started();
+    if (const auto* written = std::get_if<train::CheckpointWritten>(&event)) {
+      listeners_.on_checkpoint(written->path);
+    }
   }
   void Progress(int64_t step, const char* stage, const char* doing) override {
     step_ = step;
@@ -80,7 +98,7 @@ class StreamEvents : public train::EventSink {
  private:
   ControlStream* const stream_;
   const int64_t generation_;
-  const std::function<void()> on_started_;
+  const Listeners listeners_;
   int64_t step_ = 0;
 };
 
@@ -239,16 +257,28 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outc
 Outcome Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
               const Communicators& communicators, checkpoint::Remover& remover, Course& course) {
   const StreamCommands commands(&stream);
-  StreamEvents events(&stream, identity.generation, [&] {
-    if (identity.rank != 0 || !job.checkpoint.has_value()) return;
-    remover.Begin(train::CheckpointFolder(identity, *job.checkpoint), train::EpochOf(identity));
-  });
+  OwnCheckpoints own(stream.welcome().spec().checkpoint().keep());
+  StreamEvents events(
+      &stream, identity.generation,
+      {.on_started =
+           [&] {
+             if (identity.rank != 0 || !job.checkpoint.has_value()) return;
+             remover.Begin(train::CheckpointFolder(identity, *job.checkpoint),
+                           train::EpochOf(identity));
+           },
+       .on_checkpoint =
+           [&](const std::string& path) {
+             const auto surplus = own.Written(path.substr(path.rfind('/') + 1), stream.Away());
+             if (!surplus.empty()) remover.Remove(surplus);
+           }});
+  const StreamLease lease(&stream);
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
   parts.flight = &course.flight;
+  parts.lease = &lease;
   // A coordinator of protocol 2, which does not say its own, grants nothing and need not be asked.
   StreamExportGate export_gate(&stream);
   if (stream.welcome().protocol() != 0) parts.export_gate = &export_gate;

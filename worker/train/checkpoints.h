@@ -3,8 +3,10 @@
 #ifndef MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 #define MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -66,6 +68,11 @@ class Checkpoints {
   // are put aside and reported, unknown ones kept and reported. FAILED_PRECONDITION: the folder holds checkpoints of
   // another job (by the owner file, which the first session of a job writes). Causes as of Open, and kStaleEpoch.
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
+
+  // Asked before a checkpoint gets its name; after an error it gets none.
+  void SetStillMine(std::function<absl::Status()> still_mine) {
+    saver_.SetStillMine(std::move(still_mine));
+  }
 
   struct Saved {
     absl::Status files;  // where they failed, which the caller reports, training may go on

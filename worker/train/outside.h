@@ -199,6 +199,15 @@ class ExportGate {
   virtual absl::Duration patience() const = 0;
 };
 
+// Whether this process may still act for its rank, or another one may be in its place. Thread-safe, and cheap enough for every step.
+class LeaseHolder {
+ public:
+  virtual ~LeaseHolder() = default;
+
+  // UNAVAILABLE: the lease is over. Nothing is to be changed any more that others see.
+  virtual absl::Status StillMine() const = 0;
+};
+
 // Takes what happens. Thread-safe; never blocks on the network: events are queued in order.
 class EventSink {
  public:

@@ -268,6 +268,7 @@ void SessionImpl::Post(const RollCallRecord& record) {
 
 absl::StatusOr<RollCallPlan> SessionImpl::AwaitNext() {
   const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
+  RETURN_IF_ERROR(StillMine());
   if (absl::IsOutOfRange(plan.status())) return WithOrigin(plan.status());
   if (!plan.ok()) return plan.status();
   if (plan->collectives_differ) return NameCollectiveDifference();

@@ -46,6 +46,8 @@ struct SessionParts {
   std::string start_from;
   // Where the session's collectives are noted; null: nowhere outside.
   comm::FlightRecorder* flight = nullptr;
+  // Asked after each roll call, and before a file gets its final name. Null: nobody else can take this process's place.
+  const LeaseHolder* lease = nullptr;
 };
 
 struct SessionEnd {

@@ -94,6 +94,10 @@ class SessionImpl : public Session {
   absl::StatusOr<absl::Status> WriteExport(const std::string& temporary);
   // Waits until they may take their place; a collective. The outcome of rank 0, on all ranks.
   absl::StatusOr<absl::Status> AwaitGrant();
+  // As LeaseHolder has it.
+  absl::Status StillMine() const {
+    return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
+  }
   std::string TemporaryExport() const;
   // Waits until this rank has all parameters as they are after the last step.
   absl::Status AwaitParameters();

@@ -56,6 +56,7 @@ absl::Status SessionImpl::Build() {
                                         .start_from = parts_.start_from},
                                        StrategyName(job_.strategy), job_.model.kind, parts_.control,
                                        parts_.events));
+    checkpoints_->SetStillMine([this] { return StillMine(); });
     ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
       return StateFor(manifest);
     }));
