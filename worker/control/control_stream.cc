@@ -170,6 +170,11 @@ class ControlStreamImpl : public ControlStream {
                                     [&] { return granted_export_ == path; });
   }
 
+  bool Preempted() const override {
+    absl::MutexLock lock(&mutex_);
+    return preempted_;
+  }
+
   uint64_t NewestCommand() const override {
     absl::MutexLock lock(&mutex_);
     return commands_.size();
@@ -318,6 +323,12 @@ class ControlStreamImpl : public ControlStream {
           commands_.push_back(directive.command());
         }
         break;
+      case v1::WorkerDirective::kPreemptionNotice:
+        if (!preempted_) {
+          spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
+        }
+        preempted_ = true;
+        break;
       case v1::WorkerDirective::kReportAck:
         outbox_.Acknowledge(directive.report_ack().sequence());
         break;
@@ -431,6 +442,7 @@ class ControlStreamImpl : public ControlStream {
 
   mutable absl::Mutex mutex_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool preempted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
   // The welcomed stream; null while there is none. The reader ends it only when not writing_.
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;

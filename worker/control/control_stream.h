@@ -70,6 +70,8 @@ class ControlStream {
 
   // Waits until the coordinator has granted the export to `path`. False after `timeout`.
   virtual bool WaitForExportGranted(const std::string& path, absl::Duration timeout) = 0;
+  // The coordinator has said that the job is to save a checkpoint and to go on elsewhere.
+  virtual bool Preempted() const = 0;
 
   // The command log as far as it has come here: numbers 1 to NewestCommand().
   virtual uint64_t NewestCommand() const = 0;

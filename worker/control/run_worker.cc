@@ -51,6 +51,7 @@ class StreamCommands : public train::CommandSource {
   train::Command Get(int64_t number) const override {
     return CommandFromWire(stream_->GetCommand(number));
   }
+  bool Preempted() const override { return stream_->Preempted(); }
 
  private:
   const ControlStream* const stream_;
@@ -204,6 +205,7 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
     report.mutable_finished()->set_step(outcome.end.step);
     report.mutable_finished()->set_stopped(outcome.end.stopped);
     report.mutable_finished()->set_ended_early(outcome.end.ended_early);
+    report.mutable_finished()->set_preempted(outcome.end.preempted);
     return report;
   }
   v1::WorkerFailure& failure = *report.mutable_failure();
@@ -224,7 +226,10 @@ void ReportEnd(ControlStream& stream, Outcome& outcome) {
   if (failed) {
     spdlog::error("{}", Message(outcome.error));
   } else {
-    spdlog::info("{} after step {}", outcome.end.stopped ? "stopped" : "finished",
+    spdlog::info("{} after step {}",
+                 outcome.end.preempted ? "ended to go on elsewhere,"
+                 : outcome.end.stopped ? "stopped"
+                                       : "finished",
                  outcome.end.step);
     if (!outcome.end.ended_early.empty()) spdlog::warn("{}", outcome.end.ended_early);
   }

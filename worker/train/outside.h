@@ -60,6 +60,9 @@ class CommandSource {
   virtual int64_t Newest() const = 0;
   // Command `number`, 1 <= number <= Newest().
   virtual Command Get(int64_t number) const = 0;
+
+  // The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere. Once true it stays so.
+  virtual bool Preempted() const { return false; }
 };
 
 struct SessionStarted {

@@ -14,7 +14,7 @@ namespace muster::train {
 namespace {
 
 // The record as it travels: the members in order, floating point by its bits.
-constexpr int kFields = 18;
+constexpr int kFields = 19;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
   const int64_t fields[kFields] = {record.generation,
@@ -34,7 +34,8 @@ void Encode(const RollCallRecord& record, int64_t* out) {
                                    std::bit_cast<int64_t>(record.loss_weight),
                                    record.loss_outcome,
                                    record.collectives,
-                                   record.collectives_hash};
+                                   record.collectives_hash,
+                                   record.preempted ? 1 : 0};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -51,6 +52,7 @@ RollCallRecord Decode(const int64_t* in) {
           .plan_fingerprint = in[9],
           .mask_hash = in[10],
           .first_change = in[11],
+          .preempted = in[18] != 0,
           .loss_step = in[12],
           .loss_sum = std::bit_cast<double>(in[13]),
           .loss_weight = std::bit_cast<double>(in[14]),

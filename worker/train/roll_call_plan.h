@@ -34,6 +34,8 @@ struct RollCallRecord {
   // force (-1: none).
   int64_t mask_hash = 0;
   int64_t first_change = -1;
+  // This rank was told that the job is to save a checkpoint, to end here and to go on elsewhere.
+  bool preempted = false;
   // The newest finished step whose loss is known (0: none), the weighted sum of its micro-batches'
   // mean losses on this rank, and the sum of the weights: of 1 each, with DivideBy::kSamples in
   // proportion to their terms.
@@ -58,6 +60,8 @@ struct RollCallPlan {
   // Commands up to this number are held by every rank: they apply now.
   int64_t apply_commands = 0;
   std::optional<StepLoss> loss;
+  // Some rank was told so: all save a checkpoint at this boundary and end.
+  bool preempted = false;
   // The ranks want different parameters to be trained, beyond the first one that they all change. All ranks are at the same
   // point, so that they can compare flag by flag; nothing else may be done.
   bool masks_differ = false;

@@ -52,6 +52,13 @@ TEST(Decide, RanksThatCalledOtherCollectivesOrMoreOfThemAreFoundBeforeAnythingIs
   EXPECT_TRUE(plan->collectives_differ);
 }
 
+TEST(Decide, OneRankThatIsPreemptedIsEnough) {
+  RollCallRecord preempted = Rank(0, 1);
+  preempted.preempted = true;
+  EXPECT_TRUE(Decide({Rank(0, 1), preempted})->preempted);
+  EXPECT_FALSE(Decide({Rank(0, 1), Rank(0, 1)})->preempted);
+}
+
 TEST(Decide, HasNoLossBeforeTheFirstStep) {
   RollCallRecord first;
   first.step = 1;
@@ -154,7 +161,9 @@ TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
   for (int rank = 0; rank < kRanks; ++rank) {
     threads.emplace_back([&, rank] {
       RollCall roll_call(group[rank].get());
-      roll_call.Post(Rank(/*newest_command=*/5 - rank, /*loss_sum=*/rank + 0.1));
+      RollCallRecord record = Rank(/*newest_command=*/5 - rank, /*loss_sum=*/rank + 0.1);
+      record.preempted = rank == 1;
+      roll_call.Post(record);
       const auto plan = roll_call.Await();
       ASSERT_TRUE(plan.ok()) << plan.status();
       plans[rank] = *plan;
@@ -163,6 +172,7 @@ TEST(RollCall, EveryRankGetsThePlanOfTheWholeTable) {
   for (std::thread& thread : threads) thread.join();
   for (const RollCallPlan& plan : plans) {
     EXPECT_EQ(plan.apply_commands, 3);
+    EXPECT_TRUE(plan.preempted);
     EXPECT_EQ(plan.inputs.samples, 18);
     EXPECT_EQ(plan.loss->mean, ((0.1 + 1.1) + 2.1) / 6);
   }

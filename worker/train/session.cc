@@ -56,7 +56,7 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
     }
     RETURN_IF_ERROR(exported);
   }
-  return SessionEnd{step_, stopped_, ended_early_};
+  return SessionEnd{step_, stopped_ && !preempted_, preempted_, ended_early_};
 }
 
 absl::Status SessionImpl::Fit(const FitUntil& stage) {
@@ -64,6 +64,7 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
   while (step_ < stage.end) {
     ASSIGN_OR_RETURN(const bool ran_out, RanOut(plan));
     if (ran_out) break;
+    if (plan.preempted) return EndHere();
     ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
     if (stopped_) return absl::OkStatus();
     if (applied) {
@@ -162,6 +163,7 @@ absl::Status SessionImpl::CheckSkips() {
 
 absl::Status SessionImpl::ValidateOnce() {
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+  if (plan.preempted) return EndHere();
   ASSIGN_OR_RETURN(const bool applied, ApplyCommands(plan.apply_commands));
   if (applied) RETURN_IF_ERROR(CallNow().status());
   return stopped_ ? absl::OkStatus() : Validate();
@@ -248,6 +250,7 @@ RollCallRecord SessionImpl::Record(int64_t step, const data::Position& position)
           .plan_fingerprint = fingerprint_ ^ std::bit_cast<int64_t>(learning_rate_),
           .mask_hash = MaskHash(wanted_),
           .first_change = trains() ? FirstDifference(wanted_, training_->mask()) : -1,
+          .preempted = parts_.commands->Preempted(),
           .loss_step = loss_step_,
           .loss_sum = loss_sum_,
           .loss_weight = loss_weight_,

@@ -53,6 +53,7 @@ struct SessionParts {
 struct SessionEnd {
   int64_t step = 0;
   bool stopped = false;  // by a stop command
+  bool preempted = false;  // it goes on elsewhere
   std::string ended_early;  // why training ended before its last step, where nobody asked for it
 };
 

@@ -35,8 +35,22 @@ absl::StatusOr<bool> SessionImpl::ApplyCommands(int64_t newest) {
     Progress("paused");
     std::this_thread::sleep_for(kPauseBeat);
     ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+    if (plan.preempted) {
+      RETURN_IF_ERROR(EndHere());
+      return true;
+    }
     newest = plan.apply_commands;
   }
+}
+
+absl::Status SessionImpl::EndHere() {
+  // Says that training may go on from here: losses are finite on every rank.
+  RETURN_IF_ERROR(CallNow().status());
+  if (checkpoints_ != nullptr && trains() && step_ > 0) {
+    RETURN_IF_ERROR(Save().status());
+  }
+  preempted_ = stopped_ = true;
+  return absl::OkStatus();
 }
 
 absl::Status SessionImpl::Apply(const CommandSchedule::Due& due) {

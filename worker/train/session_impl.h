@@ -126,6 +126,8 @@ class SessionImpl : public Session {
   // Carries out what is due now that every rank holds the commands up to `newest`, and while the job is halted, waits for more. True
   // when there was anything.
   absl::StatusOr<bool> ApplyCommands(int64_t newest);
+  // Where some rank was told that the job goes on elsewhere: saves a checkpoint and ends the session. A collective.
+  absl::Status EndHere();
   // One of them. An error is the session's; what goes wrong with the command alone is its outcome.
   absl::Status Apply(const CommandSchedule::Due& due);
   absl::Status Apply(const Command& command, const StopCommand& stop);
@@ -228,7 +230,8 @@ class SessionImpl : public Session {
   std::deque<std::pair<int64_t, int64_t>> applied_;
   double learning_rate_ = 0;  // what the job's schedule scales
   bool paused_ = false;
-  bool stopped_ = false;
+  bool stopped_ = false;    // by a command, or preempted: nothing more is done
+  bool preempted_ = false;
   std::string ended_early_;         // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;         // how the save at the end of training went
   std::vector<JoinedRank> joined_;  // as reported

@@ -59,6 +59,10 @@ class Outside : public CommandSource, public EventSink {
   // They are there from the start, in the place of a stop.
   void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
   void StopAfterStep(int64_t step) { stop_after_step_ = step; }
+  int64_t newest_step() const {
+    std::lock_guard lock(mutex_);
+    return losses_.empty() ? 0 : losses_.rbegin()->first;
+  }
   std::map<int64_t, double> losses() const { return losses_; }
   std::map<int64_t, double> validations() const { return validations_; }
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
@@ -441,6 +445,51 @@ TEST_F(SessionTest, AStopTakesEffectAtOneStepOnAllRanks) {
     EXPECT_EQ(end->step, run->ends[0]->step);
     EXPECT_LT(end->step, 12);
   }
+}
+
+// Of the rank that alone hears of it, once so many steps are known.
+class Preempting : public CommandSource {
+ public:
+  Preempting(const Outside* outside, int64_t after_step)
+      : outside_(outside), after_step_(after_step) {}
+  int64_t Newest() const override { return outside_->Newest(); }
+  Command Get(int64_t number) const override { return outside_->Get(number); }
+  bool Preempted() const override { return outside_->newest_step() >= after_step_; }
+
+ private:
+  const Outside* const outside_;
+  const int64_t after_step_;
+};
+
+TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwiseEqual) {
+  Job job = SmallJob();
+  const auto undisturbed = RunSessions(job, 2);
+  job.checkpoint = Every(100);  // none is due
+  Result first;
+  first.ends.assign(2, absl::UnknownError("did not run"));
+  const Preempting preempting(&first.outside, 5);
+  RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+    const CommandSource* commands = &first.outside;
+    if (rank == 1) commands = &preempting;
+    const SessionParts parts{&control, &data, commands, &first.outside, {}};
+    auto session = Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
+    first.ends[rank] = session.ok() ? (*session)->Run() : session.status();
+  });
+  for (const auto& end : first.ends) {
+    ASSERT_TRUE(end.ok()) << end.status();
+    EXPECT_TRUE(end->preempted);
+    EXPECT_FALSE(end->stopped);
+    EXPECT_EQ(end->step, first.ends[0]->step);
+    EXPECT_LT(end->step, 12);
+  }
+  ASSERT_EQ(first.outside.checkpoints().size(), 1u);
+  const auto next = RunSessions(job, 2, 2, first.outside.checkpoints());
+  ASSERT_TRUE(next->ends[0].ok()) << next->ends[0].status();
+  EXPECT_FALSE(next->ends[0]->preempted);
+  EXPECT_EQ(next->outside.losses().begin()->first, first.ends[0]->step + 1) << "no step is done twice";
+  auto losses = first.outside.losses();
+  losses.merge(next->outside.losses());
+  EXPECT_EQ(losses, undisturbed->outside.losses());
 }
 
 TEST_F(SessionTest, AMissingRankIsAConsequenceForTheOthers) {
