@@ -13,6 +13,7 @@
 #include <map>
 #include <optional>
 #include <random>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -25,6 +26,7 @@
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "worker/agent/coordinator_stream.h"
+#include "worker/agent/identity.h"
 #include "worker/agent/mailbox.h"
 #include "worker/agent/spool_folder.h"
 #include "worker/agent/wire.h"
@@ -46,6 +48,9 @@ constexpr size_t kSpoolMessage = 1 << 20;
 // Within a lease attempts to attach are made at least so often, so that it is not waited away.
 constexpr int kAttemptsPerLease = 10;
 
+// Between two looks at what workers write.
+constexpr absl::Duration kLook = absl::Seconds(1);
+
 absl::Status CheckWorkerBinary(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
@@ -61,7 +66,7 @@ absl::Status CheckWorkerBinary(const std::string& path) {
 // The coordinator will say the same next time.
 bool IsFinal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
-         absl::IsUnimplemented(status);
+         absl::IsAlreadyExists(status) || absl::IsUnimplemented(status);
 }
 
 Ending ToEnding(const process::Exit& exit) {
@@ -74,8 +79,9 @@ Ending ToEnding(const process::Exit& exit) {
 // All members without a note belong to the loop's thread.
 class Agent::Loop {
  public:
-  explicit Loop(const AgentOptions& options)
+  Loop(const AgentOptions& options, std::unique_ptr<Identity> identity)
       : options_(options),
+        identity_(std::move(identity)),
         incarnation_(NewUuid()),
         channel_(OpenChannel(options.coordinator)),
         jitter_(std::random_device()()),
@@ -115,14 +121,25 @@ class Agent::Loop {
     }
     for (const WorkerId& worker : spools_.List()) Handle(SpoolFound{worker});
     while (!quit_.has_value()) {
-      const absl::Time due = std::min(core_.NextDeadline(), connect_at_);
+      if (!core_.draining()) look_at_ = absl::InfiniteFuture();
+      if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = LeaseNow();
+      const absl::Time due = std::min({core_.NextDeadline(), connect_at_, look_at_});
       if (auto task = mailbox_.Take(std::min(due - LeaseNow(), kLongestWait))) (*task)();
       // Also where tasks never end (workers that print without pause).
       if (LeaseNow() >= core_.NextDeadline()) Handle(Ticked{});
+      if (LeaseNow() >= look_at_) {
+        Handle(WritesSeen{BytesWritten()});
+        look_at_ = LeaseNow() + kLook;
+      }
       if (!quit_.has_value() && LeaseNow() >= connect_at_) Connect();
       Pump();
     }
     stream_.reset();
+    // The end of these is not waited for: they hang in the kernel.
+    for (const WorkerId& worker : hanging_) {
+      const auto found = workers_.find(worker);
+      if (found != workers_.end()) (void)found->second.release();
+    }
     workers_.clear();
     absl::MutexLock lock(&mutex_);
     why_ = quit_;
@@ -132,6 +149,13 @@ class Agent::Loop {
     for (const Effect& effect : core_.Handle(event, LeaseNow())) {
       std::visit([this](const auto& e) { Do(e); }, effect);
     }
+  }
+
+  // By all workers, to disks.
+  uint64_t BytesWritten() const {
+    uint64_t bytes = 1;
+    for (const auto& [id, worker] : workers_) bytes += worker->BytesWritten();
+    return bytes;
   }
 
   // ---- Effects ----
@@ -196,6 +220,7 @@ class Agent::Loop {
     hello.set_slots(options_.core.slots);
     hello.set_host(options_.host);
     hello.set_version(kVersion);
+    hello.set_agent_id(identity_->id());
     hello.set_protocol(kProtocol);
     outbox_.push_back({.message = std::move(message)});
   }
@@ -205,6 +230,22 @@ class Agent::Loop {
     if (!outbox_.empty() && outbox_.front().message.has_heartbeat()) outbox_.pop_front();
     outbox_.push_front({.message = ToMessage(effect)});
   }
+
+  void Do(const SendDraining& effect) {
+    spdlog::info("stopping ({}): the jobs here have {} to save and to end", effect.reason,
+                 absl::FormatDuration(effect.deadline));
+    outbox_.push_back({.message = ToMessage(effect)});
+  }
+
+  void Do(const SendQuarantine& effect) {
+    if (effect.quarantined) {
+      spdlog::error("{} (process {}) does not end although it was killed: slot {} is not used",
+                    effect.worker.worker.ToString(), effect.worker.pid, effect.slot);
+    }
+    outbox_.push_back({.message = ToMessage(effect)});
+  }
+
+  void Do(const Hangs& effect) { hanging_.insert(effect.worker); }
 
   void Do(const SendStarted& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
 
@@ -333,6 +374,7 @@ class Agent::Loop {
   }
 
   const AgentOptions options_;
+  const std::unique_ptr<Identity> identity_;
   const std::string incarnation_;
   std::shared_ptr<grpc::Channel> channel_;
   Mailbox mailbox_;         // Thread-safe.
@@ -350,6 +392,8 @@ class Agent::Loop {
   // A task that makes the loop look at logs_ is on its way.
   std::atomic<bool> lines_announced_ = false;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
+  // Those that do not end although they were killed.
+  std::set<WorkerId> hanging_;
 
   std::unique_ptr<CoordinatorStream> stream_;
   uint64_t attempt_ = 0;
@@ -360,6 +404,8 @@ class Agent::Loop {
   absl::Duration retry_;
   absl::Time connect_at_;
   Knocker knocker_;  // Thread-safe.
+  // When it is to be seen what the workers have written.
+  absl::Time look_at_ = absl::InfiniteFuture();
 
   std::optional<absl::Status> quit_;
 
@@ -374,7 +420,9 @@ absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& options)
   if (options.node.empty()) return absl::InvalidArgumentError("no node name given");
   if (options.core.slots == 0) return absl::InvalidArgumentError("an agent offers at least one slot");
   RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
-  return std::unique_ptr<Agent>(new Agent(std::make_unique<Loop>(options)));
+  ASSIGN_OR_RETURN(auto identity, Identity::Take(options.state_directory));
+  return std::unique_ptr<Agent>(
+      new Agent(std::make_unique<Loop>(options, std::move(identity))));
 }
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

@@ -25,6 +25,9 @@ struct AgentOptions {
   std::string host = "127.0.0.1";
   // Path of muster-worker.
   std::string worker;
+  // Where the agent keeps its id; used by one agent at a time. Empty: it has none, and whoever comes with its name later
+  // takes that over.
+  std::string state_directory;
   // Where workers leave reports that they cannot tell while the coordinator is away; empty: nowhere, and they wait for it.
   std::string spool;
   // What all of them together may take; each worker gets its part.
@@ -41,7 +44,8 @@ struct AgentOptions {
 class Agent {
  public:
   // Starts to attach; does not wait for the coordinator.
-  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the worker binary.
+  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the worker binary. FAILED_PRECONDITION,
+  // UNAVAILABLE: the state directory is in use, or cannot be used.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(const AgentOptions& options);
   // RequestStop and Wait.
   ~Agent();

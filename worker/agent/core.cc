@@ -16,6 +16,11 @@ Effects Core::Handle(const Event& event, absl::Time now) {
   Effects effects;
   if (quit_) return effects;
   std::visit([&](const auto& e) { On(e, now, effects); }, event);
+  if (drain_.has_value() && !drain_->over && Waits() && now >= DrainEnd()) {
+    drain_->over = true;
+    StopAll(drain_->cause, now + options_.stop_grace, effects);
+  }
+  if (shutdown_ && !Waits() && !quitting_.has_value()) quitting_ = absl::OkStatus();
   KillOverdue(now, effects);
   QuitWhenDone(now, effects);
   return effects;
@@ -25,11 +30,13 @@ absl::Time Core::NextDeadline() const {
   absl::Time next = std::min(LeaseEnd(), next_heartbeat_);
   if (!dropped_) next = std::min(next, lease_.SilentFrom());
   // With workers left it is their end that is waited for.
-  if (running_.empty()) next = std::min(next, report_until_);
+  if (!Waits()) next = std::min(next, report_until_);
+  if (drain_.has_value() && !drain_->over && Waits()) next = std::min(next, DrainEnd());
   for (const auto& [worker, running] : running_) {
     if (running.kill_at.has_value() && !running.killed && running.pid != 0) {
       next = std::min(next, *running.kill_at);
     }
+    if (!running.quarantined) next = std::min(next, running.hangs_at);
   }
   return next;
 }
@@ -49,6 +56,12 @@ void Core::On(const Opened&, absl::Time now, Effects& effects) {
       hello.exits.push_back(past.worker);
     }
   }
+  for (const auto& [worker, running] : running_) {
+    if (running.quarantined) {
+      hello.quarantined.push_back({running.slot, {worker, running.pid}, true});
+    }
+  }
+  if (shutdown_) hello.draining = SendDraining{drain_->reason, options_.drain_timeout};
   effects.push_back(std::move(hello));
 }
 
@@ -66,6 +79,11 @@ void Core::On(const Welcomed& welcome, absl::Time now, Effects& effects) {
   heartbeat_interval_ = welcome.heartbeat_interval;
   lease_.Welcomed(welcome.lease, opened_);
   next_heartbeat_ = now + welcome.heartbeat_interval;
+  knows_draining_ = welcome.knows_draining;
+  if (!shutdown_ || drain_->over) return;
+  // Before it came the workers could not be told.
+  drain_->until = std::max(drain_->until, now + options_.drain_timeout);
+  if (!knows_draining_) drain_->until = now;
 }
 
 void Core::On(const Broken&, absl::Time now, Effects&) {
@@ -83,7 +101,7 @@ void Core::On(const NobodyListens& refused, absl::Time, Effects&) { lease_.Refus
 void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
   On(Broken{}, now, effects);
   if (!quitting_.has_value()) quitting_ = refused.why;
-  StopAll(now + options_.stop_grace, effects);
+  StopAll(Cause::kAgentStopped, now + options_.stop_grace, effects);
 }
 
 void Core::On(const StartRequested& request, absl::Time, Effects& effects) {
@@ -97,24 +115,31 @@ void Core::On(const StartRequested& request, absl::Time, Effects& effects) {
     if (!past->second.spooled) effects.push_back(SendExit{past->second.worker});
     return;
   }
-  if (quitting_.has_value()) {
-    Bury({.worker = request.worker, .ending = StartError{"the agent is stopping"}}, effects);
+  if (quitting_.has_value() || drain_.has_value()) {
+    const bool drained = !quitting_.has_value() && !shutdown_;
+    Bury({.worker = request.worker,
+          .ending = StartError{drained ? "the node is drained" : "the agent is stopping"},
+          .cause = drained ? Cause::kDrained : Cause::kAgentStopped},
+         effects);
     return;
   }
   if (request.slot >= options_.slots) {
     Bury({.worker = request.worker,
           .ending = StartError{absl::StrCat("slot ", request.slot, " was asked for, counted from 0; "
-                                            "this agent offers ", options_.slots)}},
+                                            "this agent offers ", options_.slots)},
+          .cause = Cause::kNodeFault},
          effects);
     return;
   }
-  running_.emplace(request.worker, Running{.continue_when_cut_off = request.continue_when_cut_off});
+  running_.emplace(request.worker,
+                   Running{.continue_when_cut_off = request.continue_when_cut_off,
+                           .slot = request.slot});
   effects.push_back(Launch{request.worker, request.slot});
 }
 
 void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
   if (const auto running = running_.find(request.worker); running != running_.end()) {
-    Stop(request.worker, running->second, now + request.grace, effects);
+    Stop(request.worker, running->second, Cause::kStoppedAsTold, now + request.grace, effects);
     return;
   }
   if (const auto past = past_.find(request.worker); past != past_.end()) {
@@ -122,7 +147,10 @@ void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
     return;
   }
   // Kept like any other: a StartWorker for it that comes late starts nothing.
-  Bury({.worker = request.worker, .ending = StartError{"this agent does not know the worker"}}, effects);
+  Bury({.worker = request.worker,
+        .ending = StartError{"this agent does not know the worker"},
+        .cause = Cause::kStoppedAsTold},
+       effects);
 }
 
 void Core::On(const ExitAcked& ack, absl::Time, Effects&) {
@@ -147,7 +175,10 @@ void Core::On(const Launched& launched, absl::Time, Effects& effects) {
 
 void Core::On(const LaunchFailed& failed, absl::Time, Effects& effects) {
   running_.erase(failed.worker);
-  Bury({.worker = failed.worker, .ending = StartError{failed.reason}}, effects);
+  Bury({.worker = failed.worker,
+        .ending = StartError{failed.reason},
+        .cause = Cause::kNodeFault},
+       effects);
 }
 
 void Core::On(const Ended& ended, absl::Time, Effects& effects) {
@@ -157,6 +188,13 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   Cause cause = running->second.cause;
   if (cause == Cause::kUnknown && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
     cause = Cause::kLeaseOver;
+  }
+  // Who stops this agent may send its workers the signal, too, as systemd does.
+  if (cause == Cause::kUnknown && drain_.has_value() && ended.ending == Ending(ExitSignal{SIGTERM})) {
+    cause = drain_->cause;
+  }
+  if (running->second.quarantined && connected_) {
+    effects.push_back(SendQuarantine{running->second.slot, {ended.worker, pid}, false});
   }
   running_.erase(running);
   Bury({.worker = ended.worker,
@@ -179,14 +217,51 @@ void Core::On(const SpoolTold& told, absl::Time, Effects& effects) {
   if (connected_) effects.push_back(SendExit{past->second.worker});
 }
 
+void Core::On(const DrainRequested& request, absl::Time now, Effects&) {
+  if (shutdown_) return;
+  if (!request.drain) {
+    drain_.reset();
+  } else if (!drain_.has_value()) {
+    drain_ = Drain{.reason = request.reason,
+                   .cause = Cause::kDrained,
+                   .until = now + options_.drain_timeout};
+  }
+}
+
+void Core::On(const WritesSeen& seen, absl::Time now, Effects&) {
+  if (!drain_.has_value()) return;
+  // The first one only says where the count begins. Processes that end take theirs along.
+  if (drain_->bytes > 0 && seen.bytes > drain_->bytes) drain_->wrote = now;
+  drain_->bytes = seen.bytes;
+}
+
+absl::Time Core::DrainEnd() const {
+  return std::max(drain_->until, drain_->wrote + options_.standstill);
+}
+
+bool Core::Waits() const {
+  return std::any_of(running_.begin(), running_.end(),
+                     [](const auto& entry) { return !entry.second.quarantined; });
+}
+
 void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
-  if (quitting_.has_value()) {
-    StopAll(now, effects);
+  if (shutdown_ || quitting_.has_value()) {
+    StopAll(Cause::kAgentStopped, now, effects);
     report_until_ = std::min(report_until_, now);
     return;
   }
-  quitting_ = absl::OkStatus();
-  StopAll(now + options_.stop_grace, effects);
+  shutdown_ = true;
+  // Whoever has to be told is not there: it may come back soon.
+  const bool attached = heartbeat_interval_.has_value();
+  absl::Duration patience = std::min(options_.drain_timeout, lease());
+  if (attached) patience = knows_draining_ ? options_.drain_timeout : absl::ZeroDuration();
+  if (!drain_.has_value()) drain_.emplace();
+  drain_->reason = "SIGTERM";
+  drain_->cause = Cause::kAgentStopped;
+  drain_->until = now + patience;
+  if (attached && knows_draining_) {
+    effects.push_back(SendDraining{drain_->reason, options_.drain_timeout});
+  }
 }
 
 void Core::On(const Ticked&, absl::Time now, Effects& effects) {
@@ -229,7 +304,7 @@ void Core::EndLease(absl::Time now, Effects& effects) {
       running.cause = Cause::kLeaseOver;
       running.kill_at = now;  // KillOverdue follows.
     } else {
-      Stop(worker, running, now + options_.stop_grace, effects);
+      Stop(worker, running, Cause::kLeaseOver, now + options_.stop_grace, effects);
     }
   }
   if (options_.after_lease == AfterLease::kQuit && !some_continue && !quitting_.has_value()) {
@@ -238,22 +313,32 @@ void Core::EndLease(absl::Time now, Effects& effects) {
   }
 }
 
-void Core::Stop(const WorkerId& worker, Running& running, absl::Time kill_at, Effects& effects) {
+void Core::Stop(const WorkerId& worker, Running& running, Cause cause, absl::Time kill_at,
+                Effects& effects) {
   const bool first = !running.kill_at.has_value();
+  if (first) running.cause = cause;
   running.kill_at = first ? kill_at : std::min(kill_at, *running.kill_at);
   if (first && running.pid != 0) effects.push_back(SendSignal{worker, SIGTERM});
 }
 
-void Core::StopAll(absl::Time kill_at, Effects& effects) {
-  for (auto& [worker, running] : running_) Stop(worker, running, kill_at, effects);
+void Core::StopAll(Cause cause, absl::Time kill_at, Effects& effects) {
+  for (auto& [worker, running] : running_) Stop(worker, running, cause, kill_at, effects);
 }
 
 void Core::KillOverdue(absl::Time now, Effects& effects) {
   for (auto& [worker, running] : running_) {
+    if (!running.quarantined && now >= running.hangs_at) {
+      running.quarantined = true;
+      effects.push_back(Hangs{worker});
+      if (connected_) {
+        effects.push_back(SendQuarantine{running.slot, {worker, running.pid}, true});
+      }
+    }
     if (running.pid == 0 || running.killed || now < running.kill_at.value_or(absl::InfiniteFuture())) {
       continue;
     }
     running.killed = true;
+    running.hangs_at = now + options_.kill_patience;
     effects.push_back(SendSignal{worker, SIGKILL});
   }
 }
@@ -268,7 +353,7 @@ void Core::Bury(EndedWorker worker, Effects& effects, bool spooled) {
 }
 
 void Core::QuitWhenDone(absl::Time now, Effects& effects) {
-  if (!quitting_.has_value() || !running_.empty()) return;
+  if (!quitting_.has_value() || Waits()) return;
   if (report_until_ == absl::InfiniteFuture()) report_until_ = now + options_.report_grace;
   // Without a coordinator there is nobody to report to; it learns of the end by this agent's own.
   if (connected_ && !AllAcked() && now < report_until_) return;

@@ -31,6 +31,8 @@ struct Welcomed {
   LeaseTerms lease;
   // Takes what workers left on this agent's disk (SendSpool).
   bool takes_spools = false;
+  // It knows AgentDraining: protocol 2.
+  bool knows_draining = false;
 };
 struct HeartbeatAcked {
   uint64_t sequence = 0;
@@ -58,6 +60,15 @@ struct StopRequested {
 struct ExitAcked {
   WorkerId worker;
 };
+// The node is to be emptied, or is not any more.
+struct DrainRequested {
+  bool drain = false;
+  std::string reason;
+};
+// What the workers have written to disks so far, all together: while it grows, a drain is not over.
+struct WritesSeen {
+  uint64_t bytes = 0;
+};
 // The answers to Launch.
 struct Launched {
   WorkerId worker;
@@ -83,14 +94,16 @@ struct SpoolFound {
 struct SpoolTold {
   WorkerId worker;
 };
-// This agent was asked to end (SIGTERM). A second time: without grace.
+// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to go on elsewhere. A second time: without
+// grace.
 struct ShutdownRequested {};
 // NextDeadline() has passed. Harmless at any time.
 struct Ticked {};
 
 using Event =
     std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused, StartRequested,
-                 StopRequested, ExitAcked, Launched, LaunchFailed, Ended, SpoolFound, SpoolTold,
+                 StopRequested, ExitAcked, DrainRequested, WritesSeen, Launched, LaunchFailed, Ended,
+                 SpoolFound, SpoolTold,
                  ShutdownRequested, Ticked>;
 
 // ---- Effects, to be carried out in order ----
@@ -106,9 +119,29 @@ struct SendSignal {
   int signal = 0;
   bool operator==(const SendSignal&) const = default;
 };
+// This agent is going to stop; its jobs have so long to save and to end.
+struct SendDraining {
+  std::string reason;
+  absl::Duration deadline;
+  bool operator==(const SendDraining&) const = default;
+};
+// The process in the slot does not end although it was killed; or it has ended at last.
+struct SendQuarantine {
+  uint32_t slot = 0;
+  RunningWorker worker;
+  bool quarantined = false;
+  bool operator==(const SendQuarantine&) const = default;
+};
+// The process does not end although it was killed: this agent's own end does not wait for it.
+struct Hangs {
+  WorkerId worker;
+  bool operator==(const Hangs&) const = default;
+};
 struct SendHello {
   std::vector<RunningWorker> running;
   std::vector<EndedWorker> exits;
+  std::optional<SendDraining> draining;
+  std::vector<SendQuarantine> quarantined;
   bool operator==(const SendHello&) const = default;
 };
 struct SendHeartbeat {
@@ -144,8 +177,9 @@ struct Quit {
   bool operator==(const Quit&) const = default;
 };
 
-using Effect = std::variant<Launch, SendSignal, SendHello, SendHeartbeat, SendStarted, SendExit,
-                            SendSpool, DropStream, LeaseOver, Quit>;
+using Effect =
+    std::variant<Launch, SendSignal, SendDraining, SendQuarantine, Hangs, SendHello, SendHeartbeat,
+                 SendStarted, SendExit, SendSpool, DropStream, LeaseOver, Quit>;
 using Effects = std::vector<Effect>;
 
 enum class AfterLease {
@@ -163,6 +197,12 @@ struct CoreOptions {
   absl::Duration lease = absl::Seconds(10);
   // Between SIGTERM and SIGKILL where the agent itself stops its workers.
   absl::Duration stop_grace = absl::Seconds(2);
+  // How long the jobs may take to save and to end where this agent is stopped or drained; while they write, it is put off to
+  // `standstill` after they last did.
+  absl::Duration drain_timeout = absl::Minutes(5);
+  absl::Duration standstill = absl::Seconds(10);
+  // A process that lives so long after SIGKILL hangs in the kernel.
+  absl::Duration kill_patience = absl::Seconds(10);
   // How long a shutdown waits for the last exits to be acknowledged.
   absl::Duration report_grace = absl::Seconds(2);
   // Acknowledged exits that are remembered.
@@ -178,6 +218,8 @@ class Core {
   absl::Time NextDeadline() const;
   // The last that a coordinator named.
   absl::Duration lease() const { return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease; }
+  // Workers are waited for that may write: WritesSeen is wanted every second or so.
+  bool draining() const { return drain_.has_value() && Waits(); }
 
  private:
   struct Running {
@@ -188,6 +230,19 @@ class Core {
     // Why it was told to end.
     Cause cause = Cause::kUnknown;
     bool continue_when_cut_off = false;
+    uint32_t slot = 0;
+    // Once it was killed: when it hangs in the kernel.
+    absl::Time hangs_at = absl::InfiniteFuture();
+    bool quarantined = false;
+  };
+  struct Drain {
+    std::string reason;
+    Cause cause = Cause::kUnknown;
+    absl::Time until;
+    uint64_t bytes = 0;
+    absl::Time wrote = absl::InfinitePast();
+    // The time was over, and the workers were told to end.
+    bool over = false;
   };
   struct Past {
     EndedWorker worker;
@@ -205,6 +260,8 @@ class Core {
   void On(const StartRequested&, absl::Time now, Effects& effects);
   void On(const StopRequested&, absl::Time now, Effects& effects);
   void On(const ExitAcked&, absl::Time now, Effects& effects);
+  void On(const DrainRequested&, absl::Time now, Effects& effects);
+  void On(const WritesSeen&, absl::Time now, Effects& effects);
   void On(const Launched&, absl::Time now, Effects& effects);
   void On(const LaunchFailed&, absl::Time now, Effects& effects);
   void On(const Ended&, absl::Time now, Effects& effects);
@@ -216,8 +273,13 @@ class Core {
   // When the lease is over; infinite where that has been acted on.
   absl::Time LeaseEnd() const;
   void EndLease(absl::Time now, Effects& effects);
-  void Stop(const WorkerId& worker, Running& running, absl::Time kill_at, Effects& effects);
-  void StopAll(absl::Time kill_at, Effects& effects);
+  void Stop(const WorkerId& worker, Running& running, Cause cause, absl::Time kill_at,
+            Effects& effects);
+  void StopAll(Cause cause, absl::Time kill_at, Effects& effects);
+  // When what is drained is told to end.
+  absl::Time DrainEnd() const;
+  // A worker runs whose end can be waited for.
+  bool Waits() const;
   void KillOverdue(absl::Time now, Effects& effects);
   void Bury(EndedWorker worker, Effects& effects, bool spooled = false);
   void QuitWhenDone(absl::Time now, Effects& effects);
@@ -243,6 +305,12 @@ class Core {
   std::map<WorkerId, Past> past_;
   std::deque<WorkerId> acked_;  // Oldest first: what is forgotten next.
 
+  // What runs is to save and to end, and nothing new starts.
+  std::optional<Drain> drain_;
+  // ShutdownRequested came.
+  bool shutdown_ = false;
+  // As the newest Welcome says.
+  bool knows_draining_ = false;
   // Set once this agent is to end: with what.
   std::optional<absl::Status> quitting_;
   absl::Time report_until_ = absl::InfiniteFuture();

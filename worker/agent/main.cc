@@ -12,6 +12,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
   options.node = HostName();
   options.worker = DefaultWorker();
   bool exit_with_lease = false;
+  std::string drain_timeout = "5m";
   app.add_option("--coordinator", options.coordinator, "Address of musterd, host:port")->required();
   app.add_option("--slots", options.core.slots, "Workers that may run here at a time")
       ->required()
@@ -95,6 +97,13 @@ int main(int argc, char** argv) {
   app.add_flag("--exit-with-lease", exit_with_lease,
                "End when the lease is over: the coordinator is cut off, or was down for longer than its --autonomy, "
                "or there is nothing here to keep for it (agents that musterd starts)");
+  app.add_option("--state", options.state_directory,
+                 "Where the agent keeps its id, by which it gets its node name back when it is started again; default: "
+                 "muster/agent-NODE-HOST-PORT in $XDG_STATE_HOME, else in ~/.local/state");
+  app.add_option("--drain-timeout", drain_timeout,
+                 "After SIGTERM or `muster drain`: how long the jobs here may take to save a checkpoint and to end, "
+                 "unless they still write; a second SIGTERM waits for nothing")
+      ->capture_default_str();
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -109,7 +118,20 @@ int main(int argc, char** argv) {
 
   const sigset_t signals = BlockStopSignals();
   muster::InitLog("muster-agent");
+  if (!absl::ParseDuration(drain_timeout, &options.core.drain_timeout) ||
+      options.core.drain_timeout < absl::ZeroDuration() ||
+      options.core.drain_timeout > absl::Hours(24)) {
+    spdlog::error("--drain-timeout {}: expected a time from 0s to 24h", drain_timeout);
+    return kUsageError;
+  }
+  const bool default_state = options.state_directory.empty();
+  if (default_state) options.state_directory = DefaultState(options);
   auto agent = muster::agent::Agent::Start(options);
+  if (default_state && absl::IsUnavailable(agent.status())) {
+    spdlog::warn("{}; without one this agent has no id", muster::Message(agent.status()));
+    options.state_directory.clear();
+    agent = muster::agent::Agent::Start(options);
+  }
   if (!agent.ok()) {
     spdlog::error("{}", muster::Message(agent.status()));
     return absl::IsInvalidArgument(agent.status()) ? kUsageError : 1;

@@ -22,6 +22,7 @@ class Program {
     std::vector<std::string> argv = {AgentBinary()};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     auto process = spawner_.Spawn({.argv = argv,
+                                   .environment = {{"XDG_STATE_HOME", testing::TempDir()}},
                                    .grouping = process::Grouping::kOwnSession,
                                    .output = process::Output::kPipe,
                                    .parent_death_signal = SIGKILL});

@@ -9,6 +9,25 @@ absl::Duration FromWire(const google::protobuf::Duration& wire) {
   return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
 }
 
+v1::AgentDraining ToWire(const SendDraining& draining) {
+  v1::AgentDraining wire;
+  wire.set_reason(draining.reason);
+  wire.mutable_deadline()->set_seconds(absl::ToInt64Seconds(draining.deadline));
+  return wire;
+}
+
+v1::SlotQuarantine ToWire(const SendQuarantine& quarantine) {
+  v1::SlotQuarantine wire;
+  wire.set_slot(quarantine.slot);
+  *wire.mutable_worker() = agent::ToWire(quarantine.worker.worker);
+  wire.set_pid(quarantine.worker.pid);
+  wire.set_quarantined(quarantine.quarantined);
+  if (quarantine.quarantined) {
+    wire.set_reason("it was sent SIGKILL and does not end: it hangs in the kernel");
+  }
+  return wire;
+}
+
 void SetCause(const ExitCode& cause, v1::WorkerExit& wire) { wire.set_exit_code(cause.code); }
 void SetCause(const ExitSignal& cause, v1::WorkerExit& wire) { wire.set_signal(cause.signal); }
 void SetCause(const StartError& cause, v1::WorkerExit& wire) { wire.set_start_error(cause.reason); }
@@ -47,6 +66,18 @@ v1::AgentMessage ToMessage(const SendHeartbeat& heartbeat) {
   return message;
 }
 
+v1::AgentMessage ToMessage(const SendDraining& draining) {
+  v1::AgentMessage message;
+  *message.mutable_draining() = ToWire(draining);
+  return message;
+}
+
+v1::AgentMessage ToMessage(const SendQuarantine& quarantine) {
+  v1::AgentMessage message;
+  *message.mutable_slot_quarantine() = ToWire(quarantine);
+  return message;
+}
+
 v1::AgentMessage ToMessage(const SendStarted& started) {
   v1::AgentMessage message;
   *message.mutable_worker_started()->mutable_worker() = ToWire(started.worker.worker);
@@ -76,6 +107,10 @@ v1::AgentMessage ToMessage(const SendHello& hello) {
     entry->set_pid(running.pid);
   }
   for (const EndedWorker& exit : hello.exits) *wire->add_exits() = ToWire(exit);
+  if (hello.draining.has_value()) *wire->mutable_draining() = ToWire(*hello.draining);
+  for (const SendQuarantine& quarantine : hello.quarantined) {
+    *wire->add_quarantined() = ToWire(quarantine);
+  }
   return message;
 }
 
@@ -88,6 +123,7 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
                                .autonomy = FromWire(welcome.autonomy())}};
       event.takes_spools = welcome.protocol() >= 2;
       if (welcome.has_lease_margin()) event.lease.margin = FromWire(welcome.lease_margin());
+      event.knows_draining = welcome.protocol() >= 2;
       return event;
     }
     case v1::AgentDirective::kHeartbeatAck:
@@ -103,6 +139,8 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
     case v1::AgentDirective::kWorkerExitAck:
       return ExitAcked{FromWire(directive.worker_exit_ack().worker())};
     case v1::AgentDirective::kDrain:
+      return DrainRequested{.drain = directive.drain().drain(),
+                            .reason = directive.drain().reason()};
     case v1::AgentDirective::kSpooledReportsAck:
     case v1::AgentDirective::KIND_NOT_SET:
       break;

@@ -16,6 +16,8 @@ WorkerId FromWire(const v1::WorkerIdentity& wire);
 v1::WorkerExit ToWire(const EndedWorker& worker);
 
 v1::AgentMessage ToMessage(const SendHeartbeat& heartbeat);
+v1::AgentMessage ToMessage(const SendDraining& draining);
+v1::AgentMessage ToMessage(const SendQuarantine& quarantine);
 v1::AgentMessage ToMessage(const SendStarted& started);
 v1::AgentMessage ToMessage(const SendExit& exit);
 v1::AgentMessage ToMessage(LogQueue::Batch batch);

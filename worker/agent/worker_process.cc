@@ -7,8 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdint>
+#include <fstream>
+#include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace muster::agent {
@@ -27,6 +30,16 @@ WorkerProcess::WorkerProcess(std::unique_ptr<process::Process> process, Events e
 WorkerProcess::~WorkerProcess() {
   process_->Signal(SIGKILL);
   thread_.join();
+}
+
+uint64_t WorkerProcess::BytesWritten() const {
+  std::ifstream io(absl::StrCat("/proc/", pid(), "/io"));
+  std::string name;
+  uint64_t bytes = 0;
+  while (io >> name >> bytes) {
+    if (name == "write_bytes:") return bytes;
+  }
+  return 0;
 }
 
 void WorkerProcess::Watch() {

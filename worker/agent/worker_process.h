@@ -29,6 +29,8 @@ class WorkerProcess {
   ~WorkerProcess();
 
   pid_t pid() const { return process_->pid(); }
+  // To disks, so far, by the process itself; 0 where the kernel does not say.
+  uint64_t BytesWritten() const;
   // To the whole group. No effect after its end.
   void Signal(int signal) { process_->Signal(signal); }
 
