@@ -3,9 +3,11 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/time/time.h"
@@ -20,8 +22,10 @@ namespace muster {
 namespace {
 
 constexpr int kUsageError = 2;
-// For the workers of the local agent to end.
-constexpr absl::Duration kDrainPatience = absl::Seconds(5);
+// For the workers of the local agent to end, once they are told to at last.
+constexpr absl::Duration kInterruptPatience = absl::Seconds(5);
+// While something moves on the local node its deadline is put off, by so much.
+constexpr absl::Duration kStandstill = absl::Seconds(10);
 
 struct Flags {
   std::string state;
@@ -29,6 +33,7 @@ struct Flags {
   std::string agent;
   std::string lease = "10s";
   std::string autonomy = "12h";
+  std::string drain_timeout = "5m";
   uint32_t local_slots = 0;
   store::StoreOptions store;
   service::CoordinatorOptions coordinator;
@@ -63,9 +68,43 @@ absl::StatusOr<absl::Duration> ParseAutonomy(const std::string& text) {
   return autonomy;
 }
 
+absl::StatusOr<absl::Duration> ParseDrainTimeout(const std::string& text) {
+  absl::Duration timeout;
+  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration() ||
+      timeout > absl::Hours(24)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--drain-timeout ", text, ": expected a time from 0s to 24h"));
+  }
+  return timeout;
+}
+
+// Lets the jobs of the local agent save a checkpoint and end; another signal ends that at once.
+void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
+                    const sigset_t& signals) {
+  const auto signalled_again = [&signals] {
+    const timespec at_once = {};
+    return sigtimedwait(&signals, nullptr, &at_once) > 0;
+  };
+  coordinator.Drain(launch::kLocalNode);
+  const auto start = std::chrono::steady_clock::now();
+  const auto elapsed = [start] { return absl::FromChrono(std::chrono::steady_clock::now() - start); };
+  std::optional<uint64_t> activity;
+  absl::Duration moved = -kStandstill;
+  while (elapsed() < timeout || elapsed() < moved + kStandstill) {
+    if (coordinator.AwaitDrained(absl::Milliseconds(200))) return;
+    if (signalled_again()) break;
+    const uint64_t now = coordinator.DrainActivity();
+    if (activity.value_or(now) != now) moved = elapsed();
+    activity = now;
+  }
+  coordinator.InterruptDrained();
+  coordinator.AwaitDrained(kInterruptPatience);
+}
+
 absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(flags.coordinator.timing.lease, ParseLease(flags.lease));
   ASSIGN_OR_RETURN(flags.coordinator.timing.autonomy, ParseAutonomy(flags.autonomy));
+  ASSIGN_OR_RETURN(const absl::Duration drain_timeout, ParseDrainTimeout(flags.drain_timeout));
   ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state, flags.store));
   bool store_failed = false;
   flags.coordinator.on_failure = [&store_failed](const absl::Status& why) {
@@ -89,7 +128,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   int signal = 0;
   sigwait(&signals, &signal);
   spdlog::info("stopping");
-  if (agent != nullptr) coordinator->Drain(launch::kLocalNode, kDrainPatience);
+  if (agent != nullptr) EmptyLocalNode(*coordinator, drain_timeout, signals);
   coordinator.reset();
   agent.reset();
   if (store_failed) return absl::UnavailableError("the store failed");
@@ -118,6 +157,10 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--autonomy", flags.autonomy,
                  "So long training goes on while this program is down and its host answers")
+      ->capture_default_str();
+  app.add_option("--drain-timeout", flags.drain_timeout,
+                 "After SIGTERM: how long the jobs of the local agent may take to save a checkpoint and to end, "
+                 "unless they still write; a second SIGTERM waits for nothing")
       ->capture_default_str();
   app.add_option("--keep-metrics", flags.store.kept_metrics,
                  "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")

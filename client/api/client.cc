@@ -156,6 +156,13 @@ absl::StatusOr<v1::Job> GrpcClient::Stop(const std::string& job_id, const SteerO
   return Change(stub_.get(), &v1::JobService::Stub::StopJob, std::move(request), options.retry);
 }
 
+absl::StatusOr<v1::Job> GrpcClient::Retry(const std::string& job_id, const SteerOptions& options) {
+  v1::RetryJobRequest request;
+  request.set_job_id(job_id);
+  request.set_requested_by(options.requested_by);
+  return Change(stub_.get(), &v1::JobService::Stub::RetryJob, std::move(request), options.retry);
+}
+
 template <typename Stub, typename Request>
 absl::StatusOr<v1::Operation> GrpcClient::Steer(
     Stub* stub,
@@ -301,6 +308,32 @@ absl::Status GrpcClient::ForgetNode(const std::string& node, const SteerOptions&
 
 absl::StatusOr<v1::ListNodesResponse> GrpcClient::Nodes() {
   return Call(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
+}
+
+template <typename Request>
+absl::StatusOr<v1::Node> GrpcClient::ChangeNode(
+    grpc::Status (v1::ClusterService::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                     v1::Node*),
+    const std::string& node, const SteerOptions& options) {
+  Request request;
+  request.set_node(node);
+  request.set_requested_by(options.requested_by);
+  return Change(cluster_stub_.get(), method, std::move(request), options.retry);
+}
+
+absl::StatusOr<v1::Node> GrpcClient::DrainNode(const std::string& node,
+                                               const SteerOptions& options) {
+  return ChangeNode(&v1::ClusterService::Stub::DrainNode, node, options);
+}
+
+absl::StatusOr<v1::Node> GrpcClient::CordonNode(const std::string& node,
+                                                const SteerOptions& options) {
+  return ChangeNode(&v1::ClusterService::Stub::CordonNode, node, options);
+}
+
+absl::StatusOr<v1::Node> GrpcClient::UncordonNode(const std::string& node,
+                                                  const SteerOptions& options) {
+  return ChangeNode(&v1::ClusterService::Stub::UncordonNode, node, options);
 }
 
 }  // namespace muster::client

@@ -96,11 +96,21 @@ class MusterClient {
   virtual absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::Job> Stop(const std::string& job_id,
                                        const SteerOptions& options = {}) = 0;
+  // The next attempt of a job that FAILED or was CANCELLED. at_step is not used.
+  virtual absl::StatusOr<v1::Job> Retry(const std::string& job_id,
+                                        const SteerOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                        const RetryOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::ListNodesResponse> Nodes() = 0;
   // What ran on a node that is not attached is taken for gone.
   virtual absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {}) = 0;
+  // Answered once they are durable, with the node as it stands. at_step is not used.
+  virtual absl::StatusOr<v1::Node> DrainNode(const std::string& node,
+                                             const SteerOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::Node> CordonNode(const std::string& node,
+                                              const SteerOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::Node> UncordonNode(const std::string& node,
+                                                const SteerOptions& options = {}) = 0;
 
   // Changes of a running job: answered once they are durable, with what becomes of them.
   virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,

@@ -28,10 +28,17 @@ class GrpcClient : public MusterClient {
   absl::StatusOr<v1::Job> Get(const std::string& job_id) override;
   absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options) override;
   absl::StatusOr<v1::Job> Stop(const std::string& job_id, const SteerOptions& options) override;
+  absl::StatusOr<v1::Job> Retry(const std::string& job_id, const SteerOptions& options) override;
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options) override;
   absl::StatusOr<v1::ListNodesResponse> Nodes() override;
   absl::Status ForgetNode(const std::string& node, const SteerOptions& options) override;
+  absl::StatusOr<v1::Node> DrainNode(const std::string& node,
+                                     const SteerOptions& options) override;
+  absl::StatusOr<v1::Node> CordonNode(const std::string& node,
+                                      const SteerOptions& options) override;
+  absl::StatusOr<v1::Node> UncordonNode(const std::string& node,
+                                        const SteerOptions& options) override;
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
                                       const SteerOptions& options) override;
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options,
@@ -83,6 +90,11 @@ class GrpcClient : public MusterClient {
                                                                    const Request&, v1::Operation*),
                                       const std::string& job_id, Request request,
                                       const SteerOptions& options);
+  // The same of a change of one node.
+  template <typename Request>
+  absl::StatusOr<v1::Node> ChangeNode(grpc::Status (v1::ClusterService::Stub::*method)(
+                                          grpc::ClientContext*, const Request&, v1::Node*),
+                                      const std::string& node, const SteerOptions& options);
   // Whether the coordinator could be reached. Waits for the answer to the first attempt to connect.
   bool Reachable();
 

@@ -68,6 +68,8 @@ absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& o
       [&](grpc::ClientContext* context) { return stub_->WatchJob(context, request); },
       [&](const v1::Job& job) {
         request.set_after_version(job.version());
+        // Who follows it follows it to the end of the attempt that there was at first.
+        if (request.attempt() == 0) request.set_attempt(job.attempt());
         ended = HasEnded(job.state());
         return changed(job) && !ended;
       },

@@ -94,6 +94,9 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddSubmit(&app, console, &code);
   AddValidate(&app, console, &code);
   AddNodes(&app, console, &code);
+  AddDrain(&app, console, &code);
+  AddCordon(&app, console, &code);
+  AddUncordon(&app, console, &code);
   AddList(&app, console, &code);
   AddGet(&app, console, &code);
   AddRanks(&app, console, &code);
@@ -101,6 +104,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddLogs(&app, console, &code);
   AddWait(&app, console, &code);
   AddStop(&app, console, &code);
+  AddRetry(&app, console, &code);
   AddFreeze(&app, console, &code);
   AddUnfreeze(&app, console, &code);
   AddRefresh(&app, console, &code);

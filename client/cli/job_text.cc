@@ -198,6 +198,11 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
                    ? absl::StrCat(job.world_size())
                    : absl::StrCat(job.world_size(), ", ", job.joined_ranks(), " joined"));
   add("generation", absl::StrCat(job.generation(), ", restarts: ", job.restarts()));
+  if (job.attempt() > 1) {
+    const v1::AttemptEnd& former = job.ended_attempts(job.ended_attempts_size() - 1);
+    add("attempt", absl::StrCat(job.attempt(), "; the one before: ", StateName(former.state()), ": ",
+                                former.state_reason()));
+  }
   add("created", Stamp(job.create_time()));
   if (job.has_start_time()) add("started", Stamp(job.start_time()));
   if (job.has_end_time()) add("ended", Stamp(job.end_time()));

@@ -1,3 +1,7 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
@@ -19,12 +23,30 @@ std::string JobsOn(const v1::Node& node) {
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
+// "until 10:42:10 UTC: 3 failures within 10m; ...".
+std::string WhyOf(const v1::Node& node) {
+  if (!node.has_left_out_until()) return node.state_reason();
+  const absl::Time until = absl::FromUnixSeconds(node.left_out_until().seconds());
+  return absl::StrCat(absl::FormatTime("until %H:%M:%S UTC: ", until, absl::UTCTimeZone()),
+                      node.state_reason());
+}
+
 std::string NodeTable(const v1::ListNodesResponse& response, absl::Time now) {
-  Table table({"NODE", "STATE", "SLOTS", "FREE", "SEEN", "VERSION", "JOBS"});
+  const bool reasons = std::any_of(response.nodes().begin(), response.nodes().end(),
+                                   [](const v1::Node& node) { return !WhyOf(node).empty(); });
+  std::vector<std::string> columns = {"NODE", "STATE", "SLOTS", "FREE", "SEEN", "VERSION", "JOBS"};
+  if (reasons) columns.push_back("WHY");
+  Table table(columns);
   for (const v1::Node& node : response.nodes()) {
-    table.Add({node.name(), v1::Node::State_Name(node.state()), absl::StrCat(node.slots_total()),
-               absl::StrCat(node.slots_free()), Ago(node.last_seen(), now), OrDash(node.version()),
-               OrDash(JobsOn(node))});
+    std::vector<std::string> row = {node.name(),
+                                    v1::Node::State_Name(node.state()),
+                                    absl::StrCat(node.slots_total()),
+                                    absl::StrCat(node.slots_free()),
+                                    Ago(node.last_seen(), now),
+                                    OrDash(node.version()),
+                                    OrDash(JobsOn(node))};
+    if (reasons) row.push_back(OrDash(WhyOf(node)));
+    table.Add(row);
   }
   return table.Text();
 }

@@ -83,7 +83,8 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
   auto start = std::make_shared<client::StartOptions>();
   CLI::App* command = app->add_subcommand(
-      "resume", "Let a paused job go on; one that halted because its checkpoints cannot be read looks again");
+      "resume", "Let a paused job go on; one that halted because its checkpoints cannot be read looks again; one that was stopped or "
+                "has failed goes on as its next attempt");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   CLI::Option* from = command->add_option(
       "--from", start->from, "Go on from this checkpoint directory, as every node sees it (a job without processes only)");

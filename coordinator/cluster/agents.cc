@@ -17,7 +17,31 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
   return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
 }
 
+// Of a node, that were replaced by newer ones.
+constexpr size_t kKeptIncarnations = 16;
+
 }  // namespace
+
+absl::Status Cluster::CheckName(const AgentHello& hello) const {
+  const store::NodeMarkRow mark = MarkOf(hello.node);
+  const auto& replaced = mark.replaced_incarnations;
+  if (std::find(replaced.begin(), replaced.end(), hello.incarnation) != replaced.end()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                  absl::StrCat("node '", hello.node, "': a newer agent process has this name"));
+  }
+  const membership::Agent* const holder = membership_.FindAgent(hello.node);
+  const bool another = holder != nullptr && !hello.agent_id.empty() && !mark.agent_id.empty() &&
+                       mark.agent_id != hello.agent_id;
+  if (!another) return absl::OkStatus();
+  return Refuse(
+      absl::StatusCode::kAlreadyExists, "NODE_NAME_TAKEN",
+      absl::StrCat("another agent has the name '", hello.node, "' (on ", holder->host,
+                   holder->attached() ? ", attached" : ", its lease still holds",
+                   "); start this one with another --node, or, where it takes the other's place, "
+                   "stop that one and wait for ",
+                   absl::FormatDuration(options_.timing.lease),
+                   ", or give it the other's --state directory"));
+}
 
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::set<std::string>& left, const std::string& reason,
@@ -58,6 +82,9 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
                                hello.protocol, "; this musterd speaks ", kAgentProtocol,
                                " and knows the next one: update musterd first"));
   }
+  if (absl::Status taken = CheckName(hello); !taken.ok()) return taken;
+  const membership::Agent* const former = membership_.FindAgent(hello.node);
+  const std::string former_incarnation = former == nullptr ? "" : former->incarnation;
   const auto attached = membership_.AttachAgent({.node = hello.node,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
@@ -77,6 +104,21 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
       Say{absl::StrCat("node '", hello.node, "' is attached: ", hello.slots, " slots")});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
   NodeFound(hello.node);
+  store::NodeMarkRow mark = MarkOf(hello.node);
+  if (attached->new_incarnation || mark.agent_id != hello.agent_id) {
+    mark.agent_id = hello.agent_id;
+    auto& replaced = mark.replaced_incarnations;
+    if (attached->new_incarnation) replaced.push_back(former_incarnation);
+    if (replaced.size() > kKeptIncarnations) replaced.erase(replaced.begin());
+    Mark(mark);
+  }
+  // It may have missed either.
+  effects_.push_back(
+      SendToAgent{session, DrainAgent{mark.drained, mark.drained ? mark.reason : ""}});
+  const auto draining = draining_.find(hello.node);
+  const bool over = draining != draining_.end() && draining->second.by_agent;
+  if (over && attached->new_incarnation) draining_.erase(draining);
+  quarantined_[hello.node] = {hello.quarantined_slots.begin(), hello.quarantined_slots.end()};
 
   std::set<std::string> running;
   for (const RunningWorker& worker : hello.running) running.insert(worker.worker.incarnation);
@@ -114,6 +156,7 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
       }
     }
   }
+  if (!hello.draining.empty()) AgentDraining(session, hello.draining, now);
   Schedule(now);
   return absl::OkStatus();
 }
@@ -136,6 +179,12 @@ void Cluster::WorkerStarted(SessionId session, const RunningWorker& worker, absl
 
 void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now) {
   AgentHeard(session, now);
+  // An older agent does not say beforehand that it stops.
+  if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
+      (exit.exit.why == jobs::Exit::Why::kAgentStopped ||
+       exit.exit.start_error == jobs::kAgentIsStopping)) {
+    AgentDraining(session, "it takes no more workers", now);
+  }
   if (jobs::Rank* rank = CurrentRank(exit.worker)) {
     if (exit.pid != 0) rank->pid = exit.pid;
     jobs::Job* job = FindJob(exit.worker.job);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
+#include "coordinator/jobs/checkpoints.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -144,6 +145,10 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
                                           const Check& check) {
   ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
   if (repeated.has_value()) return *repeated;
+  if (const jobs::Job* ended = Find(request.job_id);
+      request.command.kind == commands::Kind::kResume && ended != nullptr && ended->terminal()) {
+    return NextAttempt(request, now);
+  }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
   if (request.command.at_step > kLatestStep) {
     return Refuse(absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
@@ -183,6 +188,42 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
             .job_id = request.job_id,
             .answer = absl::StrCat(number)});
   Follow(job, ended, now);
+  return number;
+}
+
+absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const auto repeated, RepeatedCommand(request));
+  if (repeated.has_value()) return *repeated;
+  jobs::Job* job = FindJob(request.job_id);
+  if (job == nullptr) return NoSuchJob(request.job_id);
+  if (!job->terminal()) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
+                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+                               "; only a job that has FAILED or was CANCELLED begins its next attempt"));
+  }
+  if (job->state == jobs::State::kSucceeded) {
+    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
+                  absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
+  }
+  if (request.from_scratch || !request.from.empty()) {
+    RETURN_IF_ERROR(CheckStart(*job, request));
+    jobs::DecideStart(job, request.from_scratch, request.from);
+  }
+  jobs::OnNextAttempt(job, now);
+  open_[job->number] = job->id;
+  commands::Command command = request.command;
+  command.create_time = now;
+  const uint64_t number = job->commands.Append(std::move(command));
+  job->told_commands = job->told_before = number;
+  // It lets go on what was halted when the job ended.
+  job->commands.Applied(number, job->step);
+  job->commands.Finished(number, {.time = now});
+  Remember({.request_id = request.request_id,
+            .fingerprint = request.fingerprint,
+            .job_id = request.job_id,
+            .answer = absl::StrCat(number)});
+  ListsChanged(job);
+  Follow(job, {}, now);
   return number;
 }
 
@@ -267,6 +308,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   batch_.last_number = last_number_;
   speed_.erase(job_id);
   said_.erase(job_id);
+  judged_.erase(job_id);
   submitted_.erase(job->number);
   jobs_.erase(job_id);
   effects_.push_back(JobDeleted{job_id});

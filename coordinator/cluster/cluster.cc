@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -31,6 +32,10 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         now);
   }
+  for (const store::NodeMarkRow& row : image.node_marks) {
+    marks_[row.node] = row;
+    health_.Restore(row.node, row.left_out);
+  }
   for (const store::RequestRow& row : image.requests) {
     requests_[row.request_id] = row;
     if (row.job_deleted()) bygone_requests_.emplace(row.deleted_time, row.request_id);
@@ -39,6 +44,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   for (const jobs::Job& stored : image.jobs) {
     jobs::Job& job = jobs_[stored.id] = stored;
     jobs::OnLoaded(&job, options_.patience, now);
+    if (!job.live) judged_[job.id] = job.generation;
     submitted_[job.number] = job.id;
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
@@ -92,6 +98,8 @@ void Cluster::Tick(absl::Time now) {
   if (judging_) expired = membership_.Expire(now);
   for (const auto& [agent, reason] : expired.agents) {
     effects_.push_back(Say{reason});
+    draining_.erase(agent.node);
+    quarantined_.erase(agent.node);
     Close(agent.session, absl::DeadlineExceededError(reason));
     NodeLost(agent, now);
   }
@@ -128,30 +136,6 @@ void Cluster::Judge(bool judging, absl::Time now) {
   if (judging) membership_.GrantFreshGrace(now);
 }
 
-void Cluster::Drain(const std::string& node, absl::Time now) {
-  draining_.insert(node);
-  const auto open = open_;
-  for (const auto& [number, id] : open) {
-    jobs::Job* job = FindJob(id);
-    const bool there =
-        job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
-                                 [&](const jobs::Rank& r) { return r.node == node; });
-    if (!there) continue;
-    const jobs::Ended ended = jobs::OnInterrupted(job, now);
-    ListsChanged(job);
-    Follow(job, ended, now);
-  }
-}
-
-bool Cluster::HasProcesses(const std::string& node) const {
-  return std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
-    const jobs::Job& job = jobs_.at(entry.second);
-    return job.live && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const jobs::Rank& r) {
-             return r.node == node && !r.exited;
-           });
-  });
-}
-
 std::map<std::string, std::vector<uint32_t>> Cluster::RanksOn(const std::string& node) const {
   std::map<std::string, std::vector<uint32_t>> ranks_of;
   for (const auto& [number, id] : open_) {
@@ -180,6 +164,7 @@ void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
 
 void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
+  if (!job->live) JudgeNodes(job, now);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (job->ranks[rank].exited || !job->live) {
       Close(membership_.Forget(job->id, rank),
@@ -226,6 +211,7 @@ void Cluster::Close(SessionId session, const absl::Status& why) {
   if (session == 0) return;
   agent_sessions_.erase(session);
   worker_sessions_.erase(session);
+  older_workers_.erase(session);
   effects_.push_back(CloseSession{session, why});
 }
 
@@ -243,16 +229,20 @@ void Cluster::Detached(SessionId session, absl::Time now) {
   if (worker == worker_sessions_.end()) return;
   const WorkerId id = worker->second;
   worker_sessions_.erase(worker);
+  older_workers_.erase(session);
   if (!membership_.WorkerDetached(id, session, now)) return;
   if (jobs::Job* job = FindJob(id.job)) Changed(job);
 }
 
 // ---- Slots.
 
-jobs::Slots Cluster::OfferedSlots() const {
+jobs::Slots Cluster::SlotsAt(absl::Time now) const {
   jobs::Slots slots;
   for (const auto& [node, agent] : membership_.agents()) {
-    if (agent.attached() && !draining_.contains(node)) slots.Offer(node, agent.slots);
+    if (agent.attached() && WhyClosed(node, now).empty()) slots.Offer(node, agent.slots);
+  }
+  for (const auto& [node, hanging] : quarantined_) {
+    for (const uint32_t slot : hanging) slots.Use({node, slot});
   }
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
@@ -269,20 +259,29 @@ void Cluster::Schedule(absl::Time now) {
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
     if (!job.waiting() || strangers_.contains(id)) continue;
+    // Nobody waits for one that nodes keep failing.
+    if (job.not_before > now && job.node_faults > 0) continue;
     line.push_back({.id = id,
                     .number = number,
                     .priority = job.plan.priority,
                     .started = job.generation > 0,
-                    .world_size = job.plan.world_size});
+                    .world_size = job.plan.world_size,
+                    .avoid = health_.Suspects(id, now)});
   }
   if (line.empty()) return;
-  for (const jobs::Decision& decision : jobs::PlaceInLine(std::move(line), OfferedSlots())) {
+  for (const jobs::Decision& decision : jobs::PlaceInLine(std::move(line), SlotsAt(now))) {
     jobs::Job& job = jobs_.at(decision.id);
+    // Before its time it keeps its place, and these slots.
+    if (decision.placed.has_value() && job.not_before > now) continue;
     if (decision.placed.has_value()) {
       Start(&job, *decision.placed, now);
       continue;
     }
     std::string reason = decision.reason;
+    if (const std::string closed = ClosedNodes(now); !closed.empty()) {
+      reason = absl::StrReplaceAll(absl::StrCat(reason, "; ", closed),
+                                   {{"; no agent is attached", ""}});
+    }
     if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
     if (job.state_reason == reason) continue;
     job.state_reason = reason;

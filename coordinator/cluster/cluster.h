@@ -24,6 +24,7 @@
 #include "coordinator/cluster/event.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
+#include "coordinator/jobs/node_health.h"
 #include "coordinator/jobs/placement.h"
 #include "coordinator/membership/membership.h"
 #include "coordinator/store/store.h"
@@ -54,6 +55,9 @@ class Cluster {
   using Check = std::function<absl::Status(const jobs::Job& job)>;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
                                    const Check& check = nullptr);
+  // A job that has ended FAILED or CANCELLED goes on under its id, as its next attempt; a command `resume`, which is done at once, is added to
+  // its log: its number. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED).
+  absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now);
   // The same of kCancel, whose target has not taken effect; where no process can hold the target, it is taken back at once. The
   // target's number. Errors: also NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
@@ -65,6 +69,7 @@ class Cluster {
                                      absl::Time now);
 
   // ---- Agents. After an error the caller ends the stream with it.
+  // A process of the same agent takes the place of the former one at once; so does any where one of them has no id.
   absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
   // A heartbeat. Whether it renewed the lease: then it is to be acknowledged.
   bool AgentHeard(SessionId session, absl::Time now);
@@ -86,13 +91,28 @@ class Cluster {
 
   // Whatever ran on a node that is not attached is gone, somebody says: it is replaced now. Errors: NOT_FOUND NODE_NOT_FOUND;
   // FAILED_PRECONDITION NODE_ATTACHED.
-  absl::Status ForgetNode(const ForgetRequest& request, absl::Time now);
+  absl::Status ForgetNode(const NodeRequest& request, absl::Time now);
 
-  // The node's processes are to end and nothing is placed on it any more (for as long as this
-  // object lives): it is about to be stopped on purpose. The jobs go on elsewhere or later, without
-  // counting a restart.
+  // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
+  // Nothing is placed there any more, and what runs there saves a checkpoint at its next step, ends, and goes on elsewhere without
+  // using a restart. Errors: NOT_FOUND NODE_NOT_FOUND.
+  absl::Status DrainNode(const NodeRequest& request, absl::Time now);
+  // Nothing is placed there any more.
+  absl::Status CordonNode(const NodeRequest& request, absl::Time now);
+  // Takes back both, and that the node is left out after failures.
+  absl::Status UncordonNode(const NodeRequest& request, absl::Time now);
+  // The agent is being stopped: as DrainNode, until another process of it attaches.
+  void AgentDraining(SessionId session, const std::string& reason, absl::Time now);
+  // A slot whose process cannot be ended is not used until it has. The process has no thread that runs: its rank is taken for gone.
+  void SlotQuarantined(SessionId session, const SlotQuarantine& quarantine, absl::Time now);
+  size_t QuarantinedSlots(const std::string& node) const;
+  // The same as AgentDraining for as long as this object lives: musterd is about to stop this agent.
   void Drain(const std::string& node, absl::Time now);
+  // What still runs there is told to end now.
+  void Interrupt(const std::string& node, absl::Time now);
   bool HasProcesses(const std::string& node) const;
+  // Changes while something moves there.
+  uint64_t ActivityOn(const std::string& node) const;
 
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
   void Detached(SessionId session, absl::Time now);
@@ -113,8 +133,16 @@ class Cluster {
   // By number.
   const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
   const membership::Membership& membership() const { return membership_; }
-  // Being stopped on purpose.
-  bool IsDraining(const std::string& node) const { return draining_.contains(node); }
+  // Why nothing is placed on a node; as of the last tick.
+  struct NodeView {
+    enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
+    std::string reason;
+    // Of kLeftOut.
+    absl::Time until = absl::InfinitePast();
+  };
+  NodeView View(const std::string& node) const;
+  // Of the agent that has, or had last, this name; empty: it has none.
+  std::string AgentId(const std::string& node) const { return MarkOf(node).agent_id; }
   // By job id: the ranks whose processes may be on this node, in order.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const;
   // Over the last steps, all ranks together; 0 and absent without any.
@@ -124,7 +152,8 @@ class Cluster {
     std::optional<double> model_flops_per_second;
   };
   Throughput ThroughputOf(const std::string& job_id) const;
-  jobs::Slots OfferedSlots() const;
+  // As of the last tick.
+  jobs::Slots OfferedSlots() const { return SlotsAt(last_tick_); }
 
  private:
   // What changed of a job since the last TakeBatch().
@@ -198,6 +227,27 @@ class Cluster {
                      const std::function<bool(const std::string& job)>& continues, absl::Time now);
   // With ranks there that may have processes.
   std::vector<jobs::Job*> LiveJobsOn(const std::string& node);
+  // Whether this is no repeat; then it is remembered.
+  absl::StatusOr<bool> ActsOnNode(const NodeRequest& request, absl::Time now);
+  store::NodeMarkRow MarkOf(const std::string& node) const;
+  void Mark(const store::NodeMarkRow& mark);
+  // Changes each job that may have processes there, and follows.
+  void EachJobOn(const std::string& node, const std::function<jobs::Ended(jobs::Job*)>& change,
+                 absl::Time now);
+  void PreemptNode(const std::string& node, const std::string& reason, absl::Time now);
+  jobs::Ended Preempt(jobs::Job* job, const std::string& reason, absl::Time now);
+  // What the end of the newest generation says of its nodes, once.
+  void JudgeNodes(jobs::Job* job, absl::Time now);
+  // It got on.
+  void Praise(const jobs::Job& job);
+  void StoreHealth(const std::string& node);
+  // Why nothing is placed on this node, which is attached; empty: it is open.
+  std::string WhyClosed(const std::string& node, absl::Time now) const;
+  // Of all attached nodes that are closed, for people; empty: there are none.
+  std::string ClosedNodes(absl::Time now) const;
+  jobs::Slots SlotsAt(absl::Time now) const;
+  // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION STALE_INCARNATION.
+  absl::Status CheckName(const AgentHello& hello) const;
   // Another agent process has the node's name. `left`: incarnations of workers of the former that this one still speaks for.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,
@@ -222,9 +272,22 @@ class Cluster {
   std::map<std::string, Speed> speed_;
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;
-  std::set<std::string> draining_;
   // Processes of a later generation than their job's, by job: incarnation and node. Their job does not start meanwhile.
   std::map<std::string, std::map<std::string, std::string>> strangers_;
+  struct Draining {
+    std::string reason;
+    // Said by the agent: over with its process.
+    bool by_agent = false;
+  };
+  std::map<std::string, Draining> draining_;
+  // By node, as its agent says; gone with it.
+  std::map<std::string, std::set<uint32_t>> quarantined_;
+  // Streams of workers that do not know the preemption notice.
+  std::set<SessionId> older_workers_;
+  jobs::NodeHealth health_;
+  std::map<std::string, store::NodeMarkRow> marks_;
+  // The generation whose end was judged last, by job.
+  std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;
   bool judging_ = true;
 

@@ -289,6 +289,228 @@ TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
   EXPECT_EQ(world.job("job").restarts, 0);
 }
 
+AgentHello Known(const std::string& id, const std::string& incarnation) {
+  AgentHello hello = Hello("a", 1, incarnation);
+  hello.agent_id = id;
+  return hello;
+}
+
+TEST(AgentName, ARestartedAgentHasItsNameAtOnceAndAnotherOneIsRefusedAndEvictsNobody) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
+  world.Submit("job", 1);
+  const absl::Status taken = world.Attach(2, Known("other", "x1"));
+  EXPECT_EQ(RefusalReason(taken), "NODE_NAME_TAKEN");
+  EXPECT_TRUE(absl::IsAlreadyExists(taken));
+  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 1);
+  EXPECT_EQ(world.job("job").generation, 1);
+  // Its process was killed; the stream may not have broken yet.
+  ASSERT_TRUE(world.Attach(3, Known("id", "i2")).ok());
+  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 3);
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+  world.cluster().Detached(3, world.now());
+  EXPECT_EQ(RefusalReason(world.Attach(4, Known("other", "x1"))), "NODE_NAME_TAKEN");
+  world.Pass(12);  // the lease is over
+  EXPECT_TRUE(world.Attach(5, Known("other", "x1")).ok());
+}
+
+TEST(AgentName, IsKeptOverARestartAndSoAreReplacedProcesses) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
+  ASSERT_TRUE(world.Attach(2, Known("id", "i2")).ok());
+  world.Restart();
+  EXPECT_EQ(RefusalReason(world.Attach(3, Known("id", "i1"))), "STALE_INCARNATION");
+  EXPECT_EQ(RefusalReason(world.Attach(4, Known("other", "x1"))), "NODE_NAME_TAKEN");
+  EXPECT_TRUE(world.Attach(5, Known("id", "i2")).ok());
+}
+
+TEST(AgentName, AnAgentWithoutAnIdTakesTheNameOverAsBefore) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
+  EXPECT_TRUE(world.Attach(2, Hello("a", 1, "old")).ok());
+  EXPECT_EQ(RefusalReason(world.Attach(3, Known("id", "i1"))), "STALE_INCARNATION");
+  EXPECT_TRUE(world.Attach(4, Known("id", "i2")).ok());
+}
+
+TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
+  World world;
+  world.Start("job", 2);
+  ASSERT_TRUE(world.cluster().DrainNode({.node = "a", .request_id = "r", .requested_by = "me"},
+                                        world.now()).ok());
+  world.Commit();
+  EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
+  EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain));
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_TRUE(world.Stops().empty());
+  world.Restart();
+  world.effects.clear();
+  AgentHello back = Hello("a", 2);
+  for (uint32_t rank : {0, 1}) back.running.push_back({world.job("job").Worker(rank), 1});
+  ASSERT_TRUE(world.Attach(2, back).ok());
+  EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain)) << "it may not have heard";
+  EXPECT_EQ(world.cluster().View("a").reason, "muster drain by me");
+  for (uint32_t rank : {0, 1}) {
+    ASSERT_TRUE(world.AttachWorker(20 + rank, world.job("job").Worker(rank)).ok());
+    ASSERT_TRUE(world.Report(20 + rank, {.sequence = 2, .what = Finished{.step = 3, .preempted = true}}).ok());
+  }
+  EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
+  for (uint32_t rank : {0, 1}) world.Exit(2, world.job("job").Worker(rank), 0);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state_reason,
+            "to start again: needs 2 slots; node 'a' is drained (muster drain by me)");
+  // A repeat that comes late does not undo what was asked since.
+  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a", .request_id = "u"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster().DrainNode({.node = "a", .request_id = "r", .requested_by = "me"},
+                                        world.now()).ok());
+  world.Commit();
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Drain, ACordonedNodeKeepsWhatRunsAndAnUnknownOneIsNamed) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.cluster().CordonNode({.node = "a"}, world.now()).ok());
+  world.Commit();
+  world.Submit("other", 1);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").interruption, "");
+  EXPECT_EQ(world.job("other").state, jobs::State::kQueued);
+  EXPECT_EQ(RefusalReason(world.cluster().CordonNode({.node = "b"}, world.now())), "NODE_NOT_FOUND");
+}
+
+TEST(Drain, AnAgentThatStopsGetsNothingNewUntilItsSuccessorComes) {
+  World world;
+  world.Start("job", 1);
+  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  world.Commit();
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.preempted = true}}).ok());
+  world.Exit(1, world.job("job").Worker(0), 0);
+  EXPECT_EQ(world.job("job").generation, 1);
+  AgentHello same = Hello("a", 1);
+  same.draining = "SIGTERM";
+  ASSERT_TRUE(world.Attach(2, same).ok());
+  EXPECT_EQ(world.job("job").generation, 1);
+  ASSERT_TRUE(world.Attach(3, Hello("a", 1, "b")).ok());
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Drain, AnOlderAgentThatStopsIsAskedOnceAndTheJobHasNotFailed) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 0);
+  WorkerExit exit{.worker = world.job("job").Worker(0)};
+  exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = "the agent is stopping"};
+  world.cluster().WorkerExited(1, exit, world.now());
+  world.Commit();
+  EXPECT_EQ(world.job("job").generation, 1);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kDraining);
+}
+
+TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
+  World world;
+  world.Start("job", 1);
+  const WorkerId id = world.job("job").Worker(0);
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = jobs::ReportedFailure{.reason = "boom"}}).ok());
+  ASSERT_EQ(world.job("job").generation, 1) << "its process still lives";
+  const SlotQuarantine hangs{.slot = 0, .worker = id, .pid = 7, .quarantined = true, .reason = "why"};
+  world.cluster().SlotQuarantined(1, hangs, world.now());
+  world.Commit();
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").generation, 1) << "there is no other slot";
+  EXPECT_EQ(world.cluster().QuarantinedSlots("a"), 1);
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
+  AgentHello back = Hello("a", 1);
+  back.quarantined_slots = {0};
+  back.running = {{id, 7}};
+  ASSERT_TRUE(world.Attach(3, back).ok());
+  world.Submit("other", 1);
+  EXPECT_EQ(world.job("other").generation, 0);
+  SlotQuarantine over = hangs;
+  over.quarantined = false;
+  world.cluster().SlotQuarantined(3, over, world.now());
+  world.Exit(3, id, 9);
+  EXPECT_EQ(world.job("other").ranks.at(0).node, "a");
+}
+
+TEST(Cluster, ANodeWhoseWorkersCannotStartCostsNoRestartBesideAGoodOne) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("job", 1, 0);
+  ASSERT_EQ(world.job("job").ranks[0].node, "a");
+  world.FailToStart(1, world.job("job").Worker(0));
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Cluster, ANodeWhoseWorkersNeverStartIsLeftOutAndTheJobWaits) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 0);
+  uint64_t generation = 0;
+  const auto pass = [&](int seconds) {
+    for (int second = 0; second < seconds; ++second) {
+      world.Pass(1);
+      world.cluster().AgentHeard(1, world.now());
+      if (world.job("job").generation == generation || !world.job("job").live) continue;
+      generation = world.job("job").generation;
+      world.FailToStart(1, world.job("job").Worker(0));
+    }
+  };
+  pass(10);
+  EXPECT_EQ(generation, 3);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  ASSERT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut);
+  EXPECT_EQ(world.cluster().OfferedSlots().offered(), 0);
+  const std::string reason = world.job("job").state_reason;
+  EXPECT_NE(reason.find("node 'a' is left out until 00:17:"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("could not be started: no such program"), std::string::npos) << reason;
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Pass(1);
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut) << "it is stored";
+  generation = world.job("job").generation;
+  pass(70);
+  EXPECT_GE(generation, 4) << "once the time is over it is tried again";
+  EXPECT_LE(generation, 7);
+  pass(3600);
+  EXPECT_LT(generation, 40);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Cluster, RestartsComeSlowerAndSlowerAndKeepTheirPlace) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 10);
+  world.Submit("other", 1);
+  SessionId session = 10;
+  std::vector<double> starts;
+  uint64_t generation = 0;
+  while (starts.size() < 6) {
+    const jobs::Job& job = world.job("job");
+    ASSERT_LT(world.seconds, 1000);
+    if (job.generation > generation && job.live) {
+      generation = job.generation;
+      starts.push_back(world.seconds);
+      ASSERT_TRUE(world.AttachWorker(++session, job.Worker(0)).ok());
+      world.Exit(1, job.Worker(0), 11);
+    }
+    world.Pass(1);
+    world.cluster().AgentHeard(1, world.now());
+  }
+  EXPECT_LE(starts[1], 1);
+  EXPECT_GE(starts[4] - starts[3], 2);
+  EXPECT_GE(starts[5] - starts[4], 4);
+  EXPECT_EQ(world.job("other").generation, 0) << "nobody overtakes it meanwhile";
+}
+
 TEST(Cluster, TheHighestPriorityStartsFirstAndTheOthersAreToldWhy) {
   World world;
   world.Submit("first", 1);

@@ -70,5 +70,40 @@ TEST(Commands, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped
   EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
 }
 
+TEST(Attempts, AStoppedJobGoesOnWhereItWasAlsoAfterARestart) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.Command("job", {.kind = commands::Kind::kPause}).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 5}}).ok());
+  ASSERT_TRUE(world.Stop("job").ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = Finished{.step = 5}}).ok());
+  world.Exit(1, world.job("job").Worker(0), 0);
+  ASSERT_EQ(world.job("job").state, jobs::State::kCancelled);
+  ASSERT_EQ(world.job("job").ended_attempts.size(), 0);
+  const auto number = world.Command("job", {.kind = commands::Kind::kResume}, "request");
+  ASSERT_TRUE(number.ok()) << number.status();
+  EXPECT_EQ(*number, 3);
+  EXPECT_EQ(world.job("job").attempt, 2);
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").state, jobs::State::kStarting);
+  EXPECT_EQ(*world.Command("job", {.kind = commands::Kind::kResume}, "request"), 3) << "a repeat";
+  EXPECT_EQ(world.job("job").attempt, 2);
+  // Neither the halt nor the stop of the former attempt is carried out again.
+  for (const commands::Delivery& delivery : world.job("job").commands.After(0)) {
+    EXPECT_EQ(delivery.when, commands::Delivery::When::kNever) << delivery.command.number;
+  }
+  world.Restart();
+  EXPECT_EQ(world.job("job").attempt, 2);
+  EXPECT_EQ(world.job("job").ended_attempts.at(0).state, jobs::State::kCancelled);
+  ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.AttachWorker(20, world.job("job").Worker(0)).ok());
+  ASSERT_TRUE(world.Report(20, {.sequence = 1, .what = SessionStarted{.step = 5}}).ok());
+  ASSERT_TRUE(world.Report(20, {.sequence = 2, .what = Finished{.step = 9}}).ok());
+  world.Exit(2, world.job("job").Worker(0), 0);
+  EXPECT_EQ(world.job("job").state, jobs::State::kSucceeded);
+  EXPECT_EQ(RefusalReason(world.Command("job", {.kind = commands::Kind::kResume}).status()),
+            "JOB_ALREADY_ENDED");
+}
+
 }  // namespace
 }  // namespace muster::cluster

@@ -52,7 +52,8 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
   for (jobs::Job* job : there) {
     jobs::Ended ended;
     if (!job->plan.continue_when_cut_off) {
-      ended = jobs::OnInterrupted(job, now);
+      ended = jobs::OnInterrupted(
+          job, absl::StrCat("the agent of node '", node, "' was not heard of"), now);
     } else if (!job->cut_off.contains(node)) {
       jobs::OnNodeCutOff(job, node, true);
       jobs::AddEvent(job, now, "NODE_CUT_OFF",
@@ -72,7 +73,7 @@ void Cluster::NodeFound(const std::string& node) {
   }
 }
 
-absl::Status Cluster::ForgetNode(const ForgetRequest& request, absl::Time now) {
+absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   const auto repeat = Repeat(request.request_id, request.fingerprint);
   if (!repeat.ok()) return repeat.status();
   if (*repeat != nullptr) return absl::OkStatus();

@@ -41,7 +41,13 @@ struct AckSpool {
   WorkerId worker;
   uint64_t sequence = 0;
 };
-using AgentOrder = std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool>;
+// The node is to be emptied, or is not any more.
+struct DrainAgent {
+  bool drain = false;
+  std::string reason;
+};
+using AgentOrder =
+    std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool, DrainAgent>;
 
 // ---- To a worker.
 struct WelcomeWorker {
@@ -73,8 +79,12 @@ struct CheckpointRecorded {
 struct ExportGranted {
   std::string path;
 };
+// To save a checkpoint at the next step boundary, and to end there.
+struct PreemptionNotice {
+  std::string reason;
+};
 using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Delivery, AckReport,
-                                 CheckpointRecorded, ExportGranted>;
+                                 CheckpointRecorded, ExportGranted, PreemptionNotice>;
 
 // ---- Effects.
 struct SendToAgent {

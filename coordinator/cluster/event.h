@@ -47,8 +47,8 @@ struct CommandRequest {
   std::string from;
 };
 
-// What a client asks of a node.
-struct ForgetRequest {
+// What somebody asks for a node.
+struct NodeRequest {
   std::string node;
   std::string request_id;
   // Of the request's contents.
@@ -80,16 +80,31 @@ struct AgentHello {
   // Of the agent's program.
   std::string version;
   uint32_t protocol = kAgentProtocol;
+  // Stays the same when the agent is started again; empty: an agent of protocol 1.
+  std::string agent_id;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
+  // Why it is being stopped; empty: it is not.
+  std::string draining;
+  std::vector<uint32_t> quarantined_slots;
+};
+
+// A process does not end although it was killed, or has ended at last.
+struct SlotQuarantine {
+  uint32_t slot = 0;
+  WorkerId worker;
+  int64_t pid = 0;
+  bool quarantined = false;
+  std::string reason;
 };
 
 // What this program understands of workers; they may be one version apart. Since 2 they carry out
-// what is in the log, since 3 heartbeats are acknowledged.
+// what is in the log, since 3 heartbeats are acknowledged, and they know the preemption notice.
 inline constexpr uint32_t kWorkerProtocol = 3;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
 // From here on they heed WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
+inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
 
 struct WorkerHello {
   WorkerId worker;
@@ -195,6 +210,8 @@ struct Exported {
 struct Finished {
   uint64_t step = 0;
   std::string ended_early;
+  // It ended because it was told that the job goes on elsewhere.
+  bool preempted = false;
 };
 struct Report {
   uint64_t sequence = 0;

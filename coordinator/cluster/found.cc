@@ -22,6 +22,9 @@ void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written,
     return;
   }
   jobs::RecordCheckpoint(job, std::move(checkpoint));
+  const uint32_t faults = job->restarts_used + job->node_faults;
+  jobs::OnCheckpoint(job, written.step);
+  if (faults > 0 && job->restarts_used + job->node_faults == 0) Praise(*job);
   ListsChanged(job);
   jobs::OnSaved(job, written.step, now);
   jobs::OnSave(job);

@@ -53,10 +53,12 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   if (!replaced.ok()) return replaced.status();
   Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));
   worker_sessions_[session] = id;
+  if (hello.protocol < kPreemptibleWorkerProtocol) older_workers_.insert(session);
 
   jobs::Rank& rank = job->ranks[id.rank];
-  if (rank.pid != hello.pid) {
+  if (rank.pid != hello.pid || !rank.attached) {
     rank.pid = hello.pid;
+    jobs::OnAttached(job, id.rank);
     dirty_[job->id].ranks.insert(id.rank);
   }
   effects_.push_back(SendToWorker{session, WelcomeWorker{.spec = job->spec,
@@ -80,6 +82,9 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   if (id.rank == 0) TellToRemove(*job);
   if (id.rank == 0 && !job->export_granted.empty()) {
     effects_.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
+  }
+  if (job->live && !job->ending && !job->interruption.empty()) {
+    effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
   }
   Changed(job);
   return absl::OkStatus();
@@ -225,7 +230,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
             if (rank == 0) job->ended_early = finished.ended_early;
-            jobs::OnFinished(job, rank, options_.patience, now);
+            jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
           },
           [&](const jobs::ReportedFailure& failure) {
             ended = jobs::OnFailureReport(job, rank, failure, now);

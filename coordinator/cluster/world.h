@@ -94,6 +94,13 @@ class World {
     cluster_->WorkerExited(session, exit, now());
     Commit();
   }
+  void FailToStart(SessionId session, const WorkerId& id) {
+    WorkerExit exit{.worker = id};
+    exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = "no such program"};
+    exit.exit.why = jobs::Exit::Why::kNodeFault;
+    cluster_->WorkerExited(session, exit, now());
+    Commit();
+  }
   // A job of `world_size` ranks that train, on a node 'a' of as many slots: sessions 1 of the agent and 10 + rank of the
   // workers, each of which has reported once.
   void Start(const std::string& id, uint32_t world_size) {

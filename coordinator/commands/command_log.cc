@@ -109,7 +109,10 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
   if (command.outcome.has_value() && command.outcome->code != absl::StatusCode::kOk) {
     return When::kNever;
   }
-  if (!command.applied_step.has_value()) return When::kAnew;
+  // Also a stop that took effect before any worker could say so.
+  if (!command.applied_step.has_value()) {
+    return command.outcome.has_value() ? When::kNever : When::kAnew;
+  }
   if (ChangesState(command.kind)) return When::kReplay;
   if (command.kind == Kind::kPause) return command.target != 0 ? When::kNever : When::kAnew;
   // Begun, but perhaps not ended.

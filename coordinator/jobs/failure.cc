@@ -9,10 +9,15 @@ namespace {
 
 constexpr size_t kShownConsequences = 3;
 
-// Reported failures and lost processes are equally sure: the earlier one wins.
+// Reported failures, lost processes and faults of nodes are equally sure: the earlier one wins.
 int Sureness(const FailureNote& note) {
-  return note.kind == FailureKind::kReported ? static_cast<int>(FailureKind::kLost)
-                                             : static_cast<int>(note.kind);
+  const bool sure = note.kind == FailureKind::kReported || note.kind == FailureKind::kNodeFault;
+  return static_cast<int>(sure ? FailureKind::kLost : note.kind);
+}
+
+// Who fell silent, and then turned out to be lost with its agent.
+bool Explains(const FailureNote& note, const FailureNote& known) {
+  return note.kind == FailureKind::kNodeFault && known.kind == FailureKind::kLost;
 }
 
 }  // namespace
@@ -44,7 +49,7 @@ void AddNote(std::vector<FailureNote>* notes, FailureNote note) {
     notes->push_back(std::move(note));
     return;
   }
-  if (Sureness(note) < Sureness(*known)) {
+  if (Sureness(note) < Sureness(*known) || Explains(note, *known)) {
     if (note.log_tail.empty()) note.log_tail = known->log_tail;
     *known = std::move(note);
   } else if (known->log_tail.empty()) {

@@ -67,6 +67,8 @@ struct Rank {
   bool finished = false;
   // Its process is gone.
   bool exited = false;
+  // Its process has spoken to the coordinator: from then on its end is no fault of the node's programs.
+  bool attached = false;
   // The first step to which it brought no input, while it has none; else 0.
   uint64_t joined_since = 0;
 
@@ -107,6 +109,9 @@ enum class FailureKind {
   kExitCode = 3,
   // It follows from another rank's end.
   kConsequence = 4,
+  // The node's fault, not the job's: its process could not be started, ended before its first message, or was lost with its
+  // agent; or the worker said so.
+  kNodeFault = 5,
 };
 
 // One rank's end within a generation that failed.
@@ -181,6 +186,18 @@ struct Trainability {
   bool operator==(const Trainability&) const = default;
 };
 
+// How an attempt ended that was followed by another.
+struct AttemptEnd {
+  uint32_t attempt = 0;
+  State state = State::kFailed;
+  std::string state_reason;
+  std::string reason_code;
+  absl::Time end_time = absl::InfinitePast();
+  uint64_t step = 0;
+
+  bool operator==(const AttemptEnd&) const = default;
+};
+
 struct Rendezvous {
   std::string host;
   uint32_t port = 0;
@@ -227,7 +244,26 @@ struct Job {
   std::string start_from;
   // Why training ended before its last step, where nobody asked for it; empty: it did not.
   std::string ended_early;
+  // Why the newest generation is to end, or ended, although nothing failed, for people; empty: it is not.
+  std::string interruption;
+  // The newest generation has ended its work before it was done, to go on elsewhere.
+  bool preempted = false;
+  // From 1; one more each time that it goes on after its end.
+  uint32_t attempt = 1;
+  // Of those before, oldest first.
+  std::vector<AttemptEnd> ended_attempts;
+  // Starts after a failure of the job itself.
   uint32_t restarts = 0;
+  // Of these, those since it last got on (life.h): what plan.max_restarts bounds.
+  uint32_t restarts_used = 0;
+  // Generations in a row that ended by the fault of a node, since it last got on.
+  uint32_t node_faults = 0;
+  // The latest step at which it failed: without checkpoints it gets on with the one after it.
+  uint64_t failed_step = 0;
+  // Where the newest generation began to train: with checkpoints it gets on with one after it.
+  uint64_t started_step = 0;
+  // It does not start before, after a failure; infinite past: it may start at once.
+  absl::Time not_before = absl::InfinitePast();
   std::optional<Rendezvous> rendezvous;
 
   std::string stage;

@@ -26,12 +26,13 @@ constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
 
 std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
 
-void End(Job* job, State state, const std::string& reason, absl::Time now,
-         const std::string& code = "") {
+void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
+              const std::string& code = "") {
   job->state = state;
   job->state_reason = reason;
   job->reason_code = code;
   job->end_time = now;
+  job->not_before = absl::InfinitePast();
   job->stage.clear();
   job->patience_end = absl::InfiniteFuture();
 }
@@ -47,8 +48,8 @@ constexpr char kFinalSaveFailed[] = "FINAL_SAVE_FAILED";
 
 // A job that is stopped has not lost anything but what was not saved.
 void Cancel(Job* job, absl::Time now) {
-  if (!job->save_failure.has_value()) return End(job, State::kCancelled, "stopped as asked", now);
-  End(job, State::kCancelled,
+  if (!job->save_failure.has_value()) return Conclude(job, State::kCancelled, "stopped as asked", now);
+  Conclude(job, State::kCancelled,
       absl::StrCat("stopped as asked, but its last save failed: ", job->save_failure->message, "; ",
                    Kept(*job)),
       now, "SAVE_FAILED");
@@ -56,9 +57,9 @@ void Cancel(Job* job, absl::Time now) {
 
 // All its work is done.
 void Succeed(Job* job, absl::Time now) {
-  if (!job->save_failure.has_value()) return End(job, State::kSucceeded, job->ended_early, now);
+  if (!job->save_failure.has_value()) return Conclude(job, State::kSucceeded, job->ended_early, now);
   // A worker of protocol 2 finishes also without its last checkpoint.
-  End(job, State::kFailed,
+  Conclude(job, State::kFailed,
       absl::StrCat("training is done, but its last save failed: ", job->save_failure->message, "; ",
                    Kept(*job)),
       now, kFinalSaveFailed);
@@ -67,12 +68,22 @@ void Succeed(Job* job, absl::Time now) {
 // Starting over would end the same way.
 void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
   const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
-  End(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
+  Conclude(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
+}
+
+// Longest waits before a start.
+constexpr absl::Duration kLongestAfterFailure = absl::Minutes(1);
+constexpr absl::Duration kLongestAfterNodeFault = absl::Minutes(5);
+
+std::string Waits(const Job& job, const std::string& cause) {
+  if (job.not_before == absl::InfinitePast()) return absl::StrCat(cause, "; waits for slots");
+  return absl::StrCat(cause, "; starts again at ",
+                      absl::FormatTime("%H:%M:%S UTC", job.not_before, absl::UTCTimeZone()));
 }
 
 // The generation is over: what becomes of the job.
 void Conclude(Job* job, absl::Time now) {
-  const bool done = !job->ending && All(*job, &Rank::finished);
+  const bool done = !job->ending && !job->preempted && All(*job, &Rank::finished);
   job->live = false;
   job->stage.clear();
   if (job->stop_requested) return Cancel(job, now);
@@ -88,22 +99,43 @@ void Conclude(Job* job, absl::Time now) {
     job->reason_code = kCheckpointsUnreadable;
     return;
   }
-  const auto failure = OwnFailure(*job);
   job->state = State::kRecovering;
   job->reason_code.clear();
-  if (!failure.has_value()) {
-    job->state_reason = "interrupted; waits for slots";
+  job->not_before = absl::InfinitePast();
+  const End end = EndOf(*job);
+  if (end == End::kInterrupted) {
+    // What followed from it is no failure either.
+    std::erase_if(job->failures,
+                  [&](const FailureNote& note) { return note.generation == job->generation; });
+    job->state_reason =
+        Waits(*job, job->interruption.empty() ? "interrupted" : job->interruption);
     return;
   }
+  const auto failure = OwnFailure(*job);
   const std::string cause = Describe(failure->root);
-  job->state_reason = absl::StrCat(cause, "; waits for slots");
-  if (failure->root.permanent) return FailForGood(job, failure->root, now);
-  if (job->restarts >= job->plan.max_restarts) {
-    return End(job, State::kFailed,
-               absl::StrCat(cause, "; restarted ", job->restarts, " of ", job->plan.max_restarts,
-                            " times allowed"),
-               now);
+  if (end == End::kNodeFault) {
+    const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
+    if (wait > absl::ZeroDuration()) job->not_before = now + wait;
+    job->state_reason = Waits(*job, cause);
+    return;
   }
+  if (failure->root.permanent) return FailForGood(job, failure->root, now);
+  if (job->restarts_used >= job->plan.max_restarts) {
+    return Conclude(job, State::kFailed,
+                    absl::StrCat(cause, "; restarted ", job->restarts_used, " of ",
+                                 job->plan.max_restarts, " times allowed"),
+                    now);
+  }
+  const absl::Duration wait = Backoff(*job, job->restarts_used, kLongestAfterFailure);
+  if (wait > absl::ZeroDuration()) job->not_before = now + wait;
+  job->failed_step = std::max(job->failed_step, job->step);
+  job->state_reason = Waits(*job, cause);
+}
+
+// It is further than where it failed: what failed before is forgiven.
+void GotOn(Job* job) {
+  job->restarts_used = 0;
+  job->node_faults = 0;
 }
 
 // Which nodes are waited for, for people; empty: none.
@@ -130,11 +162,18 @@ void DescribeLive(Job* job) {
   } else if (job->ending) {
     job->state = State::kRecovering;
     const auto failure = OwnFailure(*job);
-    job->state_reason = absl::StrCat(failure.has_value() ? Describe(failure->root) : "interrupted",
-                                     "; waits for ", Processes(left), " to end");
+    std::string why = job->interruption.empty() ? "interrupted" : job->interruption;
+    if (failure.has_value() && EndOf(*job) != End::kInterrupted) why = Describe(failure->root);
+    job->state_reason = absl::StrCat(why, "; waits for ", Processes(left), " to end");
   } else if (started == job->ranks.size() && job->paused) {
     job->state = State::kPaused;
-    job->state_reason = "as asked";
+    job->state_reason = job->interruption.empty()
+                            ? "as asked"
+                            : absl::StrCat(job->interruption, "; ends here and goes on elsewhere");
+  } else if (started == job->ranks.size() && !job->interruption.empty()) {
+    job->state = State::kRunning;
+    job->state_reason = absl::StrCat(job->interruption,
+                                     "; saves a checkpoint at its next step and goes on elsewhere");
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
     if (All(*job, &Rank::finished)) {
@@ -197,14 +236,6 @@ Ended Fail(Job* job, FailureNote note, absl::Time now) {
   return ended;
 }
 
-// The processes end although nothing failed.
-Ended Interrupt(Job* job, absl::Time now) {
-  Ended ended;
-  if (!job->ending) ended = EndProcesses(job, now);
-  Settle(job, now);
-  return ended;
-}
-
 std::string HaltReason(const Job& job, const std::string& found) {
   return absl::StrCat(found, "; once they are there again, `muster resume ", job.id,
                       "` looks again; `muster resume ", job.id, " --from DIR` or `--from-scratch` goes on without them");
@@ -221,13 +252,18 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
       note = NoteFor(job, rank, FailureKind::kLost, absl::StrCat("killed by signal ", exit.number));
       break;
     case Exit::Cause::kStartError:
-      note = NoteFor(job, rank, FailureKind::kLost,
+      note = NoteFor(job, rank, FailureKind::kNodeFault,
                      absl::StrCat("could not be started: ", exit.start_error));
       break;
     case Exit::Cause::kCode:
       note = NoteFor(job, rank, FailureKind::kExitCode,
                      absl::StrCat("exited with code ", exit.number, " before it finished"));
       break;
+  }
+  if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;
+  if (!job.ranks[rank].attached && note.kind != FailureKind::kNodeFault) {
+    note.kind = FailureKind::kNodeFault;
+    absl::StrAppend(&note.reason, ", before it had spoken to the coordinator");
   }
   note.log_tail = exit.log_tail;
   return note;
@@ -249,7 +285,69 @@ bool EndedAsTold(const Job& job, const Exit& exit, const Patience& patience, abs
   return false;
 }
 
+// Why a process ended that was not to end yet, where that was planned.
+std::string Interruption(const std::string& node, Exit::Why why) {
+  switch (why) {
+    case Exit::Why::kAgentStopped:
+      return absl::StrCat("the agent of node '", node, "' was stopped");
+    case Exit::Why::kDrained:
+      return absl::StrCat("node '", node, "' is drained");
+    case Exit::Why::kPreempted:
+      return absl::StrCat("node '", node, "' is needed for something else");
+    case Exit::Why::kLeaseOver:
+      return absl::StrCat("node '", node, "' heard nothing of the coordinator for a whole lease");
+    case Exit::Why::kStoppedAsTold:
+    case Exit::Why::kUnknown:
+    case Exit::Why::kNodeFault:
+      break;
+  }
+  return absl::StrCat("a process on node '", node, "' was stopped");
+}
+
+// Where the first planned end, or the wish for one, comes before any failure.
+Ended Interrupt(Job* job, const std::string& reason, absl::Time now) {
+  if (job->interruption.empty()) job->interruption = reason;
+  Ended ended;
+  if (!job->ending) ended = EndProcesses(job, now);
+  Settle(job, now);
+  return ended;
+}
+
+// FNV-1a, finished as in MurmurHash3: the same on every machine and in every version.
+uint64_t Hash(const std::string& text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
+  return hash ^ (hash >> 33);
+}
+
 }  // namespace
+
+End EndOf(const Job& job) {
+  const auto failure = OwnFailure(job);
+  if (!failure.has_value()) return End::kInterrupted;
+  switch (failure->root.kind) {
+    case FailureKind::kNodeFault:
+      return End::kNodeFault;
+    case FailureKind::kReported:
+    case FailureKind::kLost:
+      return End::kFailed;
+    case FailureKind::kExitCode:
+    case FailureKind::kConsequence:
+      break;
+  }
+  // These follow from a planned end as well as from a failure.
+  return job.interruption.empty() ? End::kFailed : End::kInterrupted;
+}
+
+absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest) {
+  if (failures_before == 0) return absl::ZeroDuration();
+  const absl::Duration whole =
+      std::min(longest, absl::Seconds(1) * static_cast<int64_t>(
+                                               uint64_t{1} << std::min(failures_before - 1, 20u)));
+  const uint64_t hash = Hash(absl::StrCat(job.id, "/", job.generation));
+  return whole * (0.5 + 0.5 * static_cast<double>(hash % 1000) / 1000);
+}
 
 const char* Name(State state) {
   switch (state) {
@@ -277,7 +375,10 @@ const char* Name(State state) {
 
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   if (!job->waiting()) return;
-  if (OwnFailure(*job).has_value()) ++job->restarts;
+  if (OwnFailure(*job).has_value() && EndOf(*job) == End::kFailed) {
+    ++job->restarts;
+    ++job->restarts_used;
+  }
   job->generation = std::max(job->generation, job->newest_generation_seen) + 1;
   job->told_before = std::max(job->told_before, job->told_commands);
   if (job->start_time == absl::InfinitePast()) job->start_time = now;
@@ -289,19 +390,57 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   job->rendezvous.reset();
   job->ended_early.clear();
   job->export_granted.clear();
+  job->interruption.clear();
+  job->preempted = false;
+  job->not_before = absl::InfinitePast();
   Settle(job, now);
+}
+
+void OnNextAttempt(Job* job, absl::Time now) {
+  if (job->state != State::kFailed && job->state != State::kCancelled) return;
+  job->ended_attempts.push_back({.attempt = job->attempt,
+                                 .state = job->state,
+                                 .state_reason = job->state_reason,
+                                 .reason_code = job->reason_code,
+                                 .end_time = job->end_time,
+                                 .step = job->step});
+  ++job->attempt;
+  job->state = job->generation == 0 ? State::kQueued : State::kRecovering;
+  job->state_reason = absl::StrCat("goes on as attempt ", job->attempt);
+  job->reason_code.clear();
+  job->end_time = absl::InfinitePast();
+  job->live = job->ending = job->stop_requested = job->paused = job->preempted = false;
+  job->interruption.clear();
+  job->halt_reason.clear();
+  job->save_failure.reset();
+  job->ended_early.clear();
+  job->restarts_used = job->node_faults = 0;
+  job->not_before = absl::InfinitePast();
+  // Its start is no restart after them.
+  job->failures.clear();
+  AddEvent(job, now, "NEXT_ATTEMPT", job->state_reason);
+}
+
+void OnAttached(Job* job, uint32_t rank) {
+  if (!Ignored(*job, rank)) job->ranks[rank].attached = true;
 }
 
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
   if (Ignored(*job, rank)) return;
   job->ranks[rank].session_started = true;
   job->ranks[rank].step = step;
-  if (rank == 0) job->step = step;
+  if (rank == 0) job->step = job->started_step = step;
   DescribeLive(job);
 }
 
 void OnStep(Job* job) {
-  if (!job->terminal() && job->live) DescribeLive(job);
+  if (job->terminal() || !job->live) return;
+  if (job->checkpoints.empty() && job->step > job->failed_step) GotOn(job);
+  DescribeLive(job);
+}
+
+void OnCheckpoint(Job* job, uint64_t step) {
+  if (!job->terminal() && job->live && step > job->started_step) GotOn(job);
 }
 
 void OnSave(Job* job) {
@@ -345,9 +484,10 @@ void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {
   DescribeLive(job);
 }
 
-void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time now) {
+void OnFinished(Job* job, uint32_t rank, bool preempted, const Patience& patience, absl::Time now) {
   if (Ignored(*job, rank)) return;
   job->ranks[rank].finished = true;
+  if (preempted) job->preempted = true;
   if (!job->ending && All(*job, &Rank::finished)) {
     job->stage.clear();
     job->patience_end = now + patience.stop;
@@ -363,13 +503,14 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
   if (failure.newer_generation > 0) return OnNewerGeneration(job, failure.newer_generation, now);
   if (failure.checkpoints_unreadable) {
     job->halt_reason = HaltReason(*job, failure.reason);
-    return Interrupt(job, now);
+    return Interrupt(job, failure.reason, now);
   }
   FailureNote note =
       NoteFor(*job, rank, failure.consequence ? FailureKind::kConsequence : FailureKind::kReported,
               failure.reason);
   note.step = failure.step;
-  note.permanent = failure.permanent && !failure.consequence;
+  if (failure.node_fault && !failure.consequence) note.kind = FailureKind::kNodeFault;
+  note.permanent = failure.permanent && note.kind == FailureKind::kReported;
   if (!failure.consequence) note.code = failure.code;
   // All ranks say it; once is enough.
   if (note.code == kFinalSaveFailed && !OwnFailure(*job).has_value()) {
@@ -386,11 +527,21 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience
       note.log_tail = exit.log_tail;
     }
   }
-  if (!job->ranks[rank].finished && !EndedAsTold(*job, exit, patience, now)) {
-    return Fail(job, NoteForExit(*job, rank, exit), now);
+  Exit::Why why = exit.why;
+  if (exit.cause == Exit::Cause::kStartError && exit.start_error == kAgentIsStopping) {
+    why = Exit::Why::kAgentStopped;
   }
-  Settle(job, now);
-  return {};
+  if (job->ranks[rank].finished || (job->ending && why == Exit::Why::kStoppedAsTold)) {
+    Settle(job, now);
+    return {};
+  }
+  // Also where what followed from it came first, and has ended the generation.
+  if (IsPlanned(why)) return Interrupt(job, Interruption(job->ranks[rank].node, why), now);
+  if (EndedAsTold(*job, exit, patience, now)) {
+    Settle(job, now);
+    return {};
+  }
+  return Fail(job, NoteForExit(*job, rank, exit), now);
 }
 
 Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
@@ -405,7 +556,7 @@ Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   if (!job->ranks[rank].finished) {
-    return Fail(job, NoteFor(*job, rank, FailureKind::kLost, reason), now);
+    return Fail(job, NoteFor(*job, rank, FailureKind::kNodeFault, reason), now);
   }
   Settle(job, now);
   return {};
@@ -423,21 +574,33 @@ void OnNodeCutOff(Job* job, const std::string& node, bool cut_off) {
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
-  Ended ended;
-  if (!job->ranks[rank].finished && !job->ending) ended = EndProcesses(job, now);
+  if (!job->ranks[rank].finished) {
+    return Interrupt(job, Interruption(job->ranks[rank].node, Exit::Why::kLeaseOver), now);
+  }
   Settle(job, now);
-  return ended;
+  return {};
 }
 
-Ended OnInterrupted(Job* job, absl::Time now) {
+Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now) {
   if (!job->live || job->ending || All(*job, &Rank::finished)) return {};
-  return Interrupt(job, now);
+  return Interrupt(job, reason, now);
+}
+
+bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended) {
+  if (!job->live || job->ending || job->stop_requested || All(*job, &Rank::finished)) return false;
+  if (!All(*job, &Rank::session_started)) {
+    *ended = Interrupt(job, reason, now);
+    return false;
+  }
+  if (job->interruption.empty()) job->interruption = reason;
+  DescribeLive(job);
+  return true;
 }
 
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
   if (job->terminal() || generation < job->generation) return {};
   job->newest_generation_seen = std::max(job->newest_generation_seen, generation);
-  return job->live ? Interrupt(job, now) : Ended();
+  return job->live ? Interrupt(job, absl::StrCat("generation ", generation, " has been there before"), now) : Ended();
 }
 
 void Resume(Job* job) {

@@ -9,9 +9,15 @@
 //     slots, until Resume
 //   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
 //   processes: at once)
+//   FAILED, CANCELLED -> QUEUED | RECOVERING          the next attempt, where somebody asks for it
 //
 // A generation is one set of processes. It ends as a whole, its successor starts when none of them
-// is left, and generations only grow. A terminal state never changes: later events are ignored.
+// is left, and generations only grow. A terminal state is left only by the next attempt: all other events are ignored.
+//
+// How a generation ended (EndOf) says what the next start costs: an interruption (its agent was stopped, its node drained, its
+// lease over) nothing; the fault of a node no restart, but time; a failure of the job itself one of plan.max_restarts, and from the
+// second one on time, too. The job gets on, and has its restarts again, with the first checkpoint that is written after the restart;
+// without checkpoints, with the first step beyond the one at which it failed. docs/protocol-coordinator.md says how long it waits.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -35,8 +41,16 @@ struct Patience {
 // The ranks whose processes are to be told to end.
 using Ended = std::vector<uint32_t>;
 
+// How the newest generation ended, or is about to.
+enum class End { kInterrupted, kNodeFault, kFailed };
+End EndOf(const Job& job);
+
+// How long a job waits before its next start, after so many failures in a row before this one: nothing after the first one,
+// then a second, doubled up to `longest`, of which between half and all is taken, by the job's id and generation.
+absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest);
+
 // A new generation; `ranks` carry where and as whom they run. No effect unless the job is
-// waiting(). A start after a failure counts as a restart.
+// waiting(). A start after a failure of the job itself counts as a restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
 // Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
@@ -55,7 +69,14 @@ std::string Warning(const Job& job);
 // others have input).
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 
-void OnFinished(Job* job, uint32_t rank, const Patience& patience, absl::Time now);
+// preempted: it ended its work before it was done, because the job is to go on elsewhere.
+void OnFinished(Job* job, uint32_t rank, bool preempted, const Patience& patience, absl::Time now);
+
+// A checkpoint of the newest generation counts.
+void OnCheckpoint(Job* job, uint64_t step);
+
+// The process has attached.
+void OnAttached(Job* job, uint32_t rank);
 
 // A worker says itself that it failed.
 struct ReportedFailure {
@@ -69,8 +90,14 @@ struct ReportedFailure {
   bool checkpoints_unreadable = false;
   // The job's folder has this newer generation: the next one is above it. 0: it has none.
   uint64_t newer_generation = 0;
+  // The node is at fault: a mount that is not there, no permission.
+  bool node_fault = false;
 };
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
+
+// A job that FAILED or was CANCELLED goes on under its id: its generations, commands and checkpoints continue, and it has all its
+// restarts again. No effect on any other job.
+void OnNextAttempt(Job* job, absl::Time now);
 
 // A process ended.
 struct Exit {
@@ -81,7 +108,24 @@ struct Exit {
   // Why it could not be started.
   std::string start_error;
   std::string log_tail;
+  // Why it ended, where its agent knows. Values are those of v1::WorkerExit::Cause. All but the first and the last are planned
+  // ends: no failure.
+  enum class Why {
+    kUnknown = 0,
+    kStoppedAsTold = 1,
+    kAgentStopped = 2,
+    kDrained = 3,
+    kPreempted = 4,
+    kLeaseOver = 5,
+    kNodeFault = 6,
+  };
+  Why why = Why::kUnknown;
 };
+// What an older agent, which says no cause, says as the start_error of a worker that it did not start because it stops.
+inline constexpr char kAgentIsStopping[] = "the agent is stopping";
+inline bool IsPlanned(Exit::Why why) {
+  return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
+}
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now);
 
 // The process may still exist, but nothing is known of it any more, or it hangs (collectives: FailureNote's).
@@ -100,7 +144,11 @@ Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
 
 // The processes are to make room although nothing failed; the job starts anew later, which does not
 // count as a restart.
-Ended OnInterrupted(Job* job, absl::Time now);
+Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now);
+
+// The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere: true where its processes are
+// to be told so now. They are not where they end anyway. What has not begun to train is interrupted.
+bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended);
 
 // Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state`
 // STOPPING with nothing ended.

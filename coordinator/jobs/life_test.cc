@@ -1,5 +1,6 @@
 #include "coordinator/jobs/life.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,10 +35,18 @@ std::vector<Rank> Ranks(const Job& job) {
   return ranks;
 }
 
+// The processes of a new generation come to train.
+void Begin(Job* job, uint64_t step = 0) {
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    OnAttached(job, rank);
+    OnSessionStarted(job, rank, step);
+  }
+}
+
 Job Running(uint32_t world_size = 2, uint32_t max_restarts = 1) {
   Job job = NewJob(world_size, max_restarts);
   StartGeneration(&job, Ranks(job), At(0));
-  for (uint32_t rank = 0; rank < world_size; ++rank) OnSessionStarted(&job, rank, 0);
+  Begin(&job);
   return job;
 }
 
@@ -55,10 +64,10 @@ TEST(Life, RunsFromQueuedToSucceeded) {
   EXPECT_EQ(job.state_reason, "1 of 2 ranks are ready");
   OnSessionStarted(&job, 0, 0);
   EXPECT_EQ(job.state, State::kRunning);
-  OnFinished(&job, 0, kPatience, At(2));
+  OnFinished(&job, 0, false, kPatience, At(2));
   EXPECT_TRUE(OnExit(&job, 0, Code(0), kPatience, At(2)).empty());
   EXPECT_EQ(job.state, State::kRunning);
-  OnFinished(&job, 1, kPatience, At(3));
+  OnFinished(&job, 1, false, kPatience, At(3));
   EXPECT_TRUE(OnExit(&job, 1, Code(0), kPatience, At(4)).empty());
   EXPECT_EQ(job.state, State::kSucceeded);
   EXPECT_EQ(job.end_time, At(4));
@@ -169,15 +178,14 @@ TEST(Life, AStopWhoseSaveFailedSaysSo) {
 TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {
   Job job = Running(1);
   job.ended_early = "rank 1 has run out";
-  OnFinished(&job, 0, kPatience, At(1));
+  OnFinished(&job, 0, false, kPatience, At(1));
   OnExit(&job, 0, Code(0), kPatience, At(2));
   EXPECT_EQ(job.state, State::kSucceeded);
   EXPECT_EQ(job.state_reason, "rank 1 has run out");
 }
 
 TEST(Life, AnExitBeforeTheWorkIsDoneEndsTheGeneration) {
-  for (const Exit& exit : {Code(0), Code(1), Signal(9),
-                           Exit{.cause = Exit::Cause::kStartError, .start_error = "no memory"}}) {
+  for (const Exit& exit : {Code(0), Code(1), Signal(9)}) {
     Job job = Running();
     EXPECT_EQ(OnExit(&job, 1, exit, kPatience, At(1)), (Ended{0}));
     EXPECT_EQ(job.state, State::kRecovering);
@@ -210,6 +218,7 @@ TEST(Life, RestartsAreCounted) {
     OnExit(&job, 0, Signal(11), kPatience, At(1));
     ASSERT_EQ(job.state, State::kRecovering);
     StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job);
   }
   OnExit(&job, 0, Signal(11), kPatience, At(3));
   EXPECT_EQ(job.state, State::kFailed);
@@ -264,7 +273,7 @@ TEST(Life, ALostWorkerIsToldToEndAndAGoneOneIsNot) {
 
 TEST(Life, FinishedRanksMayVanish) {
   Job job = Running();
-  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, kPatience, At(1));
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kPatience, At(1));
   OnGone(&job, 0, "agent lost", At(2));
   OnExit(&job, 1, Signal(11), kPatience, At(2));
   EXPECT_EQ(job.state, State::kSucceeded);
@@ -272,7 +281,7 @@ TEST(Life, FinishedRanksMayVanish) {
 
 TEST(Life, ProcessesThatHangAtTheirExitAreEndedAndTheJobSucceeds) {
   Job job = Running();
-  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, kPatience, At(1));
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kPatience, At(1));
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
   EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(9), kPatience, At(33));
@@ -298,13 +307,254 @@ TEST(Life, ANewGenerationIsNotHeldToThePatienceOfTheFormer) {
 
 TEST(Life, AnInterruptionIsNoRestart) {
   Job job = Running(2, 0);
-  EXPECT_EQ(OnInterrupted(&job, At(1)), (Ended{0, 1}));
+  EXPECT_EQ(OnInterrupted(&job, "node 'n0' is drained", At(1)), (Ended{0, 1}));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kPatience, At(1));
   EXPECT_EQ(job.state, State::kRecovering);
   StartGeneration(&job, Ranks(job), At(2));
   EXPECT_EQ(job.generation, 2);
   EXPECT_EQ(job.restarts, 0);
   EXPECT_TRUE(job.failures.empty());
+}
+
+Exit Planned(Exit::Why why) {
+  Exit exit = Signal(15);
+  exit.why = why;
+  return exit;
+}
+
+TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
+  for (const auto& [why, reason] : std::vector<std::pair<Exit::Why, std::string>>{
+           {Exit::Why::kAgentStopped, "the agent of node 'n1' was stopped"},
+           {Exit::Why::kDrained, "node 'n1' is drained"},
+           {Exit::Why::kPreempted, "node 'n1' is needed for something else"},
+           {Exit::Why::kLeaseOver, "node 'n1' heard nothing of the coordinator for a whole lease"},
+           {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
+    Job job = Running(2, 0);
+    EXPECT_EQ(OnExit(&job, 1, Planned(why), kPatience, At(1)), (Ended{0}));
+    EXPECT_EQ(job.state, State::kRecovering);
+    OnExit(&job, 0, Signal(15), kPatience, At(2));
+    EXPECT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(job.state_reason, reason + "; waits for slots");
+    EXPECT_TRUE(job.failures.empty());
+    EXPECT_EQ(job.not_before, absl::InfinitePast());
+    StartGeneration(&job, Ranks(job), At(3));
+    EXPECT_EQ(job.restarts, 0);
+    EXPECT_EQ(job.interruption, "");
+  }
+}
+
+TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
+  for (const bool first : {true, false}) {
+    Job job = Running(2, 0);
+    if (first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kPatience, At(1));
+    OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, At(1));
+    if (!first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kPatience, At(1));
+    OnExit(&job, 0, Code(1), kPatience, At(2));
+    EXPECT_EQ(job.state, State::kRecovering) << first;
+    EXPECT_TRUE(job.failures.empty());
+  }
+}
+
+TEST(PlannedEnd, AFailureOfTheJobBesideItCounts) {
+  Job job = Running(3, 1);
+  OnExit(&job, 1, Planned(Exit::Why::kDrained), kPatience, At(1));
+  OnExit(&job, 0, Signal(11), kPatience, At(1));
+  OnExit(&job, 2, Signal(15), kPatience, At(1));
+  EXPECT_EQ(EndOf(job), End::kFailed);
+  StartGeneration(&job, Ranks(job), At(2));
+  EXPECT_EQ(job.restarts, 1);
+}
+
+TEST(PlannedEnd, AnOlderAgentThatStopsIsNoFailure) {
+  Job job = Running(1, 0);
+  OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "the agent is stopping"},
+         kPatience, At(1));
+  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(EndOf(job), End::kInterrupted);
+}
+
+TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
+  Job job = Running(2, 0);
+  Ended ended;
+  EXPECT_TRUE(OnPreempted(&job, "node 'n0' is drained", At(1), &ended));
+  EXPECT_TRUE(ended.empty());
+  EXPECT_EQ(job.state, State::kRunning);
+  EXPECT_EQ(job.state_reason,
+            "node 'n0' is drained; saves a checkpoint at its next step and goes on elsewhere");
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, true, kPatience, At(2));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(job.state_reason, "node 'n0' is drained; waits for slots");
+  EXPECT_TRUE(job.waiting());
+  StartGeneration(&job, Ranks(job), At(3));
+  Begin(&job, 7);
+  EXPECT_EQ(job.restarts, 0);
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kPatience, At(4));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kPatience, At(4));
+  EXPECT_EQ(job.state, State::kSucceeded);
+}
+
+TEST(Preempted, AJobThatStartsIsInterruptedAndOneThatEndsIsLeftAlone) {
+  Job starting = NewJob();
+  StartGeneration(&starting, Ranks(starting), At(0));
+  Ended ended;
+  EXPECT_FALSE(OnPreempted(&starting, "why", At(1), &ended));
+  EXPECT_EQ(ended, (Ended{0, 1}));
+  Job ending = Running();
+  OnExit(&ending, 1, Signal(9), kPatience, At(1));
+  EXPECT_FALSE(OnPreempted(&ending, "why", At(1), &ended));
+  EXPECT_EQ(ending.interruption, "");
+  Job stopping = Running();
+  OnStop(&stopping, kPatience, At(1));
+  EXPECT_FALSE(OnPreempted(&stopping, "why", At(1), &ended));
+}
+
+TEST(NodeFault, CostsNoRestartButTime) {
+  Job job = NewJob(1, 0);
+  absl::Duration wait;
+  for (int failure = 0; failure < 40; ++failure) {
+    StartGeneration(&job, Ranks(job), At(failure));
+    OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "no such program"}, kPatience,
+           At(failure));
+    ASSERT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(EndOf(job), End::kNodeFault);
+    wait = failure == 0 ? absl::ZeroDuration() : job.not_before - At(failure);
+    EXPECT_GE(wait, failure == 0 ? absl::ZeroDuration() : absl::Milliseconds(500)) << failure;
+  }
+  EXPECT_GE(wait, absl::Seconds(150));
+  EXPECT_LE(wait, absl::Minutes(5));
+  EXPECT_EQ(job.restarts, 0);
+  EXPECT_THAT(job.state_reason, testing::HasSubstr("could not be started: no such program; starts again at "));
+}
+
+TEST(NodeFault, AWorkerThatEndsBeforeItsFirstMessageIsTheNodesFault) {
+  for (const bool attached : {false, true}) {
+    Job job = NewJob(1, 0);
+    StartGeneration(&job, Ranks(job), At(0));
+    if (attached) OnAttached(&job, 0);
+    OnExit(&job, 0, Code(127), kPatience, At(1));
+    EXPECT_EQ(job.state, attached ? State::kFailed : State::kRecovering);
+  }
+}
+
+TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
+  Job job = Running(1, 0);
+  OnFailureReport(&job, 0, {.reason = "/data is not mounted", .permanent = true, .node_fault = true},
+                  At(1));
+  OnExit(&job, 0, Code(1), kPatience, At(1));
+  EXPECT_EQ(EndOf(job), End::kNodeFault);
+  EXPECT_EQ(job.state, State::kRecovering);
+  Job lost = Running(1, 0);
+  OnLost(&lost, 0, "was silent", At(1));
+  OnGone(&lost, 0, "the agent was not heard of", At(2));
+  EXPECT_EQ(lost.state, State::kRecovering);
+  EXPECT_EQ(RootCause(lost.failures)->root.reason, "the agent was not heard of");
+}
+
+TEST(Budget, AnotherCheckpointRefillsIt) {
+  Job job = Running(1, 1);
+  const auto fail = [&] {
+    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    return job.state;
+  };
+  job.checkpoints.push_back({.step = 10});
+  EXPECT_EQ(fail(), State::kRecovering);
+  EXPECT_EQ(job.not_before, absl::InfinitePast()) << "the first restart is at once";
+  for (uint64_t step = 10; step < 50; step += 10) {
+    StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job, step);
+    job.step = step + 9;
+    OnStep(&job);
+    OnCheckpoint(&job, step);  // as before
+    EXPECT_EQ(job.restarts_used, 1) << "a step is not enough";
+    OnCheckpoint(&job, step + 10);
+    EXPECT_EQ(job.restarts_used, 0);
+    EXPECT_EQ(fail(), State::kRecovering);
+    EXPECT_EQ(job.not_before, absl::InfinitePast());
+  }
+  StartGeneration(&job, Ranks(job), At(2));
+  EXPECT_EQ(job.restarts, 5);
+  Begin(&job, 50);
+  EXPECT_EQ(fail(), State::kFailed);
+}
+
+TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
+  Job job = Running(1, 2);
+  const auto fail_at = [&](uint64_t step) {
+    for (job.step = 1; job.step < step; ++job.step) OnStep(&job);
+    OnStep(&job);
+    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    if (!job.waiting()) return;
+    StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job);
+  };
+  fail_at(5);
+  EXPECT_EQ(job.restarts_used, 1);
+  fail_at(8);
+  EXPECT_EQ(job.restarts_used, 1);
+  fail_at(8);
+  EXPECT_EQ(job.restarts_used, 2);
+  fail_at(3);
+  EXPECT_EQ(job.state, State::kFailed);
+}
+
+TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
+  Job job = Running(1, 1);
+  job.step = 7;
+  for (int failure = 0; failure < 2; ++failure) {
+    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    if (job.terminal()) break;
+    StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job, 7);
+  }
+  ASSERT_EQ(job.state, State::kFailed);
+  const std::string reason = job.state_reason;
+  OnNextAttempt(&job, At(5));
+  EXPECT_EQ(job.attempt, 2);
+  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_TRUE(job.waiting());
+  EXPECT_EQ(job.ended_attempts, (std::vector<AttemptEnd>{{.attempt = 1,
+                                                          .state = State::kFailed,
+                                                          .state_reason = reason,
+                                                          .end_time = At(1),
+                                                          .step = 7}}));
+  OnNextAttempt(&job, At(5));
+  EXPECT_EQ(job.attempt, 2) << "it has not ended";
+  StartGeneration(&job, Ranks(job), At(6));
+  Begin(&job, 7);
+  EXPECT_EQ(job.generation, 3);
+  EXPECT_EQ(job.restarts, 1);
+  OnExit(&job, 0, Signal(11), kPatience, At(7));
+  EXPECT_EQ(job.state, State::kRecovering);
+
+  Job stopped = Running(1);
+  OnStop(&stopped, kPatience, At(1));
+  OnFinished(&stopped, 0, false, kPatience, At(2));
+  OnExit(&stopped, 0, Code(0), kPatience, At(2));
+  ASSERT_EQ(stopped.state, State::kCancelled);
+  OnNextAttempt(&stopped, At(3));
+  StartGeneration(&stopped, Ranks(stopped), At(3));
+  Begin(&stopped);
+  EXPECT_EQ(stopped.state, State::kRunning);
+
+  Job done = Running(1);
+  OnFinished(&done, 0, false, kPatience, At(1));
+  OnExit(&done, 0, Code(0), kPatience, At(1));
+  OnNextAttempt(&done, At(2));
+  EXPECT_EQ(done.state, State::kSucceeded);
+}
+
+TEST(Backoff, GrowsFromTheSecondRestartOnAndIsTheSameEachTime) {
+  Job job = NewJob();
+  EXPECT_EQ(Backoff(job, 0, absl::Minutes(1)), absl::ZeroDuration());
+  const absl::Duration first = Backoff(job, 1, absl::Minutes(1));
+  EXPECT_EQ(first, Backoff(job, 1, absl::Minutes(1)));
+  EXPECT_GE(first, absl::Milliseconds(500));
+  EXPECT_LE(first, absl::Seconds(1));
+  EXPECT_EQ(Backoff(job, 4, absl::Minutes(1)), 8 * first);
+  EXPECT_EQ(Backoff(job, 4000000000u, absl::Minutes(1)), 60 * first);
+  job.id = "another";
+  EXPECT_NE(Backoff(job, 1, absl::Minutes(1)), first) << "jobs that fail together come back apart";
 }
 
 TEST(Stop, AWaitingJobIsCancelledAtOnce) {
@@ -324,7 +574,7 @@ TEST(Stop, ARunningJobStopsByItself) {
   EXPECT_EQ(job.state, State::kStopping);
   EXPECT_TRUE(OnStop(&job, kPatience, At(2)).empty());
   for (uint32_t rank : {0, 1}) {
-    OnFinished(&job, rank, kPatience, At(3));
+    OnFinished(&job, rank, false, kPatience, At(3));
     OnExit(&job, rank, Code(0), kPatience, At(3));
   }
   EXPECT_EQ(job.state, State::kCancelled);
@@ -382,7 +632,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
       now += pick(20) * 0.5;
       const uint32_t rank = pick(job.plan.world_size + 1);
       const bool could_start = job.waiting();
-      switch (pick(14)) {
+      switch (pick(16)) {
         case 0:
         case 1:
           StartGeneration(&job, Ranks(job), At(now));
@@ -390,11 +640,24 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           break;
         case 2:
         case 3:
+          OnAttached(&job, rank);
           OnSessionStarted(&job, rank, pick(10));
           break;
+        case 14: {
+          Ended ended;
+          OnPreempted(&job, "node 'n0' is drained", At(now), &ended);
+          break;
+        }
+        case 15: {
+          Exit exit = Signal(15);
+          exit.why = static_cast<Exit::Why>(pick(7));
+          OnExit(&job, rank, exit, kPatience, At(now));
+          if (pick(4) == 0) OnCheckpoint(&job, pick(20));
+          break;
+        }
         case 4:
         case 5:
-          OnFinished(&job, rank, kPatience, At(now));
+          OnFinished(&job, rank, pick(4) == 0, kPatience, At(now));
           break;
         case 6:
           OnFailureReport(&job, rank,
@@ -413,7 +676,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           OnGone(&job, rank, "gone", At(now));
           break;
         case 11:
-          if (pick(4) == 0) OnInterrupted(&job, At(now));
+          if (pick(4) == 0) OnInterrupted(&job, "node 'n0' is drained", At(now));
           if (pick(6) == 0) OnStop(&job, kPatience, At(now));
           break;
         default: {
@@ -432,7 +695,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
       }
       ASSERT_GE(job.generation, before.generation) << seed;
       ASSERT_GE(job.restarts, before.restarts);
-      ASSERT_LE(job.restarts, job.plan.max_restarts);
+      ASSERT_LE(job.restarts_used, job.plan.max_restarts);
       if (job.generation > before.generation) {
         for (const Rank& r : before.ranks) ASSERT_TRUE(r.exited) << seed;
         ASSERT_FALSE(job.stop_requested);

@@ -28,11 +28,13 @@ uint32_t Slots::free(const std::string& node) const {
   return found == free_.end() ? 0 : static_cast<uint32_t>(found->second.size());
 }
 
-std::optional<std::vector<Slot>> Slots::Place(uint32_t world_size) {
+std::optional<std::vector<Slot>> Slots::Place(uint32_t world_size,
+                                              const std::set<std::string>& avoid) {
   if (free() < world_size) return std::nullopt;
   std::vector<std::string> nodes;
   for (const auto& [node, slots] : free_) nodes.push_back(node);
   std::stable_sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
+    if (avoid.contains(a) != avoid.contains(b)) return avoid.contains(b);
     return free_[a].size() > free_[b].size();
   });
   std::vector<Slot> placed;
@@ -66,7 +68,7 @@ std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots) {
   const Waiting* blocking = nullptr;
   for (const Waiting& job : line) {
     Decision decision{.id = job.id};
-    if (blocking == nullptr) decision.placed = slots.Place(job.world_size);
+    if (blocking == nullptr) decision.placed = slots.Place(job.world_size, job.avoid);
     if (blocking != nullptr) {
       decision.reason = absl::StrCat("waits behind job '", blocking->id, "'");
       if (blocking->started && !job.started) {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,7 +35,9 @@ class Slots {
   // One slot per rank: the nodes in the order of their free slots, the emptiest first (then by
   // name), so that a job spans few nodes. Takes them. Absent, and nothing taken, when there are too
   // few.
-  std::optional<std::vector<Slot>> Place(uint32_t world_size);
+  // avoid: nodes whose slots are taken only when there are no others.
+  std::optional<std::vector<Slot>> Place(uint32_t world_size,
+                                         const std::set<std::string>& avoid = {});
 
   // "needs 4 slots; 2 are offered by 1 node, 0 of them free".
   std::string Shortage(uint32_t world_size) const;
@@ -54,6 +57,8 @@ struct Waiting {
   // running job give way.
   bool started = false;
   uint32_t world_size = 1;
+  // Nodes that it takes only when there are no others.
+  std::set<std::string> avoid = {};
 };
 
 struct Decision {

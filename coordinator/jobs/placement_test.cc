@@ -116,5 +116,16 @@ INSTANTIATE_TEST_SUITE_P(
                   "urgent: waits behind job 'again', which starts again"}}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Placement, ANodeToAvoidIsTakenOnlyWhenThereIsNoOther) {
+  Slots slots;
+  slots.Offer("bad", 4);
+  slots.Offer("good", 2);
+  Waiting job{.id = "a", .number = 1, .world_size = 2, .avoid = {"bad"}};
+  EXPECT_EQ(*PlaceInLine({job}, slots)[0].placed, (std::vector<Slot>{{"good", 0}, {"good", 1}}));
+  job.world_size = 3;
+  EXPECT_EQ(*PlaceInLine({job}, slots)[0].placed,
+            (std::vector<Slot>{{"good", 0}, {"good", 1}, {"bad", 0}}));
+}
+
 }  // namespace
 }  // namespace muster::jobs

@@ -141,6 +141,8 @@ absl::Status LocalAgent::Launch() {
                 absl::StrCat(options_.slots),
                 "--node",
                 kLocalNode,
+                "--state",
+                absl::StrCat(options_.state_directory, "/local-agent"),
                 "--spool",
                 absl::StrCat(options_.state_directory, "/local-agent/spool"),
                 "--exit-with-lease"};

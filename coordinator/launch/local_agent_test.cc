@@ -54,7 +54,8 @@ TEST_F(LocalAgentTest, StartsTheAgentInASessionOfItsOwnAndEndsItAtTheEnd) {
   auto agent = LocalAgent::Start(options_);
   ASSERT_TRUE(agent.ok()) << agent.status();
   const auto [pid, arguments] = Started();
-  EXPECT_EQ(arguments, absl::StrCat("--coordinator 127.0.0.1:4242 --slots 2 --node local --spool ",
+  EXPECT_EQ(arguments, absl::StrCat("--coordinator 127.0.0.1:4242 --slots 2 --node local --state ",
+                                    dir_.Path("local-agent"), " --spool ",
                                     dir_.Path("local-agent/spool"), " --exit-with-lease"));
   EXPECT_EQ(getsid(pid), pid);
   agent->reset();

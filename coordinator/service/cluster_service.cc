@@ -1,25 +1,43 @@
 #include "coordinator/service/cluster_service.h"
 
+#include <memory>
+#include <string>
+
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {
 
-v1::Node::State NodeState(const cluster::Cluster& cluster, const membership::Agent& agent) {
-  if (!agent.attached()) return v1::Node::DETACHED;
-  return cluster.IsDraining(agent.node) ? v1::Node::DRAINING : v1::Node::ATTACHED;
+v1::Node::State NodeState(const cluster::Cluster::NodeView& view, bool attached) {
+  using View = cluster::Cluster::NodeView;
+  switch (view.what) {
+    case View::kDraining:
+      return v1::Node::DRAINING;
+    case View::kCordoned:
+      return v1::Node::CORDONED;
+    case View::kLeftOut:
+      return v1::Node::LEFT_OUT;
+    case View::kOpen:
+      break;
+  }
+  return attached ? v1::Node::ATTACHED : v1::Node::DETACHED;
 }
 
 v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
                 const jobs::Slots& slots) {
   v1::Node node;
   node.set_name(agent.node);
-  node.set_state(NodeState(cluster, agent));
+  const cluster::Cluster::NodeView view = cluster.View(agent.node);
+  node.set_state(NodeState(view, agent.attached()));
+  node.set_state_reason(view.reason);
+  if (view.until != absl::InfinitePast()) Set(node.mutable_left_out_until(), view.until);
   node.set_host(agent.host);
   node.set_slots_total(agent.slots);
   node.set_slots_free(slots.free(agent.node));
   node.set_version(agent.version);
+  node.set_agent_id(cluster.AgentId(agent.node));
+  node.set_slots_quarantined(static_cast<uint32_t>(cluster.QuarantinedSlots(agent.node)));
   if (agent.last_seen != absl::InfinitePast()) Set(node.mutable_last_seen(), agent.last_seen);
   for (const auto& [job_id, ranks] : cluster.RanksOn(agent.node)) {
     auto* job = node.add_jobs();
@@ -29,13 +47,48 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   return node;
 }
 
+// A node as it stands; one whose agent is not known is only a name.
+void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node* node) {
+  if (const membership::Agent* agent = cluster.membership().FindAgent(name); agent != nullptr) {
+    *node = ToWire(cluster, *agent, cluster.OfferedSlots());
+    return;
+  }
+  const cluster::Cluster::NodeView view = cluster.View(name);
+  node->set_name(name);
+  node->set_state(NodeState(view, false));
+  node->set_state_reason(view.reason);
+}
+
+using NodeChange = absl::Status (cluster::Cluster::*)(const cluster::NodeRequest&, absl::Time);
+
+template <typename Request>
+grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext* context,
+                                     const std::string& call, const Request* request,
+                                     v1::Node* response, NodeChange change) {
+  auto* reactor = context->DefaultReactor();
+  const cluster::NodeRequest asked{.node = request->node(),
+                                   .request_id = request->request_id(),
+                                   .fingerprint = FingerprintOf(call, *request),
+                                   .requested_by = Shortened(request->requested_by())};
+  const auto result = std::make_shared<absl::Status>();
+  engine->Post(
+      [=](cluster::Cluster& cluster, absl::Time now) { *result = (cluster.*change)(asked, now); },
+      [=](const absl::Status& committed) {
+        if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
+        if (!result->ok()) return reactor->Finish(service::ToWire(*result));
+        Describe(engine->cluster(), asked.node, response);
+        reactor->Finish(grpc::Status::OK);
+      });
+  return reactor;
+}
+
 }  // namespace
 
 grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext* context,
                                                      const v1::ForgetNodeRequest* request,
                                                      v1::ForgetNodeResponse*) {
   auto* reactor = context->DefaultReactor();
-  const cluster::ForgetRequest asked{.node = request->node(),
+  const cluster::NodeRequest asked{.node = request->node(),
                                      .request_id = request->request_id(),
                                      .fingerprint = FingerprintOf("forget_node", *request),
                                      .requested_by = Shortened(request->requested_by())};
@@ -46,6 +99,27 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
         reactor->Finish(service::ToWire(committed.ok() ? *result : committed));
       });
   return reactor;
+}
+
+grpc::ServerUnaryReactor* ClusterService::DrainNode(grpc::CallbackServerContext* context,
+                                                    const v1::DrainNodeRequest* request,
+                                                    v1::Node* response) {
+  return ChangeNode(engine_, context, "drain_node", request, response,
+                    &cluster::Cluster::DrainNode);
+}
+
+grpc::ServerUnaryReactor* ClusterService::CordonNode(grpc::CallbackServerContext* context,
+                                                     const v1::CordonNodeRequest* request,
+                                                     v1::Node* response) {
+  return ChangeNode(engine_, context, "cordon_node", request, response,
+                    &cluster::Cluster::CordonNode);
+}
+
+grpc::ServerUnaryReactor* ClusterService::UncordonNode(grpc::CallbackServerContext* context,
+                                                       const v1::UncordonNodeRequest* request,
+                                                       v1::Node* response) {
+  return ChangeNode(engine_, context, "uncordon_node", request, response,
+                    &cluster::Cluster::UncordonNode);
 }
 
 grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext* context,

@@ -19,6 +19,16 @@ class ClusterService final : public v1::ClusterService::CallbackService {
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
 
+  grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
+                                      const v1::DrainNodeRequest* request,
+                                      v1::Node* response) override;
+  grpc::ServerUnaryReactor* CordonNode(grpc::CallbackServerContext* context,
+                                       const v1::CordonNodeRequest* request,
+                                       v1::Node* response) override;
+  grpc::ServerUnaryReactor* UncordonNode(grpc::CallbackServerContext* context,
+                                         const v1::UncordonNodeRequest* request,
+                                         v1::Node* response) override;
+
  private:
   Engine* const engine_;
 };

@@ -35,7 +35,10 @@ class RunningCoordinator : public Coordinator {
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   ~RunningCoordinator() override;
-  void Drain(const std::string& node, absl::Duration timeout) override;
+  void Drain(const std::string& node) override;
+  bool AwaitDrained(absl::Duration timeout) override;
+  uint64_t DrainActivity() override;
+  void InterruptDrained() override;
   const std::string& address() const override { return server_->address(); }
 
  private:
@@ -48,7 +51,8 @@ class RunningCoordinator : public Coordinator {
   Followers logs_;
   Followers steps_;
   std::string draining_;
-  std::shared_ptr<absl::Notification> drained_;
+
+  absl::Notification drained_;
 
   SessionIds ids_;
   std::unique_ptr<Engine> engine_;
@@ -110,21 +114,39 @@ RunningCoordinator::~RunningCoordinator() {
   if (engine_ != nullptr) engine_->Stop();
 }
 
-void RunningCoordinator::Drain(const std::string& node, absl::Duration timeout) {
-  const auto drained = std::make_shared<absl::Notification>();
+void RunningCoordinator::Drain(const std::string& node) {
   engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
                 [=, this](const absl::Status& committed) {
-                  if (!committed.ok()) return drained->Notify();
+                  if (!committed.ok()) return drained_.Notify();
                   draining_ = node;
-                  drained_ = drained;
                   CheckDrained();
                 });
-  drained->WaitForNotificationWithTimeout(timeout);
+}
+
+bool RunningCoordinator::AwaitDrained(absl::Duration timeout) {
+  return drained_.WaitForNotificationWithTimeout(timeout);
+}
+
+uint64_t RunningCoordinator::DrainActivity() {
+  uint64_t activity = 0;
+  absl::Notification known;
+  engine_->Post(nullptr, [&](const absl::Status&) {
+    activity = engine_->cluster().ActivityOn(draining_);
+    known.Notify();
+  });
+  known.WaitForNotification();
+  return activity;
+}
+
+void RunningCoordinator::InterruptDrained() {
+  engine_->Post(
+      [this](cluster::Cluster& cluster, absl::Time now) { cluster.Interrupt(draining_, now); },
+      nullptr);
 }
 
 void RunningCoordinator::CheckDrained() {
-  if (drained_ == nullptr || engine_->cluster().HasProcesses(draining_)) return;
-  std::exchange(drained_, nullptr)->Notify();
+  if (draining_.empty() || drained_.HasBeenNotified()) return;
+  if (!engine_->cluster().HasProcesses(draining_)) drained_.Notify();
 }
 
 void RunningCoordinator::Let(const cluster::Effect& effect) {

@@ -34,9 +34,16 @@ class Coordinator {
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   virtual ~Coordinator() = default;
 
-  // Ends the node's processes before its agent is stopped on purpose, so that this counts as no
-  // failure. Returns when they are gone, or after `timeout`.
-  virtual void Drain(const std::string& node, absl::Duration timeout) = 0;
+  // The node's agent is about to be stopped on purpose: the jobs that run there save a checkpoint at
+  // their next step boundary, end there, and go on elsewhere or later, which counts as no failure.
+  virtual void Drain(const std::string& node) = 0;
+  // Of a node that is drained: waits until no process is left there, but no longer than `timeout`.
+  // Whether that has come, or the store has failed.
+  virtual bool AwaitDrained(absl::Duration timeout) = 0;
+  // Of a node that is drained: changes while something moves there.
+  virtual uint64_t DrainActivity() = 0;
+  // What is left on a node that is drained is told to end now.
+  virtual void InterruptDrained() = 0;
 
   // host:port
   virtual const std::string& address() const = 0;

@@ -150,14 +150,14 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
 class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerDirective> {
  public:
   FakeWorker(const std::string& address, const v1::WorkerIdentity& worker,
-             uint64_t newest_command = 0)
+             uint64_t newest_command = 0, uint32_t protocol = 3)
       : Peer(address) {
     v1::WorkerMessage message;
     auto* hello = message.mutable_hello();
     *hello->mutable_worker() = worker;
     hello->set_pid(1000 + worker.rank());
     hello->set_newest_command(newest_command);
-    hello->set_protocol(2);
+    hello->set_protocol(protocol);
     Send(message);
   }
 
@@ -191,6 +191,13 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
   std::optional<v1::Command> Command() {
     const auto directive = Take([](const v1::WorkerDirective& d) { return d.has_command(); });
     return directive.has_value() ? std::optional(directive->command()) : std::nullopt;
+  }
+
+  // Why the job is to end here and to go on elsewhere; empty where it is not told so.
+  std::string Preempted() {
+    const auto directive =
+        Take([](const v1::WorkerDirective& d) { return d.has_preemption_notice(); });
+    return directive.has_value() ? directive->preemption_notice().reason() : "";
   }
 
   // ---- Reports.

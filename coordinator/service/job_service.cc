@@ -143,19 +143,23 @@ v1::DeleteJobResponse Remains(const jobs::Job& job) {
 class WatchStream : public FollowStream<v1::Job> {
  public:
   WatchStream(Engine* engine, Followers* followers, const v1::WatchJobRequest& request)
-      : FollowStream(engine, followers, request.job_id()), sent_(request.after_version()) {}
+      : FollowStream(engine, followers, request.job_id()),
+        sent_(request.after_version()),
+        attempt_(request.attempt()) {}
 
  protected:
   absl::StatusOr<bool> Next(v1::Job* item) override {
-    if (job()->version == sent_) return false;
+    if (attempt_ == 0) attempt_ = job()->attempt;
+    if (told_ || job()->version == sent_) return false;
     sent_ = job()->version;
-    *item = ToWire(*job(), engine().cluster());
+    *item = Seen();
+    told_ = job()->attempt > attempt_;
     return true;
   }
-  bool Over() override { return job()->terminal(); }
+  bool Over() override { return told_ || job()->terminal(); }
   bool IsLast() override { return true; }
   void Remember() override {
-    if (job()->terminal()) last_ = ToWire(*job(), engine().cluster());
+    if (!last_.has_value() && (job()->terminal() || job()->attempt > attempt_)) last_ = Seen();
   }
   bool Rest(v1::Job* item) override {
     if (!last_.has_value()) return false;
@@ -164,7 +168,26 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
  private:
+  // The job as it is; where the attempt that is followed has ended and another has begun since, as it was at that end.
+  v1::Job Seen() {
+    v1::Job seen = ToWire(*job(), engine().cluster());
+    for (const jobs::AttemptEnd& end : job()->ended_attempts) {
+      if (end.attempt != attempt_) continue;
+      seen.set_state(static_cast<v1::Job::State>(end.state));
+      seen.set_state_reason(end.state_reason);
+      seen.set_reason(end.reason_code);
+      Set(seen.mutable_end_time(), end.end_time);
+      seen.set_step(end.step);
+      seen.set_attempt(end.attempt);
+    }
+    return seen;
+  }
+
   uint64_t sent_;
+  // That is followed; 0: the one that is current when the stream begins.
+  uint32_t attempt_;
+  // Its end was told although there is a later one.
+  bool told_ = false;
   // The job's last state, where it came while an earlier one was being written.
   std::optional<v1::Job> last_;
 };
@@ -377,6 +400,28 @@ grpc::ServerUnaryReactor* JobService::ResumeJob(grpc::CallbackServerContext* con
   command.from_scratch = request->from_scratch();
   command.from = request->from();
   return PostCommand(engine_, command, response, context->DefaultReactor());
+}
+
+grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* context,
+                                               const v1::RetryJobRequest* request,
+                                               v1::Job* response) {
+  v1::Command contents;
+  contents.mutable_resume();
+  auto* reactor = context->DefaultReactor();
+  auto result = std::make_shared<absl::Status>();
+  engine_->Post(
+      [=](cluster::Cluster& cluster, absl::Time now) {
+        *result = cluster
+                      .NextAttempt(CommandOf("retry", *request, commands::Kind::kResume, contents),
+                                   now)
+                      .status();
+      },
+      [=, this](const absl::Status& committed) {
+        if (!committed.ok()) return reactor->Finish(ToWire(committed));
+        if (!result->ok()) return reactor->Finish(ToWire(*result));
+        Answer(engine_->cluster(), request->job_id(), response, reactor);
+      });
+  return reactor;
 }
 
 grpc::ServerWriteReactor<v1::Job>* JobService::WatchJob(grpc::CallbackServerContext*,

@@ -130,7 +130,18 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   for (const jobs::Checkpoint& checkpoint : job.found_checkpoints) {
     *out.add_found_checkpoints() = ToWire(checkpoint);
   }
+  out.set_attempt(job.attempt);
+  for (const jobs::AttemptEnd& end : job.ended_attempts) {
+    v1::AttemptEnd* message = out.add_ended_attempts();
+    message->set_attempt(end.attempt);
+    message->set_state(static_cast<v1::Job::State>(end.state));
+    message->set_state_reason(end.state_reason);
+    Set(message->mutable_end_time(), end.end_time);
+    message->set_step(end.step);
+  }
   out.set_restarts(job.restarts);
+  out.set_restarts_left(job.plan.max_restarts - std::min(job.plan.max_restarts, job.restarts_used));
+  if (job.not_before != absl::InfinitePast()) Set(out.mutable_not_before(), job.not_before);
   SetFailure(job, &out);
   out.set_exported_path(job.exported_path);
   if (auto trainability = TrainabilityOf(job, kShownChanges); trainability.has_value()) {

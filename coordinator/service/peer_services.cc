@@ -55,10 +55,14 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
         cluster.ReportsSpooled(id(), FromWire(message.spooled_reports().worker()), reports, now);
         break;
       }
+      case v1::AgentMessage::kDraining:
+        cluster.AgentDraining(id(), message.draining().reason(), now);
+        break;
       case v1::AgentMessage::kHello:
         return absl::InvalidArgumentError("a second Hello");
-      case v1::AgentMessage::kDraining:
       case v1::AgentMessage::kSlotQuarantine:
+        cluster.SlotQuarantined(id(), FromWire(message.slot_quarantine()), now);
+        break;
       case v1::AgentMessage::KIND_NOT_SET:
         break;
     }

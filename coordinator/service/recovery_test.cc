@@ -71,6 +71,8 @@ TEST_F(RecoveryTest, TooManyFailuresAndPermanentOnesFailTheJob) {
   ASSERT_TRUE(Submit(Spec(1, 1), "twice", &job).ok());
   for (uint64_t generation : {1, 2}) {
     const auto id = agent.Started(generation, 0);
+    FakeWorker worker(address(), id);
+    ASSERT_TRUE(worker.Welcome().has_value());
     ASSERT_TRUE(agent.Exit(id, 7));
   }
   job = Get("twice");
@@ -147,7 +149,65 @@ TEST_F(RecoveryTest, ANewAgentProcessMeansThatTheFormerWorkersAreDead) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   EXPECT_EQ(ErrorReason(FromGrpc(*former.End())), "STALE_INCARNATION");
   EXPECT_EQ(agent.Started(2, 0).job_id(), "a");
-  EXPECT_EQ(Get("a").restarts(), 1);
+  EXPECT_EQ(Get("a").restarts(), 0) << "that is no failure of the job";
+}
+
+TEST_F(RecoveryTest, AWorkerThatDoesNotStartIsTriedAgainWithoutARestart) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1, 0), "a", &job).ok());
+  const auto id = agent.Started(1, 0);
+  v1::AgentMessage message;
+  *message.mutable_worker_exit() = FakeAgent::ExitOf(id, 0);
+  message.mutable_worker_exit()->set_start_error("no such program");
+  message.mutable_worker_exit()->set_planned(v1::WorkerExit::NODE_FAULT);
+  ASSERT_TRUE(agent.Send(message));
+  EXPECT_EQ(agent.Started(2, 0).job_id(), "a");
+  job = Get("a");
+  EXPECT_EQ(job.failure().reason(), "could not be started: no such program");
+  EXPECT_EQ(job.restarts(), 0);
+  EXPECT_EQ(job.restarts_left(), 0);
+}
+
+TEST_F(RecoveryTest, AnAgentThatStopsHasItsJobsSaveAndGoOnElsewhere) {
+  FakeAgent former(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(2, 0), "a", &job).ok());
+  Pair pair(address(), &former, 1);
+  FakeAgent next(address(), FakeAgent::Hello("n2", 2));
+  ASSERT_TRUE(next.Welcomed());
+  v1::AgentMessage draining;
+  draining.mutable_draining()->set_reason("SIGTERM");
+  ASSERT_TRUE(former.Send(draining));
+  for (FakeWorker* worker : {&pair.rank0, &pair.rank1}) {
+    EXPECT_EQ(worker->Preempted(), "the agent of node 'n1' is being stopped");
+  }
+  EXPECT_EQ(Get("a").state(), v1::Job::RUNNING);
+  for (auto [worker, id] : {std::pair(&pair.rank0, pair.id0), std::pair(&pair.rank1, pair.id1)}) {
+    v1::WorkerReport finished = FakeWorker::Finished(3);
+    finished.mutable_finished()->set_preempted(true);
+    ASSERT_TRUE(worker->Report(finished));
+    ASSERT_TRUE(former.Exit(id, 0));
+  }
+  EXPECT_EQ(next.Started(2, 0).job_id(), "a");
+  job = Get("a");
+  EXPECT_EQ(job.ranks(0).node(), "n2");
+  EXPECT_EQ(job.restarts(), 0);
+  EXPECT_FALSE(job.has_failure());
+}
+
+TEST_F(RecoveryTest, WorkersOfTheVersionBeforeAreEndedWhereTheirAgentStops) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1, 0), "a", &job).ok());
+  const auto id = agent.Started(1, 0);
+  FakeWorker worker(address(), id, 0, /*protocol=*/2);
+  ASSERT_TRUE(worker.Welcome().has_value());
+  ASSERT_TRUE(worker.Report(FakeWorker::SessionStarted(0)));
+  v1::AgentMessage draining;
+  draining.mutable_draining()->set_reason("SIGTERM");
+  ASSERT_TRUE(agent.Send(draining));
+  EXPECT_TRUE(agent.ToldToStop(id));
 }
 
 TEST_F(RecoveryTest, AnAgentThatComesBackIsToldToEndWhatIsNotWanted) {

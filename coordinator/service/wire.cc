@@ -100,6 +100,10 @@ struct AgentOrderToWire {
     Set(out->mutable_spooled_reports_ack()->mutable_worker(), ack.worker);
     out->mutable_spooled_reports_ack()->set_sequence(ack.sequence);
   }
+  void operator()(const cluster::DrainAgent& drain) {
+    out->mutable_drain()->set_drain(drain.drain);
+    out->mutable_drain()->set_reason(drain.reason);
+  }
   void operator()(const cluster::AckExit& ack) {
     Set(out->mutable_worker_exit_ack()->mutable_worker(), ack.worker);
   }
@@ -163,6 +167,9 @@ struct WorkerOrderToWire {
   void operator()(const cluster::AckReport& ack) {
     out->mutable_report_ack()->set_sequence(ack.sequence);
   }
+  void operator()(const cluster::PreemptionNotice& notice) {
+    out->mutable_preemption_notice()->set_reason(notice.reason);
+  }
   void operator()(const cluster::CheckpointRecorded& recorded) {
     auto* message = out->mutable_checkpoint_recorded();
     message->set_step(recorded.step);
@@ -202,6 +209,10 @@ cluster::RunningWorker FromWire(const v1::RunningWorker& worker) {
 cluster::WorkerExit FromWire(const v1::WorkerExit& exit) {
   cluster::WorkerExit result{.worker = FromWire(exit.worker()), .pid = exit.pid()};
   result.exit.log_tail = exit.log_tail();
+  // A cause that this program does not know is as good as none.
+  if (v1::WorkerExit::Cause_IsValid(exit.planned())) {
+    result.exit.why = static_cast<jobs::Exit::Why>(exit.planned());
+  }
   switch (exit.cause_case()) {
     case v1::WorkerExit::kSignal:
       result.exit.cause = jobs::Exit::Cause::kSignal;
@@ -219,15 +230,30 @@ cluster::WorkerExit FromWire(const v1::WorkerExit& exit) {
   return result;
 }
 
+cluster::SlotQuarantine FromWire(const v1::SlotQuarantine& quarantine) {
+  return {.slot = quarantine.slot(),
+          .worker = FromWire(quarantine.worker()),
+          .pid = quarantine.pid(),
+          .quarantined = quarantine.quarantined(),
+          .reason = quarantine.reason()};
+}
+
 cluster::AgentHello FromWire(const v1::AgentHello& hello) {
   cluster::AgentHello result{.node = hello.node(),
                              .incarnation = hello.incarnation(),
                              .host = hello.host(),
                              .slots = hello.slots(),
                              .version = hello.version(),
-                             .protocol = std::max(hello.protocol(), 1u)};
+                             .protocol = std::max(hello.protocol(), 1u),
+                             .agent_id = hello.agent_id()};
   for (const auto& worker : hello.running()) result.running.push_back(FromWire(worker));
   for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));
+  for (const auto& quarantine : hello.quarantined()) {
+    result.quarantined_slots.push_back(quarantine.slot());
+  }
+  if (hello.has_draining()) {
+    result.draining = hello.draining().reason().empty() ? "it says so" : hello.draining().reason();
+  }
   return result;
 }
 
@@ -339,7 +365,8 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       result.what = cluster::Exported{report.exported().path()};
       break;
     case v1::WorkerReport::kFinished:
-      result.what = cluster::Finished{report.finished().step(), report.finished().ended_early()};
+      result.what = cluster::Finished{report.finished().step(), report.finished().ended_early(),
+                                      report.finished().preempted()};
       break;
     case v1::WorkerReport::kRanksJoined: {
       cluster::RanksJoined joined;
@@ -361,7 +388,9 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
                                           .newer_generation =
                                               report.failure().kind() == v1::WorkerFailure::STALE_EPOCH
                                                   ? report.failure().epoch_found()
-                                                  : 0};
+                                                  : 0,
+                                          .node_fault = report.failure().kind() ==
+                                                        v1::WorkerFailure::NODE_FAULT};
       break;
     case v1::WorkerReport::KIND_NOT_SET:
       break;

@@ -31,6 +31,7 @@ grpc::Status ToWire(const absl::Status& status);
 cluster::WorkerId FromWire(const v1::WorkerIdentity& worker);
 cluster::RunningWorker FromWire(const v1::RunningWorker& worker);
 cluster::WorkerExit FromWire(const v1::WorkerExit& exit);
+cluster::SlotQuarantine FromWire(const v1::SlotQuarantine& quarantine);
 cluster::AgentHello FromWire(const v1::AgentHello& hello);
 cluster::WorkerHello FromWire(const v1::WorkerHello& hello);
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat);

@@ -32,6 +32,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
       next.dropped_checkpoints = stored.dropped_checkpoints;
       next.found_checkpoints = stored.found_checkpoints;
       next.failures = stored.failures;
+      next.ended_attempts = stored.ended_attempts;
       next.commands = stored.commands;
       next.trainability = stored.trainability;
     }
@@ -39,6 +40,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   }
   for (const NodeRow& row : batch.nodes) nodes_[row.node] = row;
   for (const std::string& node : batch.removed_nodes) nodes_.erase(node);
+  for (const NodeMarkRow& row : batch.node_marks) node_marks_[row.node] = row;
   for (const RequestRow& row : batch.requests) requests_[row.request_id] = row;
   for (const StepRow& row : batch.steps) WriteStep(row);
   for (const ValidationRow& row : batch.validations) WriteValidation(row);
@@ -82,6 +84,7 @@ absl::StatusOr<Image> MemoryStore::Load() {
   std::sort(image.jobs.begin(), image.jobs.end(),
             [](const jobs::Job& a, const jobs::Job& b) { return a.number < b.number; });
   for (const auto& [node, row] : nodes_) image.nodes.push_back(row);
+  for (const auto& [node, row] : node_marks_) image.node_marks.push_back(row);
   for (const auto& [id, row] : requests_) image.requests.push_back(row);
   image.last_number = last_number_;
   return image;

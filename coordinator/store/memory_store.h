@@ -32,6 +32,7 @@ class MemoryStore : public Store {
   const StoreOptions options_;
   std::map<std::string, jobs::Job> jobs_;
   std::map<std::string, NodeRow> nodes_;
+  std::map<std::string, NodeMarkRow> node_marks_;
   std::map<std::string, RequestRow> requests_;
   uint64_t last_number_ = 0;
   // By step, of each job.

@@ -239,6 +239,46 @@ ALTER TABLE checkpoints ADD COLUMN origin_reason TEXT NOT NULL DEFAULT '';
     R"sql(
 ALTER TABLE jobs ADD COLUMN continue_when_cut_off INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // ---- 10: planned ends, restarts that progress refills, nodes that are cordoned, drained or left out. A process that
+    // trains has attached.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN interruption TEXT NOT NULL DEFAULT '';
+ALTER TABLE jobs ADD COLUMN preempted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN restarts_used INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN node_faults INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN failed_step INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN started_step INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN not_before INTEGER;
+ALTER TABLE ranks ADD COLUMN attached INTEGER NOT NULL DEFAULT 0;
+UPDATE jobs SET restarts_used = restarts;
+UPDATE ranks SET attached = acked_report > 0;
+
+CREATE TABLE node_marks (
+  node TEXT PRIMARY KEY,
+  cordoned INTEGER NOT NULL,
+  drained INTEGER NOT NULL,
+  reason TEXT NOT NULL,
+  agent_id TEXT NOT NULL,
+  replaced_incarnations TEXT NOT NULL,
+  left_out_until INTEGER,
+  left_out_reason TEXT NOT NULL,
+  left_out_times INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+)sql",
+    // ---- 11: attempts.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN attempt INTEGER NOT NULL DEFAULT 1;
+CREATE TABLE attempts (
+  job_id TEXT NOT NULL,
+  attempt INTEGER NOT NULL,
+  state INTEGER NOT NULL,
+  state_reason TEXT NOT NULL,
+  reason_code TEXT NOT NULL,
+  end_time INTEGER,
+  step INTEGER NOT NULL,
+  PRIMARY KEY (job_id, attempt)
+) STRICT, WITHOUT ROWID;
+)sql",
 };
 
 // A file of a newer version is refused.

@@ -85,6 +85,14 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.from_scratch = rows.Bool();
     job.start_from = rows.Text();
     job.plan.continue_when_cut_off = rows.Bool();
+    job.interruption = rows.Text();
+    job.preempted = rows.Bool();
+    job.restarts_used = static_cast<uint32_t>(rows.Uint());
+    job.node_faults = static_cast<uint32_t>(rows.Uint());
+    job.failed_step = rows.Uint();
+    job.started_step = rows.Uint();
+    job.not_before = rows.Time();
+    job.attempt = static_cast<uint32_t>(rows.Uint());
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }
@@ -103,6 +111,21 @@ absl::StatusOr<Image> SqliteStore::Load() {
     image.nodes.push_back(row);
   }
   RETURN_IF_ERROR(Annotate(nodes.status(), path_));
+  Statement marks(db_, &statements_, "SELECT * FROM node_marks ORDER BY node");
+  while (marks.Next()) {
+    NodeMarkRow row;
+    row.node = marks.Text();
+    row.cordoned = marks.Bool();
+    row.drained = marks.Bool();
+    row.reason = marks.Text();
+    row.agent_id = marks.Text();
+    row.replaced_incarnations = absl::StrSplit(marks.Text(), ' ', absl::SkipEmpty());
+    row.left_out.until = marks.Time();
+    row.left_out.reason = marks.Text();
+    row.left_out.times = static_cast<uint32_t>(marks.Uint());
+    image.node_marks.push_back(row);
+  }
+  RETURN_IF_ERROR(Annotate(marks.status(), path_));
   Statement requests(db_, &statements_, "SELECT * FROM requests ORDER BY request_id");
   while (requests.Next()) {
     RequestRow row;
@@ -139,6 +162,7 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     rank.finished = ranks.Bool();
     rank.exited = ranks.Bool();
     rank.joined_since = ranks.Uint();
+    rank.attached = ranks.Bool();
     list.push_back(std::move(rank));
   }
   RETURN_IF_ERROR(ranks.status());
@@ -164,6 +188,17 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
     }
   }
   RETURN_IF_ERROR(checkpoints.status());
+  Statement attempts(db_, &statements_, "SELECT * FROM attempts ORDER BY job_id, attempt");
+  while (attempts.Next()) {
+    jobs::AttemptEnd& end = (*jobs)[attempts.Text()].ended_attempts.emplace_back();
+    end.attempt = static_cast<uint32_t>(attempts.Uint());
+    end.state = static_cast<jobs::State>(attempts.Int());
+    end.state_reason = attempts.Text();
+    end.reason_code = attempts.Text();
+    end.end_time = attempts.Time();
+    end.step = attempts.Uint();
+  }
+  RETURN_IF_ERROR(attempts.status());
   Statement failures(db_, &statements_, "SELECT * FROM failures ORDER BY job_id, position");
   while (failures.Next()) {
     auto& list = (*jobs)[failures.Text()].failures;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/store/schema.h"
@@ -106,7 +107,7 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
     for (const char* table :
-         {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
+         {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes", "attempts",
           "steps", "validations", "logs", "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
@@ -140,6 +141,19 @@ absl::Status SqliteStore::Write(const Batch& batch) {
   for (const std::string& node : batch.removed_nodes) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, "DELETE FROM nodes WHERE node = ?").Bind(node).Run());
+  }
+  for (const NodeMarkRow& row : batch.node_marks) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO node_marks VALUES (?,?,?,?,?,?,?,?,?)")
+                        .Bind(row.node)
+                        .Bind(row.cordoned)
+                        .Bind(row.drained)
+                        .Bind(row.reason)
+                        .Bind(row.agent_id)
+                        .Bind(absl::StrJoin(row.replaced_incarnations, " "))
+                        .Bind(row.left_out.until)
+                        .Bind(row.left_out.reason)
+                        .Bind(row.left_out.times)
+                        .Run());
   }
   for (const RequestRow& row : batch.requests) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO requests VALUES (?,?,?,?,?)")

@@ -25,7 +25,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
                       "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                      "?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -77,7 +77,15 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.halt_reason)
       .Bind(job.from_scratch)
       .Bind(job.start_from)
-      .Bind(job.plan.continue_when_cut_off);
+      .Bind(job.plan.continue_when_cut_off)
+      .Bind(job.interruption)
+      .Bind(job.preempted)
+      .Bind(job.restarts_used)
+      .Bind(job.node_faults)
+      .Bind(job.failed_step)
+      .Bind(job.started_step)
+      .Bind(job.not_before)
+      .Bind(job.attempt);
   RETURN_IF_ERROR(statement.Run());
   const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
   std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
@@ -88,7 +96,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
   for (uint32_t number : ranks) {
     const jobs::Rank& rank = job.ranks.at(number);
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
+        Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
             .Bind(job.id)
             .Bind(number)
             .Bind(rank.node)
@@ -103,6 +111,7 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
             .Bind(rank.finished)
             .Bind(rank.exited)
             .Bind(rank.joined_since)
+            .Bind(rank.attached)
             .Run());
   }
   return absl::OkStatus();
@@ -110,11 +119,23 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
 
 absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
   for (const char* table :
-       {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes"}) {
+       {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
+        "attempts"}) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
             .Bind(job.id)
             .Run());
+  }
+  for (const jobs::AttemptEnd& end : job.ended_attempts) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO attempts VALUES (?,?,?,?,?,?,?)")
+                        .Bind(job.id)
+                        .Bind(end.attempt)
+                        .Bind(static_cast<int>(end.state))
+                        .Bind(end.state_reason)
+                        .Bind(end.reason_code)
+                        .Bind(end.end_time)
+                        .Bind(end.step)
+                        .Run());
   }
   const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)";
   std::vector<jobs::Checkpoint> checkpoints = job.checkpoints;

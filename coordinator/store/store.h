@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "coordinator/jobs/job.h"
+#include "coordinator/jobs/node_health.h"
 #include "coordinator/metrics/thinning.h"
 
 namespace muster::store {
@@ -27,6 +28,23 @@ struct NodeRow {
   uint32_t slots = 0;
 
   bool operator==(const NodeRow&) const = default;
+};
+
+// What is known of a node for longer than its agent's lease.
+struct NodeMarkRow {
+  std::string node;
+  // Somebody said so: nothing is placed there; with `drained` what runs there ends, too.
+  bool cordoned = false;
+  bool drained = false;
+  // Who said so, for people.
+  std::string reason;
+  // Of the agent that has this name, and that of its processes that were replaced by newer ones, the newest last.
+  std::string agent_id;
+  std::vector<std::string> replaced_incarnations;
+  // Because generations kept failing there.
+  jobs::NodeHealth::LeftOut left_out;
+
+  bool operator==(const NodeMarkRow&) const = default;
 };
 
 // A request that acted: the same id never acts again.
@@ -109,6 +127,7 @@ struct Batch {
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
   std::vector<std::string> removed_nodes;
+  std::vector<NodeMarkRow> node_marks;
   // With all rows of theirs but their requests.
   std::vector<std::string> removed_jobs;
   // The highest number given to a job so far, where jobs are removed; 0: unchanged.
@@ -124,7 +143,8 @@ struct Batch {
   std::vector<EventRow> events;
 
   bool empty() const {
-    return jobs.empty() && nodes.empty() && removed_nodes.empty() && removed_jobs.empty() &&
+    return jobs.empty() && nodes.empty() && removed_nodes.empty() && node_marks.empty() &&
+           removed_jobs.empty() &&
            requests.empty() && removed_requests.empty() && steps.empty() && validations.empty() && logs.empty() &&
            events.empty();
   }
@@ -135,6 +155,7 @@ struct Image {
   // By number.
   std::vector<jobs::Job> jobs;
   std::vector<NodeRow> nodes;
+  std::vector<NodeMarkRow> node_marks;
   std::vector<RequestRow> requests;
   // The highest number that a job ever had, also one that is removed.
   uint64_t last_number = 0;

@@ -36,6 +36,20 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.ending = true;
   job.stop_requested = true;
   job.restarts = 2;
+  job.interruption = "node 'n' is drained";
+  job.preempted = true;
+  job.attempt = 3;
+  job.ended_attempts = {{.attempt = 1, .state = jobs::State::kCancelled, .step = 2},
+                        {.attempt = 2,
+                         .state_reason = "rank 0",
+                         .reason_code = "CODE",
+                         .end_time = job.create_time,
+                         .step = 4}};
+  job.restarts_used = 1;
+  job.node_faults = 5;
+  job.failed_step = 15;
+  job.started_step = 14;
+  job.not_before = job.create_time + absl::Seconds(7);
   job.rendezvous = jobs::Rendezvous{"10.0.0.1", 4242};
   job.stage = "fit";
   job.step = 17;
@@ -61,6 +75,7 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                   .session_started = true,
                   .finished = true,
                   .exited = true,
+                  .attached = true,
                   .joined_since = 9};
   job.ranks = {rank, jobs::Rank{.node = "m"}};
   job.checkpoints = {{.step = 8, .generation = 2, .path = "p8", .create_time = job.create_time},
@@ -145,6 +160,15 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.stop_requested, b.stop_requested);
   EXPECT_EQ(a.paused, b.paused);
   EXPECT_EQ(a.restarts, b.restarts);
+  EXPECT_EQ(a.interruption, b.interruption);
+  EXPECT_EQ(a.preempted, b.preempted);
+  EXPECT_EQ(a.attempt, b.attempt);
+  EXPECT_EQ(a.ended_attempts, b.ended_attempts);
+  EXPECT_EQ(a.restarts_used, b.restarts_used);
+  EXPECT_EQ(a.node_faults, b.node_faults);
+  EXPECT_EQ(a.failed_step, b.failed_step);
+  EXPECT_EQ(a.started_step, b.started_step);
+  EXPECT_EQ(a.not_before, b.not_before);
   EXPECT_EQ(a.rendezvous, b.rendezvous);
   EXPECT_EQ(a.stage, b.stage);
   EXPECT_EQ(a.step, b.step);

@@ -83,6 +83,21 @@ TEST_P(StoreTest, NodesAndRequestsAreUpsertedAndNodesRemoved) {
   EXPECT_EQ(image.requests, (std::vector<RequestRow>{{"r1", "f", "a"}}));
 }
 
+TEST_P(StoreTest, WhatIsKnownOfANodeOutlivesItsAgent) {
+  const NodeMarkRow plain{.node = "a"};
+  const NodeMarkRow full{.node = "b",
+                         .cordoned = true,
+                         .drained = true,
+                         .reason = "by me",
+                         .agent_id = "uuid",
+                         .replaced_incarnations = {"i1", "i2"},
+                         .left_out = {absl::FromUnixMicros(1234567890123456), "3 failures", 2}};
+  ASSERT_TRUE(store().Commit({.nodes = {{"b", "i3", "h", 1}}, .node_marks = {plain, full}}).ok());
+  ASSERT_TRUE(store().Commit({.removed_nodes = {"b"}}).ok());
+  kind->Reopen();
+  EXPECT_EQ(Load().node_marks, (std::vector<NodeMarkRow>{plain, full}));
+}
+
 TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
   const auto fill = [](const std::string& id, uint64_t number) {
     Batch batch{.jobs = {{FullJob(id, number)}}};

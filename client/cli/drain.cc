@@ -1,0 +1,121 @@
+// drain, cordon, uncordon: what may run on a node.
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+
+namespace muster::cli {
+namespace {
+
+// Between two looks at a node that is to become empty.
+constexpr absl::Duration kLook = absl::Milliseconds(200);
+
+struct NodeOptions : CommonOptions {
+  std::string node;
+  bool wait = false;
+  absl::Duration timeout = absl::InfiniteDuration();
+};
+
+using Change = absl::StatusOr<v1::Node> (client::MusterClient::*)(const std::string&,
+                                                                  const client::SteerOptions&);
+
+// One that is not listed any more runs nothing.
+absl::StatusOr<v1::Node> Look(client::MusterClient& client, const std::string& name) {
+  const auto nodes = client.Nodes();
+  if (!nodes.ok()) return nodes.status();
+  for (const v1::Node& node : nodes->nodes()) {
+    if (node.name() == name) return node;
+  }
+  v1::Node gone;
+  gone.set_name(name);
+  return gone;
+}
+
+// Until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the coordinator was away for too long.
+absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
+                                    const NodeOptions& options) {
+  const absl::Time deadline = absl::Now() + options.timeout;
+  absl::Time broken_since = absl::InfiniteFuture();
+  while (node.jobs_size() > 0) {
+    if (absl::Now() >= deadline) {
+      return absl::DeadlineExceededError(absl::StrCat("node ", node.name(), " is not empty after ",
+                                                      absl::FormatDuration(options.timeout)));
+    }
+    absl::SleepFor(kLook);
+    auto next = Look(client, node.name());
+    if (next.ok()) {
+      node = *std::move(next);
+      broken_since = absl::InfiniteFuture();
+      continue;
+    }
+    broken_since = std::min(broken_since, absl::Now());
+    const bool again = absl::IsUnavailable(next.status()) &&
+                       absl::Now() - broken_since < options.retry_for;
+    if (!again) return next.status();
+  }
+  return node;
+}
+
+ExitCode ChangeNode(Console* console, const NodeOptions& options, Change change) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  auto node = ((**client).*change)(options.node, {.retry = {.retry_for = options.retry_for},
+                                                  .requested_by = Requester(console)});
+  if (node.ok() && options.wait) node = AwaitEmpty(**client, *std::move(node), options);
+  if (absl::IsDeadlineExceeded(node.status())) {
+    return FailWith(console, std::string(node.status().message()), kTimedOut);
+  }
+  if (!node.ok()) return Fail(console, node.status());
+  if (IsDocument(options.output)) {
+    console->out << Document(*node, options.output);
+  } else {
+    console->out << "node " << node->name() << " " << v1::Node::State_Name(node->state());
+    if (node->jobs_size() > 0) {
+      console->out << ", " << node->jobs_size()
+                   << (node->jobs_size() == 1 ? " job runs there" : " jobs run there");
+    }
+    console->out << "\n";
+  }
+  return kDone;
+}
+
+void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
+         const std::string& help, bool may_wait, Change change) {
+  auto options = std::make_shared<NodeOptions>();
+  CLI::App* command = app->add_subcommand(name, help);
+  command->add_option("NODE", options->node, "The node's name, as in `muster nodes`")->required();
+  if (may_wait) {
+    command->add_flag("--wait", options->wait, "Return when no process is left there");
+    AddDurationOption(command, "--timeout", &options->timeout,
+                      "With --wait: wait no longer (exit code 101)");
+  }
+  AddCommonOptions(command, console, options.get());
+  AddRetryOption(command, options.get());
+  command->callback([=] { *code = ChangeNode(console, *options, change); });
+}
+
+}  // namespace
+
+void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
+  Add(app, console, code, "drain",
+      "Empty a node: its jobs save a checkpoint at their next step and go on elsewhere", true,
+      &client::MusterClient::DrainNode);
+}
+
+void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
+  Add(app, console, code, "cordon", "Start nothing more on a node; what runs there goes on", false,
+      &client::MusterClient::CordonNode);
+}
+
+void AddUncordon(CLI::App* app, Console* console, ExitCode* code) {
+  Add(app, console, code, "uncordon",
+      "Take back drain and cordon, and that a node is left out after failures", false,
+      &client::MusterClient::UncordonNode);
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,282 @@
+// What is known of nodes beyond their agents' leases: who is to be emptied, who gets nothing new, and who fails what runs there.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/jobs/events.h"
+#include "coordinator/jobs/failure.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
+
+}  // namespace
+
+// ---- Open and closed.
+
+std::string Cluster::WhyClosed(const std::string& node, absl::Time now) const {
+  if (const auto draining = draining_.find(node); draining != draining_.end()) {
+    return absl::StrCat("is being stopped (", draining->second.reason, ")");
+  }
+  if (const auto mark = marks_.find(node); mark != marks_.end()) {
+    if (mark->second.drained) return absl::StrCat("is drained (", mark->second.reason, ")");
+    if (mark->second.cordoned) return absl::StrCat("is cordoned (", mark->second.reason, ")");
+  }
+  const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, now);
+  if (left_out == nullptr) return "";
+  return absl::StrCat("is left out until ",
+                      absl::FormatTime("%H:%M:%S UTC", left_out->until, absl::UTCTimeZone()), " (",
+                      left_out->reason, ")");
+}
+
+std::string Cluster::ClosedNodes(absl::Time now) const {
+  constexpr int kShown = 3;
+  std::string text;
+  int count = 0;
+  for (const auto& [node, agent] : membership_.agents()) {
+    const std::string why = agent.attached() ? WhyClosed(node, now) : "";
+    if (why.empty() || ++count > kShown) continue;
+    absl::StrAppend(&text, count == 1 ? "" : "; ", "node '", node, "' ", why);
+  }
+  if (count > kShown) absl::StrAppend(&text, "; and ", count - kShown, " more nodes");
+  return text;
+}
+
+Cluster::NodeView Cluster::View(const std::string& node) const {
+  if (const auto draining = draining_.find(node); draining != draining_.end()) {
+    return {NodeView::kDraining, draining->second.reason};
+  }
+  if (const auto mark = marks_.find(node); mark != marks_.end()) {
+    if (mark->second.drained) return {NodeView::kDraining, mark->second.reason};
+    if (mark->second.cordoned) return {NodeView::kCordoned, mark->second.reason};
+  }
+  const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, last_tick_);
+  if (left_out == nullptr) return {};
+  return {NodeView::kLeftOut, left_out->reason, left_out->until};
+}
+
+// ---- As asked.
+
+absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const store::RequestRow* repeat,
+                   Repeat(request.request_id, request.fingerprint));
+  if (repeat != nullptr) return false;
+  if (membership_.FindAgent(request.node) == nullptr && !marks_.contains(request.node)) {
+    return Refuse(absl::StatusCode::kNotFound, "NODE_NOT_FOUND",
+                  absl::StrCat("there is no node '", request.node,
+                               "'; `muster nodes` lists those whose agent is known"));
+  }
+  // It is kept for as long as those of a deleted job.
+  Remember({.request_id = request.request_id,
+            .fingerprint = request.fingerprint,
+            .deleted_time = now});
+  return true;
+}
+
+void Cluster::Mark(const store::NodeMarkRow& mark) {
+  marks_[mark.node] = mark;
+  batch_.node_marks.push_back(mark);
+}
+
+store::NodeMarkRow Cluster::MarkOf(const std::string& node) const {
+  const auto known = marks_.find(node);
+  return known == marks_.end() ? store::NodeMarkRow{.node = node} : known->second;
+}
+
+absl::Status Cluster::DrainNode(const NodeRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
+  if (!acts) return absl::OkStatus();
+  store::NodeMarkRow mark = MarkOf(request.node);
+  mark.drained = true;
+  mark.reason = absl::StrCat("muster drain", By(request.requested_by));
+  Mark(mark);
+  effects_.push_back(Say{absl::StrCat("node '", request.node, "' is drained: ", mark.reason)});
+  SendToNode(request.node, DrainAgent{true, mark.reason});
+  PreemptNode(request.node, absl::StrCat("node '", request.node, "' is drained"), now);
+  Schedule(now);
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::CordonNode(const NodeRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
+  if (!acts) return absl::OkStatus();
+  store::NodeMarkRow mark = MarkOf(request.node);
+  mark.cordoned = true;
+  if (!mark.drained) mark.reason = absl::StrCat("muster cordon", By(request.requested_by));
+  Mark(mark);
+  effects_.push_back(Say{absl::StrCat("node '", request.node, "' is cordoned: ", mark.reason)});
+  Schedule(now);
+  return absl::OkStatus();
+}
+
+absl::Status Cluster::UncordonNode(const NodeRequest& request, absl::Time now) {
+  ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
+  if (!acts) return absl::OkStatus();
+  health_.Forgive(request.node);
+  store::NodeMarkRow mark = MarkOf(request.node);
+  mark.drained = mark.cordoned = false;
+  mark.reason.clear();
+  mark.left_out = {};
+  Mark(mark);
+  effects_.push_back(Say{absl::StrCat("node '", request.node, "' is open again",
+                                      By(request.requested_by))});
+  SendToNode(request.node, DrainAgent{false, ""});
+  Schedule(now);
+  return absl::OkStatus();
+}
+
+// ---- Being stopped.
+
+void Cluster::AgentDraining(SessionId session, const std::string& reason, absl::Time now) {
+  AgentHeard(session, now);
+  const auto agent = agent_sessions_.find(session);
+  if (agent == agent_sessions_.end()) return;
+  const std::string node = agent->second;
+  if (!draining_.try_emplace(node, Draining{reason, true}).second) return;
+  effects_.push_back(Say{absl::StrCat("node '", node, "': its agent is being stopped: ", reason)});
+  PreemptNode(node, absl::StrCat("the agent of node '", node, "' is being stopped"), now);
+  Schedule(now);
+}
+
+void Cluster::Drain(const std::string& node, absl::Time now) {
+  draining_[node] = {"musterd is being stopped", false};
+  PreemptNode(node, "musterd is being stopped", now);
+}
+
+void Cluster::Interrupt(const std::string& node, absl::Time now) {
+  EachJobOn(node, [&](jobs::Job* job) {
+    return jobs::OnInterrupted(job, absl::StrCat("node '", node, "' is being stopped"), now);
+  }, now);
+}
+
+void Cluster::PreemptNode(const std::string& node, const std::string& reason, absl::Time now) {
+  EachJobOn(node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
+}
+
+void Cluster::EachJobOn(const std::string& node,
+                        const std::function<jobs::Ended(jobs::Job*)>& change, absl::Time now) {
+  for (jobs::Job* job : LiveJobsOn(node)) {
+    const jobs::Ended ended = change(job);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+}
+
+jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Time now) {
+  // A worker that does not know the notice would train on while the others end.
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
+    if (worker != nullptr && worker->attached() && older_workers_.contains(worker->session)) {
+      return jobs::OnInterrupted(job, reason, now);
+    }
+  }
+  jobs::Ended ended;
+  if (jobs::OnPreempted(job, reason, now, &ended)) {
+    jobs::AddEvent(job, now, "PREEMPTED", job->interruption);
+    for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+      SendToRank(*job, rank, PreemptionNotice{job->interruption});
+    }
+  }
+  return ended;
+}
+
+void Cluster::SlotQuarantined(SessionId session, const SlotQuarantine& quarantine,
+                              absl::Time now) {
+  AgentHeard(session, now);
+  const auto agent = agent_sessions_.find(session);
+  if (agent == agent_sessions_.end()) return;
+  const std::string& node = agent->second;
+  if (!quarantine.quarantined) {
+    quarantined_[node].erase(quarantine.slot);
+    effects_.push_back(Say{absl::StrCat("node '", node, "': slot ", quarantine.slot,
+                                        " can be used again")});
+    return Schedule(now);
+  }
+  quarantined_[node].insert(quarantine.slot);
+  effects_.push_back(Say{absl::StrCat("node '", node, "': slot ", quarantine.slot,
+                                      " is not used: process ", quarantine.pid, " of job '",
+                                      quarantine.worker.job, "' does not end (", quarantine.reason,
+                                      ")")});
+  if (CurrentRank(quarantine.worker) == nullptr) return;
+  jobs::Job* job = FindJob(quarantine.worker.job);
+  const jobs::Ended ended = jobs::OnGone(
+      job, quarantine.worker.rank,
+      absl::StrCat("process ", quarantine.pid, " does not end although it was killed"), now);
+  ListsChanged(job);
+  Follow(job, ended, now);
+}
+
+size_t Cluster::QuarantinedSlots(const std::string& node) const {
+  const auto known = quarantined_.find(node);
+  return known == quarantined_.end() ? 0 : known->second.size();
+}
+
+bool Cluster::HasProcesses(const std::string& node) const {
+  return std::any_of(open_.begin(), open_.end(), [&](const auto& entry) {
+    const jobs::Job& job = jobs_.at(entry.second);
+    return job.live && std::any_of(job.ranks.begin(), job.ranks.end(), [&](const jobs::Rank& r) {
+             return r.node == node && !r.exited;
+           });
+  });
+}
+
+uint64_t Cluster::ActivityOn(const std::string& node) const {
+  uint64_t activity = 0;
+  for (const auto& [job, ranks] : RanksOn(node)) {
+    for (const uint32_t rank : ranks) {
+      const membership::Worker* worker = membership_.FindWorker(job, rank);
+      if (worker != nullptr) activity += worker->activity + worker->step;
+    }
+  }
+  return activity;
+}
+
+// ---- At fault.
+
+void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
+  uint64_t& judged = judged_[job->id];
+  if (judged == job->generation) return;
+  judged = job->generation;
+  if (job->state == jobs::State::kSucceeded) return Praise(*job);
+  const auto failure = jobs::RootCause(job->failures);
+  if (!failure.has_value() || failure->root.generation != job->generation ||
+      failure->root.permanent) {
+    return;
+  }
+  const jobs::FailureNote& root = failure->root;
+  // Where the agent itself is gone there is nothing to leave out.
+  const jobs::Rank& rank = job->ranks[root.rank];
+  const membership::Agent* agent = membership_.FindAgent(root.node);
+  if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
+  jobs::NodeHealth::Fault fault{.job = job->id,
+                                .reason = absl::StrCat("job '", job->id, "' generation ",
+                                                       job->generation, " rank ", root.rank, ": ",
+                                                       root.reason)};
+  if (root.kind == jobs::FailureKind::kNodeFault) {
+    fault.kind = rank.attached ? jobs::NodeHealth::Fault::Kind::kSaidByWorker
+                               : jobs::NodeHealth::Fault::Kind::kPrograms;
+  }
+  if (!health_.Failed(root.node, std::move(fault), now)) return;
+  StoreHealth(root.node);
+  const std::string said = absl::StrCat("node '", root.node, "' ", WhyClosed(root.node, now));
+  jobs::AddEvent(job, now, "NODE_LEFT_OUT", said);
+  effects_.push_back(Say{said});
+}
+
+void Cluster::Praise(const jobs::Job& job) {
+  for (const jobs::Rank& rank : job.ranks) {
+    if (health_.Forgive(rank.node)) StoreHealth(rank.node);
+  }
+}
+
+void Cluster::StoreHealth(const std::string& node) {
+  store::NodeMarkRow mark = MarkOf(node);
+  mark.left_out = health_.Series(node);
+  Mark(mark);
+}
+
+}  // namespace muster::cluster

@@ -1,0 +1,83 @@
+#include "coordinator/jobs/node_health.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::jobs {
+namespace {
+
+constexpr absl::Duration kWindow = absl::Minutes(10);
+constexpr size_t kFaults = 3;
+constexpr absl::Duration kFirst = absl::Minutes(1);
+constexpr absl::Duration kLongest = absl::Hours(1);
+// More of them say nothing new.
+constexpr size_t kRemembered = 20;
+
+}  // namespace
+
+bool NodeHealth::Failed(const std::string& name, Fault fault, absl::Time now) {
+  Node& node = nodes_[name];
+  node.faults.push_back({now, std::move(fault)});
+  while (node.faults.size() > kRemembered || node.faults.front().time + kWindow <= now) {
+    node.faults.pop_front();
+  }
+  size_t of_programs = 0;
+  size_t faults = 0;
+  std::set<std::string> jobs;
+  for (const auto& [time, known] : node.faults) {
+    if (known.kind == Fault::Kind::kPerhaps) continue;
+    ++faults;
+    of_programs += known.kind == Fault::Kind::kPrograms;
+    jobs.insert(known.job);
+  }
+  if (of_programs < kFaults && (faults < kFaults || jobs.size() < 2)) return false;
+  LeftOut& out = node.left_out;
+  const absl::Duration length =
+      std::min(kLongest, kFirst * (int64_t{1} << std::min(out.times, 10u)));
+  ++out.times;
+  out.until = now + length;
+  out.reason = absl::StrCat(faults, " failures within ", absl::FormatDuration(kWindow),
+                            "; the last one: ", node.faults.back().fault.reason);
+  // The next series begins with the next failure.
+  node.faults.clear();
+  return true;
+}
+
+bool NodeHealth::Forgive(const std::string& name) {
+  const auto node = nodes_.find(name);
+  if (node == nodes_.end()) return false;
+  const bool changed = node->second.left_out.times > 0;
+  nodes_.erase(node);
+  return changed;
+}
+
+void NodeHealth::Restore(const std::string& node, LeftOut left_out) {
+  if (left_out.times > 0) nodes_[node].left_out = std::move(left_out);
+}
+
+const NodeHealth::LeftOut* NodeHealth::Find(const std::string& name, absl::Time now) const {
+  const auto node = nodes_.find(name);
+  if (node == nodes_.end() || node->second.left_out.until <= now) return nullptr;
+  return &node->second.left_out;
+}
+
+NodeHealth::LeftOut NodeHealth::Series(const std::string& name) const {
+  const auto node = nodes_.find(name);
+  return node == nodes_.end() ? LeftOut() : node->second.left_out;
+}
+
+std::set<std::string> NodeHealth::Suspects(const std::string& job, absl::Time now) const {
+  std::set<std::string> suspects;
+  for (const auto& [name, node] : nodes_) {
+    const bool at_fault = std::any_of(node.faults.begin(), node.faults.end(), [&](const auto& dated) {
+      return dated.time + kWindow > now && (dated.fault.kind == Fault::Kind::kPrograms || dated.fault.job == job);
+    });
+    // One that was left out has to show that it is well.
+    if (at_fault || node.left_out.times > 0) suspects.insert(name);
+  }
+  return suspects;
+}
+
+}  // namespace muster::jobs

@@ -1,0 +1,69 @@
+// Which nodes fail the generations that run on them, and for how long nothing is placed there because of that. Pure.
+//
+// A fault of the node's own programs (a worker that could not be started, or that ended before its first message) speaks against
+// the node whatever the job is. What a worker calls a fault of its node (a mount that is not there) may be the job's: it speaks against
+// the node only together with those of other jobs. Three such faults within ten minutes, and the node is left out: for a minute, then
+// for twice as long each time, up to an hour. A generation that gets on there ends that series. All other failures only make the
+// same job take the node last.
+#ifndef MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
+#define MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/time/time.h"
+
+namespace muster::jobs {
+
+class NodeHealth {
+ public:
+  struct Fault {
+    std::string job;
+    // For people: "job 'a' generation 3 rank 1: could not be started: ...".
+    std::string reason;
+    enum class Kind { kPrograms, kSaidByWorker, kPerhaps };
+    Kind kind = Kind::kPerhaps;
+  };
+  struct LeftOut {
+    // Infinite past: it is not, but may have been.
+    absl::Time until = absl::InfinitePast();
+    std::string reason;
+    // How often in a row.
+    uint32_t times = 0;
+
+    bool operator==(const LeftOut&) const = default;
+  };
+
+  // True when the node is left out from now on because of it.
+  bool Failed(const std::string& node, Fault fault, absl::Time now);
+  // A generation got on there, or somebody says that the node is well. True when that changes anything.
+  bool Forgive(const std::string& node);
+  // As stored.
+  void Restore(const std::string& node, LeftOut left_out);
+
+  // Null where it is not left out now.
+  const LeftOut* Find(const std::string& node, absl::Time now) const;
+  // The series, for the store.
+  LeftOut Series(const std::string& node) const;
+  // Nodes that this job takes only when there are no others: those at fault lately.
+  std::set<std::string> Suspects(const std::string& job, absl::Time now) const;
+
+ private:
+  struct Node {
+    struct Dated {
+      absl::Time time;
+      Fault fault;
+    };
+    std::deque<Dated> faults;
+    LeftOut left_out;
+  };
+  std::map<std::string, Node> nodes_;
+};
+
+}  // namespace muster::jobs
+
+#endif  // MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_

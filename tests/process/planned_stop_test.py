@@ -1,0 +1,247 @@
+"""Agents and nodes that are stopped on purpose, and nodes that cannot start workers: no failure of a job, no restart used, and
+where there are checkpoints no step computed twice. With real programs; weights are compared to the bit."""
+
+import signal
+
+import pytest
+
+from tests.process import api, harness, jobs
+
+STEPS = 300
+
+
+def submit(muster, job_id, **changes):
+    changes = {
+        "stages": [{"fit": {"steps": STEPS}}],
+        # Only what is asked for is written, and the last one.
+        "checkpoint": {"directory": "checkpoints", "every_steps": 100000},
+        "export": {"path": f"{job_id}.safetensors"},
+        "restart": {"max_restarts": 0},
+    } | changes
+    muster.cli("submit", jobs.write_job(muster.folder, name=f"{job_id}.yaml", **changes), "--id", job_id)
+
+
+def get(muster, job_id):
+    return muster.cli("get", job_id, "-o", "json").json()
+
+
+def await_step(muster, job_id, step):
+    harness.eventually(lambda: int(get(muster, job_id).get("step", 0)) >= step, f"{job_id} reaches step {step}")
+
+
+def await_node(muster, name, state="ATTACHED"):
+    def there():
+        nodes = muster.cli("nodes", "-o", "json").json().get("nodes", [])
+        return any(node["name"] == name and node["state"] == state for node in nodes)
+
+    harness.eventually(there, f"node {name} is {state}")
+
+
+def weights(muster, job_id):
+    return (muster.folder / f"{job_id}.safetensors").read_bytes()
+
+
+def metrics(muster, job_id):
+    client = api.Jobs(muster.address)
+    steps = [(step.step, step.generation, step.loss) for step in client.metrics(job_id)]
+    client.close()
+    return steps
+
+
+def assert_went_on(muster, job_id):
+    """It ended well in its second generation, without a restart, each step done once."""
+    job = get(muster, job_id)
+    assert (job["state"], int(job["generation"]), int(job.get("restarts", 0))) == ("SUCCEEDED", 2, 0), job
+    assert "failure" not in job, job
+    steps = metrics(muster, job_id)
+    assert [step for step, _, _ in steps] == list(range(1, STEPS + 1))
+    first = [step for step, generation, _ in steps if generation == 1]
+    assert first, "nothing was done before"
+    # A checkpoint was written where the first generation ended: the second one begins with the next step. What it had computed and
+    # not kept would show here as a row of the second generation.
+    generations = [int(checkpoint["generation"]) for checkpoint in job["checkpoints"]]
+    assert generations == [1, 2], job["checkpoints"]
+    assert int(job["checkpoints"][0]["step"]) == first[-1]
+    return job
+
+
+@pytest.fixture
+def cluster(muster):
+    """musterd, and on the node `calm` an undisturbed run of the same job."""
+    muster.daemon = muster.musterd()
+    calm = muster.agent("calm", slots=2)
+    submit(muster, "calm")
+    muster.cli("wait", "calm")
+    muster.stop(calm)
+    yield muster
+    muster.stop(*(child for child in muster._children if child.poll() is None))
+    muster.assert_no_process()
+
+
+def test_an_agent_that_is_stopped_has_its_jobs_go_on_elsewhere(cluster):
+    former = cluster.agent("a", slots=1)
+    await_node(cluster, "a")
+    other = cluster.agent("b", slots=1)
+    await_node(cluster, "b")
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    third = cluster.agent("c", slots=1)
+    await_node(cluster, "c")
+    cluster.stop(former)
+    cluster.cli("wait", "job")
+    job = assert_went_on(cluster, "job")
+    assert sorted(rank["node"] for rank in job["ranks"]) == ["b", "c"]
+    assert weights(cluster, "job") == weights(cluster, "calm")
+    cluster.stop(other, third)
+
+
+def test_an_agent_that_is_stopped_and_started_again_loses_nothing(cluster):
+    agent = cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    cluster.stop(agent)
+    job = get(cluster, "job")
+    assert job["state"] == "RECOVERING" and "failure" not in job, job
+    cluster.agent("a", slots=2)
+    cluster.cli("wait", "job")
+    assert_went_on(cluster, "job")
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_a_halted_job_obeys_and_halts_again_elsewhere(cluster):
+    agent = cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    cluster.cli("pause", "job", "--wait")
+    cluster.stop(agent)
+    cluster.agent("b", slots=2)
+    harness.eventually(
+        lambda: (job := get(cluster, "job"))["state"] == "PAUSED" and int(job["generation"]) == 2, "it is halted again"
+    )
+    cluster.cli("resume", "job")
+    cluster.cli("wait", "job")
+    assert_went_on(cluster, "job")
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_drain_empties_a_node_and_uncordon_opens_it_again(cluster):
+    cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    cluster.cli("drain", "a", "--wait")
+    await_node(cluster, "a", "DRAINING")
+    assert cluster.processes("muster-worker") == []
+    job = get(cluster, "job")
+    assert job["state"] == "RECOVERING", job
+    assert "node 'a' is drained" in job["state_reason"], job
+    cluster.cli("uncordon", "a")
+    cluster.cli("wait", "job")
+    assert_went_on(cluster, "job")
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_cordon_keeps_what_runs_and_starts_nothing_more(cluster):
+    cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    cluster.cli("cordon", "a")
+    submit(cluster, "other")
+    cluster.cli("wait", "job")
+    assert int(get(cluster, "job")["generation"]) == 1
+    assert get(cluster, "other")["state"] == "QUEUED"
+    cluster.cli("uncordon", "a")
+    cluster.cli("wait", "other")
+    assert cluster.cli("drain", "nowhere", expect=None).code != 0
+
+
+def test_a_node_whose_worker_program_is_missing_costs_no_restart(cluster):
+    programs = cluster.folder / "broken"
+    programs.mkdir()
+    worker = programs / "muster-worker"
+    worker.write_text("#!/bin/sh\nexit 0\n")
+    worker.chmod(0o755)
+    arguments = ["--coordinator", cluster.address, "--node", "bad", "--slots", 4, "--worker", worker]
+    cluster.spawn("muster-agent", *arguments)
+    await_node(cluster, "bad")
+    # A script whose interpreter is missing cannot be started.
+    worker.write_text("#!/no/such/interpreter\n")
+    cluster.agent("good", slots=2)
+    await_node(cluster, "good")
+    submit(cluster, "job")
+    cluster.cli("wait", "job")
+    job = get(cluster, "job")
+    assert (job["state"], int(job.get("restarts", 0))) == ("SUCCEEDED", 0), job
+    assert {rank["node"] for rank in job["ranks"]} == {"good"}
+    assert int(job["generation"]) <= 3, job
+
+
+def test_where_no_worker_starts_the_job_waits_and_says_why(cluster):
+    worker = cluster.folder / "muster-worker"
+    worker.write_text("#!/bin/sh\nexit 7\n")
+    worker.chmod(0o755)
+    cluster.spawn(
+        "muster-agent", "--coordinator", cluster.address, "--node", "bad", "--slots", 2, "--worker", worker
+    )
+    submit(cluster, "job")
+    await_node(cluster, "bad", "LEFT_OUT")
+    job = get(cluster, "job")
+    assert (job["state"], int(job.get("restarts", 0)), int(job["generation"])) == ("RECOVERING", 0, 3), job
+    assert "exited with code 7 before it finished, before it had spoken to the coordinator" in job["state_reason"], job
+    cluster.cli("stop", "job", "--wait")
+
+
+def test_a_coordinator_that_is_stopped_has_its_own_jobs_save_first(cluster):
+    cluster.stop(cluster.daemon)
+    daemon = cluster.musterd(local_slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    cluster.stop(daemon)
+    cluster.assert_no_process(at_once=True)
+    cluster.musterd(local_slots=2)
+    cluster.cli("wait", "job")
+    assert_went_on(cluster, "job")
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_a_killed_agent_gets_its_name_back_at_once_and_another_one_does_not(cluster):
+    agent = cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    state = cluster.state / "muster"
+    arguments = ["--coordinator", cluster.address, "--slots", 2, "--node", "a"]
+    # The same state directory is in use; another one is another agent.
+    cluster.wait(cluster.spawn("muster-agent", *arguments), expect=1)
+    cluster.wait(cluster.spawn("muster-agent", *arguments, "--state", state / "other"), expect=1)
+    log = cluster.log(400)
+    assert "another agent uses the state directory" in log
+    assert "another agent has the name 'a'" in log
+    assert int(get(cluster, "job")["generation"]) == 1, "nobody was evicted"
+    agent.send_signal(signal.SIGKILL)
+    agent.wait()
+    cluster.agent("a", slots=2)
+    cluster.cli("wait", "job")
+    job = get(cluster, "job")
+    assert (job["state"], int(job.get("restarts", 0))) == ("SUCCEEDED", 0), job
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(cluster):
+    cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    waiting = cluster.spawn("muster", "wait", "job")
+    # It follows the job once it has connected; the end must not be told to it first by luck.
+    cluster.cli("pause", "job", "--wait")
+    cluster.cli("stop", "job", "--wait")
+    stopped = get(cluster, "job")
+    cluster.cli("resume", "job")
+    cluster.wait(waiting, expect=103)
+    cluster.cli("wait", "job")
+    job = assert_went_on(cluster, "job")
+    assert (int(job["attempt"]), len(job["ended_attempts"])) == (2, 1), job
+    assert job["ended_attempts"][0]["state"] == "CANCELLED"
+    assert job["ended_attempts"][0]["step"] == stopped["step"]
+    assert [operation["name"] for operation in job["operations"]] == ["job/1", "job/2", "job/3"]
+    assert weights(cluster, "job") == weights(cluster, "calm")
+    again = cluster.cli("retry", "job", expect=None)
+    assert again.code == 1 and "SUCCEEDED" in again.err, again
