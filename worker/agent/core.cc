@@ -15,6 +15,8 @@ Core::Core(const CoreOptions& options, absl::Time now)
 Effects Core::Handle(const Event& event, absl::Time now) {
   Effects effects;
   if (quit_) return effects;
+  // Before the event: one that waited while this process stood still gives nothing back.
+  if (now >= LeaseEnd()) EndLease(now, effects);
   std::visit([&](const auto& e) { On(e, now, effects); }, event);
   if (drain_.has_value() && !drain_->over && Waits() && now >= DrainEnd()) {
     drain_->over = true;
@@ -269,7 +271,6 @@ void Core::On(const Ticked&, absl::Time now, Effects& effects) {
     effects.push_back(SendHeartbeat{lease_.Beat(now)});
     next_heartbeat_ = now + *heartbeat_interval_;
   }
-  if (now >= LeaseEnd()) EndLease(now, effects);
   if (!dropped_ && now >= lease_.SilentFrom()) {
     dropped_ = true;
     effects.push_back(DropStream{});

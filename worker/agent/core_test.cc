@@ -226,6 +226,17 @@ TEST_F(CoreTest, WhileConnectionsAreRefusedTheWorkersGoOnForAsLongAsTheAutonomy)
                           VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
 }
 
+TEST_F(CoreTest, WhatComesAfterTheEndOfTheLeaseGivesNothingBack) {
+  Attach();
+  Run(kA, 7);
+  Do(Broken{});
+  now_ += absl::Seconds(20);  // This process stood still.
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<LeaseOver>(LeaseOver{absl::Seconds(20)}),
+                                        VariantWith<SendHello>(SendHello{.running = {{kA, 7}}}),
+                                        VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  EXPECT_THAT(Do(kWelcome), IsEmpty());
+}
+
 TEST_F(CoreTest, ThatAConnectionWasRefusedIsOfNoUseOnceItIsSilent) {
   Attach();
   Run(kA, 7);

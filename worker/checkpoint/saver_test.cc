@@ -134,6 +134,16 @@ TEST_P(SaverTest, OneRanksFailureFailsTheSaveOnAllByNameAndLeavesNothing) {
   SaveStep(10, 1);  // training goes on, and the next attempt works
 }
 
+TEST_P(SaverTest, WithoutItsLeaseRank0GivesTheCheckpointNoName) {
+  Run(1, [&](int, Saver& saver) {
+    saver.SetStillMine([] { return absl::UnavailableError("the lease is over"); });
+    const auto outcome = saver.Save({10, 0, 0, 0}, MakeState(1));
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_THAT(std::string(outcome->status.message()), HasSubstr("the lease is over"));
+  });
+  EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
+}
+
 // What only rank 0 does.
 class DiskThatCannotRename : public files::Disk {
  public:
