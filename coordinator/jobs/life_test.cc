@@ -155,7 +155,7 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
 TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
   Job job = Running(1);
   OnSaveFailed(&job, 5, kFull, At(1));
-  OnFinished(&job, 0, kPatience, At(1));
+  OnFinished(&job, 0, false, kPatience, At(1));
   OnExit(&job, 0, Code(0), kPatience, At(2));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
@@ -167,7 +167,7 @@ TEST(Life, AStopWhoseSaveFailedSaysSo) {
   Job job = Running(1);
   OnSaveFailed(&job, 5, kFull, At(1));
   OnStop(&job, kPatience, At(1));
-  OnFinished(&job, 0, kPatience, At(1));
+  OnFinished(&job, 0, false, kPatience, At(1));
   OnExit(&job, 0, Code(0), kPatience, At(2));
   EXPECT_EQ(job.state, State::kCancelled);
   EXPECT_EQ(job.reason_code, "SAVE_FAILED");
