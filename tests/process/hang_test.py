@@ -40,6 +40,7 @@ def write_job(muster, options, samples=24, **changes):
             "batch": {"per_rank": 1},
             "stages": [{"fit": {"steps": 12}}],
             "checkpoint": {"directory": "checkpoints", "every_steps": 3},
+            "schedule": None,
             "export": None,
             "watchdog": {"no_progress": NO_PROGRESS},
         }
