@@ -145,8 +145,9 @@ absl::Status SessionImpl::Export() {
   if (!granted.ok()) return Failed(granted);
   absl::Status placed;
   if (leader()) {
-    placed = StillMine();
-    if (placed.ok()) placed = Place(*job_.weights_export, temporary);
+    // Whose lease is over has failed at nothing: the next generation exports.
+    RETURN_IF_ERROR(StillMine());
+    placed = Place(*job_.weights_export, temporary);
     if (placed.ok()) placed = checkpoint::WriteConfig(path, *model_);
   }
   ASSIGN_OR_RETURN(const absl::Status told, Tell(*parts_.control, placed, "export placed", step_));
