@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -31,7 +32,7 @@ using ::testing::SizeIs;
 constexpr char kIncarnation[] = "0a1b2c3d-4e5f-4a6b-8c9d-0e1f2a3b4c5d";
 
 // What rank 0 reported. At chosen moments something is done to its files.
-class Outside : public CommandSource, public EventSink, public ExportGate {
+class Outside : public CommandSource, public EventSink, public ExportGate, public LeaseHolder {
  public:
   int64_t Newest() const override { return 0; }
   Command Get(int64_t) const override { return {}; }
@@ -49,13 +50,20 @@ class Outside : public CommandSource, public EventSink, public ExportGate {
       exports.push_back(exported->path);
     }
   }
-  void Progress(int64_t, const char*, const char*) override {}
+  void Progress(int64_t step, const char*, const char* doing) override {
+    if (step == lease_ends_in_save_of && std::string(doing) == "saving a checkpoint") lease_over = true;
+  }
+  absl::Status StillMine() const override {
+    return lease_over ? absl::UnavailableError("the lease is over") : absl::OkStatus();
+  }
   bool WaitForGrant(const std::string&, absl::Duration) override { return on_ask(++asked); }
   absl::Duration patience() const override { return absl::Seconds(3); }
 
   std::function<void()> on_first_step;
   std::function<bool(int times)> on_ask = [](int) { return true; };
   int asked = 0;
+  int64_t lease_ends_in_save_of = -1;
+  std::atomic<bool> lease_over = false;
   std::vector<std::string> checkpoints;
   std::vector<CheckpointFailed> failures;
   std::vector<ExportReady> readies;
@@ -102,7 +110,8 @@ class SaveSessionTest : public ::testing::Test {
                                .events = &outside_,
                                .checkpoints = {},
                                .export_gate = gated_ && rank == 0 ? &outside_ : nullptr,
-                               .save_retry = absl::ZeroDuration()};
+                               .save_retry = absl::ZeroDuration(),
+                               .lease = rank == 0 ? &outside_ : nullptr};
       auto session =
           Session::Create({"job", "instance", generation, rank, kIncarnation}, job, parts);
       ends[rank] = session.ok() ? (*session)->Run() : session.status();
@@ -223,6 +232,28 @@ TEST_F(SaveSessionTest, AnExportThatIsNeverGrantedStaysWhereItIsAndIsNamed) {
   }
   EXPECT_EQ(outside_.asked, 3);
   EXPECT_EQ(WriterOf(Temporary()), "n");
+  EXPECT_FALSE(fs::exists(Path("out/model.safetensors")));
+}
+
+// The process ends itself; what its job has to do is done by the next generation.
+TEST_F(SaveSessionTest, ALeaseThatEndsInTheLastSaveIsNoSaveThatFailed) {
+  outside_.lease_ends_in_save_of = 4;
+  for (const auto& end : Run(SmallJob())) {
+    ASSERT_FALSE(end.ok());
+    EXPECT_EQ(CauseOf(end.status()), Cause::kNone) << end.status();
+    EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kConsequence) << end.status();
+  }
+  EXPECT_THAT(outside_.failures, IsEmpty());
+}
+
+TEST_F(SaveSessionTest, ALeaseThatEndsBeforeAnExportIsPlacedIsNoExportThatFailed) {
+  gated_ = true;
+  outside_.on_ask = [&](int) { return outside_.lease_over = true; };
+  for (const auto& end : Run(SmallJob())) {
+    ASSERT_FALSE(end.ok());
+    EXPECT_EQ(CauseOf(end.status()), Cause::kNone) << end.status();
+    EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kConsequence) << end.status();
+  }
   EXPECT_FALSE(fs::exists(Path("out/model.safetensors")));
 }
 

@@ -209,6 +209,8 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save(SaveKind kind) {
       saved_ = CheckpointWritten{step_, saved.path, identity_.generation};
       return SaveResult();
     }
+    // Rank 0's lease is over: nothing is wrong with the files, and the next generation saves.
+    if (absl::IsUnavailable(saved.files)) return saved.files;
     if (kind != SaveKind::kOnTheWay && TryAgain(saved.files, attempt, "saving a checkpoint")) {
       continue;
     }
