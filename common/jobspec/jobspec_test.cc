@@ -397,6 +397,9 @@ INSTANTIATE_TEST_SUITE_P(
              "one of: freeze, unfreeze"},
         Case{"EmptyRule", [](auto* s) { s->mutable_trainable()->add_rules()->set_unfreeze(""); },
              "trainable.rules[0].unfreeze", "is empty; allowed: a pattern"},
+        Case{"TimeLimitWithoutUnit", [](auto* s) { s->set_time_limit("90"); }, "time_limit",
+             "found '90'; allowed: "},
+        Case{"TimeLimitOf0", [](auto* s) { s->set_time_limit("0s"); }, "time_limit", "found '0s'"},
         Case{"NoExport", [](auto* s) { s->mutable_export_()->clear_path(); }, "export.path",
              "is missing"}),
     [](const auto& info) { return info.param.name; });

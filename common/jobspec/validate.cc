@@ -1,6 +1,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -55,6 +56,7 @@ class Validator {
     UnevenInputs();
     Trainable();
     Watchdog();
+    TimeLimit();
     ValidateGeneric(spec_, &problems_);
     return problems_.problems();
   }
@@ -277,6 +279,10 @@ class Validator {
     const v1::WatchdogSpec& watchdog = spec_.watchdog();
     if (watchdog.has_no_progress()) Duration("watchdog.no_progress", watchdog.no_progress());
     if (watchdog.has_startup()) Duration("watchdog.startup", watchdog.startup());
+  }
+
+  void TimeLimit() {
+    if (spec_.has_time_limit()) Duration("time_limit", spec_.time_limit());
   }
 
   void Profile() {

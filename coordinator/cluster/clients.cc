@@ -52,6 +52,20 @@ absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& requ
   return &known->second;
 }
 
+absl::Status Cluster::CheckRequestId(const std::string& request_id) const {
+  if (request_id.size() > options_.limits.request_id_bytes) {
+    return Refuse(absl::StatusCode::kInvalidArgument, "REQUEST_ID_TOO_LONG",
+                  absl::StrCat("the request id has ", request_id.size(), " bytes; allowed are ",
+                               options_.limits.request_id_bytes, ": take a UUID"));
+  }
+  if (!request_id.empty() && requests_.size() >= options_.limits.request_ids) {
+    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_REQUEST_IDS",
+                  absl::StrCat(requests_.size(), " request ids are kept, as many as allowed; those "
+                                                 "of a job go a day after `muster delete JOB`"));
+  }
+  return absl::OkStatus();
+}
+
 void Cluster::Remember(store::RequestRow row) {
   if (row.request_id.empty()) return;
   batch_.requests.push_back(row);
@@ -77,6 +91,17 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   }
   if (!submission.refusal.ok()) return submission.refusal;
 
+  RETURN_IF_ERROR(CheckRequestId(submission.request_id));
+  if (jobs_.size() >= options_.limits.jobs) {
+    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
+                  absl::StrCat("there are ", jobs_.size(), " jobs, as many as allowed; `muster "
+                                                           "delete JOB` forgets one that has ended"));
+  }
+  if (open_.size() >= options_.limits.open_jobs) {
+    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_JOBS",
+                  absl::StrCat(open_.size(), " jobs have not ended yet, as many as allowed; wait for "
+                                             "some, or stop some"));
+  }
   const uint64_t number = last_number_ + 1;
   std::string id = submission.job_id;
   if (id.empty()) {
@@ -128,6 +153,21 @@ absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
   return job;
 }
 
+absl::Status Cluster::CheckRoomFor(const jobs::Job& job) const {
+  if (job.commands.open().size() >= options_.limits.open_commands) {
+    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_COMMANDS",
+                  absl::StrCat(job.commands.open().size(), " operations of job '", job.id,
+                               "' are not done yet, as many as allowed; wait for some, or take some "
+                               "back (`muster operation JOB/N --cancel`)"));
+  }
+  if (job.commands.newest() >= options_.limits.commands) {
+    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_COMMANDS",
+                  absl::StrCat("job '", job.id, "' has had ", job.commands.newest(),
+                               " operations, as many as allowed; it can only be stopped"));
+  }
+  return absl::OkStatus();
+}
+
 void Cluster::Append(jobs::Job* job, commands::Command command, absl::Time now) {
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
@@ -150,6 +190,11 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     return NextAttempt(request, now);
   }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
+  // Whatever was asked before, a job can be stopped.
+  if (request.command.kind != commands::Kind::kStop) {
+    RETURN_IF_ERROR(CheckRequestId(request.request_id));
+    RETURN_IF_ERROR(CheckRoomFor(*job));
+  }
   if (request.command.at_step > kLatestStep) {
     return Refuse(absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
                   absl::StrCat("at_step is ", *request.command.at_step, ", allowed is up to ",
@@ -178,7 +223,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   jobs::Ended ended;
   const bool repeats_stop = stops_now && job->stop_requested;
   if (stops_now) ended = jobs::OnStop(job, options_.patience, now);
-  uint64_t number = job->commands.commands().size();
+  uint64_t number = job->commands.newest();
   if (!repeats_stop) {
     Append(job, request.command, now);
     ++number;
@@ -306,6 +351,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   dirty_.erase(job_id);
   batch_.removed_jobs.push_back(job_id);
   batch_.last_number = last_number_;
+  rows_.erase(job_id);
   speed_.erase(job_id);
   said_.erase(job_id);
   judged_.erase(job_id);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "coordinator/jobs/time_limit.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
@@ -12,8 +13,11 @@ namespace {
 
 // Versions that may be shown before the next ceiling has to be stored.
 constexpr uint64_t kVersionReserve = 1000;
-// A tick that comes later than this part of a lease means that the coordinator itself stood still.
-constexpr double kPauseOfLease = 0.5;
+
+// As `muster stop` would ask.
+commands::Command StopForTimeLimit() {
+  return {.kind = commands::Kind::kStop, .requested_by = "time_limit"};
+}
 
 std::string Sentence(const jobs::Job& job) {
   std::string text = absl::StrCat("job '", job.id, "'");
@@ -43,6 +47,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   last_number_ = image.last_number;
   for (const jobs::Job& stored : image.jobs) {
     jobs::Job& job = jobs_[stored.id] = stored;
+    rows_.emplace(stored.id, store::JobRows(stored));
     jobs::OnLoaded(&job, options_.patience, now);
     if (!job.live) judged_[job.id] = job.generation;
     submitted_[job.number] = job.id;
@@ -86,13 +91,13 @@ const jobs::Job* Cluster::Find(const std::string& job_id) const {
 
 // ---- Time.
 
+void Cluster::WasAway(absl::Duration gap, absl::Time now) {
+  effects_.push_back(Say{absl::StrCat("the coordinator itself was away for ",
+                                      absl::FormatDuration(gap), ": everybody gets a new lease")});
+  membership_.GrantFreshGrace(now);
+}
+
 void Cluster::Tick(absl::Time now) {
-  if (now - last_tick_ > kPauseOfLease * options_.timing.lease) {
-    effects_.push_back(
-        Say{absl::StrCat("the coordinator itself was away for ",
-                         absl::FormatDuration(now - last_tick_), ": everybody gets a new lease")});
-    membership_.GrantFreshGrace(now);
-  }
   last_tick_ = now;
   membership::Membership::Expired expired;
   if (judging_) expired = membership_.Expire(now);
@@ -122,8 +127,14 @@ void Cluster::Tick(absl::Time now) {
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
-    const jobs::Ended ended = jobs::OnTick(job, now);
-    if (ended.empty()) continue;
+    jobs::Ended ended = jobs::OnTick(job, now);
+    const bool stops = jobs::TimeIsUp(*job, now);
+    if (stops) {
+      const jobs::Ended more = jobs::OnTimeUp(job, options_.patience, now);
+      ended.insert(ended.end(), more.begin(), more.end());
+      Append(job, StopForTimeLimit(), now);
+    }
+    if (ended.empty() && !stops) continue;
     ListsChanged(job);
     Follow(job, ended, now);
   }
@@ -155,10 +166,12 @@ void Cluster::Changed(jobs::Job* job) {
   if (job->terminal()) {
     job->version_ceiling = job->version;
   } else if (job->version > job->version_ceiling) {
-    job->version_ceiling = job->version + kVersionReserve;
+    RaiseCeiling(job);
   }
   dirty_[job->id];
 }
+
+void Cluster::RaiseCeiling(jobs::Job* job) { job->version_ceiling = job->version + kVersionReserve; }
 
 void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
 
@@ -176,7 +189,7 @@ void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   }
   if (job->terminal()) {
     open_.erase(job->number);
-    const bool stopped = job->state == jobs::State::kCancelled;
+    const bool stopped = job->state == jobs::State::kCancelled || job->time_up;
     if (job->commands.EndAll(jobs::Name(job->state), stopped, now)) ListsChanged(job);
   }
   if (!job->live || job->ending) speed_.erase(job->id);
@@ -236,10 +249,15 @@ void Cluster::Detached(SessionId session, absl::Time now) {
 
 // ---- Slots.
 
+bool Cluster::Offers(const std::string& node, absl::Time now) const {
+  const membership::Agent* agent = membership_.FindAgent(node);
+  return agent != nullptr && agent->attached() && WhyClosed(node, now).empty();
+}
+
 jobs::Slots Cluster::SlotsAt(absl::Time now) const {
   jobs::Slots slots;
   for (const auto& [node, agent] : membership_.agents()) {
-    if (agent.attached() && WhyClosed(node, now).empty()) slots.Offer(node, agent.slots);
+    if (Offers(node, now)) slots.Offer(node, agent.slots);
   }
   for (const auto& [node, hanging] : quarantined_) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
@@ -254,6 +272,32 @@ jobs::Slots Cluster::SlotsAt(absl::Time now) const {
   return slots;
 }
 
+std::string Cluster::TooBigFor(uint32_t world_size) const {
+  uint32_t offered = 0;
+  for (const auto& [node, agent] : membership_.agents()) {
+    if (Offers(node, last_tick_)) offered += agent.slots;
+  }
+  if (world_size <= offered) return "";
+  const std::string needs =
+      absl::StrCat("needs ", world_size, world_size == 1 ? " slot; " : " slots; ");
+  if (offered == 0) return absl::StrCat(needs, "no agent is attached");
+  return absl::StrCat(needs, offered, offered == 1 ? " is offered" : " are offered");
+}
+
+std::vector<jobs::Running> Cluster::RunningJobs(absl::Time now) const {
+  std::vector<jobs::Running> running;
+  for (const auto& [number, id] : open_) {
+    const jobs::Job& job = jobs_.at(id);
+    if (!job.live) continue;
+    // Slots that will not be offered when they are free again are no gain to anybody.
+    const auto slots = std::count_if(
+        job.ranks.begin(), job.ranks.end(),
+        [&](const jobs::Rank& rank) { return !rank.exited && Offers(rank.node, now); });
+    running.push_back({static_cast<uint32_t>(slots), jobs::TimeLimitEnd(job)});
+  }
+  return running;
+}
+
 void Cluster::Schedule(absl::Time now) {
   std::vector<jobs::Waiting> line;
   for (const auto& [number, id] : open_) {
@@ -266,10 +310,12 @@ void Cluster::Schedule(absl::Time now) {
                     .priority = job.plan.priority,
                     .started = job.generation > 0,
                     .world_size = job.plan.world_size,
-                    .avoid = health_.Suspects(id, now)});
+                    .avoid = health_.Suspects(id, now),
+                    .time_limit = jobs::TimeLeft(job, now)});
   }
   if (line.empty()) return;
-  for (const jobs::Decision& decision : jobs::PlaceInLine(std::move(line), SlotsAt(now))) {
+  for (const jobs::Decision& decision :
+       jobs::PlaceInLine(std::move(line), SlotsAt(now), RunningJobs(now), now)) {
     jobs::Job& job = jobs_.at(decision.id);
     // Before its time it keeps its place, and these slots.
     if (decision.placed.has_value() && job.not_before > now) continue;
@@ -317,11 +363,9 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
 
 store::Batch Cluster::TakeBatch() {
   for (const auto& [id, what] : dirty_) {
-    using Lists = store::Batch::JobRow::Lists;
-    batch_.jobs.push_back({.job = jobs_.at(id),
-                           .lists = what.lists ? Lists::kReplace : Lists::kKeep,
-                           .changed_ranks = {what.ranks.begin(), what.ranks.end()}});
+    store::JobRows& rows = rows_[id];
     jobs::Job& job = jobs_.at(id);
+    batch_.jobs.push_back(what.lists ? rows.TakeChanges(&job) : rows.TakeRanks(job, what.ranks));
     for (const jobs::JobEvent& event : job.events) {
       if (event.number <= job.stored_events) continue;
       batch_.events.push_back({id, event});

@@ -3,8 +3,9 @@
 // disk, no wire.
 //
 // Each event is a method. Its caller then takes what changed with TakeBatch(), commits that, and
-// only after success lets out TakeEffects(). After a failed commit the object must not be used any
-// further: it is ahead of what is stored. A new one made from the store's Image carries on.
+// only after success lets out TakeEffects(). Until that batch is committed the object is ahead of what is stored: only
+// AgentHeard and WorkerBeat may be called, which change nothing durable that others act on. A new object made from the store's
+// Image carries on from what was committed.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -26,7 +27,9 @@
 #include "coordinator/jobs/life.h"
 #include "coordinator/jobs/node_health.h"
 #include "coordinator/jobs/placement.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/membership.h"
+#include "coordinator/store/job_rows.h"
 #include "coordinator/store/store.h"
 
 namespace muster::cluster {
@@ -34,6 +37,7 @@ namespace muster::cluster {
 struct Options {
   membership::Timing timing;
   jobs::Patience patience;
+  Limits limits;
   // A new unique name for a process. Random in life, counted in tests.
   std::function<std::string()> new_incarnation;
 };
@@ -47,11 +51,13 @@ class Cluster {
   // A repeat (same request id and fingerprint) changes nothing and gives the first answer; where its
   // job was deleted since: NOT_FOUND JOB_NOT_FOUND. All of them: ALREADY_EXISTS REQUEST_ID_REUSED.
   //
-  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; Submission::refusal.
+  // Errors of all that change something: INVALID_ARGUMENT REQUEST_ID_TOO_LONG; RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
+  //
+  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
   // Adds a command to the job's log; its number. A stop without at_step is a wish that the job itself keeps.
   // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED.
-  // INVALID_ARGUMENT AT_STEP_INVALID. check: what else there may be against it (asked unless it is a repeat); may be null.
+  // INVALID_ARGUMENT AT_STEP_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS. check: what else there may be against it (asked unless it is a repeat); may be null.
   using Check = std::function<absl::Status(const jobs::Job& job)>;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
                                    const Check& check = nullptr);
@@ -117,12 +123,13 @@ class Cluster {
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
   void Detached(SessionId session, absl::Time now);
 
-  // Time passed. To be called several times per lease; a longer silence is taken for the
-  // coordinator's own pause, and everybody gets a new lease.
+  // Time passed. To be called several times per lease.
   void Tick(absl::Time now);
   // Whether silence counts; it does from the start. Not while the coordinator does not listen: those
   // whose connection is refused take that for an answer. From `true` on everybody has a new lease.
   void Judge(bool judging, absl::Time now);
+  // The process stood still for so long, and heard nobody: everybody gets a new lease.
+  void WasAway(absl::Duration gap, absl::Time now);
 
   // ---- What came of it.
   store::Batch TakeBatch();
@@ -154,6 +161,8 @@ class Cluster {
   Throughput ThroughputOf(const std::string& job_id) const;
   // As of the last tick.
   jobs::Slots OfferedSlots() const { return SlotsAt(last_tick_); }
+  // What to warn of where a job would not fit if everything that is offered were free: "needs 4 slots; 2 are offered". Else empty.
+  std::string TooBigFor(uint32_t world_size) const;
 
  private:
   // What changed of a job since the last TakeBatch().
@@ -176,6 +185,7 @@ class Cluster {
   jobs::Rank* CurrentRank(const WorkerId& id);
   // A change that watchers see.
   void Changed(jobs::Job* job);
+  void RaiseCeiling(jobs::Job* job);
   // A change of anything in its lists.
   void ListsChanged(jobs::Job* job);
   // Acts on a change of state: tells processes to end, forgets those that are gone, says what
@@ -188,6 +198,9 @@ class Cluster {
   void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
   void Append(jobs::Job* job, commands::Command command, absl::Time now);
   void RecordTrainability(jobs::Job* job, const TrainabilityInForce& report, absl::Time now);
+  absl::Status CheckRequestId(const std::string& request_id) const;
+  // For one more command.
+  absl::Status CheckRoomFor(const jobs::Job& job) const;
   // Refusals that all commands have in common.
   absl::StatusOr<jobs::Job*> OpenJob(const std::string& job_id);
   // What a repeat of a request for a command is answered with; absent: it is none.
@@ -216,6 +229,9 @@ class Cluster {
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
   void Close(SessionId session, const absl::Status& why);
+  // Jobs may be placed on the node.
+  bool Offers(const std::string& node, absl::Time now) const;
+  std::vector<jobs::Running> RunningJobs(absl::Time now) const;
   // Starts what fits, in the order of the line, and says why the others wait.
   void Schedule(absl::Time now);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
@@ -292,6 +308,8 @@ class Cluster {
   bool judging_ = true;
 
   std::map<std::string, Dirty> dirty_;
+  // What the store has of each job's lists.
+  std::map<std::string, store::JobRows> rows_;
   // The last state said in the daemon's log.
   std::map<std::string, jobs::State> said_;
   store::Batch batch_;

@@ -181,7 +181,7 @@ TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
   World world;
   world.Start("job", 1);
   world.Pass(1);
-  world.seconds += 1000;
+  world.StandStill(1000);
   world.Pass(5);
   EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
   world.Pass(11);
@@ -516,13 +516,72 @@ TEST(Cluster, TheHighestPriorityStartsFirstAndTheOthersAreToldWhy) {
   world.Submit("first", 1);
   world.Submit("urgent", 1, 3, 5);
   world.Submit("later", 1, 3, 5);
-  EXPECT_EQ(world.job("urgent").state_reason, "needs 1 slot; no agent is attached");
-  EXPECT_EQ(world.job("first").state_reason, "waits behind job 'urgent' of priority 5");
-  EXPECT_EQ(world.job("later").state_reason, "waits behind job 'urgent'");
+  for (const char* id : {"first", "urgent", "later"}) {
+    EXPECT_EQ(world.job(id).state_reason, "needs 1 slot; no agent is attached");
+  }
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   EXPECT_EQ(world.job("urgent").state, jobs::State::kStarting);
   EXPECT_EQ(world.job("first").state_reason, "waits behind job 'later' of priority 5");
+}
+
+TEST(Cluster, AJobThatIsTooBigForAllThatIsOfferedHoldsUpNobody) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  world.Submit("big", 9999);
+  world.Submit("small", 1);
+  EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("big").state_reason,
+            "needs 9999 slots; 2 are offered by 1 node, 1 of them free");
+}
+
+TEST(Cluster, AJobWhoseNodeIsGoneHoldsUpNobody) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("pair", 2);
+  world.cluster().Detached(2, world.now());
+  world.Commit();
+  for (int i = 0; i < 12; ++i) {
+    world.cluster().AgentHeard(1, world.now());
+    world.Pass(1);
+  }
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    if (!world.job("pair").ranks[rank].exited) world.Exit(1, world.job("pair").Worker(rank), 15);
+  }
+  ASSERT_EQ(world.job("pair").state, jobs::State::kRecovering);
+  world.Submit("small", 1);
+  EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
+}
+
+TEST(Cluster, AJobWhoseTimeIsUpIsAskedToStopAndEndsFailedAlsoAfterARestart) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  Submission submission{.job_id = "job", .name = "job"};
+  submission.plan.time_limit = absl::Seconds(6);
+  ASSERT_TRUE(world.cluster().Submit(submission, world.now()).ok());
+  world.Commit();
+  const WorkerId worker = world.job("job").Worker(0);
+  ASSERT_TRUE(world.AttachWorker(10, worker).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+  world.Pass(5);
+  world.effects.clear();
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  world.Pass(1);
+  EXPECT_EQ(world.job("job").state, jobs::State::kStopping);
+  const auto orders = world.Orders<SendToWorker, commands::Delivery>();
+  ASSERT_EQ(orders.size(), 1);
+  EXPECT_EQ(orders[0].command.kind, commands::Kind::kStop);
+  EXPECT_EQ(orders[0].command.requested_by, "time_limit");
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.AttachWorker(10, worker).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.step = 3}}).ok());
+  world.Exit(1, worker, 0);
+  EXPECT_EQ(world.job("job").state, jobs::State::kFailed);
+  EXPECT_EQ(world.job("job").state_reason, "it has run for its time_limit, 6s");
+  EXPECT_EQ(world.job("job").reason_code, "TIME_LIMIT");
+  EXPECT_EQ(world.job("job").commands.Find(1)->outcome->code, absl::StatusCode::kOk);
 }
 
 TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {

@@ -72,9 +72,8 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
                                                          .acked_report = rank.acked_report,
                                                          .rendezvous = job->rendezvous,
                                                          .host = rank.host,
-                                                         .newest_command =
-                                                             job->commands.commands().size()}});
-  job->told_commands = job->commands.commands().size();
+                                                         .newest_command = job->commands.newest()}});
+  job->told_commands = job->commands.newest();
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
     effects_.push_back(SendToWorker{session, std::move(delivery)});
   }
@@ -105,12 +104,14 @@ bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
     job->step = std::max(job->step, heartbeat.step);
     if (!heartbeat.stage.empty()) job->stage = heartbeat.stage;
   }
-  // Seen by watchers, but not worth a write of its own.
-  if (job->version < job->version_ceiling) {
+  // Seen by watchers, but not worth a write of its own. A commit may be under way: no version is shown above the ceiling that
+  // is in it or was in an earlier one.
+  if (job->version < rows_[job->id].version_ceiling()) {
     ++job->version;
     effects_.push_back(JobChanged{job->id});
   } else {
-    Changed(job);
+    RaiseCeiling(job);
+    dirty_[job->id];
   }
   return true;
 }

@@ -28,6 +28,7 @@ class World {
   void Restart() {
     Options options;
     options.timing.lease = absl::Seconds(10);
+    options.limits = limits;
     options.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
     store::Image image = *store_.Load();
     if (tamper) tamper(image);
@@ -111,6 +112,11 @@ class World {
       ASSERT_TRUE(Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
     }
   }
+  // The process stood still.
+  void StandStill(double duration) {
+    seconds += duration;
+    cluster_->WasAway(absl::Seconds(duration), now());
+  }
   // Lets time pass in steps that the coordinator takes for its own regular ones.
   void Pass(double duration) {
     for (const double end = seconds + duration; seconds < end;) {
@@ -133,6 +139,8 @@ class World {
   std::vector<StartWorker> Starts() { return Orders<SendToAgent, StartWorker>(); }
   std::vector<StopWorker> Stops() { return Orders<SendToAgent, StopWorker>(); }
 
+  // Of the coordinator after the next Restart().
+  Limits limits;
   // What a restarted coordinator finds in the place of what was stored.
   std::function<void(store::Image&)> tamper;
   double seconds = 0;

@@ -1,6 +1,5 @@
 #include "coordinator/commands/command_log.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -50,16 +49,14 @@ const char* Name(Kind kind) {
   return "unknown";
 }
 
-uint64_t CommandLog::Append(Command command) {
-  command.number = commands_.size() + 1;
-  commands_.push_back(std::move(command));
-  return commands_.size();
+CommandLog::CommandLog(std::vector<Command> commands) : commands_(std::move(commands)) {
+  for (const Command& command : commands_) Sort(command);
 }
 
 std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number, uint64_t known,
                                                                  absl::Time now) {
   std::vector<std::pair<uint64_t, uint64_t>> moved;
-  if (number <= known || number > commands_.size() + kMostLost) return moved;
+  if (number <= known || number > newest() + kMostLost) return moved;
   std::vector<Command> fresh;
   for (uint64_t n = known + 1; n <= std::min<uint64_t>(number, commands_.size()); ++n) {
     const Command& command = commands_[n - 1];
@@ -82,22 +79,43 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number
       if (command.kind == Kind::kCancel && command.target == from) command.target = to;
     }
     moved.emplace_back(old_number, Append(std::move(command)));
-    commands_[old_number - 1].outcome =
-        Outcome{.time = now,
-                .code = absl::StatusCode::kAborted,
-                .reason = "OPERATION_RENUMBERED",
-                .message = absl::StrCat("the coordinator's database was restored, and the job had another operation of this "
-                                        "number; this one goes on as number ",
-                                        moved.back().second)};
+    Finished(old_number,
+             {.time = now,
+              .code = absl::StatusCode::kAborted,
+              .reason = "OPERATION_RENUMBERED",
+              .message = absl::StrCat("the coordinator's database was restored, and the job had another operation of this "
+                                      "number; this one goes on as number ",
+                                      moved.back().second)});
   }
   return moved;
 }
 
-bool CommandLog::IsBeingCancelled(uint64_t number) const {
-  return std::any_of(commands_.begin(), commands_.end(), [&](const Command& command) {
-    return command.kind == Kind::kCancel && command.target == number &&
-           !command.outcome.has_value();
-  });
+void CommandLog::Sort(const Command& command) {
+  const auto sort = [&](std::set<uint64_t>* set, bool in) {
+    in ? (void)set->insert(command.number) : (void)set->erase(command.number);
+  };
+  const bool is_open = !command.outcome.has_value();
+  const bool turns = command.kind == Kind::kPause || command.kind == Kind::kResume;
+  if (command.kind == Kind::kCancel && is_open != open_.contains(command.number)) {
+    if (is_open) {
+      being_cancelled_.insert(command.target);
+    } else {
+      being_cancelled_.erase(being_cancelled_.find(command.target));
+    }
+  }
+  sort(&open_, is_open);
+  sort(&pauses_in_force_, command.kind == Kind::kPause && command.applied_step.has_value() &&
+                              command.target == 0);
+  sort(&turns_to_come_,
+       is_open && turns && !command.applied_step.has_value() && !command.at_step.has_value());
+}
+
+uint64_t CommandLog::Append(Command command) {
+  command.number = newest() + 1;
+  changed_.insert(command.number);
+  commands_.push_back(std::move(command));
+  Sort(commands_.back());
+  return newest();
 }
 
 const Command* CommandLog::Find(uint64_t number) const {
@@ -127,33 +145,35 @@ std::vector<Delivery> CommandLog::After(uint64_t newest) const {
   return deliveries;
 }
 
+Command& CommandLog::Change(uint64_t number) {
+  changed_.insert(number);
+  return commands_[number - 1];
+}
+
 bool CommandLog::Applied(uint64_t number, uint64_t step) {
-  if (Find(number) == nullptr) return false;
-  Command& command = commands_[number - 1];
-  if (command.applied_step.has_value() || command.outcome.has_value()) return false;
-  command.applied_step = step;
-  if (command.kind != Kind::kResume) return true;
-  for (Command& other : commands_) {
-    const bool in_force =
-        other.kind == Kind::kPause && other.applied_step.has_value() && other.target == 0;
-    if (in_force) other.target = number;
+  const Command* known = Find(number);
+  if (known == nullptr || known->applied_step.has_value() || known->outcome.has_value()) {
+    return false;
   }
+  Change(number).applied_step = step;
+  Sort(*known);
+  if (known->kind != Kind::kResume) return true;
+  for (uint64_t pause : std::exchange(pauses_in_force_, {})) Change(pause).target = number;
   return true;
 }
 
 bool CommandLog::Finished(uint64_t number, Outcome outcome) {
-  if (Find(number) == nullptr) return false;
-  Command& command = commands_[number - 1];
-  if (command.outcome.has_value()) return false;
-  command.outcome = std::move(outcome);
+  const Command* known = Find(number);
+  if (known == nullptr || known->outcome.has_value()) return false;
+  Change(number).outcome = std::move(outcome);
+  Sort(*known);
   return true;
 }
 
 bool CommandLog::EndAll(const std::string& how, bool stopped, absl::Time now) {
-  bool any = false;
-  for (Command& command : commands_) {
-    if (command.outcome.has_value()) continue;
-    any = true;
+  const std::set<uint64_t> open = open_;
+  for (uint64_t number : open) {
+    const Command& command = *Find(number);
     Outcome outcome{.time = now};
     const bool later = command.at_step.has_value() && !command.applied_step.has_value();
     const bool done = command.kind == Kind::kStop && stopped && !later;
@@ -164,26 +184,14 @@ bool CommandLog::EndAll(const std::string& how, bool stopped, absl::Time now) {
           "the job ended (", how, ") before this was ",
           command.applied_step.has_value() ? "finished" : "carried out");
     }
-    command.outcome = std::move(outcome);
+    Finished(number, std::move(outcome));
   }
-  return any;
-}
-
-bool CommandLog::PauseInForce() const {
-  return std::any_of(commands_.begin(), commands_.end(), [](const Command& command) {
-    return command.kind == Kind::kPause && command.applied_step.has_value() && command.target == 0;
-  });
+  return !open.empty();
 }
 
 bool CommandLog::WillBePaused() const {
-  bool paused = PauseInForce();
-  for (const Command& command : commands_) {
-    if (command.outcome.has_value() || command.applied_step.has_value()) continue;
-    if (command.at_step.has_value()) continue;
-    if (command.kind == Kind::kPause) paused = true;
-    if (command.kind == Kind::kResume) paused = false;
-  }
-  return paused;
+  if (turns_to_come_.empty()) return !pauses_in_force_.empty();
+  return Find(*turns_to_come_.rbegin())->kind == Kind::kPause;
 }
 
 }  // namespace muster::commands

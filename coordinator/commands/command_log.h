@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -83,7 +84,7 @@ class CommandLog {
  public:
   CommandLog() = default;
   // From the store, in order of their numbers.
-  explicit CommandLog(std::vector<Command> commands) : commands_(std::move(commands)) {}
+  explicit CommandLog(std::vector<Command> commands);
 
   // Gives it its number.
   uint64_t Append(Command command);
@@ -105,19 +106,36 @@ class CommandLog {
   std::vector<std::pair<uint64_t, uint64_t>> GoOnAbove(uint64_t number, uint64_t known, absl::Time now);
 
   // A cancel of it has not taken effect yet.
-  bool IsBeingCancelled(uint64_t number) const;
+  bool IsBeingCancelled(uint64_t number) const { return being_cancelled_.contains(number); }
 
   // Null when there is none.
   const Command* Find(uint64_t number) const;
   const std::vector<Command>& commands() const { return commands_; }
+  // Of the newest one; 0: there is none.
+  uint64_t newest() const { return commands_.size(); }
+  // Those without an outcome.
+  const std::set<uint64_t>& open() const { return open_; }
+  // The numbers of those that were added or changed since the last call, or since they came from the store.
+  std::set<uint64_t> TakeChanged() { return std::exchange(changed_, {}); }
   // The job is halted, or will be once what waits for no step has taken effect.
   bool WillBePaused() const;
 
  private:
-  bool PauseInForce() const;
   Delivery::When WhenOf(const Command& command) const;
+  // To be changed.
+  Command& Change(uint64_t number);
+  // Puts it into the sets below, or takes it out.
+  void Sort(const Command& command);
 
   std::vector<Command> commands_;
+  // What is asked of the whole log, kept up to date: a log of many commands must not make the next one slower.
+  std::set<uint64_t> open_;
+  std::set<uint64_t> pauses_in_force_;
+  // Pauses and resumes that have not taken effect and wait for no step.
+  std::set<uint64_t> turns_to_come_;
+  // Of open cancels, by their targets.
+  std::multiset<uint64_t> being_cancelled_;
+  std::set<uint64_t> changed_;
 };
 
 }  // namespace muster::commands

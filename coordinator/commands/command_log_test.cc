@@ -206,5 +206,42 @@ TEST(CommandLog, WhereNothingIsLostNothingChanges) {
   EXPECT_EQ(log.commands(), before);
 }
 
+TEST(CommandLog, SaysWhichCommandsHaveChanged) {
+  CommandLog log;
+  log.Append({.kind = Kind::kPause});
+  log.Append({.kind = Kind::kRefresh});
+  EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1, 2}));
+  EXPECT_TRUE(log.TakeChanged().empty());
+  log.Applied(1, 5);
+  log.Applied(1, 6);
+  EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1}));
+  log.Append({.kind = Kind::kResume});
+  log.Applied(3, 7);
+  EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1, 3}));
+  log.Finished(1, {});
+  log.EndAll("FAILED", false, absl::FromUnixSeconds(1));
+  EXPECT_EQ(log.TakeChanged(), (std::set<uint64_t>{1, 2, 3}));
+  EXPECT_FALSE(log.EndAll("FAILED", false, absl::FromUnixSeconds(1)));
+  EXPECT_TRUE(log.TakeChanged().empty());
+}
+
+TEST(CommandLog, FromTheStoreItAnswersAsBefore) {
+  CommandLog log;
+  log.Append({.kind = Kind::kPause});
+  log.Applied(1, 5);
+  log.Finished(1, {});
+  log.Append({.kind = Kind::kSaveCheckpoint, .at_step = 9});
+  log.Append({.kind = Kind::kCancel, .target = 2});
+  CommandLog loaded(log.commands());
+  EXPECT_TRUE(loaded.WillBePaused());
+  EXPECT_TRUE(loaded.IsBeingCancelled(2));
+  EXPECT_EQ(loaded.open(), (std::set<uint64_t>{2, 3}));
+  EXPECT_TRUE(loaded.TakeChanged().empty());
+  loaded.Append({.kind = Kind::kResume});
+  EXPECT_FALSE(loaded.WillBePaused());
+  loaded.Applied(4, 6);
+  EXPECT_EQ(loaded.Find(1)->target, 4);
+}
+
 }  // namespace
 }  // namespace muster::commands

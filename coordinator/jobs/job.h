@@ -47,6 +47,8 @@ struct Plan {
   std::optional<absl::Duration> startup;
   // Holds a folder of the job's id for its checkpoints; empty: it writes none. Not stored: it follows from the spec.
   std::string checkpoint_directory;
+  // How long it may run; infinite: as long as it takes.
+  absl::Duration time_limit = absl::InfiniteDuration();
 };
 
 // One rank of the newest generation: a process on a slot.
@@ -205,7 +207,8 @@ struct Rendezvous {
   bool operator==(const Rendezvous&) const = default;
 };
 
-struct Job {
+// A job without its lists: of a fixed size, however long it has run.
+struct JobFields {
   std::string id;
   // Of submission, from 1: who came first.
   uint64_t number = 0;
@@ -235,6 +238,12 @@ struct Job {
   // `generation` is to end before its work is done.
   bool ending = false;
   bool stop_requested = false;
+  // The stop is because its time is used up: it ends FAILED.
+  bool time_up = false;
+  // By the generations of this attempt that are over.
+  absl::Duration time_used;
+  // Since when `generation` has lived, where it does.
+  absl::Time live_since = absl::InfinitePast();
   // Halted as asked, until it is resumed; also over a restart.
   bool paused = false;
   // Why it waits for a person as soon as `generation` has ended; empty: it does not. Also over a restart.
@@ -250,8 +259,6 @@ struct Job {
   bool preempted = false;
   // From 1; one more each time that it goes on after its end.
   uint32_t attempt = 1;
-  // Of those before, oldest first.
-  std::vector<AttemptEnd> ended_attempts;
   // Starts after a failure of the job itself.
   uint32_t restarts = 0;
   // Of these, those since it last got on (life.h): what plan.max_restarts bounds.
@@ -282,7 +289,17 @@ struct Job {
   // Where rank 0 of this generation may put the weights; empty: it has not asked.
   std::string export_granted;
   uint64_t log_sequence = 0;
+  // Absent: the last save did not fail.
+  std::optional<SaveFailure> save_failure;
 
+  bool terminal() const { return IsTerminal(state); }
+  // Without processes until a person says what is to be done.
+  bool halted() const { return !terminal() && !live && !halt_reason.empty(); }
+  // In line for slots.
+  bool waiting() const { return !terminal() && !live && !halted(); }
+};
+
+struct Job : JobFields {
   std::vector<Rank> ranks;
   // They count, and those that were found damaged. Oldest first.
   std::vector<Checkpoint> checkpoints;
@@ -292,12 +309,12 @@ struct Job {
   std::vector<std::string> dropped_checkpoints;
   // Of the newest generation that failed, in the order in which they became known.
   std::vector<FailureNote> failures;
+  // Of the attempts before this one, oldest first.
+  std::vector<AttemptEnd> ended_attempts;
   commands::CommandLog commands;
   Trainability trainability;
   // The newest ones, oldest first. Stored one by one as they come.
   std::vector<JobEvent> events;
-  // Absent: the last save did not fail.
-  std::optional<SaveFailure> save_failure;
 
   // ---- Not stored.
   // Nodes with ranks of it that are cut off and not replaced.
@@ -314,11 +331,6 @@ struct Job {
   // When what is not over by itself by then is told to end (again).
   absl::Time patience_end = absl::InfiniteFuture();
 
-  bool terminal() const { return IsTerminal(state); }
-  // Without processes until a person says what is to be done.
-  bool halted() const { return !terminal() && !live && !halt_reason.empty(); }
-  // In line for slots.
-  bool waiting() const { return !terminal() && !live && !halted(); }
   // 0: none yet.
   uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }
   membership::WorkerId Worker(uint32_t rank) const {

@@ -10,6 +10,7 @@
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/saves.h"
+#include "coordinator/jobs/time_limit.h"
 
 namespace muster::jobs {
 namespace {
@@ -35,6 +36,12 @@ void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
   job->not_before = absl::InfinitePast();
   job->stage.clear();
   job->patience_end = absl::InfiniteFuture();
+}
+
+void EndForTimeLimit(Job* job, absl::Time now) {
+  Conclude(job, State::kFailed,
+      absl::StrCat("it has run for its time_limit, ", absl::FormatDuration(job->plan.time_limit)),
+      now, "TIME_LIMIT");
 }
 
 // The failure that ended the newest generation; absent where none did.
@@ -84,10 +91,13 @@ std::string Waits(const Job& job, const std::string& cause) {
 // The generation is over: what becomes of the job.
 void Conclude(Job* job, absl::Time now) {
   const bool done = !job->ending && !job->preempted && All(*job, &Rank::finished);
+  StopClock(job, now);
   job->live = false;
   job->stage.clear();
+  if (job->time_up) return EndForTimeLimit(job, now);
   if (job->stop_requested) return Cancel(job, now);
   if (done) return Succeed(job, now);
+  if (TimeLeft(*job, now) == absl::ZeroDuration()) return EndForTimeLimit(job, now);
   if (job->halted() || job->newest_generation_seen >= job->generation) {
     // What followed from that is no failure.
     std::erase_if(job->failures,
@@ -158,7 +168,11 @@ void DescribeLive(Job* job) {
   if (job->stop_requested) {
     job->state = State::kStopping;
     job->state_reason = job->ending ? absl::StrCat("waits for ", Processes(left), " to end")
-                                    : "stops at the next step";
+                        : job->time_up
+                            ? absl::StrCat("its time_limit, ",
+                                           absl::FormatDuration(job->plan.time_limit),
+                                           ", is over; stops at the next step")
+                            : "stops at the next step";
   } else if (job->ending) {
     job->state = State::kRecovering;
     const auto failure = OwnFailure(*job);
@@ -385,6 +399,7 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   job->ranks = std::move(ranks);
   job->live = true;
   job->cut_off.clear();
+  StartClock(job, now);
   job->ending = false;
   job->patience_end = absl::InfiniteFuture();  // that of the generation before
   job->rendezvous.reset();
@@ -415,6 +430,8 @@ void OnNextAttempt(Job* job, absl::Time now) {
   job->save_failure.reset();
   job->ended_early.clear();
   job->restarts_used = job->node_faults = 0;
+  job->time_used = absl::ZeroDuration();
+  job->time_up = false;
   job->not_before = absl::InfinitePast();
   // Its start is no restart after them.
   job->failures.clear();
@@ -627,6 +644,16 @@ Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
   return ended;
 }
 
+bool TimeIsUp(const Job& job, absl::Time now) {
+  return job.live && !job.ending && !job.stop_requested && !All(job, &Rank::finished) &&
+         now >= TimeLimitEnd(job);
+}
+
+Ended OnTimeUp(Job* job, const Patience& patience, absl::Time now) {
+  job->time_up = true;
+  return OnStop(job, patience, now);
+}
+
 void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now) {
   if (job->terminal() || job->stop_requested || !job->live) return;
   job->stop_requested = true;
@@ -654,6 +681,8 @@ void OnLoaded(Job* job, const Patience& patience, absl::Time now) {
   job->stored_events = job->newest_event();
   job->told_commands = job->told_before = job->commands.commands().size();
   if (!job->live) return;
+  // Of an older musterd.
+  if (job->live_since == absl::InfinitePast()) StartClock(job, now);
   if (job->ending) {
     job->end_told = now;
     job->patience_end = now + kRetell;

@@ -154,6 +154,11 @@ bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* end
 // STOPPING with nothing ended.
 Ended OnStop(Job* job, const Patience& patience, absl::Time now);
 
+// Its time is used up and nothing ends it yet.
+bool TimeIsUp(const Job& job, absl::Time now);
+// Like OnStop, but it ends FAILED.
+Ended OnTimeUp(Job* job, const Patience& patience, absl::Time now);
+
 // A stop that waited for its step has reached the workers. Nothing is ended that they may be saving.
 void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now);
 

@@ -1,6 +1,7 @@
 #include "coordinator/jobs/placement.h"
 
 #include <algorithm>
+#include <cstddef>
 
 #include "absl/strings/str_cat.h"
 
@@ -58,29 +59,117 @@ std::string Slots::Shortage(uint32_t world_size) const {
                       nodes() == 1 ? " node, " : " nodes, ", free(), " of them free");
 }
 
-std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots) {
+namespace {
+
+// What the first job in line that does not fit is sure of.
+class Reservation {
+ public:
+  Reservation(const Waiting& job, const Slots& slots, const std::vector<Running>& running)
+      : needed_(job.world_size), start_(StartOf(job.world_size, slots.free(), running)) {
+    spare_ = start_ == absl::InfiniteFuture() ? SpareInAnyOrder(slots.free(), running)
+                                              : FreeAt(start_, slots.free(), running) - needed_;
+  }
+
+  // The job may start now without delaying it. `slots` and `running` are as they would be before.
+  bool Allows(const Waiting& job, absl::Time now) const {
+    return EndsInTime(job, now) || job.world_size <= spare_;
+  }
+  // The job was started.
+  void Take(const Waiting& job, absl::Time now) {
+    if (!EndsInTime(job, now)) spare_ -= job.world_size;
+  }
+
+ private:
+  bool EndsInTime(const Waiting& job, absl::Time now) const {
+    return start_ != absl::InfiniteFuture() && now + job.time_limit <= start_;
+  }
+
+  static uint32_t FreeAt(absl::Time time, uint32_t free, const std::vector<Running>& running) {
+    for (const Running& job : running) {
+      if (job.end <= time && job.end != absl::InfiniteFuture()) free += job.slots;
+    }
+    return free;
+  }
+
+  // When so many slots are free at the latest.
+  static absl::Time StartOf(uint32_t needed, uint32_t free, const std::vector<Running>& running) {
+    std::vector<absl::Time> ends;
+    for (const Running& job : running) ends.push_back(job.end);
+    std::sort(ends.begin(), ends.end());
+    for (const absl::Time end : ends) {
+      if (FreeAt(end, free, running) >= needed) return end;
+    }
+    return absl::InfiniteFuture();
+  }
+
+  // Slots that are left over at the moment at which the job starts, however the running ones end: the smallest number of free
+  // slots that some of their ends can make and that is enough, less what it needs.
+  uint32_t SpareInAnyOrder(uint32_t free, const std::vector<Running>& running) const {
+    std::vector<bool> reachable(free + 1, false);
+    reachable[free] = true;
+    for (const Running& job : running) {
+      reachable.resize(reachable.size() + job.slots, false);
+      for (size_t sum = reachable.size(); sum-- > job.slots;) {
+        if (reachable[sum - job.slots]) reachable[sum] = true;
+      }
+    }
+    for (size_t sum = needed_; sum < reachable.size(); ++sum) {
+      if (reachable[sum]) return static_cast<uint32_t>(sum) - needed_;
+    }
+    return 0;
+  }
+
+  const uint32_t needed_;
+  const absl::Time start_;
+  uint32_t spare_ = 0;
+};
+
+std::string BehindOf(const Waiting& first, const Waiting& job) {
+  std::string reason = absl::StrCat("waits behind job '", first.id, "'");
+  if (first.started && !job.started) {
+    absl::StrAppend(&reason, ", which starts again");
+  } else if (first.priority != job.priority) {
+    absl::StrAppend(&reason, " of priority ", first.priority);
+  }
+  return reason;
+}
+
+}  // namespace
+
+std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
+                                  std::vector<Running> running, absl::Time now) {
   std::sort(line.begin(), line.end(), [](const Waiting& a, const Waiting& b) {
     if (a.started != b.started) return a.started;
     if (a.priority != b.priority) return a.priority > b.priority;
     return a.number < b.number;
   });
+  // Once everything that runs has ended.
+  uint32_t capacity = slots.free();
+  for (const Running& job : running) capacity += job.slots;
   std::vector<Decision> decisions;
-  const Waiting* blocking = nullptr;
+  const Waiting* first = nullptr;
+  std::optional<Reservation> reservation;
   for (const Waiting& job : line) {
-    Decision decision{.id = job.id};
-    if (blocking == nullptr) decision.placed = slots.Place(job.world_size, job.avoid);
-    if (blocking != nullptr) {
-      decision.reason = absl::StrCat("waits behind job '", blocking->id, "'");
-      if (blocking->started && !job.started) {
-        absl::StrAppend(&decision.reason, ", which starts again");
-      } else if (blocking->priority != job.priority) {
-        absl::StrAppend(&decision.reason, " of priority ", blocking->priority);
-      }
-    } else if (!decision.placed.has_value()) {
+    Decision& decision = decisions.emplace_back(Decision{.id = job.id});
+    if (job.world_size > capacity) {
       decision.reason = slots.Shortage(job.world_size);
-      blocking = &job;
+    } else if (first == nullptr) {
+      decision.placed = slots.Place(job.world_size, job.avoid);
+      if (decision.placed.has_value()) {
+        running.push_back({job.world_size, now + job.time_limit});
+      } else {
+        decision.reason = slots.Shortage(job.world_size);
+        first = &job;
+        reservation.emplace(job, slots, running);
+      }
+    } else {
+      if (reservation->Allows(job, now)) decision.placed = slots.Place(job.world_size, job.avoid);
+      if (decision.placed.has_value()) {
+        reservation->Take(job, now);
+      } else {
+        decision.reason = BehindOf(*first, job);
+      }
     }
-    decisions.push_back(std::move(decision));
   }
   return decisions;
 }

@@ -1,6 +1,6 @@
-// Which jobs get which slots. The line is strict: the first job in it that does not fit blocks those
-// behind it, also those that would fit. So a big job is never starved by small ones; the price is that
-// slots may stay free while it waits. Pure.
+// Which jobs get which slots. The first job in line that does not fit the free slots has a reservation: jobs behind it start only
+// where that does not delay it (backfill). So a big job is never starved by small ones. A job that would not fit if everything
+// were free waits for more slots to be offered, and holds up nobody. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 #define MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 
@@ -10,6 +10,8 @@
 #include <set>
 #include <string>
 #include <vector>
+
+#include "absl/time/time.h"
 
 namespace muster::jobs {
 
@@ -59,6 +61,15 @@ struct Waiting {
   uint32_t world_size = 1;
   // Nodes that it takes only when there are no others.
   std::set<std::string> avoid = {};
+  // It runs no longer than this; infinite: unknown.
+  absl::Duration time_limit = absl::InfiniteDuration();
+};
+
+// A job that holds slots.
+struct Running {
+  uint32_t slots = 0;
+  // It ends by then at the latest; the infinite future: unknown.
+  absl::Time end = absl::InfiniteFuture();
 };
 
 struct Decision {
@@ -69,9 +80,14 @@ struct Decision {
   std::string reason;
 };
 
-// What becomes of each job in line, in its order: those that have started, then the highest priority,
-// then who came first.
-std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots);
+// What becomes of each job in line, in its order: those that have started, then the highest priority, then who came first.
+//
+// The first job that does not fit (of those that ever could) has a reservation. Where the ends of enough running jobs are known, it
+// is for the time by which they have ended; a job behind may start now where it ends before then, or where enough slots are left
+// for the reservation at that time without its own. Where they are not known, a job behind may start only where the
+// reservation is served as early without its slots in whatever order the running ones end.
+std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
+                                  std::vector<Running> running, absl::Time now);
 
 }  // namespace muster::jobs
 

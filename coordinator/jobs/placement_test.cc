@@ -66,7 +66,7 @@ TEST_P(PlacementLine, IsServedInItsOrder) {
   Slots slots;
   slots.Offer("n", GetParam().slots);
   std::vector<std::string> found;
-  for (const Decision& decision : PlaceInLine(GetParam().line, slots)) {
+  for (const Decision& decision : PlaceInLine(GetParam().line, slots, {}, absl::UnixEpoch())) {
     EXPECT_EQ(decision.placed.has_value(), decision.reason.empty());
     found.push_back(decision.placed.has_value() ? decision.id
                                                 : decision.id + ": " + decision.reason);
@@ -96,23 +96,16 @@ INSTANTIATE_TEST_SUITE_P(
                   {.id = "high", .number = 2, .priority = INT32_MAX}},
                  2,
                  {"high", "low"}},
-        LineCase{"NobodyOvertakesABigJob",
+        LineCase{"WhatCanNeverFitHoldsUpNobody",
                  {{.id = "small", .number = 2}, {.id = "big", .number = 1, .world_size = 3}},
                  2,
-                 {"big: needs 3 slots; 2 are offered by 1 node, 2 of them free",
-                  "small: waits behind job 'big'"}},
-        LineCase{"AllWaitBehindTheFirstThatDoesNotFit",
-                 {{.id = "a", .number = 1, .world_size = 3},
-                  {.id = "b", .number = 2, .world_size = 3},
-                  {.id = "c", .number = 3}},
-                 2,
-                 {"a: needs 3 slots; 2 are offered by 1 node, 2 of them free",
-                  "b: waits behind job 'a'", "c: waits behind job 'a'"}},
+                 {"big: needs 3 slots; 2 are offered by 1 node, 2 of them free", "small"}},
         LineCase{"WhatHasStartedGivesWayToNoPriority",
                  {{.id = "urgent", .number = 2, .priority = 100},
-                  {.id = "again", .number = 1, .priority = -5, .started = true, .world_size = 3}},
+                  {.id = "first", .number = 3, .priority = -5, .started = true},
+                  {.id = "again", .number = 4, .priority = -5, .started = true, .world_size = 2}},
                  2,
-                 {"again: needs 3 slots; 2 are offered by 1 node, 2 of them free",
+                 {"first", "again: needs 2 slots; 2 are offered by 1 node, 1 of them free",
                   "urgent: waits behind job 'again', which starts again"}}),
     [](const auto& info) { return std::string(info.param.name); });
 

@@ -2,10 +2,55 @@
 
 #include <algorithm>
 #include <iterator>
+#include <tuple>
 
 #include "coordinator/jobs/events.h"
 
 namespace muster::store {
+namespace {
+
+template <typename Key, typename Row>
+void Apply(const RowChanges<Key, Row>& changes, std::map<Key, Row>* rows) {
+  for (const Key& key : changes.removed) rows->erase(key);
+  for (const auto& [key, row] : changes.put) (*rows)[key] = row;
+}
+
+template <typename Key, typename Row>
+std::vector<Row> Values(const std::map<Key, Row>& rows) {
+  std::vector<Row> values;
+  for (const auto& [key, row] : rows) values.push_back(row);
+  return values;
+}
+
+}  // namespace
+
+jobs::Job MemoryStore::Assemble(const StoredJob& stored) {
+  jobs::Job job;
+  static_cast<jobs::JobFields&>(job) = stored.fields;
+  job.ranks = Values(stored.ranks);
+  job.events = stored.events;
+  for (const auto& [path, row] : stored.checkpoints) {
+    if (row.dropped) {
+      job.dropped_checkpoints.push_back(path);
+    } else {
+      const bool found = row.checkpoint.origin == jobs::Origin::kFound;
+      (found ? job.found_checkpoints : job.checkpoints).push_back(row.checkpoint);
+    }
+  }
+  for (auto* checkpoints : {&job.checkpoints, &job.found_checkpoints}) {
+    std::sort(checkpoints->begin(), checkpoints->end(),
+              [](const jobs::Checkpoint& a, const jobs::Checkpoint& b) {
+                return std::tie(a.step, a.generation, a.path) <
+                       std::tie(b.step, b.generation, b.path);
+              });
+  }
+  job.failures = Values(stored.failures);
+  job.ended_attempts = Values(stored.attempts);
+  job.commands = commands::CommandLog(Values(stored.commands));
+  job.trainability = stored.trainability;
+  job.trainability.history = Values(stored.trainability_changes);
+  return job;
+}
 
 absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
@@ -18,25 +63,16 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   last_number_ = std::max(last_number_, batch.last_number);
   for (const Batch::JobRow& row : batch.jobs) {
     last_number_ = std::max(last_number_, row.job.number);
-    jobs::Job& stored = jobs_[row.job.id];
-    jobs::Job next = row.job;
-    next.version = next.version_ceiling;
-    next.stored_events = 0;
-    next.events = stored.events;
-    next.end_told = absl::InfinitePast();
-    next.patience_end = absl::InfiniteFuture();
-    if (row.lists == Batch::JobRow::Lists::kKeep) {
-      next.ranks = stored.ranks;
-      for (uint32_t rank : row.changed_ranks) next.ranks.at(rank) = row.job.ranks.at(rank);
-      next.checkpoints = stored.checkpoints;
-      next.dropped_checkpoints = stored.dropped_checkpoints;
-      next.found_checkpoints = stored.found_checkpoints;
-      next.failures = stored.failures;
-      next.ended_attempts = stored.ended_attempts;
-      next.commands = stored.commands;
-      next.trainability = stored.trainability;
-    }
-    stored = std::move(next);
+    StoredJob& stored = jobs_[row.job.id];
+    stored.fields = row.job;
+    stored.fields.version = row.job.version_ceiling;
+    Apply(row.ranks, &stored.ranks);
+    Apply(row.checkpoints, &stored.checkpoints);
+    Apply(row.failures, &stored.failures);
+    Apply(row.attempts, &stored.attempts);
+    Apply(row.commands, &stored.commands);
+    if (row.trainability.has_value()) stored.trainability = *row.trainability;
+    Apply(row.trainability_changes, &stored.trainability_changes);
   }
   for (const NodeRow& row : batch.nodes) nodes_[row.node] = row;
   for (const std::string& node : batch.removed_nodes) nodes_.erase(node);
@@ -80,7 +116,7 @@ void MemoryStore::WriteValidation(const ValidationRow& row) {
 
 absl::StatusOr<Image> MemoryStore::Load() {
   Image image;
-  for (const auto& [id, job] : jobs_) image.jobs.push_back(job);
+  for (const auto& [id, job] : jobs_) image.jobs.push_back(Assemble(job));
   std::sort(image.jobs.begin(), image.jobs.end(),
             [](const jobs::Job& a, const jobs::Job& b) { return a.number < b.number; });
   for (const auto& [node, row] : nodes_) image.nodes.push_back(row);

@@ -16,6 +16,9 @@ class MemoryStore : public Store {
   explicit MemoryStore(const StoreOptions& options = {}) : options_(options) {}
 
   absl::Status Commit(const Batch& batch) override;
+  absl::StatusOr<std::string> Backup() override {
+    return absl::UnimplementedError("a store in memory has no copies");
+  }
   absl::StatusOr<Image> Load() override;
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
                                                  size_t limit) override;
@@ -29,8 +32,22 @@ class MemoryStore : public Store {
   void WriteStep(const StepRow& row);
   void WriteValidation(const ValidationRow& row);
 
+  // A job's fields, and the rows of its lists.
+  struct StoredJob {
+    jobs::JobFields fields;
+    std::map<uint32_t, jobs::Rank> ranks;
+    std::map<std::string, CheckpointRow> checkpoints;
+    std::map<uint64_t, jobs::FailureNote> failures;
+    std::map<uint64_t, commands::Command> commands;
+    std::map<uint32_t, jobs::AttemptEnd> attempts;
+    jobs::Trainability trainability;  // without its history
+    std::map<uint64_t, jobs::TrainabilityChange> trainability_changes;
+    std::vector<jobs::JobEvent> events;
+  };
+  static jobs::Job Assemble(const StoredJob& stored);
+
   const StoreOptions options_;
-  std::map<std::string, jobs::Job> jobs_;
+  std::map<std::string, StoredJob> jobs_;
   std::map<std::string, NodeRow> nodes_;
   std::map<std::string, NodeMarkRow> node_marks_;
   std::map<std::string, RequestRow> requests_;

@@ -279,6 +279,13 @@ CREATE TABLE attempts (
   PRIMARY KEY (job_id, attempt)
 ) STRICT, WITHOUT ROWID;
 )sql",
+    // ---- 12: time limits.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN time_limit INTEGER;
+ALTER TABLE jobs ADD COLUMN time_used INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE jobs ADD COLUMN live_since INTEGER;
+ALTER TABLE jobs ADD COLUMN time_up INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 // A file of a newer version is refused.

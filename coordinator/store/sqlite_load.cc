@@ -93,6 +93,10 @@ absl::StatusOr<Image> SqliteStore::Load() {
     job.started_step = rows.Uint();
     job.not_before = rows.Time();
     job.attempt = static_cast<uint32_t>(rows.Uint());
+    if (!rows.SkipNull()) job.plan.time_limit = absl::Microseconds(rows.Int());
+    job.time_used = absl::Microseconds(rows.Int());
+    job.live_since = rows.Time();
+    job.time_up = rows.Bool();
     order[job.number] = job.id;
     jobs[job.id] = std::move(job);
   }

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status.h"
@@ -35,9 +36,16 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
     return absl::UnavailableError(
         absl::StrCat("state directory ", directory, " cannot be made: ", error.message()));
   }
-  std::unique_ptr<SqliteStore> store(new SqliteStore(directory + "/muster.db", options));
+  std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
   RETURN_IF_ERROR(Annotate(store->OpenFile(), store->path_));
+  for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
+    if (absl::StartsWith(entry.path().filename().string(), "muster.db.backup-")) {
+      std::filesystem::remove(entry.path(), error);
+    }
+  }
+  // Without it a full disk is only noticed later.
+  (void)store->ballast_.Restore();
   return store;
 }
 
@@ -101,6 +109,16 @@ absl::Status SqliteStore::Commit(const Batch& batch) {
     passes_.newest.clear();
   }
   return Annotate(status, path_);
+}
+
+bool SqliteStore::RestoreReserve() {
+  if (ballast_.Restore()) return true;
+  // What was deleted leaves room within the file.
+  const auto number = [&](const char* sql) {
+    Statement statement(db_, &statements_, sql);
+    return statement.Next() ? statement.Int() : 0;
+  };
+  return number("PRAGMA freelist_count") * number("PRAGMA page_size") >= Ballast::kBytes;
 }
 
 absl::Status SqliteStore::Remove(const Batch& batch) {

@@ -1,6 +1,6 @@
 // The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log,
 // synchronous=FULL: what Commit() answered survives a power cut. DIRECTORY/lock keeps a second
-// coordinator out.
+// coordinator out. DIRECTORY/ballast is the room that is given up when the disk is full.
 #ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 
@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "coordinator/store/ballast.h"
 #include "coordinator/store/store.h"
 
 namespace muster::store {
@@ -27,6 +28,9 @@ class SqliteStore : public Store {
   ~SqliteStore() override;
 
   absl::Status Commit(const Batch& batch) override;
+  bool ReleaseReserve() override { return ballast_.Release(); }
+  bool RestoreReserve() override;
+  absl::StatusOr<std::string> Backup() override;
   absl::StatusOr<Image> Load() override;
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
                                                  size_t limit) override;
@@ -37,8 +41,8 @@ class SqliteStore : public Store {
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
-  SqliteStore(std::string path, const StoreOptions& options)
-      : path_(std::move(path)), options_(options) {}
+  SqliteStore(const std::string& directory, const StoreOptions& options)
+      : path_(directory + "/muster.db"), options_(options), ballast_(directory + "/ballast") {}
 
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();
@@ -57,13 +61,16 @@ class SqliteStore : public Store {
   // Deletes what the row `newest`, which was just written, does not keep.
   absl::Status Thin(const std::string& job_id, uint64_t newest, Numbering* numbering);
   absl::Status WriteJob(const Batch::JobRow& row);
-  absl::Status WriteLists(const jobs::Job& job);
+  absl::Status CopyTo(const std::string& path);
+  absl::Status RemoveRows(const std::string& job_id, const Batch::JobRow& changes);
+  absl::Status WriteLists(const Batch::JobRow& changes);
   absl::Status LoadLists(std::map<std::string, jobs::Job>* jobs);
 
   const std::string path_;
   const StoreOptions options_;
   Numbering steps_{.table = "steps", .column = "step"};
   Numbering passes_{.table = "validations", .column = "pass"};
+  Ballast ballast_;
   int lock_fd_ = -1;
   sqlite3* db_ = nullptr;
   // Compiled once each, by their text.

@@ -80,7 +80,7 @@ TEST(SqliteStore, AFileOfVersion1IsBroughtUpToDate) {
   EXPECT_EQ(*(*store)->ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(16, 0.75), clipped}));
   // And what only the new version has can be written.
   job.skipped_steps = 1;
-  ASSERT_TRUE((*store)->Commit({.jobs = {{job}}, .validations = {Pass(17, 0.25)}}).ok());
+  ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(job)}, .validations = {Pass(17, 0.25)}}).ok());
   store->reset();
   store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok()) << store.status();
@@ -124,13 +124,13 @@ TEST(SqliteStore, AFailedCommitLeavesNothingBehind) {
   files::TempDir dir;
   auto store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok());
-  ASSERT_TRUE((*store)->Commit({.jobs = {{FullJob("a", 1)}}}).ok());
+  ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("a", 1))}}).ok());
   // Drops a table behind its back: the second statement of the batch fails.
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(db, "DROP TABLE requests", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(db);
-  EXPECT_FALSE((*store)->Commit({.jobs = {{FullJob("b", 2)}}, .requests = {{"r", "f", "b"}}}).ok());
+  EXPECT_FALSE((*store)->Commit({.jobs = {NewRows(FullJob("b", 2))}, .requests = {{"r", "f", "b"}}}).ok());
   EXPECT_TRUE((*store)->Commit({.nodes = {{"n", "i", "h", 1}}}).ok());
   store->reset();
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
@@ -146,7 +146,7 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   files::TempDir dir;
   auto store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok()) << store.status();
-  Batch batch{.jobs = {{FullJob("a", 1)}}};
+  Batch batch{.jobs = {NewRows(FullJob("a", 1))}};
   batch.requests = {{.request_id = "r", .fingerprint = "f", .job_id = "a"}};
   batch.steps = {Step(1, 1)};
   batch.validations = {Pass(1, 1)};

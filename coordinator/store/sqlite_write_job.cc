@@ -1,6 +1,5 @@
 // The rows of a job, in the tables of schema.h.
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -21,11 +20,11 @@ std::optional<int64_t> Nanoseconds(const std::optional<absl::Duration>& duration
 }  // namespace
 
 absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
-  const jobs::Job& job = row.job;
+  const jobs::JobFields& job = row.job;
   Statement statement(db_, &statements_,
                       "REPLACE INTO jobs VALUES "
                       "(?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,"
-                      "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                      "?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   statement.Bind(job.id)
       .Bind(job.number)
       .BindBlob(job.spec)
@@ -85,16 +84,16 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
       .Bind(job.failed_step)
       .Bind(job.started_step)
       .Bind(job.not_before)
-      .Bind(job.attempt);
+      .Bind(job.attempt)
+      .Bind(job.plan.time_limit == absl::InfiniteDuration()
+                ? std::nullopt
+                : std::optional<int64_t>(absl::ToInt64Microseconds(job.plan.time_limit)))
+      .Bind(absl::ToInt64Microseconds(job.time_used))
+      .Bind(job.live_since)
+      .Bind(job.time_up);
   RETURN_IF_ERROR(statement.Run());
-  const bool replace = row.lists == Batch::JobRow::Lists::kReplace;
-  std::set<uint32_t> ranks(row.changed_ranks.begin(), row.changed_ranks.end());
-  if (replace) {
-    RETURN_IF_ERROR(WriteLists(job));
-    for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) ranks.insert(rank);
-  }
-  for (uint32_t number : ranks) {
-    const jobs::Rank& rank = job.ranks.at(number);
+  RETURN_IF_ERROR(RemoveRows(job.id, row));
+  for (const auto& [number, rank] : row.ranks.put) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, "REPLACE INTO ranks VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
             .Bind(job.id)
@@ -114,22 +113,29 @@ absl::Status SqliteStore::WriteJob(const Batch::JobRow& row) {
             .Bind(rank.attached)
             .Run());
   }
-  return absl::OkStatus();
+  return WriteLists(row);
 }
 
-absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
-  for (const char* table :
-       {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
-        "attempts"}) {
+absl::Status SqliteStore::WriteLists(const Batch::JobRow& changes) {
+  const std::string& job_id = changes.job.id;
+  for (const auto& [path, row] : changes.checkpoints.put) {
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
-            .Bind(job.id)
+        Statement(db_, &statements_, "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)")
+            .Bind(job_id)
+            .Bind(path)
+            .Bind(row.checkpoint.step)
+            .Bind(row.checkpoint.generation)
+            .Bind(row.checkpoint.create_time)
+            .Bind(row.checkpoint.bad_reason)
+            .Bind(row.dropped)
+            .Bind(static_cast<int>(row.checkpoint.origin))
+            .Bind(row.checkpoint.origin_reason)
             .Run());
   }
-  for (const jobs::AttemptEnd& end : job.ended_attempts) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO attempts VALUES (?,?,?,?,?,?,?)")
-                        .Bind(job.id)
-                        .Bind(end.attempt)
+  for (const auto& [attempt, end] : changes.attempts.put) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO attempts VALUES (?,?,?,?,?,?,?)")
+                        .Bind(job_id)
+                        .Bind(attempt)
                         .Bind(static_cast<int>(end.state))
                         .Bind(end.state_reason)
                         .Bind(end.reason_code)
@@ -137,41 +143,11 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
                         .Bind(end.step)
                         .Run());
   }
-  const std::string insert = "REPLACE INTO checkpoints VALUES (?,?,?,?,?,?,?,?,?)";
-  std::vector<jobs::Checkpoint> checkpoints = job.checkpoints;
-  checkpoints.insert(checkpoints.end(), job.found_checkpoints.begin(), job.found_checkpoints.end());
-  for (const jobs::Checkpoint& checkpoint : checkpoints) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, insert)
-                        .Bind(job.id)
-                        .Bind(checkpoint.path)
-                        .Bind(checkpoint.step)
-                        .Bind(checkpoint.generation)
-                        .Bind(checkpoint.create_time)
-                        .Bind(checkpoint.bad_reason)
-                        .Bind(false)
-                        .Bind(static_cast<int>(checkpoint.origin))
-                        .Bind(checkpoint.origin_reason)
-                        .Run());
-  }
-  for (const std::string& path : job.dropped_checkpoints) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, insert)
-                        .Bind(job.id)
-                        .Bind(path)
-                        .Bind(0)
-                        .Bind(0)
-                        .BindNull()
-                        .Bind(std::string())
-                        .Bind(true)
-                        .Bind(static_cast<int>(jobs::Origin::kRecorded))
-                        .Bind(std::string())
-                        .Run());
-  }
-  for (size_t position = 0; position < job.failures.size(); ++position) {
-    const jobs::FailureNote& note = job.failures[position];
+  for (const auto& [position, note] : changes.failures.put) {
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "INSERT INTO failures VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
-            .Bind(job.id)
-            .Bind(static_cast<uint64_t>(position))
+        Statement(db_, &statements_, "REPLACE INTO failures VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
+            .Bind(job_id)
+            .Bind(position)
             .Bind(note.generation)
             .Bind(note.rank)
             .Bind(note.node)
@@ -184,10 +160,10 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
             .Bind(absl::StrJoin(note.collectives, "\n"))
             .Run());
   }
-  for (const commands::Command& command : job.commands.commands()) {
-    Statement row(db_, &statements_, "INSERT INTO commands VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-    row.Bind(job.id)
-        .Bind(command.number)
+  for (const auto& [number, command] : changes.commands.put) {
+    Statement row(db_, &statements_, "REPLACE INTO commands VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+    row.Bind(job_id)
+        .Bind(number)
         .Bind(static_cast<int>(command.kind))
         .Bind(command.applied_step)
         .BindBlob(command.contents)
@@ -206,19 +182,19 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
     }
     RETURN_IF_ERROR(row.Run());
   }
-  const jobs::Trainability& trainability = job.trainability;
-  if (trainability.version == 0) return absl::OkStatus();
-  RETURN_IF_ERROR(Statement(db_, &statements_, "INSERT INTO trainability VALUES (?,?,?,?)")
-                      .Bind(job.id)
-                      .Bind(trainability.version)
-                      .BindBlob(trainability.in_force)
-                      .BindBlob(trainability.parameters)
-                      .Run());
-  for (const jobs::TrainabilityChange& change : trainability.history) {
+  if (const auto& trainability = changes.trainability; trainability.has_value()) {
+    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO trainability VALUES (?,?,?,?)")
+                        .Bind(job_id)
+                        .Bind(trainability->version)
+                        .BindBlob(trainability->in_force)
+                        .BindBlob(trainability->parameters)
+                        .Run());
+  }
+  for (const auto& [version, change] : changes.trainability_changes.put) {
     RETURN_IF_ERROR(
-        Statement(db_, &statements_, "INSERT INTO trainability_changes VALUES (?,?,?,?,?,?)")
-            .Bind(job.id)
-            .Bind(change.version)
+        Statement(db_, &statements_, "REPLACE INTO trainability_changes VALUES (?,?,?,?,?,?)")
+            .Bind(job_id)
+            .Bind(version)
             .Bind(change.generation)
             .Bind(change.time)
             .Bind(change.command)
@@ -226,6 +202,26 @@ absl::Status SqliteStore::WriteLists(const jobs::Job& job) {
             .Run());
   }
   return absl::OkStatus();
+}
+
+absl::Status SqliteStore::RemoveRows(const std::string& job_id, const Batch::JobRow& changes) {
+  const auto remove = [&](const char* table, const char* column, const auto& keys) {
+    for (const auto& key : keys) {
+      RETURN_IF_ERROR(Statement(db_, &statements_,
+                                absl::StrCat("DELETE FROM ", table, " WHERE job_id = ? AND ",
+                                             column, " = ?"))
+                          .Bind(job_id)
+                          .Bind(key)
+                          .Run());
+    }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(remove("ranks", "rank", changes.ranks.removed));
+  RETURN_IF_ERROR(remove("checkpoints", "path", changes.checkpoints.removed));
+  RETURN_IF_ERROR(remove("failures", "position", changes.failures.removed));
+  RETURN_IF_ERROR(remove("commands", "number", changes.commands.removed));
+  RETURN_IF_ERROR(remove("attempts", "attempt", changes.attempts.removed));
+  return remove("trainability_changes", "version", changes.trainability_changes.removed);
 }
 
 }  // namespace muster::store

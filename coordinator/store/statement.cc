@@ -1,11 +1,20 @@
 #include "coordinator/store/statement.h"
 
+#include <cerrno>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 
 namespace muster::store {
 
 absl::Status SqliteError(sqlite3* db, const std::string& doing) {
   const std::string message = absl::StrCat(doing, ": ", sqlite3_errmsg(db));
+  // Some of SQLite's own calls give an I/O error for that.
+  const int system = sqlite3_system_errno(db);
+  const bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR;
+  if (io && (system == ENOSPC || system == EDQUOT)) {
+    return absl::ResourceExhaustedError(absl::StrCat(message, ": ", strerror(system)));
+  }
   switch (sqlite3_errcode(db) & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:

@@ -1,13 +1,15 @@
 // The coordinator's durable state: one transaction per batch of changes, everything loaded at
 // start, steps and log lines read by range. docs/store.md is the schema.
 //
-// Not thread-safe: the coordinator's event loop is its only user. Two implementations, one
+// Not thread-safe, unless said: the coordinator's engine makes one call at a time. Two implementations, one
 // conformance suite: SQLite (sqlite_store.h) and memory (memory_store.h).
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -114,15 +116,39 @@ struct EventRow {
   bool operator==(const EventRow&) const = default;
 };
 
+// A checkpoint that counts, or the path of one whose files are to go.
+struct CheckpointRow {
+  jobs::Checkpoint checkpoint;
+  bool dropped = false;
+
+  bool operator==(const CheckpointRow&) const = default;
+};
+
+// Of one list of a job: the rows that are new or changed, and those that are gone.
+template <typename Key, typename Row>
+struct RowChanges {
+  std::map<Key, Row> put;
+  std::set<Key> removed;
+};
+
 // What changed, by key; each row replaces the one it finds. Removals come before all else: a job
 // that is removed and among `jobs` too is a new one.
 struct Batch {
+  // Of a job's lists only the rows that changed: what a change costs does not depend on how long the lists are. job_rows.h
+  // makes it.
   struct JobRow {
-    jobs::Job job;
-    // Of its lists (ranks, checkpoints, failures, commands, trainability) either all are replaced, or only the
-    // rows of `changed_ranks` are. Its events are not looked at: those that are new are among Batch::events.
-    enum class Lists { kReplace, kKeep } lists = Lists::kReplace;
-    std::vector<uint32_t> changed_ranks;
+    jobs::JobFields job;
+    RowChanges<uint32_t, jobs::Rank> ranks;
+    // By path.
+    RowChanges<std::string, CheckpointRow> checkpoints;
+    // By position.
+    RowChanges<uint64_t, jobs::FailureNote> failures;
+    RowChanges<uint64_t, commands::Command> commands;
+    RowChanges<uint32_t, jobs::AttemptEnd> attempts;
+    // Without its history; absent: unchanged.
+    std::optional<jobs::Trainability> trainability;
+    // By version.
+    RowChanges<uint64_t, jobs::TrainabilityChange> trainability_changes;
   };
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
@@ -173,9 +199,16 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // All of it or nothing; durable when it returns OK. After an error nothing may be assumed but
-  // that a fresh Load() tells the truth.
+  // All of it or nothing; durable when it returns OK. After an error the same batch may be tried again; nothing of it is
+  // stored before that. DATA_LOSS: what is stored is damaged, and nothing will help. RESOURCE_EXHAUSTED: the disk is full.
   virtual absl::Status Commit(const Batch& batch) = 0;
+  // Room that is kept for when the disk is full. Gives it up; whether there was any.
+  virtual bool ReleaseReserve() { return false; }
+  // Takes it back, or finds as much room elsewhere. False: there is none yet.
+  virtual bool RestoreReserve() { return true; }
+  // A consistent copy of what is committed, as a new file that the caller removes; its path. Thread-safe, also beside the other
+  // calls.
+  virtual absl::StatusOr<std::string> Backup() = 0;
   // DATA_LOSS: what is stored cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;
   // In step order, from `from_step`, at most `limit`.

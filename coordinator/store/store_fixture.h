@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "common/files/temp_dir.h"
+#include "coordinator/store/job_rows.h"
 #include "coordinator/store/memory_store.h"
 #include "coordinator/store/sqlite_store.h"
 #include "coordinator/store/store.h"
@@ -22,7 +23,8 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.number = number;
   job.spec = std::string("bytes\0with zero", 15);
   job.plan = {.world_size = 2, .total_steps = 100, .max_restarts = 4, .keep_checkpoints = 5,
-              .priority = -7, .continue_when_cut_off = true, .no_progress = absl::Milliseconds(1500), .startup = absl::Hours(2)};
+              .priority = -7, .continue_when_cut_off = true, .no_progress = absl::Milliseconds(1500), .startup = absl::Hours(2),
+              .time_limit = absl::Minutes(90)};
   job.state = jobs::State::kRecovering;
   job.state_reason = "why";
   job.reason_code = "WHY";
@@ -109,6 +111,9 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
                   {.generation = 2, .rank = 0, .kind = jobs::FailureKind::kConsequence}};
   job.paused = true;
   job.ended_early = "rank 1 has run out";
+  job.time_up = true;
+  job.time_used = absl::Microseconds(1234567);
+  job.live_since = absl::FromUnixMicros(1234567890123458);
   job.trainability = {.version = 3,
                       .in_force = std::string("f\0", 2),
                       .parameters = "p",
@@ -134,6 +139,9 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   return job;
 }
 
+// All rows of a job of which nothing is stored.
+inline Batch::JobRow NewRows(jobs::Job job) { return JobRows().TakeChanges(&job); }
+
 inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.id, b.id);
   EXPECT_EQ(a.number, b.number);
@@ -146,6 +154,11 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.plan.continue_when_cut_off, b.plan.continue_when_cut_off);
   EXPECT_EQ(a.plan.no_progress, b.plan.no_progress);
   EXPECT_EQ(a.plan.startup, b.plan.startup);
+  EXPECT_EQ(a.plan.time_limit, b.plan.time_limit);
+  EXPECT_EQ(a.time_up, b.time_up);
+  EXPECT_EQ(a.time_used, b.time_used);
+  EXPECT_EQ(a.live_since, b.live_since);
+  EXPECT_EQ(a.ended_early, b.ended_early);
   EXPECT_EQ(a.state, b.state);
   EXPECT_EQ(a.state_reason, b.state_reason);
   EXPECT_EQ(a.reason_code, b.reason_code);

@@ -10,8 +10,6 @@
 namespace muster::store {
 namespace {
 
-using Lists = Batch::JobRow::Lists;
-
 TEST_P(StoreTest, StartsEmpty) {
   const Image image = Load();
   EXPECT_TRUE(image.jobs.empty());
@@ -22,7 +20,7 @@ TEST_P(StoreTest, StartsEmpty) {
 }
 
 TEST_P(StoreTest, EveryFieldOfAJobComesBack) {
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}}}).ok());
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 1))}}).ok());
   kind->Reopen();
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 1);
@@ -31,7 +29,7 @@ TEST_P(StoreTest, EveryFieldOfAJobComesBack) {
 
 TEST_P(StoreTest, JobsComeInTheOrderOfTheirNumbers) {
   ASSERT_TRUE(
-      store().Commit({.jobs = {{FullJob("a", 3)}, {FullJob("b", 1)}, {FullJob("c", 2)}}}).ok());
+      store().Commit({.jobs = {NewRows(FullJob("a", 3)), NewRows(FullJob("b", 1)), NewRows(FullJob("c", 2))}}).ok());
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 3);
   EXPECT_EQ(image.jobs[0].id, "b");
@@ -39,36 +37,41 @@ TEST_P(StoreTest, JobsComeInTheOrderOfTheirNumbers) {
   ExpectSame(image.jobs[2], FullJob("a", 3));
 }
 
-TEST_P(StoreTest, KeptListsStayAndChangedRanksAreReplaced) {
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}}}).ok());
-  jobs::Job next = FullJob("a", 1);
-  next.step = 18;
-  next.ranks[0].acked_report = 13;
-  next.ranks[1].acked_report = 99;
-  next.checkpoints.clear();
-  next.failures.clear();
-  ASSERT_TRUE(
-      store().Commit({.jobs = {{.job = next, .lists = Lists::kKeep, .changed_ranks = {0}}}}).ok());
+TEST_P(StoreTest, ChangedRanksAreReplacedAndAllElseStays) {
+  jobs::Job job = FullJob("a", 1);
+  JobRows rows;
+  ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&job)}}).ok());
+  job.step = 18;
+  job.ranks[0].acked_report = 13;
+  jobs::Job expected = job;
+  job.ranks[1].acked_report = 99;
+  job.checkpoints.clear();
+  job.failures.clear();
+  ASSERT_TRUE(store().Commit({.jobs = {rows.TakeRanks(job, {0})}}).ok());
   kind->Reopen();
-  const Image image = Load();
-  jobs::Job expected = FullJob("a", 1);
-  expected.step = 18;
-  expected.ranks[0].acked_report = 13;
-  ExpectSame(image.jobs[0], expected);
+  ExpectSame(Load().jobs[0], expected);
 }
 
-TEST_P(StoreTest, ReplacedListsLeaveNothingBehind) {
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}}}).ok());
-  jobs::Job next = FullJob("a", 1);
-  next.ranks.resize(1);
-  next.checkpoints.resize(1);
-  next.dropped_checkpoints.clear();
-  next.failures.clear();
-  next.rendezvous.reset();
-  next.loss.reset();
-  ASSERT_TRUE(store().Commit({.jobs = {{.job = next, .lists = Lists::kReplace}}}).ok());
+TEST_P(StoreTest, RowsThatChangedAreReplacedAndRowsThatAreGoneLeaveNothingBehind) {
+  jobs::Job job = FullJob("a", 1);
+  JobRows rows;
+  ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&job)}}).ok());
+  job.ranks.resize(1);
+  job.checkpoints[1].bad_reason.clear();
+  job.checkpoints.erase(job.checkpoints.begin());
+  job.dropped_checkpoints = {"p8"};
+  job.failures.clear();
+  job.rendezvous.reset();
+  job.loss.reset();
+  job.commands.Finished(3, {.time = job.create_time});
+  job.commands.Append({.kind = commands::Kind::kPause});
+  job.trainability.history.erase(job.trainability.history.begin());
+  job.trainability.history[0].contents = "anew";
+  job.trainability.history.push_back({.version = 4});
+  job.trainability.version = 4;
+  ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&job)}}).ok());
   kind->Reopen();
-  ExpectSame(Load().jobs[0], next);
+  ExpectSame(Load().jobs[0], job);
 }
 
 TEST_P(StoreTest, NodesAndRequestsAreUpsertedAndNodesRemoved) {
@@ -100,7 +103,7 @@ TEST_P(StoreTest, WhatIsKnownOfANodeOutlivesItsAgent) {
 
 TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
   const auto fill = [](const std::string& id, uint64_t number) {
-    Batch batch{.jobs = {{FullJob(id, number)}}};
+    Batch batch{.jobs = {NewRows(FullJob(id, number))}};
     batch.requests = {{.request_id = "r-" + id, .fingerprint = "f", .job_id = id}};
     batch.steps = {Step(1, 1, id), Step(2, 2, id)};
     batch.validations = {{.job_id = id, .step = 2, .loss = 0.5}};
@@ -128,14 +131,14 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
 }
 
 TEST_P(StoreTest, AJobThatIsRemovedAndMadeAnewIsTheNewOne) {
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}},
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 1))},
                               .steps = {Step(1, 1), Step(2, 2)},
                               .logs = {Line(1), Line(2)},
                               .events = {Event(1)}}).ok());
   jobs::Job next;
   next.id = "a";
   next.number = 2;
-  Batch batch{.jobs = {{next}}, .removed_jobs = {"a"}, .last_number = 2};
+  Batch batch{.jobs = {NewRows(next)}, .removed_jobs = {"a"}, .last_number = 2};
   batch.steps = {Step(1, 7)};
   batch.logs = {Line(1)};
   ASSERT_TRUE(store().Commit(batch).ok());
@@ -149,11 +152,11 @@ TEST_P(StoreTest, AJobThatIsRemovedAndMadeAnewIsTheNewOne) {
 
 TEST_P(StoreTest, TheHighestNumberIsKnownWithAndWithoutRemovedJobs) {
   EXPECT_EQ(Load().last_number, 0);
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 3)}, {FullJob("b", 9)}}}).ok());
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 3)), NewRows(FullJob("b", 9))}}).ok());
   kind->Reopen();
   EXPECT_EQ(Load().last_number, 9);
   ASSERT_TRUE(store().Commit({.removed_jobs = {"a", "b"}, .last_number = 11}).ok());
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("c", 10)}}}).ok());
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("c", 10))}}).ok());
   kind->Reopen();
   EXPECT_EQ(Load().last_number, 11);
 }
@@ -193,14 +196,16 @@ TEST_P(StoreTest, OnlyTheNewestLogLinesOfAJobStay) {
 }
 
 TEST_P(StoreTest, EventsAreAddedAndStayWhateverIsWrittenOfTheirJob) {
-  ASSERT_TRUE(
-      store().Commit({.jobs = {{FullJob("a", 1)}, {FullJob("b", 2)}}, .events = {Event(1), Event(1, "b")}}).ok());
+  ASSERT_TRUE(store()
+                  .Commit({.jobs = {NewRows(FullJob("a", 1)), NewRows(FullJob("b", 2))},
+                           .events = {Event(1), Event(1, "b")}})
+                  .ok());
   // The events within the job itself are not looked at.
   jobs::Job next = FullJob("a", 1);
+  JobRows rows(next);
   next.events = {Event(9).event};
-  ASSERT_TRUE(store().Commit({.jobs = {{.job = next, .lists = Lists::kReplace}}}).ok());
-  ASSERT_TRUE(
-      store().Commit({.jobs = {{.job = next, .lists = Lists::kKeep}}, .events = {Event(2)}}).ok());
+  ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&next)}}).ok());
+  ASSERT_TRUE(store().Commit({.jobs = {rows.TakeRanks(next, {})}, .events = {Event(2)}}).ok());
   kind->Reopen();
   const Image image = Load();
   EXPECT_EQ(image.jobs[0].events, (std::vector<jobs::JobEvent>{Event(1).event, Event(2).event}));
@@ -208,7 +213,7 @@ TEST_P(StoreTest, EventsAreAddedAndStayWhateverIsWrittenOfTheirJob) {
 }
 
 TEST_P(StoreTest, OnlyTheNewestEventsOfAJobStay) {
-  ASSERT_TRUE(store().Commit({.jobs = {{FullJob("a", 1)}, {FullJob("b", 2)}}, .events = {Event(1, "b")}}).ok());
+  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 1)), NewRows(FullJob("b", 2))}, .events = {Event(1, "b")}}).ok());
   for (uint64_t number = 1; number <= jobs::kKeptEvents + 5; ++number) {
     ASSERT_TRUE(store().Commit({.events = {Event(number)}}).ok());
   }

@@ -1,0 +1,86 @@
+#include "coordinator/store/job_rows.h"
+
+#include <utility>
+#include <vector>
+
+namespace muster::store {
+namespace {
+
+// What has to be written so that `stored` becomes `now`; it is that afterwards. key: of a row, by its position and itself.
+template <typename Key, typename Row, typename KeyOf>
+RowChanges<Key, Row> Compare(const std::vector<Row>& now, KeyOf key, std::map<Key, Row>* stored) {
+  RowChanges<Key, Row> changes;
+  std::set<Key> present;
+  for (size_t position = 0; position < now.size(); ++position) {
+    const Row& row = now[position];
+    const Key at = static_cast<Key>(key(position, row));
+    present.insert(at);
+    const auto [known, fresh] = stored->try_emplace(at, row);
+    if (!fresh && known->second == row) continue;
+    known->second = row;
+    changes.put[at] = row;
+  }
+  for (auto row = stored->begin(); row != stored->end();) {
+    if (present.contains(row->first)) {
+      ++row;
+      continue;
+    }
+    changes.removed.insert(row->first);
+    row = stored->erase(row);
+  }
+  return changes;
+}
+
+std::vector<CheckpointRow> CheckpointsOf(const jobs::Job& job) {
+  std::vector<CheckpointRow> rows;
+  for (const jobs::Checkpoint& checkpoint : job.checkpoints) rows.push_back({checkpoint});
+  for (const jobs::Checkpoint& checkpoint : job.found_checkpoints) rows.push_back({checkpoint});
+  for (const std::string& path : job.dropped_checkpoints) {
+    rows.push_back({.checkpoint = {.path = path}, .dropped = true});
+  }
+  return rows;
+}
+
+}  // namespace
+
+Batch::JobRow JobRows::TakeChanges(jobs::Job* job) {
+  const auto by_position = [](size_t position, const auto&) { return position; };
+  Batch::JobRow row;
+  row.job = *job;
+  version_ceiling_ = job->version_ceiling;
+  row.ranks = Compare(job->ranks, by_position, &ranks_);
+  row.checkpoints = Compare(
+      CheckpointsOf(*job), [](size_t, const CheckpointRow& c) { return c.checkpoint.path; },
+      &checkpoints_);
+  row.failures = Compare(job->failures, by_position, &failures_);
+  row.attempts = Compare(
+      job->ended_attempts, [](size_t, const jobs::AttemptEnd& end) { return end.attempt; },
+      &attempts_);
+  for (uint64_t number : job->commands.TakeChanged()) {
+    row.commands.put[number] = *job->commands.Find(number);
+  }
+  const jobs::Trainability& trainability = job->trainability;
+  if (trainability.version != trainability_.version ||
+      trainability.in_force != trainability_.in_force ||
+      trainability.parameters != trainability_.parameters) {
+    trainability_.version = trainability.version;
+    trainability_.in_force = trainability.in_force;
+    trainability_.parameters = trainability.parameters;
+    row.trainability = trainability_;
+  }
+  row.trainability_changes = Compare(
+      trainability.history,
+      [](size_t, const jobs::TrainabilityChange& change) { return change.version; },
+      &trainability_changes_);
+  return row;
+}
+
+Batch::JobRow JobRows::TakeRanks(const jobs::Job& job, const std::set<uint32_t>& ranks) {
+  Batch::JobRow row;
+  row.job = job;
+  version_ceiling_ = job.version_ceiling;
+  for (uint32_t rank : ranks) row.ranks.put[rank] = ranks_[rank] = job.ranks.at(rank);
+  return row;
+}
+
+}  // namespace muster::store

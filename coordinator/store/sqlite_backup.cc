@@ -1,0 +1,58 @@
+// A copy of the database while it is in use.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <string>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "coordinator/store/sqlite_store.h"
+#include "coordinator/store/statement.h"
+
+namespace muster::store {
+
+absl::StatusOr<std::string> SqliteStore::Backup() {
+  static std::atomic<int> made = 0;
+  // Beside the database: there is its room, and its rights. Open() removes what a killed musterd left.
+  const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
+  const absl::Status copied = CopyTo(path);
+  if (copied.ok()) return path;
+  unlink(path.c_str());
+  return copied;
+}
+
+absl::Status SqliteStore::CopyTo(const std::string& path) {
+  // Only its owner may read it, from the start.
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
+  close(fd);
+  // A connection of its own reads one state of the database; in write-ahead mode nobody waits for it.
+  sqlite3* from = nullptr;
+  sqlite3* to = nullptr;
+  const auto close_both = absl::MakeCleanup([&] {
+    sqlite3_close(from);
+    sqlite3_close(to);
+  });
+  if (sqlite3_open_v2(path_.c_str(), &from, SQLITE_OPEN_READONLY | SQLITE_OPEN_NOMUTEX, nullptr) !=
+      SQLITE_OK) {
+    return SqliteError(from, absl::StrCat("open ", path_));
+  }
+  sqlite3_busy_timeout(from, 5000);
+  if (sqlite3_open_v2(path.c_str(), &to, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr) !=
+      SQLITE_OK) {
+    return SqliteError(to, absl::StrCat("open ", path));
+  }
+  sqlite3_backup* backup = sqlite3_backup_init(to, "main", from, "main");
+  if (backup == nullptr) return SqliteError(to, absl::StrCat("copy to ", path));
+  // All at once: what is committed meanwhile would make it begin anew.
+  sqlite3_backup_step(backup, -1);
+  if (sqlite3_backup_finish(backup) != SQLITE_OK) {
+    return SqliteError(to, absl::StrCat("copy to ", path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace muster::store
