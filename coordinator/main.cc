@@ -108,7 +108,8 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state, flags.store));
   bool store_failed = false;
   flags.coordinator.on_failure = [&store_failed](const absl::Status& why) {
-    spdlog::error("{}; ending, so that the next start carries on from what is stored",
+    spdlog::error("{}; ending: put a backup in the place of the database (docs/store.md, Backup and "
+                  "restore), then start again",
                   Message(why));
     store_failed = true;
     kill(getpid(), SIGTERM);

@@ -96,6 +96,10 @@ Server::Server(std::unique_ptr<grpc::Server> server, std::string address, int po
 
 Server::~Server() { Shutdown(absl::ZeroDuration()); }
 
+void Server::SetServing(const std::string& service, bool serving) {
+  server_->GetHealthCheckService()->SetServingStatus(service, serving);
+}
+
 void Server::Shutdown(absl::Duration grace) {
   server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
   server_->Wait();

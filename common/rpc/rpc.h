@@ -50,6 +50,8 @@ class Server {
   int port() const { return port_; }
   // host:port with the port that was taken.
   const std::string& address() const { return address_; }
+  // What grpc.health.v1.Health says of a service ("muster.v1.JobService"); SERVING from the start.
+  void SetServing(const std::string& service, bool serving);
   // Refuses new calls, waits up to `grace` for running ones, then cancels them; returns when all are over.
   void Shutdown(absl::Duration grace);
 

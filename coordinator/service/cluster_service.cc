@@ -71,7 +71,7 @@ grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext
                                    .fingerprint = FingerprintOf(call, *request),
                                    .requested_by = Shortened(request->requested_by())};
   const auto result = std::make_shared<absl::Status>();
-  engine->Post(
+  engine->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = (cluster.*change)(asked, now); },
       [=](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
@@ -93,7 +93,7 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
                                      .fingerprint = FingerprintOf("forget_node", *request),
                                      .requested_by = Shortened(request->requested_by())};
   const auto result = std::make_shared<absl::Status>();
-  engine_->Post(
+  engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = cluster.ForgetNode(asked, now); },
       [=](const absl::Status& committed) {
         reactor->Finish(service::ToWire(committed.ok() ? *result : committed));
@@ -126,12 +126,15 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext*
                                                     const v1::ListNodesRequest*,
                                                     v1::ListNodesResponse* response) {
   auto* reactor = context->DefaultReactor();
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
-    if (!committed.ok()) return reactor->Finish(service::ToWire(committed));
-    const cluster::Cluster& cluster = engine_->cluster();
+  // Also while the store is in trouble: the answer says so.
+  engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
     const jobs::Slots slots = cluster.OfferedSlots();
     for (const auto& [name, agent] : cluster.membership().agents()) {
       *response->add_nodes() = ToWire(cluster, agent, slots);
+    }
+    if (const auto& trouble = engine_->trouble(); trouble.has_value()) {
+      response->mutable_store_trouble()->set_message(trouble->message);
+      Set(response->mutable_store_trouble()->mutable_since(), trouble->since);
     }
     reactor->Finish(grpc::Status::OK);
   });

@@ -2,15 +2,18 @@
 #ifndef MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
 #define MUSTER_COORDINATOR_SERVICE_CLUSTER_SERVICE_H_
 
+#include <atomic>
+
+#include "coordinator/service/backup.h"
 #include "coordinator/service/engine.h"
 #include "proto/muster/v1/cluster_service.grpc.pb.h"
 
 namespace muster::service {
 
-// The engine outlives the server that this is registered with. Thread-safe.
+// The engine and the store outlive the server that this is registered with. Thread-safe.
 class ClusterService final : public v1::ClusterService::CallbackService {
  public:
-  explicit ClusterService(Engine* engine) : engine_(engine) {}
+  ClusterService(Engine* engine, store::Store* store) : engine_(engine), store_(store) {}
 
   grpc::ServerUnaryReactor* ForgetNode(grpc::CallbackServerContext* context,
                                        const v1::ForgetNodeRequest* request,
@@ -18,6 +21,10 @@ class ClusterService final : public v1::ClusterService::CallbackService {
   grpc::ServerUnaryReactor* ListNodes(grpc::CallbackServerContext* context,
                                       const v1::ListNodesRequest* request,
                                       v1::ListNodesResponse* response) override;
+  grpc::ServerWriteReactor<v1::BackupChunk>* Backup(grpc::CallbackServerContext*,
+                                                    const v1::BackupRequest*) override {
+    return StartBackup(store_, &backup_running_);
+  }
 
   grpc::ServerUnaryReactor* DrainNode(grpc::CallbackServerContext* context,
                                       const v1::DrainNodeRequest* request,
@@ -31,6 +38,8 @@ class ClusterService final : public v1::ClusterService::CallbackService {
 
  private:
   Engine* const engine_;
+  store::Store* const store_;
+  std::atomic<bool> backup_running_ = false;
 };
 
 }  // namespace muster::service

@@ -96,7 +96,7 @@ grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerCo
                                                           const v1::GetTrainabilityRequest* request,
                                                           v1::GetTrainabilityResponse* response) {
   auto* reactor = context->DefaultReactor();
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+  engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     const jobs::Job* job = engine_->cluster().Find(request->job_id());
     if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));

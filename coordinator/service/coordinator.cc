@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <chrono>
+#include <optional>
 #include <utility>
 
 #include "absl/synchronization/notification.h"
@@ -44,6 +45,7 @@ class RunningCoordinator : public Coordinator {
  private:
   void Let(const cluster::Effect& effect);
   void CheckDrained();
+  void SayHealth();
 
   // ---- Of the engine's thread.
   Sessions sessions_;
@@ -51,6 +53,10 @@ class RunningCoordinator : public Coordinator {
   Followers logs_;
   Followers steps_;
   std::string draining_;
+  // The store can be written.
+  bool well_ = true;
+  // server_ is there.
+  bool listens_ = false;
 
   absl::Notification drained_;
 
@@ -75,6 +81,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   engine.clock = SteadyClock();
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->Let(effect); };
   engine.on_failure = options.on_failure;
+  engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
+    raw->well_ = !trouble.has_value();
+    raw->SayHealth();
+  };
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
   self->engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); }, nullptr);
@@ -88,7 +98,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
       std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->worker_service_ =
       std::make_unique<WorkerService>(self->engine_.get(), &self->sessions_, &self->ids_);
-  self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get());
+  self->cluster_service_ = std::make_unique<ClusterService>(self->engine_.get(), store);
   ServerOptions server = options.server;
   server.keepalive = KeepAlive::Within(options.timing.lease);
   ASSIGN_OR_RETURN(
@@ -98,13 +108,27 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
                                      self->agent_service_.get(), self->worker_service_.get()}));
   self->engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(true, now); }, nullptr);
+  self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
+    raw->listens_ = true;
+    raw->SayHealth();
+  });
   return self;
+}
+
+void RunningCoordinator::SayHealth() {
+  if (!listens_) return;
+  // Those of clients, which cannot change anything at present; agents and workers are served.
+  for (const char* service : {"muster.v1.JobService", "muster.v1.ControlService",
+                              "muster.v1.OperationService", "muster.v1.ClusterService"}) {
+    server_->SetServing(service, well_);
+  }
 }
 
 RunningCoordinator::~RunningCoordinator() {
   if (server_ != nullptr) {
-    const auto leave = [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); };
-    engine_->Post(leave, [this](const absl::Status&) {
+    engine_->Aside([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); });
+    // In its order, or at once where the store is in trouble.
+    engine_->Read([this](const absl::Status&) {
       const absl::Status why = absl::UnavailableError("the coordinator is stopping");
       for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
       sessions_.EndAll(why);
@@ -130,8 +154,9 @@ bool RunningCoordinator::AwaitDrained(absl::Duration timeout) {
 uint64_t RunningCoordinator::DrainActivity() {
   uint64_t activity = 0;
   absl::Notification known;
-  engine_->Post(nullptr, [&](const absl::Status&) {
-    activity = engine_->cluster().ActivityOn(draining_);
+  // Also while the store is in trouble.
+  engine_->Aside([&](const cluster::Cluster& cluster, absl::Time) {
+    activity = cluster.ActivityOn(draining_);
     known.Notify();
   });
   known.WaitForNotification();

@@ -2,9 +2,12 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
 namespace muster::service {
@@ -12,8 +15,21 @@ namespace {
 
 // Ticks within a lease.
 constexpr int kTicksPerLease = 10;
+// The engine's thread waits for no disk: when it comes to itself so much of a lease later than it should, the process stood still.
+constexpr double kPauseOfLease = 0.5;
+// A commit that takes longer is trouble, too: nobody is kept waiting.
+constexpr absl::Duration kSlowCommit = absl::Seconds(5);
+constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
+constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
 absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping"); }
+
+absl::Status Refusal(const StoreTrouble& trouble) {
+  return Refuse(absl::StatusCode::kUnavailable, "STORE_TROUBLE",
+                absl::StrCat("the coordinator's store cannot be written at present: ",
+                             trouble.message,
+                             "; what runs goes on; try again with the same request id"));
+}
 
 }  // namespace
 
@@ -26,6 +42,7 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, sto
   }
   auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));
+  engine->committer_ = std::thread([raw = engine.get()] { raw->CommitLoop(); });
   engine->thread_ = std::thread([raw = engine.get()] { raw->Loop(); });
   return engine;
 }
@@ -35,7 +52,8 @@ Engine::Engine(EngineOptions options, store::Store* store,
     : options_(std::move(options)),
       store_(store),
       cluster_(std::move(cluster)),
-      next_tick_(options_.clock()) {}
+      next_tick_(options_.clock()),
+      last_wake_(next_tick_) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -45,64 +63,247 @@ void Engine::Stop() {
     stopping_ = true;
   }
   if (thread_.joinable()) thread_.join();
+  {
+    absl::MutexLock lock(&mutex_);
+    ended_ = true;
+  }
+  if (committer_.joinable()) committer_.join();
 }
 
 void Engine::Post(Apply apply, Done done) {
+  Enqueue({Kind::kEvent, std::move(apply), std::move(done)});
+}
+
+void Engine::Request(Apply apply, Done done) {
+  Enqueue({Kind::kRequest, std::move(apply), std::move(done)});
+}
+
+void Engine::RequestRoom(Apply apply, Done done) {
+  Enqueue({Kind::kRoom, std::move(apply), std::move(done)});
+}
+
+void Engine::Read(Done done) { Enqueue({Kind::kRead, nullptr, std::move(done)}); }
+
+void Engine::Enqueue(Task task) {
   {
     absl::MutexLock lock(&mutex_);
     if (!stopping_) {
-      queue_.push_back({std::move(apply), std::move(done)});
+      queue_.push_back(std::move(task));
       return;
     }
   }
-  if (done) done(Stopping());
+  if (task.done) task.done(Stopping());
+}
+
+void Engine::Aside(Apply apply) {
+  const absl::Time now = options_.clock();
+  absl::MutexLock lock(&mutex_);
+  aside_.push_back({std::move(apply), now});
+}
+
+bool Engine::Woken() const {
+  return stopping_ || !queue_.empty() || !aside_.empty() || committed_.has_value();
+}
+
+absl::Time Engine::NextWake(absl::Time now) const {
+  // Often enough to notice a pause of the process by it.
+  absl::Time next = now + options_.cluster.timing.lease / kTicksPerLease;
+  if (commit_.has_value() && !commit_->under_way) next = std::min(next, commit_->next_try);
+  if (!commit_.has_value() && !trouble_.has_value()) next = std::min(next, next_tick_);
+  return next;
 }
 
 void Engine::Loop() {
   while (true) {
-    std::vector<Task> tasks;
+    std::vector<Beat> aside;
+    std::optional<absl::Status> committed;
     bool stopping = false;
     {
-      const absl::Duration patience = next_tick_ - options_.clock();
+      const absl::Time before = options_.clock();
+      const absl::Duration patience = NextWake(before) - before;
       absl::MutexLock lock(&mutex_);
-      mutex_.AwaitWithTimeout(absl::Condition(this, &Engine::QueueReady), patience);
-      tasks.swap(queue_);
+      // What comes while it stops is answered, and does not keep it awake.
+      if (!stopping_) {
+        mutex_.AwaitWithTimeout(absl::Condition(this, &Engine::Woken), patience);
+      } else if (commit_.has_value() && commit_->under_way) {
+        mutex_.Await(absl::Condition(this, &Engine::HasResult));
+      }
+      std::move(queue_.begin(), queue_.end(), std::back_inserter(waiting_));
+      queue_.clear();
+      aside.swap(aside_);
+      committed.swap(committed_);
       stopping = stopping_;
     }
-    Work(std::move(tasks));
-    if (stopping) return;
+    const absl::Time now = options_.clock();
+    for (const Beat& beat : aside) beat.apply(*cluster_, beat.posted);
+    const absl::Duration gap = now - std::exchange(last_wake_, now);
+    if (gap > kPauseOfLease * options_.cluster.timing.lease) cluster_->WasAway(gap, now);
+    if (committed.has_value()) TakeResult(*committed);
+    LookAfterCommit(now, stopping);
+    LookForRoom(now);
+    RefuseWhoDoesNotWait();
+    if (!commit_.has_value()) Work(now);
+    if (!stopping || (commit_.has_value() && commit_->under_way)) continue;
+    // Nothing that is left can be stored.
+    if (commit_.has_value()) {
+      std::move(waiting_.begin(), waiting_.end(), std::back_inserter(commit_->tasks));
+      waiting_ = std::move(commit_->tasks);
+    }
+    for (const Task& task : waiting_) {
+      if (task.done) task.done(Stopping());
+    }
+    return;
   }
 }
 
-void Engine::Work(std::vector<Task> tasks) {
+void Engine::CommitLoop() {
+  while (true) {
+    const store::Batch* batch = nullptr;
+    {
+      absl::MutexLock lock(&mutex_);
+      mutex_.Await(absl::Condition(this, &Engine::CommitterWoken));
+      if (to_commit_ == nullptr) return;
+      batch = std::exchange(to_commit_, nullptr);
+    }
+    const absl::Status committed = store_->Commit(*batch);
+    absl::MutexLock lock(&mutex_);
+    committed_ = committed;
+  }
+}
+
+bool Engine::Admits(const Task& task) const {
+  if (!trouble_.has_value()) return true;
+  return task.kind == Kind::kRead || task.kind == Kind::kRoom;
+}
+
+void Engine::Work(absl::Time now) {
+  std::vector<Task> tasks;
+  std::vector<Task> rest;
+  for (Task& task : waiting_) (Admits(task) ? tasks : rest).push_back(std::move(task));
+  waiting_ = std::move(rest);
   if (failure_.ok()) {
     for (const Task& task : tasks) {
       if (task.apply) task.apply(*cluster_, options_.clock());
     }
-    const absl::Time now = options_.clock();
-    if (now >= next_tick_) {
+    // What a tick finds has to be durable before it has effects.
+    if (now >= next_tick_ && !trouble_.has_value()) {
       cluster_->Tick(now);
       next_tick_ = now + options_.cluster.timing.lease / kTicksPerLease;
     }
-    const store::Batch batch = cluster_->TakeBatch();
-    const absl::Status committed = batch.empty() ? absl::OkStatus() : store_->Commit(batch);
-    const std::vector<cluster::Effect> effects = cluster_->TakeEffects();
-    if (committed.ok()) {
-      for (const cluster::Effect& effect : effects) options_.out(effect);
-    } else {
-      Fail(committed);
+    store::Batch batch = cluster_->TakeBatch();
+    std::vector<cluster::Effect> effects = cluster_->TakeEffects();
+    if (!batch.empty()) {
+      commit_ = Commit{.batch = std::move(batch),
+                       .effects = std::move(effects),
+                       .tasks = std::move(tasks),
+                       .begun = now};
+      HandToCommitter();
+      return;
     }
-  } else {
-    next_tick_ = absl::InfiniteFuture();
+    for (const cluster::Effect& effect : effects) options_.out(effect);
   }
   for (const Task& task : tasks) {
     if (task.done) task.done(failure_);
   }
 }
 
+void Engine::HandToCommitter() {
+  commit_->under_way = true;
+  absl::MutexLock lock(&mutex_);
+  to_commit_ = &commit_->batch;
+}
+
+void Engine::TakeResult(const absl::Status& committed) {
+  commit_->under_way = false;
+  if (committed.ok() || absl::IsDataLoss(committed)) {
+    Commit done = *std::exchange(commit_, std::nullopt);
+    if (committed.ok()) {
+      if (trouble_.has_value() && !short_of_room_) BeWell();
+      for (const cluster::Effect& effect : done.effects) options_.out(effect);
+    } else {
+      Fail(committed);
+    }
+    for (const Task& task : done.tasks) {
+      if (task.done) task.done(failure_);
+    }
+    return;
+  }
+  const absl::Time now = options_.clock();
+  if (absl::IsResourceExhausted(committed) && store_->ReleaseReserve()) {
+    short_of_room_ = true;
+    next_look_for_room_ = now + kFirstBackOff;
+    BeInTrouble(std::string(committed.message()));
+    HandToCommitter();
+    return;
+  }
+  commit_->back_off =
+      std::clamp(2 * commit_->back_off, kFirstBackOff, kLongestBackOff);
+  commit_->next_try = now + commit_->back_off;
+  commit_->held = true;
+  BeInTrouble(std::string(committed.message()));
+}
+
+void Engine::LookAfterCommit(absl::Time now, bool stopping) {
+  if (!commit_.has_value()) return;
+  if (commit_->under_way) {
+    if (commit_->held || now - commit_->begun < kSlowCommit) return;
+    commit_->held = true;
+    BeInTrouble(absl::StrCat("a write has not come back for ", absl::FormatDuration(kSlowCommit)));
+    return;
+  }
+  const bool last_try = stopping && !std::exchange(commit_->last_try, stopping);
+  if (last_try || (!stopping && now >= commit_->next_try)) HandToCommitter();
+}
+
+void Engine::LookForRoom(absl::Time now) {
+  if (!short_of_room_ || commit_.has_value() || now < next_look_for_room_) return;
+  next_look_for_room_ = now + kFirstBackOff;
+  if (!store_->RestoreReserve()) return;
+  short_of_room_ = false;
+  BeWell();
+}
+
+void Engine::BeInTrouble(const std::string& message) {
+  if (trouble_.has_value()) return;
+  trouble_ = StoreTrouble{message, options_.clock()};
+  spdlog::error("the store cannot be written: {}; what runs goes on, changes are held and tried again",
+                message);
+  if (options_.on_trouble) options_.on_trouble(trouble_);
+}
+
+void Engine::BeWell() {
+  spdlog::info("the store can be written again, after {}",
+               absl::FormatDuration(options_.clock() - trouble_->since));
+  trouble_.reset();
+  if (options_.on_trouble) options_.on_trouble(trouble_);
+}
+
+void Engine::RefuseWhoDoesNotWait() {
+  if (!trouble_.has_value()) return;
+  const bool held = commit_.has_value() && commit_->held;
+  std::vector<Done> refused;
+  const auto refuse = [&](Task* task) { refused.push_back(std::exchange(task->done, nullptr)); };
+  if (held) {
+    // What is applied already takes effect, whoever waits for it.
+    for (Task& task : commit_->tasks) {
+      if (task.kind != Kind::kEvent && task.done) refuse(&task);
+    }
+  }
+  std::erase_if(waiting_, [&](Task& task) {
+    if (task.kind == Kind::kEvent || (Admits(task) && !held)) return false;
+    refuse(&task);
+    return true;
+  });
+  const absl::Status why = Refusal(*trouble_);
+  for (const Done& done : refused) {
+    if (done) done(why);
+  }
+}
+
 void Engine::Fail(const absl::Status& status) {
   failure_ =
       absl::UnavailableError(absl::StrCat("the coordinator's store failed: ", status.message()));
+  next_tick_ = absl::InfiniteFuture();
   options_.on_failure(failure_);
 }
 

@@ -31,7 +31,8 @@ class Follower {
 // Who follows which job. Only on the engine's thread.
 class Followers {
  public:
-  void Add(const std::string& job, Follower* follower) { followers_[job].insert(follower); }
+  // RESOURCE_EXHAUSTED TOO_MANY_FOLLOWERS.
+  absl::Status Add(const std::string& job, Follower* follower);
   void Remove(const std::string& job, Follower* follower);
   void Poke(const std::string& job);
   void JobDeleted(const std::string& job);
@@ -41,6 +42,7 @@ class Followers {
 
  private:
   std::map<std::string, std::set<Follower*>> followers_;
+  size_t count_ = 0;
   absl::Status ended_;
 };
 
@@ -56,8 +58,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   // Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
-    engine_->Post(nullptr,
-                  [self = self_](const absl::Status& committed) { self->Enter(committed); });
+    engine_->Read([self = self_](const absl::Status& committed) { self->Enter(committed); });
   }
 
   void Poke() override {
@@ -94,16 +95,20 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
 
   // ---- Called by gRPC, on its threads.
   void OnWriteDone(bool ok) override {
-    engine_->Post(nullptr, [self = self_, ok](const absl::Status& committed) {
+    engine_->Aside([self = self_, ok](cluster::Cluster&, absl::Time) {
       self->writing_ = false;
       if (self->ended_) return self->Finish(ToWire(self->last_word_));
-      if (!ok || !committed.ok()) return self->End(ok ? committed : absl::CancelledError());
-      self->Poke();
+      if (!ok) return self->End(absl::CancelledError());
+      // What comes next has to be committed.
+      self->engine_->Post(nullptr, [self](const absl::Status& committed) {
+        committed.ok() ? self->Poke() : self->End(committed);
+      });
     });
   }
   void OnCancel() override {
-    engine_->Post(nullptr,
-                  [self = self_](const absl::Status&) { self->End(absl::CancelledError()); });
+    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
+      self->End(absl::CancelledError());
+    });
   }
   void OnDone() override { self_.reset(); }
 
@@ -129,7 +134,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     if (!committed.ok()) return End(committed);
     if (!followers_->ended().ok()) return End(followers_->ended());
     if (job() == nullptr) return End(NoSuchJob(job_));
-    followers_->Add(job_, this);
+    if (const absl::Status full = followers_->Add(job_, this); !full.ok()) return End(full);
     Poke();
   }
 

@@ -15,6 +15,7 @@
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/metrics_stream.h"
 #include "coordinator/service/request.h"
@@ -25,9 +26,6 @@ namespace muster::service {
 namespace {
 
 constexpr int kDefaultPage = 100;
-constexpr int kMaxPage = 1000;
-// A page ends with the job that makes it larger: well below what a message may hold.
-constexpr size_t kMaxPageBytes = 4 << 20;
 
 bool IsJobId(const std::string& id) {
   return id.size() <= 63 && std::all_of(id.begin(), id.end(), [](char c) {
@@ -116,7 +114,9 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
                    .startup = jobspec::DurationOf(spec.watchdog().startup()),
-                   .checkpoint_directory = spec.checkpoint().directory()},
+                   .checkpoint_directory = spec.checkpoint().directory(),
+                   .time_limit = jobspec::DurationOf(spec.time_limit())
+                                     .value_or(absl::InfiniteDuration())},
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
 }
 
@@ -235,7 +235,7 @@ void FillPage(const cluster::Cluster& cluster, const std::set<jobs::State>& stat
     --next;
     const jobs::Job& job = *cluster.Find(next->second);
     if (!states.empty() && !states.contains(job.state)) continue;
-    if (page->jobs_size() == size || bytes > kMaxPageBytes) {
+    if (page->jobs_size() == size || bytes > kLimits.page_bytes) {
       page->set_next_page_token(absl::StrCat(last));
       return;
     }
@@ -264,7 +264,7 @@ grpc::ServerUnaryReactor* JobService::SubmitJob(grpc::CallbackServerContext* con
     return reactor;
   }
   auto id = std::make_shared<absl::StatusOr<std::string>>();
-  engine_->Post(
+  engine_->Request(
       [id, submission = ToSubmission(*request)](cluster::Cluster& cluster, absl::Time now) {
         *id = cluster.Submit(submission, now);
       },
@@ -288,11 +288,11 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
     return reactor;
   }
   *response->mutable_resolved() = jobspec::ResolveDefaults(request->spec());
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+  engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const jobs::Slots slots = engine_->cluster().OfferedSlots();
-    const uint32_t needed = response->resolved().world_size();
-    if (needed > slots.offered()) response->add_warnings(slots.Shortage(needed));
+    const std::string warning =
+        engine_->cluster().TooBigFor(response->resolved().world_size());
+    if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;
@@ -301,7 +301,7 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
 grpc::ServerUnaryReactor* JobService::GetJob(grpc::CallbackServerContext* context,
                                              const v1::GetJobRequest* request, v1::Job* response) {
   auto* reactor = context->DefaultReactor();
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+  engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     Answer(engine_->cluster(), request->job_id(), response, reactor);
   });
@@ -319,9 +319,8 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
         absl::StrCat("page_token '", request->page_token(), "' is not one of this server's"))));
     return reactor;
   }
-  if (request->page_size() < 0 || request->page_size() > kMaxPage) {
-    reactor->Finish(ToWire(absl::InvalidArgumentError(
-        absl::StrCat("page_size ", request->page_size(), ": expected 1 to ", kMaxPage))));
+  if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
+    reactor->Finish(ToWire(bad));
     return reactor;
   }
   std::set<jobs::State> states;
@@ -334,7 +333,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
     states.insert(static_cast<jobs::State>(state));
   }
   const int size = request->page_size() == 0 ? kDefaultPage : request->page_size();
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+  engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     FillPage(engine_->cluster(), states, below, size, response);
     reactor->Finish(grpc::Status::OK);
@@ -347,7 +346,7 @@ grpc::ServerUnaryReactor* JobService::StopJob(grpc::CallbackServerContext* conte
                                               v1::Job* response) {
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
-  engine_->Post(
+  engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) {
         *result = cluster.Command(StopRequest(*request), now).status();
       },
@@ -364,7 +363,7 @@ grpc::ServerUnaryReactor* JobService::DeleteJob(grpc::CallbackServerContext* con
                                                 v1::DeleteJobResponse* response) {
   auto* reactor = context->DefaultReactor();
   auto answer = std::make_shared<absl::StatusOr<std::string>>();
-  engine_->Post(
+  engine_->RequestRoom(
       [=](cluster::Cluster& cluster, absl::Time now) {
         const jobs::Job* job = cluster.Find(request->job_id());
         *answer = cluster.Delete(request->job_id(), request->request_id(),
@@ -409,7 +408,7 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   contents.mutable_resume();
   auto* reactor = context->DefaultReactor();
   auto result = std::make_shared<absl::Status>();
-  engine_->Post(
+  engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) {
         *result = cluster
                       .NextAttempt(CommandOf("retry", *request, commands::Kind::kResume, contents),

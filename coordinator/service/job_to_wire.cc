@@ -123,6 +123,10 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
     out.set_model_flops_per_second(*throughput.model_flops_per_second);
   }
   out.set_world_size(job.plan.world_size);
+  if (job.waiting()) {
+    const std::string warning = cluster.TooBigFor(job.plan.world_size);
+    if (!warning.empty()) out.add_warnings(warning);
+  }
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
     *out.add_checkpoints() = ToWire(checkpoint);

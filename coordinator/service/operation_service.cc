@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
@@ -18,7 +19,6 @@ namespace muster::service {
 namespace {
 
 constexpr int kDefaultPage = 100;
-constexpr int kMaxPage = 1000;
 constexpr absl::Duration kLongestWait = absl::Minutes(10);
 
 grpc::ServerUnaryReactor* Fail(grpc::ServerUnaryReactor* reactor, const absl::Status& status) {
@@ -42,19 +42,21 @@ class OperationWait : public grpc::ServerUnaryReactor,
   // Called once, right after construction.
   void Begin() {
     self_ = shared_from_this();
-    engine_->Post(nullptr, [self = self_](const absl::Status& committed) {
+    engine_->Read([self = self_](const absl::Status& committed) {
       if (!committed.ok()) return self->End(committed);
       if (!self->followers_->ended().ok()) return self->End(self->followers_->ended());
-      self->followers_->Add(self->id_.job_id, self.get());
+      if (const absl::Status full = self->followers_->Add(self->id_.job_id, self.get());
+          !full.ok()) {
+        return self->End(full);
+      }
       self->alarm_.Set(
           absl::ToChronoTime(absl::Now() + self->timeout_), [weak = std::weak_ptr(self)](bool due) {
             const auto waiting = weak.lock();
             if (!due || waiting == nullptr) return;
-            waiting->engine_->Post(nullptr,
-                                   [waiting](const absl::Status& committed) {
-                                     if (!committed.ok()) return waiting->End(committed);
-                                     waiting->Answer();
-                                   });
+            waiting->engine_->Read([waiting](const absl::Status& committed) {
+              if (!committed.ok()) return waiting->End(committed);
+              waiting->Answer();
+            });
           });
       self->Poke();
     });
@@ -71,8 +73,9 @@ class OperationWait : public grpc::ServerUnaryReactor,
   void JobDeleted() override { End(NoSuchJob(id_.job_id)); }
 
   void OnCancel() override {
-    engine_->Post(nullptr,
-                  [self = self_](const absl::Status&) { self->End(absl::CancelledError()); });
+    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
+      self->End(absl::CancelledError());
+    });
   }
   void OnDone() override { self_.reset(); }
 
@@ -119,7 +122,7 @@ grpc::ServerUnaryReactor* OperationService::Get(grpc::CallbackServerContext* con
   auto* reactor = context->DefaultReactor();
   const auto id = ParseOperationName(request->name());
   if (!id.ok()) return Fail(reactor, id.status());
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+  engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     AnswerWithOperation(engine_->cluster(), id->job_id, id->number, response, reactor);
   });
@@ -136,19 +139,24 @@ grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* co
     return Fail(reactor, absl::InvalidArgumentError(absl::StrCat(
                              "page_token '", request->page_token(), "' is not one of this server's")));
   }
-  if (request->page_size() < 0 || request->page_size() > kMaxPage) {
-    return Fail(reactor, absl::InvalidArgumentError(absl::StrCat(
-                             "page_size ", request->page_size(), ": expected 1 to ", kMaxPage)));
+  if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
+    return Fail(reactor, bad);
   }
   const size_t size = request->page_size() == 0 ? kDefaultPage : request->page_size();
-  engine_->Post(nullptr, [=, this](const absl::Status& committed) {
+  engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
     const jobs::Job* job = engine_->cluster().Find(request->job_id());
     if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
     const auto& commands = job->commands.commands();
     const size_t end = std::min(commands.size(), static_cast<size_t>(after) + size);
-    for (size_t i = after; i < end; ++i) *response->add_operations() = ToWire(*job, commands[i]);
-    if (end < commands.size()) response->set_next_page_token(absl::StrCat(end));
+    size_t bytes = 0;
+    size_t next = static_cast<size_t>(after);
+    for (; next < end && bytes <= kLimits.page_bytes; ++next) {
+      v1::Operation* operation = response->add_operations();
+      *operation = ToWire(*job, commands[next]);
+      bytes += operation->ByteSizeLong();
+    }
+    if (next < commands.size()) response->set_next_page_token(absl::StrCat(next));
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;
@@ -182,7 +190,7 @@ grpc::ServerUnaryReactor* OperationService::Cancel(grpc::CallbackServerContext* 
                   .target = id->number,
                   .requested_by = Shortened(request->requested_by())}};
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
-  engine_->Post(
+  engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *number = cluster.Cancel(command, now); },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));

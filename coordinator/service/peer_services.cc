@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -20,14 +21,7 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
                     absl::Time now) override {
     if (!greeted_) return Greet(message, cluster, now);
     switch (message.kind_case()) {
-      case v1::AgentMessage::kHeartbeat:
-        // At once, not with what the store takes: nothing of it has to be durable, and a slow disk
-        // must not end the agents' leases.
-        if (cluster.AgentHeard(id(), now) && message.heartbeat().sequence() > 0) {
-          v1::AgentDirective ack;
-          ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
-          Put(std::move(ack));
-        }
+      case v1::AgentMessage::kHeartbeat:  // see TakeBeat
         break;
       case v1::AgentMessage::kWorkerStarted:
         cluster.WorkerStarted(
@@ -69,6 +63,27 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
     return absl::OkStatus();
   }
 
+  bool IsBeat(const v1::AgentMessage& message) const override { return message.has_heartbeat(); }
+  void TakeBeat(const v1::AgentMessage& message, cluster::Cluster& cluster,
+                absl::Time came) override {
+    // Acknowledged at once, not with what the store takes: nothing of it has to be durable, and a slow disk
+    // must not end the agents' leases.
+    if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
+    v1::AgentDirective ack;
+    ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+    Put(std::move(ack));
+  }
+  uint64_t LogLinesOf(const v1::AgentMessage& message) const override {
+    return static_cast<uint64_t>(message.worker_log().lines_size());
+  }
+  void LinesLeftOut(uint64_t lines, const v1::AgentMessage& before, cluster::Cluster& cluster,
+                    absl::Time now) override {
+    cluster.WorkerLogged(id(), FromWire(before.worker_log().worker()),
+                         {absl::StrCat("(", lines, " lines of this node are left out: the "
+                                                   "coordinator could not keep up)")},
+                         now);
+  }
+
  private:
   absl::Status Greet(const v1::AgentMessage& message, cluster::Cluster& cluster, absl::Time now) {
     const v1::AgentHello& hello = message.hello();
@@ -99,13 +114,7 @@ class WorkerStream : public SessionStream<v1::WorkerMessage, v1::WorkerDirective
       return cluster.AttachWorker(id(), FromWire(message.hello()), now);
     }
     switch (message.kind_case()) {
-      case v1::WorkerMessage::kHeartbeat:
-        if (cluster.WorkerBeat(id(), FromWire(message.heartbeat()), now) &&
-            message.heartbeat().sequence() > 0) {
-          v1::WorkerDirective ack;
-          ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
-          Put(std::move(ack));
-        }
+      case v1::WorkerMessage::kHeartbeat:  // see TakeBeat
         break;
       case v1::WorkerMessage::kReport:
         return cluster.WorkerReported(id(), FromWire(message.report()), now);
@@ -115,6 +124,18 @@ class WorkerStream : public SessionStream<v1::WorkerMessage, v1::WorkerDirective
         break;
     }
     return absl::OkStatus();
+  }
+
+  bool IsBeat(const v1::WorkerMessage& message) const override { return message.has_heartbeat(); }
+  void TakeBeat(const v1::WorkerMessage& message, cluster::Cluster& cluster,
+                absl::Time came) override {
+    if (!cluster.WorkerBeat(id(), FromWire(message.heartbeat()), came) ||
+        message.heartbeat().sequence() == 0) {
+      return;
+    }
+    v1::WorkerDirective ack;
+    ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+    Put(std::move(ack));
   }
 
  private:

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/utf8/utf8.h"
+#include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/wire.h"
 
@@ -42,6 +43,12 @@ std::string FingerprintOf(const std::string& call, const google::protobuf::Messa
   return absl::StrFormat("%s:%016x%016x", call, hash.high64, hash.low64);
 }
 
+absl::Status CheckPageSize(int size) {
+  if (size >= 0 && size <= kLimits.page_size) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kInvalidArgument, "PAGE_SIZE_INVALID",
+                absl::StrCat("page_size ", size, ": expected 1 to ", kLimits.page_size));
+}
+
 std::string Shortened(std::string text) {
   constexpr size_t kMost = 256;
   if (text.size() > kMost) text.resize(kMost);
@@ -68,7 +75,7 @@ grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequ
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
                                       const cluster::Cluster::Check& check) {
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
-  engine->Post(
+  engine->Request(
       [=](cluster::Cluster& cluster, absl::Time now) {
         *number = cluster.Command(request, now, check);
       },

@@ -19,6 +19,9 @@ namespace muster::service {
 // What makes two requests the same: the call and its contents, without the fields `request_id` and `requested_by`.
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request);
 
+// Of a list; 0: the server's own choice. INVALID_ARGUMENT PAGE_SIZE_INVALID.
+absl::Status CheckPageSize(int size);
+
 // At most 256 bytes of it, whole characters: what clients say of themselves is kept.
 std::string Shortened(std::string text);
 

@@ -1,11 +1,12 @@
 // The control streams of agents and workers. Actors on the engine's thread: messages are applied to
-// the cluster in the order in which they come, orders leave in the order in which they were given.
+// the cluster in the order in which they come, but heartbeats at once; orders leave in the order in which they were given.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
 #include <grpcpp/support/server_callback.h>
 
 #include <atomic>
+#include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
@@ -13,6 +14,8 @@
 
 #include "absl/status/status.h"
 #include "coordinator/cluster/effect.h"
+#include "coordinator/limits/limits.h"
+#include "coordinator/membership/refusal.h"
 #include "coordinator/service/engine.h"
 #include "coordinator/service/wire.h"
 
@@ -55,12 +58,10 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   // Called once, right after construction.
   void Begin() {
     self_ = this->shared_from_this();
-    engine_->Post([self = self_](cluster::Cluster&,
-                                 absl::Time) { self->sessions_->Add(self->id_, self.get()); },
-                  [self = self_](const absl::Status& committed) {
-                    if (!committed.ok()) return self->End(committed);
-                    if (!self->sessions_->ended().ok()) self->End(self->sessions_->ended());
-                  });
+    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
+      self->sessions_->Add(self->id_, self.get());
+      if (!self->sessions_->ended().ok()) self->End(self->sessions_->ended());
+    });
     this->StartRead(&incoming_);
   }
 
@@ -79,19 +80,18 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     if (!ok) return Broken();
     auto message = std::make_shared<In>(std::move(incoming_));
     incoming_.Clear();
-    // The engine resumes reading when the backlog has shrunk.
-    const bool full = backlog_.fetch_add(1) + 1 == kMaxBacklog;
-    engine_->Post(
-        [self = self_, message](cluster::Cluster& cluster, absl::Time now) {
-          if (!self->ended_ && self->refused_.ok()) {
-            self->refused_ = self->Take(*message, cluster, now);
-          }
-        },
-        [self = self_](const absl::Status& committed) { self->Taken(committed); });
-    if (!full) this->StartRead(&incoming_);
+    if (IsBeat(*message)) {
+      engine_->Aside([self = self_, message](cluster::Cluster& cluster, absl::Time came) {
+        if (!self->ended_ && self->refused_.ok()) self->TakeBeat(*message, cluster, came);
+      });
+    } else {
+      Queue(std::move(message));
+    }
+    // Whatever waits for the store, heartbeats behind it do not.
+    this->StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override {
-    engine_->Post(nullptr, [self = self_, ok](const absl::Status&) { self->Written(ok); });
+    engine_->Aside([self = self_, ok](cluster::Cluster&, absl::Time) { self->Written(ok); });
   }
   void OnCancel() override { Broken(); }
   void OnDone() override { self_.reset(); }
@@ -99,11 +99,20 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
  protected:
   // One message. After an error the stream ends with it.
   virtual absl::Status Take(const In& message, cluster::Cluster& cluster, absl::Time now) = 0;
+  // Heartbeats overtake all other messages: in `came`, the time at which it came, it may be before its Hello was taken.
+  virtual bool IsBeat(const In& message) const = 0;
+  virtual void TakeBeat(const In& message, cluster::Cluster& cluster, absl::Time came) = 0;
+  // Lines of a log, which may be left out where the coordinator cannot keep up; 0: it is something else. Called by gRPC.
+  virtual uint64_t LogLinesOf(const In&) const { return 0; }
+  // So many lines were left out before this message, which has some.
+  virtual void LinesLeftOut(uint64_t, const In&, cluster::Cluster&, absl::Time) {}
 
   void Put(Out message) {
     if (ended_) return;
-    if (outbox_.size() >= kMaxOutbox) {
-      return End(absl::ResourceExhaustedError("the peer does not read its stream"));
+    outbox_bytes_ += message.ByteSizeLong();
+    if (outbox_bytes_ > kLimits.outbox_bytes) {
+      return End(Refuse(absl::StatusCode::kResourceExhausted, "STREAM_NOT_READ",
+                        "the peer does not read its stream"));
     }
     outbox_.push_back(std::move(message));
     WriteNext();
@@ -111,14 +120,40 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   cluster::SessionId id() const { return id_; }
 
  private:
-  static constexpr int kMaxBacklog = 256;
-  static constexpr size_t kMaxOutbox = 10000;
+  // For the engine, which takes it once the store is well.
+  void Queue(std::shared_ptr<In> message) {
+    if (overflowed_) return;
+    const int backlog = backlog_.fetch_add(1) + 1;
+    if (backlog > kLimits.messages_in_line) {
+      // The peer still has all of it, and repeats it to the next stream.
+      overflowed_ = true;
+      engine_->Post(nullptr, [self = self_](const absl::Status&) {
+        self->End(Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
+                         "more messages wait for the coordinator's store than it keeps; attach "
+                         "anew and repeat what was not acknowledged"));
+      });
+      return;
+    }
+    const uint64_t lines = LogLinesOf(*message);
+    if (backlog > kLimits.log_messages_in_line && lines > 0) {
+      left_out_ += lines;
+      --backlog_;
+      return;
+    }
+    const uint64_t left_out = lines > 0 ? std::exchange(left_out_, 0) : 0;
+    engine_->Post(
+        [self = self_, message, left_out](cluster::Cluster& cluster, absl::Time now) {
+          if (self->ended_ || !self->refused_.ok()) return;
+          if (left_out > 0) self->LinesLeftOut(left_out, *message, cluster, now);
+          self->refused_ = self->Take(*message, cluster, now);
+        },
+        [self = self_](const absl::Status& committed) { self->Taken(committed); });
+  }
 
   void Taken(const absl::Status& committed) {
-    const bool was_full = backlog_.fetch_sub(1) == kMaxBacklog;
+    --backlog_;
     if (!committed.ok()) return End(committed);
     if (!refused_.ok()) return End(refused_);
-    if (was_full && !ended_) this->StartRead(&incoming_);
   }
 
   void Broken() {
@@ -132,12 +167,16 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     writing_ = true;
     outgoing_ = std::move(outbox_.front());
     outbox_.pop_front();
+    outbox_bytes_ -= outgoing_.ByteSizeLong();
     this->StartWrite(&outgoing_);
   }
 
   void Written(bool ok) {
     writing_ = false;
-    if (!ok) outbox_.clear();
+    if (!ok) {
+      outbox_.clear();
+      outbox_bytes_ = 0;
+    }
     WriteNext();
     if (!writing_ && ended_) this->Finish(ToWire(last_word_));
   }
@@ -148,14 +187,18 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<SessionStream> self_;
 
-  // Read by gRPC between StartRead and OnReadDone.
+  // ---- Of gRPC, which reads one message at a time.
   In incoming_;
+  bool overflowed_ = false;
+  uint64_t left_out_ = 0;
+
   // Messages that the engine has yet to take.
   std::atomic<int> backlog_ = 0;
 
   // ---- Of the engine's thread.
   absl::Status refused_;
   std::deque<Out> outbox_;
+  size_t outbox_bytes_ = 0;
   Out outgoing_;
   bool writing_ = false;
   bool ended_ = false;

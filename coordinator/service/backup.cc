@@ -1,0 +1,78 @@
+#include "coordinator/service/backup.h"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "coordinator/membership/refusal.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+namespace {
+
+constexpr size_t kChunkBytes = 1 << 20;
+
+class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
+ public:
+  BackupStream(store::Store* store, std::atomic<bool>* running)
+      : store_(store), running_(running) {}
+
+  void Begin() {
+    if (running_->exchange(true)) {
+      holds_ = false;
+      Finish(ToWire(Refuse(absl::StatusCode::kResourceExhausted, "BACKUP_RUNNING",
+                           "another backup is being made; try again when it is done")));
+      return;
+    }
+    // The copy may take a while, and gRPC's threads must not wait for a disk that long. gRPC keeps this object until Finish.
+    std::thread([this] { Copy(); }).detach();
+  }
+
+  void OnWriteDone(bool ok) override { ok ? SendNext() : Finish(grpc::Status::CANCELLED); }
+  void OnDone() override {
+    if (holds_) running_->store(false);
+    delete this;
+  }
+
+ private:
+  void Copy() {
+    const absl::StatusOr<std::string> path = store_->Backup();
+    if (!path.ok()) return Finish(ToWire(path.status()));
+    file_.open(*path, std::ios::binary);
+    // Its name is needed no more; nothing of it is left whatever happens.
+    unlink(path->c_str());
+    SendNext();
+  }
+
+  void SendNext() {
+    std::string& data = *chunk_.mutable_data();
+    data.resize(kChunkBytes);
+    file_.read(data.data(), static_cast<std::streamsize>(data.size()));
+    data.resize(static_cast<size_t>(file_.gcount()));
+    if (file_.bad() || (data.empty() && !file_.eof())) {
+      return Finish(ToWire(absl::UnavailableError("the copy of the store cannot be read")));
+    }
+    if (data.empty()) return Finish(grpc::Status::OK);
+    StartWrite(&chunk_);
+  }
+
+  store::Store* const store_;
+  std::atomic<bool>* const running_;
+  bool holds_ = true;
+  std::ifstream file_;
+  v1::BackupChunk chunk_;
+};
+
+}  // namespace
+
+grpc::ServerWriteReactor<v1::BackupChunk>* StartBackup(store::Store* store,
+                                                       std::atomic<bool>* running) {
+  auto* stream = new BackupStream(store, running);
+  stream->Begin();
+  return stream;
+}
+
+}  // namespace muster::service
