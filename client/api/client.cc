@@ -336,4 +336,19 @@ absl::StatusOr<v1::Node> GrpcClient::UncordonNode(const std::string& node,
   return ChangeNode(&v1::ClusterService::Stub::UncordonNode, node, options);
 }
 
+absl::Status GrpcClient::Backup(
+    const std::function<absl::Status(const std::string&)>& take) {
+  grpc::ClientContext context;
+  const auto reader = cluster_stub_->Backup(&context, v1::BackupRequest());
+  v1::BackupChunk chunk;
+  while (reader->Read(&chunk)) {
+    if (const absl::Status taken = take(chunk.data()); !taken.ok()) {
+      context.TryCancel();
+      reader->Finish();
+      return taken;
+    }
+  }
+  return CallStatus(reader->Finish());
+}
+
 }  // namespace muster::client

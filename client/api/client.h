@@ -111,6 +111,8 @@ class MusterClient {
                                               const SteerOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::Node> UncordonNode(const std::string& node,
                                                 const SteerOptions& options = {}) = 0;
+  // A copy of the coordinator's store, piece by piece in order; an error of `take` ends it.
+  virtual absl::Status Backup(const std::function<absl::Status(const std::string& piece)>& take) = 0;
 
   // Changes of a running job: answered once they are durable, with what becomes of them.
   virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,

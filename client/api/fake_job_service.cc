@@ -139,6 +139,7 @@ grpc::Status FakeJobService::Submit(const v1::SubmitJobRequest& submission, v1::
     job.set_state(v1::Job::QUEUED);
     job.set_version(1);
     *job.mutable_spec() = submission.spec();
+    *job.mutable_warnings() = validation_.warnings();
     *response = job;
     react = on_submit_;
   }

@@ -30,6 +30,7 @@ class FakeJobService : public v1::JobService::Service {
   void OnSubmit(std::function<void(const v1::Job&)> react);
   // What a stop makes of a job; CANCELLED unless told otherwise.
   void StopLeadsTo(v1::Job::State state);
+  // Its warnings are those of submitted jobs, too.
   void ValidateAnswers(v1::ValidateJobResponse response);
   // So many of the next calls that change something act, but are answered with UNAVAILABLE, as when the
   // coordinator dies before its answer.
@@ -101,9 +102,27 @@ class FakeClusterService : public v1::ClusterService::Service {
     *response = nodes_;
     return grpc::Status::OK;
   }
+  // The pieces of a backup, and how the stream ends.
+  void PutBackup(std::vector<std::string> pieces, const grpc::Status& end = grpc::Status::OK) {
+    absl::MutexLock lock(&mutex_);
+    backup_ = std::move(pieces);
+    backup_end_ = end;
+  }
+  grpc::Status Backup(grpc::ServerContext*, const v1::BackupRequest*,
+                      grpc::ServerWriter<v1::BackupChunk>* writer) override {
+    absl::MutexLock lock(&mutex_);
+    for (const std::string& piece : backup_) {
+      v1::BackupChunk chunk;
+      chunk.set_data(piece);
+      writer->Write(chunk);
+    }
+    return backup_end_;
+  }
 
  private:
   absl::Mutex mutex_;
+  std::vector<std::string> backup_ ABSL_GUARDED_BY(mutex_);
+  grpc::Status backup_end_ ABSL_GUARDED_BY(mutex_);
   v1::ListNodesResponse nodes_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -39,6 +39,7 @@ class GrpcClient : public MusterClient {
                                       const SteerOptions& options) override;
   absl::StatusOr<v1::Node> UncordonNode(const std::string& node,
                                         const SteerOptions& options) override;
+  absl::Status Backup(const std::function<absl::Status(const std::string&)>& take) override;
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
                                       const SteerOptions& options) override;
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options,

@@ -97,6 +97,7 @@ ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* cons
   AddDrain(&app, console, &code);
   AddCordon(&app, console, &code);
   AddUncordon(&app, console, &code);
+  AddBackup(&app, console, &code);
   AddList(&app, console, &code);
   AddGet(&app, console, &code);
   AddRanks(&app, console, &code);

@@ -3,7 +3,9 @@
 #include <google/protobuf/text_format.h>
 #include <google/protobuf/util/json_util.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include <filesystem>
 #include <string>
 #include <thread>
 #include <utility>
@@ -11,6 +13,8 @@
 
 #include "client/cli/cli_fixture.h"
 #include "client/cli/metrics_text.h"
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
 
 namespace muster::cli {
 namespace {
@@ -176,6 +180,13 @@ TEST_F(CliTest, ListAndGetGiveTheMessagesAsJson) {
   EXPECT_THAT(out(), StartsWith("ID  STATE    PRIORITY  RANKS"));
 }
 
+TEST_F(CliTest, ListTellsOfJobsThatAreTooBig) {
+  Put("id: 'a' state: QUEUED warnings: 'needs 4 slots; 2 are offered'");
+  Put("id: 'b' state: QUEUED");
+  EXPECT_EQ(Muster({"list"}), kDone);
+  EXPECT_EQ(err(), "warning: a needs 4 slots; 2 are offered\n");
+}
+
 TEST_F(CliTest, ListGivesThoseInTheStatesAskedForUpToTheLimit) {
   Put("id: 'a' state: RUNNING");
   Put("id: 'b' state: FAILED spec { priority: 7 }");
@@ -248,6 +259,36 @@ TEST_F(CliTest, NodesGivesTheNodes) {
   v1::ListNodesResponse parsed;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &parsed).ok()) << out();
   EXPECT_EQ(parsed.SerializeAsString(), nodes.SerializeAsString());
+}
+
+TEST_F(CliTest, NodesTellsOfAStoreThatCannotBeWritten) {
+  v1::ListNodesResponse nodes;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "nodes { name: 'n1' } store_trouble { message: 'disk is full' since { seconds: 5 } }", &nodes));
+  cluster_.Put(nodes);
+  EXPECT_EQ(Muster({"nodes"}), kDone);
+  EXPECT_THAT(err(), HasSubstr("warning: the coordinator's store could last be written "));
+  EXPECT_THAT(err(), HasSubstr(" ago: disk is full; what runs goes on, changes are refused\n"));
+}
+
+TEST_F(CliTest, BackupWritesTheWholeFileForItsOwnerOnly) {
+  files::TempDir folder;
+  cluster_.PutBackup({"first,", " second"});
+  EXPECT_EQ(Muster({"backup", folder.Path("copy.db")}), kDone);
+  EXPECT_EQ(*files::ReadFile(folder.Path("copy.db")), "first, second");
+  struct stat attributes;
+  ASSERT_EQ(stat(folder.Path("copy.db").c_str(), &attributes), 0);
+  EXPECT_EQ(attributes.st_mode & 0777, 0600);
+}
+
+TEST_F(CliTest, ABackupThatBreaksOffLeavesNothingAndReplacesNothing) {
+  files::TempDir folder;
+  ASSERT_TRUE(files::WriteAtomically(folder.Path("copy.db"), "older").ok());
+  cluster_.PutBackup({"first,"}, {grpc::StatusCode::RESOURCE_EXHAUSTED, "disk is full"});
+  EXPECT_EQ(Muster({"backup", folder.Path("copy.db")}), kOtherError);
+  EXPECT_THAT(err(), HasSubstr("disk is full"));
+  EXPECT_EQ(*files::ReadFile(folder.Path("copy.db")), "older");
+  EXPECT_FALSE(std::filesystem::exists(folder.Path("copy.db.tmp")));
 }
 
 TEST_F(CliTest, DeleteForgetsAJobThatHasEndedAndNamesItsFiles) {

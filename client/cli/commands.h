@@ -17,6 +17,7 @@ void AddNodes(CLI::App* app, Console* console, ExitCode* code);
 void AddDrain(CLI::App* app, Console* console, ExitCode* code);
 void AddCordon(CLI::App* app, Console* console, ExitCode* code);
 void AddUncordon(CLI::App* app, Console* console, ExitCode* code);
+void AddBackup(CLI::App* app, Console* console, ExitCode* code);
 void AddList(CLI::App* app, Console* console, ExitCode* code);
 void AddGet(CLI::App* app, Console* console, ExitCode* code);
 void AddRanks(CLI::App* app, Console* console, ExitCode* code);

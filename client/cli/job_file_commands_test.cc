@@ -26,6 +26,15 @@ TEST_F(CliTest, SubmitPrintsTheIdAlone) {
   EXPECT_EQ(job.spec().data().train().safetensors().path(0), folder_.Path("rows"));
 }
 
+TEST_F(CliTest, SubmitTellsTheCoordinatorsWarnings) {
+  v1::ValidateJobResponse response;
+  response.add_warnings("needs 4 slots; 2 are offered");
+  service_.ValidateAnswers(response);
+  EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml")}), kDone);
+  EXPECT_EQ(out(), "tiny-1\n");
+  EXPECT_THAT(err(), HasSubstr("warning: needs 4 slots; 2 are offered\n"));
+}
+
 TEST_F(CliTest, ATakenIdIs1) {
   Put("id: 'mine' state: RUNNING");
   EXPECT_EQ(Muster({"submit", folder_.Path("job.yaml"), "--id", "mine"}), kOtherError);

@@ -48,6 +48,11 @@ ExitCode List(Console* console, const ListCommandOptions& options) {
   } else {
     console->out << JobTable({jobs->jobs().begin(), jobs->jobs().end()}, absl::Now());
   }
+  for (const v1::Job& job : jobs->jobs()) {
+    for (const std::string& warning : job.warnings()) {
+      console->err << "warning: " << job.id() << " " << warning << "\n";
+    }
+  }
   if (!jobs->next_page_token().empty()) {
     console->err << "there are more: go on with --page-token " << jobs->next_page_token() << "\n";
   }

@@ -56,6 +56,12 @@ ExitCode Nodes(Console* console, const CommonOptions& options) {
   if (!client.ok()) return Fail(console, client.status());
   const auto nodes = (*client)->Nodes();
   if (!nodes.ok()) return Fail(console, nodes.status());
+  if (nodes->has_store_trouble()) {
+    console->err << "warning: the coordinator's store could last be written "
+                 << Ago(nodes->store_trouble().since(), absl::Now()) << ": "
+                 << nodes->store_trouble().message()
+                 << "; what runs goes on, changes are refused\n";
+  }
   if (IsDocument(options.output)) {
     console->out << Document(*nodes, options.output);
   } else if (nodes->nodes().empty()) {

@@ -84,6 +84,12 @@ class Run {
     if (!job.ok()) {
       return stopper_.interrupted() ? kInterrupted : FailSubmission(console_, job.status(), file_);
     }
+    // A coordinator of this run's own has no agent yet.
+    if (coordinator_ == nullptr) {
+      for (const std::string& warning : job->warnings()) {
+        console_->err << "warning: " << warning << std::endl;
+      }
+    }
     stopper_.JobRuns(client->get(), job->id());
     const auto ended =
         FollowJob(console_, client->get(), job->id(),

@@ -17,6 +17,7 @@ ExitCode Submit(Console* console, const SubmitOptions& options) {
   if (!client.ok()) return Fail(console, client.status());
   const auto job = (*client)->Submit(file->spec, options.id, {.retry_for = options.retry_for});
   if (!job.ok()) return FailSubmission(console, job.status(), *file);
+  for (const std::string& warning : job->warnings()) console->err << "warning: " << warning << "\n";
   if (!options.wait) {
     if (IsDocument(options.output)) {
       console->out << Document(*job, options.output);

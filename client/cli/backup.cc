@@ -1,0 +1,54 @@
+#include <sys/stat.h>
+
+#include "client/cli/command.h"
+#include "client/cli/commands.h"
+#include "client/cli/job_text.h"
+#include "client/cli/staged_file.h"
+#include "common/status/status.h"
+
+namespace muster::cli {
+namespace {
+
+struct BackupOptions : CommonOptions {
+  std::string file;
+};
+
+// The file takes its name only when all of it is on the disk; only its owner may read it, for it holds every job file.
+absl::Status Write(client::MusterClient* client, const std::string& path, uint64_t* bytes) {
+  const mode_t before = umask(0077);
+  auto file = StagedFile::Create(path);
+  umask(before);
+  RETURN_IF_ERROR(file.status());
+  RETURN_IF_ERROR(client->Backup([&](const std::string& piece) {
+    *bytes += piece.size();
+    return (*file)->Append(piece.data(), piece.size());
+  }));
+  RETURN_IF_ERROR((*file)->MakeDurable());
+  return (*file)->Publish();
+}
+
+ExitCode Backup(Console* console, const BackupOptions& options) {
+  const auto client = Connect(options);
+  if (!client.ok()) return Fail(console, client.status());
+  uint64_t bytes = 0;
+  const absl::Status written = Write(client->get(), options.file, &bytes);
+  if (!written.ok()) return Fail(console, written);
+  console->err << "wrote " << options.file << ", " << HumanBytes(bytes)
+               << "; docs/store.md says how to restore it\n";
+  return kDone;
+}
+
+}  // namespace
+
+void AddBackup(CLI::App* app, Console* console, ExitCode* code) {
+  auto options = std::make_shared<BackupOptions>();
+  CLI::App* command = app->add_subcommand(
+      "backup", "Copy the coordinator's database to a file, while it goes on");
+  command->add_option("file", options->file, "The file to write; one that is there is replaced")
+      ->required()
+      ->type_name("FILE");
+  AddCommonOptions(command, console, options.get());
+  command->callback([=] { *code = Backup(console, *options); });
+}
+
+}  // namespace muster::cli

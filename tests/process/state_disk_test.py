@@ -1,0 +1,107 @@
+"""musterd on a disk that becomes full while a job trains: training is not disturbed, and nothing is lost."""
+
+import os
+import subprocess
+import threading
+
+import pytest
+
+from tests.process import api, harness, jobs
+
+STEPS = 3000
+
+
+class Disk:
+    """A small one of this test's own."""
+
+    def __init__(self, folder, size="24m"):
+        self.folder = folder
+        self._filler = folder / "filler"
+        folder.mkdir()
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True
+        )
+        if mounted.returncode != 0:
+            pytest.skip(f"a small disk needs root: {mounted.stderr.strip()}")
+
+    def fill(self):
+        with open(self._filler, "ab", buffering=0) as filler:
+            for size in (1 << 16, 1 << 12):
+                block = bytes(size)
+                while True:
+                    try:
+                        filler.write(block)
+                    except OSError:
+                        break
+
+    def free(self):
+        self._filler.unlink(missing_ok=True)
+
+    def close(self):
+        subprocess.run(["umount", "-l", self.folder], check=False)
+
+
+@pytest.fixture
+def disk(muster):
+    disk = Disk(muster.state)
+    yield disk
+    disk.close()
+
+
+def trouble(muster):
+    return muster.cli("nodes", "-o", "json").json().get("store_trouble")
+
+
+def write(muster, name, **changes):
+    return jobs.write_job(muster.folder, name=name, **changes)
+
+
+def test_a_full_disk_disturbs_no_training(muster, disk):
+    musterd = muster.musterd(local_slots=2)
+    muster.cli("submit", write(muster, "job.yaml", stages=[{"fit": {"steps": STEPS}}], export=None), "--id", "job")
+    client = api.Jobs(muster.address)
+    ended = muster.cli("submit", write(muster, "other.yaml", world_size=9999), "--id", "other")
+    assert "warning: needs 9999 slots; 2 are offered" in ended.err
+    muster.cli("stop", "other")
+    next(entry for entry in client.metrics("job", follow=True) if entry.step >= 20)
+
+    disk.fill()
+    harness.eventually(lambda: trouble(muster), "`muster nodes` says that the store cannot be written")
+    told = muster.cli("nodes")
+    assert "full" in told.err, told.err
+    # Changes are refused at once, with the reason; what makes room is not.
+    refused = muster.cli("set-lr", "job", "0.001", "--retry-for", "0s", expect=None)
+    assert refused.code != 0 and "store cannot be written" in refused.err, refused
+    assert muster.cli("get", "job", "-o", "json").json()["state"] == "RUNNING"
+    muster.cli("delete", "other")
+    # Longer than a lease, and longer than gRPC's patience with one that does not answer.
+    threading.Event().wait(3 * float(muster.lease.removesuffix("s")))
+    assert musterd.poll() is None, muster.log()
+
+    disk.free()
+    harness.eventually(lambda: not trouble(muster), "`muster nodes` says that all is well")
+    done = muster.cli("wait", "job", "-o", "json").json()
+    assert done["state"] == "SUCCEEDED", done
+    assert (done.get("restarts", 0), done["generation"]) == (0, "1"), done
+    assert [entry.step for entry in client.metrics("job")] == list(range(1, STEPS + 1))
+    client.close()
+    muster.stop(musterd)
+    muster.assert_no_process()
+
+
+def test_a_backup_of_a_running_coordinator_can_be_restored(muster):
+    musterd = muster.musterd(local_slots=2)
+    muster.cli("submit", write(muster, "job.yaml"), "--id", "job", "--wait")
+    file = muster.folder / "copy.db"
+    muster.cli("backup", file)
+    assert file.stat().st_mode & 0o777 == 0o600
+    muster.stop(musterd)
+    for path in muster.state.glob("muster.db*"):
+        path.unlink()
+    os.rename(file, muster.state / "muster.db")
+    musterd = muster.musterd()
+    job = muster.cli("get", "job", "-o", "json").json()
+    assert job["state"] == "SUCCEEDED" and job["step"] == "20", job
+    muster.stop(musterd)
+    muster.assert_no_process()
+    muster.assert_no_temporary_file()
