@@ -106,7 +106,7 @@ void Adopt(Job* job, std::vector<Checkpoint> found) {
 }
 
 void Keep(Job* job, Checkpoint found) {
-  const auto same_path = [&](const Checkpoint& c) { return c.path == found.path && IsGood(c); };
+  const auto same_path = [&](const Checkpoint& c) { return c.path == found.path; };
   if (std::any_of(job->checkpoints.begin(), job->checkpoints.end(), same_path)) return;
   const std::string reason = found.origin_reason;
   Retire(job, std::move(found), reason);

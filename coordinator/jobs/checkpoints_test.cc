@@ -122,6 +122,16 @@ TEST(Checkpoints, ADamagedOneThatIsWholeAgainCounts) {
   EXPECT_EQ(Steps(Usable(job)), (StepList{10}));
 }
 
+TEST(Checkpoints, WhatIsRecordedIsNotKeptASecondTime) {
+  Job job;
+  for (const uint64_t step : {10, 20}) RecordCheckpoint(&job, At(step));
+  MarkBad(&job, "step-10-g1", "hash differs");
+  Keep(&job, FoundAt(10, 1, "damaged"));
+  Keep(&job, FoundAt(20, 1, "it could not be read"));
+  EXPECT_TRUE(job.found_checkpoints.empty());
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{10, 20}));
+}
+
 // Else a job without a good one would look as if it had never had any.
 TEST(Checkpoints, DamagedOnesAreKnownWhileThereIsNoGoodOne) {
   Job job;
