@@ -114,9 +114,9 @@ TEST(Placement, ANodeToAvoidIsTakenOnlyWhenThereIsNoOther) {
   slots.Offer("bad", 4);
   slots.Offer("good", 2);
   Waiting job{.id = "a", .number = 1, .world_size = 2, .avoid = {"bad"}};
-  EXPECT_EQ(*PlaceInLine({job}, slots)[0].placed, (std::vector<Slot>{{"good", 0}, {"good", 1}}));
+  EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed, (std::vector<Slot>{{"good", 0}, {"good", 1}}));
   job.world_size = 3;
-  EXPECT_EQ(*PlaceInLine({job}, slots)[0].placed,
+  EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed,
             (std::vector<Slot>{{"good", 0}, {"good", 1}, {"bad", 0}}));
 }
 

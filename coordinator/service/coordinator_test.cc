@@ -309,7 +309,7 @@ TEST_F(CoordinatorTest, TheHighestPriorityGoesFirst) {
   urgent.set_priority(5);
   ASSERT_TRUE(Submit(urgent, "urgent", &job).ok());
   EXPECT_EQ(job.spec().priority(), 5);
-  EXPECT_EQ(Get("first").state_reason(), "waits behind job 'urgent' of priority 5");
+  EXPECT_EQ(Get("first").state_reason(), "needs 1 slot; no agent is attached");
   StopCoordinator();
   StartCoordinator();
   FakeAgent agent(address(), FakeAgent::Hello("n1", 1));

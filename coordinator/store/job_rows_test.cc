@@ -14,11 +14,11 @@ namespace {
 size_t Rows(const Batch::JobRow& row) {
   const auto count = [](const auto& changes) { return changes.put.size() + changes.removed.size(); };
   return count(row.ranks) + count(row.checkpoints) + count(row.failures) + count(row.commands) +
-         row.trainability.has_value() + count(row.trainability_changes);
+         count(row.attempts) + row.trainability.has_value() + count(row.trainability_changes);
 }
 
 TEST(JobRows, AllRowsOfANewJobAreWritten) {
-  EXPECT_EQ(Rows(NewRows(FullJob("a", 1))), 2 + 3 + 2 + 3 + 1 + 2);
+  EXPECT_EQ(Rows(NewRows(FullJob("a", 1))), 2 + 4 + 2 + 3 + 2 + 1 + 2);
 }
 
 TEST(JobRows, WhatHasNotChangedIsNotWrittenAgain) {
