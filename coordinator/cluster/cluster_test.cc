@@ -271,6 +271,18 @@ TEST(Cluster, ReportsOfARankThatIsNotCurrentChangeNothing) {
   EXPECT_TRUE(world.job("job").checkpoints.empty());
 }
 
+TEST(Cluster, AWorkerThatItsAgentSpeaksForIsNotLostBeforeItsReportsAreTold) {
+  World world;
+  world.Start("job", 1);
+  AgentHello hello = Hello("a", 1);
+  hello.running.push_back({world.job("job").Worker(0), 7});
+  // The node was cut off; the worker did its work meanwhile, and has ended.
+  world.Pass(10);
+  ASSERT_TRUE(world.Attach(2, hello).ok());
+  world.Pass(1);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+}
+
 TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("local", 1)).ok());

@@ -106,7 +106,10 @@ void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
   StopAll(Cause::kAgentStopped, now + options_.stop_grace, effects);
 }
 
-void Core::On(const StartRequested& request, absl::Time, Effects& effects) {
+void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
+  // It waited in the stream while this process stood still, and others may have its place since. Where not, the coordinator says it
+  // again after the next hello.
+  if (now >= lease_.End()) return;
   if (const auto running = running_.find(request.worker); running != running_.end()) {
     if (running->second.pid != 0) {
       effects.push_back(SendStarted{{request.worker, running->second.pid}});

@@ -88,6 +88,16 @@ TEST_F(CoreTest, ARepeatedStartStartsNothing) {
               ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 0)})));
 }
 
+TEST_F(CoreTest, AStartThatIsReadWhenTheLeaseIsOverStartsNothingUntilItIsToldAgain) {
+  Attach();
+  now_ += kHeld;  // the process stood still
+  const StartRequested start = {.worker = kA, .slot = 0};
+  EXPECT_THAT(Do(start), IsEmpty());
+  Do(Broken{});
+  Attach();
+  EXPECT_THAT(Do(start), ElementsAre(VariantWith<Launch>(Launch{kA, 0})));
+}
+
 TEST_F(CoreTest, AFailedLaunchIsAnExitWithItsReason) {
   Attach();
   Do(StartRequested{.worker = kA});
