@@ -213,7 +213,7 @@ class Muster:
     def assert_no_temporary_file(self):
         left = [str(path) for path in self.folder.rglob("*") if ".tmp" in path.name]
         left += [str(path) for path in self.temporary.iterdir()]
-        assert left == []
+        assert left == [], left
 
     def files(self, folder):
         """Names in a folder, without Muster's own notes beside a job's checkpoints."""
