@@ -26,15 +26,19 @@ std::string Prefix(const std::string& path, const std::string& job_id) {
   return absl::StrCat(".", fs::path(path).filename().string(), ".", job_id, "-g");
 }
 
-// As NewUuid writes them. Ids of jobs may hold "-g2-": nothing shorter tells where the incarnation begins.
-bool IsUuid(const std::string& text) {
-  if (text.size() != 36) return false;
-  for (size_t i = 0; i < text.size(); ++i) {
+// A UUID as NewUuid writes it, with or without a number behind it that tells two processes of one incarnation apart. Ids of jobs
+// may hold "-g2-": nothing shorter tells where the incarnation begins.
+bool IsIncarnation(const std::string& text) {
+  constexpr size_t kUuid = 36;
+  if (text.size() < kUuid) return false;
+  for (size_t i = 0; i < kUuid; ++i) {
     const bool dash = i == 8 || i == 13 || i == 18 || i == 23;
     const bool hex = (text[i] >= '0' && text[i] <= '9') || (text[i] >= 'a' && text[i] <= 'f');
     if (dash ? text[i] != '-' : !hex) return false;
   }
-  return true;
+  if (text.size() == kUuid) return true;
+  return text[kUuid] == '-' && text.size() > kUuid + 1 &&
+         text.find_first_not_of("0123456789", kUuid + 1) == std::string::npos;
 }
 
 // The generation in a name that begins with `prefix`; nothing for a name of any other shape.
@@ -51,7 +55,7 @@ std::optional<int64_t> GenerationOf(const std::string& name, const std::string& 
     return std::nullopt;
   }
   const std::string rest = middle.substr(digits.size());
-  if (rest.empty() || rest[0] != '-' || !IsUuid(rest.substr(1))) return std::nullopt;
+  if (rest.empty() || rest[0] != '-' || !IsIncarnation(rest.substr(1))) return std::nullopt;
   return generation;
 }
 

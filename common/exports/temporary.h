@@ -15,7 +15,7 @@ std::string TemporaryPath(const std::string& path, const std::string& job_id, in
                           const std::string& incarnation);
 
 // Removes what generations of the job before `generation` left beside `path`: files named exactly as TemporaryPath names them, with
-// a UUID as the incarnation, and nothing else. Gives the names removed; a folder that is not there holds none.
+// a UUID as the incarnation, with or without a number behind it, and nothing else. Gives the names removed; a folder that is not there holds none.
 absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
                                                      const std::string& job_id, int64_t generation);
 
