@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from safetensors.torch import load_file, save_file
 
 from examples import spirals
-from tests import bazel
+from tests import bazel, exports
 from tests.parity import cluster, shared_cluster, twin
 
 OPTIONS = {"inputs": 2, "width": 48, "layers": 2, "classes": 3}
@@ -146,7 +146,7 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_
             os.kill(muster.workers()[0], signal.SIGKILL)
         found = muster.wait(job_id)
         assert int(found.get("restarts", 0)) == (1 if disturb else 0), found
-        ends.append((muster.losses(job_id), (tmp_path / "out" / "model.safetensors").read_bytes()))
+        ends.append((muster.losses(job_id), exports.contents(tmp_path / "out" / "model.safetensors")))
     assert len(ends[0][0]) == 40
     assert ends[0] == ends[1]
 

@@ -17,7 +17,7 @@ from safetensors.torch import load_file, save_file
 
 from examples import spirals
 from examples.torchscript import make
-from tests import bazel
+from tests import bazel, exports
 from tests.parity import cluster, logits, shared_cluster, twin, workloads
 
 SGD = {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.01}}
@@ -180,7 +180,7 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, tmp_path):
             kill_a_worker_after_the_first_checkpoint(muster, tmp_path / "checkpoints" / job_id)
         job = muster.wait(job_id)
         assert int(job.get("restarts", 0)) == (1 if disturb else 0), job
-        ends.append((muster.losses(job_id), (tmp_path / "out" / "model.safetensors").read_bytes()))
+        ends.append((muster.losses(job_id), exports.contents(tmp_path / "out" / "model.safetensors")))
     assert len(ends[0][0]) == 40
     assert ends[0] == ends[1]
 

@@ -6,6 +6,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from tests import exports
 from tests.process import harness
 
 STRATEGIES = ["ddp", "sharded_ddp", "fsdp"]
@@ -76,7 +77,7 @@ def test_who_has_joined_is_seen_and_survives_kills(cluster, strategy):
         else:
             muster.agent("node", slots=3)
             muster.cli("wait", "calm")
-            weights.append((muster.folder / "model.safetensors").read_bytes())
+            weights.append(exports.contents(muster.folder / "model.safetensors"))
     assert joined(await_paused(muster)) == {1: 3, 2: 1}
     table = muster.cli("ranks", "job").out
     assert "joined since step 3" in table and "joined since step 1" in table
@@ -93,7 +94,7 @@ def test_who_has_joined_is_seen_and_survives_kills(cluster, strategy):
     assert joined(harness.eventually(lambda: (job := get(muster))["state"] == "PAUSED" and job["step"] == "11" and job, "the next epoch")) == {2: 1}
     muster.cli("resume", "job")
     muster.cli("wait", "job")
-    weights.append((muster.folder / "model.safetensors").read_bytes())
+    weights.append(exports.contents(muster.folder / "model.safetensors"))
     assert weights[0] == weights[1]
     assert get(muster)["active_ranks"] == 0
 

@@ -5,6 +5,7 @@ import signal
 
 import pytest
 
+from tests import exports
 from tests.process import api, harness, jobs
 
 STEPS = 300
@@ -38,7 +39,7 @@ def await_node(muster, name, state="ATTACHED"):
 
 
 def weights(muster, job_id):
-    return (muster.folder / f"{job_id}.safetensors").read_bytes()
+    return exports.contents(muster.folder / f"{job_id}.safetensors")
 
 
 def metrics(muster, job_id):

@@ -8,6 +8,7 @@ import torch
 from safetensors.torch import save_file
 
 from tests.bazel import runfile
+from tests import exports
 from tests.process import harness, jobs
 
 LAST = 14
@@ -36,7 +37,7 @@ COMMANDS = [("freeze", 6, FREEZE), ("set-lr", 7, "0.002"), ("unfreeze", 11, UNFR
 
 
 def weights(muster, job_id):
-    return (muster.folder / f"{job_id}.safetensors").read_bytes()
+    return exports.contents(muster.folder / f"{job_id}.safetensors")
 
 
 def operation(muster, name):
