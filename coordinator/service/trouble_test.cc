@@ -26,7 +26,7 @@ class TroubledStore : public store::Store {
   absl::Status Commit(const store::Batch& batch) override {
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
-        +[](const bool* hangs) { return !*hangs; }, &hangs_));
+        +[](bool* hangs) { return !*hangs; }, &hangs_));
     if (!fault_.ok()) return fault_;
     return store_->Commit(batch);
   }
