@@ -37,6 +37,8 @@ absl::Duration FromProto(const google::protobuf::Duration& duration) {
 // Of WorkerService; the coordinator's may be one apart.
 constexpr uint32_t kProtocol = 3;
 constexpr std::chrono::milliseconds kRetry(100);
+// One wait for a connection; the end of this process waits for it.
+constexpr std::chrono::milliseconds kConnecting(200);
 // So often, at most, reports go to the disk while the coordinator is away.
 constexpr absl::Duration kSpoolPause = absl::Milliseconds(200);
 // While the stream is broken: so often within a lease the coordinator's host is asked whether anybody listens.
@@ -71,7 +73,8 @@ class ControlStreamImpl : public ControlStream {
  public:
   explicit ControlStreamImpl(ControlStreamOptions options)
       : options_(std::move(options)),
-        stub_(v1::WorkerService::NewStub(OpenChannel(options_.coordinator))),
+        channel_(OpenChannel(options_.coordinator)),
+        stub_(v1::WorkerService::NewStub(channel_)),
         spool_(options_.spool, options_.worker),
         keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
         knocker_(options_.coordinator, [this](absl::Time begun) { Refused(begun); }) {}
@@ -245,9 +248,18 @@ class ControlStreamImpl : public ControlStream {
       absl::MutexLock lock(&mutex_);
       if (closing_) return absl::CancelledError("closing");
       if (std::exchange(new_channel_, false)) {
-        stub_ = v1::WorkerService::NewStub(
-            OpenChannel(options_.coordinator, KeepAlive::Within(lease_)));
+        channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(lease_));
+        stub_ = v1::WorkerService::NewStub(channel_);
       }
+    }
+    // A call on a channel that is not connected fails at once, and only a call that waits reads what comes on a connection: without this
+    // wait the connection that is being made would be looked at every 5 s.
+    if (!channel_->WaitForConnected(std::chrono::system_clock::now() + kConnecting)) {
+      return absl::UnavailableError("no connection");
+    }
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closing_) return absl::CancelledError("closing");
       context_ = &context;
     }
     opened_ = LeaseNow();
@@ -435,6 +447,7 @@ class ControlStreamImpl : public ControlStream {
 
   const ControlStreamOptions options_;
   // Of the reader's thread.
+  std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   absl::Time opened_;
   absl::Duration lease_;
