@@ -207,6 +207,11 @@ class Cluster {
   absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
+  void StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step);
+  void StoreValidation(const jobs::Job& job, uint64_t generation, const Validated& validated);
+  // Of what a rank 0 left that is given up: what it measured, of the steps that nobody does again. The next generation tells the
+  // others itself, and replaces what was there.
+  void TakeMeasured(const WorkerId& worker, const Report& report);
   // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
   // What the watchdog goes by: the job's own settings, else the defaults.

@@ -1,6 +1,9 @@
 // Reports that workers left with their agents while the coordinator was away.
 #include <gtest/gtest.h>
 
+#include <utility>
+#include <vector>
+
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
 
@@ -85,6 +88,25 @@ TEST_F(SpoolTest, WhatNobodyNeedsIsAcknowledged) {
   Tell(other, {Step(2, 1)});
   EXPECT_EQ(Acks().size(), 1);
   EXPECT_EQ(world_.job("job").step, 0);
+}
+
+TEST_F(SpoolTest, WhatACutOffRank0MeasuredIsTakenUpToWhereTheNextGenerationBegan) {
+  world_.Start("job", 1);
+  const WorkerId former = world_.job("job").Worker(0);
+  world_.Exit(1, former, 9);
+  ASSERT_EQ(world_.job("job").generation, 2);
+  const WorkerId next = world_.job("job").Worker(0);
+  ASSERT_TRUE(world_.AttachWorker(20, next).ok());
+  ASSERT_TRUE(world_.Report(20, {.sequence = 1, .what = SessionStarted{.step = 2}}).ok());
+  ASSERT_TRUE(world_.Report(20, Step(2, 3)).ok());
+  world_.cluster().ReportsSpooled(1, former, {Step(2, 1), Step(3, 2), Step(4, 3)}, world_.now());
+  world_.Commit();
+  std::vector<std::pair<uint64_t, uint64_t>> rows;
+  const auto steps = world_.store().ReadSteps("job", 0, 100);
+  ASSERT_TRUE(steps.ok());
+  for (const store::StepRow& row : *steps) rows.emplace_back(row.step, row.generation);
+  EXPECT_EQ(rows, (std::vector<std::pair<uint64_t, uint64_t>>{{1, 1}, {2, 1}, {3, 2}}));
+  EXPECT_EQ(world_.job("job").step, 3) << "where it is has not changed";
 }
 
 TEST_F(SpoolTest, WhoseAgentTellsItsReportsIsNotLost) {

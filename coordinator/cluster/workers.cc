@@ -1,6 +1,8 @@
 // Events of workers.
 #include <algorithm>
+#include <limits>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
@@ -148,7 +150,10 @@ void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
   membership_.WorkerHeard(worker, now);
   for (const Report& report : reports) {
     jobs::Rank* rank = CurrentRank(worker);
-    if (rank == nullptr) break;
+    if (rank == nullptr) {
+      TakeMeasured(worker, report);
+      continue;
+    }
     if (report.sequence <= rank->acked_report) continue;
     if (report.sequence > rank->acked_report + 1) {
       effects_.push_back(Say{absl::StrCat(
@@ -159,6 +164,24 @@ void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
   }
   const uint64_t last = reports.empty() ? 0 : reports.back().sequence;
   effects_.push_back(SendToAgent{session, AckSpool{worker, last}});
+}
+
+void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
+  const jobs::Job* job = FindJob(worker.job);
+  if (job == nullptr || worker.rank != 0 || job->ranks.empty()) return;
+  uint64_t last = std::numeric_limits<uint64_t>::max();
+  if (worker.generation == job->generation) {
+    if (job->ranks[0].incarnation != worker.incarnation) return;
+  } else if (worker.generation + 1 != job->generation) {
+    return;
+  } else if (job->ranks[0].session_started) {
+    last = job->started_step;
+  }
+  if (const auto* step = std::get_if<StepDone>(&report.what)) {
+    if (step->step <= last) StoreStep(*job, worker.generation, *step);
+  } else if (const auto* validated = std::get_if<Validated>(&report.what)) {
+    if (validated->step <= last) StoreValidation(*job, worker.generation, *validated);
+  }
 }
 
 void Cluster::TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now) {
@@ -295,9 +318,13 @@ void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
   auto& steps = speed_[job->id].steps;
   steps.push_back({step.samples, step.tokens, step.model_flops_per_second, step.duration});
   if (steps.size() > kSpeedSteps) steps.pop_front();
-  batch_.steps.push_back({.job_id = job->id,
+  StoreStep(*job, job->generation, step);
+}
+
+void Cluster::StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step) {
+  batch_.steps.push_back({.job_id = job.id,
                           .step = step.step,
-                          .generation = job->generation,
+                          .generation = generation,
                           .loss = step.loss,
                           .learning_rate = step.learning_rate,
                           .grad_norm = step.grad_norm,
@@ -308,7 +335,7 @@ void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
                           .model_flops_per_second = step.model_flops_per_second,
                           .skipped = step.skipped,
                           .loss_scale = step.loss_scale});
-  effects_.push_back(StepsChanged{job->id});
+  effects_.push_back(StepsChanged{job.id});
 }
 
 void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
@@ -316,14 +343,19 @@ void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
   job->validation_accuracy = validated.accuracy;
   job->validation_perplexity = validated.perplexity;
   job->validation_step = validated.step;
-  batch_.validations.push_back({.job_id = job->id,
+  StoreValidation(*job, job->generation, validated);
+}
+
+void Cluster::StoreValidation(const jobs::Job& job, uint64_t generation,
+                              const Validated& validated) {
+  batch_.validations.push_back({.job_id = job.id,
                                 .step = validated.step,
-                                .generation = job->generation,
+                                .generation = generation,
                                 .loss = validated.loss,
                                 .accuracy = validated.accuracy,
                                 .perplexity = validated.perplexity,
                                 .samples = validated.samples});
-  effects_.push_back(StepsChanged{job->id});
+  effects_.push_back(StepsChanged{job.id});
 }
 
 void Cluster::GrantExport(jobs::Job* job, uint32_t rank, const std::string& path) {
