@@ -152,13 +152,7 @@ absl::Status Checkpoints::TakeFolder() {
   RETURN_IF_ERROR(checkpoint::BeginEpoch(folder_, EpochOf(identity_)));
   RETURN_IF_ERROR(checkpoint::RemoveLeftovers(folder_, identity_.generation).status());
   std::vector<std::string> retired;
-  CheckpointsGone gone;
-  ASSIGN_OR_RETURN(const auto there, checkpoint::ListCheckpoints(folder_));
-  for (const std::string& path : history_.retired) {
-    retired.push_back(manifest::NameOfDirectory(path));
-    if (!Contains(there, retired.back())) gone.names.push_back(retired.back());
-  }
-  if (!gone.names.empty()) Report(gone);
+  for (const std::string& path : history_.retired) retired.push_back(manifest::NameOfDirectory(path));
   ASSIGN_OR_RETURN(found_, checkpoint::FindUnknown(folder_, {RecordedNames(), std::move(retired)}, identity_.job,
                                                    identity_.job_instance, identity_.generation));
   for (Found& one : found_) {

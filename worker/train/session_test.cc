@@ -44,8 +44,6 @@ class Outside : public CommandSource, public EventSink {
       bad_.push_back(bad->path);
     } else if (const auto* found = std::get_if<CheckpointsFound>(&event)) {
       found_ = found->found;
-    } else if (const auto* gone = std::get_if<CheckpointsGone>(&event)) {
-      gone_ = gone->names;
     } else if (const auto* started = std::get_if<SessionStarted>(&event)) {
       started_ = *started;
     } else if (const auto* applied = std::get_if<CommandApplied>(&event)) {
@@ -68,7 +66,6 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
   std::vector<std::string> bad() const { return bad_; }
   std::vector<CheckpointsFound::One> found() const { return found_; }
-  std::vector<std::string> gone() const { return gone_; }
   SessionStarted started() const { return started_; }
   std::map<int64_t, int64_t> applied() const { return applied_; }
   std::map<int64_t, absl::Status> finished() const { return finished_; }
@@ -81,7 +78,6 @@ class Outside : public CommandSource, public EventSink {
   std::vector<std::string> checkpoints_;
   std::vector<std::string> bad_;
   std::vector<CheckpointsFound::One> found_;
-  std::vector<std::string> gone_;
   SessionStarted started_;
   std::vector<Command> commands_;
   std::map<int64_t, int64_t> applied_;
@@ -354,11 +350,10 @@ TEST_F(SessionTest, WhatDoesNotCountAnyMoreIsKeptAndNotGoneOnFrom) {
   const auto first = RunSessions(job, 1, 1, {}, /*stop_after=*/9);
   const auto written = first->outside.checkpoints();
   ASSERT_EQ(written.size(), 3u);
-  start_.retired_checkpoints = {written[0], (fs::path(written[0]).parent_path() / "step-1-g0").string()};
+  start_.retired_checkpoints = {written[0]};
   const auto second = RunSessions(job, 1, 2, {written[2]});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().checkpoint_path, written[1]);
-  EXPECT_EQ(second->outside.gone(), std::vector<std::string>{"step-1-g0"});
   start_ = {};
   start_.from_scratch = true;
   const auto third = RunSessions(job, 1, 3, {written[2]});
