@@ -177,7 +177,7 @@ def test_what_is_kept_is_named(muster, make_disk, running):
     disk = make_disk("checkpoints", "4m")
     checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 1}
     job_file = jobs.write_job(
-        muster.folder, checkpoint=checkpoint, stages=[{"fit": {"steps": 2000}}], export=None
+        muster.folder, checkpoint=checkpoint, stages=[{"fit": {"steps": 500}}], export=None
     )
     job = submit(muster, job_file)
     harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
