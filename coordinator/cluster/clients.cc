@@ -68,7 +68,7 @@ absl::Status Cluster::CheckRequestId(const std::string& request_id) const {
 
 void Cluster::Remember(store::RequestRow row) {
   if (row.request_id.empty()) return;
-  batch_.requests.push_back(row);
+  if (options_.planted_fault != PlantedFault::kLostRequestId) batch_.requests.push_back(row);
   if (row.job_deleted()) bygone_requests_.emplace(row.deleted_time, row.request_id);
   requests_[row.request_id] = std::move(row);
 }

@@ -375,6 +375,7 @@ store::Batch Cluster::TakeBatch() {
     effects_.push_back(JobChanged{id});
   }
   dirty_.clear();
+  if (options_.planted_fault == PlantedFault::kLatePersist) std::swap(batch_, late_batch_);
   return std::exchange(batch_, {});
 }
 

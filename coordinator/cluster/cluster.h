@@ -34,12 +34,25 @@
 
 namespace muster::cluster {
 
+// Mistakes that a simulation worth its name finds. No program makes them: there is no flag for it.
+enum class PlantedFault {
+  kNone,
+  // Effects leave before what they follow from is durable: each transaction commits what belonged to the one before.
+  kLatePersist,
+  // A checkpoint counts whichever generation's process reports it.
+  kUnfencedCommit,
+  // Which requests were answered is not stored.
+  kLostRequestId,
+};
+
 struct Options {
   membership::Timing timing;
   jobs::Patience patience;
   Limits limits;
   // A new unique name for a process. Random in life, counted in tests.
   std::function<std::string()> new_incarnation;
+  // Only tests set it.
+  PlantedFault planted_fault = PlantedFault::kNone;
 };
 
 class Cluster {
@@ -318,6 +331,8 @@ class Cluster {
   // The last state said in the daemon's log.
   std::map<std::string, jobs::State> said_;
   store::Batch batch_;
+  // Of PlantedFault::kLatePersist.
+  store::Batch late_batch_;
   std::vector<Effect> effects_;
 };
 

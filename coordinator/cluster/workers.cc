@@ -31,6 +31,11 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   const WorkerId& id = hello.worker;
   jobs::Job* job = FindJob(id.job);
   if (job == nullptr) return NoSuchJob(id.job);
+  if (options_.planted_fault == PlantedFault::kUnfencedCommit && id.generation < job->generation) {
+    worker_sessions_[session] = id;
+    effects_.push_back(SendToWorker{session, WelcomeWorker{}});
+    return absl::OkStatus();
+  }
   if (job->terminal() || id.generation != job->generation) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
@@ -124,6 +129,10 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
   const WorkerId id = worker->second;
   membership_.WorkerHeard(id, now);
   jobs::Rank* rank = CurrentRank(id);
+  if (options_.planted_fault == PlantedFault::kUnfencedCommit && rank == nullptr && FindJob(id.job) != nullptr) {
+    const auto* written = std::get_if<CheckpointWritten>(&report.what);
+    if (written != nullptr) RecordCheckpoint(FindJob(id.job), *written, now);
+  }
   if (rank == nullptr) return absl::OkStatus();
   if (report.sequence > rank->acked_report + 1) {
     return absl::InvalidArgumentError(absl::StrCat("report ", report.sequence,

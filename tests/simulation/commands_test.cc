@@ -22,6 +22,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
+#include "tests/simulation/command_from_delivery.h"
 #include "worker/train/command_schedule.h"
 #include "worker/train/roll_call_plan.h"
 
@@ -44,39 +45,6 @@ enum class Bug {
 };
 
 constexpr char kJob[] = "j";
-
-train::Command FromDelivery(const commands::Delivery& delivery) {
-  const commands::Command& command = delivery.command;
-  using When = commands::Delivery::When;
-  train::Command result{.number = static_cast<int64_t>(command.number)};
-  if (delivery.when == When::kNever) return result;
-  if (command.at_step.has_value() && !command.applied_step.has_value()) {
-    result.at_step = static_cast<int64_t>(*command.at_step);
-  }
-  result.begun = command.applied_step.has_value();
-  if (delivery.when == When::kReplay) {
-    result.replay = true;
-    result.at_step = static_cast<int64_t>(*command.applied_step);
-  }
-  switch (command.kind) {
-    case Kind::kSaveCheckpoint:
-      result.what = train::SaveCheckpointCommand();
-      break;
-    case Kind::kPause:
-      result.what = train::PauseCommand();
-      break;
-    case Kind::kResume:
-      result.what = train::ResumeCommand();
-      break;
-    case Kind::kCancel:
-      result.what = train::CancelCommand{static_cast<int64_t>(command.target)};
-      break;
-    default:
-      result.what = train::SetLearningRateCommand{};
-      break;
-  }
-  return result;
-}
 
 class Simulation {
  public:
@@ -253,7 +221,7 @@ class Simulation {
       rank.sent = 0;
     } else if (const auto* delivery = std::get_if<commands::Delivery>(&order)) {
       if (delivery->command.number == rank.held.size() + 1) {
-        rank.held.push_back(FromDelivery(*delivery));
+        rank.held.push_back(simulation::CommandFromDelivery(*delivery));
         Tell("rank ", rank.id.rank, " of generation ", rank.id.generation, " holds ",
              delivery->command.number, ", ", commands::Name(delivery->command.kind), ", when ",
              static_cast<int>(delivery->when), ", at ", rank.held.back().at_step.value_or(-1));

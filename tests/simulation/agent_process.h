@@ -1,0 +1,95 @@
+// One node: the machine, its muster-agent with the real deciding core, driven as worker/agent/agent.cc drives it, and the processes that
+// it started. Each can be stopped, killed, or vanish; whoever keeps the agent running (systemd) starts it again.
+#ifndef MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
+#define MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "coordinator/cluster/effect.h"
+#include "coordinator/cluster/event.h"
+#include "tests/simulation/scene.h"
+#include "tests/simulation/worker_process.h"
+#include "worker/agent/core.h"
+
+namespace muster::simulation {
+
+class AgentProcess {
+ public:
+  AgentProcess(Scene* scene, const std::string& node, const agent::CoreOptions& options);
+
+  void Start();
+  void Order(StreamId stream, const cluster::AgentOrder& order);
+
+  // ---- Faults.
+  // SIGKILL: its workers die with it.
+  void Kill();
+  // SIGTERM.
+  void Terminate();
+  // SIGSTOP and SIGCONT of the agent alone, or of everything on the machine.
+  void Freeze();
+  void Thaw();
+  void FreezeMachine();
+  void ThawMachine();
+  // No power: nobody hears a word.
+  void Vanish();
+
+  const std::string& node() const { return node_; }
+  bool running() const { return core_ != nullptr; }
+  bool frozen() const { return frozen_; }
+  // Those that live.
+  std::vector<WorkerProcess*> Workers() const;
+
+ private:
+  void Run(std::function<void()> what);
+  void After(absl::Duration delay, std::function<void()> what);
+  void Handle(const agent::Event& event);
+  void ScheduleTick();
+  void Connect();
+  void Ended(StreamId stream, const StreamEnd& end);
+  void Knock();
+  void TellMore(const agent::WorkerId& worker);
+  void Die(bool vanished);
+  void Send(std::function<absl::Status(cluster::Cluster&, absl::Time)> apply);
+
+  void Do(const agent::Launch& launch);
+  void Do(const agent::SendSignal& effect);
+  void Do(const agent::SendHello& effect);
+  void Do(const agent::SendHeartbeat& effect);
+  void Do(const agent::SendStarted& effect);
+  void Do(const agent::SendExit& effect);
+  void Do(const agent::SendDraining& effect);
+  void Do(const agent::SendSpool& effect);
+  void Do(const agent::DropStream& effect);
+  void Do(const agent::LeaseOver& effect);
+  void Do(const agent::Quit& effect);
+
+  Scene& scene_;
+  const std::string node_;
+  const agent::CoreOptions options_;
+
+  // Grows with each start: what belongs to a former process is ignored.
+  uint64_t process_ = 0;
+  std::string incarnation_;
+  std::unique_ptr<agent::Core> core_;
+  bool frozen_ = false;
+  bool welcomed_ = false;
+  bool knocking_ = false;
+  std::vector<std::function<void()>> waiting_;
+  absl::Time tick_at_ = absl::InfiniteFuture();
+  StreamId stream_ = 0;
+  int64_t pids_ = 0;
+  std::map<agent::WorkerId, WorkerProcess*> workers_;
+  // How many of a spool's reports are told.
+  std::map<agent::WorkerId, size_t> spooled_;
+  // All that there ever were: what is scheduled for them stays valid.
+  std::vector<std::unique_ptr<WorkerProcess>> processes_;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_

@@ -1,0 +1,169 @@
+#include "tests/simulation/checker.h"
+
+#include <algorithm>
+#include <vector>
+
+namespace muster::simulation {
+
+using commands::Kind;
+
+void Checker::ProcessStarts(const cluster::WorkerId& worker) {
+  for (const auto& [incarnation, other] : alive_[worker.job]) {
+    const auto excuse = excused_until_.find(incarnation);
+    const bool excused = excuse != excused_until_.end() && timeline_.now() <= excuse->second;
+    if (other.generation == worker.generation || excused || fences_only_) continue;
+    timeline_.Wrong("generation ", worker.generation, " of job ", worker.job, " starts while rank ", other.rank,
+                    " of generation ", other.generation, " is alive");
+  }
+  const auto [owner, first] =
+      owners_[{worker.job, worker.generation}].try_emplace(worker.rank, worker.incarnation);
+  if (owner->second != worker.incarnation) {
+    timeline_.Wrong("rank ", worker.rank, " of generation ", worker.generation, " of job ", worker.job, " has two owners");
+  }
+  alive_[worker.job][worker.incarnation] = worker;
+}
+
+void Checker::Removes(const std::string& path) {
+  for (const auto& [id, seen] : seen_) {
+    if (seen.checkpoints.contains(path)) timeline_.Wrong("checkpoint ", path, " is removed, which is recorded");
+  }
+}
+
+void Checker::Committed(const store::Batch& batch, const cluster::Cluster& cluster) {
+  for (const store::Batch::JobRow& row : batch.jobs) {
+    if (const jobs::Job* job = cluster.Find(row.job.id); job != nullptr) CheckJob(*job);
+  }
+  CheckSlots(cluster);
+}
+
+void Checker::CheckJob(const jobs::Job& job) {
+  Seen& seen = seen_[job.id];
+  if (job.generation < seen.generation) {
+    timeline_.Wrong("job ", job.id, " is in generation ", job.generation, " after ", seen.generation);
+  }
+  if (seen.terminal && job.state != seen.state && job.attempt == seen.attempt) {
+    timeline_.Wrong("job ", job.id, " is ", jobs::Name(job.state), " after it was ", jobs::Name(seen.state));
+  }
+  std::set<std::string> good;
+  for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+    if (!checkpoint.bad_reason.empty()) continue;
+    good.insert(checkpoint.path);
+    if (seen.checkpoints.contains(checkpoint.path)) continue;
+    const auto found = disk_.checkpoints.find(checkpoint.path);
+    if (found == disk_.checkpoints.end()) {
+      if (!disk_.gone) timeline_.Wrong("checkpoint ", checkpoint.path, " is recorded and not there");
+    } else if (found->second.generation != checkpoint.generation) {
+      timeline_.Wrong("checkpoint ", checkpoint.path, " of generation ", found->second.generation,
+                      " is recorded as one of generation ", checkpoint.generation);
+    }
+  }
+  for (const jobs::Rank& rank : job.ranks) {
+    const auto down = down_until_.find(rank.node);
+    if (job.live && down != down_until_.end() && timeline_.now() <= down->second) Struck(job.id, job.generation);
+  }
+  const size_t struck = struck_[job.id].size();
+  if (job.restarts > struck && !fences_only_) {
+    timeline_.Wrong("job ", job.id, " has used ", job.restarts, " restarts, and failed ", struck, " times");
+  }
+  const bool unsaved = disk_failed_ && job.reason_code == "FINAL_SAVE_FAILED";
+  if (job.state == jobs::State::kFailed && !unsaved && !seen.terminal && struck <= job.plan.max_restarts && !fences_only_) {
+    timeline_.Wrong("job ", job.id, " is FAILED after ", struck, " failures, allowed are ", job.plan.max_restarts, ": ",
+                    job.state_reason);
+  }
+  seen = {job.generation, job.attempt, job.terminal(), job.state, std::move(good)};
+}
+
+void Checker::CheckSlots(const cluster::Cluster& cluster) {
+  std::set<std::pair<std::string, uint32_t>> used;
+  for (const auto& [number, id] : cluster.submitted()) {
+    const jobs::Job& job = *cluster.Find(id);
+    if (!job.live) continue;
+    for (const jobs::Rank& rank : job.ranks) {
+      if (!rank.exited && !used.insert({rank.node, rank.slot}).second) {
+        timeline_.Wrong("slot ", rank.slot, " of ", rank.node, " is used twice");
+      }
+    }
+  }
+}
+
+void Checker::Restored(const store::Image& image) {
+  for (auto& [id, seen] : seen_) {
+    seen.terminal = false;
+    seen.checkpoints.clear();
+  }
+  for (const jobs::Job& job : image.jobs) {
+    Seen& seen = seen_[job.id];
+    seen.terminal = job.terminal();
+    seen.state = job.state;
+    for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
+      if (checkpoint.bad_reason.empty()) seen.checkpoints.insert(checkpoint.path);
+    }
+  }
+}
+
+Training Checker::Undisturbed(const jobs::Job& job) const {
+  std::vector<std::pair<uint64_t, uint64_t>> rates;
+  for (const commands::Command& command : job.commands.commands()) {
+    const bool done = command.applied_step.has_value() &&
+                      (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
+    if (command.kind == Kind::kSetLearningRate && done) rates.emplace_back(*command.applied_step, command.number);
+  }
+  std::sort(rates.begin(), rates.end());
+  Training training;
+  auto next = rates.begin();
+  while (true) {
+    for (; next != rates.end() && next->first <= static_cast<uint64_t>(training.step); ++next) {
+      training.learning_rate = static_cast<int64_t>(next->second);
+    }
+    if (training.step >= static_cast<int64_t>(job.step)) return training;
+    training.DoStep();
+  }
+}
+
+void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
+  if (job.state == jobs::State::kFailed) return;
+  if (job.state == jobs::State::kSucceeded && job.step != job.plan.total_steps) {
+    timeline_.Wrong("job ", job.id, " SUCCEEDED at step ", job.step, " of ", job.plan.total_steps);
+  }
+  const auto last = last_.find(job.id);
+  // Stopped before it trained, or while a generation was ending.
+  if (last == last_.end() || last->second.step != static_cast<int64_t>(job.step)) {
+    if (job.state == jobs::State::kSucceeded) timeline_.Wrong("job ", job.id, " SUCCEEDED without having trained to its end");
+    return;
+  }
+  if (job.state != jobs::State::kSucceeded) return;
+  if (last->second.state != Undisturbed(job).state) {
+    timeline_.Wrong("job ", job.id, " ended with other parameters than a run that nothing disturbed");
+  }
+  std::map<int64_t, std::vector<int64_t>> done;
+  for (const auto& [step, number] : last->second.commands) done[number].push_back(step);
+  for (const commands::Command& command : job.commands.commands()) {
+    const auto& steps = done[static_cast<int64_t>(command.number)];
+    if (command.kind == Kind::kCancel) continue;
+    if (!command.outcome.has_value()) {
+      timeline_.Wrong("job ", job.id, " is over, command ", command.number, " is not");
+    } else if (command.outcome->code != absl::StatusCode::kOk) {
+      const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
+      if (!steps.empty() && taken_back) timeline_.Wrong("command ", command.number, " was taken back and done");
+    } else if (command.kind == Kind::kSetLearningRate) {
+      if (steps.size() != 1) {
+        timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect ", steps.size(), " times");
+      } else if (static_cast<uint64_t>(steps[0]) != command.applied_step) {
+        timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect after step ", steps[0],
+                        ", acknowledged is ", *command.applied_step);
+      }
+    }
+  }
+  const auto rows = store.ReadSteps(job.id, 0, 100000);
+  uint64_t next = 1;
+  Training training;
+  for (const store::StepRow& row : *rows) {
+    if (row.step != next++) return timeline_.Wrong("job ", job.id, ": metrics go on with step ", row.step, ", not ", next - 1);
+  }
+  if (next != job.step + 1) timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);
+  if (!rows->empty() && rows->back().loss != last->second.loss()) {
+    timeline_.Wrong("job ", job.id, ": its last loss is another one than its ranks'");
+  }
+}
+
+}  // namespace muster::simulation

@@ -1,0 +1,56 @@
+// The parts of one simulated cluster, and how they find each other.
+#ifndef MUSTER_TESTS_SIMULATION_SCENE_H_
+#define MUSTER_TESTS_SIMULATION_SCENE_H_
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/cluster/cluster.h"
+#include "tests/simulation/checker.h"
+#include "tests/simulation/coordinator_process.h"
+#include "tests/simulation/network.h"
+#include "tests/simulation/shared_disk.h"
+#include "tests/simulation/timeline.h"
+#include "worker/agent/worker_record.h"
+
+namespace muster::simulation {
+
+class AgentProcess;
+class WorkerProcess;
+class TrainingSession;
+
+// What a job file would say.
+struct JobSettings {
+  uint32_t world_size = 1;
+  int64_t total_steps = 10;
+  int64_t save_every = 5;
+  absl::Duration step_time;
+};
+
+struct Scene {
+  Timeline& timeline;
+  Network& network;
+  SharedDisk& disk;
+  Checker& checker;
+  CoordinatorProcess& coordinator;
+  membership::Timing timing;
+  // Agents and workers are those of the program before this one, whose heartbeats nobody acknowledges.
+  bool old_nodes = false;
+  std::map<std::string, JobSettings> jobs;
+  // Who reads which stream.
+  std::map<StreamId, AgentProcess*> agent_streams;
+  std::map<StreamId, WorkerProcess*> worker_streams;
+  // What workers left on the disks of their nodes.
+  std::map<std::string, std::map<agent::WorkerId, std::vector<cluster::Report>>> spools;
+  // By job and generation.
+  std::map<std::pair<std::string, uint64_t>, std::unique_ptr<TrainingSession>> sessions;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_SCENE_H_

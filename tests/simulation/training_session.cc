@@ -1,0 +1,217 @@
+#include "tests/simulation/training_session.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "worker/train/roll_call_plan.h"
+
+namespace muster::simulation {
+
+TrainingSession::TrainingSession(Scene* scene, const std::string& job, uint64_t generation)
+    : scene_(*scene), job_(job), generation_(generation), settings_(scene->jobs.at(job)), ranks_(settings_.world_size) {}
+
+void TrainingSession::Later(absl::Duration delay, void (TrainingSession::*what)()) {
+  scene_.timeline.After(delay, [this, what] {
+    if (!over_) (this->*what)();
+  });
+}
+
+std::string TrainingSession::Name(int64_t step) const {
+  return absl::StrCat(job_, "/step-", step, "-g", generation_);
+}
+
+// ---- Who is there.
+
+void TrainingSession::Join(WorkerProcess* rank) {
+  ranks_[rank->id().rank] = rank;
+  if (over_) return Lost(nullptr, false);
+  const bool complete = std::all_of(ranks_.begin(), ranks_.end(), [](const auto* one) { return one != nullptr; });
+  if (complete) Later(scene_.timeline.Between(0.05, 0.5), &TrainingSession::Begin);
+}
+
+bool TrainingSession::Together() const {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](const auto* one) { return one->responds(); });
+}
+
+// Each looks at its lease before it begins a step.
+bool TrainingSession::StillOurs() {
+  return std::all_of(ranks_.begin(), ranks_.end(), [](auto* one) { return one->StillMine(); });
+}
+
+void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
+  over_ = true;
+  // They wait for it until somebody tells them, or their collective's own time is over.
+  if (vanished) return;
+  for (WorkerProcess* other : ranks_) {
+    if (other == nullptr || other == rank || !other->alive()) continue;
+    scene_.timeline.After(scene_.timeline.Between(0.01, 0.5), [this, other] {
+      if (!other->ending()) other->Fail(training_.step, "connection closed by peer", /*consequence=*/true);
+    });
+  }
+}
+
+// ---- Steps.
+
+void TrainingSession::Begin() {
+  if (!Together()) return Later(absl::Milliseconds(200), &TrainingSession::Begin);
+  train::CommandSchedule::Position position;
+  std::string from;
+  for (const jobs::Checkpoint& checkpoint : leader().checkpoints()) {
+    const auto saved = scene_.disk.checkpoints.find(checkpoint.path);
+    if (scene_.disk.gone || saved == scene_.disk.checkpoints.end()) {
+      scene_.timeline.Wrong("checkpoint ", checkpoint.path, " cannot be read");
+      continue;
+    }
+    from = checkpoint.path;
+    training_ = saved->second.training;
+    position = saved->second.position;
+    saved_step_ = training_.step;
+    break;
+  }
+  scene_.timeline.Tell(job_, " generation ", generation_, " begins at step ", training_.step);
+  schedules_.assign(ranks_.size(), train::CommandSchedule(position));
+  for (WorkerProcess* rank : ranks_) {
+    rank->Moved(training_.step);
+    rank->Report(cluster::SessionStarted{.step = static_cast<uint64_t>(training_.step), .checkpoint_path = from});
+  }
+  Boundary();
+}
+
+void TrainingSession::Boundary() {
+  // A rank that stands still or whose lease is over holds up all; the latter ends by itself.
+  if (!Together() || !StillOurs()) return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
+  for (WorkerProcess* rank : ranks_) rank->Moved(training_.step);
+  if (!ApplyCommands()) return;
+  if (paused_) return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
+  if (training_.step >= settings_.total_steps) {
+    last_step_done_ = true;
+    StartSave(0);
+    return EndWhenSaved();
+  }
+  Later(settings_.step_time, &TrainingSession::Step);
+}
+
+void TrainingSession::Step() {
+  if (!Together()) return Later(absl::Milliseconds(200), &TrainingSession::Step);
+  training_.DoStep();
+  leader().Report(cluster::StepDone{.step = static_cast<uint64_t>(training_.step), .loss = training_.loss(), .samples = 1});
+  if (training_.step % settings_.save_every == 0) StartSave(0);
+  Boundary();
+}
+
+// ---- Commands.
+
+bool TrainingSession::ApplyCommands() {
+  std::vector<train::RollCallRecord> table;
+  for (const WorkerProcess* rank : ranks_) {
+    table.push_back(
+        {.step = training_.step + 1, .newest_command = static_cast<int64_t>(rank->held().size()), .preempted = rank->preempted()});
+  }
+  const auto plan = train::Decide(table);
+  if (!plan.ok()) {
+    scene_.timeline.Wrong("roll call: ", plan.status().message());
+    return false;
+  }
+  if (plan->preempted) {
+    preempted_ = last_step_done_ = true;
+    StartSave(0);
+    EndWhenSaved();
+    return false;
+  }
+  for (size_t i = 0; i < ranks_.size(); ++i) {
+    schedules_[i].TakeIn(plan->apply_commands, training_.step,
+                         [&](int64_t number) { return ranks_[i]->held()[number - 1]; });
+  }
+  // One by one: what still waits behind a save is not in it.
+  while (true) {
+    const auto due = schedules_[0].Next(training_.step);
+    for (size_t i = 1; i < ranks_.size(); ++i) {
+      const auto other = schedules_[i].Next(training_.step);
+      const bool alike = due.has_value() == other.has_value() &&
+                         (!due.has_value() || (due->command.number == other->command.number && due->cancels == other->cancels));
+      if (!alike) scene_.timeline.Wrong("ranks 0 and ", i, " of job ", job_, " carry out other commands");
+    }
+    if (!due.has_value()) return true;
+    Apply(*due);
+    if (last_step_done_) return false;
+  }
+}
+
+void TrainingSession::Finish(int64_t command, const commands::Outcome& outcome) {
+  leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command), static_cast<uint64_t>(training_.step)});
+  leader().Report(cluster::CommandFinished{static_cast<uint64_t>(command), outcome});
+}
+
+void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
+  const train::Command& command = due.command;
+  scene_.timeline.Tell(job_, " after step ", training_.step, ": command ", command.number, command.replay ? " again" : "",
+                       due.cancels ? ", cancels" : "");
+  const commands::Outcome refused{.code = absl::StatusCode::kCancelled, .reason = "OPERATION_CANCELLED"};
+  if (const auto* cancel = std::get_if<train::CancelCommand>(&command.what)) {
+    if (due.cancels) leader().Report(cluster::CommandFinished{static_cast<uint64_t>(cancel->target), refused});
+    return Finish(command.number, due.cancels ? commands::Outcome{} : refused);
+  }
+  training_.commands.emplace_back(training_.step, command.number);
+  if (std::holds_alternative<train::StopCommand>(command.what)) {
+    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number), static_cast<uint64_t>(training_.step)});
+    last_step_done_ = true;
+    StartSave(0);
+    EndWhenSaved();
+  } else if (std::holds_alternative<train::SaveCheckpointCommand>(command.what)) {
+    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number), static_cast<uint64_t>(training_.step)});
+    StartSave(command.number);
+  } else {
+    if (std::holds_alternative<train::SetLearningRateCommand>(command.what)) training_.learning_rate = command.number;
+    if (std::holds_alternative<train::PauseCommand>(command.what)) paused_ = true;
+    if (std::holds_alternative<train::ResumeCommand>(command.what)) paused_ = false;
+    Finish(command.number);
+  }
+}
+
+// ---- Checkpoints.
+
+void TrainingSession::StartSave(int64_t command) {
+  const bool saved = std::exchange(saved_step_, training_.step) == training_.step;
+  if (saved && command == 0) return;
+  saves_.push_back({.what = {job_, generation_, training_, schedules_[0].position()}, .command = command});
+  if (saves_.size() == 1) WriteNext();
+}
+
+void TrainingSession::WriteNext() {
+  scene_.disk.temporary.insert(absl::StrCat(Name(saves_.front().what.training.step), ".tmp"));
+  Later(scene_.timeline.Between(0.02, 2), &TrainingSession::Written);
+}
+
+void TrainingSession::Written() {
+  // Each rank writes its part.
+  // And rank 0 renames, if its lease holds.
+  if (!Together() || !leader().StillMine()) return Later(absl::Milliseconds(200), &TrainingSession::Written);
+  const Save save = std::move(saves_.front());
+  saves_.pop_front();
+  const std::string path = Name(save.what.training.step);
+  scene_.disk.temporary.erase(path + ".tmp");
+  const auto step = static_cast<uint64_t>(save.what.training.step);
+  commands::Outcome outcome;
+  if (scene_.disk.full || scene_.disk.gone) {
+    scene_.checker.DiskFailed();
+    leader().Report(cluster::CheckpointFailed{step, "no space left on device"});
+    outcome.code = absl::StatusCode::kResourceExhausted;
+  } else if (!scene_.disk.checkpoints.contains(path)) {
+    scene_.timeline.Tell("writes ", path);
+    scene_.disk.checkpoints[path] = save.what;
+    leader().Report(cluster::CheckpointWritten{step, path});
+  }
+  if (save.command != 0) leader().Report(cluster::CommandFinished{static_cast<uint64_t>(save.command), outcome});
+  if (!saves_.empty()) WriteNext();
+}
+
+void TrainingSession::EndWhenSaved() {
+  if (!saves_.empty() || !Together()) return Later(absl::Milliseconds(50), &TrainingSession::EndWhenSaved);
+  over_ = true;
+  scene_.checker.SessionEnds(job_, training_);
+  for (WorkerProcess* rank : ranks_) rank->Finish(training_.step, preempted_);
+}
+
+}  // namespace muster::simulation

@@ -1,0 +1,72 @@
+// All ranks of one generation together: the roll call and the command schedule that workers run, steps, saves by the commit rule, and
+// how they end when one of them is lost. What ranks do together happens at one moment here; that their messages to the coordinator do
+// not is what matters.
+#ifndef MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
+#define MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "tests/simulation/scene.h"
+#include "tests/simulation/worker_process.h"
+#include "worker/train/command_schedule.h"
+
+namespace muster::simulation {
+
+class TrainingSession {
+ public:
+  TrainingSession(Scene* scene, const std::string& job, uint64_t generation);
+
+  void Join(WorkerProcess* rank);
+  // vanished: the others do not see it.
+  void Lost(WorkerProcess* rank, bool vanished);
+
+ private:
+  struct Save {
+    SavedCheckpoint what;
+    // To be finished with it; 0: none.
+    int64_t command = 0;
+  };
+
+  std::string Name(int64_t step) const;
+  // All ranks are there and take part.
+  bool Together() const;
+  bool StillOurs();
+  // Every rank of it has this position: they take the same decisions.
+  void Begin();
+  void Boundary();
+  void Step();
+  // False: halted at this boundary, or over.
+  bool ApplyCommands();
+  void Apply(const train::CommandSchedule::Due& due);
+  void Finish(int64_t command, const commands::Outcome& outcome = {});
+  void StartSave(int64_t command);
+  void WriteNext();
+  void Written();
+  void EndWhenSaved();
+  void Later(absl::Duration delay, void (TrainingSession::*what)());
+
+  WorkerProcess& leader() { return *ranks_[0]; }
+
+  Scene& scene_;
+  const std::string job_;
+  const uint64_t generation_;
+  const JobSettings settings_;
+  std::vector<WorkerProcess*> ranks_;
+  bool over_ = false;
+
+  Training training_;
+  std::vector<train::CommandSchedule> schedules_;
+  bool paused_ = false;
+  bool preempted_ = false;
+  bool last_step_done_ = false;
+  int64_t saved_step_ = -1;
+  // The first one is being written.
+  std::deque<Save> saves_;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_

@@ -1,0 +1,127 @@
+// One muster-worker as far as others see it: its stream to the coordinator with numbered reports that are repeated until they are
+// acknowledged, its lease, and its end. Training is that of all its generation's ranks together (training_session.h).
+#ifndef MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
+#define MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "common/lease/lease.h"
+#include "coordinator/cluster/effect.h"
+#include "coordinator/cluster/event.h"
+#include "tests/simulation/scene.h"
+#include "worker/agent/worker_record.h"
+#include "worker/train/outside.h"
+
+namespace muster::simulation {
+
+class WorkerProcess {
+ public:
+  // on_end: what its parent sees.
+  WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
+                std::function<void(const agent::Ending&)> on_end);
+
+  // ---- From outside.
+  void Order(StreamId stream, const cluster::WorkerOrder& order);
+  // vanished: with its machine.
+  void Die(const agent::Ending& ending, bool vanished = false);
+  void Signal(int signal);
+  // SIGSTOP and SIGCONT.
+  void Freeze();
+  void Thaw();
+  // It shows signs of life, and does nothing.
+  void Hang() { hung_ = true; }
+
+  // ---- For its session.
+  template <typename What>
+  void Report(const What& what) {
+    unacked_.push_back({.sequence = ++reports_, .what = what});
+    Pump();
+  }
+  // Its last report is the last thing that it does.
+  void Finish(int64_t step, bool preempted);
+  void Fail(int64_t step, const std::string& reason, bool consequence);
+  const std::vector<train::Command>& held() const { return held_; }
+  const std::vector<jobs::Checkpoint>& checkpoints() const { return checkpoints_; }
+  void Moved(int64_t step) {
+    step_ = step;
+    ++activity_;
+  }
+  // Its lease is not over, by one look at the clock.
+  bool StillMine();
+
+  const cluster::WorkerId& id() const { return id_; }
+  const std::string& node() const { return node_; }
+  int64_t pid() const { return pid_; }
+  bool alive() const { return alive_; }
+  // Takes part in what the ranks do together.
+  bool responds() const { return alive_ && !frozen_ && !hung_ && !ending_; }
+  bool frozen() const { return frozen_; }
+  // It was told that the job goes on elsewhere.
+  bool preempted() const { return preempted_; }
+  bool ending() const { return ending_; }
+
+ private:
+  // Now, or when it is thawed; never once it is dead.
+  void Run(std::function<void()> what);
+  void After(absl::Duration delay, std::function<void()> what);
+  void Connect();
+  void Ended(StreamId stream, const StreamEnd& end);
+  void Welcome(const cluster::WelcomeWorker& welcome);
+  void Pump();
+  void Beat();
+  void Knock();
+  // Puts what is not told on the node's disk.
+  void Spool();
+  void SpoolWhileAway();
+  // The thread that watches the lease, which nothing but SIGSTOP keeps from it.
+  void WatchLease();
+  void CloseStream();
+  void JoinWhenReady();
+  void Exit(int code) { Die(agent::ExitCode{code}); }
+  void Acknowledged();
+
+  Scene& scene_;
+  const cluster::WorkerId id_;
+  const std::string node_;
+  const int64_t pid_;
+  const std::function<void(const agent::Ending&)> on_end_;
+
+  bool alive_ = true;
+  bool frozen_ = false;
+  bool hung_ = false;
+  bool preempted_ = false;
+  bool ending_ = false;
+  // With which code it ends once its last report is acknowledged.
+  int end_code_ = 0;
+  bool terminate_at_thaw_ = false;
+  // Till it is thawed: what its stream brought, in order, and timers.
+  std::deque<std::function<void()>> waiting_;
+  std::vector<std::function<void()>> waiting_timers_;
+
+  StreamId stream_ = 0;
+  bool attached_ = false;
+  absl::Time opened_;
+  Lease lease_;
+  bool lease_over_ = false;
+  bool knocking_ = false;
+  std::optional<uint64_t> needed_commands_;
+  std::vector<jobs::Checkpoint> checkpoints_;
+  bool rendezvous_ = false;
+  bool joined_ = false;
+  std::vector<train::Command> held_;
+  std::deque<cluster::Report> unacked_;
+  size_t sent_ = 0;  // of unacked_, on this stream
+  uint64_t reports_ = 0;
+  uint64_t spooled_through_ = 0;
+  uint64_t step_ = 0;
+  uint64_t activity_ = 0;
+};
+
+}  // namespace muster::simulation
+
+#endif  // MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
