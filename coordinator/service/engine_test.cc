@@ -24,7 +24,7 @@ class FaultyStore : public store::MemoryStore {
     ++commits;
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
-        +[](const bool* hangs) { return !*hangs; }, &hangs_));
+        +[](bool* hangs) { return !*hangs; }, &hangs_));
     if (!fault_.ok()) return fault_;
     return MemoryStore::Commit(batch);
   }
@@ -59,7 +59,7 @@ class EngineTest : public testing::Test {
     EngineOptions options;
     options.cluster.timing.lease = absl::Seconds(10);
     options.cluster.new_incarnation = [] { return "i"; };
-    options.clock = [this] { return absl::FromUnixSeconds(1000) + absl::Milliseconds(millis_); };
+    options.clock = [this] { return absl::FromUnixSeconds(1000) + absl::Milliseconds(millis_.load()); };
     options.out = [this](const cluster::Effect& effect) {
       if (std::holds_alternative<cluster::JobChanged>(effect)) ++changes_;
     };
