@@ -128,6 +128,10 @@ KINDS = {
 }
 
 
+# Faults of disks and stores.
+WRITES = ("old_database", "enospc_checkpoints", "enospc_state", "eio", "slow_fsync")
+
+
 def plan(seed, kind):
     # A text seeds the same numbers in every process; a tuple's hash does not.
     dice = random.Random(f"{kind} {seed}")
@@ -136,8 +140,8 @@ def plan(seed, kind):
     if kind == "hang":
         steps = [20]
     else:
-        # The job has to go on for some steps after the copy of the store.
-        steps = sorted(dice.sample(range(2, 25 if kind == "old_database" else 45), len(struck)))
+        # After these the job has to go on for some steps: what is struck is only seen in what is written.
+        steps = sorted(dice.sample(range(2, 25 if kind in WRITES else 45), len(struck)))
     local = can_be_local and dice.random() < 0.25
     return Plan(
         kind=kind,

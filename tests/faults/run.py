@@ -116,7 +116,7 @@ class Run:
                 self.world.agent_options[node] = ("--host", self.network.addresses[node])
 
     def submit(self):
-        options = {"hold_step": plans.HOLD, "pace_ms": 8}
+        options = {"hold_step": plans.HOLD, "pace_ms": 50 if self.plan.kind in plans.WRITES else 8}
         changes = {}
         if self.plan.kind == "hang":
             options |= {"fault": "hang", "fault_step": self.plan.strikes[0].step}

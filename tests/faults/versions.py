@@ -98,7 +98,15 @@ def new_worker_killed(mixed):
     os.kill(mixed.world.workers()[-1].pid, signal.SIGKILL)
 
 
-@case("upgrade of a cluster while the job runs: musterd first, then one agent after the other")
+def replace_agents(mixed):
+    """All of the job's: its ranks must be of one version."""
+    for node in ("node-1", "node-2"):
+        mixed.end_agent(node)
+    for node in ("node-1", "node-2"):
+        mixed.agent(node, NEW)
+
+
+@case("upgrade of a cluster while the job runs: musterd first, then the agents of the job's nodes")
 def musterd_first(mixed):
     mixed.musterd(OLD)
     submit(mixed)
@@ -108,23 +116,19 @@ def musterd_first(mixed):
     mixed.end_musterd()
     mixed.musterd(NEW)
     mixed.world.await_step(20)
-    for step, node in ((30, "node-1"), (40, "node-2")):
-        mixed.end_agent(node)
-        mixed.agent(node, NEW)
-        mixed.world.await_step(step)
+    replace_agents(mixed)
+    mixed.world.await_step(40)
 
 
-@case("upgrade of a cluster while the job runs: one agent after the other, musterd last")
+@case("upgrade of a cluster while the job runs: the agents of the job's nodes, musterd last")
 def musterd_last(mixed):
     mixed.musterd(OLD)
     submit(mixed)
     for node in ("node-1", "node-2"):
         mixed.agent(node, OLD)
     mixed.world.await_step(10)
-    for step, node in ((20, "node-1"), (30, "node-2")):
-        mixed.end_agent(node)
-        mixed.agent(node, NEW)
-        mixed.world.await_step(step)
+    replace_agents(mixed)
+    mixed.world.await_step(30)
     mixed.end_musterd()
     mixed.musterd(NEW)
     mixed.world.await_step(40)
