@@ -544,7 +544,7 @@ TEST(Cluster, AJobThatIsTooBigForAllThatIsOfferedHoldsUpNobody) {
   world.Submit("small", 1);
   EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
   EXPECT_EQ(world.job("big").state_reason,
-            "needs 9999 slots; 2 are offered by 1 node, 1 of them free");
+            "needs 9999 slots; 2 are offered by 1 node, 2 of them free");
 }
 
 TEST(Cluster, AJobWhoseNodeIsGoneHoldsUpNobody) {

@@ -54,7 +54,7 @@ TEST(TimeLimit, WhoseTimeIsUpStopsAtItsNextStepAndFails) {
   EXPECT_TRUE(OnTimeUp(&job, {}, At(60)).empty());
   EXPECT_EQ(job.state, State::kStopping);
   EXPECT_FALSE(TimeIsUp(job, At(61)));
-  OnFinished(&job, 0, {}, At(62));
+  OnFinished(&job, 0, false, {}, At(62));
   OnExit(&job, 0, {}, {}, At(62));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.state_reason, "it has run for its time_limit, 1m");
@@ -66,7 +66,7 @@ TEST(TimeLimit, AStopThatWasAskedForBeforeIsNoFailure) {
   Start(&job, At(0));
   OnStop(&job, {}, At(59));
   EXPECT_FALSE(TimeIsUp(job, At(60)));
-  OnFinished(&job, 0, {}, At(61));
+  OnFinished(&job, 0, false, {}, At(61));
   OnExit(&job, 0, {}, {}, At(61));
   EXPECT_EQ(job.state, State::kCancelled);
 }
@@ -74,7 +74,7 @@ TEST(TimeLimit, AStopThatWasAskedForBeforeIsNoFailure) {
 TEST(TimeLimit, WhatIsDoneIsNotStopped) {
   Job job = WithLimit(absl::Seconds(60));
   Start(&job, At(0));
-  OnFinished(&job, 0, {}, At(59));
+  OnFinished(&job, 0, false, {}, At(59));
   EXPECT_FALSE(TimeIsUp(job, At(60)));
   OnExit(&job, 0, {}, {}, At(61));
   EXPECT_EQ(job.state, State::kSucceeded);

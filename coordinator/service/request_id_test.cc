@@ -59,6 +59,7 @@ class LostAnswerTest : public CoordinatorTest {
       if (const absl::Status status = store_->Commit(batch); !status.ok()) return status;
       return *dying_ ? absl::AbortedError("killed") : absl::OkStatus();
     }
+    absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
     absl::StatusOr<store::Image> Load() override { return store_->Load(); }
     absl::StatusOr<std::vector<store::StepRow>> ReadSteps(const std::string& job_id, uint64_t from,
                                                           size_t limit) override {

@@ -175,7 +175,8 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
   };
   EXPECT_THAT(tables(),
               testing::UnorderedElementsAre("jobs", "ranks", "checkpoints", "failures", "commands",
-                                            "trainability", "trainability_changes", "requests", "steps", "validations", "logs", "events"));
+                                            "trainability", "trainability_changes", "requests", "steps", "validations", "logs", "events",
+                                            "attempts"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }
