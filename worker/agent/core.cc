@@ -102,7 +102,7 @@ void Core::On(const NobodyListens& refused, absl::Time, Effects&) { lease_.Refus
 
 void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
   On(Broken{}, now, effects);
-  if (!quitting_.has_value()) quitting_ = refused.why;
+  if (!quitting_.has_value()) quitting_ = shutdown_ ? absl::OkStatus() : refused.why;
   StopAll(Cause::kAgentStopped, now + options_.stop_grace, effects);
 }
 

@@ -36,7 +36,7 @@ std::string Hash(const std::vector<manifest::Piece>& pieces) {
 Saver::Saver(SaverOptions options, comm::Communicator* communicator, files::Disk& disk)
     : options_(std::move(options)), communicator_(communicator), disk_(disk) {}
 
-absl::StatusOr<absl::Status> Saver::CheckSharedDirectory(std::vector<int64_t>* at_fault) {
+absl::StatusOr<SharedOutcome> Saver::CheckSharedDirectory() {
   const bool first = communicator_->rank() == 0;
   const at::Tensor nonce = at::full({1}, static_cast<int64_t>(std::random_device()()), at::kLong);
   RETURN_IF_ERROR(communicator_->Broadcast(nonce, 0, {"checkpoint nonce", 0})->Wait());
@@ -45,18 +45,16 @@ absl::StatusOr<absl::Status> Saver::CheckSharedDirectory(std::vector<int64_t>* a
   const absl::Status written = first ? WriteNonce(options_.directory, value) : absl::OkStatus();
   ASSIGN_OR_RETURN(const auto after_writing,
                    Exchange(*communicator_, ToResult(written), "checkpoint nonce written", 0));
-  absl::Status outcome = Combine(after_writing);
-  if (at_fault != nullptr) *at_fault = Failed(after_writing);
-  if (outcome.ok()) {
+  SharedOutcome outcome = {Combine(after_writing), Failed(after_writing)};
+  if (outcome.status.ok()) {
     ASSIGN_OR_RETURN(const auto after_looking,
                      Exchange(*communicator_, ToResult(CheckNonce(options_.directory, value)),
                               "checkpoint nonce seen", 0));
-    outcome = Combine(after_looking);
-    if (at_fault != nullptr) *at_fault = Failed(after_looking);
-    if (!outcome.ok()) {
-      outcome = absl::FailedPreconditionError(
+    outcome = {Combine(after_looking), Failed(after_looking)};
+    if (!outcome.status.ok()) {
+      outcome.status = absl::FailedPreconditionError(
           absl::StrCat("checkpoint directory ", options_.directory,
-                       " is not the one that rank 0 sees: ", outcome.message()));
+                       " is not the one that rank 0 sees: ", outcome.status.message()));
     }
   }
   if (first) RemoveNonce(options_.directory, value);

@@ -74,6 +74,14 @@ struct Rejected {
   std::string reason;
 };
 
+// Whether all ranks see one directory. A type of its own: absl::StatusOr<absl::Status> would take an error of the
+// communicator for the outcome.
+struct SharedOutcome {
+  absl::Status status;
+  // The ranks that are not OK.
+  std::vector<int64_t> at_fault;
+};
+
 struct RestoreOutcome {
   // NOT_FOUND: none of the candidates, see `rejected`. FAILED_PRECONDITION: a whole checkpoint of
   // another model. INTERNAL: some ranks cannot read, or read otherwise, what the others read: `at_fault`.
@@ -96,10 +104,9 @@ class Saver {
   // Asked on rank 0 before a checkpoint gets its name; after an error it gets none.
   void SetStillMine(std::function<absl::Status()> still_mine) { still_mine_ = std::move(still_mine); }
 
-  // Proves by a nonce file that all ranks see the same directory. The outcome is
-  // FAILED_PRECONDITION naming the ranks that do not, on all ranks; or rank 0's error where it cannot write
-  // there. at_fault (may be null): these ranks.
-  absl::StatusOr<absl::Status> CheckSharedDirectory(std::vector<int64_t>* at_fault = nullptr);
+  // Proves by a nonce file that all ranks see the same directory. The outcome, on all ranks, is
+  // FAILED_PRECONDITION naming the ranks that do not; or rank 0's error where it cannot write there.
+  absl::StatusOr<SharedOutcome> CheckSharedDirectory();
 
   // Writes and commits `state`; each rank writes what state.written says. Saving the same point again
   // gives the first outcome; another point of the same step is ALREADY_EXISTS. INVALID_ARGUMENT: a

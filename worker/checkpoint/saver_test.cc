@@ -86,7 +86,7 @@ INSTANTIATE_TEST_SUITE_P(WorldSizes, SaverTest, ::testing::Values(1, 2, 3, 4));
 TEST_P(SaverTest, SavesAndRestoresWithTheSameOutcomeOnAllRanks) {
   Run(4, [&](int, Saver& saver) {
     const auto shared = saver.CheckSharedDirectory();
-    ASSERT_TRUE(shared.ok() && shared->ok()) << *shared;
+    ASSERT_TRUE(shared.ok() && shared->status.ok()) << shared->status;
     const auto saved = saver.Save({10, 5, 1, 64}, MakeState(1));
     ASSERT_TRUE(saved.ok() && saved->status.ok()) << saved->status;
     EXPECT_EQ(saved->name, "step-10-g4");
@@ -486,8 +486,9 @@ TEST_P(SaverTest, RanksThatSeeAnotherDirectoryAreNamed) {
   Run(1, [&](int, Saver& saver) {
     const auto shared = saver.CheckSharedDirectory();
     ASSERT_TRUE(shared.ok());
-    EXPECT_EQ(shared->code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(shared->message()),
+    EXPECT_EQ(shared->status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(shared->at_fault, std::vector<int64_t>{stray});
+    EXPECT_THAT(std::string(shared->status.message()),
                 HasSubstr("is not the one that rank 0 sees: rank " + std::to_string(stray) + ": "));
   });
   EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
@@ -498,7 +499,7 @@ TEST_P(SaverTest, ADirectoryThatCannotBeMadeIsAnOutcome) {
   Run(1, [&](int, Saver& saver) {
     const auto shared = saver.CheckSharedDirectory();
     ASSERT_TRUE(shared.ok());
-    EXPECT_THAT(std::string(shared->message()), HasSubstr("rank 0: make directory"));
+    EXPECT_THAT(std::string(shared->status.message()), HasSubstr("rank 0: make directory"));
     EXPECT_FALSE(saver.Save({1, 0, 0, 0}, MakeState(1))->status.ok());
   });
 }
@@ -507,6 +508,7 @@ TEST_P(SaverTest, ADeadPeerIsTheCommunicatorsError) {
   if (GetParam() == 1) return;
   Run(1, [&](int rank, Saver& saver) {
     if (rank == GetParam() - 1) return;  // its communicator goes
+    EXPECT_EQ(saver.CheckSharedDirectory().status().code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(saver.Save({1, 0, 0, 0}, MakeState(1)).status().code(),
               absl::StatusCode::kUnavailable);
   });

@@ -138,12 +138,11 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
   // Where a mount is gone, a new folder in its place would hide the job's checkpoints from whoever mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
   if (must_be_there) RETURN_IF_ERROR(checkpoints->CheckFolderIsThere());
-  std::vector<int64_t> at_fault;
-  ASSIGN_OR_RETURN(absl::Status shared, checkpoints->saver_.CheckSharedDirectory(&at_fault));
-  shared = Annotate(shared, "checkpoint.directory");
+  ASSIGN_OR_RETURN(const checkpoint::SharedOutcome shared, checkpoints->saver_.CheckSharedDirectory());
+  const absl::Status status = Annotate(shared.status, "checkpoint.directory");
   // It was good enough before.
-  if (!shared.ok() && history.any()) return NodeError(identity, at_fault, shared);
-  RETURN_IF_ERROR(shared);
+  if (!status.ok() && history.any()) return NodeError(identity, shared.at_fault, status);
+  RETURN_IF_ERROR(status);
   return checkpoints;
 }
 

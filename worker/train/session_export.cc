@@ -32,15 +32,6 @@ absl::Status Probe(const std::string& path) {
   return absl::OkStatus();
 }
 
-// What rank 0 says of its part, on all ranks.
-absl::StatusOr<absl::Status> Tell(comm::Communicator& communicator, const absl::Status& mine,
-                                  const char* what, int64_t step) {
-  const checkpoint::PartResult part =
-      mine.ok() ? checkpoint::PartResult(manifest::FileRecord{}) : checkpoint::PartResult(mine);
-  ASSIGN_OR_RETURN(const auto results, checkpoint::Exchange(communicator, part, what, step));
-  return results[0].status();
-}
-
 // Gives the weights their name. Nobody else's file is lost, even where it came during the training.
 absl::Status Place(const ExportConfig& config, const std::string& temporary) {
   absl::Status status = exports::CheckTarget(config.path, config.job_name, config.overwrite);
@@ -78,7 +69,14 @@ absl::Status SessionImpl::PrepareExport() const {
   return Annotate(check(), "export.path");
 }
 
-absl::StatusOr<absl::Status> SessionImpl::WriteExport(const std::string& temporary) {
+absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::TellLeadersPart(const absl::Status& mine,
+                                                                      const char* what) {
+  ASSIGN_OR_RETURN(const auto results, checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine),
+                                                            what, step_));
+  return LeadersPart{results[0].status()};
+}
+
+absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::WriteExport(const std::string& temporary) {
   const size_t parameters = model_->Parameters().size();
   size_t gathered = 0;
   const auto gather = [&](size_t parameter) {
@@ -101,10 +99,10 @@ absl::StatusOr<absl::Status> SessionImpl::WriteExport(const std::string& tempora
   // Also where the file failed half way: the others gather to the end.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
   if (strategy() != nullptr) strategy()->ReleaseParameters();
-  return Tell(*parts_.control, files, "export written", step_);
+  return TellLeadersPart(files, "export written");
 }
 
-absl::StatusOr<absl::Status> SessionImpl::AwaitGrant() {
+absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::AwaitGrant() {
   if (leader() && parts_.export_gate != nullptr) {
     Report(ExportReady{TemporaryExport(), job_.weights_export->path});
   }
@@ -122,9 +120,8 @@ absl::StatusOr<absl::Status> SessionImpl::AwaitGrant() {
             " that they may take their place"));
       }
     }
-    ASSIGN_OR_RETURN(const absl::Status told,
-                     Tell(*parts_.control, word, "export granted", step_));
-    if (!absl::IsUnavailable(told)) return told;
+    ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(word, "export granted"));
+    if (!absl::IsUnavailable(told.status)) return told;
     Progress("waits for the coordinator's leave to put the weights in their place");
   }
 }
@@ -137,12 +134,12 @@ absl::Status SessionImpl::Export() {
   RETURN_IF_ERROR(AwaitParameters());
   RETURN_IF_ERROR(finite_->Check(step_, strategy()));
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const absl::Status written, WriteExport(temporary));
-    if (written.ok()) break;
-    if (!TryAgain(written, attempt, "exporting the weights")) return Failed(written);
+    ASSIGN_OR_RETURN(const LeadersPart written, WriteExport(temporary));
+    if (written.status.ok()) break;
+    if (!TryAgain(written.status, attempt, "exporting the weights")) return Failed(written.status);
   }
-  ASSIGN_OR_RETURN(const absl::Status granted, AwaitGrant());
-  if (!granted.ok()) return Failed(granted);
+  ASSIGN_OR_RETURN(const LeadersPart granted, AwaitGrant());
+  if (!granted.status.ok()) return Failed(granted.status);
   absl::Status placed;
   if (leader()) {
     // Whose lease is over has failed at nothing: the next generation exports.
@@ -150,8 +147,8 @@ absl::Status SessionImpl::Export() {
     placed = Place(*job_.weights_export, temporary);
     if (placed.ok()) placed = checkpoint::WriteConfig(path, *model_);
   }
-  ASSIGN_OR_RETURN(const absl::Status told, Tell(*parts_.control, placed, "export placed", step_));
-  if (!told.ok()) return Failed(told);
+  ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(placed, "export placed"));
+  if (!told.status.ok()) return Failed(told.status);
   Report(Exported{path});
   return CallNow().status();  // nobody is done before the weights are there
 }

@@ -90,10 +90,16 @@ class SessionImpl : public Session {
   absl::Status PrepareExport() const;
   // The error of the files is in what is returned with Cause::kFinalSaveFailed.
   absl::Status Export();
-  // Writes them under their temporary name; a collective. The outcome of rank 0, on all ranks.
-  absl::StatusOr<absl::Status> WriteExport(const std::string& temporary);
-  // Waits until they may take their place; a collective. The outcome of rank 0, on all ranks.
-  absl::StatusOr<absl::Status> AwaitGrant();
+  // How rank 0's part went, on all ranks. A type of its own: absl::StatusOr<absl::Status> would take an error of the
+  // communicator for it.
+  struct LeadersPart {
+    absl::Status status;
+  };
+  absl::StatusOr<LeadersPart> TellLeadersPart(const absl::Status& mine, const char* what);
+  // Writes them under their temporary name; a collective.
+  absl::StatusOr<LeadersPart> WriteExport(const std::string& temporary);
+  // Waits until they may take their place; a collective.
+  absl::StatusOr<LeadersPart> AwaitGrant();
   // As LeaseHolder has it.
   absl::Status StillMine() const {
     return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
