@@ -47,7 +47,7 @@ class Network:
             _ip("netns", "add", self._router)
             _ip("-n", self._router, "link", "set", "lo", "up")
             # A router forwards, whatever the machine does.
-            self.run_in(self._router, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+            self.run_in(self._router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
             self.host = self._link("host", 0, None)
             # In number order, so that each node has the same address in every run.
             self.addresses = {node: self._link(node, number, f"{self._name}n{number}") for number, node in enumerate(nodes, 1)}
