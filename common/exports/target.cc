@@ -34,9 +34,10 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   const auto file = safetensors::File::Open(path);
   if (absl::IsPermissionDenied(file.status())) return file.status();
   if (!file.ok()) {
+    // The reason, which has the path again, comes last: who shows this may cut it.
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is there, and is not an export of the job '", job_name, "' (",
-        file.status().message(), "); ", kWhatToDo));
+        path, " is there, and is not an export of the job '", job_name, "'; ", kWhatToDo, " (",
+        file.status().message(), ")"));
   }
   const safetensors::Metadata& metadata = file->header().metadata;
   const auto writer = metadata.find(kJobNameKey);
