@@ -96,11 +96,18 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
 void MemoryStore::WriteStep(const StepRow& row) {
   auto& steps = steps_[row.job_id];
   auto& passes = passes_[row.job_id];
-  steps.erase(steps.upper_bound(row.step), steps.end());
-  passes.erase(passes.lower_bound(row.step), passes.end());
-  steps[row.step] = row;
   std::erase_if(steps, [&](const auto& kept) {
-    return !metrics::Keeps(kept.first, row.step, options_.kept_metrics);
+    return kept.first > row.step && kept.second.generation <= row.generation;
+  });
+  std::erase_if(passes, [&](const auto& kept) {
+    return kept.first >= row.step && kept.second.row.generation <= row.generation;
+  });
+  StepRow& here = steps[row.step];
+  if (here.generation > row.generation) return;
+  here = row;
+  const uint64_t newest = steps.rbegin()->first;
+  std::erase_if(steps, [&](const auto& kept) {
+    return !metrics::Keeps(kept.first, newest, options_.kept_metrics);
   });
 }
 
@@ -108,9 +115,13 @@ void MemoryStore::WriteValidation(const ValidationRow& row) {
   auto& passes = passes_[row.job_id];
   const auto next = passes.lower_bound(row.step);
   const uint64_t number = next == passes.begin() ? 1 : std::prev(next)->second.number + 1;
-  passes[row.step] = {number, row};
+  auto& here = passes[row.step];
+  if (here.row.generation > row.generation) return;
+  here = {number, row};
+  uint64_t newest = 0;
+  for (const auto& [step, pass] : passes) newest = std::max(newest, pass.number);
   std::erase_if(passes, [&](const auto& kept) {
-    return !metrics::Keeps(kept.second.number, number, options_.kept_metrics);
+    return !metrics::Keeps(kept.second.number, newest, options_.kept_metrics);
   });
 }
 

@@ -66,6 +66,27 @@ TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
   EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
 }
 
+TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
+  const auto of = [](uint64_t generation, auto row) {
+    row.generation = generation;
+    return row;
+  };
+  // Generation 2 went on from step 2; generation 1 was cut off, and tells its steps only now.
+  ASSERT_TRUE(store()
+                  .Commit({.steps = {Step(1, 1), of(2, Step(3, 30)), of(2, Step(4, 40))},
+                           .validations = {of(2, Pass(4, 40))}})
+                  .ok());
+  kind->Reopen();
+  ASSERT_TRUE(store().Commit({.steps = {Step(2, 2)}, .validations = {Pass(2, 2)}}).ok());
+  ASSERT_TRUE(store().Commit({.steps = {Step(3, 3)}, .validations = {Pass(4, 4)}}).ok());
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 2), of(2, Step(3, 30)),
+                                                                  of(2, Step(4, 40))}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2), of(2, Pass(4, 40))}));
+  // What generation 2 does next takes nothing away either.
+  ASSERT_TRUE(store().Commit({.steps = {of(2, Step(5, 50))}}).ok());
+  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
+}
+
 TEST_P(StoreTest, OldStepsAreThinned) {
   constexpr uint64_t kSteps = 1000;
   std::vector<uint64_t> expected;

@@ -4,6 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -224,18 +225,26 @@ absl::Status SqliteStore::Write(const Batch& batch) {
 }
 
 absl::Status SqliteStore::WriteStep(const StepRow& row) {
-  const auto newest = steps_.newest.find(row.job_id);
-  if (newest == steps_.newest.end() || newest->second >= row.step) {
+  uint64_t newest = row.step;
+  const auto known = steps_.newest.find(row.job_id);
+  if (known == steps_.newest.end() || known->second >= row.step) {
     // It may be computed again: then what came after it has not happened.
-    RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM steps WHERE job_id = ? AND step > ?")
+    RETURN_IF_ERROR(Statement(db_, &statements_,
+                              "DELETE FROM steps WHERE job_id = ? AND step > ? AND generation <= ?")
                         .Bind(row.job_id)
                         .Bind(row.step)
+                        .Bind(row.generation)
                         .Run());
-    RETURN_IF_ERROR(
-        Statement(db_, &statements_, "DELETE FROM validations WHERE job_id = ? AND step >= ?")
-            .Bind(row.job_id)
-            .Bind(row.step)
-            .Run());
+    RETURN_IF_ERROR(Statement(db_, &statements_,
+                              "DELETE FROM validations WHERE job_id = ? AND step >= ? AND generation <= ?")
+                        .Bind(row.job_id)
+                        .Bind(row.step)
+                        .Bind(row.generation)
+                        .Run());
+    ASSIGN_OR_RETURN(const bool late, IsLate("steps", row.job_id, row.step, row.generation));
+    if (late) return absl::OkStatus();
+    ASSIGN_OR_RETURN(newest, Newest(steps_, row.job_id));
+    newest = std::max(newest, row.step);
   }
   RETURN_IF_ERROR(
       Statement(db_, &statements_, "REPLACE INTO steps VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
@@ -253,10 +262,33 @@ absl::Status SqliteStore::WriteStep(const StepRow& row) {
           .Bind(row.skipped)
           .Bind(row.loss_scale)
           .Run());
-  return Thin(row.job_id, row.step, &steps_);
+  return Thin(row.job_id, newest, &steps_);
+}
+
+absl::StatusOr<bool> SqliteStore::IsLate(const char* table, const std::string& job_id, uint64_t step,
+                                         uint64_t generation) {
+  Statement newer(db_, &statements_,
+                  absl::StrCat("SELECT 1 FROM ", table,
+                               " WHERE job_id = ? AND step = ? AND generation > ?"));
+  newer.Bind(job_id).Bind(step).Bind(generation);
+  const bool late = newer.Next();
+  RETURN_IF_ERROR(newer.status());
+  return late;
+}
+
+absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering, const std::string& job_id) {
+  Statement newest(db_, &statements_,
+                   absl::StrCat("SELECT max(", numbering.column, ") FROM ", numbering.table,
+                                " WHERE job_id = ?"));
+  newest.Bind(job_id);
+  const uint64_t number = newest.Next() && !newest.SkipNull() ? newest.Uint() : 0;
+  RETURN_IF_ERROR(newest.status());
+  return number;
 }
 
 absl::Status SqliteStore::WriteValidation(const ValidationRow& row) {
+  ASSIGN_OR_RETURN(const bool late, IsLate("validations", row.job_id, row.step, row.generation));
+  if (late) return absl::OkStatus();
   uint64_t pass = 1;
   {
     Statement before(db_, &statements_,
@@ -275,7 +307,8 @@ absl::Status SqliteStore::WriteValidation(const ValidationRow& row) {
                       .Bind(row.perplexity)
                       .Bind(row.samples)
                       .Run());
-  return Thin(row.job_id, pass, &passes_);
+  ASSIGN_OR_RETURN(const uint64_t newest, Newest(passes_, row.job_id));
+  return Thin(row.job_id, newest, &passes_);
 }
 
 absl::Status SqliteStore::Thin(const std::string& job_id, uint64_t newest, Numbering* numbering) {

@@ -160,8 +160,9 @@ struct Batch {
   uint64_t last_number = 0;
   std::vector<RequestRow> requests;
   std::vector<std::string> removed_requests;
-  // In the order in which they came; so are the passes, each after the step that it followed. Rows of a later course
-  // of training replace those of an earlier one: a step takes away all later steps, and the passes after it or later.
+  // In the order in which they came; so are the passes, each after the step that it followed. A later course of
+  // training takes the place of an earlier one: a step takes away the later steps, and the passes after it or later, of
+  // its own and of older generations. What an older generation tells late takes nothing of a newer one away.
   std::vector<StepRow> steps;
   std::vector<ValidationRow> validations;
   std::vector<LogRow> logs;
