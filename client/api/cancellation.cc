@@ -7,6 +7,7 @@ namespace muster::client {
 void Cancellation::Cancel() {
   absl::MutexLock lock(&mutex_);
   cancelled_ = true;
+  changed_.Changed();
   // TryCancel neither blocks nor calls back; the lock keeps the context alive.
   if (context_ != nullptr) context_->TryCancel();
 }
@@ -18,8 +19,7 @@ bool Cancellation::cancelled() const {
 
 bool Cancellation::WaitFor(absl::Duration timeout) const {
   absl::MutexLock lock(&mutex_);
-  mutex_.AwaitWithTimeout(absl::Condition(&cancelled_), timeout);
-  return cancelled_;
+  return changed_.Await(mutex_, timeout, [this] { return cancelled_; });
 }
 
 Cancellation::Scope::Scope(Cancellation* cancellation, grpc::ClientContext* context)

@@ -5,6 +5,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady/condition.h"
 
 namespace grpc {
 class ClientContext;
@@ -35,6 +36,7 @@ class Cancellation {
 
  private:
   mutable absl::Mutex mutex_;
+  mutable SteadyCondition changed_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
 };

@@ -10,6 +10,7 @@
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
+#include "common/steady/now.h"
 
 namespace muster::client {
 namespace {
@@ -98,7 +99,7 @@ absl::StatusOr<Response> GrpcClient::Change(Stub* stub,
     const absl::StatusOr<Response> response = Call(stub, method, request, cancellation);
     if (cancellation->cancelled() && !response.ok()) return absl::CancelledError("interrupted");
     if (!absl::IsUnavailable(response.status()) || !was_there) return response;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     broken_since = std::min(broken_since, now);
     const absl::Duration left = broken_since + options.retry_for - now;
     if (left <= absl::ZeroDuration()) return response;
@@ -269,7 +270,7 @@ absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
         Call(operation_stub_.get(), &v1::OperationService::Stub::Wait, request, cancellation);
     if (operation.ok() && operation->done()) return operation;
     if (cancellation->cancelled()) return absl::CancelledError("interrupted");
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (operation.ok()) {
       broken_since = absl::InfiniteFuture();
       continue;

@@ -6,6 +6,7 @@
 #include "client/api/grpc_client.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
+#include "common/steady/now.h"
 
 namespace muster::client {
 namespace {
@@ -47,12 +48,13 @@ absl::Status GrpcClient::Follow(
           absl::StrCat("the coordinator at ", address_, " ended the stream before the job's end"));
     }
     if (!absl::IsUnavailable(status)) return status;
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     broken_since = std::min(broken_since, now);
-    const absl::Duration pause = std::min({kPause, broken_since + options.retry_for - now,
-                                           options.deadline - now});
-    if (broken_since + options.retry_for <= now) return status;
-    if (options.deadline <= now) return absl::DeadlineExceededError(Message(status));
+    const absl::Duration patience = broken_since + options.retry_for - now;
+    const absl::Duration left = options.deadline - absl::Now();
+    if (patience <= absl::ZeroDuration()) return status;
+    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError(Message(status));
+    const absl::Duration pause = std::min({kPause, patience, left});
     if (cancellation->WaitFor(pause)) return absl::CancelledError("interrupted");
   }
 }

@@ -1,19 +1,21 @@
 // drain, cordon, uncordon: what may run on a node.
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
+#include "common/steady/now.h"
 
 namespace muster::cli {
 namespace {
 
 // Between two looks at a node that is to become empty.
-constexpr absl::Duration kLook = absl::Milliseconds(200);
+constexpr std::chrono::milliseconds kLook(200);
 
 struct NodeOptions : CommonOptions {
   std::string node;
@@ -39,23 +41,23 @@ absl::StatusOr<v1::Node> Look(client::MusterClient& client, const std::string& n
 // Until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the coordinator was away for too long.
 absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
                                     const NodeOptions& options) {
-  const absl::Time deadline = absl::Now() + options.timeout;
+  const absl::Time deadline = SteadyNow() + options.timeout;
   absl::Time broken_since = absl::InfiniteFuture();
   while (node.jobs_size() > 0) {
-    if (absl::Now() >= deadline) {
+    if (SteadyNow() >= deadline) {
       return absl::DeadlineExceededError(absl::StrCat("node ", node.name(), " is not empty after ",
                                                       absl::FormatDuration(options.timeout)));
     }
-    absl::SleepFor(kLook);
+    std::this_thread::sleep_for(kLook);
     auto next = Look(client, node.name());
     if (next.ok()) {
       node = *std::move(next);
       broken_since = absl::InfiniteFuture();
       continue;
     }
-    broken_since = std::min(broken_since, absl::Now());
+    broken_since = std::min(broken_since, SteadyNow());
     const bool again = absl::IsUnavailable(next.status()) &&
-                       absl::Now() - broken_since < options.retry_for;
+                       SteadyNow() - broken_since < options.retry_for;
     if (!again) return next.status();
   }
   return node;

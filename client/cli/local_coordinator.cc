@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
+#include "common/steady/now.h"
 
 namespace muster::cli {
 namespace {
@@ -105,7 +105,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
                                "--autonomy", "0s"},
                       .grouping = process::Grouping::kOwnGroup,
                       .parent_death_signal = SIGTERM}));
-  const absl::Time deadline = absl::Now() + kStartPatience;
+  const absl::Time deadline = SteadyNow() + kStartPatience;
   while (true) {
     // The coordinator writes the file at once or not at all.
     const auto address = files::ReadFile(port_file);
@@ -118,7 +118,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
       return absl::UnavailableError(absl::StrCat("the coordinator (", options.program, ") ended with ",
                                                  exit->ToString(), ":\n", LogTail()));
     }
-    if (absl::Now() > deadline) {
+    if (SteadyNow() > deadline) {
       return absl::UnavailableError(absl::StrCat("the coordinator (", options.program,
                                                  ") does not listen after ",
                                                  absl::FormatDuration(kStartPatience), ":\n", LogTail()));
@@ -148,13 +148,13 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
   stopped_ = true;
   if (process_ != nullptr) {
     process_->Signal(SIGTERM);
-    absl::Time deadline = absl::Now() + kStopPatience;
+    absl::Time deadline = SteadyNow() + kStopPatience;
     bool hurried = false;
     std::optional<process::Exit> exit;
-    while (!(exit = process_->Wait(kPoll)).has_value() && absl::Now() < deadline) {
+    while (!(exit = process_->Wait(kPoll)).has_value() && SteadyNow() < deadline) {
       if (hurried || !hurry()) continue;
       hurried = true;
-      deadline = std::min(deadline, absl::Now() + kHurriedPatience);
+      deadline = std::min(deadline, SteadyNow() + kHurriedPatience);
     }
     if (!exit.has_value()) {
       process_->Signal(SIGKILL);

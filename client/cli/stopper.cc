@@ -24,6 +24,7 @@ Stopper::~Stopper() {
     absl::MutexLock lock(&mutex_);
     over_ = true;
   }
+  ended_.Changed();
   thread_.join();
 }
 
@@ -40,6 +41,7 @@ void Stopper::JobHasEnded() {
   absl::MutexLock lock(&mutex_);
   client_ = nullptr;
   over_ = true;
+  ended_.Changed();
   mutex_.Await(absl::Condition(&idle));
 }
 
@@ -61,7 +63,7 @@ void Stopper::Run() {
   client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).IgnoreError();
   absl::MutexLock lock(&mutex_);
   calling_ = false;
-  if (mutex_.AwaitWithTimeout(absl::Condition(&over_), kStopPatience)) return;
+  if (ended_.Await(mutex_, kStopPatience, [this] { return over_; })) return;
   at_once_.Cancel();
 }
 

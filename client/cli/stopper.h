@@ -10,6 +10,7 @@
 #include "client/api/cancellation.h"
 #include "client/api/client.h"
 #include "client/cli/interrupts.h"
+#include "common/steady/condition.h"
 
 namespace muster::cli {
 
@@ -40,6 +41,7 @@ class Stopper {
   client::Cancellation stop_call_;
 
   mutable absl::Mutex mutex_;
+  SteadyCondition ended_;  // over_ has changed
   client::MusterClient* client_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::string job_id_ ABSL_GUARDED_BY(mutex_);
   bool wanted_ ABSL_GUARDED_BY(mutex_) = false;   // an interrupt has come

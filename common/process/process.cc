@@ -11,16 +11,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "common/steady/now.h"
 
 namespace muster::process {
 namespace {
 
 // True once the process behind `pidfd` has ended.
 bool AwaitEnd(int pidfd, absl::Duration timeout) {
-  const absl::Time deadline = absl::Now() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   while (true) {
-    const absl::Duration left = deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     int milliseconds = -1;
     if (timeout != absl::InfiniteDuration()) {
       // Rounded up: a wait that ends just before the deadline would turn into a busy loop.

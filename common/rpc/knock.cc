@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "common/lease/clock.h"
+#include "common/steady/now.h"
 
 namespace muster {
 namespace {
@@ -22,7 +22,7 @@ bool IsRefused(const addrinfo& where, absl::Time deadline) {
   int error = connect(fd, where.ai_addr, where.ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
     pollfd entry = {.fd = fd, .events = POLLOUT, .revents = 0};
-    const int64_t left = std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline - LeaseNow()));
+    const int64_t left = std::max<int64_t>(1, absl::ToInt64Milliseconds(deadline - SteadyNow()));
     socklen_t size = sizeof(error);
     if (poll(&entry, 1, static_cast<int>(left)) != 1 ||
         getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) != 0) {
@@ -36,7 +36,7 @@ bool IsRefused(const addrinfo& where, absl::Time deadline) {
 }  // namespace
 
 bool IsRefused(const std::string& address, absl::Duration timeout) {
-  const absl::Time deadline = LeaseNow() + timeout;
+  const absl::Time deadline = SteadyNow() + timeout;
   const size_t colon = address.rfind(':');
   if (colon == std::string::npos) return false;
   std::string host = address.substr(0, colon);
@@ -84,7 +84,7 @@ void Knocker::Run() {
     if (closing_) return;
     const absl::Duration interval = interval_;
     lock.unlock();
-    const absl::Time begun = LeaseNow();
+    const absl::Time begun = SteadyNow();
     const bool refused = IsRefused(address_, interval);
     lock.lock();
     // Somebody may listen since, but nobody did at that moment.

@@ -19,7 +19,7 @@ bool IsRefused(const std::string& address, absl::Duration timeout);
 // Knocks again and again while it is told to, on a thread of its own: a name that is looked up may take long. Thread-safe.
 class Knocker {
  public:
-  // on_refused: called on that thread with the LeaseNow() of the moment before the attempt.
+  // on_refused: called on that thread with the SteadyNow() of the moment before the attempt.
   Knocker(std::string address, std::function<void(absl::Time begun)> on_refused);
   ~Knocker();
 

@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
-#include "common/lease/clock.h"
+#include "common/steady/now.h"
 
 namespace muster {
 namespace {
@@ -58,7 +58,7 @@ TEST(Knocker, SaysThatItWasRefusedAndWhenItHadAsked) {
   const Port port(/*listening=*/false);
   absl::Notification told;
   absl::Time begun = absl::InfinitePast();
-  const absl::Time before = LeaseNow();
+  const absl::Time before = SteadyNow();
   Knocker knocker(port.address(), [&](absl::Time when) {
     if (told.HasBeenNotified()) return;
     begun = when;
@@ -67,7 +67,7 @@ TEST(Knocker, SaysThatItWasRefusedAndWhenItHadAsked) {
   knocker.Begin(absl::Milliseconds(1));
   ASSERT_TRUE(told.WaitForNotificationWithTimeout(kBound));
   EXPECT_GE(begun, before);
-  EXPECT_LE(begun, LeaseNow());
+  EXPECT_LE(begun, SteadyNow());
 }
 
 TEST(Knocker, EndsAlsoWhileItKnocks) {

@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/status/status.h"
+#include "common/steady/now.h"
 
 namespace muster::launch {
 namespace {
@@ -157,7 +158,7 @@ absl::Status LocalAgent::Launch() {
 
 void LocalAgent::Watch() {
   absl::Duration pause = kFirstPause;
-  absl::Time born = absl::Now();
+  absl::Time born = SteadyNow();
   while (true) {
     pollfd entries[] = {{.fd = stop_.get(), .events = POLLIN}, {.fd = Watched(), .events = POLLIN}};
     // Without a process (it could not be started) only the pause is waited for.
@@ -174,11 +175,11 @@ void LocalAgent::Watch() {
                    LastLine(LogPath()));
       process_.reset();
       adopted_ = process::Fd();
-      if (absl::Now() - born > kGoodLife) pause = kFirstPause;
+      if (SteadyNow() - born > kGoodLife) pause = kFirstPause;
     }
     if (Readable(stop_.get(), pause)) return;
     pause = std::min(2 * pause, kLongestPause);
-    born = absl::Now();
+    born = SteadyNow();
     if (const absl::Status status = Launch(); !status.ok()) {
       spdlog::error("the local agent cannot be started: {}", Message(status));
     }

@@ -6,9 +6,12 @@
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/ids/ids.h"
 #include "common/status/status.h"
+#include "common/steady/condition.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
@@ -45,6 +48,7 @@ class RunningCoordinator : public Coordinator {
  private:
   void Let(const cluster::Effect& effect);
   void CheckDrained();
+  void SayDrained();
   void SayHealth();
 
   // ---- Of the engine's thread.
@@ -58,7 +62,9 @@ class RunningCoordinator : public Coordinator {
   // server_ is there.
   bool listens_ = false;
 
-  absl::Notification drained_;
+  absl::Mutex drained_mutex_;
+  SteadyCondition drained_changed_;
+  bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
 
   SessionIds ids_;
   std::unique_ptr<Engine> engine_;
@@ -141,14 +147,15 @@ RunningCoordinator::~RunningCoordinator() {
 void RunningCoordinator::Drain(const std::string& node) {
   engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
                 [=, this](const absl::Status& committed) {
-                  if (!committed.ok()) return drained_.Notify();
+                  if (!committed.ok()) return SayDrained();
                   draining_ = node;
                   CheckDrained();
                 });
 }
 
 bool RunningCoordinator::AwaitDrained(absl::Duration timeout) {
-  return drained_.WaitForNotificationWithTimeout(timeout);
+  absl::MutexLock lock(&drained_mutex_);
+  return drained_changed_.Await(drained_mutex_, timeout, [this] { return drained_; });
 }
 
 uint64_t RunningCoordinator::DrainActivity() {
@@ -170,8 +177,13 @@ void RunningCoordinator::InterruptDrained() {
 }
 
 void RunningCoordinator::CheckDrained() {
-  if (draining_.empty() || drained_.HasBeenNotified()) return;
-  if (!engine_->cluster().HasProcesses(draining_)) drained_.Notify();
+  if (!draining_.empty() && !engine_->cluster().HasProcesses(draining_)) SayDrained();
+}
+
+void RunningCoordinator::SayDrained() {
+  absl::MutexLock lock(&drained_mutex_);
+  drained_ = true;
+  drained_changed_.Changed();
 }
 
 void RunningCoordinator::Let(const cluster::Effect& effect) {

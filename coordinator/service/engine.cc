@@ -62,6 +62,7 @@ void Engine::Stop() {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
   }
+  woken_.Changed();
   if (thread_.joinable()) thread_.join();
   {
     absl::MutexLock lock(&mutex_);
@@ -89,6 +90,7 @@ void Engine::Enqueue(Task task) {
     absl::MutexLock lock(&mutex_);
     if (!stopping_) {
       queue_.push_back(std::move(task));
+      woken_.Changed();
       return;
     }
   }
@@ -99,6 +101,7 @@ void Engine::Aside(Apply apply) {
   const absl::Time now = options_.clock();
   absl::MutexLock lock(&mutex_);
   aside_.push_back({std::move(apply), now});
+  woken_.Changed();
 }
 
 bool Engine::Woken() const {
@@ -124,7 +127,7 @@ void Engine::Loop() {
       absl::MutexLock lock(&mutex_);
       // What comes while it stops is answered, and does not keep it awake.
       if (!stopping_) {
-        mutex_.AwaitWithTimeout(absl::Condition(this, &Engine::Woken), patience);
+        woken_.Await(mutex_, patience, [this] { return Woken(); });
       } else if (commit_.has_value() && commit_->under_way) {
         mutex_.Await(absl::Condition(this, &Engine::HasResult));
       }
@@ -168,6 +171,7 @@ void Engine::CommitLoop() {
     const absl::Status committed = store_->Commit(*batch);
     absl::MutexLock lock(&mutex_);
     committed_ = committed;
+    woken_.Changed();
   }
 }
 

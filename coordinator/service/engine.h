@@ -33,6 +33,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady/condition.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/store/store.h"
 
@@ -161,6 +162,8 @@ class Engine {
   absl::Time next_look_for_room_;
 
   absl::Mutex mutex_;
+  // What Woken looks at.
+  SteadyCondition woken_;
   std::vector<Task> queue_ ABSL_GUARDED_BY(mutex_);
   std::vector<Beat> aside_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

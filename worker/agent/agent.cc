@@ -20,11 +20,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/ids/ids.h"
-#include "common/lease/clock.h"
 #include "common/process/process.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
+#include "common/steady/now.h"
 #include "worker/agent/coordinator_stream.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/mailbox.h"
@@ -85,11 +85,11 @@ class Agent::Loop {
         incarnation_(NewUuid()),
         channel_(OpenChannel(options.coordinator)),
         jitter_(std::random_device()()),
-        core_(options.core, LeaseNow()),
+        core_(options.core, SteadyNow()),
         spools_(options.spool),
         logs_(options.logs),
         retry_(options.first_retry),
-        connect_at_(LeaseNow()),
+        connect_at_(SteadyNow()),
         knocker_(options.coordinator,
                  [this](absl::Time begun) {
                    mailbox_.Post([this, begun] { Handle(NobodyListens{begun}); });
@@ -122,16 +122,16 @@ class Agent::Loop {
     for (const WorkerId& worker : spools_.List()) Handle(SpoolFound{worker});
     while (!quit_.has_value()) {
       if (!core_.draining()) look_at_ = absl::InfiniteFuture();
-      if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = LeaseNow();
+      if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = SteadyNow();
       const absl::Time due = std::min({core_.NextDeadline(), connect_at_, look_at_});
-      if (auto task = mailbox_.Take(std::min(due - LeaseNow(), kLongestWait))) (*task)();
+      if (auto task = mailbox_.Take(std::min(due - SteadyNow(), kLongestWait))) (*task)();
       // Also where tasks never end (workers that print without pause).
-      if (LeaseNow() >= core_.NextDeadline()) Handle(Ticked{});
-      if (LeaseNow() >= look_at_) {
+      if (SteadyNow() >= core_.NextDeadline()) Handle(Ticked{});
+      if (SteadyNow() >= look_at_) {
         Handle(WritesSeen{BytesWritten()});
-        look_at_ = LeaseNow() + kLook;
+        look_at_ = SteadyNow() + kLook;
       }
-      if (!quit_.has_value() && LeaseNow() >= connect_at_) Connect();
+      if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
       Pump();
     }
     stream_.reset();
@@ -146,7 +146,7 @@ class Agent::Loop {
   }
 
   void Handle(const Event& event) {
-    for (const Effect& effect : core_.Handle(event, LeaseNow())) {
+    for (const Effect& effect : core_.Handle(event, SteadyNow())) {
       std::visit([this](const auto& e) { Do(e); }, effect);
     }
   }
@@ -349,7 +349,7 @@ class Agent::Loop {
     }
     // Spread out: all agents of a cluster lose their coordinator at the same moment.
     const absl::Duration pause = std::min(retry_, core_.lease() / kAttemptsPerLease);
-    connect_at_ = LeaseNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
+    connect_at_ = SteadyNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
     retry_ = std::min(2 * retry_, options_.last_retry);
     Handle(Broken{});
   }

@@ -13,8 +13,7 @@
 
 namespace muster::agent {
 
-// Unbounded, first in first out. Thread-safe. It waits with the standard library, whose waits are on the steady clock: Abseil's last
-// longer when the system's date is set back.
+// Unbounded, first in first out. Thread-safe. Waits on the steady clock (common/steady/condition.h).
 class Mailbox {
  public:
   using Task = std::function<void()>;

@@ -51,10 +51,8 @@ void Remover::Begin(const std::string& folder, const Epoch& epoch) {
 
 bool Remover::Drain(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  const auto idle = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return !begun_ || (waiting_.empty() && !busy_);
-  };
-  return mutex_.AwaitWithTimeout(absl::Condition(&idle), timeout);
+  return idle_.Await(mutex_, timeout,
+                     [this] { return !begun_ || (waiting_.empty() && !busy_); });
 }
 
 void Remover::Loop() {
@@ -63,6 +61,7 @@ void Remover::Loop() {
     {
       absl::MutexLock lock(&mutex_);
       busy_ = false;
+      idle_.Changed();
       const auto work = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
         return closing_ || (begun_ && !waiting_.empty());
       };

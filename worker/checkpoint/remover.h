@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady/condition.h"
 #include "worker/checkpoint/epoch.h"
 
 namespace muster::checkpoint {
@@ -53,6 +54,8 @@ class Remover {
 
   const Options options_;
   absl::Mutex mutex_;
+  // That nothing is left to remove may have changed.
+  SteadyCondition idle_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;

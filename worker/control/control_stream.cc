@@ -5,8 +5,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <mutex>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -15,11 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "common/lease/clock.h"
 #include "common/rpc/error.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
+#include "common/steady/condition.h"
+#include "common/steady/now.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 #include "worker/control/lease_keeper.h"
 #include "worker/control/outbox.h"
@@ -93,7 +92,7 @@ class ControlStreamImpl : public ControlStream {
   absl::Status Start() {
     knocker_.Begin(std::min(kFirstKnocks, options_.connect_timeout / kKnocksPerLease));
     reader_ = std::thread([this] { ReadLoop(); });
-    const absl::Time begun = LeaseNow();
+    const absl::Time begun = SteadyNow();
     absl::MutexLock lock(&mutex_);
     const auto decided = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return (first_welcome_.has_value() &&
@@ -104,8 +103,8 @@ class ControlStreamImpl : public ControlStream {
       return std::min(begun + options_.down_timeout,
                       std::max(begun, refused_) + options_.connect_timeout);
     };
-    while (!mutex_.AwaitWithTimeout(absl::Condition(&decided), until() - LeaseNow())) {
-      if (LeaseNow() < until()) continue;
+    while (!changed_.Await(mutex_, until() - SteadyNow(), decided)) {
+      if (SteadyNow() < until()) continue;
       return absl::UnavailableError(absl::StrCat("coordinator ", options_.coordinator,
                                                  " did not welcome this worker within ",
                                                  absl::FormatDuration(options_.connect_timeout)));
@@ -145,7 +144,7 @@ class ControlStreamImpl : public ControlStream {
     const auto durable = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return outbox_.empty() || flushed_ >= outbox_.last();
     };
-    if (mutex_.AwaitWithTimeout(absl::Condition(&durable), timeout)) return absl::OkStatus();
+    if (changed_.Await(mutex_, timeout, durable)) return absl::OkStatus();
     return absl::DeadlineExceededError(
         absl::StrCat("coordinator ", options_.coordinator, " did not acknowledge all reports within ",
                      absl::FormatDuration(timeout)));
@@ -161,16 +160,17 @@ class ControlStreamImpl : public ControlStream {
     const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return rendezvous_.has_value();
     };
-    if (mutex_.AwaitWithTimeout(absl::Condition(&known), timeout)) return *rendezvous_;
+    if (changed_.Await(mutex_, timeout, known)) return *rendezvous_;
     return absl::DeadlineExceededError(absl::StrCat("rank 0 did not say within ",
                                                     absl::FormatDuration(timeout),
                                                     " where its rendezvous store listens"));
   }
 
   bool WaitForExportGranted(const std::string& path, absl::Duration timeout) override {
-    std::unique_lock lock(export_mutex_);
-    return export_granted_.wait_for(lock, absl::ToChronoNanoseconds(timeout),
-                                    [&] { return granted_export_ == path; });
+    absl::MutexLock lock(&mutex_);
+    return changed_.Await(mutex_, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return granted_export_ == path;
+    });
   }
 
   bool Preempted() const override {
@@ -198,18 +198,19 @@ class ControlStreamImpl : public ControlStream {
         if (closing_) return;
         if (IsRefusal(status)) {
           refusal_ = status;
+          changed_.Changed();
           if (!first_welcome_.has_value()) return;  // Connect reports it
           break;
         }
         broke = std::exchange(attached_, false);
-        if (broke) away_since_ = LeaseNow();
+        if (broke) away_since_ = SteadyNow();
       }
       keeper_.Broken();
       if (broke) {
         knocker_.Begin(lease_ / kKnocksPerLease);
         spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
       }
-      // Not Abseil's wait, which lasts longer when the system's date is set back.
+      // Not absl::SleepFor (common/steady/condition.h).
       std::this_thread::sleep_for(kRetry);
     }
     options_.on_fatal(Refusal());
@@ -219,6 +220,7 @@ class ControlStreamImpl : public ControlStream {
     keeper_.Refused(begun);
     absl::MutexLock lock(&mutex_);
     refused_ = begun;
+    changed_.Changed();
   }
 
   // The stream stands, and nothing comes: it is given up, and the next one gets a connection of its own.
@@ -230,10 +232,10 @@ class ControlStreamImpl : public ControlStream {
 
   void Wake() {
     {
-      std::lock_guard lock(wake_mutex_);
+      absl::MutexLock lock(&mutex_);
       woken_ = true;
     }
-    wake_.notify_one();
+    changed_.Changed();
   }
 
   absl::Status Refusal() const {
@@ -262,7 +264,7 @@ class ControlStreamImpl : public ControlStream {
       if (closing_) return absl::CancelledError("closing");
       context_ = &context;
     }
-    opened_ = LeaseNow();
+    opened_ = SteadyNow();
     const std::unique_ptr<Stream> stream = stub_->Attach(&context);
     stream->Write(Hello());
     v1::WorkerDirective directive;
@@ -296,14 +298,6 @@ class ControlStreamImpl : public ControlStream {
       if (!names.empty()) options_.on_remove(names);
       return;
     }
-    if (directive.has_export_granted()) {
-      {
-        std::lock_guard lock(export_mutex_);
-        granted_export_ = directive.export_granted().path();
-      }
-      export_granted_.notify_all();
-      return;
-    }
     if (directive.has_heartbeat_ack()) return keeper_.Acked(directive.heartbeat_ack().sequence());
     if (directive.has_welcome()) {
       const v1::WorkerWelcome& welcome = directive.welcome();
@@ -326,6 +320,9 @@ class ControlStreamImpl : public ControlStream {
         outbox_.Rewind(directive.welcome().acked_sequence());
         attached_ = true;
         stream_ = stream;
+        break;
+      case v1::WorkerDirective::kExportGranted:
+        granted_export_ = directive.export_granted().path();
         break;
       case v1::WorkerDirective::kRendezvous:
         rendezvous_ = directive.rendezvous();
@@ -351,7 +348,7 @@ class ControlStreamImpl : public ControlStream {
 
   void WriteLoop() {
     const absl::Duration interval = FromProto(welcome().heartbeat_interval());
-    absl::Time next_heartbeat = LeaseNow() + interval;
+    absl::Time next_heartbeat = SteadyNow() + interval;
     while (true) {
       std::optional<v1::WorkerMessage> message;
       Stream* stream = nullptr;
@@ -359,7 +356,7 @@ class ControlStreamImpl : public ControlStream {
       {
         absl::MutexLock lock(&mutex_);
         if (closing_) return;
-        const absl::Time now = LeaseNow();
+        const absl::Time now = SteadyNow();
         // First of all, so that a rank whose reports never end still says where it is.
         const bool heartbeat_due = now >= next_heartbeat;
         if (heartbeat_due) next_heartbeat = now + interval;
@@ -372,7 +369,7 @@ class ControlStreamImpl : public ControlStream {
       }
       if (!more) {
         const absl::Time next_spool = Spool(interval);
-        AwaitWork(std::min(next_heartbeat, next_spool) - LeaseNow());
+        AwaitWork(std::min(next_heartbeat, next_spool) - SteadyNow());
         continue;
       }
       if (message->has_heartbeat()) {
@@ -391,7 +388,7 @@ class ControlStreamImpl : public ControlStream {
   // takes it away again once it is told. When to look again.
   absl::Time Spool(absl::Duration patience) {
     if (!spool_.enabled()) return absl::InfiniteFuture();
-    const absl::Time now = LeaseNow();
+    const absl::Time now = SteadyNow();
     std::vector<std::string> fresh;
     uint64_t last = 0;
     bool attached = false;
@@ -423,13 +420,14 @@ class ControlStreamImpl : public ControlStream {
     }
     absl::MutexLock lock(&mutex_);
     if (flushing) flushed_ = last;
+    changed_.Changed();
     return absl::InfiniteFuture();
   }
 
   // Until something was queued or has come, at most `timeout`.
   void AwaitWork(absl::Duration timeout) {
-    std::unique_lock lock(wake_mutex_);
-    wake_.wait_for(lock, absl::ToChronoNanoseconds(timeout), [this] { return woken_; });
+    absl::MutexLock lock(&mutex_);
+    changed_.Await(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return woken_; });
     woken_ = false;
   }
 
@@ -454,6 +452,12 @@ class ControlStreamImpl : public ControlStream {
   int welcomes_ = 0;
 
   mutable absl::Mutex mutex_;
+  // Anything that somebody waits for.
+  SteadyCondition changed_;
+  // There is something for the writer.
+  bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+  // Empty: none yet.
+  std::string granted_export_ ABSL_GUARDED_BY(mutex_);
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool preempted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
@@ -480,15 +484,6 @@ class ControlStreamImpl : public ControlStream {
   ReportSpool spool_;
   absl::Time spooled_at_ = absl::InfinitePast();
   bool spool_failed_ = false;
-
-  // What the writer waits for. Of the standard library, whose waits are on the steady clock.
-  std::mutex wake_mutex_;
-  std::condition_variable wake_;
-  bool woken_ = false;
-  // The same for whom is granted an export. Empty: none yet.
-  std::mutex export_mutex_;
-  std::condition_variable export_granted_;
-  std::string granted_export_;
 
   LeaseKeeper keeper_;
   Knocker knocker_;

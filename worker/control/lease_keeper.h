@@ -12,8 +12,8 @@
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "common/lease/clock.h"
 #include "common/lease/lease.h"
+#include "common/steady/now.h"
 
 namespace muster::control {
 
@@ -27,7 +27,7 @@ class LeaseKeeper {
     // Heartbeats are not answered although the stream stands: another connection should be tried. At most once per stream.
     std::function<void()> on_silent;
     // Of tests.
-    std::function<absl::Time()> clock = LeaseNow;
+    std::function<absl::Time()> clock = SteadyNow;
   };
   explicit LeaseKeeper(Events events);
   ~LeaseKeeper();

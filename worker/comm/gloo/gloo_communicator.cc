@@ -14,6 +14,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/status/status.h"
+#include "common/steady/condition.h"
 #include "worker/comm/gloo/exchange.h"
 #include "worker/comm/gloo/mesh.h"
 #include "worker/comm/gloo/peer_watch.h"
@@ -127,6 +128,8 @@ class GlooCommunicator : public Communicator {
   std::atomic<int64_t> bytes_sent_{0};
 
   absl::Mutex mu_;
+  // Some operation is done.
+  SteadyCondition finished_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   int64_t issued_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<int64_t> in_flight_ ABSL_GUARDED_BY(mu_);
@@ -234,6 +237,7 @@ void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
   absl::MutexLock lock(&mu_);
   in_flight_.erase(operation->number);
   operation->done = true;
+  finished_.Changed();
   if (operation->broken) {
     operation->result = WithOperation(operation->spec, failure_);
     broken_.push_back(std::move(operation));
@@ -302,8 +306,7 @@ void GlooCommunicator::WaitFor(Operation& operation,
 absl::Status GlooCommunicator::Wait(Operation& operation) {
   do {
     absl::MutexLock lock(&mu_);
-    if (mu_.AwaitWithTimeout(absl::Condition(&operation.done),
-                             absl::FromChrono(options_.timeout))) {
+    if (finished_.Await(mu_, absl::FromChrono(options_.timeout), [&] { return operation.done; })) {
       return operation.result;
     }
   } while (options_.watched && options_.watched());
