@@ -96,7 +96,8 @@ TEST(StreamItem, IsALineOfJsonOrADocumentOfYaml) {
   checkpoint.set_step(5);
   checkpoint.set_path("/c");
   EXPECT_EQ(StreamItem(checkpoint, Output::kJson),
-            "{\"step\":\"5\",\"generation\":\"0\",\"path\":\"/c\",\"bad_reason\":\"\"}\n");
+            "{\"step\":\"5\",\"generation\":\"0\",\"path\":\"/c\",\"bad_reason\":\"\",\"origin\":\"ORIGIN_UNSPECIFIED\","
+            "\"origin_reason\":\"\"}\n");
   const std::string twice = StreamItem(checkpoint, Output::kYaml) + StreamItem(checkpoint, Output::kYaml);
   EXPECT_EQ(YAML::LoadAll(twice).size(), 2);
   EXPECT_EQ(twice.rfind("---\nstep: \"5\"\n", 0), 0);
