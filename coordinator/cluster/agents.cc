@@ -89,7 +89,8 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
                                                  .slots = hello.slots,
-                                                 .version = hello.version},
+                                                 .version = hello.version,
+                                                 .protocol = hello.protocol},
                                                 session, now);
   if (!attached.ok()) return attached.status();
   Close(attached->replaced,

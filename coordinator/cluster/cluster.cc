@@ -257,7 +257,7 @@ bool Cluster::Offers(const std::string& node, absl::Time now) const {
 jobs::Slots Cluster::SlotsAt(absl::Time now) const {
   jobs::Slots slots;
   for (const auto& [node, agent] : membership_.agents()) {
-    if (Offers(node, now)) slots.Offer(node, agent.slots);
+    if (Offers(node, now)) slots.Offer(node, agent.slots, agent.protocol);
   }
   for (const auto& [node, hanging] : quarantined_) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});

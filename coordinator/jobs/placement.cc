@@ -7,8 +7,9 @@
 
 namespace muster::jobs {
 
-void Slots::Offer(const std::string& node, uint32_t slots) {
+void Slots::Offer(const std::string& node, uint32_t slots, uint32_t protocol) {
   offered_ += slots;
+  protocols_[node] = protocol;
   auto& free = free_[node];
   for (uint32_t slot = 0; slot < slots; ++slot) free.push_back(slot);
 }
@@ -29,11 +30,24 @@ uint32_t Slots::free(const std::string& node) const {
   return found == free_.end() ? 0 : static_cast<uint32_t>(found->second.size());
 }
 
+std::map<uint32_t, uint32_t, std::greater<>> Slots::FreeByProtocol() const {
+  std::map<uint32_t, uint32_t, std::greater<>> total;
+  for (const auto& [node, slots] : free_) {
+    total[protocols_.at(node)] += static_cast<uint32_t>(slots.size());
+  }
+  return total;
+}
+
 std::optional<std::vector<Slot>> Slots::Place(uint32_t world_size,
                                               const std::set<std::string>& avoid) {
-  if (free() < world_size) return std::nullopt;
+  const auto groups = FreeByProtocol();
+  const auto group = std::find_if(groups.begin(), groups.end(),
+                                  [&](const auto& entry) { return entry.second >= world_size; });
+  if (group == groups.end()) return std::nullopt;
   std::vector<std::string> nodes;
-  for (const auto& [node, slots] : free_) nodes.push_back(node);
+  for (const auto& [node, protocol] : protocols_) {
+    if (protocol == group->first) nodes.push_back(node);
+  }
   std::stable_sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
     if (avoid.contains(a) != avoid.contains(b)) return avoid.contains(b);
     return free_[a].size() > free_[b].size();
@@ -54,9 +68,14 @@ std::string Slots::Shortage(uint32_t world_size) const {
     return absl::StrCat("needs ", world_size, world_size == 1 ? " slot" : " slots",
                         "; no agent is attached");
   }
-  return absl::StrCat("needs ", world_size, world_size == 1 ? " slot; " : " slots; ", offered_,
-                      offered_ == 1 ? " is offered by " : " are offered by ", nodes(),
-                      nodes() == 1 ? " node, " : " nodes, ", free(), " of them free");
+  std::string text =
+      absl::StrCat("needs ", world_size, world_size == 1 ? " slot; " : " slots; ", offered_,
+                   offered_ == 1 ? " is offered by " : " are offered by ", nodes(),
+                   nodes() == 1 ? " node, " : " nodes, ", free(), " of them free");
+  if (free() >= world_size) {
+    absl::StrAppend(&text, ", but not enough of them on nodes whose programs have one version");
+  }
+  return text;
 }
 
 namespace {

@@ -5,6 +5,7 @@
 #define MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -25,7 +26,8 @@ struct Slot {
 // The slots of attached agents.
 class Slots {
  public:
-  void Offer(const std::string& node, uint32_t slots);
+  // protocol: which its workers speak. Those of two protocols do not understand each other's collectives.
+  void Offer(const std::string& node, uint32_t slots, uint32_t protocol = 0);
   // A slot of a node that does not offer it (any more) is ignored.
   void Use(const Slot& slot);
 
@@ -34,9 +36,9 @@ class Slots {
   uint32_t free(const std::string& node) const;
   uint32_t nodes() const { return static_cast<uint32_t>(free_.size()); }
 
-  // One slot per rank: the nodes in the order of their free slots, the emptiest first (then by
-  // name), so that a job spans few nodes. Takes them. Absent, and nothing taken, when there are too
-  // few.
+  // One slot per rank, on nodes of one protocol, of the newest that has enough: the nodes in the order
+  // of their free slots, the emptiest first (then by name), so that a job spans few nodes. Takes
+  // them. Absent, and nothing taken, when there are too few.
   // avoid: nodes whose slots are taken only when there are no others.
   std::optional<std::vector<Slot>> Place(uint32_t world_size,
                                          const std::set<std::string>& avoid = {});
@@ -45,7 +47,11 @@ class Slots {
   std::string Shortage(uint32_t world_size) const;
 
  private:
+  // By protocol, the newest first.
+  std::map<uint32_t, uint32_t, std::greater<>> FreeByProtocol() const;
+
   uint32_t offered_ = 0;
+  std::map<std::string, uint32_t> protocols_;
   std::map<std::string, std::vector<uint32_t>> free_;
 };
 

@@ -43,6 +43,20 @@ TEST(Placement, SaysWhatIsMissing) {
   EXPECT_EQ(slots.Shortage(4), "needs 4 slots; 3 are offered by 2 nodes, 2 of them free");
 }
 
+TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {
+  Slots slots;
+  slots.Offer("new", 1, 3);
+  slots.Offer("old", 2, 2);
+  slots.Offer("old-too", 1, 2);
+  EXPECT_FALSE(slots.Place(4).has_value());
+  EXPECT_EQ(slots.Shortage(4),
+            "needs 4 slots; 4 are offered by 3 nodes, 4 of them free, but not enough of them on nodes whose "
+            "programs have one version");
+  EXPECT_EQ(*slots.Place(1), (Placed{{"new", 0}}));
+  EXPECT_EQ(*slots.Place(3), (Placed{{"old", 0}, {"old", 1}, {"old-too", 0}}));
+  EXPECT_EQ(slots.free(), 0);
+}
+
 TEST(Placement, CountsWhatANodeHasFree) {
   Slots slots;
   slots.Offer("a", 3);

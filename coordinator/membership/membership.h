@@ -38,6 +38,8 @@ struct Agent {
   uint32_t slots = 0;
   // Of its program; empty until it attaches.
   std::string version;
+  // That it speaks: its workers speak the same, for both come from one folder.
+  uint32_t protocol = 0;
   SessionId session = 0;
   absl::Time last_seen = absl::InfinitePast();
   absl::Time lease_end = absl::InfiniteFuture();
