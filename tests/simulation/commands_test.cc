@@ -412,6 +412,14 @@ class Simulation {
     }
   }
 
+  // A job that has failed more than once is started after a pause.
+  void WaitASecond() {
+    world_.seconds += 1;
+    core().AgentHeard(agent_session_, world_.now());
+    core().Tick(world_.now());
+    Commit();
+  }
+
   // Nothing goes wrong any more: everything that was asked must come to its end.
   void Peace() {
     for (Ask& ask : asks_) {
@@ -432,6 +440,7 @@ class Simulation {
     for (int round = 0; round < 400 && wrong_.empty(); ++round) {
       for (int move = 0; move < 120 && !ranks_.empty(); ++move) Move(AnyRank());
       StopWhatWasToStop();
+      if (!job().live) WaitASecond();
       if (job().commands.WillBePaused()) {
         (void)core().Command({.job_id = kJob, .command = {.kind = Kind::kResume, .contents = "peace"}},
                              world_.now());
