@@ -1,18 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs every test, and prints one last line: "N passed, N failed".
-# ./test.sh --long [arguments of tests/faults/long.py]: many new seeds of faults instead, about 9 minutes of them; again: goes on with what is left
+# ./test.sh --long [arguments of tests/faults/long.py]: many seeds of faults and simulated schedules instead, about 9 minutes of them; again: goes on with what is left
 # (tests/faults/results/long.tsv says what has passed).
 set -uo pipefail
 cd "$(dirname "$0")"
 if [[ "${1:-}" == --long ]]; then
   shift
   third_party/install.sh --packages && third_party/install.sh --tests || exit 1
-  bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent //worker:muster-worker //tests/faults:paced.so || exit 1
+  bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent //worker:muster-worker //tests/faults:paced.so \
+    //tests/simulation:simulate || exit 1
   programs="$(mktemp -d)"
   trap 'rm -rf "$programs"' EXIT
   # A copy: a build in the meantime changes nothing.
-  cp bazel-bin/{client/cli/muster,coordinator/musterd,worker/agent/muster-agent,worker/muster-worker,tests/faults/paced.so} "$programs" || exit 1
-  "$HOME/.cache/muster/venv/bin/python" -m tests.faults.long --programs "$programs" --plugin "$programs/paced.so" \
+  cp bazel-bin/{client/cli/muster,coordinator/musterd,worker/agent/muster-agent,worker/muster-worker,tests/faults/paced.so,tests/simulation/simulate} \
+    "$programs" || exit 1
+  "$HOME/.cache/muster/venv/bin/python" -m tests.faults.long --programs "$programs" --plugin "$programs/paced.so" --simulate "$programs/simulate" \
     --version "$(git describe --always --dirty 2> /dev/null || echo unknown)" "$@"
   exit
 fi

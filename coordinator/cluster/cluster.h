@@ -43,6 +43,8 @@ enum class PlantedFault {
   kUnfencedCommit,
   // Which requests were answered is not stored.
   kLostRequestId,
+  // What was held is given away at the moment at which who holds it begins to end.
+  kLeaseWithoutMargin,
 };
 
 struct Options {

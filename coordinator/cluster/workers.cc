@@ -1,6 +1,5 @@
 // Events of workers.
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <variant>
 
@@ -177,19 +176,14 @@ void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
 
 void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
   const jobs::Job* job = FindJob(worker.job);
-  if (job == nullptr || worker.rank != 0 || job->ranks.empty()) return;
-  uint64_t last = std::numeric_limits<uint64_t>::max();
-  if (worker.generation == job->generation) {
-    if (job->ranks[0].incarnation != worker.incarnation) return;
-  } else if (worker.generation + 1 != job->generation) {
-    return;
-  } else if (job->ranks[0].session_started) {
-    last = job->started_step;
-  }
+  if (job == nullptr || worker.rank != 0 || worker.generation > job->generation) return;
+  const bool current = worker.generation == job->generation && !job->ranks.empty();
+  if (current && job->ranks[0].incarnation != worker.incarnation) return;
+  // The store takes what no newer generation has computed anew.
   if (const auto* step = std::get_if<StepDone>(&report.what)) {
-    if (step->step <= last) StoreStep(*job, worker.generation, *step);
+    StoreStep(*job, worker.generation, *step);
   } else if (const auto* validated = std::get_if<Validated>(&report.what)) {
-    if (validated->step <= last) StoreValidation(*job, worker.generation, *validated);
+    StoreValidation(*job, worker.generation, *validated);
   }
 }
 

@@ -102,22 +102,27 @@ void MemoryStore::WriteStep(const StepRow& row) {
   std::erase_if(passes, [&](const auto& kept) {
     return kept.first >= row.step && kept.second.row.generation <= row.generation;
   });
-  StepRow& here = steps[row.step];
-  if (here.generation > row.generation) return;
-  here = row;
+  if (IsLate(row.job_id, row.step, row.generation)) return;
+  steps[row.step] = row;
   const uint64_t newest = steps.rbegin()->first;
   std::erase_if(steps, [&](const auto& kept) {
     return !metrics::Keeps(kept.first, newest, options_.kept_metrics);
   });
 }
 
+bool MemoryStore::IsLate(const std::string& job_id, uint64_t step, uint64_t generation) const {
+  const auto job = steps_.find(job_id);
+  if (job == steps_.end()) return false;
+  return std::any_of(job->second.begin(), job->second.upper_bound(step),
+                     [&](const auto& kept) { return kept.second.generation > generation; });
+}
+
 void MemoryStore::WriteValidation(const ValidationRow& row) {
   auto& passes = passes_[row.job_id];
   const auto next = passes.lower_bound(row.step);
   const uint64_t number = next == passes.begin() ? 1 : std::prev(next)->second.number + 1;
-  auto& here = passes[row.step];
-  if (here.row.generation > row.generation) return;
-  here = {number, row};
+  if (IsLate(row.job_id, row.step, row.generation)) return;
+  passes[row.step] = {number, row};
   uint64_t newest = 0;
   for (const auto& [step, pass] : passes) newest = std::max(newest, pass.number);
   std::erase_if(passes, [&](const auto& kept) {

@@ -31,6 +31,8 @@ class MemoryStore : public Store {
  private:
   void WriteStep(const StepRow& row);
   void WriteValidation(const ValidationRow& row);
+  // A newer generation has computed this step or one before it.
+  bool IsLate(const std::string& job_id, uint64_t step, uint64_t generation) const;
 
   // A job's fields, and the rows of its lists.
   struct StoredJob {

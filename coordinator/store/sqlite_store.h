@@ -58,9 +58,8 @@ class SqliteStore : public Store {
     // The newest number of each job that was written since the file was opened: whatever it does not keep is gone.
     std::map<std::string, uint64_t> newest;
   };
-  // Whether a newer generation has said what there is at that step.
-  absl::StatusOr<bool> IsLate(const char* table, const std::string& job_id, uint64_t step,
-                              uint64_t generation);
+  // Whether a newer generation has computed this step or one before it: then what this one says of it has not happened.
+  absl::StatusOr<bool> IsLate(const std::string& job_id, uint64_t step, uint64_t generation);
   // 0: there is none.
   absl::StatusOr<uint64_t> Newest(const Numbering& numbering, const std::string& job_id);
   // Deletes what the row `newest`, which was just written, does not keep.

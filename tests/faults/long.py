@@ -1,9 +1,10 @@
 """Many seeds of every kind, by hand: in pieces, and to be gone on with.
 
     python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20] [--minutes 9] [--results FILE]
+        [--simulate PROGRAM] [--schedules 100000]
 
 Each (kind, seed, strategy) that passed is a line of the results file and is not played again; what failed is played again the next time, and
-its line replaced. Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed.
+its line replaced. Simulated schedules (tests/simulation) are the kind "simulated", in pieces; the seed is the first one of the piece. Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed.
 """
 
 import argparse
@@ -12,6 +13,7 @@ import os
 import pathlib
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -21,6 +23,20 @@ from tests.faults import programs as programs_by_hand
 HERE = pathlib.Path(__file__).resolve().parent
 # Of these as many as asked for; of each other kind a quarter.
 MANY = ("sigkill", "sigterm", "partition_proxy", "partition_network", "enospc_checkpoints", "enospc_state", "fsync_kill")
+# Simulated schedules that are played together, about a minute of them.
+PIECE = 5000
+
+
+def simulate(program, first_seed):
+    """What a piece of simulated schedules found wrong, and what it says of itself."""
+    played = subprocess.run(
+        [program, f"--first-seed={first_seed}", f"--schedules={PIECE}"], capture_output=True, text=True, check=False
+    )
+    lines = played.stdout.splitlines()
+    violated = [line for line in lines if line.startswith("seed ")]
+    if played.returncode != 0 and not violated:
+        violated = [f"ended with {played.returncode}: {played.stderr[-300:]}"]
+    return violated, lines[-1:]
 
 
 class Results:
@@ -64,6 +80,8 @@ def main():
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument("--strategies", default="ddp,fsdp")
     parser.add_argument("--minutes", type=float, default=9)
+    parser.add_argument("--simulate", help="the program tests/simulation:simulate")
+    parser.add_argument("--schedules", type=int, default=100000, help="simulated ones")
     parser.add_argument("--version", default="?", help="what is tested, for the results")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results/long.tsv")
     arguments = parser.parse_args()
@@ -82,6 +100,8 @@ def main():
             for seed in range(arguments.first_seed, arguments.first_seed + seeds)
             for strategy in arguments.strategies.split(",")
         ]
+    if arguments.simulate and not arguments.kinds:
+        cases += [("simulated", str(first), "-") for first in range(0, arguments.schedules, PIECE)]
     left = [case for case in cases if not results.passed(case)]
     # First those that were never played.
     left.sort(key=lambda case: case in results._lines)
@@ -92,6 +112,15 @@ def main():
         if time.monotonic() > end:
             break
         kind, seed, strategy = case
+        if kind == "simulated":
+            begun = time.monotonic()
+            violated, notes = simulate(arguments.simulate, int(seed))
+            verdict = "FAILED" if violated else "passed"
+            told, seconds = " // ".join([*notes, *violated]), time.monotonic() - begun
+            results.add(case, verdict, seconds, arguments.version, told)
+            print(f"{verdict} {kind} {seed} {seconds:.1f} s: {told[:2000]}", flush=True)
+            failed += verdict == "FAILED"
+            continue
         if strategy not in calm:
             calm[strategy] = run.undisturbed(programs, plugin, work / f"calm-{strategy}", strategy)
         plan = plans.plan(int(seed), kind)

@@ -86,6 +86,8 @@ class Simulation {
   static cluster::Options ClusterOptions(const SimulationOptions& options) {
     cluster::Options cluster;
     cluster.timing = MakeTiming();
+    cluster.timing.without_margin =
+        options.planted_in_cluster == cluster::PlantedFault::kLeaseWithoutMargin;
     cluster.planted_fault = options.planted_in_cluster;
     return cluster;
   }

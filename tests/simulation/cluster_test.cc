@@ -64,13 +64,13 @@ TEST_P(Planted, IsFound) {
 }
 
 std::string NameOf(const testing::TestParamInfo<cluster::PlantedFault>& info) {
-  constexpr const char* kNames[] = {"None", "LatePersist", "UnfencedCommit", "LostRequestId"};
+  constexpr const char* kNames[] = {"None", "LatePersist", "UnfencedCommit", "LostRequestId", "LeaseWithoutMargin"};
   return kNames[static_cast<int>(info.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Planted,
                          testing::Values(cluster::PlantedFault::kLatePersist, cluster::PlantedFault::kUnfencedCommit,
-                                         cluster::PlantedFault::kLostRequestId),
+                                         cluster::PlantedFault::kLostRequestId, cluster::PlantedFault::kLeaseWithoutMargin),
                          NameOf);
 
 }  // namespace

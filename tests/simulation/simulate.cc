@@ -27,7 +27,8 @@ int main(int argc, char** argv) {
   const std::map<std::string, muster::cluster::PlantedFault> plants = {
       {"late-persist", muster::cluster::PlantedFault::kLatePersist},
       {"unfenced-commit", muster::cluster::PlantedFault::kUnfencedCommit},
-      {"lost-request-id", muster::cluster::PlantedFault::kLostRequestId}};
+      {"lost-request-id", muster::cluster::PlantedFault::kLostRequestId},
+      {"lease-without-margin", muster::cluster::PlantedFault::kLeaseWithoutMargin}};
   app.add_option("--planted", planted, "a mistake that is to be found")->check(CLI::IsMember(plants));
   app.add_flag("--story", story, "print what happens");
   app.add_flag("--old-nodes", options.old_nodes, "agents and workers of the program before this one");

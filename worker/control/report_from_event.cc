@@ -153,9 +153,6 @@ struct Fill {
       added->set_reason(ValidUtf8(one.reason));
     }
   }
-  void operator()(const train::CheckpointsGone& event) const {
-    for (const std::string& name : event.names) report.mutable_checkpoints_removed()->add_names(name);
-  }
   void operator()(const train::CommandApplied& event) const {
     report.mutable_command_applied()->set_number(event.number);
     report.mutable_command_applied()->set_step(event.step);

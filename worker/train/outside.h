@@ -124,10 +124,6 @@ struct CheckpointsFound {
   };
   std::vector<One> found;
 };
-// Names of checkpoints that do not count any more and are not there any more.
-struct CheckpointsGone {
-  std::vector<std::string> names;
-};
 struct CommandApplied {
   int64_t number = 0;
   int64_t step = 0;  // optimizer steps done when it took effect
@@ -188,7 +184,7 @@ struct Exported {
 
 using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
                            CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
-                           CheckpointsGone, CommandApplied, CommandFinished, TrainabilityInForce,
+                           CommandApplied, CommandFinished, TrainabilityInForce,
                            ExportReady, Exported>;
 
 // Who says that exported weights may take their place. Thread-safe.

@@ -108,7 +108,7 @@ class SaveSessionTest : public ::testing::Test {
                                .gradients = &data,
                                .commands = &outside_,
                                .events = &outside_,
-                               .checkpoints = {},
+                               .checkpoints = recorded_,
                                .export_gate = gated_ && rank == 0 ? &outside_ : nullptr,
                                .save_retry = absl::ZeroDuration(),
                                .lease = rank == 0 ? &outside_ : nullptr};
@@ -136,6 +136,7 @@ class SaveSessionTest : public ::testing::Test {
   files::TempDir dir_;
   StrategyConfig strategy_ = parallel::DdpOptions{.bucket_bytes = 4096};
   bool gated_ = false;
+  std::vector<std::string> recorded_;
   Outside outside_;
 };
 
@@ -255,6 +256,23 @@ TEST_F(SaveSessionTest, ALeaseThatEndsBeforeAnExportIsPlacedIsNoExportThatFailed
     EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kConsequence) << end.status();
   }
   EXPECT_FALSE(fs::exists(Path("out/model.safetensors")));
+}
+
+TEST_F(SaveSessionTest, DataThatIsGoneIsTheNodesFaultWhereTheJobCouldReadItBefore) {
+  fs::rename(Path("train.bin"), Path("away"));
+  for (const auto& end : Run(SmallJob())) {
+    EXPECT_EQ(Classify(end.status(), Phase::kCreate), FailureKind::kPermanent) << end.status();
+  }
+  fs::rename(Path("away"), Path("train.bin"));
+  Job job = SmallJob();
+  job.weights_export.reset();
+  for (const auto& end : Run(job)) ASSERT_TRUE(end.ok()) << end.status();
+  recorded_ = outside_.checkpoints;
+  fs::rename(Path("train.bin"), Path("away"));
+  for (const auto& end : Run(job, /*generation=*/2)) {
+    EXPECT_EQ(CauseOf(end.status()), Cause::kNodeFault) << end.status();
+    EXPECT_EQ(Classify(end.status(), Phase::kCreate), FailureKind::kTransient) << end.status();
+  }
 }
 
 TEST_F(SaveSessionTest, AFileOfSomebodyElseIsRefusedBeforeTraining) {

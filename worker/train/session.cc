@@ -19,6 +19,7 @@
 #include "common/status/status.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
+#include "worker/train/failure.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
@@ -351,7 +352,16 @@ void SessionImpl::ReportLoss(const RollCallPlan& plan) {
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
                                                          const SessionParts& parts) {
   auto session = std::make_unique<SessionImpl>(identity, job, parts);
-  RETURN_IF_ERROR(Guarded("set-up", [&session] { return session->Build(); }));
+  const absl::Status built = Guarded("set-up", [&session] { return session->Build(); });
+  // Who has saved a checkpoint has read all its files before: they are gone here, not for good.
+  const bool ran_before = !parts.checkpoints.empty() || parts.had_checkpoints;
+  const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
+  if (ran_before && gone && CauseOf(built) == Cause::kNone) {
+    return WithCause(
+        Annotate(built, "what the job could read before is missing; is the file system mounted on this node?"),
+        Cause::kNodeFault);
+  }
+  RETURN_IF_ERROR(built);
   return session;
 }
 
