@@ -10,6 +10,9 @@
 #include <optional>
 #include <string>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/files/files.h"
 #include "common/log/log.h"
@@ -101,20 +104,29 @@ void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
   coordinator.AwaitDrained(kInterruptPatience);
 }
 
+// What to do about a store that is damaged.
+absl::Status WithAdvice(const absl::Status& error) {
+  if (!absl::IsDataLoss(error)) return error;
+  return absl::DataLossError(absl::StrCat(Message(error),
+                                          "; put a backup in the place of the database "
+                                          "(docs/store.md, Backup and restore), then start again"));
+}
+
 absl::Status Run(Flags flags, const sigset_t& signals) {
   ASSIGN_OR_RETURN(flags.coordinator.timing.lease, ParseLease(flags.lease));
   ASSIGN_OR_RETURN(flags.coordinator.timing.autonomy, ParseAutonomy(flags.autonomy));
   ASSIGN_OR_RETURN(const absl::Duration drain_timeout, ParseDrainTimeout(flags.drain_timeout));
-  ASSIGN_OR_RETURN(const auto store, store::SqliteStore::Open(flags.state, flags.store));
-  bool store_failed = false;
-  flags.coordinator.on_failure = [&store_failed](const absl::Status& why) {
-    spdlog::error("{}; ending: put a backup in the place of the database (docs/store.md, Backup and "
-                  "restore), then start again",
-                  Message(why));
-    store_failed = true;
+  const auto store = store::SqliteStore::Open(flags.state, flags.store);
+  if (!store.ok()) return WithAdvice(store.status());
+  absl::Status damaged;
+  flags.coordinator.on_failure = [&damaged](const absl::Status& why) {
+    spdlog::error("{}; ending", Message(why));
+    damaged = why;
     kill(getpid(), SIGTERM);
   };
-  ASSIGN_OR_RETURN(auto coordinator, service::Coordinator::Start(flags.coordinator, store.get()));
+  auto started = service::Coordinator::Start(flags.coordinator, store->get());
+  if (!started.ok()) return WithAdvice(started.status());
+  std::unique_ptr<service::Coordinator> coordinator = *std::move(started);
   spdlog::info("listening on {}, state in {}", coordinator->address(), flags.state);
   if (!flags.port_file.empty()) {
     RETURN_IF_ERROR(files::WriteAtomically(flags.port_file, coordinator->address() + "\n"));
@@ -132,7 +144,7 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
   if (agent != nullptr) EmptyLocalNode(*coordinator, drain_timeout, signals);
   coordinator.reset();
   agent.reset();
-  if (store_failed) return absl::UnavailableError("the store failed");
+  if (!damaged.ok()) return WithAdvice(absl::DataLossError(Message(damaged)));
   spdlog::info("stopped");
   return absl::OkStatus();
 }
@@ -153,11 +165,11 @@ int main(int argc, char** argv) {
                  "Also run an agent on this machine with so many slots");
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
-                 "An agent or worker that hears nothing of the coordinator for so long has ended; up to 1 s "
-                 "later it may be replaced")
+                 "Agents and workers end themselves when they have not been answered for so long; at most 1 s "
+                 "later they are replaced")
       ->capture_default_str();
   app.add_option("--autonomy", flags.autonomy,
-                 "So long training goes on while this program is down and its host answers")
+                 "For how long training goes on while musterd is down and its host refuses connections")
       ->capture_default_str();
   app.add_option("--drain-timeout", flags.drain_timeout,
                  "After SIGTERM: how long the jobs of the local agent may take to save a checkpoint and to end, "

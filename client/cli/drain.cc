@@ -26,16 +26,15 @@ struct NodeOptions : CommonOptions {
 using Change = absl::StatusOr<v1::Node> (client::MusterClient::*)(const std::string&,
                                                                   const client::SteerOptions&);
 
-// One that is not listed any more runs nothing.
-absl::StatusOr<v1::Node> Look(client::MusterClient& client, const std::string& name) {
+// `last` as it is now. One that is not listed any more runs nothing.
+absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
   const auto nodes = client.Nodes();
   if (!nodes.ok()) return nodes.status();
   for (const v1::Node& node : nodes->nodes()) {
-    if (node.name() == name) return node;
+    if (node.name() == last.name()) return node;
   }
-  v1::Node gone;
-  gone.set_name(name);
-  return gone;
+  last.clear_jobs();
+  return last;
 }
 
 // Until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the coordinator was away for too long.
@@ -49,7 +48,7 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
                                                       absl::FormatDuration(options.timeout)));
     }
     std::this_thread::sleep_for(kLook);
-    auto next = Look(client, node.name());
+    auto next = Look(client, node);
     if (next.ok()) {
       node = *std::move(next);
       broken_since = absl::InfiniteFuture();

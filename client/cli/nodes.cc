@@ -100,7 +100,7 @@ void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
 
   auto forget_options = std::make_shared<ForgetOptions>();
   CLI::App* forget = command->add_subcommand(
-      "forget", "Take what ran on a node that is cut off for gone: its ranks are replaced now");
+      "forget", "Treat all processes on a node that is cut off as ended, and replace its ranks now. First make sure that they have ended");
   forget->add_option("NODE", forget_options->node, "The node's name, as in `muster nodes`")->required();
   AddCommonOptions(forget, console, forget_options.get());
   AddRetryOption(forget, forget_options.get());

@@ -87,10 +87,10 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
                 "has failed goes on as its next attempt");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   CLI::Option* from = command->add_option(
-      "--from", start->from, "Go on from this checkpoint directory, as every node sees it (a job without processes only)");
+      "--from", start->from, "Go on from this checkpoint directory, as every node sees it (a job that has ended, or halted with CHECKPOINTS_UNREADABLE)");
   command
       ->add_flag("--from-scratch", start->from_scratch,
-                 "Begin anew at step 0; the job's checkpoints are kept (a job without processes only)")
+                 "Begin anew at step 0; the job's checkpoints are kept (a job that has ended, or halted with CHECKPOINTS_UNREADABLE)")
       ->excludes(from);
   command->callback([=] {
     if (!start->from.empty()) {
@@ -104,7 +104,7 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
-  AddPlain(app, console, code, "checkpoint", "Write a checkpoint of a running job now", true,
+  AddPlain(app, console, code, "checkpoint", "Write a checkpoint of a running job after its current step", true,
            [](auto& client, const auto& job, const auto& options) {
              return client.SaveCheckpoint(job, options);
            });
@@ -116,7 +116,7 @@ void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* command = app->add_subcommand(
       "set-lr", "Change the learning rate of a running job, which its schedule scales, for good");
   AddSteeringOptions(command, console, options.get());
-  command->add_option("VALUE", *rate, "As optimizer.adamw.lr of the job file")->required();
+  command->add_option("VALUE", *rate, "As lr of the optimizer in the job file")->required();
   command->callback([=] {
     *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
       return client.SetLearningRate(job, *rate, steer);

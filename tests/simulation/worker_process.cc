@@ -16,6 +16,9 @@ namespace {
 
 agent::WorkerId ToAgent(const cluster::WorkerId& id) { return {id.job, id.generation, id.rank, id.incarnation}; }
 
+// As of ControlStreamOptions.
+constexpr absl::Duration kConnectTimeout = absl::Seconds(30);
+
 bool IsRefusal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
 }
@@ -24,13 +27,10 @@ bool IsRefusal(const absl::Status& status) {
 
 WorkerProcess::WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
                              std::function<void(const agent::Ending&)> on_end)
-    : scene_(*scene), id_(id), node_(node), pid_(pid), on_end_(std::move(on_end)) {
+    : scene_(*scene), id_(id), node_(node), pid_(pid), on_end_(std::move(on_end)), waits_from_(scene->timeline.now()) {
   scene_.checker.ProcessStarts(id_);
   After(scene_.timeline.Between(0.05, 0.5), [this] { Connect(); });
-  // How long it waits for its first welcome.
-  After(absl::Seconds(30), [this] {
-    if (!needed_commands_.has_value()) Exit(3);
-  });
+  AwaitWelcome();
 }
 
 void WorkerProcess::Run(std::function<void()> what) {
@@ -53,6 +53,13 @@ void WorkerProcess::After(absl::Duration delay, std::function<void()> what) {
 }
 
 // ---- Its life.
+
+void WorkerProcess::AwaitWelcome() {
+  if (needed_commands_.has_value()) return;
+  const absl::Duration left = waits_from_ + kConnectTimeout - scene_.timeline.now();
+  if (left <= absl::ZeroDuration()) return Exit(3);
+  After(left, [this] { AwaitWelcome(); });
+}
 
 void WorkerProcess::Die(const agent::Ending& ending, bool vanished) {
   if (!std::exchange(alive_, false)) return;
@@ -180,7 +187,10 @@ void WorkerProcess::Knock() {
   }
   const absl::Time begun = scene_.timeline.now();
   if (scene_.network.Refuses(node_)) {
-    After(scene_.timeline.Between(0.0005, 0.01), [this, begun] { lease_.Refused(begun); });
+    After(scene_.timeline.Between(0.0005, 0.01), [this, begun] {
+      lease_.Refused(begun);
+      waits_from_ = begun;
+    });
   }
   After(scene_.timing.lease / 10, [this] { Knock(); });
 }

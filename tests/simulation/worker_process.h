@@ -69,6 +69,7 @@ class WorkerProcess {
   // Now, or when it is thawed; never once it is dead.
   void Run(std::function<void()> what);
   void After(absl::Duration delay, std::function<void()> what);
+  void AwaitWelcome();
   void Connect();
   void Ended(StreamId stream, const StreamEnd& end);
   void Welcome(const cluster::WelcomeWorker& welcome);
@@ -90,6 +91,8 @@ class WorkerProcess {
   const std::string node_;
   const int64_t pid_;
   const std::function<void(const agent::Ending&)> on_end_;
+  // It waits so long for its first welcome: from its start, or from the last time that nobody listened.
+  absl::Time waits_from_;
 
   bool alive_ = true;
   bool frozen_ = false;

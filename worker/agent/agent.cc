@@ -35,7 +35,7 @@
 namespace muster::agent {
 namespace {
 
-constexpr char kVersion[] = "0.1.0";
+constexpr char kVersion[] = "0.2.0";
 // Of AgentService; the coordinator's may be one apart.
 constexpr uint32_t kProtocol = 2;
 
