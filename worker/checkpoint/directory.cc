@@ -25,6 +25,14 @@ std::string NoncePath(const std::string& directory, uint64_t nonce) {
   return files::JoinPath(directory, absl::StrFormat("%s%016x", kNoncePrefix, nonce));
 }
 
+// What cannot be looked at may well be there.
+absl::StatusOr<bool> Exists(const std::string& path) {
+  std::error_code error;
+  const bool exists = fs::exists(path, error);
+  if (error) return files::ErrnoStatus(error.value(), "look at", path);
+  return exists;
+}
+
 bool IsLeftover(const std::string& name, int64_t generation) {
   if (absl::StartsWith(name, kNoncePrefix)) return true;
   const auto temporary = manifest::ParseTemporaryName(name);
@@ -35,7 +43,8 @@ bool IsLeftover(const std::string& name, int64_t generation) {
 
 absl::Status Commit(const std::string& temporary, const std::string& final,
                     const manifest::Manifest& manifest, files::Disk& disk) {
-  if (fs::exists(final)) return absl::AlreadyExistsError(absl::StrCat(final, ": exists already"));
+  ASSIGN_OR_RETURN(const bool exists, Exists(final));
+  if (exists) return absl::AlreadyExistsError(absl::StrCat(final, ": exists already"));
   RETURN_IF_ERROR(manifest::CheckComplete(manifest));
   RETURN_IF_ERROR(manifest::Write(manifest, temporary, disk));
   RETURN_IF_ERROR(disk.SyncDirectory(temporary));
@@ -48,7 +57,11 @@ absl::Status Commit(const std::string& temporary, const std::string& final,
 
 absl::StatusOr<std::string> SetAside(const std::string& path) {
   std::string aside = path + ".bad";
-  for (int i = 2; fs::exists(aside); ++i) aside = absl::StrCat(path, ".bad.", i);
+  for (int i = 2;; ++i) {
+    ASSIGN_OR_RETURN(const bool exists, Exists(aside));
+    if (!exists) break;
+    aside = absl::StrCat(path, ".bad.", i);
+  }
   RETURN_IF_ERROR(files::RenameDurably(path, aside));
   return aside;
 }
@@ -77,7 +90,8 @@ absl::Status RemoveDirectory(const std::string& path) {
 absl::Status RemoveCheckpoint(const std::string& path) {
   const std::string temporary = path + kTemporarySuffix;
   RETURN_IF_ERROR(RemoveDirectory(temporary));
-  if (!fs::exists(path)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const bool exists, Exists(path));
+  if (!exists) return absl::OkStatus();
   RETURN_IF_ERROR(files::RenameDurably(path, temporary));
   return RemoveDirectory(temporary);
 }
