@@ -41,6 +41,7 @@ constexpr uint32_t kProtocol = 2;
 
 // Waits are on a clock that stands still while the machine sleeps; the lease goes on.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
+constexpr absl::Duration kReadAgain = absl::Seconds(5);
 
 // Of reports that workers left, in one message.
 constexpr size_t kSpoolMessage = 1 << 20;
@@ -131,6 +132,7 @@ class Agent::Loop {
         Handle(WritesSeen{BytesWritten()});
         look_at_ = SteadyNow() + kLook;
       }
+      if (SteadyNow() >= read_again_at_) ReadAgain();
       if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
       Pump();
     }
@@ -254,8 +256,20 @@ class Agent::Loop {
   }
 
   void Do(const SendSpool& effect) {
-    spooled_[effect.worker] = Spooled{.reports = spools_.Read(effect.worker)};
+    auto reports = spools_.Read(effect.worker);
+    if (!reports.ok()) {
+      spdlog::error("reports of {} cannot be told now: {}", effect.worker.ToString(), Message(reports.status()));
+      unread_.insert(effect.worker);
+      read_again_at_ = SteadyNow() + kReadAgain;
+      return;
+    }
+    spooled_[effect.worker] = Spooled{.reports = *std::move(reports)};
     TellMore(effect.worker);
+  }
+
+  void ReadAgain() {
+    read_again_at_ = absl::InfiniteFuture();
+    for (const WorkerId& worker : std::exchange(unread_, {})) Do(SendSpool{worker});
   }
 
   void Do(const DropStream&) {
@@ -335,6 +349,7 @@ class Agent::Loop {
     stream_.reset();
     outbox_.clear();  // The next Hello says all that matters.
     spooled_.clear();
+    unread_.clear();  // after the next welcome all of them are told anew
     writing_ = welcomed_ = false;
     if (IsFinal(status)) {
       spdlog::error("the coordinator at {} refuses this agent: {}", options_.coordinator, Message(status));
@@ -388,6 +403,9 @@ class Agent::Loop {
     size_t next = 0;
   };
   std::map<WorkerId, Spooled> spooled_;
+  // Those whose file could not be read, and when it is tried again.
+  std::set<WorkerId> unread_;
+  absl::Time read_again_at_ = absl::InfiniteFuture();
   LogQueue logs_;  // Thread-safe.
   // A task that makes the loop look at logs_ is on its way.
   std::atomic<bool> lines_announced_ = false;

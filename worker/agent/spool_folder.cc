@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/match.h"
@@ -24,8 +25,16 @@ constexpr char kEnding[] = ".reports";
 absl::Status SpoolFolder::Open() {
   if (path_.empty()) return absl::OkStatus();
   const absl::Status made = files::CreateDirectories(path_);
-  if (!made.ok()) path_.clear();
-  return made;
+  if (!made.ok()) {
+    path_.clear();
+    return made;
+  }
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(path_, error)) {
+    const std::string path = entry.path().string();
+    if (absl::StrContains(path, absl::StrCat(kEnding, ".tmp"))) unlink(path.c_str());
+  }
+  return absl::OkStatus();
 }
 
 std::string SpoolFolder::PathOf(const WorkerId& worker) const {
@@ -51,11 +60,18 @@ std::vector<WorkerId> SpoolFolder::List() const {
     const std::string path = entry.path().string();
     if (!absl::EndsWith(path, kEnding)) continue;
     const auto spooled = ReadSpool(path);
-    v1::WorkerIdentity worker;
-    if (!spooled.ok() || spooled->reports.empty() || !worker.ParseFromString(spooled->worker) ||
-        PathOf(FromWire(worker)) != path) {
-      spdlog::warn("{} holds no worker's reports: removed", path);
+    if (!spooled.ok() && !absl::IsDataLoss(spooled.status())) {
+      spdlog::error("reports of a worker cannot be told now: {}", Message(spooled.status()));
+      continue;
+    }
+    if (spooled.ok() && spooled->reports.empty()) {
       unlink(path.c_str());
+      continue;
+    }
+    v1::WorkerIdentity worker;
+    if (!spooled.ok() || !worker.ParseFromString(spooled->worker) || PathOf(FromWire(worker)) != path) {
+      spdlog::warn("{} holds no worker's reports: renamed to {}.bad", path, path);
+      rename(path.c_str(), absl::StrCat(path, ".bad").c_str());
       continue;
     }
     workers.push_back(FromWire(worker));
@@ -63,17 +79,21 @@ std::vector<WorkerId> SpoolFolder::List() const {
   return workers;
 }
 
-bool SpoolFolder::Has(const WorkerId& worker) const { return !Read(worker).empty(); }
-
-std::vector<std::string> SpoolFolder::Read(const WorkerId& worker) const {
+bool SpoolFolder::Has(const WorkerId& worker) const {
   const std::string path = PathOf(worker);
-  if (path.empty()) return {};
+  return !path.empty() && access(path.c_str(), F_OK) == 0;
+}
+
+absl::StatusOr<std::vector<std::string>> SpoolFolder::Read(const WorkerId& worker) const {
+  const std::string path = PathOf(worker);
+  if (path.empty()) return std::vector<std::string>();
   auto spooled = ReadSpool(path);
-  if (!spooled.ok()) {
-    if (!absl::IsNotFound(spooled.status())) spdlog::error("{}", Message(spooled.status()));
-    return {};
-  }
-  return std::move(spooled->reports);
+  if (spooled.ok()) return std::move(spooled->reports);
+  if (absl::IsNotFound(spooled.status())) return std::vector<std::string>();
+  if (!absl::IsDataLoss(spooled.status())) return spooled.status();
+  spdlog::error("{}: renamed to {}.bad", Message(spooled.status()), path);
+  rename(path.c_str(), absl::StrCat(path, ".bad").c_str());
+  return std::vector<std::string>();
 }
 
 void SpoolFolder::Remove(const WorkerId& worker) const {

@@ -39,7 +39,7 @@ TEST(SpoolFolder, WhatAWorkerLeftIsFoundAlsoByTheNextAgent) {
   ASSERT_TRUE(next.Open().ok());
   EXPECT_THAT(next.List(), ElementsAre(kWorker));
   EXPECT_TRUE(next.Has(kWorker));
-  EXPECT_THAT(next.Read(kWorker), ElementsAre("one", "two"));
+  EXPECT_THAT(*next.Read(kWorker), ElementsAre("one", "two"));
   next.Remove(kWorker);
   EXPECT_FALSE(next.Has(kWorker));
   EXPECT_THAT(next.List(), IsEmpty());
@@ -52,7 +52,7 @@ TEST(SpoolFolder, AWorkerIsToldItsFileAndItsLimit) {
               ElementsAre(Pair(kSpoolVariable, PathOf("told/1b4e-28.reports")), Pair(kSpoolLimitVariable, "5")));
 }
 
-TEST(SpoolFolder, WhatIsNoFileOfReportsIsRemovedAndOtherFilesStay) {
+TEST(SpoolFolder, WhatIsNoFileOfReportsIsPutAsideAndOtherFilesStay) {
   SpoolFolder folder(PathOf("odd"));
   ASSERT_TRUE(folder.Open().ok());
   std::ofstream(PathOf("odd/x.reports")) << "nonsense";
@@ -60,7 +60,28 @@ TEST(SpoolFolder, WhatIsNoFileOfReportsIsRemovedAndOtherFilesStay) {
   Spool(folder, kWorker, {});
   EXPECT_THAT(folder.List(), IsEmpty());
   EXPECT_FALSE(std::filesystem::exists(PathOf("odd/x.reports")));
+  EXPECT_TRUE(std::filesystem::exists(PathOf("odd/x.reports.bad")));
+  EXPECT_FALSE(folder.Has(kWorker)) << "there was nothing in it";
   EXPECT_TRUE(std::filesystem::exists(PathOf("odd/notes.txt")));
+}
+
+TEST(SpoolFolder, WhatCannotBeReadNowIsKept) {
+  SpoolFolder folder(PathOf("unreadable"));
+  ASSERT_TRUE(folder.Open().ok());
+  // No file can be read there, as where a disk says EIO.
+  std::filesystem::create_directory(PathOf("unreadable/1b4e-28.reports"));
+  EXPECT_THAT(folder.List(), IsEmpty());
+  EXPECT_TRUE(folder.Has(kWorker));
+  EXPECT_FALSE(folder.Read(kWorker).ok());
+  EXPECT_TRUE(std::filesystem::exists(PathOf("unreadable/1b4e-28.reports")));
+}
+
+TEST(SpoolFolder, WhatAKilledWorkerLeftHalfWrittenIsRemovedAtTheStart) {
+  std::filesystem::create_directory(PathOf("half"));
+  std::ofstream(PathOf("half/1b4e-28.reports.tmp")) << "half";
+  SpoolFolder folder(PathOf("half"));
+  ASSERT_TRUE(folder.Open().ok());
+  EXPECT_FALSE(std::filesystem::exists(PathOf("half/1b4e-28.reports.tmp")));
 }
 
 TEST(SpoolFolder, NamesThatWouldLeaveTheFolderGetNoFile) {
