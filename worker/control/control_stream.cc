@@ -307,8 +307,10 @@ class ControlStreamImpl : public ControlStream {
                        welcome.spec().when_cut_off() == v1::JobSpec::CONTINUE);
       if (welcomes_++ > 0) spdlog::info("attached to the coordinator again");
     }
+    const bool notice = directive.has_preemption_notice() && !Preempted();
     Take(directive, stream);
     Wake();
+    if (notice) spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
   }
 
   void Take(const v1::WorkerDirective& directive, Stream* stream) {
@@ -333,9 +335,6 @@ class ControlStreamImpl : public ControlStream {
         }
         break;
       case v1::WorkerDirective::kPreemptionNotice:
-        if (!preempted_) {
-          spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
-        }
         preempted_ = true;
         break;
       case v1::WorkerDirective::kReportAck:

@@ -183,7 +183,10 @@ absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identi
                             .name = "control",
                             .connect_timeout = absl::ToChronoMilliseconds(timeout),
                             .timeout = absl::ToChronoMilliseconds(timeout),
-                            .watched = [&course] { return course.Watched(); },
+                            // While the coordinator is down it finds out nothing, and nobody has to be in time for it.
+                            .watched = [&] {
+                              return course.Watched() || (stream.Away() && stream.StillMine().ok());
+                            },
                             .hostname = stream.welcome().host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
   options.name = "gradients";
@@ -328,11 +331,18 @@ Outcome RunSession(ControlStream& stream, const train::Identity& identity,
 
 // What was named for removal is gone before a job that is done counts as ended; each of the two waits is no longer than this.
 constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
+constexpr absl::Duration kRemovalBeat = absl::Seconds(1);
 
 void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
   // With the acknowledgement of the last checkpoint it is known what that one replaces.
   const absl::Status told = stream.Flush(kLongestRemoval);
-  if (told.ok() && remover.Drain(kLongestRemoval)) return;
+  if (told.ok()) {
+    // What the remover's thread does is this rank's work: it is not to be taken for hung meanwhile.
+    for (absl::Duration waited; waited < kLongestRemoval; waited += kRemovalBeat) {
+      if (remover.Drain(kRemovalBeat)) return;
+      activity::Moved();
+    }
+  }
   spdlog::warn("old checkpoints may stay: they were not named and removed within {}",
                absl::FormatDuration(kLongestRemoval));
 }
