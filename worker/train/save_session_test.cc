@@ -302,14 +302,15 @@ TEST_F(SaveSessionTest, AFileThatCameDuringTheTrainingIsNotReplaced) {
   EXPECT_EQ(WriterOf(Temporary()), "n");
 }
 
-TEST_F(SaveSessionTest, WhatAnOlderGenerationLeftIsRemovedAtTheStart) {
+TEST_F(SaveSessionTest, WeightsThatAnOlderGenerationLeftAreRemovedOnceThereAreOthers) {
   ASSERT_TRUE(files::CreateDirectories(Path("out")).ok());
   ASSERT_TRUE(files::WriteAtomically(Temporary(1), "half").ok());
   ASSERT_TRUE(files::WriteAtomically(Temporary(3), "newer").ok());
   Job job = SmallJob();
-  outside_.on_first_step = [&] { EXPECT_FALSE(fs::exists(Temporary(1))); };
+  outside_.on_first_step = [&] { EXPECT_TRUE(fs::exists(Temporary(1))); };
   const auto ends = Run(job, /*generation=*/2);
   ASSERT_TRUE(ends[0].ok()) << ends[0].status();
+  EXPECT_FALSE(fs::exists(Temporary(1)));
   EXPECT_TRUE(fs::exists(Temporary(3)));
 }
 

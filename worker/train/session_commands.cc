@@ -1,4 +1,6 @@
 // What commands do.
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <chrono>
 #include <map>
@@ -47,7 +49,11 @@ absl::Status SessionImpl::EndHere() {
   // Says that training may go on from here: losses are finite on every rank.
   RETURN_IF_ERROR(CallNow().status());
   if (checkpoints_ != nullptr && trains() && step_ > 0) {
-    RETURN_IF_ERROR(Save().status());
+    ASSIGN_OR_RETURN(const SaveResult saved, Save(SaveKind::kAtStop));
+    if (!saved.files.ok() && leader()) {
+      spdlog::warn("it goes on elsewhere from an earlier checkpoint, because this one could not be written: {}",
+                   Message(saved.files));
+    }
   }
   preempted_ = stopped_ = true;
   return absl::OkStatus();

@@ -59,11 +59,6 @@ absl::Status SessionImpl::PrepareExport() const {
   const auto check = [&]() -> absl::Status {
     RETURN_IF_ERROR(exports::CheckTarget(path, job_name, overwrite));
     RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(path)));
-    ASSIGN_OR_RETURN(const auto removed,
-                     exports::RemoveStale(path, identity_.job, identity_.generation));
-    for (const std::string& name : removed) {
-      spdlog::info("removed {}, which an older generation of this job left", name);
-    }
     return Probe(TemporaryExport());
   };
   return Annotate(check(), "export.path");
@@ -126,6 +121,16 @@ absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::AwaitGrant() {
   }
 }
 
+void SessionImpl::RemoveOlderExports() const {
+  // Not before this generation's weights are in their place: they may be all that is left of a job that failed at its export.
+  const auto removed =
+      exports::RemoveStale(job_.weights_export->path, identity_.job, identity_.generation);
+  if (!removed.ok()) return spdlog::warn("what older generations left stays: {}", Message(removed.status()));
+  for (const std::string& name : *removed) {
+    spdlog::info("removed {}, which an older generation of this job left", name);
+  }
+}
+
 absl::Status SessionImpl::Export() {
   if (!job_.weights_export.has_value()) return absl::OkStatus();
   const std::string& path = job_.weights_export->path;
@@ -149,6 +154,7 @@ absl::Status SessionImpl::Export() {
   }
   ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(placed, "export placed"));
   if (!told.status.ok()) return Failed(told.status);
+  if (leader()) RemoveOlderExports();
   Report(Exported{path});
   return CallNow().status();  // nobody is done before the weights are there
 }

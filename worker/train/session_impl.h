@@ -88,6 +88,8 @@ class SessionImpl : public Session {
   // ---- The export (session_export.cc).
   // Rank 0: that the weights may be written where the job says, and nothing older is in their way.
   absl::Status PrepareExport() const;
+  // What they left under temporary names.
+  void RemoveOlderExports() const;
   // The error of the files is in what is returned with Cause::kFinalSaveFailed.
   absl::Status Export();
   // How rank 0's part went, on all ranks. A type of its own: absl::StatusOr<absl::Status> would take an error of the
