@@ -86,8 +86,7 @@ void AgentProcess::ScheduleTick() {
   const absl::Time due = core_->NextDeadline();
   if (due == tick_at_ || due == absl::InfiniteFuture()) return;
   tick_at_ = due;
-  // A busy machine is late.
-  const absl::Time when = std::max(due, scene_.timeline.now()) + scene_.timeline.Between(0, 0.05);
+  const absl::Time when = std::max(due, scene_.timeline.now()) + scene_.timeline.Lateness();
   After(when - scene_.timeline.now(), [this, due] {
     if (tick_at_ != due) return;
     tick_at_ = absl::InfiniteFuture();

@@ -47,6 +47,8 @@ class Timeline {
   uint32_t Pick(uint64_t bound) { return static_cast<uint32_t>(dice_.Below(bound)); }
   bool OneIn(uint64_t bound) { return dice_.Below(bound) == 0; }
   absl::Duration Between(double low, double high) { return absl::Seconds(dice_.Uniform(low, high)); }
+  // By how much a timer is late, and what follows from it: a little on a busy machine, and now and then nearly as much as leases leave room for.
+  absl::Duration Lateness() { return Between(0, OneIn(5) ? 0.9 : 0.05); }
   double Uniform(double low, double high) { return dice_.Uniform(low, high); }
 
   // ---- What is told.

@@ -285,8 +285,7 @@ void WorkerProcess::WatchLease() {
   }
   absl::Duration wait = std::min(absl::Seconds(1), lease_.End() - now);
   if (lease_.SilentFrom() > now) wait = std::min(wait, lease_.SilentFrom() - now);
-  // A busy machine is late.
-  After(wait + scene_.timeline.Between(0, 0.05), [this] { WatchLease(); });
+  After(wait + scene_.timeline.Lateness(), [this] { WatchLease(); });
 }
 
 void WorkerProcess::Beat() {
