@@ -17,15 +17,16 @@ bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
   return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
 }
 
-// Of a node, that were replaced by newer ones.
+// Of a node.
 constexpr size_t kKeptIncarnations = 16;
 
 }  // namespace
 
 absl::Status Cluster::CheckName(const AgentHello& hello) const {
   const store::NodeMarkRow mark = MarkOf(hello.node);
-  const auto& replaced = mark.replaced_incarnations;
-  if (std::find(replaced.begin(), replaced.end(), hello.incarnation) != replaced.end()) {
+  const auto& known = mark.incarnations;
+  const auto found = std::find(known.begin(), known.end(), hello.incarnation);
+  if (found != known.end() && found + 1 != known.end()) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                   absl::StrCat("node '", hello.node, "': a newer agent process has this name"));
   }
@@ -46,7 +47,6 @@ absl::Status Cluster::CheckName(const AgentHello& hello) const {
 void Cluster::AgentProcessGone(const std::string& node, const std::string& incarnation,
                                const std::set<std::string>& left, const std::string& reason,
                                absl::Time now) {
-  StrangersGone(node);
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
@@ -83,8 +83,6 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
                                " and knows the next one: update musterd first"));
   }
   if (absl::Status taken = CheckName(hello); !taken.ok()) return taken;
-  const membership::Agent* const former = membership_.FindAgent(hello.node);
-  const std::string former_incarnation = former == nullptr ? "" : former->incarnation;
   const auto attached = membership_.AttachAgent({.node = hello.node,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
@@ -92,9 +90,8 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
                                                  .version = hello.version,
                                                  .protocol = hello.protocol},
                                                 session, now);
-  if (!attached.ok()) return attached.status();
-  Close(attached->replaced,
-        attached->new_incarnation
+  Close(attached.replaced,
+        attached.new_incarnation
             ? Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                      absl::StrCat("node '", hello.node, "': a newer agent process has this name"))
             : absl::AbortedError("a newer stream of this agent is attached"));
@@ -106,11 +103,12 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
   NodeFound(hello.node);
   store::NodeMarkRow mark = MarkOf(hello.node);
-  if (attached->new_incarnation || mark.agent_id != hello.agent_id) {
+  auto& known = mark.incarnations;
+  const bool newest = !known.empty() && known.back() == hello.incarnation;
+  if (!newest || mark.agent_id != hello.agent_id) {
     mark.agent_id = hello.agent_id;
-    auto& replaced = mark.replaced_incarnations;
-    if (attached->new_incarnation) replaced.push_back(former_incarnation);
-    if (replaced.size() > kKeptIncarnations) replaced.erase(replaced.begin());
+    if (!newest) known.push_back(hello.incarnation);
+    if (known.size() > kKeptIncarnations) known.erase(known.begin());
     Mark(mark);
   }
   // It may have missed either.
@@ -118,9 +116,13 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
       SendToAgent{session, DrainAgent{mark.drained, mark.drained ? mark.reason : ""}});
   const auto draining = draining_.find(hello.node);
   const bool over = draining != draining_.end() && draining->second.by_agent;
-  if (over && attached->new_incarnation) draining_.erase(draining);
+  if (over && attached.new_incarnation) draining_.erase(draining);
   quarantined_[hello.node] = {hello.quarantined_slots.begin(), hello.quarantined_slots.end()};
 
+  awaited_.erase(hello.node);
+  // Before anything is started.
+  StrangersGone(hello.node);
+  EndStrangers(hello, now);
   std::set<std::string> running;
   for (const RunningWorker& worker : hello.running) running.insert(worker.worker.incarnation);
   AgentProcessGone(hello.node, hello.incarnation, running,
@@ -133,8 +135,6 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
     return exit.exit.cause == jobs::Exit::Cause::kSignal;
   });
   for (const WorkerExit& exit : exits) WorkerExited(session, exit, now);
-
-  EndStrangers(hello, now);
   for (const RunningWorker& worker : hello.running) {
     if (jobs::Rank* rank = CurrentRank(worker.worker)) {
       rank->pid = worker.pid;

@@ -82,6 +82,13 @@ void Cluster::ForgetRequests(absl::Time now) {
   }
 }
 
+absl::Status Cluster::CheckOpenJobs() const {
+  if (open_.size() < options_.limits.open_jobs) return absl::OkStatus();
+  return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_JOBS",
+                absl::StrCat(open_.size(), " jobs have not ended yet, as many as allowed; wait for "
+                                           "some, or stop some"));
+}
+
 absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
   const auto repeat = Repeat(submission.request_id, submission.fingerprint);
   if (!repeat.ok()) return repeat.status();
@@ -97,11 +104,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
                   absl::StrCat("there are ", jobs_.size(), " jobs, as many as allowed; `muster "
                                                            "delete JOB` forgets one that has ended"));
   }
-  if (open_.size() >= options_.limits.open_jobs) {
-    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_JOBS",
-                  absl::StrCat(open_.size(), " jobs have not ended yet, as many as allowed; wait for "
-                                             "some, or stop some"));
-  }
+  RETURN_IF_ERROR(CheckOpenJobs());
   const uint64_t number = last_number_ + 1;
   std::string id = submission.job_id;
   if (id.empty()) {
@@ -250,6 +253,9 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
+  RETURN_IF_ERROR(CheckRequestId(request.request_id));
+  RETURN_IF_ERROR(CheckRoomFor(*job));
+  RETURN_IF_ERROR(CheckOpenJobs());
   if (request.from_scratch || !request.from.empty()) {
     RETURN_IF_ERROR(CheckStart(*job, request));
     jobs::DecideStart(job, request.from_scratch, request.from);

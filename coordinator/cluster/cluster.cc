@@ -30,8 +30,12 @@ std::string Sentence(const jobs::Job& job) {
 }  // namespace
 
 Cluster::Cluster(const Options& options, const store::Image& image, absl::Time now)
-    : options_(options), membership_(options.timing), last_tick_(now) {
+    : options_(options),
+      membership_(options.timing),
+      last_tick_(now),
+      awaited_until_(now + options.timing.Grant()) {
   for (const store::NodeRow& row : image.nodes) {
+    awaited_.insert(row.node);
     membership_.ExpectAgent(
         {.node = row.node, .incarnation = row.incarnation, .host = row.host, .slots = row.slots},
         now);
@@ -53,6 +57,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     submitted_[job.number] = job.id;
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
+    if (!job.live) loaded_.insert(job.id);
     // What an older musterd left open.
     const bool stopped = job.state == jobs::State::kCancelled;
     if (job.terminal() && job.commands.EndAll(jobs::Name(job.state), stopped, now)) {
@@ -127,6 +132,7 @@ void Cluster::Tick(absl::Time now) {
   const auto open = open_;
   for (const auto& [number, id] : open) {
     jobs::Job* job = FindJob(id);
+    LookAtStop(job, now);
     jobs::Ended ended = jobs::OnTick(job, now);
     const bool stops = jobs::TimeIsUp(*job, now);
     if (stops) {
@@ -138,13 +144,31 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     Follow(job, ended, now);
   }
+  if (now >= awaited_until_) awaited_.clear();
   ForgetRequests(now);
   Schedule(now);
 }
 
 void Cluster::Judge(bool judging, absl::Time now) {
   judging_ = judging;
-  if (judging) membership_.GrantFreshGrace(now);
+  if (!judging) return;
+  membership_.GrantFreshGrace(now);
+  awaited_until_ = now + options_.timing.Grant();
+}
+
+void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {
+  if (!job->live || !job->stop_requested || job->ending) {
+    stop_activity_.erase(job->id);
+    return;
+  }
+  uint64_t activity = 0;
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
+    if (worker != nullptr) activity += worker->activity + worker->step;
+  }
+  const auto [known, first] = stop_activity_.try_emplace(job->id, activity);
+  if (first || std::exchange(known->second, activity) == activity) return;
+  jobs::OnStopGetsOn(job, options_.patience, now);
 }
 
 std::map<std::string, std::vector<uint32_t>> Cluster::RanksOn(const std::string& node) const {
@@ -273,9 +297,12 @@ jobs::Slots Cluster::SlotsAt(absl::Time now) const {
 }
 
 std::string Cluster::TooBigFor(uint32_t world_size) const {
+  // The ranks of a job are on nodes of one protocol.
+  std::map<uint32_t, uint32_t> of_protocol;
   uint32_t offered = 0;
   for (const auto& [node, agent] : membership_.agents()) {
-    if (Offers(node, last_tick_)) offered += agent.slots;
+    if (!Offers(node, last_tick_)) continue;
+    offered = std::max(offered, of_protocol[agent.protocol] += agent.slots);
   }
   if (world_size <= offered) return "";
   const std::string needs =
@@ -290,10 +317,13 @@ std::vector<jobs::Running> Cluster::RunningJobs(absl::Time now) const {
     const jobs::Job& job = jobs_.at(id);
     if (!job.live) continue;
     // Slots that will not be offered when they are free again are no gain to anybody.
-    const auto slots = std::count_if(
-        job.ranks.begin(), job.ranks.end(),
-        [&](const jobs::Rank& rank) { return !rank.exited && Offers(rank.node, now); });
-    running.push_back({static_cast<uint32_t>(slots), jobs::TimeLimitEnd(job)});
+    jobs::Running entry{.end = jobs::TimeLimitEnd(job)};
+    for (const jobs::Rank& rank : job.ranks) {
+      if (rank.exited || !Offers(rank.node, now)) continue;
+      ++entry.slots;
+      entry.protocol = membership_.FindAgent(rank.node)->protocol;
+    }
+    running.push_back(entry);
   }
   return running;
 }
@@ -304,7 +334,9 @@ void Cluster::Schedule(absl::Time now) {
     const jobs::Job& job = jobs_.at(id);
     if (!job.waiting() || strangers_.contains(id)) continue;
     // Nobody waits for one that nodes keep failing.
-    if (job.not_before > now && job.node_faults > 0) continue;
+    if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
+    // In an old database: it may run on one of those.
+    if (!awaited_.empty() && loaded_.contains(id)) continue;
     line.push_back({.id = id,
                     .number = number,
                     .priority = job.plan.priority,

@@ -213,6 +213,7 @@ class Cluster {
   void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
   void Append(jobs::Job* job, commands::Command command, absl::Time now);
   void RecordTrainability(jobs::Job* job, const TrainabilityInForce& report, absl::Time now);
+  absl::Status CheckOpenJobs() const;
   absl::Status CheckRequestId(const std::string& request_id) const;
   // For one more command.
   absl::Status CheckRoomFor(const jobs::Job& job) const;
@@ -222,6 +223,9 @@ class Cluster {
   absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
+  // A process knows what was acknowledged before an older database took the place of this one: its generation cannot go on, which is no
+  // failure of the job.
+  void FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now);
   void StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step);
   void StoreValidation(const jobs::Job& job, uint64_t generation, const Validated& validated);
   // Of what a rank 0 left that is given up: what it measured, of the steps that nobody does again. The next generation tells the
@@ -274,6 +278,8 @@ class Cluster {
   jobs::Ended Preempt(jobs::Job* job, const std::string& reason, absl::Time now);
   // What the end of the newest generation says of its nodes, once.
   void JudgeNodes(jobs::Job* job, absl::Time now);
+  // A stop takes as long as its last save does: what moves is not ended.
+  void LookAtStop(jobs::Job* job, absl::Time now);
   // It got on.
   void Praise(const jobs::Job& job);
   void StoreHealth(const std::string& node);
@@ -326,6 +332,13 @@ class Cluster {
   std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;
   bool judging_ = true;
+  // Nodes that were known when this object was made and have not come back since, for a while; and the jobs that had no processes
+  // then, as far as was known: such a job is not started before all of these nodes are back, or their leases are over.
+  std::set<std::string> awaited_;
+  absl::Time awaited_until_;
+  std::set<std::string> loaded_;
+  // Of jobs that are being stopped: what their ranks have done.
+  std::map<std::string, uint64_t> stop_activity_;
 
   std::map<std::string, Dirty> dirty_;
   // What the store has of each job's lists.

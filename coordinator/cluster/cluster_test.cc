@@ -588,12 +588,76 @@ TEST(Cluster, AJobWhoseTimeIsUpIsAskedToStopAndEndsFailedAlsoAfterARestart) {
   world.Restart();
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   ASSERT_TRUE(world.AttachWorker(10, worker).ok());
-  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.step = 3}}).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = CommandApplied{1, 3}}).ok());
+  ASSERT_TRUE(world.Report(10, {.sequence = 3, .what = Finished{.step = 3}}).ok());
   world.Exit(1, worker, 0);
   EXPECT_EQ(world.job("job").state, jobs::State::kFailed);
   EXPECT_EQ(world.job("job").state_reason, "it has run for its time_limit, 6s");
   EXPECT_EQ(world.job("job").reason_code, "TIME_LIMIT");
   EXPECT_EQ(world.job("job").commands.Find(1)->outcome->code, absl::StatusCode::kOk);
+}
+
+TEST(Cluster, AStopIsNotEndedWhileItsRanksMove) {
+  World world;
+  world.Start("job", 1);
+  const WorkerId worker = world.job("job").Worker(0);
+  ASSERT_TRUE(world.Stop("job").ok());
+  // A save that takes minutes.
+  for (uint64_t block = 1; block <= 100; ++block) {
+    world.Pass(1);
+    world.cluster().AgentHeard(1, world.now());
+    world.cluster().WorkerBeat(10, {.progress = "saving a checkpoint", .activity = block}, world.now());
+    world.Commit();
+  }
+  EXPECT_TRUE(world.Stops().empty());
+  for (int second = 0; second < 31; ++second) {
+    world.Pass(1);
+    world.cluster().AgentHeard(1, world.now());
+    world.cluster().WorkerBeat(10, {.progress = "saving a checkpoint", .activity = 100}, world.now());
+    world.Commit();
+  }
+  EXPECT_EQ(world.Stops().size(), 1) << "nothing moved for 30 s";
+}
+
+TEST(Cluster, AnOlderAgentProcessIsRefusedAlsoAfterItsLeaseAndARestart) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1, "first")).ok());
+  world.Pass(12);
+  ASSERT_EQ(world.cluster().membership().FindAgent("a"), nullptr) << "it is lost";
+  ASSERT_TRUE(world.Attach(2, Hello("a", 1, "second")).ok());
+  EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "first"))), "STALE_INCARNATION");
+  world.Restart();
+  EXPECT_EQ(RefusalReason(world.Attach(4, Hello("a", 1, "first"))), "STALE_INCARNATION");
+  EXPECT_TRUE(world.Attach(5, Hello("a", 1, "second")).ok());
+}
+
+TEST(Cluster, ARestartedCoordinatorStartsNothingThatItLoadedBeforeTheKnownNodesAreBack) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("big", 3);
+  world.Restart();
+  // In an older database it may run on these two already.
+  ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
+  world.Pass(1);
+  EXPECT_EQ(world.job("big").state, jobs::State::kQueued);
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+}
+
+TEST(Cluster, ANodeThatDoesNotComeBackHoldsUpWhatWasLoadedForALeaseOnly) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("big", 3);
+  world.Restart();
+  ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
+  for (int second = 0; second < 12; ++second) {
+    world.Pass(1);
+    world.cluster().AgentHeard(3, world.now());
+  }
+  world.Pass(1);
+  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
 }
 
 TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/status/status.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/membership/refusal.h"
@@ -77,6 +78,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   const auto repeat = Repeat(request.request_id, request.fingerprint);
   if (!repeat.ok()) return repeat.status();
   if (*repeat != nullptr) return absl::OkStatus();
+  RETURN_IF_ERROR(CheckRequestId(request.request_id));
   const std::string& node = request.node;
   const membership::Agent* agent = membership_.FindAgent(node);
   if (agent == nullptr) {
@@ -99,6 +101,9 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   StrangersGone(node);
   EndSessionsOf(node, said, [](const std::string&) { return false; }, now);
   membership_.ForgetAgent(node);
+  draining_.erase(node);
+  quarantined_.erase(node);
+  awaited_.erase(node);
   batch_.removed_nodes.push_back(node);
   for (jobs::Job* job : LiveJobsOn(node)) {
     jobs::AddEvent(job, now, "NODE_FORGOTTEN", said);

@@ -65,6 +65,26 @@ TEST_F(CutOffTest, WhenTheAgentIsBackAllGoesOn) {
   EXPECT_EQ(job().generation, 1);
 }
 
+TEST_F(CutOffTest, ACutThatIsLongerThanTheWatchdogIsNoHang) {
+  Silence(3600);
+  AgentHello hello = Hello("a", 1);
+  hello.running.push_back({job().Worker(0), 7});
+  ASSERT_TRUE(world_.Attach(3, hello).ok());
+  ASSERT_TRUE(world_.AttachWorker(11, job().Worker(0)).ok());
+  world_.Pass(2);
+  EXPECT_EQ(job().generation, 1);
+  EXPECT_EQ(job().state, jobs::State::kRunning);
+}
+
+TEST_F(CutOffTest, AForgottenAgentThatWasBeingStoppedLeavesNoTrace) {
+  world_.cluster().AgentDraining(1, "SIGTERM", world_.now());
+  world_.cluster().Detached(1, world_.now());
+  world_.Commit();
+  ASSERT_TRUE(Forget("a").ok());
+  ASSERT_TRUE(world_.Attach(3, Hello("a", 1, "next")).ok());
+  EXPECT_EQ(world_.cluster().OfferedSlots().free("a"), 1);
+}
+
 TEST_F(CutOffTest, ARestartOfTheCoordinatorChangesNothing) {
   Silence(60);
   world_.Restart();

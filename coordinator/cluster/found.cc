@@ -1,5 +1,6 @@
 // Events around a job's checkpoint folder: what is written, found and removed there, and where a generation starts.
 #include <algorithm>
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,9 +23,8 @@ void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written,
     return;
   }
   jobs::RecordCheckpoint(job, std::move(checkpoint));
-  const uint32_t faults = job->restarts_used + job->node_faults;
   jobs::OnCheckpoint(job, written.step);
-  if (faults > 0 && job->restarts_used + job->node_faults == 0) Praise(*job);
+  if (written.step > job->started_step) Praise(*job);
   ListsChanged(job);
   jobs::OnSaved(job, written.step, now);
   jobs::OnSave(job);
@@ -127,7 +127,12 @@ absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequ
 void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
   for (const RunningWorker& running : hello.running) {
     jobs::Job* job = FindJob(running.worker.job);
-    if (job == nullptr || job->terminal() || running.worker.generation <= job->generation) continue;
+    if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
+    // Of the newest generation that is known here, unless a former course of the job had the same number.
+    const bool known = std::any_of(job->ranks.begin(), job->ranks.end(), [&](const jobs::Rank& rank) {
+      return rank.incarnation == running.worker.incarnation;
+    });
+    if (known && running.worker.generation == job->generation) continue;
     jobs::AddEvent(job, now, "NEWER_GENERATION_FOUND",
                    absl::StrCat("a process of generation ", running.worker.generation, " runs on node '",
                                 hello.node, "' and is ended: was the database restored?"));

@@ -262,6 +262,40 @@ TEST_F(FoundTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
   EXPECT_EQ(job().restarts, 0u);
 }
 
+TEST_F(FoundTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
+  world_.Restart();
+  AgentHello hello{.node = "a", .incarnation = "a", .host = "a", .slots = 2};
+  hello.running = {{job().Worker(0), 5}, {job().Worker(1), 6}, {{"job", 1, 0, "another course"}, 77}};
+  ASSERT_TRUE(world_.Attach(1, hello).ok());
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  const jobs::Job before = job();
+  for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
+  EXPECT_FALSE(job().live) << "it waits for the stranger";
+  world_.Exit(1, {"job", 1, 0, "another course"}, 15);
+  world_.Pass(1);
+  EXPECT_EQ(job().generation, 2u);
+  EXPECT_EQ(job().restarts, 0u);
+}
+
+TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
+  Report({.sequence = 9, .what = StepDone{.step = 40}});
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_NE(job().state_reason.find("was the database restored?"), std::string::npos) << job().state_reason;
+  ExitAll();
+  EXPECT_EQ(job().generation, 2u);
+  EXPECT_EQ(job().restarts, 0u);
+}
+
+TEST_F(FoundTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
+  ASSERT_TRUE(world_.cluster()
+                  .AttachWorker(12, {.worker = job().Worker(0), .newest_command = 3}, world_.now())
+                  .ok());
+  world_.Commit();
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  ExitAll();
+  EXPECT_EQ(job().restarts, 0u);
+}
+
 // What was given before the backup is what the checkpoint knows; what was given since is not.
 TEST_F(FoundTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUnderAnother) {
   commands::Command rate{.kind = commands::Kind::kSetLearningRate, .contents = "new"};

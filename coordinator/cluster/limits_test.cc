@@ -95,6 +95,26 @@ TEST(ClusterLimits, ALongRequestIdIsRefused) {
   EXPECT_EQ(world.SubmitReason("a", std::string(128, 'x')), "OK");
 }
 
+TEST(ClusterLimits, TheNextAttemptOfAJobIsOneMoreThatHasNotEnded) {
+  LimitedWorld world({.open_jobs = 1});
+  ASSERT_EQ(world.SubmitReason("a"), "OK");
+  ASSERT_TRUE(world.Stop("a").ok());
+  ASSERT_EQ(world.SubmitReason("b"), "OK");
+  const auto retry = world.cluster().NextAttempt({.job_id = "a"}, world.now());
+  EXPECT_EQ(RefusalReason(retry.status()), "TOO_MANY_OPEN_JOBS");
+  const auto long_id = world.cluster().NextAttempt({.job_id = "a", .request_id = std::string(129, 'x')}, world.now());
+  EXPECT_EQ(RefusalReason(long_id.status()), "REQUEST_ID_TOO_LONG");
+}
+
+TEST(ClusterLimits, ALongRequestIdOfANodeIsRefused) {
+  LimitedWorld world({});
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  const NodeRequest request{.node = "a", .request_id = std::string(129, 'x')};
+  EXPECT_EQ(RefusalReason(world.cluster().CordonNode(request, world.now())), "REQUEST_ID_TOO_LONG");
+  world.cluster().Detached(1, world.now());
+  EXPECT_EQ(RefusalReason(world.cluster().ForgetNode(request, world.now())), "REQUEST_ID_TOO_LONG");
+}
+
 // What a command costs does not grow: rows here, time in bench/commands.
 TEST(ClusterLimits, TheTenThousandthCommandWritesAsManyRowsAsTheFirst) {
   World world;

@@ -92,6 +92,9 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
   }
   Changed(job);
+  if (hello.newest_command > job->commands.newest()) {
+    FollowsALaterState(job, absl::StrCat("commands ", job->commands.newest() + 1, " to ", hello.newest_command), now);
+  }
   return absl::OkStatus();
 }
 
@@ -133,12 +136,12 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
     if (written != nullptr) RecordCheckpoint(FindJob(id.job), *written, now);
   }
   if (rank == nullptr) return absl::OkStatus();
-  if (report.sequence > rank->acked_report + 1) {
-    return absl::InvalidArgumentError(absl::StrCat("report ", report.sequence,
-                                                   " came after report ", rank->acked_report,
-                                                   ": those between are lost"));
-  }
   jobs::Job* job = FindJob(id.job);
+  if (report.sequence > rank->acked_report + 1) {
+    FollowsALaterState(job, absl::StrCat("reports ", rank->acked_report + 1, " to ", report.sequence - 1,
+                                         " of rank ", id.rank), now);
+    return absl::OkStatus();
+  }
   if (report.sequence == rank->acked_report + 1) {
     // The acknowledgement leaves before what may close the stream; that of a checkpoint says that all it brings has been told.
     const bool last = std::holds_alternative<CheckpointWritten>(report.what);
@@ -149,6 +152,13 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
     effects_.push_back(SendToWorker{session, AckReport{rank->acked_report}});
   }
   return absl::OkStatus();
+}
+
+void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
+  const jobs::Ended ended = jobs::OnInterrupted(
+      job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"), now);
+  ListsChanged(job);
+  Follow(job, ended, now);
 }
 
 void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
@@ -212,6 +222,8 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             job->ranks[rank].step = step.step;
             RecordStep(job, step);
             jobs::OnStep(job);
+            // Those with checkpoints: with the first one.
+            if (job->checkpoints.empty() && step.step == job->started_step + 1) Praise(*job);
           },
           [&](const StageStarted& stage) {
             job->stage = stage.stage;

@@ -42,6 +42,29 @@ TEST(Backfill, AJobThatWouldDelayTheFirstInLineWaits) {
   EXPECT_EQ(Placed(4, {{2}}, {Job("big", 1, 4), Job("small", 2, 1)}), Ids());
 }
 
+TEST(Backfill, AJobThatFitsTheNodesOfNoProtocolHoldsUpNobody) {
+  Slots slots;
+  slots.Offer("new", 4, 3);
+  slots.Offer("old", 4, 2);
+  const auto decisions = PlaceInLine({Job("both", 1, 8), Job("small", 2, 4)}, slots, {}, kNow);
+  ASSERT_EQ(decisions.size(), 2);
+  EXPECT_FALSE(decisions[0].placed.has_value());
+  EXPECT_TRUE(decisions[1].placed.has_value());
+}
+
+TEST(Backfill, AReservationIsForNodesOfOneProtocol) {
+  Slots slots;
+  slots.Offer("new", 4, 3);
+  slots.Offer("old", 4, 2);
+  slots.Use({"new", 0});
+  // The first in line waits for the new node; the old one is nobody's.
+  const auto decisions = PlaceInLine({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)}, slots,
+                                     {{1, absl::InfiniteFuture(), 3}}, kNow);
+  EXPECT_EQ(decisions[0].placed->front().node, "old");
+  EXPECT_EQ(decisions[1].placed->front().node, "new");
+  EXPECT_FALSE(decisions[2].placed.has_value());
+}
+
 TEST(Backfill, SlotsThatTheFirstInLineDoesNotNeedAreUsed) {
   // Once the running job has ended, 4 are free and 3 are needed.
   EXPECT_EQ(Placed(4, {{2}}, {Job("big", 1, 3), Job("a", 2, 1), Job("b", 3, 1)}), Ids{"a"});

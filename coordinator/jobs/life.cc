@@ -62,6 +62,13 @@ void Cancel(Job* job, absl::Time now) {
       now, "SAVE_FAILED");
 }
 
+bool StopTookEffect(const Job& job) {
+  const auto& commands = job.commands.commands();
+  return std::any_of(commands.begin(), commands.end(), [](const commands::Command& command) {
+    return command.kind == commands::Kind::kStop && command.applied_step.has_value();
+  });
+}
+
 // All its work is done.
 void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) return Conclude(job, State::kSucceeded, job->ended_early, now);
@@ -94,6 +101,8 @@ void Conclude(Job* job, absl::Time now) {
   StopClock(job, now);
   job->live = false;
   job->stage.clear();
+  // All was done before the workers heard of the limit.
+  if (job->time_up && done && !StopTookEffect(*job)) return Succeed(job, now);
   if (job->time_up) return EndForTimeLimit(job, now);
   if (job->stop_requested) return Cancel(job, now);
   if (done) return Succeed(job, now);
@@ -659,6 +668,12 @@ void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now) {
   job->stop_requested = true;
   if (!job->ending) job->patience_end = now + patience.stop;
   DescribeLive(job);
+}
+
+void OnStopGetsOn(Job* job, const Patience& patience, absl::Time now) {
+  if (job->live && job->stop_requested && !job->ending && !All(*job, &Rank::finished)) {
+    job->patience_end = now + patience.stop;
+  }
 }
 
 void OnPaused(Job* job, bool paused) {

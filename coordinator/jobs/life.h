@@ -32,7 +32,7 @@
 namespace muster::jobs {
 
 struct Patience {
-  // For a stop command to take effect, and for processes that finished to exit.
+  // For a stop command to take effect where nothing moves, and for processes that finished to exit.
   absl::Duration stop = absl::Seconds(30);
   // Between SIGTERM and SIGKILL.
   absl::Duration kill = absl::Seconds(2);
@@ -168,6 +168,9 @@ Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 
 // A halted job waits for slots again.
 void Resume(Job* job);
+
+// Its ranks move: they are not ended yet.
+void OnStopGetsOn(Job* job, const Patience& patience, absl::Time now);
 
 // The workers have halted, or go on, as asked.
 void OnPaused(Job* job, bool paused);

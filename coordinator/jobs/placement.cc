@@ -44,9 +44,17 @@ std::optional<std::vector<Slot>> Slots::Place(uint32_t world_size,
   const auto group = std::find_if(groups.begin(), groups.end(),
                                   [&](const auto& entry) { return entry.second >= world_size; });
   if (group == groups.end()) return std::nullopt;
+  return PlaceOn(group->first, world_size, avoid);
+}
+
+std::optional<std::vector<Slot>> Slots::PlaceOn(uint32_t protocol, uint32_t world_size,
+                                                const std::set<std::string>& avoid) {
+  const auto groups = FreeByProtocol();
+  const auto group = groups.find(protocol);
+  if (group == groups.end() || group->second < world_size) return std::nullopt;
   std::vector<std::string> nodes;
-  for (const auto& [node, protocol] : protocols_) {
-    if (protocol == group->first) nodes.push_back(node);
+  for (const auto& [node, spoken] : protocols_) {
+    if (spoken == protocol) nodes.push_back(node);
   }
   std::stable_sort(nodes.begin(), nodes.end(), [&](const std::string& a, const std::string& b) {
     if (avoid.contains(a) != avoid.contains(b)) return avoid.contains(b);
@@ -83,13 +91,15 @@ namespace {
 // What the first job in line that does not fit is sure of.
 class Reservation {
  public:
-  Reservation(const Waiting& job, const Slots& slots, const std::vector<Running>& running)
-      : needed_(job.world_size), start_(StartOf(job.world_size, slots.free(), running)) {
-    spare_ = start_ == absl::InfiniteFuture() ? SpareInAnyOrder(slots.free(), running)
-                                              : FreeAt(start_, slots.free(), running) - needed_;
+  // On nodes of `protocol`, of which so many slots are free now and the rest are those of `running`.
+  Reservation(uint32_t needed, uint32_t protocol, uint32_t free, const std::vector<Running>& running)
+      : protocol_(protocol), needed_(needed), start_(StartOf(needed, free, running)) {
+    spare_ = start_ == absl::InfiniteFuture() ? SpareInAnyOrder(free, running)
+                                              : FreeAt(start_, free, running) - needed_;
   }
 
-  // The job may start now without delaying it. `slots` and `running` are as they would be before.
+  uint32_t protocol() const { return protocol_; }
+  // The job may start now on nodes of that protocol without delaying it.
   bool Allows(const Waiting& job, absl::Time now) const {
     return EndsInTime(job, now) || job.world_size <= spare_;
   }
@@ -138,6 +148,7 @@ class Reservation {
     return 0;
   }
 
+  const uint32_t protocol_;
   const uint32_t needed_;
   const absl::Time start_;
   uint32_t spare_ = 0;
@@ -162,33 +173,40 @@ std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
     if (a.priority != b.priority) return a.priority > b.priority;
     return a.number < b.number;
   });
-  // Once everything that runs has ended.
-  uint32_t capacity = slots.free();
-  for (const Running& job : running) capacity += job.slots;
+  // Once everything that runs has ended, by protocol, the newest first.
+  auto capacity = slots.FreeByProtocol();
+  for (const Running& job : running) capacity[job.protocol] += job.slots;
   std::vector<Decision> decisions;
   const Waiting* first = nullptr;
   std::optional<Reservation> reservation;
   for (const Waiting& job : line) {
     Decision& decision = decisions.emplace_back(Decision{.id = job.id});
-    if (job.world_size > capacity) {
+    const auto fits = std::find_if(capacity.begin(), capacity.end(), [&](const auto& entry) {
+      return entry.second >= job.world_size;
+    });
+    if (fits == capacity.end()) {
       decision.reason = slots.Shortage(job.world_size);
-    } else if (first == nullptr) {
-      decision.placed = slots.Place(job.world_size, job.avoid);
-      if (decision.placed.has_value()) {
-        running.push_back({job.world_size, now + job.time_limit});
-      } else {
-        decision.reason = slots.Shortage(job.world_size);
-        first = &job;
-        reservation.emplace(job, slots, running);
-      }
-    } else {
-      if (reservation->Allows(job, now)) decision.placed = slots.Place(job.world_size, job.avoid);
-      if (decision.placed.has_value()) {
-        reservation->Take(job, now);
-      } else {
-        decision.reason = BehindOf(*first, job);
-      }
+      continue;
     }
+    for (const auto& [protocol, free] : slots.FreeByProtocol()) {
+      if (free < job.world_size) continue;
+      const bool reserved = first != nullptr && protocol == reservation->protocol();
+      if (reserved && !reservation->Allows(job, now)) continue;
+      decision.placed = slots.PlaceOn(protocol, job.world_size, job.avoid);
+      if (reserved) reservation->Take(job, now);
+      running.push_back({job.world_size, now + job.time_limit, protocol});
+      break;
+    }
+    if (decision.placed.has_value()) continue;
+    if (first != nullptr) {
+      decision.reason = BehindOf(*first, job);
+      continue;
+    }
+    decision.reason = slots.Shortage(job.world_size);
+    first = &job;
+    std::vector<Running> there = running;
+    std::erase_if(there, [&](const Running& one) { return one.protocol != fits->first; });
+    reservation.emplace(job.world_size, fits->first, slots.FreeByProtocol()[fits->first], there);
   }
   return decisions;
 }

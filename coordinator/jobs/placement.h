@@ -42,14 +42,16 @@ class Slots {
   // avoid: nodes whose slots are taken only when there are no others.
   std::optional<std::vector<Slot>> Place(uint32_t world_size,
                                          const std::set<std::string>& avoid = {});
+  // The same on nodes of this protocol.
+  std::optional<std::vector<Slot>> PlaceOn(uint32_t protocol, uint32_t world_size,
+                                           const std::set<std::string>& avoid = {});
+  // By protocol, the newest first.
+  std::map<uint32_t, uint32_t, std::greater<>> FreeByProtocol() const;
 
   // "needs 4 slots; 2 are offered by 1 node, 0 of them free".
   std::string Shortage(uint32_t world_size) const;
 
  private:
-  // By protocol, the newest first.
-  std::map<uint32_t, uint32_t, std::greater<>> FreeByProtocol() const;
-
   uint32_t offered_ = 0;
   std::map<std::string, uint32_t> protocols_;
   std::map<std::string, std::vector<uint32_t>> free_;
@@ -76,6 +78,8 @@ struct Running {
   uint32_t slots = 0;
   // It ends by then at the latest; the infinite future: unknown.
   absl::Time end = absl::InfiniteFuture();
+  // Of the nodes that it runs on.
+  uint32_t protocol = 0;
 };
 
 struct Decision {
@@ -90,7 +94,7 @@ struct Decision {
 //
 // The first job that does not fit (of those that ever could) has a reservation. Where the ends of enough running jobs are known, it
 // is for the time by which they have ended; a job behind may start now where it ends before then, or where enough slots are left
-// for the reservation at that time without its own. Where they are not known, a job behind may start only where the
+// for the reservation at that time without its own, or where it runs on nodes of another protocol. Where they are not known, a job behind may start only where the
 // reservation is served as early without its slots in whatever order the running ones end.
 std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
                                   std::vector<Running> running, absl::Time now);

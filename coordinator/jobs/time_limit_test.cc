@@ -54,11 +54,23 @@ TEST(TimeLimit, WhoseTimeIsUpStopsAtItsNextStepAndFails) {
   EXPECT_TRUE(OnTimeUp(&job, {}, At(60)).empty());
   EXPECT_EQ(job.state, State::kStopping);
   EXPECT_FALSE(TimeIsUp(job, At(61)));
+  job.commands.Append({.kind = commands::Kind::kStop});
+  job.commands.Applied(1, 7);
   OnFinished(&job, 0, false, {}, At(62));
   OnExit(&job, 0, {}, {}, At(62));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.state_reason, "it has run for its time_limit, 1m");
   EXPECT_EQ(job.reason_code, "TIME_LIMIT");
+}
+
+TEST(TimeLimit, WhatIsDoneBeforeTheStopTakesEffectSucceeds) {
+  Job job = WithLimit(absl::Seconds(60));
+  Start(&job, At(0));
+  OnTimeUp(&job, {}, At(60));
+  job.commands.Append({.kind = commands::Kind::kStop});
+  OnFinished(&job, 0, false, {}, At(62));
+  OnExit(&job, 0, {}, {}, At(62));
+  EXPECT_EQ(job.state, State::kSucceeded);
 }
 
 TEST(TimeLimit, AStopThatWasAskedForBeforeIsNoFailure) {

@@ -15,18 +15,13 @@ absl::Status Stale(const std::string& reason, const std::string& message) {
 
 }  // namespace
 
-absl::StatusOr<Membership::Attached> Membership::AttachAgent(const Agent& agent, SessionId session,
-                                                             absl::Time now) {
-  if (replaced_agents_.contains(agent.incarnation)) {
-    return Stale("STALE_INCARNATION",
-                 absl::StrCat("node '", agent.node, "': a newer agent process has this name"));
-  }
+Membership::Attached Membership::AttachAgent(const Agent& agent, SessionId session,
+                                             absl::Time now) {
   Attached result;
   const auto known = agents_.find(agent.node);
   if (known != agents_.end()) {
     result.replaced = known->second.session;
     result.new_incarnation = known->second.incarnation != agent.incarnation;
-    if (result.new_incarnation) replaced_agents_.insert(known->second.incarnation);
   }
   Agent& entry = agents_[agent.node];
   entry = agent;
@@ -84,29 +79,35 @@ absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId
   if (worker.id.incarnation != id.incarnation) {
     return Stale("STALE_INCARNATION", absl::StrCat(who, ": another process owns this rank"));
   }
+  if (worker.given_up) return Stale("STALE_INCARNATION", absl::StrCat(who, ": this process was given up"));
   if (worker.node_lost) {
     return Stale("STALE_INCARNATION",
                  absl::StrCat(who, ": its node '", worker.node, "' was given up"));
   }
   const SessionId replaced = worker.session;
   worker.session = session;
-  worker.last_seen = now;
-  worker.lease_end = now + timing_.Grant();
+  Heard(&worker, now);
   return replaced;
 }
 
 Worker* Membership::Find(const WorkerId& id) {
   const auto found = workers_.find({id.job, id.rank});
-  return found == workers_.end() || found->second.id != id ? nullptr : &found->second;
+  const bool known = found != workers_.end() && found->second.id == id && !found->second.given_up;
+  return known ? &found->second : nullptr;
+}
+
+void Membership::Heard(Worker* worker, absl::Time now) {
+  // While nobody heard of it nobody could say that it moved.
+  if (worker->lease_end <= now) worker->progressed = now;
+  worker->last_seen = now;
+  // Infinite until it first attaches.
+  const bool holds = worker->lease_end != absl::InfiniteFuture();
+  worker->lease_end = holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
 }
 
 void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {
   Worker* worker = Find(id);
-  if (worker == nullptr || worker->node_lost) return;
-  worker->last_seen = now;
-  // Of one that has attached.
-  const bool holds = worker->lease_end != absl::InfiniteFuture();
-  worker->lease_end = holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
+  if (worker != nullptr && !worker->node_lost) Heard(worker, now);
 }
 
 bool Membership::WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
@@ -198,20 +199,21 @@ Membership::Expired Membership::Expire(absl::Time now) {
     agent = agents_.erase(agent);
   }
   for (auto found = workers_.begin(); found != workers_.end();) {
-    const Worker& worker = found->second;
+    Worker& worker = found->second;
     if (worker.node_lost && worker.lease_end <= now) {
       expired.gone.push_back(worker);
       found = workers_.erase(found);
       continue;
     }
-    if (worker.lease_end > now || worker.released || worker.node_lost || !AgentAnswers(worker.node, now)) {
-      ++found;
+    ++found;
+    if (worker.lease_end > now || worker.released || worker.given_up || worker.node_lost ||
+        !AgentAnswers(worker.node, now)) {
       continue;
     }
     expired.workers.push_back(
         {worker, absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",
                               absl::FormatDuration(timing_.Grant()))});
-    found = workers_.erase(found);
+    GiveUp(&worker);
   }
   std::stable_sort(expired.workers.begin(), expired.workers.end(),
                    [](const LostWorker& a, const LostWorker& b) {
@@ -227,7 +229,7 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
     std::vector<Watched> ranks;
     for (; of_job != workers_.end() && of_job->first.first == job; ++of_job) {
       const Worker& worker = of_job->second;
-      if (worker.released) continue;
+      if (worker.released || worker.given_up) continue;
       ranks.push_back({.rank = worker.id.rank,
                        .silent = worker.node_lost || worker.lease_end <= now,
                        .session_started = worker.session_started,
@@ -239,10 +241,15 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
     }
     const auto hang = FindHang(ranks, timing_.lease, now);
     if (!hang.has_value()) continue;
-    const auto found = workers_.find({job, hang->rank});
-    expired->workers.push_back({found->second, hang->reason, hang->collectives});
-    workers_.erase(found);  // not the one that of_job is at: that is of another job
+    Worker& worker = workers_.at({job, hang->rank});
+    expired->workers.push_back({worker, hang->reason, hang->collectives});
+    GiveUp(&worker);
   }
+}
+
+void Membership::GiveUp(Worker* worker) {
+  worker->given_up = true;
+  worker->session = 0;  // who expires it closes the stream
 }
 
 void Membership::GrantFreshGrace(absl::Time now) {

@@ -14,7 +14,6 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +65,8 @@ struct Worker {
   bool session_started = false;
   // Finished, or to be stopped: judged no more.
   bool released = false;
+  // It was silent or hung: its process is to end, and is refused. It is kept until that is known to have happened.
+  bool given_up = false;
   // The agent of its node is lost: nobody can end the process, which ends itself with its own lease.
   bool node_lost = false;
 
@@ -83,9 +84,8 @@ class Membership {
     // Another process than the one known under this name so far: that one's workers are dead.
     bool new_incarnation = false;
   };
-  // A newer process takes the name over. FAILED_PRECONDITION STALE_INCARNATION: the incarnation was
-  // replaced by a newer one before.
-  absl::StatusOr<Attached> AttachAgent(const Agent& agent, SessionId session, absl::Time now);
+  // A newer process takes the name over; the caller knows which incarnations were replaced before.
+  Attached AttachAgent(const Agent& agent, SessionId session, absl::Time now);
   // Known from the store: detached, with a fresh lease.
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
@@ -133,7 +133,7 @@ class Membership {
   };
   struct Expired {
     std::vector<LostAgent> agents;
-    // Silent, of nodes whose agent is there; then those that hang, one of a job at most.
+    // Silent, of nodes whose agent is there; then those that hang, one of a job at most. They are given up from now on.
     std::vector<LostWorker> workers;
     // Of nodes that were lost before: their processes have certainly ended.
     std::vector<Worker> gone;
@@ -149,7 +149,10 @@ class Membership {
   const Timing& timing() const { return timing_; }
 
  private:
+  // Null where it is not the expected process, or was given up.
   Worker* Find(const WorkerId& id);
+  void Heard(Worker* worker, absl::Time now);
+  static void GiveUp(Worker* worker);
   // Was heard just now. Else the silence of its workers may be that of the whole node, which is the agent's to be judged by.
   bool AgentAnswers(const std::string& node, absl::Time now) const;
   // Adds who hangs.
@@ -157,8 +160,6 @@ class Membership {
 
   const Timing timing_;
   std::map<std::string, Agent> agents_;
-  // Incarnations that a newer process of the same name replaced.
-  std::set<std::string> replaced_agents_;
   std::map<std::pair<std::string, uint32_t>, Worker> workers_;
 };
 

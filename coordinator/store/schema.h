@@ -259,7 +259,7 @@ CREATE TABLE node_marks (
   drained INTEGER NOT NULL,
   reason TEXT NOT NULL,
   agent_id TEXT NOT NULL,
-  replaced_incarnations TEXT NOT NULL,
+  incarnations TEXT NOT NULL,
   left_out_until INTEGER,
   left_out_reason TEXT NOT NULL,
   left_out_times INTEGER NOT NULL

@@ -123,7 +123,7 @@ absl::StatusOr<Image> SqliteStore::Load() {
     row.drained = marks.Bool();
     row.reason = marks.Text();
     row.agent_id = marks.Text();
-    row.replaced_incarnations = absl::StrSplit(marks.Text(), ' ', absl::SkipEmpty());
+    row.incarnations = absl::StrSplit(marks.Text(), ' ', absl::SkipEmpty());
     row.left_out.until = marks.Time();
     row.left_out.reason = marks.Text();
     row.left_out.times = static_cast<uint32_t>(marks.Uint());

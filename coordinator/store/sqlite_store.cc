@@ -168,7 +168,7 @@ absl::Status SqliteStore::Write(const Batch& batch) {
                         .Bind(row.drained)
                         .Bind(row.reason)
                         .Bind(row.agent_id)
-                        .Bind(absl::StrJoin(row.replaced_incarnations, " "))
+                        .Bind(absl::StrJoin(row.incarnations, " "))
                         .Bind(row.left_out.until)
                         .Bind(row.left_out.reason)
                         .Bind(row.left_out.times)
@@ -286,7 +286,7 @@ absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering, const s
 
 absl::Status SqliteStore::WriteValidation(const ValidationRow& row) {
   const auto known = steps_.newest.find(row.job_id);
-  if (known == steps_.newest.end() || known->second > row.step) {
+  if (known == steps_.newest.end() || known->second >= row.step) {
     ASSIGN_OR_RETURN(const bool late, IsLate(row.job_id, row.step, row.generation));
     if (late) return absl::OkStatus();
   }

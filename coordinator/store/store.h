@@ -40,9 +40,9 @@ struct NodeMarkRow {
   bool drained = false;
   // Who said so, for people.
   std::string reason;
-  // Of the agent that has this name, and that of its processes that were replaced by newer ones, the newest last.
+  // Of the agent that has this name, and its processes, the newest last: all others were replaced by it.
   std::string agent_id;
-  std::vector<std::string> replaced_incarnations;
+  std::vector<std::string> incarnations;
   // Because generations kept failing there.
   jobs::NodeHealth::LeftOut left_out;
 

@@ -93,7 +93,7 @@ TEST_P(StoreTest, WhatIsKnownOfANodeOutlivesItsAgent) {
                          .drained = true,
                          .reason = "by me",
                          .agent_id = "uuid",
-                         .replaced_incarnations = {"i1", "i2"},
+                         .incarnations = {"i1", "i2"},
                          .left_out = {absl::FromUnixMicros(1234567890123456), "3 failures", 2}};
   ASSERT_TRUE(store().Commit({.nodes = {{"b", "i3", "h", 1}}, .node_marks = {plain, full}}).ok());
   ASSERT_TRUE(store().Commit({.removed_nodes = {"b"}}).ok());
@@ -106,7 +106,7 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
     Batch batch{.jobs = {NewRows(FullJob(id, number))}};
     batch.requests = {{.request_id = "r-" + id, .fingerprint = "f", .job_id = id}};
     batch.steps = {Step(1, 1, id), Step(2, 2, id)};
-    batch.validations = {{.job_id = id, .step = 2, .loss = 0.5}};
+    batch.validations = {{.job_id = id, .step = 2, .generation = 1, .loss = 0.5}};
     batch.logs = {Line(1, 0, id)};
     batch.events = {Event(1, id)};
     return batch;
