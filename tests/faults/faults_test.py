@@ -15,7 +15,7 @@ FIXED = {
     "partition_proxy": (0,),
     "partition_network": (2,),
     "mount": (0, 1),
-    "old_database": (0,),
+    "old_database": (0, 1),
     "enospc_checkpoints": (0,),
     "enospc_state": (0,),
     "eio": (0,),

@@ -95,7 +95,8 @@ def _storm(dice, seed):
 
 
 def _old_database(dice, seed):
-    return [("old_database", {"later": 10 + dice.randrange(15)})]
+    # Agents and workers die with musterd, or train on and come back to one that knows less than they were told.
+    return [("old_database", {"later": 10 + dice.randrange(15), "alive": seed % 2 == 1})]
 
 
 def _outage(dice, seed):
