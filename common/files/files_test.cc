@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <string>
 
+#include "common/activity/activity.h"
 #include "common/files/temp_dir.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -56,6 +57,14 @@ TEST(FilesTest, FailedSyncOrRenameKeepsTheOldContents) {
   EXPECT_EQ(WriteAtomically(path, "new", disk).code(), absl::StatusCode::kResourceExhausted);
   EXPECT_EQ(*ReadFile(path), "old");
   EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
+TEST(FilesTest, WhatIsLargerThanWhatIsWrittenBehindArrivesWhole) {
+  TempDir dir;
+  std::string data(12 * activity::kBlockBytes + 5, '\0');
+  for (size_t i = 0; i < data.size(); i += 4096) data[i] = static_cast<char>(i / 4096 % 251);
+  ASSERT_TRUE(WriteAtomically(dir.Path("large"), data).ok());
+  EXPECT_TRUE(*ReadFile(dir.Path("large")) == data);
 }
 
 TEST(FilesTest, FullDiskIsResourceExhausted) {
