@@ -147,7 +147,8 @@ void Conclude(Job* job, absl::Time now) {
   }
   const absl::Duration wait = Backoff(*job, job->restarts_used, kLongestAfterFailure);
   if (wait > absl::ZeroDuration()) job->not_before = now + wait;
-  job->failed_step = std::max(job->failed_step, job->step);
+  // The step that rank 0 told last may be an earlier one.
+  job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
   job->state_reason = Waits(*job, cause);
 }
 

@@ -498,6 +498,21 @@ TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
   EXPECT_EQ(job.state, State::kFailed);
 }
 
+TEST(Budget, TheStepAtWhichARankFailedIsTheOneThatItSays) {
+  Job job = Running(1, 1);
+  job.step = 7;  // Rank 0 was not to tell of the eighth any more.
+  OnFailureReport(&job, 0, {.step = 8, .reason = "boom"}, At(1));
+  OnExit(&job, 0, Signal(11), kPatience, At(1));
+  StartGeneration(&job, Ranks(job), At(2));
+  Begin(&job);
+  job.step = 8;
+  OnStep(&job);
+  EXPECT_EQ(job.restarts_used, 1) << "it was as far before";
+  job.step = 9;
+  OnStep(&job);
+  EXPECT_EQ(job.restarts_used, 0);
+}
+
 TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
   Job job = Running(1, 1);
   job.step = 7;

@@ -72,5 +72,5 @@ def test_a_step_hook_that_throws_on_one_rank_ends_the_job_by_name(cluster, strat
     pid = int((cluster.muster.folder / "fault").read_text())
     assert job.state == api.Job.FAILED and job.restarts == 0, job.state_reason
     assert "the hook fails, as the test wants" in job.failure.reason
-    threw = [life.rank for life in cluster.lives() if life.pid == pid]
+    threw = [rank.rank for rank in job.ranks if rank.pid == pid]
     assert threw == [job.failure.rank]
