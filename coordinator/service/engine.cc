@@ -168,9 +168,10 @@ void Engine::CommitLoop() {
       if (to_commit_ == nullptr) return;
       batch = std::exchange(to_commit_, nullptr);
     }
-    const absl::Status committed = store_->Commit(*batch);
+    absl::Status committed = store_->Commit(*batch);
     absl::MutexLock lock(&mutex_);
-    committed_ = committed;
+    // Nothing of it stays with this thread.
+    committed_ = std::move(committed);
     woken_.Changed();
   }
 }

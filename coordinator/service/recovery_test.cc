@@ -225,15 +225,22 @@ TEST_F(RecoveryTest, AStreamWithoutAHelloIsRefused) {
   EXPECT_EQ(agent.End()->error_code(), grpc::StatusCode::INVALID_ARGUMENT);
 }
 
-TEST_F(RecoveryTest, AGapInTheReportsIsRefused) {
+TEST_F(RecoveryTest, AGapInTheReportsEndsTheGenerationAndCostsNoRestart) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
   Pair pair(address(), &agent, 1);
-  v1::WorkerReport report = FakeWorker::Step(1, 0.5);
-  report.set_sequence(7);
-  EXPECT_FALSE(pair.rank0.SendReport(report));
-  EXPECT_EQ(pair.rank0.End()->error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  v1::WorkerMessage message;
+  *message.mutable_report() = FakeWorker::Step(1, 0.5);
+  message.mutable_report()->set_sequence(7);
+  pair.rank0.Send(message);
+  ASSERT_TRUE(agent.ToldToStop(pair.id0));
+  ASSERT_TRUE(agent.ToldToStop(pair.id1));
+  ASSERT_TRUE(agent.Exit(pair.id0, 0, 15));
+  ASSERT_TRUE(agent.Exit(pair.id1, 0, 15));
+  job = Get("a");
+  EXPECT_EQ(job.generation(), 2);
+  EXPECT_EQ(job.restarts(), 0);
 }
 
 }  // namespace
