@@ -564,7 +564,9 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience
   }
   // Also where what followed from it came first, and has ended the generation.
   if (IsPlanned(why)) return Interrupt(job, Interruption(job->ranks[rank].node, why), now);
-  if (EndedAsTold(*job, exit, patience, now)) {
+  // One that was lost with its agent may be what the others' ends followed from.
+  const bool with_its_agent = why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
+  if (!with_its_agent && EndedAsTold(*job, exit, patience, now)) {
     Settle(job, now);
     return {};
   }

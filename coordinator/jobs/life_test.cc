@@ -322,6 +322,18 @@ Exit Planned(Exit::Why why) {
   return exit;
 }
 
+TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore) {
+  Job job = Running(2, 0);
+  OnFailureReport(&job, 0, {.reason = "rank 1: connection closed by peer", .consequence = true}, At(1));
+  OnExit(&job, 0, Code(1), kPatience, At(1));
+  // A new agent found what it left; the former one killed it, and is gone.
+  Exit lost = Signal(9);
+  lost.why = Exit::Why::kNodeFault;
+  OnExit(&job, 1, lost, kPatience, At(60));
+  EXPECT_EQ(EndOf(job), End::kNodeFault);
+  EXPECT_EQ(job.state, State::kRecovering) << "no restart is used";
+}
+
 TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
   for (const auto& [why, reason] : std::vector<std::pair<Exit::Why, std::string>>{
            {Exit::Why::kAgentStopped, "the agent of node 'n1' was stopped"},
