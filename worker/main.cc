@@ -16,6 +16,7 @@
 
 #include "absl/strings/numbers.h"
 #include "common/files/mapped_file.h"
+#include "common/lease/lease_file.h"
 #include "common/log/log.h"
 #include "common/spool/spool.h"
 #include "common/status/status.h"
@@ -69,6 +70,9 @@ int main(int argc, char** argv) {
   if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
   if (const char* limit = getenv(muster::kSpoolLimitVariable); limit != nullptr) {
     (void)absl::SimpleAtoi(limit, &options.spool.limit);
+  }
+  if (const char* path = getenv(muster::kLeaseFileVariable); path != nullptr) {
+    options.agents_lease_end = [path = std::string(path)] { return muster::LeaseFile::Read(path); };
   }
   options.on_fatal = [](const absl::Status& why) {
     spdlog::error("ending: {}", muster::Message(why));

@@ -105,7 +105,12 @@ void AgentProcess::Do(const agent::Launch& launch) {
           [this, id, ending] { Handle(agent::Ended{.worker = id, .ending = ending, .log_tail = {}, .spooled = scene_.spools[node_].contains(id)});
           });
   };
-  processes_.push_back(std::make_unique<WorkerProcess>(&scene_, ToCluster(id), node_, pid, std::move(on_end)));
+  // Also of one that is stopped, as it was then.
+  auto lease_end = [this, process = process_] {
+    return process == process_ ? core_->lease_end() : absl::InfiniteFuture();
+  };
+  processes_.push_back(std::make_unique<WorkerProcess>(&scene_, ToCluster(id), node_, pid, std::move(lease_end),
+                                                       std::move(on_end)));
   workers_[id] = processes_.back().get();
   Handle(agent::Launched{id, pid});
 }

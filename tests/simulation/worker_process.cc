@@ -26,8 +26,9 @@ bool IsRefusal(const absl::Status& status) {
 }  // namespace
 
 WorkerProcess::WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
+                             std::function<absl::Time()> agents_lease_end,
                              std::function<void(const agent::Ending&)> on_end)
-    : scene_(*scene), id_(id), node_(node), pid_(pid), on_end_(std::move(on_end)), waits_from_(scene->timeline.now()) {
+    : scene_(*scene), id_(id), node_(node), pid_(pid), on_end_(std::move(on_end)), waits_from_(scene->timeline.now()), agents_lease_end_(std::move(agents_lease_end)) {
   scene_.checker.ProcessStarts(id_);
   After(scene_.timeline.Between(0.05, 0.5), [this] { Connect(); });
   AwaitWelcome();
@@ -56,7 +57,10 @@ void WorkerProcess::After(absl::Duration delay, std::function<void()> what) {
 
 void WorkerProcess::AwaitWelcome() {
   if (needed_commands_.has_value()) return;
-  const absl::Duration left = waits_from_ + kConnectTimeout - scene_.timeline.now();
+  const absl::Time now = scene_.timeline.now();
+  const absl::Time lease_end = scene_.old_nodes ? absl::InfiniteFuture() : agents_lease_end_();
+  if (now >= lease_end) return Exit(agent::kLeaseOverExitCode);
+  const absl::Duration left = std::min(waits_from_ + kConnectTimeout, lease_end) - now;
   if (left <= absl::ZeroDuration()) return Exit(3);
   After(left, [this] { AwaitWelcome(); });
 }

@@ -23,7 +23,7 @@ class WorkerProcess {
  public:
   // on_end: what its parent sees.
   WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
-                std::function<void(const agent::Ending&)> on_end);
+                std::function<absl::Time()> agents_lease_end, std::function<void(const agent::Ending&)> on_end);
 
   // ---- From outside.
   void Order(StreamId stream, const cluster::WorkerOrder& order);
@@ -93,6 +93,7 @@ class WorkerProcess {
   const std::function<void(const agent::Ending&)> on_end_;
   // It waits so long for its first welcome: from its start, or from the last time that nobody listened.
   absl::Time waits_from_;
+  const std::function<absl::Time()> agents_lease_end_;
 
   bool alive_ = true;
   bool frozen_ = false;

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
+#include <filesystem>
 #include <map>
 #include <optional>
 #include <random>
@@ -20,6 +21,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/ids/ids.h"
+#include "common/lease/lease_file.h"
 #include "common/process/process.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
@@ -120,6 +122,12 @@ class Agent::Loop {
     if (const absl::Status opened = spools_.Open(); !opened.ok()) {
       spdlog::error("no folder for reports that cannot be told: {}", Message(opened));
     }
+    if (!options_.spool.empty()) {
+      const std::string path = (std::filesystem::absolute(options_.spool) / "lease").string();
+      if (const absl::Status opened = lease_file_.Open(path); !opened.ok()) {
+        spdlog::error("workers cannot see how long the lease lasts: {}", Message(opened));
+      }
+    }
     for (const WorkerId& worker : spools_.List()) Handle(SpoolFound{worker});
     while (!quit_.has_value()) {
       if (!core_.draining()) look_at_ = absl::InfiniteFuture();
@@ -151,6 +159,7 @@ class Agent::Loop {
     for (const Effect& effect : core_.Handle(event, SteadyNow())) {
       std::visit([this](const auto& e) { Do(e); }, effect);
     }
+    lease_file_.Write(core_.lease_end());
   }
 
   // By all workers, to disks.
@@ -167,6 +176,9 @@ class Agent::Loop {
     std::map<std::string, std::string> environment =
         spools_.Environment(worker, options_.spool_limit / options_.core.slots);
     environment["OMP_NUM_THREADS"] = "1";
+    if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
+      environment[kLeaseFileVariable] = lease_file_.path();
+    }
     auto spawned = spawner_.Spawn({
         .argv = {options_.worker, "--coordinator", options_.coordinator, "--job", worker.job,
                  "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
@@ -397,6 +409,7 @@ class Agent::Loop {
   std::minstd_rand jitter_;
   Core core_;
   SpoolFolder spools_;
+  LeaseFile lease_file_;
   // What is being told on this stream of what workers left.
   struct Spooled {
     std::vector<std::string> reports;

@@ -111,6 +111,8 @@ using Event =
 struct Launch {
   WorkerId worker;
   uint32_t slot = 0;
+  // It has no part in this agent's lease.
+  bool continue_when_cut_off = false;
   bool operator==(const Launch&) const = default;
 };
 // To the worker's whole group.
@@ -217,6 +219,8 @@ class Core {
   // When the next Ticked is due; InfiniteFuture when nothing is.
   absl::Time NextDeadline() const;
   // The last that a coordinator named.
+  // Infinite before the first welcome, and with an older coordinator while its stream stands.
+  absl::Time lease_end() const { return lease_.End(); }
   absl::Duration lease() const { return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease; }
   // Workers are waited for that may write: WritesSeen is wanted every second or so.
   bool draining() const { return drain_.has_value() && Waits(); }

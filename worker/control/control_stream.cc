@@ -103,7 +103,13 @@ class ControlStreamImpl : public ControlStream {
       return std::min(begun + options_.down_timeout,
                       std::max(begun, refused_) + options_.connect_timeout);
     };
-    while (!changed_.Await(mutex_, until() - SteadyNow(), decided)) {
+    const auto& agents_end = options_.agents_lease_end;
+    absl::Time lease_end = agents_end ? agents_end() : absl::InfiniteFuture();
+    while (!changed_.Await(mutex_, std::min(until(), lease_end) - SteadyNow(), decided)) {
+      if (agents_end) lease_end = agents_end();
+      if (SteadyNow() >= lease_end) {
+        return absl::AbortedError("the lease of this worker's agent is over, and the coordinator has not welcomed it");
+      }
       if (SteadyNow() < until()) continue;
       return absl::UnavailableError(absl::StrCat("coordinator ", options_.coordinator,
                                                  " did not welcome this worker within ",

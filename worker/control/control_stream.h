@@ -31,6 +31,8 @@ struct ControlStreamOptions {
   // is waited for. That no longer than down_timeout; the agent, whose lease this process has part in, ends it before.
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration down_timeout = absl::Hours(24 * 365);
+  // When the lease of the agent that started this process is over, as far as is known now: Connect waits no longer. Empty: there is none.
+  std::function<absl::Time()> agents_lease_end;
   // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of this object.
   std::function<void(v1::WorkerHeartbeat*)> measure;
   // Names of checkpoints in the job's own folder that no longer count and are to be removed.
@@ -43,7 +45,7 @@ struct ControlStreamOptions {
 
 class ControlStream {
  public:
-  // UNAVAILABLE: not welcomed in time. FAILED_PRECONDITION, NOT_FOUND, INVALID_ARGUMENT: refused (see
+  // UNAVAILABLE: not welcomed in time. ABORTED: the agent's lease was over before that. FAILED_PRECONDITION, NOT_FOUND, INVALID_ARGUMENT: refused (see
   // on_fatal, which is not called then).
   static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
   virtual ~ControlStream() = default;

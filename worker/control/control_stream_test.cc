@@ -16,6 +16,7 @@
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "common/spool/spool.h"
+#include "common/steady/now.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 
 namespace muster::control {
@@ -417,6 +418,24 @@ TEST(ControlStream, ACoordinatorThatIsDownIsWaitedForLongerThanOneThatIsSilent) 
   Client client("127.0.0.1:1", absl::Milliseconds(50), "", absl::Milliseconds(300));
   EXPECT_EQ(client.stream.status().code(), absl::StatusCode::kUnavailable);
   EXPECT_GE(std::chrono::steady_clock::now() - begun, std::chrono::milliseconds(300));
+}
+
+TEST(ControlStream, WhoIsNotWelcomedBeforeTheLeaseOfItsAgentIsOverEnds) {
+  // It takes the stream, and says nothing.
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+    v1::WorkerMessage message;
+    while (stream->Read(&message)) {
+    }
+    return absl::OkStatus();
+  }});
+  ControlStreamOptions options{.coordinator = coordinator.address()};
+  // It becomes longer once: that is heeded.
+  int looks = 0;
+  const absl::Time begun = SteadyNow();
+  options.agents_lease_end = [&] { return begun + absl::Milliseconds(++looks == 1 ? 20 : 40); };
+  const auto stream = ControlStream::Connect(std::move(options));
+  EXPECT_EQ(stream.status().code(), absl::StatusCode::kAborted) << stream.status();
+  EXPECT_GE(SteadyNow(), begun + absl::Milliseconds(40));
 }
 
 TEST(ControlStream, NobodyThereIsAnErrorThatNamesTheAddress) {

@@ -359,6 +359,7 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.worker.set_incarnation(identity.incarnation);
   stream_options.pid = getpid();
   stream_options.spool = options.spool;
+  stream_options.agents_lease_end = options.agents_lease_end;
   Course course;  // outlives the stream
   stream_options.measure = [&course](v1::WorkerHeartbeat* heartbeat) {
     *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
@@ -382,7 +383,8 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.on_lease_over = options.on_lease_over;
   const auto stream = ControlStream::Connect(std::move(stream_options));
   if (!stream.ok()) {
-    options.on_fatal(stream.status());
+    const bool lease_over = absl::IsAborted(stream.status()) && options.on_lease_over;
+    (lease_over ? options.on_lease_over : options.on_fatal)(stream.status());
     return stream.status();
   }
   spdlog::info("job {} generation {} rank {} of {}", identity.job, identity.generation,

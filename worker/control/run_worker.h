@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "worker/control/report_spool.h"
 #include "worker/train/job.h"
 
@@ -16,6 +17,8 @@ struct WorkerOptions {
   train::Identity identity;
   // Where reports are kept while the coordinator is away.
   ReportSpoolOptions spool;
+  // As ControlStreamOptions has it.
+  std::function<absl::Time()> agents_lease_end;
   // The process must end now: it is stale, or was not welcomed. Called from any thread, also while RunWorker may hang in a collective,
   // so a process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;
