@@ -48,7 +48,7 @@ class Timeline {
   bool OneIn(uint64_t bound) { return dice_.Below(bound) == 0; }
   absl::Duration Between(double low, double high) { return absl::Seconds(dice_.Uniform(low, high)); }
   // By how much a timer is late, and what follows from it: a little on a busy machine, and now and then nearly as much as leases leave room for.
-  absl::Duration Lateness() { return Between(0, OneIn(5) ? 0.9 : 0.05); }
+  absl::Duration Lateness() { return Between(0, OneIn(3) ? 1.2 : 0.05); }
   double Uniform(double low, double high) { return dice_.Uniform(low, high); }
 
   // ---- What is told.
