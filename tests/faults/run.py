@@ -154,6 +154,7 @@ class Run:
         self.watcher.close()
         if job.state != api.Job.SUCCEEDED:
             return [f"I9: the job ended {world.state_name(job)}: {job.state_reason}\n{self.muster.log(30)}"]
+        self.world.await_told()
         result = checker.result_of(self.world)
         if undisturbed is None:
             self.finish()

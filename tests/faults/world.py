@@ -20,6 +20,8 @@ NODES = ("node-1", "node-2")
 ENDED = (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
 # Whoever waits longer than this waits for something that does not come.
 BOUND = 90.0
+# Agents that are there tell at once; one that does not come back tells nothing.
+TOLD_BOUND = 20.0
 
 
 def state_name(job):
@@ -156,6 +158,14 @@ class World:
         copy = sqlite3.connect(target)
         with contextlib.closing(source), contextlib.closing(copy):
             source.backup(copy)
+
+    def await_told(self):
+        """Until nothing is left that an agent has to tell for workers that have ended. A job may be over before the node that was cut off is
+        back; what is left after the bound is for the checker to find."""
+        try:
+            harness.eventually(lambda: not list(self.muster.state.rglob("*.reports")), "all reports are told", TOLD_BOUND)
+        except AssertionError:
+            pass
 
     def restore_database(self, copy):
         """musterd must not run."""
