@@ -157,7 +157,9 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   const auto rows = store.ReadSteps(job.id, 0, 100000);
   uint64_t next = 1;
   Training training;
+  const std::set<uint64_t>& lost = lost_steps_[job.id];
   for (const store::StepRow& row : *rows) {
+    while (next < row.step && lost.contains(next)) ++next;
     if (row.step != next++) return timeline_.Wrong("job ", job.id, ": metrics go on with step ", row.step, ", not ", next - 1);
   }
   if (next != job.step + 1) timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);

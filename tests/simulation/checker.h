@@ -37,6 +37,10 @@ class Checker {
   // What is placed on this node until then fails, too.
   void NodeIsDownUntil(const std::string& node, absl::Time end) { down_until_[node] = std::max(down_until_[node], end); }
 
+  // A machine vanished with what its rank 0 had not told of this step. The next generation may go on behind it, from a checkpoint that
+  // was not told of either.
+  void MetricsAreLost(const std::string& job, uint64_t step) { lost_steps_[job].insert(step); }
+
   // ---- The folder of checkpoints.
   void Removes(const std::string& path);
 
@@ -75,6 +79,7 @@ class Checker {
   std::map<std::pair<std::string, uint64_t>, std::map<uint32_t, std::string>> owners_;
   std::map<std::string, std::set<uint64_t>> struck_;
   std::map<std::string, absl::Time> down_until_;
+  std::map<std::string, std::set<uint64_t>> lost_steps_;
   std::map<std::string, Seen> seen_;
   std::map<std::string, Training> last_;
 };

@@ -69,6 +69,12 @@ void WorkerProcess::Die(const agent::Ending& ending, bool vanished) {
   if (!std::exchange(alive_, false)) return;
   scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, " of ", id_.job, " ends");
   scene_.checker.ProcessEnded(id_);
+  if (vanished && id_.rank == 0) {
+    for (const cluster::Report& report : unacked_) {
+      const auto* step = std::get_if<cluster::StepDone>(&report.what);
+      if (step != nullptr) scene_.checker.MetricsAreLost(id_.job, step->step);
+    }
+  }
   if (stream_ != 0) {
     scene_.worker_streams.erase(stream_);
     scene_.network.CloseByClient(stream_, vanished);
