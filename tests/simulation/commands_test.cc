@@ -1,9 +1,11 @@
-// The command log from end to end without processes: the coordinator's whole core, and per rank the roll call's decision and the
-// command schedule that workers run, over a network that delays, duplicates, reorders and loses, with crashes of everything. Seeded:
-// a schedule that fails prints its number.
+// The command log from end to end without processes: the coordinator's whole core, and per rank the
+// roll call's decision and the command schedule that workers run, over a network that delays,
+// duplicates, reorders and loses, with crashes of everything.
+// Seeded: a schedule that fails prints its number.
 //
-// Whatever happens: each command that a client was told of takes effect exactly once in the history that counts, at one step, the
-// acknowledged one, on all ranks; what was taken back never does; one request makes one command.
+// Whatever happens: each command that a client was told of takes effect exactly once in the history
+// that counts, at one step, the acknowledged one, on all ranks; what was taken back never does;
+// one request makes one command.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -102,9 +104,7 @@ class Simulation {
   };
 
   uint32_t Pick(uint32_t n) { return static_cast<uint32_t>(random_() % n); }
-  Rank& AnyRank() {
-    return *std::next(ranks_.begin(), Pick(static_cast<uint32_t>(ranks_.size())));
-  }
+  Rank& AnyRank() { return *std::next(ranks_.begin(), Pick(static_cast<uint32_t>(ranks_.size()))); }
   void Wrong(const std::string& what) {
     if (wrong_.empty()) wrong_ = what;
   }
@@ -141,7 +141,9 @@ class Simulation {
     cluster::AgentHello hello = cluster::Hello("n", 4);
     for (const Rank& rank : ranks_) hello.running.push_back({rank.id, 1});
     hello.exits = exits_;
-    if (!core().AttachAgent(agent_session_, hello, world_.now()).ok()) Wrong("the agent is refused");
+    if (!core().AttachAgent(agent_session_, hello, world_.now()).ok()) {
+      Wrong("the agent is refused");
+    }
     Commit();
   }
   void Obey(const cluster::Effect& effect) {
@@ -176,8 +178,8 @@ class Simulation {
     }
   }
   void Die(WorkerId id, int signal) {
-    const auto rank = std::find_if(ranks_.begin(), ranks_.end(),
-                                   [&](const Rank& one) { return one.id == id; });
+    const auto rank =
+        std::find_if(ranks_.begin(), ranks_.end(), [&](const Rank& one) { return one.id == id; });
     cluster::WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
     if (rank != ranks_.end()) {
@@ -198,8 +200,9 @@ class Simulation {
   }
   void Connect(Rank& rank) {
     rank.session = ++sessions_;
-    if (!core().AttachWorker(rank.session, {.worker = rank.id, .newest_command = rank.held.size()},
-                             world_.now())
+    if (!core()
+             .AttachWorker(rank.session, {.worker = rank.id, .newest_command = rank.held.size()},
+                           world_.now())
              .ok()) {
       rank.session = 0;
     }
@@ -256,7 +259,8 @@ class Simulation {
     }
     return nullptr;
   }
-  // All processes of the generation, in order; empty unless they are complete and hold what they need.
+  // All processes of the generation, in order;
+  // empty unless they are complete and hold what they need.
   std::vector<Rank*> Together() {
     std::vector<Rank*> all;
     if (!job().live || job().ending) return {};
@@ -286,8 +290,8 @@ class Simulation {
     if (!session_.has_value()) return Begin(all);
     std::vector<train::RollCallRecord> table;
     for (const Rank* rank : all) {
-      table.push_back({.step = session_->step + 1,
-                       .newest_command = static_cast<int64_t>(rank->held.size())});
+      table.push_back(
+          {.step = session_->step + 1, .newest_command = static_cast<int64_t>(rank->held.size())});
     }
     if (bug_ == Bug::kMinOfSome && table.size() > 1) table.pop_back();
     const auto plan = train::Decide(table);
@@ -340,8 +344,10 @@ class Simulation {
   void NewAsk() {
     if (asks_.size() >= 12) return;
     Ask ask{.request_id = absl::StrCat("request-", asks_.size())};
-    constexpr Kind kKinds[] = {Kind::kSetLearningRate, Kind::kSetTrainability, Kind::kSetLearningRate,
-                               Kind::kSaveCheckpoint, Kind::kPause, Kind::kResume, Kind::kCancel};
+    constexpr Kind kKinds[] = {Kind::kSetLearningRate, Kind::kSetTrainability,
+                               Kind::kSetLearningRate, Kind::kSaveCheckpoint,
+                               Kind::kPause,           Kind::kResume,
+                               Kind::kCancel};
     ask.command.kind = kKinds[Pick(std::size(kKinds))];
     ask.command.contents = ask.request_id;
     if (Pick(4) == 0 && ask.command.kind != Kind::kResume && ask.command.kind != Kind::kCancel) {
@@ -442,8 +448,9 @@ class Simulation {
       StopWhatWasToStop();
       if (!job().live) WaitASecond();
       if (job().commands.WillBePaused()) {
-        (void)core().Command({.job_id = kJob, .command = {.kind = Kind::kResume, .contents = "peace"}},
-                             world_.now());
+        (void)core().Command(
+            {.job_id = kJob, .command = {.kind = Kind::kResume, .contents = "peace"}},
+            world_.now());
         Commit();
       }
       Boundary();
@@ -479,11 +486,13 @@ class Simulation {
       if (command.contents != "peace") ++by_request[command.contents];
       if (command.kind == Kind::kCancel) continue;
       if (command.outcome->code != absl::StatusCode::kOk) {
-        if (!done.empty()) Wrong(absl::StrCat("command ", command.number, " was taken back and done"));
+        if (!done.empty()) {
+          Wrong(absl::StrCat("command ", command.number, " was taken back and done"));
+        }
         continue;
       }
-      const bool stays = command.kind == Kind::kSetLearningRate ||
-                         command.kind == Kind::kSetTrainability;
+      const bool stays =
+          command.kind == Kind::kSetLearningRate || command.kind == Kind::kSetTrainability;
       if (!stays) continue;  // done once and over, or in force again after a rollback
       if (done.size() != 1) {
         Wrong(absl::StrCat("command ", command.number, " took effect ", done.size(), " times"));
