@@ -1,6 +1,5 @@
 // Events around a job's checkpoint folder: what is written, found and removed there, and where a generation starts.
 #include <algorithm>
-#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>

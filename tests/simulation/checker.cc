@@ -99,11 +99,16 @@ void Checker::CheckSlots(const cluster::Cluster& cluster) {
 
 void Checker::Restored(const store::Image& image) {
   for (auto& [id, seen] : seen_) {
-    seen.terminal = false;
-    seen.checkpoints.clear();
+    seen = {};
+    // What it knew of its last steps is lost, and of who ran it.
+    for (uint64_t step = 1; step <= kMostSteps; ++step) lost_steps_[id].insert(step);
+    restored_.insert(id);
   }
+  owners_.clear();
   for (const jobs::Job& job : image.jobs) {
     Seen& seen = seen_[job.id];
+    seen.generation = job.generation;
+    seen.attempt = job.attempt;
     seen.terminal = job.terminal();
     seen.state = job.state;
     for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
@@ -113,21 +118,26 @@ void Checker::Restored(const store::Image& image) {
 }
 
 Training Checker::Undisturbed(const jobs::Job& job) const {
-  std::vector<std::pair<uint64_t, uint64_t>> rates;
-  for (const commands::Command& command : job.commands.commands()) {
-    const bool done =
-        command.applied_step.has_value() &&
-        (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
-    if (command.kind == Kind::kSetLearningRate && done) {
-      rates.emplace_back(*command.applied_step, command.number);
+  std::vector<std::pair<int64_t, int64_t>> rates;
+  if (restored_.contains(job.id)) {
+    // The log has lost some of them.
+    rates = last_.at(job.id).rates;
+  } else {
+    for (const commands::Command& command : job.commands.commands()) {
+      const bool done =
+          command.applied_step.has_value() &&
+          (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
+      if (command.kind == Kind::kSetLearningRate && done) {
+        rates.emplace_back(*command.applied_step, command.number);
+      }
     }
+    std::sort(rates.begin(), rates.end());
   }
-  std::sort(rates.begin(), rates.end());
   Training training;
   auto next = rates.begin();
   while (true) {
-    for (; next != rates.end() && next->first <= static_cast<uint64_t>(training.step); ++next) {
-      training.learning_rate = static_cast<int64_t>(next->second);
+    for (; next != rates.end() && next->first <= training.step; ++next) {
+      training.learning_rate = next->second;
     }
     if (training.step >= static_cast<int64_t>(job.step)) return training;
     training.DoStep();

@@ -89,6 +89,8 @@ class Checker {
   std::map<std::string, std::set<uint64_t>> struck_;
   std::map<std::string, absl::Time> down_until_;
   std::map<std::string, std::set<uint64_t>> lost_steps_;
+  // Jobs whose rows are those of an older database.
+  std::set<std::string> restored_;
   std::map<std::string, Seen> seen_;
   std::map<std::string, Training> last_;
 };

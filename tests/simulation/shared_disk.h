@@ -25,6 +25,8 @@ struct Training {
   uint64_t state = 0;
   // (Steps done, command) in their order.
   std::vector<std::pair<int64_t, int64_t>> commands;
+  // The learning rates among them.
+  std::vector<std::pair<int64_t, int64_t>> rates;
 
   void DoStep() {
     ++step;
@@ -43,9 +45,18 @@ struct SavedCheckpoint {
 };
 
 struct SharedDisk {
+  // Which process was the last to begin in a job's folder.
+  struct Epoch {
+    uint64_t generation = 0;
+    std::string incarnation;
+    friend bool operator==(const Epoch&, const Epoch&) = default;
+  };
+
   // By path.
   std::map<std::string, SavedCheckpoint> checkpoints;
   std::set<std::string> temporary;
+  // By job.
+  std::map<std::string, Epoch> epochs;
   // Saves fail while it is full; nothing is found while it is gone.
   bool full = false;
   bool gone = false;

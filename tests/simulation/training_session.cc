@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "tests/simulation/start.h"
 #include "worker/train/roll_call_plan.h"
 
 namespace muster::simulation {
@@ -53,9 +54,19 @@ void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
     if (other == nullptr || other == rank || !other->alive()) continue;
     scene_.timeline.After(scene_.timeline.Between(0.01, 0.5), [this, other] {
       if (!other->ending()) {
-        other->Fail(training_.step, "connection closed by peer", /*consequence=*/true);
+        other->Fail({.step = static_cast<uint64_t>(training_.step),
+                     .reason = "connection closed by peer",
+                     .consequence = true});
       }
     });
+  }
+}
+
+void TrainingSession::Fail(const jobs::ReportedFailure& failure) {
+  over_ = true;
+  leader().Fail(failure);
+  for (WorkerProcess* rank : ranks_) {
+    if (rank != &leader()) rank->Fail({.reason = failure.reason, .consequence = true});
   }
 }
 
@@ -63,26 +74,32 @@ void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
 
 void TrainingSession::Begin() {
   if (!Together()) return Later(absl::Milliseconds(200), &TrainingSession::Begin);
-  train::CommandSchedule::Position position;
-  std::string from;
-  for (const jobs::Checkpoint& checkpoint : leader().checkpoints()) {
-    const auto saved = scene_.disk.checkpoints.find(checkpoint.path);
-    if (scene_.disk.gone || saved == scene_.disk.checkpoints.end()) {
-      scene_.timeline.Wrong("checkpoint ", checkpoint.path, " cannot be read");
-      continue;
-    }
-    from = checkpoint.path;
-    training_ = saved->second.training;
-    position = saved->second.position;
-    saved_step_ = training_.step;
-    break;
+  const Start start =
+      FindStart(&scene_.disk, leader().id(), leader().checkpoints(), leader().known_checkpoints());
+  if (start.failure.has_value()) {
+    // It is the job's own failure where it had nothing there yet.
+    const bool own = !start.failure->checkpoints_unreadable && start.failure->newer_generation == 0;
+    if (own) scene_.checker.Struck(job_, generation_);
+    return Fail(*start.failure);
   }
+  if (!start.missing.empty()) {
+    return scene_.timeline.Wrong("checkpoint ", start.missing, " cannot be read");
+  }
+  train::CommandSchedule::Position position;
+  if (!start.path.empty()) {
+    const SavedCheckpoint& saved = scene_.disk.checkpoints.at(start.path);
+    training_ = saved.training;
+    position = saved.position;
+    saved_step_ = training_.step;
+  }
+  if (!start.found.found.empty()) leader().Report(start.found);
   scene_.timeline.Tell(job_, " generation ", generation_, " begins at step ", training_.step);
   schedules_.assign(ranks_.size(), train::CommandSchedule(position));
   for (WorkerProcess* rank : ranks_) {
     rank->Moved(training_.step);
     rank->Report(cluster::SessionStarted{.step = static_cast<uint64_t>(training_.step),
-                                         .checkpoint_path = from});
+                                         .checkpoint_path = start.path,
+                                         .last_command = static_cast<uint64_t>(position.taken)});
   }
   Boundary();
 }
@@ -185,7 +202,10 @@ void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
     StartSave(command.number);
   } else {
     if (std::holds_alternative<train::SetLearningRateCommand>(command.what)) {
+      {
       training_.learning_rate = command.number;
+      training_.rates.emplace_back(training_.step, command.number);
+    }
     }
     if (std::holds_alternative<train::PauseCommand>(command.what)) paused_ = true;
     if (std::holds_alternative<train::ResumeCommand>(command.what)) paused_ = false;
@@ -213,6 +233,9 @@ void TrainingSession::Written() {
   // And rank 0 renames, if its lease holds.
   if (!Together() || !leader().StillMine()) {
     return Later(absl::Milliseconds(200), &TrainingSession::Written);
+  }
+  if (const auto stale = StaleEpoch(scene_.disk, leader().id()); stale.has_value()) {
+    return Fail(*stale);
   }
   const Save save = std::move(saves_.front());
   saves_.pop_front();

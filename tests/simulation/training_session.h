@@ -35,6 +35,8 @@ class TrainingSession {
   // All ranks are there and take part.
   bool Together() const;
   bool StillOurs();
+  // Rank 0 says why, the others that they follow.
+  void Fail(const jobs::ReportedFailure& failure);
   // Every rank of it has this position: they take the same decisions.
   void Begin();
   void Boundary();

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/command_from_delivery.h"
+#include "tests/simulation/start.h"
 #include "tests/simulation/training_session.h"
 
 namespace muster::simulation {
@@ -127,12 +128,11 @@ void WorkerProcess::Finish(int64_t step, bool preempted) {
   Acknowledged();
 }
 
-void WorkerProcess::Fail(int64_t step, const std::string& reason, bool consequence) {
+void WorkerProcess::Fail(const jobs::ReportedFailure& failure) {
   if (!alive_ || std::exchange(ending_, true)) return;
   end_code_ = 1;
   Run([=, this] {
-    Report(jobs::ReportedFailure{
-        .step = static_cast<uint64_t>(step), .reason = reason, .consequence = consequence});
+    Report(failure);
     After(absl::Seconds(2), [this] { Exit(1); });
     Acknowledged();
   });
@@ -244,6 +244,8 @@ void WorkerProcess::Order(StreamId stream, const cluster::WorkerOrder& order) {
       Acknowledged();
     } else if (const auto* recorded = std::get_if<cluster::CheckpointRecorded>(&order)) {
       for (const std::string& path : recorded->remove) {
+        // The folder is not there, or another generation's.
+        if (scene_.disk.gone || StaleEpoch(scene_.disk, id_).has_value()) continue;
         if (!scene_.disk.checkpoints.contains(path)) continue;
         scene_.timeline.Tell("rank ", id_.rank, " of generation ", id_.generation, " removes ",
                              path);
@@ -272,6 +274,7 @@ void WorkerProcess::Welcome(const cluster::WelcomeWorker& welcome) {
   if (!needed_commands_.has_value()) {
     needed_commands_ = welcome.newest_command;
     checkpoints_ = welcome.checkpoints;
+    known_checkpoints_ = welcome.known_checkpoints;
     After(scene_.timing.Heartbeat(), [this] { Beat(); });
     WatchLease();
     if (id_.rank == 0) Report(jobs::Rendezvous{.host = node_, .port = 1});

@@ -46,9 +46,10 @@ class WorkerProcess {
   }
   // Its last report is the last thing that it does.
   void Finish(int64_t step, bool preempted);
-  void Fail(int64_t step, const std::string& reason, bool consequence);
+  void Fail(const jobs::ReportedFailure& failure);
   const std::vector<train::Command>& held() const { return held_; }
   const std::vector<jobs::Checkpoint>& checkpoints() const { return checkpoints_; }
+  const std::vector<jobs::Checkpoint>& known_checkpoints() const { return known_checkpoints_; }
   void Moved(int64_t step) {
     step_ = step;
     ++activity_;
@@ -118,6 +119,7 @@ class WorkerProcess {
   bool knocking_ = false;
   std::optional<uint64_t> needed_commands_;
   std::vector<jobs::Checkpoint> checkpoints_;
+  std::vector<jobs::Checkpoint> known_checkpoints_;
   bool rendezvous_ = false;
   bool joined_ = false;
   std::vector<train::Command> held_;

@@ -1,7 +1,6 @@
 #include "worker/checkpoint/found.h"
 
 #include <algorithm>
-#include <optional>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -40,15 +39,39 @@ bool WrittenBefore(const std::string& a, const std::string& b) {
   return std::tie(first->generation, first->step) < std::tie(second->generation, second->step);
 }
 
+void Judge(const std::vector<std::string>& recorded, int64_t generation, std::vector<Found>* found) {
+  std::string newest_recorded;
+  for (const std::string& name : recorded) {
+    if (newest_recorded.empty() || WrittenBefore(newest_recorded, name)) newest_recorded = name;
+  }
+  for (Found& one : *found) {
+    if (one.reason.empty() && one.generation >= generation) {
+      one.reason = absl::StrCat("it is of generation ", one.generation,
+                                ", which is not older than the one that looks, ", generation);
+    }
+    if (one.reason.empty() && !newest_recorded.empty() &&
+        WrittenBefore(one.name, newest_recorded)) {
+      one.reason = absl::StrCat("it is older than ", newest_recorded, ", which is recorded");
+    }
+  }
+  // From the newest generation back: whoever began later decided from where.
+  const Found* later = nullptr;
+  for (auto one = found->rbegin(); one != found->rend(); ++one) {
+    if (!one->reason.empty()) continue;
+    if (later != nullptr && later->generation > one->generation && later->step < one->step) {
+      one->reason = absl::StrCat("generation ", later->generation,
+                                 " went on from an earlier step: it wrote ", later->name);
+    } else {
+      later = &*one;
+    }
+  }
+}
+
 absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const Known& known,
                                                const std::string& job, const std::string& instance,
                                                int64_t generation) {
   ASSIGN_OR_RETURN(std::vector<std::string> names, ListCheckpoints(folder));
   std::sort(names.begin(), names.end(), WrittenBefore);
-  std::string newest_recorded;
-  for (const std::string& name : known.recorded) {
-    if (newest_recorded.empty() || WrittenBefore(newest_recorded, name)) newest_recorded = name;
-  }
   std::vector<Found> found;
   for (const std::string& name : names) {
     if (Contains(known.recorded, name) || Contains(known.retired, name)) continue;
@@ -61,26 +84,9 @@ absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const 
       one.last_command = manifest->last_command;
       one.reason = Objection(*manifest, job, instance);
     }
-    if (one.reason.empty() && one.generation >= generation) {
-      one.reason = absl::StrCat("it is of generation ", one.generation,
-                                ", which is not older than the one that looks, ", generation);
-    }
-    if (one.reason.empty() && !newest_recorded.empty() && WrittenBefore(name, newest_recorded)) {
-      one.reason = absl::StrCat("it is older than ", newest_recorded, ", which is recorded");
-    }
     found.push_back(std::move(one));
   }
-  // From the newest generation back: whoever began later decided from where.
-  std::optional<Found> later;
-  for (auto one = found.rbegin(); one != found.rend(); ++one) {
-    if (!one->reason.empty()) continue;
-    if (later.has_value() && later->generation > one->generation && later->step < one->step) {
-      one->reason = absl::StrCat("generation ", later->generation, " went on from an earlier step: it wrote ",
-                                 later->name);
-    } else {
-      later = *one;
-    }
-  }
+  Judge(known.recorded, generation, &found);
   return found;
 }
 

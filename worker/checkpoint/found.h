@@ -36,6 +36,10 @@ absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const 
                                                const std::string& job, const std::string& instance,
                                                int64_t generation);
 
+// What names, steps and generations alone say of `found`, which FindUnknown has read: by rising generation and step, each with
+// what its manifest has against it. Adds the other reasons. Pure.
+void Judge(const std::vector<std::string>& recorded, int64_t generation, std::vector<Found>* found);
+
 // The order in which checkpoints were written: by generation, then by step.
 bool WrittenBefore(const std::string& a, const std::string& b);
 
