@@ -14,12 +14,12 @@
 // A generation is one set of processes. It ends as a whole, its successor starts when none of them
 // is left, and generations only grow. A terminal state is left only by the next attempt: all other events are ignored.
 //
-// How a generation ended (EndOf in conclusion.h) says what the next start costs: an interruption (its
-// agent was stopped, its node drained, its lease over) nothing; the fault of a node no restart, but
-// time; a failure of the job itself one of plan.max_restarts, and from the second one on time, too.
-// The job gets on, and has its restarts again, with the first checkpoint that is written after the
-// restart; without checkpoints, with the first step beyond the one at which it failed.
-// docs/protocol-coordinator.md says how long it waits.
+// How a generation ended (EndOf in conclusion.h) says what the next start costs: an interruption
+// (its agent was stopped, its node drained, its lease over) nothing; the fault of a node no
+// restart, but time; a failure of the job itself one of plan.max_restarts, and from the second one
+// on time, too. The job gets on, and has its restarts again, with the first checkpoint that is
+// written after the restart; without checkpoints, with the first step beyond the one at which it
+// failed. docs/protocol-coordinator.md says how long it waits.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
