@@ -164,7 +164,7 @@ def first_steps(world):
 def agent_terminated(muster):
     from tests.faults import world as w
 
-    from tests.faults import faults
+    from tests.faults import fault_processes
 
     with cluster(muster, local=True) as world:
         world.start()
@@ -174,7 +174,7 @@ def agent_terminated(muster):
         (agent,) = muster.processes("muster-agent")
         began = time.monotonic()
         os.kill(agent.pid, signal.SIGTERM)
-        w.harness.eventually(lambda: faults.gone(agent.pid), "the agent ends")
+        w.harness.eventually(lambda: fault_processes.gone(agent.pid), "the agent ends")
         took = time.monotonic() - began
         w.release(muster)
         job = world.await_end()
