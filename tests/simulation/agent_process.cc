@@ -12,8 +12,12 @@
 namespace muster::simulation {
 namespace {
 
-cluster::WorkerId ToCluster(const agent::WorkerId& id) { return {id.job, id.generation, id.rank, id.incarnation}; }
-agent::WorkerId ToAgent(const cluster::WorkerId& id) { return {id.job, id.generation, id.rank, id.incarnation}; }
+cluster::WorkerId ToCluster(const agent::WorkerId& id) {
+  return {id.job, id.generation, id.rank, id.incarnation};
+}
+agent::WorkerId ToAgent(const cluster::WorkerId& id) {
+  return {id.job, id.generation, id.rank, id.incarnation};
+}
 
 cluster::WorkerExit ToExit(const agent::EndedWorker& ended) {
   cluster::WorkerExit exit{.worker = ToCluster(ended.worker), .pid = ended.pid, .exit = {}};
@@ -22,7 +26,8 @@ cluster::WorkerExit ToExit(const agent::EndedWorker& ended) {
   } else if (const auto* signal = std::get_if<agent::ExitSignal>(&ended.ending)) {
     exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal->signal};
   } else {
-    exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = std::get<agent::StartError>(ended.ending).reason};
+    exit.exit = {.cause = jobs::Exit::Cause::kStartError,
+                 .start_error = std::get<agent::StartError>(ended.ending).reason};
   }
   exit.exit.why = static_cast<jobs::Exit::Why>(ended.cause);
   return exit;
@@ -30,7 +35,8 @@ cluster::WorkerExit ToExit(const agent::EndedWorker& ended) {
 
 // As in worker/agent/agent.cc.
 bool IsFinal(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) || absl::IsUnimplemented(status);
+  return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
+         absl::IsUnimplemented(status);
 }
 
 }  // namespace
@@ -101,16 +107,19 @@ void AgentProcess::Do(const agent::Launch& launch) {
   auto on_end = [this, id, process = process_](const agent::Ending& ending) {
     if (process != process_) return;
     workers_.erase(id);
-    After(scene_.timeline.Between(0.001, 0.03),
-          [this, id, ending] { Handle(agent::Ended{.worker = id, .ending = ending, .log_tail = {}, .spooled = scene_.spools[node_].contains(id)});
-          });
+    After(scene_.timeline.Between(0.001, 0.03), [this, id, ending] {
+      Handle(agent::Ended{.worker = id,
+                          .ending = ending,
+                          .log_tail = {},
+                          .spooled = scene_.spools[node_].contains(id)});
+    });
   };
   // Also of one that is stopped, as it was then.
   auto lease_end = [this, process = process_] {
     return process == process_ ? core_->lease_end() : absl::InfiniteFuture();
   };
-  processes_.push_back(std::make_unique<WorkerProcess>(&scene_, ToCluster(id), node_, pid, std::move(lease_end),
-                                                       std::move(on_end)));
+  processes_.push_back(std::make_unique<WorkerProcess>(&scene_, ToCluster(id), node_, pid,
+                                                       std::move(lease_end), std::move(on_end)));
   workers_[id] = processes_.back().get();
   Handle(agent::Launched{id, pid});
 }
@@ -128,17 +137,23 @@ void AgentProcess::Send(std::function<absl::Status(cluster::Cluster&, absl::Time
 }
 
 void AgentProcess::Do(const agent::SendHello& effect) {
-  cluster::AgentHello hello{.node = node_, .incarnation = incarnation_, .host = node_, .slots = options_.slots};
+  cluster::AgentHello hello{
+      .node = node_, .incarnation = incarnation_, .host = node_, .slots = options_.slots};
   hello.agent_id = node_;
   if (effect.draining.has_value()) hello.draining = effect.draining->reason;
   if (scene_.old_nodes) hello.protocol = cluster::kAgentProtocol - 1;
-  for (const agent::RunningWorker& worker : effect.running) hello.running.push_back({ToCluster(worker.worker), worker.pid});
+  for (const agent::RunningWorker& worker : effect.running) {
+    hello.running.push_back({ToCluster(worker.worker), worker.pid});
+  }
   for (const agent::EndedWorker& ended : effect.exits) hello.exits.push_back(ToExit(ended));
-  Send([stream = stream_, hello](cluster::Cluster& cluster, absl::Time now) { return cluster.AttachAgent(stream, hello, now); });
+  Send([stream = stream_, hello](cluster::Cluster& cluster, absl::Time now) {
+    return cluster.AttachAgent(stream, hello, now);
+  });
 }
 
 void AgentProcess::Do(const agent::SendHeartbeat& effect) {
-  Send([this, stream = stream_, process = process_, sequence = effect.sequence](cluster::Cluster& cluster, absl::Time now) {
+  Send([this, stream = stream_, process = process_, sequence = effect.sequence](
+           cluster::Cluster& cluster, absl::Time now) {
     if (cluster.AgentHeard(stream, now)) {
       scene_.network.SendDown(stream, [this, stream, process, sequence] {
         if (process != process_) return;
@@ -183,7 +198,9 @@ void AgentProcess::TellMore(const agent::WorkerId& worker) {
   size_t& told = spooled_.at(worker);
   std::vector<cluster::Report> part;
   // One message at a time.
-  for (const auto& all = spools[worker]; told < all.size() && part.size() < 4; ++told) part.push_back(all[told]);
+  for (const auto& all = spools[worker]; told < all.size() && part.size() < 4; ++told) {
+    part.push_back(all[told]);
+  }
   if (part.empty()) {
     spools.erase(worker);
     spooled_.erase(worker);
@@ -201,7 +218,9 @@ void AgentProcess::Do(const agent::DropStream&) {
   Ended(stream_, {.silent = true});
 }
 
-void AgentProcess::Do(const agent::LeaseOver&) { scene_.timeline.Tell(node_, ": the agent's lease is over"); }
+void AgentProcess::Do(const agent::LeaseOver&) {
+  scene_.timeline.Tell(node_, ": the agent's lease is over");
+}
 
 void AgentProcess::Do(const agent::Quit& effect) {
   scene_.timeline.Tell(node_, ": the agent ends: ", effect.why.ToString());
@@ -213,9 +232,10 @@ void AgentProcess::Do(const agent::Quit& effect) {
 void AgentProcess::Connect() {
   welcomed_ = false;
   const auto stream = std::make_shared<StreamId>(0);
-  stream_ = *stream = scene_.network.Open(node_, [this, stream, process = process_](const StreamEnd& end) {
-    if (process == process_) Run([this, stream, end] { Ended(*stream, end); });
-  });
+  stream_ = *stream =
+      scene_.network.Open(node_, [this, stream, process = process_](const StreamEnd& end) {
+        if (process == process_) Run([this, stream, end] { Ended(*stream, end); });
+      });
   scene_.agent_streams[stream_] = this;
   Handle(agent::Opened{});
 }
@@ -238,7 +258,8 @@ void AgentProcess::Knock() {
   }
   const absl::Time begun = scene_.timeline.now();
   if (scene_.network.Refuses(node_)) {
-    After(scene_.timeline.Between(0.0005, 0.01), [this, begun] { Handle(agent::NobodyListens{begun}); });
+    After(scene_.timeline.Between(0.0005, 0.01),
+          [this, begun] { Handle(agent::NobodyListens{begun}); });
   }
   After(scene_.timing.lease / 10, [this] { Knock(); });
 }
@@ -247,11 +268,15 @@ void AgentProcess::Order(StreamId stream, const cluster::AgentOrder& order) {
   Run([this, stream, order] {
     if (stream != stream_) return;
     if (const auto* welcome = std::get_if<cluster::WelcomeAgent>(&order)) {
-      LeaseTerms terms{
-          .lease = welcome->timing.lease, .margin = welcome->timing.Margin(), .autonomy = welcome->timing.autonomy};
+      LeaseTerms terms{.lease = welcome->timing.lease,
+                       .margin = welcome->timing.Margin(),
+                       .autonomy = welcome->timing.autonomy};
       if (scene_.old_nodes) terms.margin = std::nullopt;
       welcomed_ = true;
-      Handle(agent::Welcomed{.heartbeat_interval = welcome->timing.Heartbeat(), .lease = terms, .takes_spools = !scene_.old_nodes, .knows_draining = !scene_.old_nodes});
+      Handle(agent::Welcomed{.heartbeat_interval = welcome->timing.Heartbeat(),
+                             .lease = terms,
+                             .takes_spools = !scene_.old_nodes,
+                             .knows_draining = !scene_.old_nodes});
     } else if (const auto* start = std::get_if<cluster::StartWorker>(&order)) {
       Handle(agent::StartRequested{ToAgent(start->worker), start->slot});
     } else if (const auto* stop = std::get_if<cluster::StopWorker>(&order)) {

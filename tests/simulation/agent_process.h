@@ -1,5 +1,6 @@
-// One node: the machine, its muster-agent with the real deciding core, driven as worker/agent/agent.cc drives it, and the processes that
-// it started. Each can be stopped, killed, or vanish; whoever keeps the agent running (systemd) starts it again.
+// One node: the machine, its muster-agent with the real deciding core, driven as
+// worker/agent/agent.cc drives it, and the processes that it started. Each can be stopped, killed,
+// or vanish; whoever keeps the agent running (systemd) starts it again.
 #ifndef MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
 

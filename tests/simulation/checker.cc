@@ -12,20 +12,23 @@ void Checker::ProcessStarts(const cluster::WorkerId& worker) {
     const auto excuse = excused_until_.find(incarnation);
     const bool excused = excuse != excused_until_.end() && timeline_.now() <= excuse->second;
     if (other.generation == worker.generation || excused || fences_only_) continue;
-    timeline_.Wrong("generation ", worker.generation, " of job ", worker.job, " starts while rank ", other.rank,
-                    " of generation ", other.generation, " is alive");
+    timeline_.Wrong("generation ", worker.generation, " of job ", worker.job, " starts while rank ",
+                    other.rank, " of generation ", other.generation, " is alive");
   }
   const auto [owner, first] =
       owners_[{worker.job, worker.generation}].try_emplace(worker.rank, worker.incarnation);
   if (owner->second != worker.incarnation) {
-    timeline_.Wrong("rank ", worker.rank, " of generation ", worker.generation, " of job ", worker.job, " has two owners");
+    timeline_.Wrong("rank ", worker.rank, " of generation ", worker.generation, " of job ",
+                    worker.job, " has two owners");
   }
   alive_[worker.job][worker.incarnation] = worker;
 }
 
 void Checker::Removes(const std::string& path) {
   for (const auto& [id, seen] : seen_) {
-    if (seen.checkpoints.contains(path)) timeline_.Wrong("checkpoint ", path, " is removed, which is recorded");
+    if (seen.checkpoints.contains(path)) {
+      timeline_.Wrong("checkpoint ", path, " is removed, which is recorded");
+    }
   }
 }
 
@@ -39,10 +42,12 @@ void Checker::Committed(const store::Batch& batch, const cluster::Cluster& clust
 void Checker::CheckJob(const jobs::Job& job) {
   Seen& seen = seen_[job.id];
   if (job.generation < seen.generation) {
-    timeline_.Wrong("job ", job.id, " is in generation ", job.generation, " after ", seen.generation);
+    timeline_.Wrong("job ", job.id, " is in generation ", job.generation, " after ",
+                    seen.generation);
   }
   if (seen.terminal && job.state != seen.state && job.attempt == seen.attempt) {
-    timeline_.Wrong("job ", job.id, " is ", jobs::Name(job.state), " after it was ", jobs::Name(seen.state));
+    timeline_.Wrong("job ", job.id, " is ", jobs::Name(job.state), " after it was ",
+                    jobs::Name(seen.state));
   }
   std::set<std::string> good;
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {
@@ -51,7 +56,9 @@ void Checker::CheckJob(const jobs::Job& job) {
     if (seen.checkpoints.contains(checkpoint.path)) continue;
     const auto found = disk_.checkpoints.find(checkpoint.path);
     if (found == disk_.checkpoints.end()) {
-      if (!disk_.gone) timeline_.Wrong("checkpoint ", checkpoint.path, " is recorded and not there");
+      if (!disk_.gone) {
+        timeline_.Wrong("checkpoint ", checkpoint.path, " is recorded and not there");
+      }
     } else if (found->second.generation != checkpoint.generation) {
       timeline_.Wrong("checkpoint ", checkpoint.path, " of generation ", found->second.generation,
                       " is recorded as one of generation ", checkpoint.generation);
@@ -59,16 +66,20 @@ void Checker::CheckJob(const jobs::Job& job) {
   }
   for (const jobs::Rank& rank : job.ranks) {
     const auto down = down_until_.find(rank.node);
-    if (job.live && down != down_until_.end() && timeline_.now() <= down->second) Struck(job.id, job.generation);
+    if (job.live && down != down_until_.end() && timeline_.now() <= down->second) {
+      Struck(job.id, job.generation);
+    }
   }
   const size_t struck = struck_[job.id].size();
   if (job.restarts > struck && !fences_only_) {
-    timeline_.Wrong("job ", job.id, " has used ", job.restarts, " restarts, and failed ", struck, " times");
+    timeline_.Wrong("job ", job.id, " has used ", job.restarts, " restarts, and failed ", struck,
+                    " times");
   }
   const bool unsaved = disk_failed_ && job.reason_code == "FINAL_SAVE_FAILED";
-  if (job.state == jobs::State::kFailed && !unsaved && !seen.terminal && struck <= job.plan.max_restarts && !fences_only_) {
-    timeline_.Wrong("job ", job.id, " is FAILED after ", struck, " failures, allowed are ", job.plan.max_restarts, ": ",
-                    job.state_reason);
+  if (job.state == jobs::State::kFailed && !unsaved && !seen.terminal &&
+      struck <= job.plan.max_restarts && !fences_only_) {
+    timeline_.Wrong("job ", job.id, " is FAILED after ", struck, " failures, allowed are ",
+                    job.plan.max_restarts, ": ", job.state_reason);
   }
   seen = {job.generation, job.attempt, job.terminal(), job.state, std::move(good)};
 }
@@ -104,9 +115,12 @@ void Checker::Restored(const store::Image& image) {
 Training Checker::Undisturbed(const jobs::Job& job) const {
   std::vector<std::pair<uint64_t, uint64_t>> rates;
   for (const commands::Command& command : job.commands.commands()) {
-    const bool done = command.applied_step.has_value() &&
-                      (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
-    if (command.kind == Kind::kSetLearningRate && done) rates.emplace_back(*command.applied_step, command.number);
+    const bool done =
+        command.applied_step.has_value() &&
+        (!command.outcome.has_value() || command.outcome->code == absl::StatusCode::kOk);
+    if (command.kind == Kind::kSetLearningRate && done) {
+      rates.emplace_back(*command.applied_step, command.number);
+    }
   }
   std::sort(rates.begin(), rates.end());
   Training training;
@@ -128,12 +142,15 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   const auto last = last_.find(job.id);
   // Stopped before it trained, or while a generation was ending.
   if (last == last_.end() || last->second.step != static_cast<int64_t>(job.step)) {
-    if (job.state == jobs::State::kSucceeded) timeline_.Wrong("job ", job.id, " SUCCEEDED without having trained to its end");
+    if (job.state == jobs::State::kSucceeded) {
+      timeline_.Wrong("job ", job.id, " SUCCEEDED without having trained to its end");
+    }
     return;
   }
   if (job.state != jobs::State::kSucceeded) return;
   if (last->second.state != Undisturbed(job).state) {
-    timeline_.Wrong("job ", job.id, " ended with other parameters than a run that nothing disturbed");
+    timeline_.Wrong("job ", job.id,
+                    " ended with other parameters than a run that nothing disturbed");
   }
   std::map<int64_t, std::vector<int64_t>> done;
   for (const auto& [step, number] : last->second.commands) done[number].push_back(step);
@@ -144,13 +161,16 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       timeline_.Wrong("job ", job.id, " is over, command ", command.number, " is not");
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
-      if (!steps.empty() && taken_back) timeline_.Wrong("command ", command.number, " was taken back and done");
+      if (!steps.empty() && taken_back) {
+        timeline_.Wrong("command ", command.number, " was taken back and done");
+      }
     } else if (command.kind == Kind::kSetLearningRate) {
       if (steps.size() != 1) {
-        timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect ", steps.size(), " times");
+        timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect ",
+                        steps.size(), " times");
       } else if (static_cast<uint64_t>(steps[0]) != command.applied_step) {
-        timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect after step ", steps[0],
-                        ", acknowledged is ", *command.applied_step);
+        timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect after step ",
+                        steps[0], ", acknowledged is ", *command.applied_step);
       }
     }
   }
@@ -160,9 +180,14 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   const std::set<uint64_t>& lost = lost_steps_[job.id];
   for (const store::StepRow& row : *rows) {
     while (next < row.step && lost.contains(next)) ++next;
-    if (row.step != next++) return timeline_.Wrong("job ", job.id, ": metrics go on with step ", row.step, ", not ", next - 1);
+    if (row.step != next++) {
+      return timeline_.Wrong("job ", job.id, ": metrics go on with step ", row.step, ", not ",
+                             next - 1);
+    }
   }
-  if (next != job.step + 1) timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);
+  if (next != job.step + 1) {
+    timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);
+  }
   if (!rows->empty() && rows->back().loss != last->second.loss()) {
     timeline_.Wrong("job ", job.id, ": its last loss is another one than its ranks'");
   }

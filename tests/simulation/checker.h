@@ -1,5 +1,5 @@
-// What must hold whatever happens (I1 to I9 of the project's invariants, as far as they show without LibTorch), judged at every event
-// that could break it.
+// What must hold whatever happens (I1 to I9 of the project's invariants, as far as they show
+// without LibTorch), judged at every event that could break it.
 #ifndef MUSTER_TESTS_SIMULATION_CHECKER_H_
 #define MUSTER_TESTS_SIMULATION_CHECKER_H_
 
@@ -26,33 +26,42 @@ class Checker {
 
   // ---- Processes. One owner per (job, generation, rank); never two generations of a job at once.
   void ProcessStarts(const cluster::WorkerId& worker);
-  void ProcessEnded(const cluster::WorkerId& worker) { alive_[worker.job].erase(worker.incarnation); }
-  // Its whole machine stands still: nothing can end it before it goes on, and then it has a moment for that.
-  void ExcuseUntil(const cluster::WorkerId& worker, absl::Time end) { excused_until_[worker.incarnation] = end; }
+  void ProcessEnded(const cluster::WorkerId& worker) {
+    alive_[worker.job].erase(worker.incarnation);
+  }
+  // Its whole machine stands still: nothing can end it before it goes on,
+  // and then it has a moment for that.
+  void ExcuseUntil(const cluster::WorkerId& worker, absl::Time end) {
+    excused_until_[worker.incarnation] = end;
+  }
   // A checkpoint could not be written: the last one of a job fails it.
   void DiskFailed() { disk_failed_ = true; }
   // A failure that may cost this generation's job a restart.
   void Struck(const std::string& job, uint64_t generation) { struck_[job].insert(generation); }
 
   // What is placed on this node until then fails, too.
-  void NodeIsDownUntil(const std::string& node, absl::Time end) { down_until_[node] = std::max(down_until_[node], end); }
+  void NodeIsDownUntil(const std::string& node, absl::Time end) {
+    down_until_[node] = std::max(down_until_[node], end);
+  }
 
-  // A machine vanished with what its rank 0 had not told of this step. The next generation may go on behind it, from a checkpoint that
-  // was not told of either.
+  // A machine vanished with what its rank 0 had not told of this step. The next generation may go
+  // on behind it, from a checkpoint that was not told of either.
   void MetricsAreLost(const std::string& job, uint64_t step) { lost_steps_[job].insert(step); }
 
   // ---- The folder of checkpoints.
   void Removes(const std::string& path);
 
-  // ---- What the coordinator has made durable: generations grow, what has ended stays so, slots have one user each, checkpoints are
-  // recorded of the generation that wrote them, and restarts are counted only where something failed.
+  // ---- What the coordinator has made durable: generations grow, what has ended stays so, slots
+  // have one user each, checkpoints are recorded of the generation that wrote them, and restarts
+  // are counted only where something failed.
   void Committed(const store::Batch& batch, const cluster::Cluster& cluster);
   // The database is an older one from now on, in which this is the truth.
   void Restored(const store::Image& image);
 
   // ---- The end of a job: `training` is what its ranks held last.
   void SessionEnds(const std::string& job, const Training& training) { last_[job] = training; }
-  // Everything is over. The job's log, metrics and final state agree with each other and with a run that nothing disturbed.
+  // Everything is over. The job's log, metrics and final state agree with each other and with a run
+  // that nothing disturbed.
   void JobIsOver(const jobs::Job& job, store::Store& store);
 
  private:

@@ -16,7 +16,8 @@ using commands::Kind;
 void Client::Submit(const std::string& job, const JobSettings& settings, uint32_t max_restarts) {
   scene_.jobs[job] = settings;
   Ask ask{.job = job, .submits = true};
-  ask.submission = {.job_id = job, .name = job, .request_id = absl::StrCat("submit-", job), .fingerprint = job};
+  ask.submission = {
+      .job_id = job, .name = job, .request_id = absl::StrCat("submit-", job), .fingerprint = job};
   ask.submission.plan.world_size = settings.world_size;
   ask.submission.plan.total_steps = settings.total_steps;
   ask.submission.plan.max_restarts = max_restarts;
@@ -28,8 +29,9 @@ void Client::Submit(const std::string& job, const JobSettings& settings, uint32_
 void Client::CommandSomething() {
   if (submitted_.empty()) return;
   const std::string job = *std::next(submitted_.begin(), scene_.timeline.Pick(submitted_.size()));
-  constexpr Kind kKinds[] = {Kind::kSetLearningRate, Kind::kSetLearningRate, Kind::kSetLearningRate, Kind::kSaveCheckpoint,
-                             Kind::kPause,           Kind::kResume,          Kind::kCancel};
+  constexpr Kind kKinds[] = {Kind::kSetLearningRate, Kind::kSetLearningRate, Kind::kSetLearningRate,
+                             Kind::kSaveCheckpoint,  Kind::kPause,           Kind::kResume,
+                             Kind::kCancel};
   Ask ask{.job = job};
   commands::Command& command = ask.command.command;
   command.kind = kKinds[scene_.timeline.Pick(std::size(kKinds))];
@@ -59,7 +61,8 @@ void Client::Call(Ask* ask) {
   if (ask->answered) return;
   const uint64_t attempt = ++ask->attempts;
   scene_.timeline.After(scene_.timeline.Between(0.001, 0.05), [this, ask] {
-    const auto answer = std::make_shared<absl::StatusOr<uint64_t>>(absl::UnavailableError("not called"));
+    const auto answer =
+        std::make_shared<absl::StatusOr<uint64_t>>(absl::UnavailableError("not called"));
     scene_.coordinator.Call(
         [ask, answer](cluster::Cluster& cluster, absl::Time now) {
           if (ask->submits) {
@@ -74,7 +77,8 @@ void Client::Call(Ask* ask) {
         },
         [this, ask, answer](const absl::Status&) {
           if (scene_.timeline.OneIn(5)) return;  // the answer is lost
-          scene_.timeline.After(scene_.timeline.Between(0.001, 0.05), [this, ask, answer] { Answer(ask, *answer); });
+          scene_.timeline.After(scene_.timeline.Between(0.001, 0.05),
+                                [this, ask, answer] { Answer(ask, *answer); });
         });
   });
   scene_.timeline.After(scene_.timeline.Between(1, 3), [this, ask, attempt] {
@@ -86,8 +90,9 @@ void Client::Answer(Ask* ask, const absl::StatusOr<uint64_t>& answer) {
   if (absl::IsUnavailable(answer.status())) return;
   ask->answered = true;
   if (answer.ok()) ask->numbers.insert(*answer);
-  scene_.timeline.Tell(ask->submits ? "submit" : commands::Name(ask->command.command.kind), " ", ask->job, " (",
-                       ask->command.request_id, "): ", answer.ok() ? absl::StrCat(*answer) : answer.status().ToString());
+  scene_.timeline.Tell(ask->submits ? "submit" : commands::Name(ask->command.command.kind), " ",
+                       ask->job, " (", ask->command.request_id,
+                       "): ", answer.ok() ? absl::StrCat(*answer) : answer.status().ToString());
 }
 
 bool Client::Answered() const {
@@ -98,8 +103,11 @@ void Client::Check(const cluster::Cluster& cluster) {
   for (const std::string& id : submitted_) {
     const jobs::Job* job = cluster.Find(id);
     std::map<std::string, int> by_request;
-    for (const commands::Command& command : job == nullptr ? std::vector<commands::Command>() : job->commands.commands()) {
-      if (++by_request[command.contents] > 1) scene_.timeline.Wrong(command.contents, " made several commands");
+    for (const commands::Command& command :
+         job == nullptr ? std::vector<commands::Command>() : job->commands.commands()) {
+      if (++by_request[command.contents] > 1) {
+        scene_.timeline.Wrong(command.contents, " made several commands");
+      }
     }
   }
   for (const Ask& ask : asks_) {
@@ -110,21 +118,27 @@ void Client::Check(const cluster::Cluster& cluster) {
       continue;
     }
     if (ask.submits) continue;
-    if (ask.numbers.size() > 1) scene_.timeline.Wrong(ask.command.request_id, " had several answers");
+    if (ask.numbers.size() > 1) {
+      scene_.timeline.Wrong(ask.command.request_id, " had several answers");
+    }
     const commands::Command* command = job->commands.Find(*ask.numbers.begin());
     const bool there = command != nullptr && (ask.command.command.kind == Kind::kCancel ||
                                               command->contents == ask.command.request_id);
     // A second stop is the first one.
     const bool stop = command != nullptr && ask.command.command.kind == Kind::kStop;
-    if (!there && !stop) scene_.timeline.Wrong("the command of ", ask.command.request_id, " is lost");
+    if (!there && !stop) {
+      scene_.timeline.Wrong("the command of ", ask.command.request_id, " is lost");
+    }
   }
 }
 
 void Client::Forget(const store::Image& image) {
   for (Ask& ask : asks_) {
-    const auto job = std::find_if(image.jobs.begin(), image.jobs.end(), [&](const jobs::Job& one) { return one.id == ask.job; });
+    const auto job = std::find_if(image.jobs.begin(), image.jobs.end(),
+                                  [&](const jobs::Job& one) { return one.id == ask.job; });
     const bool known = job != image.jobs.end() &&
-                       (ask.submits || (!ask.numbers.empty() && job->commands.Find(*ask.numbers.begin()) != nullptr));
+                       (ask.submits || (!ask.numbers.empty() &&
+                                        job->commands.Find(*ask.numbers.begin()) != nullptr));
     if (known) continue;
     ask.numbers.clear();
     if (ask.submits && ask.answered) {

@@ -1,5 +1,5 @@
-// Clients that submit jobs and give commands. A call is repeated under its request id until it is answered, whatever happens to
-// musterd and to answers meanwhile.
+// Clients that submit jobs and give commands. A call is repeated under its request id until it is
+// answered, whatever happens to musterd and to answers meanwhile.
 #ifndef MUSTER_TESTS_SIMULATION_CLIENT_H_
 #define MUSTER_TESTS_SIMULATION_CLIENT_H_
 

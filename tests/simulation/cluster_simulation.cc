@@ -25,7 +25,8 @@ constexpr uint32_t kSlots = 2;
 constexpr absl::Duration kLease = absl::Seconds(10);
 // How long things go wrong.
 constexpr absl::Duration kTrouble = absl::Seconds(90);
-// And how long it may take after that until every job has ended: longer than the watchdog's patience with a hung worker, twice.
+// And how long it may take after that until every job has ended: longer than the watchdog's
+// patience with a hung worker, twice.
 constexpr absl::Duration kPeace = absl::Minutes(20);
 
 membership::Timing MakeTiming() {
@@ -41,11 +42,14 @@ class Simulation {
       : timeline_(options.seed, options.story),
         network_(&timeline_, kLease),
         checker_(&timeline_, &disk_),
-        coordinator_(&timeline_, &network_, ClusterOptions(options),
-                     {.to_agent = [this](StreamId stream, const auto& order) { ToAgent(stream, order); },
-                      .to_worker = [this](StreamId stream, const auto& order) { ToWorker(stream, order); },
-                      .committed = [this](const auto& batch, const auto& cluster) { checker_.Committed(batch, cluster); }}),
-        scene_{timeline_, network_, disk_, checker_, coordinator_, MakeTiming(), options.old_nodes, {}, {}, {}, {}, {}},
+        coordinator_(
+            &timeline_, &network_, ClusterOptions(options),
+            {.to_agent = [this](StreamId stream, const auto& order) { ToAgent(stream, order); },
+             .to_worker = [this](StreamId stream, const auto& order) { ToWorker(stream, order); },
+             .committed = [this](const auto& batch,
+                                 const auto& cluster) { checker_.Committed(batch, cluster); }}),
+        scene_{timeline_,         network_, disk_, checker_, coordinator_, MakeTiming(),
+               options.old_nodes, {},       {},    {},       {},           {}},
         client_(&scene_) {
     if (options.old_nodes) checker_.JudgeFencesOnly();
     agent::CoreOptions core;
@@ -153,9 +157,12 @@ class Simulation {
     return workers.empty() ? nullptr : workers[timeline_.Pick(workers.size())];
   }
   AgentProcess& NodeOf(const WorkerProcess& worker) {
-    return **std::find_if(nodes_.begin(), nodes_.end(), [&](const auto& node) { return node->node() == worker.node(); });
+    return **std::find_if(nodes_.begin(), nodes_.end(),
+                          [&](const auto& node) { return node->node() == worker.node(); });
   }
-  void Strike(const WorkerProcess& worker) { checker_.Struck(worker.id().job, worker.id().generation); }
+  void Strike(const WorkerProcess& worker) {
+    checker_.Struck(worker.id().job, worker.id().generation);
+  }
   void Strike(const AgentProcess& node) {
     for (const WorkerProcess* worker : node.Workers()) Strike(*worker);
   }
@@ -218,14 +225,16 @@ class Simulation {
     return false;
   }
 
-  // Nothing could end a stopped worker whose agent is stopped, too, as on a machine that stands still.
+  // Nothing could end a stopped worker whose agent is stopped, too,
+  // as on a machine that stands still.
   static bool AnyStopped(const AgentProcess& node) {
     const std::vector<WorkerProcess*> workers = node.Workers();
-    return node.frozen() || std::any_of(workers.begin(), workers.end(), [](const auto* one) { return one->frozen(); });
+    return node.frozen() || std::any_of(workers.begin(), workers.end(),
+                                        [](const auto* one) { return one->frozen(); });
   }
   void HarmWorker(WorkerProcess* worker, Fault fault) {
-    timeline_.Tell("fault: ", Name(fault), " at rank ", worker->id().rank, " of generation ", worker->id().generation, " of ",
-                   worker->id().job);
+    timeline_.Tell("fault: ", Name(fault), " at rank ", worker->id().rank, " of generation ",
+                   worker->id().generation, " of ", worker->id().job);
     Strike(*worker);
     if (fault == Fault::kWorkerKilled) {
       worker->Signal(SIGKILL);
@@ -242,7 +251,8 @@ class Simulation {
   void HarmNode(AgentProcess* node, Fault fault) {
     timeline_.Tell("fault: ", Name(fault), " at ", node->node());
     const absl::Duration duration = timeline_.Between(0.1, 30);
-    if (fault == Fault::kMachineLost || fault == Fault::kMachineStopped || fault == Fault::kAgentKilled) {
+    if (fault == Fault::kMachineLost || fault == Fault::kMachineStopped ||
+        fault == Fault::kAgentKilled) {
       // And until musterd has heard that it is back.
       const absl::Duration unheard = fault == Fault::kAgentKilled ? absl::ZeroDuration() : duration;
       checker_.NodeIsDownUntil(node->node(), timeline_.now() + unheard + absl::Seconds(8));
@@ -346,12 +356,16 @@ class Simulation {
     timeline_.After(absl::Seconds(5), [this] { LetGoOn(); });
   }
   bool Over() {
-    if (!coordinator_.running() || !client_.Answered() || timeline_.now() < absl::UnixEpoch() + kTrouble + absl::Seconds(5)) return false;
+    if (!coordinator_.running() || !client_.Answered() ||
+        timeline_.now() < absl::UnixEpoch() + kTrouble + absl::Seconds(5)) {
+      return false;
+    }
     const cluster::Cluster& cluster = *coordinator_.cluster();
     for (const auto& [number, id] : cluster.submitted()) {
       if (!cluster.Find(id)->terminal()) return false;
     }
-    return std::all_of(nodes_.begin(), nodes_.end(), [](const auto& node) { return node->Workers().empty(); });
+    return std::all_of(nodes_.begin(), nodes_.end(),
+                       [](const auto& node) { return node->Workers().empty(); });
   }
   void CheckEnd() {
     if (!coordinator_.running()) return timeline_.Wrong("musterd does not run at the end");
@@ -359,13 +373,16 @@ class Simulation {
     for (const auto& [number, id] : cluster.submitted()) {
       const jobs::Job& job = *cluster.Find(id);
       if (!job.terminal()) {
-        timeline_.Wrong("job ", id, " did not end: ", jobs::Name(job.state), ": ", job.state_reason);
+        timeline_.Wrong("job ", id, " did not end: ", jobs::Name(job.state), ": ",
+                        job.state_reason);
       } else {
         checker_.JobIsOver(job, coordinator_.store());
       }
     }
     for (const auto& node : nodes_) {
-      if (!node->Workers().empty()) timeline_.Wrong(node->node(), " has processes although every job is over");
+      if (!node->Workers().empty()) {
+        timeline_.Wrong(node->node(), " has processes although every job is over");
+      }
     }
     if (!client_.Answered()) timeline_.Wrong("a call was never answered");
     client_.Check(cluster);

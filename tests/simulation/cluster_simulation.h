@@ -1,5 +1,6 @@
-// A whole cluster in one thread and simulated time: the real cores of coordinator and agents, model workers that train, clients, and a
-// network, machines and disks that fail. Everything follows from the seed.
+// A whole cluster in one thread and simulated time: the real cores of coordinator and agents,
+// model workers that train, clients, and a network, machines and disks that fail.
+// Everything follows from the seed.
 #ifndef MUSTER_TESTS_SIMULATION_CLUSTER_SIMULATION_H_
 #define MUSTER_TESTS_SIMULATION_CLUSTER_SIMULATION_H_
 
@@ -18,8 +19,8 @@ struct SimulationOptions {
   uint64_t seed = 0;
   // Of these each run takes some.
   std::set<Fault> faults;
-  // Agents and workers are those of the program before this one. They outlive what musterd grants, so that generations overlap: then it is only judged whether
-  // what they still say is refused.
+  // Agents and workers are those of the program before this one. They outlive what musterd grants,
+  // so that generations overlap: then it is only judged whether what they still say is refused.
   bool old_nodes = false;
   // Mistakes that are to be found.
   cluster::PlantedFault planted_in_cluster = cluster::PlantedFault::kNone;

@@ -12,7 +12,8 @@ namespace {
 
 constexpr uint64_t kSchedules = 500;
 
-// The story of a seed that went wrong, as `simulate --first-seed SEED --schedules 1 --story` prints it.
+// The story of a seed that went wrong,
+// as `simulate --first-seed SEED --schedules 1 --story` prints it.
 std::string Story(SimulationOptions options) {
   std::string story;
   options.story = &story;
@@ -33,7 +34,8 @@ TEST(SimulatedCluster, HoldsWhateverGoesWrong) {
 }
 
 TEST(SimulatedCluster, WhatIsSaidByStaleProcessesOfTheProgramBeforeThisOneIsRefused) {
-  SimulationOptions options{.faults = {Fault::kPartition, Fault::kMusterdKilled}, .old_nodes = true};
+  SimulationOptions options{.faults = {Fault::kPartition, Fault::kMusterdKilled},
+                            .old_nodes = true};
   for (options.seed = 0; options.seed < kSchedules / 5; ++options.seed) {
     ASSERT_EQ(Simulate(options).wrong, "") << "seed " << options.seed << "\n" << Story(options);
   }
@@ -64,13 +66,16 @@ TEST_P(Planted, IsFound) {
 }
 
 std::string NameOf(const testing::TestParamInfo<cluster::PlantedFault>& info) {
-  constexpr const char* kNames[] = {"None", "LatePersist", "UnfencedCommit", "LostRequestId", "LeaseWithoutMargin"};
+  constexpr const char* kNames[] = {"None", "LatePersist", "UnfencedCommit", "LostRequestId",
+                                    "LeaseWithoutMargin"};
   return kNames[static_cast<int>(info.param)];
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Planted,
-                         testing::Values(cluster::PlantedFault::kLatePersist, cluster::PlantedFault::kUnfencedCommit,
-                                         cluster::PlantedFault::kLostRequestId, cluster::PlantedFault::kLeaseWithoutMargin),
+                         testing::Values(cluster::PlantedFault::kLatePersist,
+                                         cluster::PlantedFault::kUnfencedCommit,
+                                         cluster::PlantedFault::kLostRequestId,
+                                         cluster::PlantedFault::kLeaseWithoutMargin),
                          NameOf);
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A command as the coordinator delivers it, as the ranks' schedule takes it: what the wire between them does in life.
+// A command as the coordinator delivers it, as the ranks' schedule takes it:
+// what the wire between them does in life.
 #ifndef MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 #define MUSTER_TESTS_SIMULATION_COMMAND_FROM_DELIVERY_H_
 

@@ -15,8 +15,8 @@ constexpr double kPauseOfLease = 0.5;
 
 }  // namespace
 
-CoordinatorProcess::CoordinatorProcess(Timeline* timeline, Network* network, const cluster::Options& options,
-                                       Outside outside)
+CoordinatorProcess::CoordinatorProcess(Timeline* timeline, Network* network,
+                                       const cluster::Options& options, Outside outside)
     : timeline_(*timeline), network_(*network), options_(options), outside_(std::move(outside)) {
   options_.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
 }
@@ -62,12 +62,15 @@ void CoordinatorProcess::Call(Apply apply, Done done) {
 }
 
 void CoordinatorProcess::StreamBroke(StreamId stream) {
-  Post({.apply = [stream](cluster::Cluster& cluster, absl::Time now) {
-          cluster.Detached(stream, now);
-          return absl::OkStatus();
-        },
-        .done = nullptr,
-        .applied = {}});
+  Post({
+      .apply =
+          [stream](cluster::Cluster& cluster, absl::Time now) {
+            cluster.Detached(stream, now);
+            return absl::OkStatus();
+          },
+      .done = nullptr,
+      .applied = {},
+  });
 }
 
 void CoordinatorProcess::Post(Task task) {
@@ -100,7 +103,9 @@ void CoordinatorProcess::Work() {
   const absl::Duration gap = now - std::exchange(last_wake_, now);
   if (gap > kPauseOfLease * options_.timing.lease) cluster_->WasAway(gap, now);
   for (Task& task : tasks) {
-    if (task.stream == 0 || !ended_.contains(task.stream)) task.applied = task.apply(*cluster_, now);
+    if (task.stream == 0 || !ended_.contains(task.stream)) {
+      task.applied = task.apply(*cluster_, now);
+    }
     // Nothing more of this stream is taken.
     if (task.stream != 0 && !task.applied.ok()) ended_.insert(task.stream);
   }

@@ -1,6 +1,7 @@
-// musterd as far as it decides: the real cluster over the memory store, driven as the engine of coordinator/service does it. What
-// happened since the last time is applied, what changed is committed, and only then effects and answers leave. It can be killed at
-// any of these points, stopped, and started from what was committed, or from an older copy of that.
+// musterd as far as it decides: the real cluster over the memory store, driven as the engine of
+// coordinator/service does it. What happened since the last time is applied, what changed is
+// committed, and only then effects and answers leave. It can be killed at any of these points,
+// stopped, and started from what was committed, or from an older copy of that.
 #ifndef MUSTER_TESTS_SIMULATION_COORDINATOR_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_COORDINATOR_PROCESS_H_
 
@@ -28,13 +29,15 @@ class CoordinatorProcess : public Network::Server {
     // What has just become durable.
     std::function<void(const store::Batch&, const cluster::Cluster&)> committed;
   };
-  CoordinatorProcess(Timeline* timeline, Network* network, const cluster::Options& options, Outside outside);
+  CoordinatorProcess(Timeline* timeline, Network* network, const cluster::Options& options,
+                     Outside outside);
 
   void Start();
   void Kill();
   // It does nothing for so long, and nobody is told.
   void StandStill(absl::Duration duration);
-  // Dies at its next transaction: before or after that is durable, in both cases before anybody hears of it.
+  // Dies at its next transaction: before or after that is durable,
+  // in both cases before anybody hears of it.
   void DieAtCommit(bool after) { dies_ = after ? Dies::kAfterCommit : Dies::kBeforeCommit; }
   // No transaction succeeds.
   void FailCommits(bool fail) { commits_fail_ = fail; }

@@ -31,7 +31,8 @@ absl::StatusOr<std::set<Fault>> ParseFaults(const std::string& names) {
     if (kind == kFaultKinds.end()) {
       std::string known;
       for (const FaultKind& one : kFaultKinds) absl::StrAppend(&known, " ", one.name);
-      return absl::InvalidArgumentError(absl::StrCat("there is no fault '", name, "'; known are:", known));
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no fault '", name, "'; known are:", known));
     }
     faults.insert(kind->fault);
   }

@@ -39,30 +39,43 @@ struct FaultKind {
   const char* name;
   // What happens.
   const char* what;
-  // Why the fixed seeds leave it out, because the product does not hold under it yet; empty: they do not.
+  // Why the fixed seeds leave it out, because the product does not hold under it yet;
+  // empty: they do not.
   const char* not_yet;
 };
 
 inline constexpr std::array kFaultKinds = {
-    FaultKind{Fault::kStreamBreaks, "stream-breaks", "a stream breaks, with what is under way on it", ""},
+    FaultKind{Fault::kStreamBreaks, "stream-breaks",
+              "a stream breaks, with what is under way on it", ""},
     FaultKind{Fault::kSlowNetwork, "slow-network", "messages take up to half a second", ""},
     FaultKind{Fault::kWorkerKilled, "worker-killed", "SIGKILL of a worker", ""},
     FaultKind{Fault::kWorkerFails, "worker-fails", "a worker says that it failed", ""},
-    FaultKind{Fault::kWorkerStopped, "worker-stopped", "SIGSTOP of a worker, for up to 3 leases", ""},
+    FaultKind{Fault::kWorkerStopped, "worker-stopped", "SIGSTOP of a worker, for up to 3 leases",
+              ""},
     FaultKind{Fault::kWorkerHangs, "worker-hangs", "a worker beats and does nothing", ""},
-    FaultKind{Fault::kAgentKilled, "agent-killed", "SIGKILL of an agent, which is started again", ""},
-    FaultKind{Fault::kAgentTerminated, "agent-terminated", "SIGTERM of an agent, which is started again", ""},
+    FaultKind{Fault::kAgentKilled, "agent-killed", "SIGKILL of an agent, which is started again",
+              ""},
+    FaultKind{Fault::kAgentTerminated, "agent-terminated",
+              "SIGTERM of an agent, which is started again", ""},
     FaultKind{Fault::kAgentStopped, "agent-stopped", "SIGSTOP of an agent, for up to 3 leases", ""},
-    FaultKind{Fault::kMachineLost, "machine-lost", "a machine is gone without a word, and comes back", ""},
-    FaultKind{Fault::kMachineStopped, "machine-stopped", "all processes of a machine stand still, for up to 3 leases", ""},
-    FaultKind{Fault::kMusterdKilled, "musterd-killed", "SIGKILL of musterd, which is started again within half a lease", ""},
-    FaultKind{Fault::kMusterdAway, "musterd-away", "SIGKILL of musterd, which is started again after up to 5 leases", ""},
-    FaultKind{Fault::kMusterdStopped, "musterd-stopped", "SIGSTOP of musterd, for up to 2 leases", ""},
-    FaultKind{Fault::kPartition, "partition", "nothing passes between a node and musterd, for up to 3 leases", ""},
-    FaultKind{Fault::kOneWayPartition, "one-way-partition", "nothing passes in one direction, for up to 3 leases", ""},
+    FaultKind{Fault::kMachineLost, "machine-lost",
+              "a machine is gone without a word, and comes back", ""},
+    FaultKind{Fault::kMachineStopped, "machine-stopped",
+              "all processes of a machine stand still, for up to 3 leases", ""},
+    FaultKind{Fault::kMusterdKilled, "musterd-killed",
+              "SIGKILL of musterd, which is started again within half a lease", ""},
+    FaultKind{Fault::kMusterdAway, "musterd-away",
+              "SIGKILL of musterd, which is started again after up to 5 leases", ""},
+    FaultKind{Fault::kMusterdStopped, "musterd-stopped", "SIGSTOP of musterd, for up to 2 leases",
+              ""},
+    FaultKind{Fault::kPartition, "partition",
+              "nothing passes between a node and musterd, for up to 3 leases", ""},
+    FaultKind{Fault::kOneWayPartition, "one-way-partition",
+              "nothing passes in one direction, for up to 3 leases", ""},
     FaultKind{Fault::kStoreFails, "store-fails", "no transaction succeeds, for up to a lease", ""},
-    FaultKind{Fault::kOldDatabase, "old-database", "musterd is started with an older database",
-              "the model's workers neither keep an epoch file nor tell of checkpoints that they find"},
+    FaultKind{
+        Fault::kOldDatabase, "old-database", "musterd is started with an older database",
+        "the model's workers neither keep an epoch file nor tell of checkpoints that they find"},
     FaultKind{Fault::kDiskFull, "disk-full", "no checkpoint can be written, for a while", ""},
     FaultKind{Fault::kDiskGone, "disk-gone", "no checkpoint can be read or written, for a while",
               "the model's workers do not say that no checkpoint can be read"},

@@ -1,6 +1,7 @@
-// A simulated network between one coordinator and the nodes: streams on which nothing is reordered, and between which everything
-// is. A stream breaks, is refused, or falls silent; what was under way on it is lost then. Each direction of each node's link can be
-// cut by itself: what is sent meanwhile arrives after the link is whole again, where the stream still stands.
+// A simulated network between one coordinator and the nodes: streams on which nothing is reordered,
+// and between which everything is. A stream breaks, is refused, or falls silent; what was under way
+// on it is lost then. Each direction of each node's link can be cut by itself: what is sent
+// meanwhile arrives after the link is whole again, where the stream still stands.
 #ifndef MUSTER_TESTS_SIMULATION_NETWORK_H_
 #define MUSTER_TESTS_SIMULATION_NETWORK_H_
 

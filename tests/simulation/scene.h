@@ -39,7 +39,8 @@ struct Scene {
   Checker& checker;
   CoordinatorProcess& coordinator;
   membership::Timing timing;
-  // Agents and workers are those of the program before this one, whose heartbeats nobody acknowledges.
+  // Agents and workers are those of the program before this one,
+  // whose heartbeats nobody acknowledges.
   bool old_nodes = false;
   std::map<std::string, JobSettings> jobs;
   // Who reads which stream.

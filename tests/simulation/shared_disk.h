@@ -1,5 +1,6 @@
-// The folder of checkpoints that all nodes see: what is written under a temporary name, renamed once it is whole, and removed. And
-// training itself as far as it matters here: a state that depends on each step and on each command that took effect.
+// The folder of checkpoints that all nodes see: what is written under a temporary name, renamed
+// once it is whole, and removed. And training itself as far as it matters here: a state that
+// depends on each step and on each command that took effect.
 #ifndef MUSTER_TESTS_SIMULATION_SHARED_DISK_H_
 #define MUSTER_TESTS_SIMULATION_SHARED_DISK_H_
 

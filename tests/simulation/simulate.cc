@@ -1,12 +1,12 @@
-// Runs simulated clusters, one per seed: `simulate --first-seed 1000 --schedules 100000`. What a seed did is printed again by
-// `simulate --first-seed SEED --schedules 1 --story`. Exit code 1: a schedule broke what must hold.
+// Runs simulated clusters, one per seed: `simulate --first-seed 1000 --schedules 100000`. What a
+// seed did is printed again by `simulate --first-seed SEED --schedules 1 --story`. Exit code 1: a
+// schedule broke what must hold.
+#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <iostream>
 #include <map>
 #include <string>
-
-#include <CLI/CLI.hpp>
 
 #include "tests/simulation/cluster_simulation.h"
 
@@ -22,16 +22,20 @@ int main(int argc, char** argv) {
   CLI::App app("Simulated clusters, one per seed.");
   app.add_option("--first-seed", first_seed);
   app.add_option("--schedules", schedules);
-  app.add_option("--faults", faults, "names with commas between them; 'hold': those under which everything holds; 'all'");
+  app.add_option(
+      "--faults", faults,
+      "names with commas between them; 'hold': those under which everything holds; 'all'");
   app.add_option("--stop-after", stop_after, "end after so many schedules that went wrong");
   const std::map<std::string, muster::cluster::PlantedFault> plants = {
       {"late-persist", muster::cluster::PlantedFault::kLatePersist},
       {"unfenced-commit", muster::cluster::PlantedFault::kUnfencedCommit},
       {"lost-request-id", muster::cluster::PlantedFault::kLostRequestId},
       {"lease-without-margin", muster::cluster::PlantedFault::kLeaseWithoutMargin}};
-  app.add_option("--planted", planted, "a mistake that is to be found")->check(CLI::IsMember(plants));
+  app.add_option("--planted", planted, "a mistake that is to be found")
+      ->check(CLI::IsMember(plants));
   app.add_flag("--story", story, "print what happens");
-  app.add_flag("--old-nodes", options.old_nodes, "agents and workers of the program before this one");
+  app.add_flag("--old-nodes", options.old_nodes,
+               "agents and workers of the program before this one");
   CLI11_PARSE(app, argc, argv);
 
   if (faults == "all") {
@@ -52,7 +56,8 @@ int main(int argc, char** argv) {
   uint64_t done = 0;
   uint64_t events = 0;
   std::map<Fault, uint64_t> happened;
-  for (uint64_t seed = first_seed; seed < first_seed + schedules && wrong < stop_after; ++seed, ++done) {
+  for (uint64_t seed = first_seed; seed < first_seed + schedules && wrong < stop_after;
+       ++seed, ++done) {
     std::string text;
     options.seed = seed;
     options.story = story ? &text : nullptr;
@@ -64,9 +69,11 @@ int main(int argc, char** argv) {
     ++wrong;
     std::cout << "seed " << seed << ": " << result.wrong << std::endl;
   }
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::cout << done << " schedules from seed " << first_seed << ", " << wrong << " went wrong; " << events << " events, "
-            << static_cast<double>(done) / seconds << " schedules a second; faults:";
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::cout << done << " schedules from seed " << first_seed << ", " << wrong << " went wrong; "
+            << events << " events, " << static_cast<double>(done) / seconds
+            << " schedules a second; faults:";
   for (const auto& [fault, times] : happened) std::cout << " " << Name(fault) << " " << times;
   std::cout << std::endl;
   return wrong == 0 ? 0 : 1;

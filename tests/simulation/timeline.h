@@ -26,7 +26,9 @@ class Timeline {
     events_.push_back({std::max(when, now_), ++number_, std::move(what)});
     std::push_heap(events_.begin(), events_.end());
   }
-  void After(absl::Duration delay, std::function<void()> what) { At(now_ + delay, std::move(what)); }
+  void After(absl::Duration delay, std::function<void()> what) {
+    At(now_ + delay, std::move(what));
+  }
   // Lets the next thing happen, unless it lies behind `end`. False: nothing did.
   bool Next(absl::Time end) {
     if (events_.empty() || events_.front().when > end) {
@@ -46,8 +48,11 @@ class Timeline {
   // ---- Dice.
   uint32_t Pick(uint64_t bound) { return static_cast<uint32_t>(dice_.Below(bound)); }
   bool OneIn(uint64_t bound) { return dice_.Below(bound) == 0; }
-  absl::Duration Between(double low, double high) { return absl::Seconds(dice_.Uniform(low, high)); }
-  // By how much a timer is late, and what follows from it: a little on a busy machine, and now and then nearly as much as leases leave room for.
+  absl::Duration Between(double low, double high) {
+    return absl::Seconds(dice_.Uniform(low, high));
+  }
+  // By how much a timer is late, and what follows from it: a little on a busy machine, and now and
+  // then nearly as much as leases leave room for.
   absl::Duration Lateness() { return Between(0, OneIn(3) ? 1.2 : 0.05); }
   double Uniform(double low, double high) { return dice_.Uniform(low, high); }
 
@@ -55,8 +60,9 @@ class Timeline {
   template <typename... Parts>
   void Tell(const Parts&... parts) {
     if (story_ == nullptr) return;
-    absl::StrAppend(story_, absl::FormatDuration(absl::Trunc(now_ - absl::UnixEpoch(), absl::Milliseconds(1))), "  ",
-                    parts..., "\n");
+    absl::StrAppend(
+        story_, absl::FormatDuration(absl::Trunc(now_ - absl::UnixEpoch(), absl::Milliseconds(1))),
+        "  ", parts..., "\n");
   }
   // What must not be. The first one counts.
   template <typename... Parts>

@@ -10,7 +10,11 @@
 namespace muster::simulation {
 
 TrainingSession::TrainingSession(Scene* scene, const std::string& job, uint64_t generation)
-    : scene_(*scene), job_(job), generation_(generation), settings_(scene->jobs.at(job)), ranks_(settings_.world_size) {}
+    : scene_(*scene),
+      job_(job),
+      generation_(generation),
+      settings_(scene->jobs.at(job)),
+      ranks_(settings_.world_size) {}
 
 void TrainingSession::Later(absl::Duration delay, void (TrainingSession::*what)()) {
   scene_.timeline.After(delay, [this, what] {
@@ -27,7 +31,8 @@ std::string TrainingSession::Name(int64_t step) const {
 void TrainingSession::Join(WorkerProcess* rank) {
   ranks_[rank->id().rank] = rank;
   if (over_) return Lost(nullptr, false);
-  const bool complete = std::all_of(ranks_.begin(), ranks_.end(), [](const auto* one) { return one != nullptr; });
+  const bool complete =
+      std::all_of(ranks_.begin(), ranks_.end(), [](const auto* one) { return one != nullptr; });
   if (complete) Later(scene_.timeline.Between(0.05, 0.5), &TrainingSession::Begin);
 }
 
@@ -47,7 +52,9 @@ void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
   for (WorkerProcess* other : ranks_) {
     if (other == nullptr || other == rank || !other->alive()) continue;
     scene_.timeline.After(scene_.timeline.Between(0.01, 0.5), [this, other] {
-      if (!other->ending()) other->Fail(training_.step, "connection closed by peer", /*consequence=*/true);
+      if (!other->ending()) {
+        other->Fail(training_.step, "connection closed by peer", /*consequence=*/true);
+      }
     });
   }
 }
@@ -74,14 +81,17 @@ void TrainingSession::Begin() {
   schedules_.assign(ranks_.size(), train::CommandSchedule(position));
   for (WorkerProcess* rank : ranks_) {
     rank->Moved(training_.step);
-    rank->Report(cluster::SessionStarted{.step = static_cast<uint64_t>(training_.step), .checkpoint_path = from});
+    rank->Report(cluster::SessionStarted{.step = static_cast<uint64_t>(training_.step),
+                                         .checkpoint_path = from});
   }
   Boundary();
 }
 
 void TrainingSession::Boundary() {
   // A rank that stands still or whose lease is over holds up all; the latter ends by itself.
-  if (!Together() || !StillOurs()) return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
+  if (!Together() || !StillOurs()) {
+    return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
+  }
   for (WorkerProcess* rank : ranks_) rank->Moved(training_.step);
   if (!ApplyCommands()) return;
   if (paused_) return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
@@ -96,7 +106,8 @@ void TrainingSession::Boundary() {
 void TrainingSession::Step() {
   if (!Together()) return Later(absl::Milliseconds(200), &TrainingSession::Step);
   training_.DoStep();
-  leader().Report(cluster::StepDone{.step = static_cast<uint64_t>(training_.step), .loss = training_.loss(), .samples = 1});
+  leader().Report(cluster::StepDone{
+      .step = static_cast<uint64_t>(training_.step), .loss = training_.loss(), .samples = 1});
   if (training_.step % settings_.save_every == 0) StartSave(0);
   Boundary();
 }
@@ -106,8 +117,9 @@ void TrainingSession::Step() {
 bool TrainingSession::ApplyCommands() {
   std::vector<train::RollCallRecord> table;
   for (const WorkerProcess* rank : ranks_) {
-    table.push_back(
-        {.step = training_.step + 1, .newest_command = static_cast<int64_t>(rank->held().size()), .preempted = rank->preempted()});
+    table.push_back({.step = training_.step + 1,
+                     .newest_command = static_cast<int64_t>(rank->held().size()),
+                     .preempted = rank->preempted()});
   }
   const auto plan = train::Decide(table);
   if (!plan.ok()) {
@@ -130,8 +142,11 @@ bool TrainingSession::ApplyCommands() {
     for (size_t i = 1; i < ranks_.size(); ++i) {
       const auto other = schedules_[i].Next(training_.step);
       const bool alike = due.has_value() == other.has_value() &&
-                         (!due.has_value() || (due->command.number == other->command.number && due->cancels == other->cancels));
-      if (!alike) scene_.timeline.Wrong("ranks 0 and ", i, " of job ", job_, " carry out other commands");
+                         (!due.has_value() || (due->command.number == other->command.number &&
+                                               due->cancels == other->cancels));
+      if (!alike) {
+        scene_.timeline.Wrong("ranks 0 and ", i, " of job ", job_, " carry out other commands");
+      }
     }
     if (!due.has_value()) return true;
     Apply(*due);
@@ -140,30 +155,38 @@ bool TrainingSession::ApplyCommands() {
 }
 
 void TrainingSession::Finish(int64_t command, const commands::Outcome& outcome) {
-  leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command), static_cast<uint64_t>(training_.step)});
+  leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command),
+                                          static_cast<uint64_t>(training_.step)});
   leader().Report(cluster::CommandFinished{static_cast<uint64_t>(command), outcome});
 }
 
 void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
   const train::Command& command = due.command;
-  scene_.timeline.Tell(job_, " after step ", training_.step, ": command ", command.number, command.replay ? " again" : "",
-                       due.cancels ? ", cancels" : "");
-  const commands::Outcome refused{.code = absl::StatusCode::kCancelled, .reason = "OPERATION_CANCELLED"};
+  scene_.timeline.Tell(job_, " after step ", training_.step, ": command ", command.number,
+                       command.replay ? " again" : "", due.cancels ? ", cancels" : "");
+  const commands::Outcome refused{.code = absl::StatusCode::kCancelled,
+                                  .reason = "OPERATION_CANCELLED"};
   if (const auto* cancel = std::get_if<train::CancelCommand>(&command.what)) {
-    if (due.cancels) leader().Report(cluster::CommandFinished{static_cast<uint64_t>(cancel->target), refused});
+    if (due.cancels) {
+      leader().Report(cluster::CommandFinished{static_cast<uint64_t>(cancel->target), refused});
+    }
     return Finish(command.number, due.cancels ? commands::Outcome{} : refused);
   }
   training_.commands.emplace_back(training_.step, command.number);
   if (std::holds_alternative<train::StopCommand>(command.what)) {
-    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number), static_cast<uint64_t>(training_.step)});
+    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number),
+                                            static_cast<uint64_t>(training_.step)});
     last_step_done_ = true;
     StartSave(0);
     EndWhenSaved();
   } else if (std::holds_alternative<train::SaveCheckpointCommand>(command.what)) {
-    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number), static_cast<uint64_t>(training_.step)});
+    leader().Report(cluster::CommandApplied{static_cast<uint64_t>(command.number),
+                                            static_cast<uint64_t>(training_.step)});
     StartSave(command.number);
   } else {
-    if (std::holds_alternative<train::SetLearningRateCommand>(command.what)) training_.learning_rate = command.number;
+    if (std::holds_alternative<train::SetLearningRateCommand>(command.what)) {
+      training_.learning_rate = command.number;
+    }
     if (std::holds_alternative<train::PauseCommand>(command.what)) paused_ = true;
     if (std::holds_alternative<train::ResumeCommand>(command.what)) paused_ = false;
     Finish(command.number);
@@ -175,7 +198,8 @@ void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
 void TrainingSession::StartSave(int64_t command) {
   const bool saved = std::exchange(saved_step_, training_.step) == training_.step;
   if (saved && command == 0) return;
-  saves_.push_back({.what = {job_, generation_, training_, schedules_[0].position()}, .command = command});
+  saves_.push_back(
+      {.what = {job_, generation_, training_, schedules_[0].position()}, .command = command});
   if (saves_.size() == 1) WriteNext();
 }
 
@@ -187,7 +211,9 @@ void TrainingSession::WriteNext() {
 void TrainingSession::Written() {
   // Each rank writes its part.
   // And rank 0 renames, if its lease holds.
-  if (!Together() || !leader().StillMine()) return Later(absl::Milliseconds(200), &TrainingSession::Written);
+  if (!Together() || !leader().StillMine()) {
+    return Later(absl::Milliseconds(200), &TrainingSession::Written);
+  }
   const Save save = std::move(saves_.front());
   saves_.pop_front();
   const std::string path = Name(save.what.training.step);
@@ -203,12 +229,16 @@ void TrainingSession::Written() {
     scene_.disk.checkpoints[path] = save.what;
     leader().Report(cluster::CheckpointWritten{step, path});
   }
-  if (save.command != 0) leader().Report(cluster::CommandFinished{static_cast<uint64_t>(save.command), outcome});
+  if (save.command != 0) {
+    leader().Report(cluster::CommandFinished{static_cast<uint64_t>(save.command), outcome});
+  }
   if (!saves_.empty()) WriteNext();
 }
 
 void TrainingSession::EndWhenSaved() {
-  if (!saves_.empty() || !Together()) return Later(absl::Milliseconds(50), &TrainingSession::EndWhenSaved);
+  if (!saves_.empty() || !Together()) {
+    return Later(absl::Milliseconds(50), &TrainingSession::EndWhenSaved);
+  }
   over_ = true;
   scene_.checker.SessionEnds(job_, training_);
   for (WorkerProcess* rank : ranks_) rank->Finish(training_.step, preempted_);

@@ -1,6 +1,7 @@
-// All ranks of one generation together: the roll call and the command schedule that workers run, steps, saves by the commit rule, and
-// how they end when one of them is lost. What ranks do together happens at one moment here; that their messages to the coordinator do
-// not is what matters.
+// All ranks of one generation together: the roll call and the command schedule that workers run,
+// steps, saves by the commit rule, and how they end when one of them is lost. What ranks do
+// together happens at one moment here; what matters is that their messages to the coordinator
+// do not.
 #ifndef MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
 #define MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
 

@@ -14,21 +14,30 @@
 namespace muster::simulation {
 namespace {
 
-agent::WorkerId ToAgent(const cluster::WorkerId& id) { return {id.job, id.generation, id.rank, id.incarnation}; }
+agent::WorkerId ToAgent(const cluster::WorkerId& id) {
+  return {id.job, id.generation, id.rank, id.incarnation};
+}
 
 // As of ControlStreamOptions.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(30);
 
 bool IsRefusal(const absl::Status& status) {
-  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) || absl::IsInvalidArgument(status);
+  return absl::IsFailedPrecondition(status) || absl::IsNotFound(status) ||
+         absl::IsInvalidArgument(status);
 }
 
 }  // namespace
 
-WorkerProcess::WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
-                             std::function<absl::Time()> agents_lease_end,
+WorkerProcess::WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node,
+                             int64_t pid, std::function<absl::Time()> agents_lease_end,
                              std::function<void(const agent::Ending&)> on_end)
-    : scene_(*scene), id_(id), node_(node), pid_(pid), on_end_(std::move(on_end)), waits_from_(scene->timeline.now()), agents_lease_end_(std::move(agents_lease_end)) {
+    : scene_(*scene),
+      id_(id),
+      node_(node),
+      pid_(pid),
+      on_end_(std::move(on_end)),
+      waits_from_(scene->timeline.now()),
+      agents_lease_end_(std::move(agents_lease_end)) {
   scene_.checker.ProcessStarts(id_);
   After(scene_.timeline.Between(0.05, 0.5), [this] { Connect(); });
   AwaitWelcome();
@@ -67,7 +76,8 @@ void WorkerProcess::AwaitWelcome() {
 
 void WorkerProcess::Die(const agent::Ending& ending, bool vanished) {
   if (!std::exchange(alive_, false)) return;
-  scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, " of ", id_.job, " ends");
+  scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, " of ",
+                       id_.job, " ends");
   scene_.checker.ProcessEnded(id_);
   if (vanished && id_.rank == 0) {
     for (const cluster::Report& report : unacked_) {
@@ -98,7 +108,9 @@ void WorkerProcess::Thaw() {
   if (!alive_ || !std::exchange(frozen_, false)) return;
   if (terminate_at_thaw_) return Die(agent::ExitSignal{SIGTERM});
   // Its threads wake in any order.
-  for (auto& what : std::exchange(waiting_timers_, {})) After(scene_.timeline.Between(0, 0.005), std::move(what));
+  for (auto& what : std::exchange(waiting_timers_, {})) {
+    After(scene_.timeline.Between(0, 0.005), std::move(what));
+  }
   scene_.timeline.After(scene_.timeline.Between(0, 0.005), [this] {
     while (alive_ && !frozen_ && !waiting_.empty()) {
       const auto what = std::move(waiting_.front());
@@ -110,7 +122,8 @@ void WorkerProcess::Thaw() {
 
 void WorkerProcess::Finish(int64_t step, bool preempted) {
   ending_ = true;
-  Report(cluster::Finished{.step = static_cast<uint64_t>(step), .ended_early = {}, .preempted = preempted});
+  Report(cluster::Finished{
+      .step = static_cast<uint64_t>(step), .ended_early = {}, .preempted = preempted});
   Acknowledged();
 }
 
@@ -118,14 +131,17 @@ void WorkerProcess::Fail(int64_t step, const std::string& reason, bool consequen
   if (!alive_ || std::exchange(ending_, true)) return;
   end_code_ = 1;
   Run([=, this] {
-    Report(jobs::ReportedFailure{.step = static_cast<uint64_t>(step), .reason = reason, .consequence = consequence});
+    Report(jobs::ReportedFailure{
+        .step = static_cast<uint64_t>(step), .reason = reason, .consequence = consequence});
     After(absl::Seconds(2), [this] { Exit(1); });
     Acknowledged();
   });
 }
 
 void WorkerProcess::Acknowledged() {
-  if (unacked_.empty() && std::exchange(spooled_through_, 0) > 0) scene_.spools[node_].erase(ToAgent(id_));
+  if (unacked_.empty() && std::exchange(spooled_through_, 0) > 0) {
+    scene_.spools[node_].erase(ToAgent(id_));
+  }
   if (!ending_) return;
   if (!attached_ && !scene_.old_nodes) Spool();
   const bool durable = unacked_.empty() || unacked_.back().sequence <= spooled_through_;
@@ -138,8 +154,9 @@ void WorkerProcess::Connect() {
   if (stream_ != 0) return;
   opened_ = scene_.timeline.now();
   const auto stream = std::make_shared<StreamId>(0);
-  stream_ = *stream = scene_.network.Open(
-      node_, [this, stream](const StreamEnd& end) { Run([this, stream, end] { Ended(*stream, end); }); });
+  stream_ = *stream = scene_.network.Open(node_, [this, stream](const StreamEnd& end) {
+    Run([this, stream, end] { Ended(*stream, end); });
+  });
   scene_.worker_streams[stream_] = this;
   const cluster::WorkerHello hello{.worker = id_,
                                    .pid = pid_,
@@ -169,7 +186,8 @@ void WorkerProcess::CloseStream() {
 void WorkerProcess::Ended(StreamId stream, const StreamEnd& end) {
   if (stream != stream_) return;
   if (IsRefusal(end.said)) {
-    scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, " is refused: ", end.said.message());
+    scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
+                         " is refused: ", end.said.message());
     return Exit(3);
   }
   CloseStream();
@@ -215,7 +233,9 @@ void WorkerProcess::Order(StreamId stream, const cluster::WorkerOrder& order) {
     } else if (std::holds_alternative<jobs::Rendezvous>(order)) {
       rendezvous_ = true;
     } else if (const auto* delivery = std::get_if<commands::Delivery>(&order)) {
-      if (delivery->command.number == held_.size() + 1) held_.push_back(CommandFromDelivery(*delivery));
+      if (delivery->command.number == held_.size() + 1) {
+        held_.push_back(CommandFromDelivery(*delivery));
+      }
     } else if (const auto* ack = std::get_if<cluster::AckReport>(&order)) {
       while (!unacked_.empty() && unacked_.front().sequence <= ack->sequence) {
         unacked_.pop_front();
@@ -225,7 +245,8 @@ void WorkerProcess::Order(StreamId stream, const cluster::WorkerOrder& order) {
     } else if (const auto* recorded = std::get_if<cluster::CheckpointRecorded>(&order)) {
       for (const std::string& path : recorded->remove) {
         if (!scene_.disk.checkpoints.contains(path)) continue;
-        scene_.timeline.Tell("rank ", id_.rank, " of generation ", id_.generation, " removes ", path);
+        scene_.timeline.Tell("rank ", id_.rank, " of generation ", id_.generation, " removes ",
+                             path);
         scene_.checker.Removes(path);
         scene_.disk.checkpoints.erase(path);
       }
@@ -236,12 +257,16 @@ void WorkerProcess::Order(StreamId stream, const cluster::WorkerOrder& order) {
 
 void WorkerProcess::Welcome(const cluster::WelcomeWorker& welcome) {
   attached_ = true;
-  scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, " is attached");
-  LeaseTerms terms{
-      .lease = welcome.timing.lease, .margin = welcome.timing.Margin(), .autonomy = welcome.timing.autonomy};
+  scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
+                       " is attached");
+  LeaseTerms terms{.lease = welcome.timing.lease,
+                   .margin = welcome.timing.Margin(),
+                   .autonomy = welcome.timing.autonomy};
   if (scene_.old_nodes) terms.margin = std::nullopt;
   lease_.Welcomed(terms, opened_);
-  while (!unacked_.empty() && unacked_.front().sequence <= welcome.acked_report) unacked_.pop_front();
+  while (!unacked_.empty() && unacked_.front().sequence <= welcome.acked_report) {
+    unacked_.pop_front();
+  }
   sent_ = 0;
   if (welcome.rendezvous.has_value()) rendezvous_ = true;
   if (!needed_commands_.has_value()) {
@@ -256,10 +281,15 @@ void WorkerProcess::Welcome(const cluster::WelcomeWorker& welcome) {
 }
 
 void WorkerProcess::JoinWhenReady() {
-  if (joined_ || !rendezvous_ || !needed_commands_.has_value() || held_.size() < *needed_commands_) return;
+  if (joined_ || !rendezvous_ || !needed_commands_.has_value() ||
+      held_.size() < *needed_commands_) {
+    return;
+  }
   joined_ = true;
   auto& session = scene_.sessions[{id_.job, id_.generation}];
-  if (session == nullptr) session = std::make_unique<TrainingSession>(&scene_, id_.job, id_.generation);
+  if (session == nullptr) {
+    session = std::make_unique<TrainingSession>(&scene_, id_.job, id_.generation);
+  }
   session->Join(this);
 }
 
@@ -283,13 +313,15 @@ bool WorkerProcess::StillMine() {
 
 void WorkerProcess::WatchLease() {
   if (!StillMine()) {
-    scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, ": its lease is over");
+    scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
+                         ": its lease is over");
     return Exit(agent::kLeaseOverExitCode);
   }
   const absl::Time now = scene_.timeline.now();
   if (stream_ != 0 && now >= lease_.SilentFrom()) {
     // The stream stands, and nothing comes: the next one gets a connection of its own.
-    scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation, " tries another stream");
+    scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
+                         " tries another stream");
     scene_.network.CloseByClient(stream_);
     CloseStream();
   }
@@ -300,20 +332,23 @@ void WorkerProcess::WatchLease() {
 
 void WorkerProcess::Beat() {
   if (attached_) {
-    const cluster::Heartbeat heartbeat{
-        .step = step_, .progress = absl::StrCat("step ", step_), .stage = "fit", .activity = activity_};
+    const cluster::Heartbeat heartbeat{.step = step_,
+                                       .progress = absl::StrCat("step ", step_),
+                                       .stage = "fit",
+                                       .activity = activity_};
     const uint64_t sequence = lease_.Beat(scene_.timeline.now());
     scene_.network.SendUp(stream_, [this, stream = stream_, heartbeat, sequence] {
-      scene_.coordinator.Take(stream, [this, stream, heartbeat, sequence](cluster::Cluster& cluster, absl::Time now) {
-        if (cluster.WorkerBeat(stream, heartbeat, now)) {
-          scene_.network.SendDown(stream, [this, stream, sequence] {
-            Run([this, stream, sequence] {
-              if (stream == stream_) lease_.Acked(sequence);
-            });
+      scene_.coordinator.Take(
+          stream, [this, stream, heartbeat, sequence](cluster::Cluster& cluster, absl::Time now) {
+            if (cluster.WorkerBeat(stream, heartbeat, now)) {
+              scene_.network.SendDown(stream, [this, stream, sequence] {
+                Run([this, stream, sequence] {
+                  if (stream == stream_) lease_.Acked(sequence);
+                });
+              });
+            }
+            return absl::OkStatus();
           });
-        }
-        return absl::OkStatus();
-      });
     });
   }
   After(scene_.timing.Heartbeat(), [this] { Beat(); });

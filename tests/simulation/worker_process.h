@@ -1,5 +1,6 @@
-// One muster-worker as far as others see it: its stream to the coordinator with numbered reports that are repeated until they are
-// acknowledged, its lease, and its end. Training is that of all its generation's ranks together (training_session.h).
+// One muster-worker as far as others see it: its stream to the coordinator with numbered reports
+// that are repeated until they are acknowledged, its lease, and its end. Training is that of all
+// its generation's ranks together (training_session.h).
 #ifndef MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
 
@@ -23,7 +24,8 @@ class WorkerProcess {
  public:
   // on_end: what its parent sees.
   WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
-                std::function<absl::Time()> agents_lease_end, std::function<void(const agent::Ending&)> on_end);
+                std::function<absl::Time()> agents_lease_end,
+                std::function<void(const agent::Ending&)> on_end);
 
   // ---- From outside.
   void Order(StreamId stream, const cluster::WorkerOrder& order);
@@ -91,7 +93,8 @@ class WorkerProcess {
   const std::string node_;
   const int64_t pid_;
   const std::function<void(const agent::Ending&)> on_end_;
-  // It waits so long for its first welcome: from its start, or from the last time that nobody listened.
+  // It waits so long for its first welcome: from its start,
+  // or from the last time that nobody listened.
   absl::Time waits_from_;
   const std::function<absl::Time()> agents_lease_end_;
 
