@@ -77,7 +77,8 @@ TEST_F(CliTest, AnAbsentCoordinatorIs104) {
   server_.reset();
   const std::vector<std::vector<std::string>> commands = {
       {"list"}, {"get", "a"}, {"watch", "a"}, {"wait", "a"}, {"logs", "a", "-f"}, {"stop", "a"},
-      {"metrics", "a"}, {"ranks", "a"}, {"delete", "a"}, {"nodes"}, {"submit", folder_.Path("job.yaml")}, {"run", folder_.Path("job.yaml")}};
+      {"metrics", "a"}, {"ranks", "a"}, {"delete", "a"}, {"nodes"}, {"retry", "a"}, {"drain", "n"},
+      {"cordon", "n"}, {"uncordon", "n"}, {"submit", folder_.Path("job.yaml")}, {"run", folder_.Path("job.yaml")}};
   for (const auto& command : commands) {
     EXPECT_EQ(Muster(command), kUnreachable) << command[0];
     EXPECT_THAT(err(), AllOf(HasSubstr(address), HasSubstr("Is musterd running there?"))) << command[0];
@@ -358,7 +359,7 @@ TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
   EXPECT_EQ(Muster({"--help"}), kDone);
   const std::string all = out();
   for (const char* command : {"run", "submit", "validate", "nodes", "list", "get", "ranks", "watch", "logs",
-                              "wait", "stop", "delete", "metrics"}) {
+                              "wait", "stop", "delete", "metrics", "retry", "drain", "cordon", "uncordon"}) {
     EXPECT_THAT(all, HasSubstr(std::string("\n  ") + command + " ")) << command;
     EXPECT_EQ(Muster({command, "--help"}), kDone);
     EXPECT_THAT(out(), AllOf(HasSubstr("--address HOST:PORT"), HasSubstr("yaml"))) << command;
@@ -368,7 +369,8 @@ TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
     EXPECT_THAT(out(), AllOf(HasSubstr("--set KEY=VALUE"), HasSubstr("standard input"),
                              HasSubstr("relative to the"))) << command;
   }
-  for (const char* command : {"run", "submit", "watch", "logs", "wait", "stop", "delete", "metrics"}) {
+  for (const char* command : {"run", "submit", "watch", "logs", "wait", "stop", "delete", "metrics", "retry", "drain",
+                              "cordon", "uncordon"}) {
     EXPECT_EQ(Muster({command, "--help"}), kDone);
     EXPECT_THAT(out(), HasSubstr("--retry-for")) << command;
   }

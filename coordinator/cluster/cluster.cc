@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/time_limit.h"
 #include "coordinator/membership/refusal.h"
 

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/live_state.h"
 #include "coordinator/jobs/saves.h"
 #include "coordinator/membership/refusal.h"
 

@@ -3,216 +3,23 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
-#include "coordinator/jobs/saves.h"
+#include "coordinator/jobs/live_state.h"
+#include "coordinator/jobs/ranks.h"
 #include "coordinator/jobs/time_limit.h"
 
 namespace muster::jobs {
 namespace {
 
-bool All(const Job& job, bool Rank::*flag) {
-  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
-}
-
-size_t Count(const Job& job, bool Rank::*flag) {
-  return std::count_if(job.ranks.begin(), job.ranks.end(), [&](const Rank& r) { return r.*flag; });
-}
-
-constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
-
-std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
-
-void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
-              const std::string& code = "") {
-  job->state = state;
-  job->state_reason = reason;
-  job->reason_code = code;
-  job->end_time = now;
-  job->not_before = absl::InfinitePast();
-  job->stage.clear();
-  job->patience_end = absl::InfiniteFuture();
-}
-
-void EndForTimeLimit(Job* job, absl::Time now) {
-  Conclude(job, State::kFailed,
-      absl::StrCat("it has run for its time_limit, ", absl::FormatDuration(job->plan.time_limit)),
-      now, "TIME_LIMIT");
-}
-
-// The failure that ended the newest generation; absent where none did.
-std::optional<Failure> OwnFailure(const Job& job) {
-  auto failure = RootCause(job.failures);
-  if (failure.has_value() && failure->root.generation != job.generation) return std::nullopt;
-  return failure;
-}
-
-constexpr char kFinalSaveFailed[] = "FINAL_SAVE_FAILED";
-
-// A job that is stopped has not lost anything but what was not saved.
-void Cancel(Job* job, absl::Time now) {
-  if (!job->save_failure.has_value()) return Conclude(job, State::kCancelled, "stopped as asked", now);
-  Conclude(job, State::kCancelled,
-      absl::StrCat("stopped as asked, but its last save failed: ", job->save_failure->message, "; ",
-                   Kept(*job)),
-      now, "SAVE_FAILED");
-}
-
-bool StopTookEffect(const Job& job) {
-  const auto& commands = job.commands.commands();
-  return std::any_of(commands.begin(), commands.end(), [](const commands::Command& command) {
-    return command.kind == commands::Kind::kStop && command.applied_step.has_value();
-  });
-}
-
-// All its work is done.
-void Succeed(Job* job, absl::Time now) {
-  if (!job->save_failure.has_value()) return Conclude(job, State::kSucceeded, job->ended_early, now);
-  // A worker of protocol 2 finishes also without its last checkpoint.
-  Conclude(job, State::kFailed,
-      absl::StrCat("training is done, but its last save failed: ", job->save_failure->message, "; ",
-                   Kept(*job)),
-      now, kFinalSaveFailed);
-}
-
-// Starting over would end the same way.
-void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
-  const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
-  Conclude(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
-}
-
-// Longest waits before a start.
-constexpr absl::Duration kLongestAfterFailure = absl::Minutes(1);
-constexpr absl::Duration kLongestAfterNodeFault = absl::Minutes(5);
-
-std::string Waits(const Job& job, const std::string& cause) {
-  if (job.not_before == absl::InfinitePast()) return absl::StrCat(cause, "; waits for slots");
-  return absl::StrCat(cause, "; starts again at ",
-                      absl::FormatTime("%H:%M:%S UTC", job.not_before, absl::UTCTimeZone()));
-}
-
-// The generation is over: what becomes of the job.
-void Conclude(Job* job, absl::Time now) {
-  const bool done = !job->ending && !job->preempted && All(*job, &Rank::finished);
-  StopClock(job, now);
-  job->live = false;
-  job->stage.clear();
-  // All was done before the workers heard of the limit.
-  if (job->time_up && done && !StopTookEffect(*job)) return Succeed(job, now);
-  if (job->time_up) return EndForTimeLimit(job, now);
-  if (job->stop_requested) return Cancel(job, now);
-  if (done) return Succeed(job, now);
-  if (TimeLeft(*job, now) == absl::ZeroDuration()) return EndForTimeLimit(job, now);
-  if (job->halted() || job->newest_generation_seen >= job->generation) {
-    // What followed from that is no failure.
-    std::erase_if(job->failures,
-                  [&](const FailureNote& note) { return note.generation == job->generation; });
-  }
-  if (job->halted()) {
-    job->state = State::kPaused;
-    job->state_reason = job->halt_reason;
-    job->reason_code = kCheckpointsUnreadable;
-    return;
-  }
-  job->state = State::kRecovering;
-  job->reason_code.clear();
-  job->not_before = absl::InfinitePast();
-  const End end = EndOf(*job);
-  if (end == End::kInterrupted) {
-    // What followed from it is no failure either.
-    std::erase_if(job->failures,
-                  [&](const FailureNote& note) { return note.generation == job->generation; });
-    job->state_reason =
-        Waits(*job, job->interruption.empty() ? "interrupted" : job->interruption);
-    return;
-  }
-  const auto failure = OwnFailure(*job);
-  const std::string cause = Describe(failure->root);
-  if (end == End::kNodeFault) {
-    const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
-    if (wait > absl::ZeroDuration()) job->not_before = now + wait;
-    job->state_reason = Waits(*job, cause);
-    return;
-  }
-  if (failure->root.permanent) return FailForGood(job, failure->root, now);
-  if (job->restarts_used >= job->plan.max_restarts) {
-    return Conclude(job, State::kFailed,
-                    absl::StrCat(cause, "; restarted ", job->restarts_used, " of ",
-                                 job->plan.max_restarts, " times allowed"),
-                    now);
-  }
-  const absl::Duration wait = Backoff(*job, job->restarts_used, kLongestAfterFailure);
-  if (wait > absl::ZeroDuration()) job->not_before = now + wait;
-  // The step that rank 0 told last may be an earlier one.
-  job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
-  job->state_reason = Waits(*job, cause);
-}
-
 // It is further than where it failed: what failed before is forgiven.
 void GotOn(Job* job) {
   job->restarts_used = 0;
   job->node_faults = 0;
-}
-
-// Which nodes are waited for, for people; empty: none.
-std::string WaitsForNodes(const Job& job) {
-  if (job.cut_off.empty()) return "";
-  const std::string& first = *job.cut_off.begin();
-  const std::string more =
-      job.cut_off.size() > 1 ? absl::StrCat(" (and ", job.cut_off.size() - 1, " more)") : "";
-  return absl::StrCat("node '", first, "'", more,
-                      " is cut off; its ranks are not replaced until its agent is back, or `muster nodes "
-                      "forget ",
-                      first, "`");
-}
-
-// State and reason of a generation that lives.
-void DescribeLive(Job* job) {
-  const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
-  const size_t started = Count(*job, &Rank::session_started);
-  job->reason_code.clear();
-  if (job->stop_requested) {
-    job->state = State::kStopping;
-    job->state_reason = job->ending ? absl::StrCat("waits for ", Processes(left), " to end")
-                        : job->time_up
-                            ? absl::StrCat("its time_limit, ",
-                                           absl::FormatDuration(job->plan.time_limit),
-                                           ", is over; stops at the next step")
-                            : "stops at the next step";
-  } else if (job->ending) {
-    job->state = State::kRecovering;
-    const auto failure = OwnFailure(*job);
-    std::string why = job->interruption.empty() ? "interrupted" : job->interruption;
-    if (failure.has_value() && EndOf(*job) != End::kInterrupted) why = Describe(failure->root);
-    job->state_reason = absl::StrCat(why, "; waits for ", Processes(left), " to end");
-  } else if (started == job->ranks.size() && job->paused) {
-    job->state = State::kPaused;
-    job->state_reason = job->interruption.empty()
-                            ? "as asked"
-                            : absl::StrCat(job->interruption, "; ends here and goes on elsewhere");
-  } else if (started == job->ranks.size() && !job->interruption.empty()) {
-    job->state = State::kRunning;
-    job->state_reason = absl::StrCat(job->interruption,
-                                     "; saves a checkpoint at its next step and goes on elsewhere");
-  } else if (started == job->ranks.size()) {
-    job->state = State::kRunning;
-    if (All(*job, &Rank::finished)) {
-      job->state_reason = "waits for the processes to exit";
-    } else {
-      job->state_reason = Warning(*job);
-      if (job->save_failure.has_value()) job->reason_code = "SAVE_FAILED";
-    }
-  } else {
-    job->state = State::kStarting;
-    job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
-  }
-  if (const std::string waits = WaitsForNodes(*job); !waits.empty()) {
-    job->state_reason = job->state_reason.empty() ? waits : absl::StrCat(job->state_reason, "; ", waits);
-  }
 }
 
 void Settle(Job* job, absl::Time now) {
@@ -337,65 +144,7 @@ Ended Interrupt(Job* job, const std::string& reason, absl::Time now) {
   return ended;
 }
 
-// FNV-1a, finished as in MurmurHash3: the same on every machine and in every version.
-uint64_t Hash(const std::string& text) {
-  uint64_t hash = 14695981039346656037u;
-  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
-  hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
-  return hash ^ (hash >> 33);
-}
-
 }  // namespace
-
-End EndOf(const Job& job) {
-  const auto failure = OwnFailure(job);
-  if (!failure.has_value()) return End::kInterrupted;
-  switch (failure->root.kind) {
-    case FailureKind::kNodeFault:
-      return End::kNodeFault;
-    case FailureKind::kReported:
-    case FailureKind::kLost:
-      return End::kFailed;
-    case FailureKind::kExitCode:
-    case FailureKind::kConsequence:
-      break;
-  }
-  // These follow from a planned end as well as from a failure.
-  return job.interruption.empty() ? End::kFailed : End::kInterrupted;
-}
-
-absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest) {
-  if (failures_before == 0) return absl::ZeroDuration();
-  const absl::Duration whole =
-      std::min(longest, absl::Seconds(1) * static_cast<int64_t>(
-                                               uint64_t{1} << std::min(failures_before - 1, 20u)));
-  const uint64_t hash = Hash(absl::StrCat(job.id, "/", job.generation));
-  return whole * (0.5 + 0.5 * static_cast<double>(hash % 1000) / 1000);
-}
-
-const char* Name(State state) {
-  switch (state) {
-    case State::kQueued:
-      return "QUEUED";
-    case State::kStarting:
-      return "STARTING";
-    case State::kRunning:
-      return "RUNNING";
-    case State::kRecovering:
-      return "RECOVERING";
-    case State::kStopping:
-      return "STOPPING";
-    case State::kSucceeded:
-      return "SUCCEEDED";
-    case State::kFailed:
-      return "FAILED";
-    case State::kCancelled:
-      return "CANCELLED";
-    case State::kPaused:
-      return "PAUSED";
-  }
-  return "UNKNOWN";
-}
 
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   if (!job->waiting()) return;
@@ -472,34 +221,6 @@ void OnCheckpoint(Job* job, uint64_t step) {
 
 void OnSave(Job* job) {
   if (!job->terminal() && job->live) DescribeLive(job);
-}
-
-namespace {
-
-// Of ranks that have no input.
-std::string JoinWarning(const Job& job) {
-  // A rank that only accompanies the others for so many steps is worth a word: its device does
-  // nothing of use.
-  constexpr uint64_t kLongJoin = 100;
-  size_t count = 0;
-  uint32_t longest = 0;
-  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
-    const uint64_t since = job.ranks[rank].joined_since;
-    if (since == 0 || job.step < since + kLongJoin - 1) continue;
-    if (++count == 1 || since < job.ranks[longest].joined_since) longest = rank;
-  }
-  if (count == 0) return "";
-  const std::string more = count > 1 ? absl::StrCat(", and ", count - 1, " more for long") : "";
-  return absl::StrCat("rank ", longest, " has had no input since step ",
-                      job.ranks[longest].joined_since, more);
-}
-
-}  // namespace
-
-std::string Warning(const Job& job) {
-  const std::string saves = SaveWarning(job);
-  const std::string joined = JoinWarning(job);
-  return absl::StrCat(saves, saves.empty() || joined.empty() ? "" : "; ", joined);
 }
 
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {

@@ -14,10 +14,12 @@
 // A generation is one set of processes. It ends as a whole, its successor starts when none of them
 // is left, and generations only grow. A terminal state is left only by the next attempt: all other events are ignored.
 //
-// How a generation ended (EndOf) says what the next start costs: an interruption (its agent was stopped, its node drained, its
-// lease over) nothing; the fault of a node no restart, but time; a failure of the job itself one of plan.max_restarts, and from the
-// second one on time, too. The job gets on, and has its restarts again, with the first checkpoint that is written after the restart;
-// without checkpoints, with the first step beyond the one at which it failed. docs/protocol-coordinator.md says how long it waits.
+// How a generation ended (EndOf in conclusion.h) says what the next start costs: an interruption
+// (its agent was stopped, its node drained, its lease over) nothing; the fault of a node no
+// restart, but time; a failure of the job itself one of plan.max_restarts, and from the second one
+// on time, too. The job gets on, and has its restarts again, with the first checkpoint that is
+// written after the restart; without checkpoints, with the first step beyond the one at which it
+// failed. docs/protocol-coordinator.md says how long it waits.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -41,14 +43,6 @@ struct Patience {
 // The ranks whose processes are to be told to end.
 using Ended = std::vector<uint32_t>;
 
-// How the newest generation ended, or is about to.
-enum class End { kInterrupted, kNodeFault, kFailed };
-End EndOf(const Job& job);
-
-// How long a job waits before its next start, after so many failures in a row before this one: nothing after the first one,
-// then a second, doubled up to `longest`, of which between half and all is taken, by the job's id and generation.
-absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest);
-
 // A new generation; `ranks` carry where and as whom they run. No effect unless the job is
 // waiting(). A start after a failure of the job itself counts as a restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
@@ -61,9 +55,6 @@ void OnStep(Job* job);
 
 // job->save_failure came, changed or went.
 void OnSave(Job* job);
-
-// What there is to warn of while it runs, for people; empty: nothing.
-std::string Warning(const Job& job);
 
 // Which ranks have joined: they have no input left in this epoch (by rank: since which step; the
 // others have input).

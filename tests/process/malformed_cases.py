@@ -1,9 +1,12 @@
 """All malformed inputs: CASES, by name."""
 
 from tests.process import (  # noqa: F401 (they add their cases)
-    malformed_data,
+    malformed_idx,
+    malformed_npy,
     malformed_plugins,
+    malformed_rows,
     malformed_settings,
+    malformed_tokens,
     malformed_torchscript,
     malformed_weights,
 )

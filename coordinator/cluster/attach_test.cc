@@ -1,0 +1,79 @@
+// Which agents and workers are let in: by name, by incarnation, by protocol.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/world.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+AgentHello Known(const std::string& id, const std::string& incarnation) {
+  AgentHello hello = Hello("a", 1, incarnation);
+  hello.agent_id = id;
+  return hello;
+}
+
+TEST(AgentName, ARestartedAgentHasItsNameAtOnceAndAnotherOneIsRefusedAndEvictsNobody) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
+  world.Submit("job", 1);
+  const absl::Status taken = world.Attach(2, Known("other", "x1"));
+  EXPECT_EQ(RefusalReason(taken), "NODE_NAME_TAKEN");
+  EXPECT_TRUE(absl::IsAlreadyExists(taken));
+  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 1);
+  EXPECT_EQ(world.job("job").generation, 1);
+  // Its process was killed; the stream may not have broken yet.
+  ASSERT_TRUE(world.Attach(3, Known("id", "i2")).ok());
+  EXPECT_EQ(world.cluster().membership().FindAgent("a")->session, 3);
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+  world.cluster().Detached(3, world.now());
+  EXPECT_EQ(RefusalReason(world.Attach(4, Known("other", "x1"))), "NODE_NAME_TAKEN");
+  world.Pass(12);  // the lease is over
+  EXPECT_TRUE(world.Attach(5, Known("other", "x1")).ok());
+}
+
+TEST(AgentName, IsKeptOverARestartAndSoAreReplacedProcesses) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
+  ASSERT_TRUE(world.Attach(2, Known("id", "i2")).ok());
+  world.Restart();
+  EXPECT_EQ(RefusalReason(world.Attach(3, Known("id", "i1"))), "STALE_INCARNATION");
+  EXPECT_EQ(RefusalReason(world.Attach(4, Known("other", "x1"))), "NODE_NAME_TAKEN");
+  EXPECT_TRUE(world.Attach(5, Known("id", "i2")).ok());
+}
+
+TEST(AgentName, AnAgentWithoutAnIdTakesTheNameOverAsBefore) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Known("id", "i1")).ok());
+  EXPECT_TRUE(world.Attach(2, Hello("a", 1, "old")).ok());
+  EXPECT_EQ(RefusalReason(world.Attach(3, Known("id", "i1"))), "STALE_INCARNATION");
+  EXPECT_TRUE(world.Attach(4, Known("id", "i2")).ok());
+}
+
+TEST(Cluster, AnOlderAgentProcessIsRefusedAlsoAfterItsLeaseAndARestart) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1, "first")).ok());
+  world.Pass(12);
+  ASSERT_EQ(world.cluster().membership().FindAgent("a"), nullptr) << "it is lost";
+  ASSERT_TRUE(world.Attach(2, Hello("a", 1, "second")).ok());
+  EXPECT_EQ(RefusalReason(world.Attach(3, Hello("a", 1, "first"))), "STALE_INCARNATION");
+  world.Restart();
+  EXPECT_EQ(RefusalReason(world.Attach(4, Hello("a", 1, "first"))), "STALE_INCARNATION");
+  EXPECT_TRUE(world.Attach(5, Hello("a", 1, "second")).ok());
+}
+
+TEST(Cluster, AnOlderWorkerIsRefused) {
+  World world;
+  world.Attach(1, Hello("n", 1)).IgnoreError();
+  world.Submit("job", 1);
+  const absl::Status status = world.cluster().AttachWorker(
+      10, {.worker = world.job("job").Worker(0), .protocol = 0}, world.now());
+  EXPECT_EQ(RefusalReason(status), "WORKER_TOO_OLD");
+}
+
+}  // namespace
+}  // namespace muster::cluster

@@ -1,0 +1,207 @@
+// Nodes that are drained, cordoned, left out, or have slots that are not to be used.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/world.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+TEST(Cluster, DrainingANodeInterruptsItsJobsWithoutARestart) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("local", 1)).ok());
+  world.Submit("job", 1, 0);
+  const WorkerId id = world.job("job").Worker(0);
+  world.cluster().Drain("local", world.now());
+  world.Commit();
+  EXPECT_EQ(world.Stops().size(), 1);
+  EXPECT_TRUE(world.cluster().HasProcesses("local"));
+  world.Exit(1, id, 15);
+  EXPECT_FALSE(world.cluster().HasProcesses("local"));
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  world.Restart();
+  ASSERT_TRUE(world.Attach(2, Hello("local", 1, "b")).ok());
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
+  World world;
+  world.Start("job", 2);
+  ASSERT_TRUE(world.cluster()
+                  .DrainNode({.node = "a", .request_id = "r", .requested_by = "me"}, world.now())
+                  .ok());
+  world.Commit();
+  EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
+  EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain));
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_TRUE(world.Stops().empty());
+  world.Restart();
+  world.effects.clear();
+  AgentHello back = Hello("a", 2);
+  for (uint32_t rank : {0, 1}) back.running.push_back({world.job("job").Worker(rank), 1});
+  ASSERT_TRUE(world.Attach(2, back).ok());
+  EXPECT_TRUE((world.Orders<SendToAgent, DrainAgent>().back().drain)) << "it may not have heard";
+  EXPECT_EQ(world.cluster().View("a").reason, "muster drain by me");
+  for (uint32_t rank : {0, 1}) {
+    ASSERT_TRUE(world.AttachWorker(20 + rank, world.job("job").Worker(rank)).ok());
+    ASSERT_TRUE(
+        world.Report(20 + rank, {.sequence = 2, .what = Finished{.step = 3, .preempted = true}})
+            .ok());
+  }
+  EXPECT_EQ((world.Orders<SendToWorker, PreemptionNotice>().size()), 2);
+  for (uint32_t rank : {0, 1}) world.Exit(2, world.job("job").Worker(rank), 0);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").state_reason,
+            "to start again: needs 2 slots; node 'a' is drained (muster drain by me)");
+  // A repeat that comes late does not undo what was asked since.
+  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a", .request_id = "u"}, world.now()).ok());
+  ASSERT_TRUE(world.cluster()
+                  .DrainNode({.node = "a", .request_id = "r", .requested_by = "me"}, world.now())
+                  .ok());
+  world.Commit();
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Drain, ACordonedNodeKeepsWhatRunsAndAnUnknownOneIsNamed) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.cluster().CordonNode({.node = "a"}, world.now()).ok());
+  world.Commit();
+  world.Submit("other", 1);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  EXPECT_EQ(world.job("job").interruption, "");
+  EXPECT_EQ(world.job("other").state, jobs::State::kQueued);
+  EXPECT_EQ(RefusalReason(world.cluster().CordonNode({.node = "b"}, world.now())),
+            "NODE_NOT_FOUND");
+}
+
+TEST(Drain, AnAgentThatStopsGetsNothingNewUntilItsSuccessorComes) {
+  World world;
+  world.Start("job", 1);
+  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  world.Commit();
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.preempted = true}}).ok());
+  world.Exit(1, world.job("job").Worker(0), 0);
+  EXPECT_EQ(world.job("job").generation, 1);
+  AgentHello same = Hello("a", 1);
+  same.draining = "SIGTERM";
+  ASSERT_TRUE(world.Attach(2, same).ok());
+  EXPECT_EQ(world.job("job").generation, 1);
+  ASSERT_TRUE(world.Attach(3, Hello("a", 1, "b")).ok());
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Drain, AnOlderAgentThatStopsIsAskedOnceAndTheJobHasNotFailed) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 0);
+  WorkerExit exit{.worker = world.job("job").Worker(0)};
+  exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = "the agent is stopping"};
+  world.cluster().WorkerExited(1, exit, world.now());
+  world.Commit();
+  EXPECT_EQ(world.job("job").generation, 1);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kDraining);
+}
+
+TEST(Cluster, ASlotWhoseProcessCannotBeEndedIsNotUsedAndTheJobGoesOnElsewhere) {
+  World world;
+  world.Start("job", 1);
+  const WorkerId id = world.job("job").Worker(0);
+  ASSERT_TRUE(
+      world.Report(10, {.sequence = 2, .what = jobs::ReportedFailure{.reason = "boom"}}).ok());
+  ASSERT_EQ(world.job("job").generation, 1) << "its process still lives";
+  const SlotQuarantine hangs{
+      .slot = 0, .worker = id, .pid = 7, .quarantined = true, .reason = "why"};
+  world.cluster().SlotQuarantined(1, hangs, world.now());
+  world.Commit();
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").generation, 1) << "there is no other slot";
+  EXPECT_EQ(world.cluster().QuarantinedSlots("a"), 1);
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
+  AgentHello back = Hello("a", 1);
+  back.quarantined_slots = {0};
+  back.running = {{id, 7}};
+  ASSERT_TRUE(world.Attach(3, back).ok());
+  world.Submit("other", 1);
+  EXPECT_EQ(world.job("other").generation, 0);
+  SlotQuarantine over = hangs;
+  over.quarantined = false;
+  world.cluster().SlotQuarantined(3, over, world.now());
+  world.Exit(3, id, 9);
+  EXPECT_EQ(world.job("other").ranks.at(0).node, "a");
+}
+
+TEST(Cluster, ANodeWhoseWorkersCannotStartCostsNoRestartBesideAGoodOne) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("job", 1, 0);
+  ASSERT_EQ(world.job("job").ranks[0].node, "a");
+  world.FailToStart(1, world.job("job").Worker(0));
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Cluster, ANodeWhoseWorkersNeverStartIsLeftOutAndTheJobWaits) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 0);
+  uint64_t generation = 0;
+  const auto pass = [&](int seconds) {
+    for (int second = 0; second < seconds; ++second) {
+      world.Pass(1);
+      world.cluster().AgentHeard(1, world.now());
+      if (world.job("job").generation == generation || !world.job("job").live) continue;
+      generation = world.job("job").generation;
+      world.FailToStart(1, world.job("job").Worker(0));
+    }
+  };
+  pass(10);
+  EXPECT_EQ(generation, 3);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  ASSERT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut);
+  EXPECT_EQ(world.cluster().OfferedSlots().offered(), 0);
+  const std::string reason = world.job("job").state_reason;
+  EXPECT_NE(reason.find("node 'a' is left out until 00:17:"), std::string::npos) << reason;
+  EXPECT_NE(reason.find("could not be started: no such program"), std::string::npos) << reason;
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Pass(1);
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut) << "it is stored";
+  generation = world.job("job").generation;
+  pass(70);
+  EXPECT_GE(generation, 4) << "once the time is over it is tried again";
+  EXPECT_LE(generation, 7);
+  pass(3600);
+  EXPECT_LT(generation, 40);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Cluster, SaysWhichRanksAreOnANode) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("three", 3);
+  using Ranks = std::map<std::string, std::vector<uint32_t>>;
+  EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {0, 1}}}));
+  EXPECT_EQ(world.cluster().RanksOn("b"), (Ranks{{"three", {2}}}));
+  world.Exit(1, world.job("three").Worker(0), 9);
+  EXPECT_EQ(world.cluster().RanksOn("a"), (Ranks{{"three", {1}}}));
+  EXPECT_TRUE(world.cluster().RanksOn("none").empty());
+}
+
+}  // namespace
+}  // namespace muster::cluster

@@ -1,0 +1,122 @@
+// Which of the jobs that wait starts when, and which of them holds up others.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/cluster/world.h"
+
+namespace muster::cluster {
+namespace {
+
+TEST(Cluster, RestartsComeSlowerAndSlowerAndKeepTheirPlace) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, 10);
+  world.Submit("other", 1);
+  SessionId session = 10;
+  std::vector<double> starts;
+  uint64_t generation = 0;
+  while (starts.size() < 6) {
+    const jobs::Job& job = world.job("job");
+    ASSERT_LT(world.seconds, 1000);
+    if (job.generation > generation && job.live) {
+      generation = job.generation;
+      starts.push_back(world.seconds);
+      ASSERT_TRUE(world.AttachWorker(++session, job.Worker(0)).ok());
+      world.Exit(1, job.Worker(0), 11);
+    }
+    world.Pass(1);
+    world.cluster().AgentHeard(1, world.now());
+  }
+  EXPECT_LE(starts[1], 1);
+  EXPECT_GE(starts[4] - starts[3], 2);
+  EXPECT_GE(starts[5] - starts[4], 4);
+  EXPECT_EQ(world.job("other").generation, 0) << "nobody overtakes it meanwhile";
+}
+
+TEST(Cluster, TheHighestPriorityStartsFirstAndTheOthersAreToldWhy) {
+  World world;
+  world.Submit("first", 1);
+  world.Submit("urgent", 1, 3, 5);
+  world.Submit("later", 1, 3, 5);
+  for (const char* id : {"first", "urgent", "later"}) {
+    EXPECT_EQ(world.job(id).state_reason, "needs 1 slot; no agent is attached");
+  }
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  EXPECT_EQ(world.job("urgent").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("first").state_reason, "waits behind job 'later' of priority 5");
+}
+
+TEST(Cluster, AJobThatIsTooBigForAllThatIsOfferedHoldsUpNobody) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
+  world.Submit("big", 9999);
+  world.Submit("small", 1);
+  EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
+  EXPECT_EQ(world.job("big").state_reason,
+            "needs 9999 slots; 2 are offered by 1 node, 2 of them free");
+}
+
+TEST(Cluster, AJobWhoseNodeIsGoneHoldsUpNobody) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("pair", 2);
+  world.cluster().Detached(2, world.now());
+  world.Commit();
+  for (int i = 0; i < 12; ++i) {
+    world.cluster().AgentHeard(1, world.now());
+    world.Pass(1);
+  }
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    if (!world.job("pair").ranks[rank].exited) world.Exit(1, world.job("pair").Worker(rank), 15);
+  }
+  ASSERT_EQ(world.job("pair").state, jobs::State::kRecovering);
+  world.Submit("small", 1);
+  EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
+}
+
+TEST(Cluster, ARestartedCoordinatorStartsNothingThatItLoadedBeforeTheKnownNodesAreBack) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  world.Submit("big", 3);
+  world.Restart();
+  // In an older database it may run on these two already.
+  ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
+  world.Pass(1);
+  EXPECT_EQ(world.job("big").state, jobs::State::kQueued);
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+}
+
+TEST(Cluster, ANodeThatDoesNotComeBackHoldsUpWhatWasLoadedForALeaseOnly) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("big", 3);
+  world.Restart();
+  ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
+  for (int second = 0; second < 12; ++second) {
+    world.Pass(1);
+    world.cluster().AgentHeard(3, world.now());
+  }
+  world.Pass(1);
+  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+}
+
+TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1);
+  world.Submit("urgent", 1, 3, 100);
+  world.Exit(1, world.job("job").Worker(0), 9);
+  EXPECT_EQ(world.job("job").generation, 2);
+  EXPECT_EQ(world.job("urgent").state, jobs::State::kQueued);
+}
+
+}  // namespace
+}  // namespace muster::cluster

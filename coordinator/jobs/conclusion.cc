@@ -1,0 +1,178 @@
+#include "coordinator/jobs/conclusion.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/jobs/ranks.h"
+#include "coordinator/jobs/saves.h"
+#include "coordinator/jobs/time_limit.h"
+
+namespace muster::jobs {
+namespace {
+
+constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
+
+void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
+              const std::string& code = "") {
+  job->state = state;
+  job->state_reason = reason;
+  job->reason_code = code;
+  job->end_time = now;
+  job->not_before = absl::InfinitePast();
+  job->stage.clear();
+  job->patience_end = absl::InfiniteFuture();
+}
+
+void EndForTimeLimit(Job* job, absl::Time now) {
+  Conclude(
+      job, State::kFailed,
+      absl::StrCat("it has run for its time_limit, ", absl::FormatDuration(job->plan.time_limit)),
+      now, "TIME_LIMIT");
+}
+
+bool StopTookEffect(const Job& job) {
+  const auto& commands = job.commands.commands();
+  return std::any_of(commands.begin(), commands.end(), [](const commands::Command& command) {
+    return command.kind == commands::Kind::kStop && command.applied_step.has_value();
+  });
+}
+
+// All its work is done.
+void Succeed(Job* job, absl::Time now) {
+  if (!job->save_failure.has_value()) {
+    return Conclude(job, State::kSucceeded, job->ended_early, now);
+  }
+  // A worker of protocol 2 finishes also without its last checkpoint.
+  Conclude(job, State::kFailed,
+           absl::StrCat("training is done, but its last save failed: ", job->save_failure->message,
+                        "; ", Kept(*job)),
+           now, kFinalSaveFailed);
+}
+
+// Starting over would end the same way.
+void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
+  const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
+  Conclude(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
+}
+
+// Longest waits before a start.
+constexpr absl::Duration kLongestAfterFailure = absl::Minutes(1);
+constexpr absl::Duration kLongestAfterNodeFault = absl::Minutes(5);
+
+std::string Waits(const Job& job, const std::string& cause) {
+  if (job.not_before == absl::InfinitePast()) return absl::StrCat(cause, "; waits for slots");
+  return absl::StrCat(cause, "; starts again at ",
+                      absl::FormatTime("%H:%M:%S UTC", job.not_before, absl::UTCTimeZone()));
+}
+
+// FNV-1a, finished as in MurmurHash3: the same on every machine and in every version.
+uint64_t Hash(const std::string& text) {
+  uint64_t hash = 14695981039346656037u;
+  for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
+  hash = (hash ^ (hash >> 33)) * 0xff51afd7ed558ccdu;
+  return hash ^ (hash >> 33);
+}
+
+}  // namespace
+
+std::optional<Failure> OwnFailure(const Job& job) {
+  auto failure = RootCause(job.failures);
+  if (failure.has_value() && failure->root.generation != job.generation) return std::nullopt;
+  return failure;
+}
+
+End EndOf(const Job& job) {
+  const auto failure = OwnFailure(job);
+  if (!failure.has_value()) return End::kInterrupted;
+  switch (failure->root.kind) {
+    case FailureKind::kNodeFault:
+      return End::kNodeFault;
+    case FailureKind::kReported:
+    case FailureKind::kLost:
+      return End::kFailed;
+    case FailureKind::kExitCode:
+    case FailureKind::kConsequence:
+      break;
+  }
+  // These follow from a planned end as well as from a failure.
+  return job.interruption.empty() ? End::kFailed : End::kInterrupted;
+}
+
+absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest) {
+  if (failures_before == 0) return absl::ZeroDuration();
+  const absl::Duration whole = std::min(
+      longest,
+      absl::Seconds(1) * static_cast<int64_t>(uint64_t{1} << std::min(failures_before - 1, 20u)));
+  const uint64_t hash = Hash(absl::StrCat(job.id, "/", job.generation));
+  return whole * (0.5 + 0.5 * static_cast<double>(hash % 1000) / 1000);
+}
+
+void Cancel(Job* job, absl::Time now) {
+  if (!job->save_failure.has_value()) {
+    return Conclude(job, State::kCancelled, "stopped as asked", now);
+  }
+  Conclude(job, State::kCancelled,
+           absl::StrCat("stopped as asked, but its last save failed: ", job->save_failure->message,
+                        "; ", Kept(*job)),
+           now, "SAVE_FAILED");
+}
+
+void Conclude(Job* job, absl::Time now) {
+  const bool done = !job->ending && !job->preempted && All(*job, &Rank::finished);
+  StopClock(job, now);
+  job->live = false;
+  job->stage.clear();
+  // All was done before the workers heard of the limit.
+  if (job->time_up && done && !StopTookEffect(*job)) return Succeed(job, now);
+  if (job->time_up) return EndForTimeLimit(job, now);
+  if (job->stop_requested) return Cancel(job, now);
+  if (done) return Succeed(job, now);
+  if (TimeLeft(*job, now) == absl::ZeroDuration()) return EndForTimeLimit(job, now);
+  if (job->halted() || job->newest_generation_seen >= job->generation) {
+    // What followed from that is no failure.
+    std::erase_if(job->failures,
+                  [&](const FailureNote& note) { return note.generation == job->generation; });
+  }
+  if (job->halted()) {
+    job->state = State::kPaused;
+    job->state_reason = job->halt_reason;
+    job->reason_code = kCheckpointsUnreadable;
+    return;
+  }
+  job->state = State::kRecovering;
+  job->reason_code.clear();
+  job->not_before = absl::InfinitePast();
+  const End end = EndOf(*job);
+  if (end == End::kInterrupted) {
+    // What followed from it is no failure either.
+    std::erase_if(job->failures,
+                  [&](const FailureNote& note) { return note.generation == job->generation; });
+    job->state_reason = Waits(*job, job->interruption.empty() ? "interrupted" : job->interruption);
+    return;
+  }
+  const auto failure = OwnFailure(*job);
+  const std::string cause = Describe(failure->root);
+  if (end == End::kNodeFault) {
+    const absl::Duration wait = Backoff(*job, job->node_faults++, kLongestAfterNodeFault);
+    if (wait > absl::ZeroDuration()) job->not_before = now + wait;
+    job->state_reason = Waits(*job, cause);
+    return;
+  }
+  if (failure->root.permanent) return FailForGood(job, failure->root, now);
+  if (job->restarts_used >= job->plan.max_restarts) {
+    return Conclude(job, State::kFailed,
+                    absl::StrCat(cause, "; restarted ", job->restarts_used, " of ",
+                                 job->plan.max_restarts, " times allowed"),
+                    now);
+  }
+  const absl::Duration wait = Backoff(*job, job->restarts_used, kLongestAfterFailure);
+  if (wait > absl::ZeroDuration()) job->not_before = now + wait;
+  // The step that rank 0 told last may be an earlier one.
+  job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
+  job->state_reason = Waits(*job, cause);
+}
+
+}  // namespace muster::jobs

@@ -1,0 +1,288 @@
+#include "coordinator/jobs/conclusion.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "coordinator/jobs/failure.h"
+#include "coordinator/jobs/life.h"
+#include "coordinator/jobs/life_fixture.h"
+#include "coordinator/jobs/saves.h"
+
+namespace muster::jobs {
+namespace {
+
+TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
+  Job job = Running();
+  job.checkpoints = {{.step = 40, .path = "/c/40"}};
+  for (uint32_t rank : {0, 1}) {
+    OnFailureReport(&job, rank, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
+                    At(1));
+  }
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
+  ASSERT_EQ(job.events.size(), 1);
+  EXPECT_EQ(job.events[0].reason, "FINAL_SAVE_FAILED");
+  EXPECT_EQ(job.events[0].message, kFull);
+  EXPECT_EQ(
+      job.state_reason,
+      "rank 0 on node 'n0': No space left on device; kept: the checkpoint of step 40 in /c/40");
+  EXPECT_EQ(job.restarts, 0);
+}
+
+// Workers of the program before this one finish also where their last save failed.
+TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
+  Job job = Running(1);
+  OnSaveFailed(&job, 5, kFull, At(1));
+  OnFinished(&job, 0, false, kPatience, At(1));
+  OnExit(&job, 0, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
+  EXPECT_EQ(
+      job.state_reason,
+      "training is done, but its last save failed: No space left on device; no checkpoint is kept");
+}
+
+TEST(Life, AStopWhoseSaveFailedSaysSo) {
+  Job job = Running(1);
+  OnSaveFailed(&job, 5, kFull, At(1));
+  OnStop(&job, kPatience, At(1));
+  OnFinished(&job, 0, false, kPatience, At(1));
+  OnExit(&job, 0, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kCancelled);
+  EXPECT_EQ(job.reason_code, "SAVE_FAILED");
+  EXPECT_EQ(
+      job.state_reason,
+      "stopped as asked, but its last save failed: No space left on device; no checkpoint is kept");
+}
+
+TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {
+  Job job = Running(1);
+  job.ended_early = "rank 1 has run out";
+  OnFinished(&job, 0, false, kPatience, At(1));
+  OnExit(&job, 0, Code(0), kPatience, At(2));
+  EXPECT_EQ(job.state, State::kSucceeded);
+  EXPECT_EQ(job.state_reason, "rank 1 has run out");
+}
+
+TEST(Life, RestartsAreCounted) {
+  Job job = Running(1, 2);
+  for (int failure = 0; failure < 2; ++failure) {
+    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    ASSERT_EQ(job.state, State::kRecovering);
+    StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job);
+  }
+  OnExit(&job, 0, Signal(11), kPatience, At(3));
+  EXPECT_EQ(job.state, State::kFailed);
+  EXPECT_EQ(job.restarts, 2);
+  EXPECT_EQ(job.state_reason,
+            "rank 0 on node 'n0': killed by signal 11; restarted 2 of 2 times allowed");
+}
+
+TEST(Life, AnInterruptionIsNoRestart) {
+  Job job = Running(2, 0);
+  EXPECT_EQ(OnInterrupted(&job, "node 'n0' is drained", At(1)), (Ended{0, 1}));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kPatience, At(1));
+  EXPECT_EQ(job.state, State::kRecovering);
+  StartGeneration(&job, Ranks(job), At(2));
+  EXPECT_EQ(job.generation, 2);
+  EXPECT_EQ(job.restarts, 0);
+  EXPECT_TRUE(job.failures.empty());
+}
+
+Exit Planned(Exit::Why why) {
+  Exit exit = Signal(15);
+  exit.why = why;
+  return exit;
+}
+
+TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore) {
+  Job job = Running(2, 0);
+  OnFailureReport(&job, 0, {.reason = "rank 1: connection closed by peer", .consequence = true},
+                  At(1));
+  OnExit(&job, 0, Code(1), kPatience, At(1));
+  // A new agent found what it left; the former one killed it, and is gone.
+  Exit lost = Signal(9);
+  lost.why = Exit::Why::kNodeFault;
+  OnExit(&job, 1, lost, kPatience, At(60));
+  EXPECT_EQ(EndOf(job), End::kNodeFault);
+  EXPECT_EQ(job.state, State::kRecovering) << "no restart is used";
+}
+
+TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
+  for (const auto& [why, reason] : std::vector<std::pair<Exit::Why, std::string>>{
+           {Exit::Why::kAgentStopped, "the agent of node 'n1' was stopped"},
+           {Exit::Why::kDrained, "node 'n1' is drained"},
+           {Exit::Why::kPreempted, "node 'n1' is needed for something else"},
+           {Exit::Why::kLeaseOver, "node 'n1' heard nothing of the coordinator for a whole lease"},
+           {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
+    Job job = Running(2, 0);
+    EXPECT_EQ(OnExit(&job, 1, Planned(why), kPatience, At(1)), (Ended{0}));
+    EXPECT_EQ(job.state, State::kRecovering);
+    OnExit(&job, 0, Signal(15), kPatience, At(2));
+    EXPECT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(job.state_reason, reason + "; waits for slots");
+    EXPECT_TRUE(job.failures.empty());
+    EXPECT_EQ(job.not_before, absl::InfinitePast());
+    StartGeneration(&job, Ranks(job), At(3));
+    EXPECT_EQ(job.restarts, 0);
+    EXPECT_EQ(job.interruption, "");
+  }
+}
+
+TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
+  for (const bool first : {true, false}) {
+    Job job = Running(2, 0);
+    if (first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kPatience, At(1));
+    OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, At(1));
+    if (!first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kPatience, At(1));
+    OnExit(&job, 0, Code(1), kPatience, At(2));
+    EXPECT_EQ(job.state, State::kRecovering) << first;
+    EXPECT_TRUE(job.failures.empty());
+  }
+}
+
+TEST(PlannedEnd, AFailureOfTheJobBesideItCounts) {
+  Job job = Running(3, 1);
+  OnExit(&job, 1, Planned(Exit::Why::kDrained), kPatience, At(1));
+  OnExit(&job, 0, Signal(11), kPatience, At(1));
+  OnExit(&job, 2, Signal(15), kPatience, At(1));
+  EXPECT_EQ(EndOf(job), End::kFailed);
+  StartGeneration(&job, Ranks(job), At(2));
+  EXPECT_EQ(job.restarts, 1);
+}
+
+TEST(PlannedEnd, AnOlderAgentThatStopsIsNoFailure) {
+  Job job = Running(1, 0);
+  OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "the agent is stopping"},
+         kPatience, At(1));
+  EXPECT_EQ(job.state, State::kRecovering);
+  EXPECT_EQ(EndOf(job), End::kInterrupted);
+}
+
+TEST(NodeFault, CostsNoRestartButTime) {
+  Job job = NewJob(1, 0);
+  absl::Duration wait;
+  for (int failure = 0; failure < 40; ++failure) {
+    StartGeneration(&job, Ranks(job), At(failure));
+    OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "no such program"},
+           kPatience, At(failure));
+    ASSERT_EQ(job.state, State::kRecovering);
+    EXPECT_EQ(EndOf(job), End::kNodeFault);
+    wait = failure == 0 ? absl::ZeroDuration() : job.not_before - At(failure);
+    EXPECT_GE(wait, failure == 0 ? absl::ZeroDuration() : absl::Milliseconds(500)) << failure;
+  }
+  EXPECT_GE(wait, absl::Seconds(150));
+  EXPECT_LE(wait, absl::Minutes(5));
+  EXPECT_EQ(job.restarts, 0);
+  EXPECT_THAT(job.state_reason,
+              testing::HasSubstr("could not be started: no such program; starts again at "));
+}
+
+TEST(NodeFault, AWorkerThatEndsBeforeItsFirstMessageIsTheNodesFault) {
+  for (const bool attached : {false, true}) {
+    Job job = NewJob(1, 0);
+    StartGeneration(&job, Ranks(job), At(0));
+    if (attached) OnAttached(&job, 0);
+    OnExit(&job, 0, Code(127), kPatience, At(1));
+    EXPECT_EQ(job.state, attached ? State::kFailed : State::kRecovering);
+  }
+}
+
+TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
+  Job job = Running(1, 0);
+  OnFailureReport(&job, 0,
+                  {.reason = "/data is not mounted", .permanent = true, .node_fault = true}, At(1));
+  OnExit(&job, 0, Code(1), kPatience, At(1));
+  EXPECT_EQ(EndOf(job), End::kNodeFault);
+  EXPECT_EQ(job.state, State::kRecovering);
+  Job lost = Running(1, 0);
+  OnLost(&lost, 0, "was silent", At(1));
+  OnGone(&lost, 0, "the agent was not heard of", At(2));
+  EXPECT_EQ(lost.state, State::kRecovering);
+  EXPECT_EQ(RootCause(lost.failures)->root.reason, "the agent was not heard of");
+}
+
+TEST(Budget, AnotherCheckpointRefillsIt) {
+  Job job = Running(1, 1);
+  const auto fail = [&] {
+    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    return job.state;
+  };
+  job.checkpoints.push_back({.step = 10});
+  EXPECT_EQ(fail(), State::kRecovering);
+  EXPECT_EQ(job.not_before, absl::InfinitePast()) << "the first restart is at once";
+  for (uint64_t step = 10; step < 50; step += 10) {
+    StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job, step);
+    job.step = step + 9;
+    OnStep(&job);
+    OnCheckpoint(&job, step);  // as before
+    EXPECT_EQ(job.restarts_used, 1) << "a step is not enough";
+    OnCheckpoint(&job, step + 10);
+    EXPECT_EQ(job.restarts_used, 0);
+    EXPECT_EQ(fail(), State::kRecovering);
+    EXPECT_EQ(job.not_before, absl::InfinitePast());
+  }
+  StartGeneration(&job, Ranks(job), At(2));
+  EXPECT_EQ(job.restarts, 5);
+  Begin(&job, 50);
+  EXPECT_EQ(fail(), State::kFailed);
+}
+
+TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
+  Job job = Running(1, 2);
+  const auto fail_at = [&](uint64_t step) {
+    for (job.step = 1; job.step < step; ++job.step) OnStep(&job);
+    OnStep(&job);
+    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    if (!job.waiting()) return;
+    StartGeneration(&job, Ranks(job), At(2));
+    Begin(&job);
+  };
+  fail_at(5);
+  EXPECT_EQ(job.restarts_used, 1);
+  fail_at(8);
+  EXPECT_EQ(job.restarts_used, 1);
+  fail_at(8);
+  EXPECT_EQ(job.restarts_used, 2);
+  fail_at(3);
+  EXPECT_EQ(job.state, State::kFailed);
+}
+
+TEST(Budget, TheStepAtWhichARankFailedIsTheOneThatItSays) {
+  Job job = Running(1, 1);
+  job.step = 7;  // Rank 0 was not to tell of the eighth any more.
+  OnFailureReport(&job, 0, {.step = 8, .reason = "boom"}, At(1));
+  OnExit(&job, 0, Signal(11), kPatience, At(1));
+  StartGeneration(&job, Ranks(job), At(2));
+  Begin(&job);
+  job.step = 8;
+  OnStep(&job);
+  EXPECT_EQ(job.restarts_used, 1) << "it was as far before";
+  job.step = 9;
+  OnStep(&job);
+  EXPECT_EQ(job.restarts_used, 0);
+}
+
+TEST(Backoff, GrowsFromTheSecondRestartOnAndIsTheSameEachTime) {
+  Job job = NewJob();
+  EXPECT_EQ(Backoff(job, 0, absl::Minutes(1)), absl::ZeroDuration());
+  const absl::Duration first = Backoff(job, 1, absl::Minutes(1));
+  EXPECT_EQ(first, Backoff(job, 1, absl::Minutes(1)));
+  EXPECT_GE(first, absl::Milliseconds(500));
+  EXPECT_LE(first, absl::Seconds(1));
+  EXPECT_EQ(Backoff(job, 4, absl::Minutes(1)), 8 * first);
+  EXPECT_EQ(Backoff(job, 4000000000u, absl::Minutes(1)), 60 * first);
+  job.id = "another";
+  EXPECT_NE(Backoff(job, 1, absl::Minutes(1)), first) << "jobs that fail together come back apart";
+}
+
+}  // namespace
+}  // namespace muster::jobs

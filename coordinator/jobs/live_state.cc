@@ -1,0 +1,100 @@
+#include "coordinator/jobs/live_state.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/jobs/conclusion.h"
+#include "coordinator/jobs/failure.h"
+#include "coordinator/jobs/ranks.h"
+#include "coordinator/jobs/saves.h"
+
+namespace muster::jobs {
+namespace {
+
+std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
+
+// Which nodes are waited for, for people; empty: none.
+std::string WaitsForNodes(const Job& job) {
+  if (job.cut_off.empty()) return "";
+  const std::string& first = *job.cut_off.begin();
+  const std::string more =
+      job.cut_off.size() > 1 ? absl::StrCat(" (and ", job.cut_off.size() - 1, " more)") : "";
+  return absl::StrCat(
+      "node '", first, "'", more,
+      " is cut off; its ranks are not replaced until its agent is back, or `muster nodes "
+      "forget ",
+      first, "`");
+}
+
+// Of ranks that have no input.
+std::string JoinWarning(const Job& job) {
+  // A rank that only accompanies the others for so many steps is worth a word: its device does
+  // nothing of use.
+  constexpr uint64_t kLongJoin = 100;
+  size_t count = 0;
+  uint32_t longest = 0;
+  for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const uint64_t since = job.ranks[rank].joined_since;
+    if (since == 0 || job.step < since + kLongJoin - 1) continue;
+    if (++count == 1 || since < job.ranks[longest].joined_since) longest = rank;
+  }
+  if (count == 0) return "";
+  const std::string more = count > 1 ? absl::StrCat(", and ", count - 1, " more for long") : "";
+  return absl::StrCat("rank ", longest, " has had no input since step ",
+                      job.ranks[longest].joined_since, more);
+}
+
+}  // namespace
+
+std::string Warning(const Job& job) {
+  const std::string saves = SaveWarning(job);
+  const std::string joined = JoinWarning(job);
+  return absl::StrCat(saves, saves.empty() || joined.empty() ? "" : "; ", joined);
+}
+
+void DescribeLive(Job* job) {
+  const size_t left = job->ranks.size() - Count(*job, &Rank::exited);
+  const size_t started = Count(*job, &Rank::session_started);
+  job->reason_code.clear();
+  if (job->stop_requested) {
+    job->state = State::kStopping;
+    job->state_reason = job->ending    ? absl::StrCat("waits for ", Processes(left), " to end")
+                        : job->time_up ? absl::StrCat("its time_limit, ",
+                                                      absl::FormatDuration(job->plan.time_limit),
+                                                      ", is over; stops at the next step")
+                                       : "stops at the next step";
+  } else if (job->ending) {
+    job->state = State::kRecovering;
+    const auto failure = OwnFailure(*job);
+    std::string why = job->interruption.empty() ? "interrupted" : job->interruption;
+    if (failure.has_value() && EndOf(*job) != End::kInterrupted) why = Describe(failure->root);
+    job->state_reason = absl::StrCat(why, "; waits for ", Processes(left), " to end");
+  } else if (started == job->ranks.size() && job->paused) {
+    job->state = State::kPaused;
+    job->state_reason = job->interruption.empty()
+                            ? "as asked"
+                            : absl::StrCat(job->interruption, "; ends here and goes on elsewhere");
+  } else if (started == job->ranks.size() && !job->interruption.empty()) {
+    job->state = State::kRunning;
+    job->state_reason = absl::StrCat(job->interruption,
+                                     "; saves a checkpoint at its next step and goes on elsewhere");
+  } else if (started == job->ranks.size()) {
+    job->state = State::kRunning;
+    if (All(*job, &Rank::finished)) {
+      job->state_reason = "waits for the processes to exit";
+    } else {
+      job->state_reason = Warning(*job);
+      if (job->save_failure.has_value()) job->reason_code = "SAVE_FAILED";
+    }
+  } else {
+    job->state = State::kStarting;
+    job->state_reason = absl::StrCat(started, " of ", job->ranks.size(), " ranks are ready");
+  }
+  if (const std::string waits = WaitsForNodes(*job); !waits.empty()) {
+    job->state_reason =
+        job->state_reason.empty() ? waits : absl::StrCat(job->state_reason, "; ", waits);
+  }
+}
+
+}  // namespace muster::jobs

@@ -1,0 +1,19 @@
+// State and reason of a job whose newest generation lives. Pure.
+#ifndef MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_
+#define MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_
+
+#include <string>
+
+#include "coordinator/jobs/job.h"
+
+namespace muster::jobs {
+
+// Sets state, state_reason and reason_code.
+void DescribeLive(Job* job);
+
+// What there is to warn of while it runs, for people; empty: nothing.
+std::string Warning(const Job& job);
+
+}  // namespace muster::jobs
+
+#endif  // MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_

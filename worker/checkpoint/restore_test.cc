@@ -1,0 +1,201 @@
+// Restoring by all ranks together: what is taken, what is refused, and what is set aside.
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/ops/arange.h"
+#include "ATen/ops/zeros.h"
+#include "common/files/files.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "worker/checkpoint/saver.h"
+#include "worker/checkpoint/saver_fixture.h"
+#include "worker/checkpoint/state.h"
+#include "worker/comm/local/local_group.h"
+
+namespace muster::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+INSTANTIATE_TEST_SUITE_P(WorldSizes, SaverTest, ::testing::Values(1, 2, 3, 4));
+
+TEST_P(SaverTest, SlicesAreRestoredToSlicesAndToWholeTensors) {
+  Run(1, [&](int rank, Saver& saver) {
+    const auto saved = saver.Save({10, 0, 0, 0}, Sliced(rank, GetParam(), 1));
+    ASSERT_TRUE(saved.ok() && saved->status.ok()) << saved->status;
+    const State slices = Sliced(rank, GetParam(), 1000);
+    const auto restored = saver.Restore({"step-10-g1"}, slices);
+    ASSERT_TRUE(restored.ok() && restored->status.ok()) << restored->status;
+    const State expected = Sliced(rank, GetParam(), 1);
+    for (int i : {0, 1}) EXPECT_TRUE(slices.held[i].tensor.equal(expected.held[i].tensor)) << rank;
+
+    const State whole = Replicated({{"param", "w", at::zeros({100}, at::kFloat)},
+                                    {"exp_avg", "w", at::zeros({50}, at::kFloat)}},
+                                   GetParam());
+    const auto gathered = saver.Restore({"step-10-g1"}, whole);
+    ASSERT_TRUE(gathered.ok() && gathered->status.ok()) << gathered->status;
+    EXPECT_TRUE(whole.held[1].tensor.equal(at::arange(50, at::kFloat).add_(1))) << rank;
+  });
+}
+
+TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
+  SaveStep(1, 1);
+  const std::string newest = SaveStep(2, 1);
+  fs::resize_file(newest + "/rank-0.safetensors", 20);
+  Run(2, [&](int, Saver& saver) {
+    const State state = Blank();
+    const auto outcome = saver.Restore({"step-2-g1", "step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok() && outcome->status.ok()) << outcome->status;
+    EXPECT_EQ(outcome->name, "step-1-g1");
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_EQ(outcome->rejected[0].name, "step-2-g1");
+    EXPECT_TRUE(outcome->rejected[0].damaged);
+    EXPECT_THAT(outcome->rejected[0].reason, HasSubstr("rank 0: "));
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 1);
+  });
+  EXPECT_TRUE(fs::exists(newest + ".bad"));
+  EXPECT_FALSE(fs::exists(newest));
+}
+
+// They may be there again tomorrow.
+TEST_P(SaverTest, WhatCannotBeFoundOrReadIsNotSetAside) {
+  const std::string whole = SaveStep(1, 1);
+  const std::string without_manifest = SaveStep(2, 1);
+  fs::remove(without_manifest + "/MANIFEST.json");
+  const std::string without_file = SaveStep(3, 1);
+  fs::remove(without_file + "/rank-0.safetensors");
+  const std::string unreadable = SaveStep(4, 1);
+  fs::remove(unreadable + "/rank-0.safetensors");
+  fs::create_directory(unreadable + "/rank-0.safetensors");  // reading gives EISDIR, also to root
+  Run(2, [&](int, Saver& saver) {
+    const State state = Blank();
+    const auto outcome = saver.Restore({"step-7-g1", "step-4-g1", "step-3-g1", "step-2-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound);
+    EXPECT_THAT(std::string(outcome->status.message()), HasSubstr("no checkpoint can be read in "));
+    ASSERT_EQ(outcome->rejected.size(), 4u);
+    for (const Rejected& rejected : outcome->rejected) {
+      EXPECT_FALSE(rejected.damaged) << rejected.name;
+    }
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 0);
+    EXPECT_EQ(std::string(saver.Restore(std::vector<std::string>(), state)->status.message()),
+              "no checkpoint to restore from");
+    EXPECT_EQ(saver.Restore({"step-7-g1", "step-1-g1"}, state)->name, "step-1-g1");
+  });
+  for (const std::string& path : {whole, without_manifest, without_file, unreadable}) {
+    EXPECT_TRUE(fs::exists(path)) << path;
+    EXPECT_FALSE(fs::exists(path + ".bad")) << path;
+  }
+}
+
+TEST_P(SaverTest, AnEditedManifestIsDamage) {
+  const std::string path = SaveStep(66, 1);
+  std::string text = *files::ReadFile(path + "/MANIFEST.json");
+  const std::string step = "\"step\": 66";
+  text.replace(text.find(step), step.size(), "\"step\": 1066");
+  ASSERT_TRUE(files::WriteAtomically(path + "/MANIFEST.json", text).ok());
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-66-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_TRUE(outcome->rejected[0].damaged);
+  });
+  EXPECT_TRUE(fs::exists(path + ".bad"));
+}
+
+TEST_P(SaverTest, AnotherJobsCheckpointIsNotTaken) {
+  const std::string path = SaveStep(1, 1);
+  auto group = comm::LocalGroup::Create(GetParam());
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < GetParam(); ++rank) {
+    threads.emplace_back([&, communicator = std::move(group[rank])] {
+      Saver saver({dir_.Path("ckpt"), "other", 2, "ddp", "toy"}, communicator.get());
+      const State state = Blank();
+      const auto taken = [&state](const manifest::Manifest&) { return state; };
+      const auto own = saver.Restore({{.name = "step-1-g1", .put_aside = false}}, taken);
+      ASSERT_TRUE(own.ok());
+      EXPECT_THAT(std::string(own->status.message()),
+                  HasSubstr("expected a checkpoint of job 'other', found one of job 'j'"));
+      // Where somebody says so, it is.
+      const auto told = saver.Restore({{.name = path, .put_aside = false, .own = false}}, taken);
+      ASSERT_TRUE(told.ok() && told->status.ok()) << told->status;
+      EXPECT_EQ(told->manifest.job, "j");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_P(SaverTest, ACheckpointOfAnotherModelIsRefusedButNotSetAside) {
+  const std::string path = SaveStep(1, 1);
+  Run(2, [&](int, Saver& saver) {
+    State state = Blank();
+    state.items[0].parameter = "v";
+    const auto outcome = saver.Restore({"step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_TRUE(outcome->rejected.empty());
+  });
+  EXPECT_TRUE(fs::exists(path));
+}
+
+// Its view of the file system is at fault, not the checkpoint.
+TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
+  if (GetParam() == 1) return;  // one rank is all ranks
+  const std::string path = SaveStep(1, 1);
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  Run(2, [&](int, Saver& saver) {
+    const State state = Blank();
+    const auto outcome = saver.Restore({"step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    // Not NOT_FOUND, on which the job would start over.
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
+    EXPECT_EQ(outcome->at_fault, std::vector<int64_t>{GetParam() - 1});
+    EXPECT_TRUE(outcome->rejected.empty());
+    EXPECT_EQ(state.held[1].tensor.item<float>(), 0);
+  });
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_P(SaverTest, OneRanksBadReadDoesNotCondemn) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  fs::copy(dir_.Path("ckpt"), directories_.back(), fs::copy_options::recursive);
+  fs::resize_file(directories_.back() + "/step-1-g1/rank-0.safetensors", 20);
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
+    EXPECT_EQ(outcome->at_fault, std::vector<int64_t>{GetParam() - 1});
+  });
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_TRUE(fs::exists(directories_.back() + "/step-1-g1"));
+}
+
+// The only one that could read it may be the one at fault.
+TEST_P(SaverTest, WhatOneRankFindsDamagedAndNoOtherCanReadIsNotSetAside) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  directories_.assign(GetParam(), dir_.Path("elsewhere"));
+  directories_[0] = dir_.Path("ckpt");
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound) << outcome->status;
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_FALSE(outcome->rejected[0].damaged);
+  });
+  EXPECT_TRUE(fs::exists(path));
+}
+
+}  // namespace
+}  // namespace muster::checkpoint

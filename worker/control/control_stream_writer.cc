@@ -1,0 +1,123 @@
+// The stream's writer: heartbeats and reports go out, and reports to the agent's disk while the
+// coordinator is away.
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/status/status.h"
+#include "common/steady/now.h"
+#include "worker/control/control_stream_impl.h"
+
+namespace muster::control {
+namespace {
+
+// So often, at most, reports go to the disk while the coordinator is away.
+constexpr absl::Duration kSpoolPause = absl::Milliseconds(200);
+
+}  // namespace
+
+void ControlStreamImpl::WriteLoop() {
+  const absl::Duration interval = FromProto(welcome().heartbeat_interval());
+  absl::Time next_heartbeat = SteadyNow() + interval;
+  while (true) {
+    std::optional<v1::WorkerMessage> message;
+    Stream* stream = nullptr;
+    bool more = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      if (closing_) return;
+      const absl::Time now = SteadyNow();
+      // First of all, so that a rank whose reports never end still says where it is.
+      const bool heartbeat_due = now >= next_heartbeat;
+      if (heartbeat_due) next_heartbeat = now + interval;
+      more = stream_ != nullptr && (heartbeat_due || outbox_.HasNext());
+      if (more) {
+        message = heartbeat_due ? Heartbeat() : NextReport();
+        stream = stream_;
+        writing_ = true;
+      }
+    }
+    if (!more) {
+      const absl::Time next_spool = Spool(interval);
+      AwaitWork(std::min(next_heartbeat, next_spool) - SteadyNow());
+      continue;
+    }
+    if (message->has_heartbeat()) {
+      if (options_.measure) options_.measure(message->mutable_heartbeat());
+      message->mutable_heartbeat()->set_sequence(keeper_.Beat());
+    }
+    const bool written = stream->Write(*message);
+    absl::MutexLock lock(&mutex_);
+    writing_ = false;
+    // A broken stream: the reader sees it too and opens another.
+    if (!written && stream_ == stream) stream_ = nullptr;
+  }
+}
+
+absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
+  if (!spool_.enabled()) return absl::InfiniteFuture();
+  const absl::Time now = SteadyNow();
+  std::vector<std::string> fresh;
+  uint64_t last = 0;
+  bool attached = false;
+  bool told = false;
+  bool anew = false;
+  bool flushing = false;
+  {
+    absl::MutexLock lock(&mutex_);
+    attached = attached_;
+    told = outbox_.empty();
+    flushing = flushing_;
+    const absl::Time due = std::max(away_since_ + patience, spooled_at_ + kSpoolPause);
+    if (!attached && !flushing && now < due) return due;
+    while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) anew = true;
+    last = outbox_.last();
+    if (!attached) fresh = outbox_.After(anew ? 0 : spool_.through());
+  }
+  if (attached) {
+    if (told && spool_.through() > 0) spool_.Remove();
+    return absl::InfiniteFuture();
+  }
+  if (anew) spool_.BeginAnew();
+  spooled_at_ = now;
+  absl::Status status = fresh.empty() ? absl::OkStatus() : spool_.Add(fresh, last);
+  if (status.ok() && flushing) status = spool_.Sync();
+  if (!status.ok()) {
+    if (!std::exchange(spool_failed_, true)) spdlog::error("{}", Message(status));
+    return now + absl::Seconds(1);
+  }
+  absl::MutexLock lock(&mutex_);
+  if (flushing) flushed_ = last;
+  changed_.Changed();
+  return absl::InfiniteFuture();
+}
+
+void ControlStreamImpl::AwaitWork(absl::Duration timeout) {
+  absl::MutexLock lock(&mutex_);
+  changed_.Await(mutex_, timeout,
+                 [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return woken_; });
+  woken_ = false;
+}
+
+v1::WorkerMessage ControlStreamImpl::Heartbeat() const {
+  v1::WorkerMessage message;
+  *message.mutable_heartbeat() = progress_;
+  return message;
+}
+
+v1::WorkerMessage ControlStreamImpl::NextReport() {
+  v1::WorkerMessage message;
+  *message.mutable_report() = *outbox_.Next();
+  return message;
+}
+
+}  // namespace muster::control

@@ -1,0 +1,173 @@
+// Fixture of the tests of whole sessions: a small job on real token files, its ranks being threads
+// over comm/local.
+#ifndef MUSTER_WORKER_TRAIN_SESSION_FIXTURE_H_
+#define MUSTER_WORKER_TRAIN_SESSION_FIXTURE_H_
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <deque>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "common/activity/activity.h"
+#include "worker/comm/communicator.h"
+#include "worker/train/job.h"
+#include "worker/train/outside.h"
+#include "worker/train/rank_threads.h"
+#include "worker/train/session.h"
+
+namespace muster::train {
+
+// What rank 0 reported, and commands that appear once a step has been reported.
+class Outside : public CommandSource, public EventSink {
+ public:
+  int64_t Newest() const override {
+    std::lock_guard lock(mutex_);
+    if (!commands_.empty()) return static_cast<int64_t>(commands_.size());
+    return stop_after_step_ > 0 && !losses_.empty() && losses_.rbegin()->first >= stop_after_step_;
+  }
+  Command Get(int64_t number) const override {
+    if (!commands_.empty()) return commands_[number - 1];
+    return {.number = number, .what = StopCommand()};
+  }
+  void Report(const Event& event) override {
+    std::lock_guard lock(mutex_);
+    if (const auto* step = std::get_if<StepFinished>(&event)) {
+      losses_[step->step] = step->loss;
+    } else if (const auto* validated = std::get_if<Validated>(&event)) {
+      validations_[validated->step] = validated->loss;
+    } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
+      checkpoints_.insert(checkpoints_.begin(), written->path);
+    } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {
+      bad_.push_back(bad->path);
+    } else if (const auto* found = std::get_if<CheckpointsFound>(&event)) {
+      found_ = found->found;
+    } else if (const auto* started = std::get_if<SessionStarted>(&event)) {
+      started_ = *started;
+    } else if (const auto* applied = std::get_if<CommandApplied>(&event)) {
+      applied_[applied->number] = applied->step;
+    } else if (const auto* finished = std::get_if<CommandFinished>(&event)) {
+      finished_[finished->number] = finished->status;
+    }
+  }
+  void Progress(int64_t, const char*, const char*) override {}
+
+  // They are there from the start, in the place of a stop.
+  void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
+  void StopAfterStep(int64_t step) { stop_after_step_ = step; }
+  int64_t newest_step() const {
+    std::lock_guard lock(mutex_);
+    return losses_.empty() ? 0 : losses_.rbegin()->first;
+  }
+  std::map<int64_t, double> losses() const { return losses_; }
+  std::map<int64_t, double> validations() const { return validations_; }
+  std::vector<std::string> checkpoints() const { return checkpoints_; }  // newest first
+  std::vector<std::string> bad() const { return bad_; }
+  std::vector<CheckpointsFound::One> found() const { return found_; }
+  SessionStarted started() const { return started_; }
+  std::map<int64_t, int64_t> applied() const { return applied_; }
+  std::map<int64_t, absl::Status> finished() const { return finished_; }
+
+ private:
+  mutable std::mutex mutex_;
+  int64_t stop_after_step_ = 0;
+  std::map<int64_t, double> losses_;
+  std::map<int64_t, double> validations_;
+  std::vector<std::string> checkpoints_;
+  std::vector<std::string> bad_;
+  std::vector<CheckpointsFound::One> found_;
+  SessionStarted started_;
+  std::vector<Command> commands_;
+  std::map<int64_t, int64_t> applied_;
+  std::map<int64_t, absl::Status> finished_;
+};
+
+struct Result {
+  std::vector<absl::StatusOr<SessionEnd>> ends;
+  Outside outside;
+  std::deque<activity::Activity> activities;  // by rank
+};
+
+class SessionTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    const auto* info = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = std::filesystem::path(::testing::TempDir()) / info->name();
+    std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    WriteTokens("train.bin", 1200);
+    WriteTokens("validate.bin", 90);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+
+  void WriteTokens(const std::string& name, int count) {
+    std::ofstream file(folder_ / name, std::ios::binary);
+    for (int i = 0; i < count; ++i) {
+      const uint16_t token = (i * i) % 29;  // repeats, so it can be learned
+      file.write(reinterpret_cast<const char*>(&token), 2);
+    }
+  }
+
+  // Two layers, dropout, clipping, accumulation: everything that could carry hidden state.
+  Job SmallJob() const {
+    Job job;
+    job.seed = 7;
+    job.model.kind = "gpt2";
+    job.model.options_json =
+        R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})";
+    job.train = TokenFiles{{folder_ / "train.bin"}};
+    job.validate = TokenFiles{{folder_ / "validate.bin"}};
+    job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
+    job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
+    job.schedule = optim::WarmupCosine{.warmup_steps = 3, .total_steps = 12};
+    job.batch = {.per_rank = 3, .accumulate = 2};
+    job.clip_grad_norm = 0.5;
+    job.stages = {FitStage{12, 0}};
+    return job;
+  }
+
+  CheckpointConfig Every(int64_t steps) const { return {folder_ / "ckpt", steps}; }
+
+  // Runs all ranks to their end. `kill_rank` ends without taking part at all.
+  std::unique_ptr<Result> RunSessions(const Job& job, int world_size, int64_t generation = 1,
+                                      std::vector<std::string> checkpoints = {},
+                                      int64_t stop_after = 0, int kill_rank = -1) {
+    auto result = std::make_unique<Result>();
+    result->outside.StopAfterStep(stop_after);
+    result->outside.SetCommands(commands_);
+    result->ends.assign(world_size, absl::UnknownError("did not run"));
+    for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+      if (rank == kill_rank) return;
+      const activity::Scope scope(&result->activities[rank]);
+      SessionParts parts = start_;
+      parts.control = &control;
+      parts.gradients = &data;
+      parts.commands = &result->outside;
+      parts.events = &result->outside;
+      parts.checkpoints = checkpoints;
+      auto session = Session::Create(
+          {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)}, job, parts);
+      result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
+    });
+    return result;
+  }
+
+  std::filesystem::path folder_;
+  std::string job_instance_ = "this";
+  std::vector<Command> commands_;
+  SessionParts start_{};  // what it says of checkpoints that do not count, and of where to start
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_SESSION_FIXTURE_H_
