@@ -6,7 +6,8 @@
 // although the two never compare their clocks.
 //
 // A refused connection counts as answered: at that moment nobody listened, so nobody gives away what is held, and a coordinator that
-// starts later waits for a whole lease first. Silence does not count.
+// starts later waits for a whole lease first. The same holds of a coordinator that says that it cannot write its store at present: it
+// gives nothing away until it can, and grants a whole lease then. Silence does not count.
 #ifndef MUSTER_COMMON_LEASE_LEASE_H_
 #define MUSTER_COMMON_LEASE_LEASE_H_
 
@@ -18,6 +19,9 @@
 #include "absl/time/time.h"
 
 namespace muster {
+
+// The reason of a coordinator's refusal that counts like a refused connection.
+inline constexpr char kStoreTrouble[] = "STORE_TROUBLE";
 
 // What a welcome says of it.
 struct LeaseTerms {
@@ -38,7 +42,7 @@ class Lease {
   void Acked(uint64_t sequence);
   // The stream is over.
   void Broken(absl::Time now);
-  // An attempt to connect that was begun at `begun` was refused: nobody listens.
+  // An attempt to connect that was begun at `begun` was refused: nobody listens, or nobody is taken in at present.
   void Refused(absl::Time begun);
 
   // When whatever is held has to be given up; infinite before the first welcome, and with an older coordinator while its stream

@@ -100,7 +100,18 @@ const jobs::Job* Cluster::Find(const std::string& job_id) const {
 void Cluster::WasAway(absl::Duration gap, absl::Time now) {
   effects_.push_back(Say{absl::StrCat("the coordinator itself was away for ",
                                       absl::FormatDuration(gap), ": everybody gets a new lease")});
+  GrantFreshGrace(now);
+}
+
+void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
+  effects_.push_back(Say{absl::StrCat("the store could not be written for ",
+                                      absl::FormatDuration(gap), ": everybody gets a new lease")});
+  GrantFreshGrace(now);
+}
+
+void Cluster::GrantFreshGrace(absl::Time now) {
   membership_.GrantFreshGrace(now);
+  if (!awaited_.empty()) awaited_until_ = now + options_.timing.Grant();
 }
 
 void Cluster::Tick(absl::Time now) {
@@ -152,9 +163,7 @@ void Cluster::Tick(absl::Time now) {
 
 void Cluster::Judge(bool judging, absl::Time now) {
   judging_ = judging;
-  if (!judging) return;
-  membership_.GrantFreshGrace(now);
-  awaited_until_ = now + options_.timing.Grant();
+  if (judging) GrantFreshGrace(now);
 }
 
 void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {

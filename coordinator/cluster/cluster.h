@@ -145,6 +145,8 @@ class Cluster {
   void Judge(bool judging, absl::Time now);
   // The process stood still for so long, and heard nobody: everybody gets a new lease.
   void WasAway(absl::Duration gap, absl::Time now);
+  // The store could not be written for so long, and nobody was taken in: everybody gets a new lease.
+  void StoreWasAway(absl::Duration gap, absl::Time now);
 
   // ---- What came of it.
   store::Batch TakeBatch();
@@ -195,6 +197,7 @@ class Cluster {
     std::deque<Step> steps;
   };
 
+  void GrantFreshGrace(absl::Time now);
   jobs::Job* FindJob(const std::string& job_id);
   // The rank that this process is, where it is the current one and not gone.
   jobs::Rank* CurrentRank(const WorkerId& id);

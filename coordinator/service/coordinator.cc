@@ -90,6 +90,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
     raw->well_ = !trouble.has_value();
     raw->SayHealth();
+    if (trouble.has_value()) raw->sessions_.EndUnanswered(RefusalOf(*trouble));
   };
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
   self->engine_->Post(

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/lease/lease.h"
 #include "coordinator/membership/refusal.h"
 #include "proto/muster/v1/job_spec.pb.h"
 
@@ -24,14 +25,14 @@ constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
 
 absl::Status Stopping() { return absl::UnavailableError("the coordinator is stopping"); }
 
-absl::Status Refusal(const StoreTrouble& trouble) {
-  return Refuse(absl::StatusCode::kUnavailable, "STORE_TROUBLE",
+}  // namespace
+
+absl::Status RefusalOf(const StoreTrouble& trouble) {
+  return Refuse(absl::StatusCode::kUnavailable, kStoreTrouble,
                 absl::StrCat("the coordinator's store cannot be written at present: ",
                              trouble.message,
                              "; what runs goes on; try again with the same request id"));
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
   auto image = store->Load();
@@ -277,9 +278,12 @@ void Engine::BeInTrouble(const std::string& message) {
 }
 
 void Engine::BeWell() {
-  spdlog::info("the store can be written again, after {}",
-               absl::FormatDuration(options_.clock() - trouble_->since));
+  const absl::Time now = options_.clock();
+  const absl::Duration lasted = now - trouble_->since;
+  spdlog::info("the store can be written again, after {}", absl::FormatDuration(lasted));
   trouble_.reset();
+  // Before the next tick: whoever came anew meanwhile was not taken in, and holds its lease.
+  cluster_->StoreWasAway(lasted, now);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }
 
@@ -299,7 +303,7 @@ void Engine::RefuseWhoDoesNotWait() {
     refuse(&task);
     return true;
   });
-  const absl::Status why = Refusal(*trouble_);
+  const absl::Status why = RefusalOf(*trouble_);
   for (const Done& done : refused) {
     if (done) done(why);
   }

@@ -1,5 +1,8 @@
 #include "coordinator/service/session.h"
 
+#include <utility>
+#include <vector>
+
 namespace muster::service {
 
 Session* Sessions::Find(cluster::SessionId id) const {
@@ -11,6 +14,14 @@ void Sessions::EndAll(const absl::Status& why) {
   ended_ = why;
   const auto all = std::exchange(sessions_, {});
   for (const auto& [id, session] : all) session->End(why);
+}
+
+void Sessions::EndUnanswered(const absl::Status& why) {
+  std::vector<Session*> unanswered;
+  for (const auto& [id, session] : sessions_) {
+    if (!session->Answered()) unanswered.push_back(session);
+  }
+  for (Session* session : unanswered) session->End(why);
 }
 
 }  // namespace muster::service

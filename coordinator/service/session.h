@@ -28,6 +28,8 @@ class Session {
   virtual void Send(const cluster::AgentOrder&) {}
   virtual void Send(const cluster::WorkerOrder&) {}
   virtual void End(const absl::Status& why) = 0;
+  // Something was sent to it: it was taken in.
+  virtual bool Answered() const = 0;
 };
 
 // The open streams by their numbers. Only on the engine's thread.
@@ -39,6 +41,8 @@ class Sessions {
   void Remove(cluster::SessionId id) { sessions_.erase(id); }
   // Ends all, and those that come later at once.
   void EndAll(const absl::Status& why);
+  // Ends those that nothing was sent to.
+  void EndUnanswered(const absl::Status& why);
   const absl::Status& ended() const { return ended_; }
 
  private:
@@ -60,9 +64,12 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     self_ = this->shared_from_this();
     engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
       self->sessions_->Add(self->id_, self.get());
-      if (!self->sessions_->ended().ok()) self->End(self->sessions_->ended());
+      if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
+      // Nothing of it is read, so nothing of it waits for the store.
+      const auto& trouble = self->engine_->trouble();
+      if (trouble.has_value()) return self->End(RefusalOf(*trouble));
+      self->StartRead(&self->incoming_);
     });
-    this->StartRead(&incoming_);
   }
 
   void End(const absl::Status& why) override {
@@ -74,6 +81,8 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     last_word_ = why;
     if (!writing_) this->Finish(ToWire(why));
   }
+
+  bool Answered() const override { return answered_; }
 
   // ---- Called by gRPC, on its threads.
   void OnReadDone(bool ok) override {
@@ -114,6 +123,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
       return End(Refuse(absl::StatusCode::kResourceExhausted, "STREAM_NOT_READ",
                         "the peer does not read its stream"));
     }
+    answered_ = true;
     outbox_.push_back(std::move(message));
     WriteNext();
   }
@@ -200,6 +210,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   std::deque<Out> outbox_;
   size_t outbox_bytes_ = 0;
   Out outgoing_;
+  bool answered_ = false;
   bool writing_ = false;
   bool ended_ = false;
   absl::Status last_word_;

@@ -1,3 +1,4 @@
+#include "coordinator/membership/refusal.h"
 #include "tests/simulation/agent_process.h"
 
 #include <signal.h>
@@ -129,10 +130,11 @@ void AgentProcess::Do(const agent::SendSignal& effect) {
   if (worker != workers_.end()) worker->second->Signal(effect.signal);
 }
 
-void AgentProcess::Send(std::function<absl::Status(cluster::Cluster&, absl::Time)> apply) {
+void AgentProcess::Send(std::function<absl::Status(cluster::Cluster&, absl::Time)> apply,
+                        bool aside) {
   if (stream_ == 0) return;
-  scene_.network.SendUp(stream_, [this, stream = stream_, apply = std::move(apply)] {
-    scene_.coordinator.Take(stream, apply);
+  scene_.network.SendUp(stream_, [this, stream = stream_, apply = std::move(apply), aside] {
+    aside ? scene_.coordinator.Aside(stream, apply) : scene_.coordinator.Take(stream, apply);
   });
 }
 
@@ -163,7 +165,7 @@ void AgentProcess::Do(const agent::SendHeartbeat& effect) {
       });
     }
     return absl::OkStatus();
-  });
+  }, /*aside=*/true);
 }
 
 void AgentProcess::Do(const agent::SendStarted& effect) {
@@ -237,6 +239,7 @@ void AgentProcess::Connect() {
         if (process == process_) Run([this, stream, end] { Ended(*stream, end); });
       });
   scene_.agent_streams[stream_] = this;
+  opened_ = scene_.timeline.now();
   Handle(agent::Opened{});
 }
 
@@ -249,6 +252,7 @@ void AgentProcess::Ended(StreamId stream, const StreamEnd& end) {
   if (!std::exchange(knocking_, true)) Knock();
   After(scene_.timeline.Between(0.1, 1), [this] { Connect(); });
   Handle(agent::Broken{});
+  if (RefusalReason(end.said) == kStoreTrouble) Handle(agent::NobodyListens{opened_});
 }
 
 void AgentProcess::Knock() {

@@ -55,7 +55,8 @@ class AgentProcess {
   void Knock();
   void TellMore(const agent::WorkerId& worker);
   void Die(bool vanished);
-  void Send(std::function<absl::Status(cluster::Cluster&, absl::Time)> apply);
+  // aside: a heartbeat.
+  void Send(std::function<absl::Status(cluster::Cluster&, absl::Time)> apply, bool aside = false);
 
   void Do(const agent::Launch& launch);
   void Do(const agent::SendSignal& effect);
@@ -83,6 +84,7 @@ class AgentProcess {
   std::vector<std::function<void()>> waiting_;
   absl::Time tick_at_ = absl::InfiniteFuture();
   StreamId stream_ = 0;
+  absl::Time opened_;
   int64_t pids_ = 0;
   std::map<agent::WorkerId, WorkerProcess*> workers_;
   // How many of a spool's reports are told.

@@ -105,6 +105,10 @@ void Client::Check(const cluster::Cluster& cluster) {
     std::map<std::string, int> by_request;
     for (const commands::Command& command :
          job == nullptr ? std::vector<commands::Command>() : job->commands.commands()) {
+      // An older database has lost some, and others go on under a new number.
+      const bool renumbered = command.outcome.has_value() &&
+                              command.outcome->reason == "OPERATION_RENUMBERED";
+      if (command.kind == Kind::kLost || renumbered) continue;
       if (++by_request[command.contents] > 1) {
         scene_.timeline.Wrong(command.contents, " made several commands");
       }
@@ -130,6 +134,13 @@ void Client::Check(const cluster::Cluster& cluster) {
       scene_.timeline.Wrong("the command of ", ask.command.request_id, " is lost");
     }
   }
+}
+
+bool Client::AllAreIn(const store::Image& image) const {
+  return std::all_of(submitted_.begin(), submitted_.end(), [&](const std::string& id) {
+    return std::any_of(image.jobs.begin(), image.jobs.end(),
+                       [&](const jobs::Job& one) { return one.id == id; });
+  });
 }
 
 void Client::Forget(const store::Image& image) {

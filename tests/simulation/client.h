@@ -27,6 +27,7 @@ class Client {
   // What was answered is still true.
   void Check(const cluster::Cluster& cluster);
   // The database is an older one: what it does not know does not count.
+  bool AllAreIn(const store::Image& image) const;
   void Forget(const store::Image& image);
 
  private:

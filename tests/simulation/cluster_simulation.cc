@@ -239,7 +239,7 @@ class Simulation {
     if (fault == Fault::kWorkerKilled) {
       worker->Signal(SIGKILL);
     } else if (fault == Fault::kWorkerFails) {
-      worker->Fail(0, "it failed", /*consequence=*/false);
+      worker->Fail({.reason = "it failed"});
     } else if (fault == Fault::kWorkerHangs) {
       worker->Hang();
     } else {
@@ -304,13 +304,15 @@ class Simulation {
         return true;
       case Fault::kStoreFails:
         coordinator_.FailCommits(true);
-        Undo(timeline_.Between(0.1, 10), [this] { coordinator_.FailCommits(false); });
+        Undo(timeline_.Between(0.1, 30), [this] { coordinator_.FailCommits(false); });
         return true;
       default: {
         if (!coordinator_.has_backup() || timeline_.OneIn(2)) {
           coordinator_.Backup();
           return false;
         }
+        // A job that it does not know at all is submitted anew, and refused a folder that is not its own.
+        if (!client_.AllAreIn(*coordinator_.backup().Load())) return false;
         away_until_ = timeline_.now() + timeline_.Between(0, 3);
         coordinator_.Kill();
         coordinator_.RestoreBackup();
@@ -350,7 +352,8 @@ class Simulation {
     if (coordinator_.running()) {
       for (const auto& [number, id] : coordinator_.cluster()->submitted()) {
         const jobs::Job& job = *coordinator_.cluster()->Find(id);
-        if (!job.terminal() && job.commands.WillBePaused()) client_.Resume(id);
+        const bool paused = job.commands.WillBePaused() || job.halted();
+        if (!job.terminal() && paused) client_.Resume(id);
       }
     }
     timeline_.After(absl::Seconds(5), [this] { LetGoOn(); });

@@ -5,6 +5,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/lease/lease.h"
+#include "coordinator/membership/refusal.h"
 
 namespace muster::simulation {
 namespace {
@@ -40,7 +42,11 @@ void CoordinatorProcess::Kill() {
   ++process_;
   cluster_.reset();
   tasks_.clear();
+  aside_.clear();
+  commit_.reset();
+  trouble_since_.reset();
   ended_.clear();
+  answered_.clear();
   work_scheduled_ = tick_due_ = false;
   still_until_ = absl::InfinitePast();
   dies_ = Dies::kNever;
@@ -55,6 +61,12 @@ void CoordinatorProcess::StandStill(absl::Duration duration) {
 
 void CoordinatorProcess::Take(StreamId stream, Apply apply) {
   Post({.stream = stream, .apply = std::move(apply), .done = nullptr, .applied = {}});
+}
+
+void CoordinatorProcess::Aside(StreamId stream, Apply apply) {
+  if (!running()) return;
+  aside_.push_back({.stream = stream, .apply = std::move(apply), .done = nullptr, .applied = {}});
+  ScheduleWork(timeline_.Between(0, 0.004));
 }
 
 void CoordinatorProcess::Call(Apply apply, Done done) {
@@ -98,11 +110,20 @@ void CoordinatorProcess::ScheduleTick() {
 void CoordinatorProcess::Work() {
   work_scheduled_ = false;
   if (timeline_.now() < still_until_) return ScheduleWork(still_until_ - timeline_.now());
-  std::deque<Task> tasks = std::exchange(tasks_, {});
   const absl::Time now = timeline_.now();
+  for (const Task& task : std::exchange(aside_, {})) {
+    if (!ended_.contains(task.stream)) task.apply(*cluster_, now).IgnoreError();
+  }
   const absl::Duration gap = now - std::exchange(last_wake_, now);
   if (gap > kPauseOfLease * options_.timing.lease) cluster_->WasAway(gap, now);
-  for (Task& task : tasks) {
+  if (!commit_.has_value()) ApplyTasks(now);
+  TryCommit(now);
+}
+
+void CoordinatorProcess::ApplyTasks(absl::Time now) {
+  commit_.emplace();
+  commit_->tasks = std::exchange(tasks_, {});
+  for (Task& task : commit_->tasks) {
     if (task.stream == 0 || !ended_.contains(task.stream)) {
       task.applied = task.apply(*cluster_, now);
     }
@@ -110,24 +131,53 @@ void CoordinatorProcess::Work() {
     if (task.stream != 0 && !task.applied.ok()) ended_.insert(task.stream);
   }
   if (std::exchange(tick_due_, false)) cluster_->Tick(now);
-  const store::Batch batch = cluster_->TakeBatch();
-  const std::vector<cluster::Effect> effects = cluster_->TakeEffects();
-  if (!batch.empty()) {
+  commit_->batch = cluster_->TakeBatch();
+  commit_->effects = cluster_->TakeEffects();
+}
+
+void CoordinatorProcess::TryCommit(absl::Time now) {
+  if (!commit_->batch.empty()) {
     if (dies_ == Dies::kBeforeCommit) return Kill();
     if (commits_fail_) {
-      timeline_.Tell("the store fails");
-      return Kill();
+      if (!trouble_since_.has_value()) timeline_.Tell("the store fails");
+      trouble_since_ = trouble_since_.value_or(now);
+      RefuseWhoDoesNotWait();
+      return ScheduleWork(timeline_.Between(0.1, 1));
     }
-    if (const absl::Status status = store_->Commit(batch); !status.ok()) {
+    if (const absl::Status status = store_->Commit(commit_->batch); !status.ok()) {
       return timeline_.Wrong("the memory store fails: ", status.message());
     }
-    outside_.committed(batch, *cluster_);
+    outside_.committed(commit_->batch, *cluster_);
     if (dies_ == Dies::kAfterCommit) return Kill();
   }
-  for (const cluster::Effect& effect : effects) LetOut(effect);
-  for (const Task& task : tasks) {
+  if (trouble_since_.has_value()) {
+    cluster_->StoreWasAway(now - *std::exchange(trouble_since_, std::nullopt), now);
+    ScheduleWork(absl::ZeroDuration());
+  }
+  const Commit done = *std::exchange(commit_, std::nullopt);
+  for (const cluster::Effect& effect : done.effects) LetOut(effect);
+  for (const Task& task : done.tasks) {
     if (task.done) task.done(task.applied);
     if (task.stream != 0 && !task.applied.ok()) Close(task.stream, task.applied);
+  }
+}
+
+void CoordinatorProcess::RefuseWhoDoesNotWait() {
+  const absl::Status why =
+      Refuse(absl::StatusCode::kUnavailable, kStoreTrouble, "the store cannot be written");
+  // What is applied takes effect, whoever waits for it.
+  for (Task& task : commit_->tasks) task.done = nullptr;
+  std::set<StreamId> unanswered;
+  for (const Task& task : commit_->tasks) unanswered.insert(task.stream);
+  for (const Task& task : tasks_) {
+    unanswered.insert(task.stream);
+    if (task.done) task.done(why);
+  }
+  std::erase_if(tasks_, [](const Task& task) { return task.done != nullptr; });
+  for (const StreamId stream : unanswered) {
+    if (stream == 0 || answered_.contains(stream) || ended_.contains(stream)) continue;
+    Close(stream, why);
+    StreamBroke(stream);
   }
 }
 
@@ -135,10 +185,12 @@ void CoordinatorProcess::LetOut(const cluster::Effect& effect) {
   if (const auto* say = std::get_if<cluster::Say>(&effect)) {
     timeline_.Tell("musterd: ", say->text);
   } else if (const auto* send = std::get_if<cluster::SendToAgent>(&effect)) {
+    answered_.insert(send->session);
     network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
       outside_.to_agent(stream, order);
     });
   } else if (const auto* send = std::get_if<cluster::SendToWorker>(&effect)) {
+    answered_.insert(send->session);
     network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
       outside_.to_worker(stream, order);
     });

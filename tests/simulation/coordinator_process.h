@@ -9,7 +9,9 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -39,7 +41,7 @@ class CoordinatorProcess : public Network::Server {
   // Dies at its next transaction: before or after that is durable,
   // in both cases before anybody hears of it.
   void DieAtCommit(bool after) { dies_ = after ? Dies::kAfterCommit : Dies::kBeforeCommit; }
-  // No transaction succeeds.
+  // No transaction succeeds: the first one is held with its effects, and nothing else is applied but heartbeats.
   void FailCommits(bool fail) { commits_fail_ = fail; }
 
   // ---- What happens to it; nothing while it is not running.
@@ -47,6 +49,8 @@ class CoordinatorProcess : public Network::Server {
   using Done = std::function<void(const absl::Status& applied)>;
   // A message of a stream, which ends with the error.
   void Take(StreamId stream, Apply apply);
+  // A heartbeat: overtakes what waits for the store.
+  void Aside(StreamId stream, Apply apply);
   // A call; done: when it is durable. Not called where the process dies before.
   void Call(Apply apply, Done done);
   void StreamBroke(StreamId stream) override;
@@ -59,6 +63,7 @@ class CoordinatorProcess : public Network::Server {
   store::MemoryStore& store() { return *store_; }
   void Backup() { backup_ = std::make_unique<store::MemoryStore>(*store_); }
   bool has_backup() const { return backup_ != nullptr; }
+  store::MemoryStore& backup() { return *backup_; }
   // Only while it is not running.
   void RestoreBackup() { store_ = std::make_unique<store::MemoryStore>(*backup_); }
 
@@ -70,11 +75,21 @@ class CoordinatorProcess : public Network::Server {
     Done done;
     absl::Status applied;
   };
+  // What is on its way into the store, and what waits for it.
+  struct Commit {
+    store::Batch batch;
+    std::vector<cluster::Effect> effects;
+    std::deque<Task> tasks;
+  };
 
   void Post(Task task);
   void ScheduleWork(absl::Duration delay);
   void ScheduleTick();
   void Work();
+  void ApplyTasks(absl::Time now);
+  void TryCommit(absl::Time now);
+  // Answers those who must not wait for the store.
+  void RefuseWhoDoesNotWait();
   void LetOut(const cluster::Effect& effect);
   void Close(StreamId stream, const absl::Status& why);
 
@@ -90,7 +105,12 @@ class CoordinatorProcess : public Network::Server {
   uint64_t process_ = 0;
   std::unique_ptr<cluster::Cluster> cluster_;
   std::deque<Task> tasks_;
+  std::deque<Task> aside_;
+  std::optional<Commit> commit_;
+  std::optional<absl::Time> trouble_since_;
   std::set<StreamId> ended_;
+  // Something was sent to them.
+  std::set<StreamId> answered_;
   bool work_scheduled_ = false;
   bool tick_due_ = false;
   absl::Time last_wake_;

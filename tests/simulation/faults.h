@@ -72,13 +72,10 @@ inline constexpr std::array kFaultKinds = {
               "nothing passes between a node and musterd, for up to 3 leases", ""},
     FaultKind{Fault::kOneWayPartition, "one-way-partition",
               "nothing passes in one direction, for up to 3 leases", ""},
-    FaultKind{Fault::kStoreFails, "store-fails", "no transaction succeeds, for up to a lease", ""},
-    FaultKind{
-        Fault::kOldDatabase, "old-database", "musterd is started with an older database",
-        "the model's workers neither keep an epoch file nor tell of checkpoints that they find"},
+    FaultKind{Fault::kStoreFails, "store-fails", "no transaction succeeds, for up to 3 leases", ""},
+    FaultKind{Fault::kOldDatabase, "old-database", "musterd is started with an older database", ""},
     FaultKind{Fault::kDiskFull, "disk-full", "no checkpoint can be written, for a while", ""},
-    FaultKind{Fault::kDiskGone, "disk-gone", "no checkpoint can be read or written, for a while",
-              "the model's workers do not say that no checkpoint can be read"},
+    FaultKind{Fault::kDiskGone, "disk-gone", "no checkpoint can be read or written, for a while", ""},
 };
 
 inline const char* Name(Fault fault) { return kFaultKinds[static_cast<size_t>(fault)].name; }

@@ -8,6 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
 #include "tests/simulation/command_from_delivery.h"
 #include "tests/simulation/start.h"
 #include "tests/simulation/training_session.h"
@@ -190,6 +191,10 @@ void WorkerProcess::Ended(StreamId stream, const StreamEnd& end) {
                          " is refused: ", end.said.message());
     return Exit(3);
   }
+  if (RefusalReason(end.said) == kStoreTrouble) {
+    lease_.Refused(opened_);
+    waits_from_ = opened_;
+  }
   CloseStream();
 }
 
@@ -341,7 +346,7 @@ void WorkerProcess::Beat() {
                                        .activity = activity_};
     const uint64_t sequence = lease_.Beat(scene_.timeline.now());
     scene_.network.SendUp(stream_, [this, stream = stream_, heartbeat, sequence] {
-      scene_.coordinator.Take(
+      scene_.coordinator.Aside(
           stream, [this, stream, heartbeat, sequence](cluster::Cluster& cluster, absl::Time now) {
             if (cluster.WorkerBeat(stream, heartbeat, now)) {
               scene_.network.SendDown(stream, [this, stream, sequence] {

@@ -21,8 +21,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/ids/ids.h"
+#include "common/lease/lease.h"
 #include "common/lease/lease_file.h"
 #include "common/process/process.h"
+#include "common/rpc/error.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
@@ -315,6 +317,7 @@ class Agent::Loop {
     };
     events.on_written = [this, post] { post([this] { writing_ = false; }); };
     events.on_closed = [this, post](absl::Status status) { post([this, status] { OnClosed(status); }); };
+    opened_ = SteadyNow();
     stream_ = CoordinatorStream::Open(channel_, std::move(events));
     Handle(Opened{});
   }
@@ -379,6 +382,7 @@ class Agent::Loop {
     connect_at_ = SteadyNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
     retry_ = std::min(2 * retry_, options_.last_retry);
     Handle(Broken{});
+    if (ErrorReason(status) == kStoreTrouble) Handle(NobodyListens{opened_});
   }
 
   // Writes what comes next, if the stream is free.
@@ -434,6 +438,7 @@ class Agent::Loop {
   bool away_ = false;
   absl::Duration retry_;
   absl::Time connect_at_;
+  absl::Time opened_;
   Knocker knocker_;  // Thread-safe.
   // When it is to be seen what the workers have written.
   absl::Time look_at_ = absl::InfiniteFuture();

@@ -37,7 +37,8 @@ struct Welcomed {
 struct HeartbeatAcked {
   uint64_t sequence = 0;
 };
-// A connection that was tried at `begun` was refused by the coordinator's host: nobody listens there.
+// A connection that was tried at `begun` was refused by the coordinator's host, so nobody listens there; or by the
+// coordinator itself, which can neither take anybody in nor give anything away while it cannot write its store.
 struct NobodyListens {
   absl::Time begun;
 };

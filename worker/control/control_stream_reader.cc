@@ -25,6 +25,8 @@ namespace {
 // Of WorkerService; the coordinator's may be one apart.
 constexpr uint32_t kProtocol = 3;
 constexpr std::chrono::milliseconds kRetry(100);
+// While the coordinator's store is in trouble.
+constexpr std::chrono::milliseconds kRetryInTrouble(500);
 // One wait for a connection; the end of this process waits for it.
 constexpr std::chrono::milliseconds kConnecting(200);
 
@@ -69,12 +71,14 @@ void ControlStreamImpl::ReadLoop() {
       if (broke) away_since_ = SteadyNow();
     }
     keeper_.Broken();
+    const bool in_trouble = ErrorReason(status) == kStoreTrouble;
+    if (in_trouble) Refused(opened_);
     if (broke) {
       knocker_.Begin(lease_ / kKnocksPerLease);
       spdlog::warn("the stream to the coordinator broke ({}); trying again", Message(status));
     }
     // Not absl::SleepFor (common/steady/condition.h).
-    std::this_thread::sleep_for(kRetry);
+    std::this_thread::sleep_for(in_trouble ? kRetryInTrouble : kRetry);
   }
   options_.on_fatal(Refusal());
 }
