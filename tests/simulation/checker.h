@@ -49,6 +49,8 @@ class Checker {
   void MetricsAreLost(const std::string& job, uint64_t step) { lost_steps_[job].insert(step); }
 
   // ---- The folder of checkpoints.
+  // The database is an older one: it may name checkpoints that were removed since.
+  bool WasRestored(const std::string& job) const { return restored_.contains(job); }
   void Removes(const std::string& path);
 
   // ---- What the coordinator has made durable: generations grow, what has ended stays so, slots

@@ -73,7 +73,7 @@ Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
   checkpoint::Judge(counted, static_cast<int64_t>(leader.generation), &found);
 
   Start start;
-  std::vector<std::string> candidates = counted;
+  std::vector<std::string> candidates;
   for (const checkpoint::Found& one : found) {
     if (one.reason.empty()) candidates.push_back(one.name);
     start.found.found.push_back({.step = static_cast<uint64_t>(one.step),
@@ -83,7 +83,21 @@ Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
                                  .reason = one.reason});
   }
   for (const std::string& name : counted) {
-    if (!Contains(names, name)) start.missing = folder + name;
+    if (Contains(names, name)) {
+      candidates.push_back(name);
+      continue;
+    }
+    start.missing = folder + name;
+    const auto parsed = *manifest::ParseFinalName(name);
+    start.found.found.push_back({.step = static_cast<uint64_t>(parsed.step),
+                                 .generation = static_cast<uint64_t>(parsed.generation),
+                                 .path = start.missing,
+                                 .reason = "it could not be read: it is not there"});
+  }
+  if (candidates.empty() && !counted.empty()) {
+    start.failure = jobs::ReportedFailure{.reason = "none of the job's checkpoints can be read",
+                                          .checkpoints_unreadable = true};
+    return start;
   }
   const auto from =
       std::max_element(candidates.begin(), candidates.end(), checkpoint::WrittenBefore);

@@ -76,14 +76,14 @@ void TrainingSession::Begin() {
   if (!Together()) return Later(absl::Milliseconds(200), &TrainingSession::Begin);
   const Start start =
       FindStart(&scene_.disk, leader().id(), leader().checkpoints(), leader().known_checkpoints());
+  if (!start.missing.empty() && !scene_.checker.WasRestored(job_)) {
+    return scene_.timeline.Wrong("checkpoint ", start.missing, " cannot be read");
+  }
   if (start.failure.has_value()) {
     // It is the job's own failure where it had nothing there yet.
     const bool own = !start.failure->checkpoints_unreadable && start.failure->newer_generation == 0;
     if (own) scene_.checker.Struck(job_, generation_);
     return Fail(*start.failure);
-  }
-  if (!start.missing.empty()) {
-    return scene_.timeline.Wrong("checkpoint ", start.missing, " cannot be read");
   }
   train::CommandSchedule::Position position;
   if (!start.path.empty()) {
