@@ -8,8 +8,8 @@
 
 namespace muster::agent {
 
-// agent-NODE-HOST-PORT (of the coordinator), so that agents of several clusters may share a machine.
-// It is in $STATE_DIRECTORY, which systemd sets for a unit with StateDirectory=, else in
+// agent-NODE-HOST-PORT (of the coordinator), so that agents of several clusters may share a
+// machine. It is in $STATE_DIRECTORY, which systemd sets for a unit with StateDirectory=, else in
 // $XDG_STATE_HOME/muster, else in $HOME/.local/state/muster, else in /var/lib/muster. A variable
 // that is empty counts as missing.
 // `has_id` says whether an agent has left its id in a directory. One that has it in its user's
