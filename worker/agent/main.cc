@@ -93,7 +93,8 @@ int main(int argc, char** argv) {
                "or there is nothing here to keep for it (agents that musterd starts)");
   app.add_option("--state", options.state_directory,
                  "Directory on a local disk for what the agent keeps: its id, by which it gets its "
-                 "node name back when it is started again, and what its workers could not tell; "
+                 "node name back when it is started again, what its workers could not tell, and "
+                 "which processes could not be killed; "
                  "default: agent-NODE-HOST-PORT in $STATE_DIRECTORY, else in "
                  "$XDG_STATE_HOME/muster, else in ~/.local/state/muster, else in /var/lib/muster");
   app.add_option("--drain-timeout", drain_timeout,
@@ -125,7 +126,7 @@ int main(int argc, char** argv) {
     spdlog::error("{}", muster::Message(agent.status()));
     return absl::IsInvalidArgument(agent.status()) ? kUsageError : 1;
   }
-  spdlog::info("keeps its id and what it could not tell in {}", options.state_directory);
+  spdlog::info("the state directory is {}", options.state_directory);
   const absl::Status why = RunUntilEnd(**agent, signals);
   if (!why.ok()) spdlog::error("{}", muster::Message(why));
   return why.ok() ? 0 : 1;
