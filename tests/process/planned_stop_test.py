@@ -1,7 +1,9 @@
 """Agents and nodes that are stopped on purpose, and nodes that cannot start workers: no failure of a job, no restart used, and
 where there are checkpoints no step computed twice. With real programs; weights are compared to the bit."""
 
+import pathlib
 import signal
+import subprocess
 
 import pytest
 
@@ -224,6 +226,46 @@ def test_a_killed_agent_gets_its_name_back_at_once_and_another_one_does_not(clus
     job = get(cluster, "job")
     assert (job["state"], int(job.get("restarts", 0))) == ("SUCCEEDED", 0), job
     assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_a_restarted_agent_keeps_the_slot_of_a_process_that_cannot_be_killed_out_of_use(cluster):
+    # No process can be made to hang in the kernel here. This one is left alone, and noted as the
+    # former agent would have done it.
+    hanging = subprocess.Popen(["sleep", "1000"])
+    stat = pathlib.Path(f"/proc/{hanging.pid}/stat").read_text()
+    start_time = stat[stat.rindex(")") + 2 :].split()[19]
+    state = cluster.folder / "agent-state"
+    state.mkdir()
+    note = state / "quarantine"
+    fields = [1, hanging.pid, start_time, 3, 0, "incarnation", "former"]
+    note.write_text("\t".join(map(str, fields)) + "\ndamaged\n")
+    arguments = ["--coordinator", cluster.address, "--slots", 2, "--node", "a", "--state", state]
+
+    def quarantined():
+        nodes = cluster.cli("nodes", "-o", "json").json().get("nodes", [])
+        return sum(int(node.get("slots_quarantined", 0)) for node in nodes if node["name"] == "a")
+
+    try:
+        for _ in range(2):
+            agent = cluster.spawn("muster-agent", *arguments)
+            await_node(cluster, "a")
+            assert quarantined() == 1
+            agent.send_signal(signal.SIGKILL)
+            agent.wait()
+        cluster.spawn("muster-agent", *arguments)
+        await_node(cluster, "a")
+        # It has two ranks.
+        submit(cluster, "job")
+        job = get(cluster, "job")
+        assert job["state"] == "QUEUED" and int(job.get("generation", 0)) == 0, job
+        # It is a zombie until this test waits for it.
+        hanging.kill()
+        cluster.cli("wait", "job")
+        assert get(cluster, "job")["state"] == "SUCCEEDED"
+        assert quarantined() == 0 and not note.exists()
+    finally:
+        hanging.kill()
+        hanging.wait()
 
 
 def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(cluster):

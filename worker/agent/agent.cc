@@ -24,6 +24,7 @@
 #include "common/lease/lease.h"
 #include "common/lease/lease_file.h"
 #include "common/process/process.h"
+#include "common/process/process_stat.h"
 #include "common/rpc/error.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
@@ -32,6 +33,7 @@
 #include "worker/agent/coordinator_stream.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/mailbox.h"
+#include "worker/agent/quarantine_file.h"
 #include "worker/agent/spool_folder.h"
 #include "worker/agent/wire.h"
 #include "worker/agent/worker_process.h"
@@ -53,7 +55,7 @@ constexpr size_t kSpoolMessage = 1 << 20;
 // Within a lease attempts to attach are made at least so often, so that it is not waited away.
 constexpr int kAttemptsPerLease = 10;
 
-// Between two looks at what workers write.
+// Between two looks at what workers write, and at processes of former agents that hang.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 absl::Status CheckWorkerBinary(const std::string& path) {
@@ -93,6 +95,7 @@ class Agent::Loop {
         core_(options.core, SteadyNow()),
         spools_(options.spool),
         logs_(options.logs),
+        quarantine_(options.state_directory),
         retry_(options.first_retry),
         connect_at_(SteadyNow()),
         knocker_(options.coordinator,
@@ -131,6 +134,7 @@ class Agent::Loop {
       }
     }
     for (const WorkerId& worker : spools_.List()) Handle(SpoolFound{worker});
+    FindHanging();
     while (!quit_.has_value()) {
       if (!core_.draining()) look_at_ = absl::InfiniteFuture();
       if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = SteadyNow();
@@ -143,12 +147,13 @@ class Agent::Loop {
         look_at_ = SteadyNow() + kLook;
       }
       if (SteadyNow() >= read_again_at_) ReadAgain();
+      if (SteadyNow() >= look_at_hanging_) LookAtHanging();
       if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
       Pump();
     }
     stream_.reset();
     // The end of these is not waited for: they hang in the kernel.
-    for (const WorkerId& worker : hanging_) {
+    for (const auto& [worker, process] : hanging_) {
       const auto found = workers_.find(worker);
       if (found != workers_.end()) (void)found->second.release();
     }
@@ -169,6 +174,51 @@ class Agent::Loop {
     uint64_t bytes = 1;
     for (const auto& [id, worker] : workers_) bytes += worker->BytesWritten();
     return bytes;
+  }
+
+  // ---- Processes that hang ----
+
+  // What the former agent left.
+  void FindHanging() {
+    const std::vector<HangingProcess> left = quarantine_.Read();
+    for (const HangingProcess& process : left) {
+      if (!StillHangs(process)) continue;
+      LogHanging(process.slot, process.worker);
+      hanging_[process.worker.worker] = process;
+      Handle(HangingFound{process.slot, process.worker});
+    }
+    if (hanging_.size() < left.size()) KeepHanging();
+    if (!hanging_.empty()) look_at_hanging_ = SteadyNow() + kLook;
+  }
+
+  // This agent's own say themselves that they have ended. Nobody tells of those of former agents.
+  void LookAtHanging() {
+    std::vector<WorkerId> gone;
+    bool more = false;
+    for (const auto& [worker, process] : hanging_) {
+      if (workers_.contains(worker)) continue;
+      if (StillHangs(process)) {
+        more = true;
+      } else {
+        gone.push_back(worker);
+      }
+    }
+    look_at_hanging_ = more ? SteadyNow() + kLook : absl::InfiniteFuture();
+    for (const WorkerId& worker : gone) Handle(HangingGone{worker});
+  }
+
+  // For the next agent.
+  void KeepHanging() {
+    std::vector<HangingProcess> processes;
+    for (const auto& [worker, process] : hanging_) processes.push_back(process);
+    if (const absl::Status kept = quarantine_.Write(processes); !kept.ok()) {
+      spdlog::error("the next agent here cannot know which processes hang: {}", Message(kept));
+    }
+  }
+
+  static void LogHanging(uint32_t slot, const RunningWorker& worker) {
+    spdlog::error("{} (process {}) does not end although it was killed: slot {} is not used",
+                  worker.worker.ToString(), worker.pid, slot);
   }
 
   // ---- Effects ----
@@ -253,15 +303,24 @@ class Agent::Loop {
     outbox_.push_back({.message = ToMessage(effect)});
   }
 
-  void Do(const SendQuarantine& effect) {
-    if (effect.quarantined) {
-      spdlog::error("{} (process {}) does not end although it was killed: slot {} is not used",
-                    effect.worker.worker.ToString(), effect.worker.pid, effect.slot);
-    }
-    outbox_.push_back({.message = ToMessage(effect)});
+  void Do(const SendQuarantine& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
+
+  void Do(const Hangs& effect) {
+    LogHanging(effect.slot, effect.worker);
+    // Where there is no start time the process has just ended, which is about to be seen.
+    const auto stat = process::ReadProcessStat(static_cast<pid_t>(effect.worker.pid));
+    hanging_[effect.worker.worker] =
+        HangingProcess{.slot = effect.slot,
+                       .worker = effect.worker,
+                       .start_time = stat.ok() ? stat->start_time : 0};
+    KeepHanging();
   }
 
-  void Do(const Hangs& effect) { hanging_.insert(effect.worker); }
+  void Do(const HangsNoMore& effect) {
+    spdlog::info("{} has ended at last: its slot can be used again", effect.worker.ToString());
+    hanging_.erase(effect.worker);
+    KeepHanging();
+  }
 
   void Do(const SendStarted& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
 
@@ -427,8 +486,10 @@ class Agent::Loop {
   // A task that makes the loop look at logs_ is on its way.
   std::atomic<bool> lines_announced_ = false;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
-  // Those that do not end although they were killed.
-  std::set<WorkerId> hanging_;
+  // Those that do not end although they were killed, this agent's and former ones'.
+  std::map<WorkerId, HangingProcess> hanging_;
+  const QuarantineFile quarantine_;
+  absl::Time look_at_hanging_ = absl::InfiniteFuture();
 
   std::unique_ptr<CoordinatorStream> stream_;
   uint64_t attempt_ = 0;

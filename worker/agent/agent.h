@@ -25,8 +25,8 @@ struct AgentOptions {
   std::string host = "127.0.0.1";
   // Path of muster-worker.
   std::string worker;
-  // Where the agent keeps its id; used by one agent at a time. Empty: it has none, and whoever comes with its name later
-  // takes that over.
+  // Where the agent keeps its id, on a local disk; used by one agent at a time. Empty, for tests: it
+  // has none, and whoever comes with its name later takes that over.
   std::string state_directory;
   // Where workers leave reports that they cannot tell while the coordinator is away; empty: nowhere, and they wait for it.
   std::string spool;

@@ -7,11 +7,17 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/files/temp_dir.h"
+#include "common/process/process.h"
+#include "common/process/process_stat.h"
 #include "common/spool/spool.h"
 #include "worker/agent/fake_coordinator.h"
+#include "worker/agent/quarantine_file.h"
 #include "worker/agent/scripted_worker.h"
 
 namespace muster::agent {
@@ -350,6 +356,67 @@ TEST(Agent, WhatAFormerAgentsWorkerLeftIsToldToo) {
   coordinator.Await([](const auto& message) { return message.has_spooled_reports(); });
   coordinator.AckSpool(worker, 1);
   EXPECT_EQ(coordinator.AwaitExit(worker).planned(), v1::WorkerExit::NODE_FAULT);
+}
+
+TEST(Agent, AProcessThatAFormerAgentCouldNotEndKeepsItsSlotOutOfUseUntilItIsGone) {
+  FakeCoordinator coordinator;
+  const files::TempDir state;
+  process::Spawner spawner;
+  auto spawned = spawner.Spawn({.argv = {"/bin/sleep", "1000"}});
+  ASSERT_TRUE(spawned.ok()) << spawned.status();
+  const pid_t pid = (*spawned)->pid();
+  const uint64_t start_time = process::ReadProcessStat(pid)->start_time;
+  const RunningWorker same = {.worker = {.job = "a", .generation = 1, .incarnation = "same"},
+                              .pid = pid};
+  RunningWorker another = same;
+  another.worker.incarnation = "another";
+  // The second one had the number before.
+  const std::vector<HangingProcess> left = {
+      HangingProcess{.slot = 1, .worker = same, .start_time = start_time},
+      HangingProcess{.slot = 0, .worker = another, .start_time = start_time + 1}};
+  const QuarantineFile file(state.path());
+  ASSERT_TRUE(file.Write(left).ok());
+  AgentOptions options = Options(coordinator);
+  options.state_directory = state.path();
+  auto agent = MustStart(options);
+  const v1::AgentHello hello = coordinator.AwaitHello();
+  ASSERT_EQ(hello.quarantined_size(), 1);
+  EXPECT_EQ(hello.quarantined(0).slot(), 1);
+  EXPECT_EQ(hello.quarantined(0).pid(), pid);
+  EXPECT_EQ(hello.quarantined(0).worker().incarnation(), "same");
+  EXPECT_TRUE(hello.quarantined(0).quarantined());
+  EXPECT_EQ(hello.running_size(), 0);
+  EXPECT_EQ(file.Read().size(), 1);
+  // A child that nobody has waited for yet is gone, too.
+  kill(pid, SIGKILL);
+  const auto gone = coordinator.Await([](const auto& m) { return m.has_slot_quarantine(); });
+  EXPECT_EQ(gone.slot_quarantine().slot(), 1);
+  EXPECT_FALSE(gone.slot_quarantine().quarantined());
+  EXPECT_FALSE(std::filesystem::exists(state.Path("quarantine")));
+}
+
+TEST(Agent, AProcessThatOutlivesItsKillIsAnnouncedAndForgottenOnceItHasEnded) {
+  FakeCoordinator coordinator;
+  const files::TempDir state;
+  AgentOptions options = Options(coordinator);
+  options.state_directory = state.path();
+  // Every process lives longer than that.
+  options.core.kill_patience = absl::ZeroDuration();
+  auto agent = MustStart(options);
+  coordinator.AwaitHello();
+  const auto worker = Worker(kIgnoresSigterm, 1);
+  coordinator.StartWorker(worker, 1);
+  coordinator.AwaitLine("ready");
+  coordinator.StopWorker(worker, absl::ZeroDuration());
+  EXPECT_EQ(coordinator.AwaitExit(worker).signal(), SIGKILL);
+  std::vector<bool> quarantined;
+  for (const auto& message : coordinator.received()) {
+    if (!message.has_slot_quarantine()) continue;
+    EXPECT_EQ(message.slot_quarantine().slot(), 1);
+    quarantined.push_back(message.slot_quarantine().quarantined());
+  }
+  EXPECT_THAT(quarantined, ElementsAre(true, false));
+  EXPECT_FALSE(std::filesystem::exists(state.Path("quarantine")));
 }
 
 TEST(Agent, ALocalAgentEndsWithItsLease) {

@@ -63,6 +63,9 @@ void Core::On(const Opened&, absl::Time now, Effects& effects) {
       hello.quarantined.push_back({running.slot, {worker, running.pid}, true});
     }
   }
+  for (const auto& [worker, left] : left_hanging_) {
+    hello.quarantined.push_back({left.slot, left.worker, true});
+  }
   if (shutdown_) hello.draining = SendDraining{drain_->reason, options_.drain_timeout};
   effects.push_back(std::move(hello));
 }
@@ -198,8 +201,8 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   if (cause == Cause::kUnknown && drain_.has_value() && ended.ending == Ending(ExitSignal{SIGTERM})) {
     cause = drain_->cause;
   }
-  if (running->second.quarantined && connected_) {
-    effects.push_back(SendQuarantine{running->second.slot, {ended.worker, pid}, false});
+  if (running->second.quarantined) {
+    EndQuarantine(running->second.slot, {ended.worker, pid}, effects);
   }
   running_.erase(running);
   Bury({.worker = ended.worker,
@@ -220,6 +223,17 @@ void Core::On(const SpoolTold& told, absl::Time, Effects& effects) {
   if (past == past_.end() || !past->second.spooled) return;
   past->second.spooled = false;
   if (connected_) effects.push_back(SendExit{past->second.worker});
+}
+
+void Core::On(const HangingFound& found, absl::Time, Effects&) {
+  left_hanging_[found.worker.worker] = found;
+}
+
+void Core::On(const HangingGone& gone, absl::Time, Effects& effects) {
+  const auto left = left_hanging_.find(gone.worker);
+  if (left == left_hanging_.end()) return;
+  EndQuarantine(left->second.slot, left->second.worker, effects);
+  left_hanging_.erase(left);
 }
 
 void Core::On(const DrainRequested& request, absl::Time now, Effects&) {
@@ -333,7 +347,7 @@ void Core::KillOverdue(absl::Time now, Effects& effects) {
   for (auto& [worker, running] : running_) {
     if (!running.quarantined && now >= running.hangs_at) {
       running.quarantined = true;
-      effects.push_back(Hangs{worker});
+      effects.push_back(Hangs{running.slot, {worker, running.pid}});
       if (connected_) {
         effects.push_back(SendQuarantine{running.slot, {worker, running.pid}, true});
       }
@@ -345,6 +359,11 @@ void Core::KillOverdue(absl::Time now, Effects& effects) {
     running.hangs_at = now + options_.kill_patience;
     effects.push_back(SendSignal{worker, SIGKILL});
   }
+}
+
+void Core::EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& effects) {
+  effects.push_back(HangsNoMore{worker.worker});
+  if (connected_) effects.push_back(SendQuarantine{slot, worker, false});
 }
 
 void Core::Bury(EndedWorker worker, Effects& effects, bool spooled) {

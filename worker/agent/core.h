@@ -2,7 +2,8 @@
 //
 // What it keeps: the workers that run, and those that ended. An ended worker is reported again on every new
 // stream until the coordinator acknowledges it; acknowledged ones are remembered for a while, so that a
-// repeated StartWorker starts nothing.
+// repeated StartWorker starts nothing. Of processes that former agents could not end it keeps the
+// slots.
 #ifndef MUSTER_WORKER_AGENT_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_H_
 
@@ -91,6 +92,16 @@ struct Ended {
 struct SpoolFound {
   WorkerId worker;
 };
+// A process of a former agent, which that one could not end, still hangs in the slot. Before the
+// first Opened.
+struct HangingFound {
+  uint32_t slot = 0;
+  RunningWorker worker;
+};
+// A process of HangingFound is gone.
+struct HangingGone {
+  WorkerId worker;
+};
 // The coordinator has all that SendSpool asked for.
 struct SpoolTold {
   WorkerId worker;
@@ -104,8 +115,7 @@ struct Ticked {};
 using Event =
     std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused, StartRequested,
                  StopRequested, ExitAcked, DrainRequested, WritesSeen, Launched, LaunchFailed, Ended,
-                 SpoolFound, SpoolTold,
-                 ShutdownRequested, Ticked>;
+                 SpoolFound, SpoolTold, HangingFound, HangingGone, ShutdownRequested, Ticked>;
 
 // ---- Effects, to be carried out in order ----
 
@@ -135,10 +145,17 @@ struct SendQuarantine {
   bool quarantined = false;
   bool operator==(const SendQuarantine&) const = default;
 };
-// The process does not end although it was killed: this agent's own end does not wait for it.
+// The process in the slot does not end although it was killed: this agent's own end does not wait
+// for it, and the next agent here is to know of it.
 struct Hangs {
-  WorkerId worker;
+  uint32_t slot = 0;
+  RunningWorker worker;
   bool operator==(const Hangs&) const = default;
+};
+// A process of Hangs or of HangingFound has ended at last.
+struct HangsNoMore {
+  WorkerId worker;
+  bool operator==(const HangsNoMore&) const = default;
 };
 struct SendHello {
   std::vector<RunningWorker> running;
@@ -181,8 +198,9 @@ struct Quit {
 };
 
 using Effect =
-    std::variant<Launch, SendSignal, SendDraining, SendQuarantine, Hangs, SendHello, SendHeartbeat,
-                 SendStarted, SendExit, SendSpool, DropStream, LeaseOver, Quit>;
+    std::variant<Launch, SendSignal, SendDraining, SendQuarantine, Hangs, HangsNoMore,
+                 SendHello, SendHeartbeat, SendStarted, SendExit, SendSpool, DropStream, LeaseOver,
+                 Quit>;
 using Effects = std::vector<Effect>;
 
 enum class AfterLease {
@@ -272,6 +290,8 @@ class Core {
   void On(const Ended&, absl::Time now, Effects& effects);
   void On(const SpoolFound&, absl::Time now, Effects& effects);
   void On(const SpoolTold&, absl::Time now, Effects& effects);
+  void On(const HangingFound&, absl::Time now, Effects& effects);
+  void On(const HangingGone&, absl::Time now, Effects& effects);
   void On(const ShutdownRequested&, absl::Time now, Effects& effects);
   void On(const Ticked&, absl::Time now, Effects& effects);
 
@@ -286,6 +306,8 @@ class Core {
   // A worker runs whose end can be waited for.
   bool Waits() const;
   void KillOverdue(absl::Time now, Effects& effects);
+  // The process, which hung in the slot, has ended.
+  void EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& effects);
   void Bury(EndedWorker worker, Effects& effects, bool spooled = false);
   void QuitWhenDone(absl::Time now, Effects& effects);
   bool AllAcked() const;
@@ -309,6 +331,8 @@ class Core {
   std::map<WorkerId, Running> running_;
   std::map<WorkerId, Past> past_;
   std::deque<WorkerId> acked_;  // Oldest first: what is forgotten next.
+  // What former agents could not end. They are no workers any more: only their slots are announced.
+  std::map<WorkerId, HangingFound> left_hanging_;
 
   // What runs is to save and to end, and nothing new starts.
   std::optional<Drain> drain_;

@@ -143,15 +143,44 @@ TEST_F(DrainCoreTest, AProcessThatCannotBeKilledTakesItsSlotOutOfUse) {
   const SendQuarantine said{0, {kA, 7}, true};
   EXPECT_THAT(Pass(absl::Seconds(11)),
               ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL}),
-                          VariantWith<Hangs>(Hangs{kA}), VariantWith<SendQuarantine>(said)));
+                          VariantWith<Hangs>(Hangs{0, {kA, 7}}),
+                          VariantWith<SendQuarantine>(said)));
   Do(Broken{});
   EXPECT_THAT(
       Do(Opened{}),
       ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kA, 7}}, .quarantined = {said}})));
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitSignal{9}}),
-              ElementsAre(VariantWith<SendQuarantine>(SendQuarantine{0, {kA, 7}, false}),
+              ElementsAre(VariantWith<HangsNoMore>(HangsNoMore{kA}),
+                          VariantWith<SendQuarantine>(SendQuarantine{0, {kA, 7}, false}),
                           VariantWith<SendExit>(
                               SendExit{{kA, 7, ExitSignal{9}, "", Cause::kStoppedAsTold}})));
+}
+
+TEST_F(CoreTest, AProcessThatAFormerAgentCouldNotEndKeepsItsSlotOutOfUseUntilItIsGone) {
+  EXPECT_THAT(Do(HangingFound{1, {kB, 8}}), IsEmpty());
+  const SendHello hello = {.quarantined = {{1, {kB, 8}, true}}};
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(hello)));
+  Do(Broken{});
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(hello)));
+  Do(kWelcome);
+  EXPECT_THAT(Do(HangingGone{kB}),
+              ElementsAre(VariantWith<HangsNoMore>(HangsNoMore{kB}),
+                          VariantWith<SendQuarantine>(SendQuarantine{1, {kB, 8}, false})));
+  EXPECT_THAT(Do(HangingGone{kB}), IsEmpty());
+  Do(Broken{});
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{})));
+}
+
+TEST_F(CoreTest, AProcessOfAFormerAgentThatEndsDuringAnOutageIsNotAnnouncedAgain) {
+  Do(HangingFound{1, {kB, 8}});
+  EXPECT_THAT(Do(HangingGone{kB}), ElementsAre(VariantWith<HangsNoMore>(HangsNoMore{kB})));
+  EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{})));
+}
+
+TEST_F(CoreTest, TheAgentsOwnEndDoesNotWaitForWhatAFormerAgentCouldNotEnd) {
+  Do(HangingFound{1, {kB, 8}});
+  Attach();
+  EXPECT_THAT(Do(ShutdownRequested{}), ElementsAre(VariantWith<Quit>(Quit{absl::OkStatus()})));
 }
 
 TEST_F(DrainCoreTest, TheAgentsOwnEndDoesNotWaitForAProcessThatCannotBeKilled) {

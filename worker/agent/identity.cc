@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
@@ -13,6 +14,15 @@
 #include "common/status/status.h"
 
 namespace muster::agent {
+namespace {
+
+constexpr char kFile[] = "agent-id";
+
+}  // namespace
+
+bool Identity::IsIn(const std::string& directory) {
+  return access(files::JoinPath(directory, kFile).c_str(), F_OK) == 0;
+}
 
 absl::StatusOr<std::unique_ptr<Identity>> Identity::Take(const std::string& directory) {
   std::unique_ptr<Identity> self(new Identity());
@@ -33,7 +43,7 @@ absl::StatusOr<std::unique_ptr<Identity>> Identity::Take(const std::string& dire
         absl::StrCat("another agent uses the state directory ", directory,
                      ": a node has one agent; stop that one, or give this one another --node"));
   }
-  const std::string path = files::JoinPath(directory, "agent-id");
+  const std::string path = files::JoinPath(directory, kFile);
   const auto kept = files::ReadFile(path);
   if (kept.ok()) self->id_ = std::string(absl::StripAsciiWhitespace(*kept));
   if (!self->id_.empty()) return self;

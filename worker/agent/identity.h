@@ -13,8 +13,11 @@ namespace muster::agent {
 class Identity {
  public:
   // Takes the directory, which is made where it is missing, until this object ends; so does the end of the process, however it comes.
-  // Empty: the agent has no id. Errors: FAILED_PRECONDITION: another agent uses it; UNAVAILABLE: it cannot be written.
+  // Empty: the agent has no id; for tests. Errors: FAILED_PRECONDITION: another agent uses it; UNAVAILABLE: it cannot be written.
   static absl::StatusOr<std::unique_ptr<Identity>> Take(const std::string& directory);
+
+  // An agent has left its id there.
+  static bool IsIn(const std::string& directory);
 
   const std::string& id() const { return id_; }
 

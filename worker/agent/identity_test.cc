@@ -12,12 +12,14 @@ TEST(Identity, StaysTheSameFromProcessToProcess) {
   const files::TempDir dir;
   const std::string state = dir.Path("a/b");
   std::string id;
+  EXPECT_FALSE(Identity::IsIn(state));
   {
     const auto first = Identity::Take(state);
     ASSERT_TRUE(first.ok()) << first.status();
     id = (*first)->id();
     EXPECT_FALSE(id.empty());
   }
+  EXPECT_TRUE(Identity::IsIn(state));
   EXPECT_EQ((*Identity::Take(state))->id(), id);
   EXPECT_NE((*Identity::Take(dir.Path("other")))->id(), id);
 }

@@ -4,18 +4,20 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <thread>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/files/files.h"
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/identity.h"
+#include "worker/agent/state_directory.h"
 
 namespace {
 
@@ -35,21 +37,13 @@ std::string DefaultWorker() {
   return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built : beside;
 }
 
-// One for each node and coordinator, so that agents of several clusters may share a machine. Empty without a home.
 std::string DefaultState(const muster::agent::AgentOptions& options) {
-  const char* state = getenv("XDG_STATE_HOME");
-  const char* home = getenv("HOME");
-  std::filesystem::path folder;
-  if (state != nullptr && *state != '\0') {
-    folder = state;
-  } else if (home != nullptr && *home != '\0') {
-    folder = std::filesystem::path(home) / ".local" / "state";
-  } else {
-    return "";
+  std::map<std::string, std::string> environment;
+  for (const char* name : {"STATE_DIRECTORY", "XDG_STATE_HOME", "HOME"}) {
+    if (const char* value = getenv(name); value != nullptr) environment[name] = value;
   }
-  std::string name = absl::StrCat("agent-", options.node, "-", options.coordinator);
-  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ':'; }, '-');
-  return folder / "muster" / name;
+  return muster::agent::DefaultStateDirectory(options.node, options.coordinator, environment,
+                                              muster::agent::Identity::IsIn);
 }
 
 // Before any thread is started, so that all of them inherit it.
@@ -92,14 +86,17 @@ int main(int argc, char** argv) {
   app.add_option("--host", options.host, "Where other nodes reach this one")->capture_default_str();
   app.add_option("--worker", options.worker, "The muster-worker program")->capture_default_str();
   app.add_option("--spool", options.spool,
-                 "Where workers that end while the coordinator is down leave what they have to tell it, at most 64 MiB; default: "
-                 "muster/agent-NODE-HOST-PORT/spool in $XDG_STATE_HOME, else in ~/.local/state");
+                 "Where workers that end while the coordinator is down leave what they have to "
+                 "tell it, at most 64 MiB; default: spool in the state directory");
   app.add_flag("--exit-with-lease", exit_with_lease,
                "End when the lease is over: the coordinator is cut off, or was down for longer than its --autonomy, "
                "or there is nothing here to keep for it (agents that musterd starts)");
   app.add_option("--state", options.state_directory,
-                 "Where the agent keeps its id, by which it gets its node name back when it is started again; default: "
-                 "muster/agent-NODE-HOST-PORT in $XDG_STATE_HOME, else in ~/.local/state");
+                 "Directory on a local disk for what the agent keeps: its id, by which it gets its "
+                 "node name back when it is started again, what its workers could not tell, and "
+                 "which processes could not be killed; "
+                 "default: agent-NODE-HOST-PORT in $STATE_DIRECTORY, else in "
+                 "$XDG_STATE_HOME/muster, else in ~/.local/state/muster, else in /var/lib/muster");
   app.add_option("--drain-timeout", drain_timeout,
                  "After SIGTERM or `muster drain`: how long the jobs here may take to save a checkpoint and to end, "
                  "unless they still write; a second SIGTERM waits for nothing")
@@ -111,9 +108,9 @@ int main(int argc, char** argv) {
   }
   if (exit_with_lease) options.core.after_lease = muster::agent::AfterLease::kQuit;
 
+  if (options.state_directory.empty()) options.state_directory = DefaultState(options);
   if (options.spool.empty()) {
-    const std::string state = DefaultState(options);
-    if (!state.empty()) options.spool = absl::StrCat(state, "/spool");
+    options.spool = muster::files::JoinPath(options.state_directory, "spool");
   }
 
   const sigset_t signals = BlockStopSignals();
@@ -124,18 +121,12 @@ int main(int argc, char** argv) {
     spdlog::error("--drain-timeout {}: expected a time from 0s to 24h", drain_timeout);
     return kUsageError;
   }
-  const bool default_state = options.state_directory.empty();
-  if (default_state) options.state_directory = DefaultState(options);
   auto agent = muster::agent::Agent::Start(options);
-  if (default_state && absl::IsUnavailable(agent.status())) {
-    spdlog::warn("{}; without one this agent has no id", muster::Message(agent.status()));
-    options.state_directory.clear();
-    agent = muster::agent::Agent::Start(options);
-  }
   if (!agent.ok()) {
     spdlog::error("{}", muster::Message(agent.status()));
     return absl::IsInvalidArgument(agent.status()) ? kUsageError : 1;
   }
+  spdlog::info("the state directory is {}", options.state_directory);
   const absl::Status why = RunUntilEnd(**agent, signals);
   if (!why.ok()) spdlog::error("{}", muster::Message(why));
   return why.ok() ? 0 : 1;

@@ -3,6 +3,14 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
 #include "common/process/process.h"
 #include "worker/agent/fake_coordinator.h"
 #include "worker/agent/scripted_worker.h"
@@ -18,11 +26,14 @@ std::string AgentBinary() {
 
 class Program {
  public:
-  explicit Program(const std::vector<std::string>& arguments) {
+  using Environment = std::map<std::string, std::string>;
+
+  explicit Program(const std::vector<std::string>& arguments,
+                   const Environment& environment = {{"XDG_STATE_HOME", testing::TempDir()}}) {
     std::vector<std::string> argv = {AgentBinary()};
     argv.insert(argv.end(), arguments.begin(), arguments.end());
     auto process = spawner_.Spawn({.argv = argv,
-                                   .environment = {{"XDG_STATE_HOME", testing::TempDir()}},
+                                   .environment = environment,
                                    .grouping = process::Grouping::kOwnSession,
                                    .output = process::Output::kPipe,
                                    .parent_death_signal = SIGKILL});
@@ -89,6 +100,47 @@ TEST(MusterAgent, AMissingWorkerBinaryIsNamed) {
   Program agent({"--coordinator", "127.0.0.1:1", "--slots", "1", "--worker", "/no/such/muster-worker"});
   EXPECT_EQ(agent.End().code, 1);
   EXPECT_THAT(agent.Output(), HasSubstr("no worker binary at '/no/such/muster-worker'"));
+}
+
+TEST(MusterAgent, WhatItKeepsIsAllInTheStateDirectoryThatIsGiven) {
+  FakeCoordinator coordinator;
+  const files::TempDir given;
+  const files::TempDir users;
+  Program agent({"--coordinator", coordinator.address(), "--slots", "1", "--worker",
+                 ScriptedWorker(), "--state", given.Path("state")},
+                {{"XDG_STATE_HOME", users.path()}, {"HOME", users.path()}});
+  EXPECT_FALSE(coordinator.AwaitHello().agent_id().empty());
+  kill(agent->pid(), SIGTERM);
+  EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
+  EXPECT_TRUE(std::filesystem::exists(given.Path("state/agent-id")));
+  EXPECT_TRUE(std::filesystem::is_directory(given.Path("state/spool")));
+  EXPECT_TRUE(std::filesystem::is_empty(users.path()));
+}
+
+TEST(MusterAgent, WithoutAHomeItKeepsItsStateWhereSystemdSays) {
+  FakeCoordinator coordinator;
+  const files::TempDir units;
+  Program agent({"--coordinator", coordinator.address(), "--slots", "1", "--worker",
+                 ScriptedWorker(), "--node", "n"},
+                {{"STATE_DIRECTORY", units.path()}, {"XDG_STATE_HOME", ""}, {"HOME", ""}});
+  EXPECT_FALSE(coordinator.AwaitHello().agent_id().empty());
+  kill(agent->pid(), SIGTERM);
+  EXPECT_EQ(agent.End(), process::Exit{}) << agent.Output();
+  std::string name = "agent-n-" + coordinator.address();
+  std::replace(name.begin(), name.end(), ':', '-');
+  EXPECT_TRUE(std::filesystem::is_directory(units.Path(name + "/spool")));
+}
+
+TEST(MusterAgent, WithoutAPlaceForItsStateItDoesNotStartAndNamesTheFlag) {
+  const files::TempDir dir;
+  ASSERT_TRUE(files::WriteAtomically(dir.Path("file"), "x").ok());
+  const std::vector<std::string> arguments = {"--coordinator", "127.0.0.1:1", "--slots", "1",
+                                              "--worker", ScriptedWorker()};
+  Program agent(arguments, {{"XDG_STATE_HOME", dir.Path("file")}});
+  EXPECT_EQ(agent.End().code, 1);
+  const std::string output = agent.Output();
+  EXPECT_THAT(output, HasSubstr(dir.Path("file")));
+  EXPECT_THAT(output, HasSubstr("--state"));
 }
 
 }  // namespace

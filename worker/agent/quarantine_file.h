@@ -1,0 +1,45 @@
+// The processes that an agent could not end, for the agent that comes after it: docs/agent.md, A
+// process that cannot be killed.
+#ifndef MUSTER_WORKER_AGENT_QUARANTINE_FILE_H_
+#define MUSTER_WORKER_AGENT_QUARANTINE_FILE_H_
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/agent/worker_record.h"
+
+namespace muster::agent {
+
+struct HangingProcess {
+  uint32_t slot = 0;
+  RunningWorker worker;
+  // process::ProcessStat::start_time, which a later process of the same number does not have.
+  uint64_t start_time = 0;
+
+  bool operator==(const HangingProcess&) const = default;
+};
+
+// The same process is there, and has not ended. True also where /proc does not say.
+bool StillHangs(const HangingProcess& hanging);
+
+// Not thread-safe. One agent at a time uses the directory (Identity).
+class QuarantineFile {
+ public:
+  // `quarantine` in the agent's state directory. Empty: nothing is kept.
+  explicit QuarantineFile(const std::string& directory);
+
+  // What the former agent wrote, whether or not the processes are still there. A line that is
+  // damaged is logged and left out; so is a file that cannot be read.
+  std::vector<HangingProcess> Read() const;
+  // In the place of all that was there; no file where there are none. Errors: as disk.h.
+  absl::Status Write(const std::vector<HangingProcess>& processes) const;
+
+ private:
+  const std::string path_;
+};
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_QUARANTINE_FILE_H_
