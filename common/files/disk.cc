@@ -124,4 +124,12 @@ absl::Status Disk::SyncDirectory(const std::string& path) {
   return status;
 }
 
+absl::Status Disk::DropPages(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return ErrnoStatus(errno, "open", path);
+  const int error = posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+  close(fd);
+  return error == 0 ? absl::OkStatus() : ErrnoStatus(error, "drop the cached pages of", path);
+}
+
 }  // namespace muster::files

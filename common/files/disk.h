@@ -1,5 +1,5 @@
-// The few calls that make files durable, behind a seam: tests derive from Disk and let a call fail
-// or "kill" the process between any two of them.
+// The few calls that make files durable, or make a read come from the disk, behind a seam: tests
+// derive from Disk and let a call fail or "kill" the process between any two of them.
 #ifndef MUSTER_COMMON_FILES_DISK_H_
 #define MUSTER_COMMON_FILES_DISK_H_
 
@@ -27,6 +27,9 @@ class Disk {
   virtual absl::Status Rename(const std::string& from, const std::string& to);
   // fsync of a directory: makes the names in it durable.
   virtual absl::Status SyncDirectory(const std::string& path);
+  // Asks the kernel to forget what it keeps of a file in memory, so that the next read is one of
+  // the disk. It keeps what is not written yet or is mapped; a file system in memory keeps all.
+  virtual absl::Status DropPages(const std::string& path);
 };
 
 // "<action> <path>: <errno text>" with the code of the table above.

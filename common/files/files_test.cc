@@ -76,6 +76,15 @@ TEST(FilesTest, FullDiskIsResourceExhausted) {
   EXPECT_EQ(MessageOf(status), "write /dev/full: No space left on device");
 }
 
+TEST(FilesTest, WhatAFileHoldsIsThereAfterItsPagesWereDropped) {
+  TempDir dir;
+  const std::string contents(1 << 20, 'x');
+  ASSERT_TRUE(WriteAtomically(dir.Path("a"), contents).ok());
+  EXPECT_TRUE(Disk::Real().DropPages(dir.Path("a")).ok());
+  EXPECT_EQ(*ReadFile(dir.Path("a")), contents);
+  EXPECT_EQ(Disk::Real().DropPages(dir.Path("b")).code(), absl::StatusCode::kNotFound);
+}
+
 TEST(FilesTest, CreateDirectoriesMakesParentsAndAcceptsExisting) {
   TempDir dir;
   EXPECT_TRUE(CreateDirectories(dir.Path("x/y/z")).ok());

@@ -1,22 +1,32 @@
 // Which checkpoint a session starts from.
-#include <algorithm>
+#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/activity/activity.h"
+#include "common/files/disk.h"
 #include "common/files/files.h"
+#include "common/files/hash.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/directory.h"
 #include "worker/checkpoint/load.h"
 #include "worker/checkpoint/saver.h"
+#include "worker/checkpoint/verdict.h"
 
 namespace muster::checkpoint {
 namespace {
+
+namespace fs = std::filesystem;
+
+// Between two reads of what may be readable again soon.
+constexpr absl::Duration kBetweenReads = absl::Seconds(1);
 
 absl::StatusOr<VerifiedCheckpoint> Open(const std::string& path, const std::string& job) {
   absl::StatusOr<VerifiedCheckpoint> checkpoint = VerifiedCheckpoint::Open(path);
@@ -25,13 +35,13 @@ absl::StatusOr<VerifiedCheckpoint> Open(const std::string& path, const std::stri
                                           "', found one of job '", checkpoint->manifest().job, "'"));
 }
 
-size_t Good(const std::vector<PartResult>& results) {
-  return std::count_if(results.begin(), results.end(), [](const PartResult& r) { return r.ok(); });
-}
-
-size_t Damaged(const std::vector<PartResult>& results) {
-  return std::count_if(results.begin(), results.end(),
-                       [](const PartResult& r) { return absl::IsDataLoss(r.status()); });
+// As far as it can be done; what stays in memory is read from there.
+void DropPages(const std::string& directory, files::Disk& disk) {
+  std::error_code error;
+  for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
+    std::error_code ignored;
+    if (it->is_regular_file(ignored)) disk.DropPages(it->path().string()).IgnoreError();
+  }
 }
 
 }  // namespace
@@ -39,31 +49,55 @@ size_t Damaged(const std::vector<PartResult>& results) {
 struct Saver::Reading {
   // Of this rank; OK where it is on all ranks.
   absl::StatusOr<VerifiedCheckpoint> checkpoint;
+  // Of all ranks, of the last read.
   std::vector<PartResult> results;
-  bool damaged = false;
+  Verdict verdict = Verdict::kUnread;
 };
 
-// One rank's bad read does not condemn. A rank that is alone with what it found reads again, with files
-// opened anew; so does everybody at world size 1, where no other rank can look.
-absl::StatusOr<Saver::Reading> Saver::Read(const Candidate& candidate) {
+absl::StatusOr<std::vector<std::string>> Saver::Nodes() {
+  const std::string& node = options_.node;
+  // Of a fixed size, as results travel.
+  const PartResult mine = manifest::FileRecord{"", 0, files::HashBytes(node.data(), node.size())};
+  ASSIGN_OR_RETURN(const auto told, Exchange(*communicator_, mine, "nodes", 0));
+  std::vector<std::string> nodes;
+  for (const PartResult& one : told) nodes.push_back(one->hash);
+  return nodes;
+}
+
+void Saver::WaitToReadAgain() {
+  // The wait is short and this rank's own: it is not to be taken for hung meanwhile.
+  activity::Moved();
+  if (options_.wait) {
+    options_.wait(kBetweenReads);
+  } else {
+    // Not absl::SleepFor (common/steady/condition.h).
+    std::this_thread::sleep_for(absl::ToChronoNanoseconds(kBetweenReads));
+  }
+  activity::Moved();
+}
+
+absl::StatusOr<Saver::Reading> Saver::Read(const Candidate& candidate,
+                                           const std::vector<std::string>& nodes) {
   const std::string path = files::JoinPath(options_.directory, candidate.name);
   const std::string job = candidate.own ? options_.job : "";
   Reading reading{.checkpoint = Open(path, job), .results = {}};
-  ASSIGN_OR_RETURN(reading.results, Exchange(*communicator_, ToResult(reading.checkpoint.status()),
-                                             "checkpoint verified", 0));
-  const size_t ranks = reading.results.size();
-  if (Good(reading.results) == ranks) return reading;
-  const bool others_read_it = Good(reading.results) > 0;
-  if (others_read_it || ranks == 1) {
-    const bool damaged_before = Damaged(reading.results) > 0;
-    if (!reading.checkpoint.ok()) reading.checkpoint = Open(path, job);
-    ASSIGN_OR_RETURN(reading.results, Exchange(*communicator_, ToResult(reading.checkpoint.status()),
-                                               "checkpoint verified again", 0));
-    reading.damaged = ranks == 1 && damaged_before && Damaged(reading.results) > 0;
-    return reading;
+  std::vector<std::vector<PartResult>> reads;
+  while (true) {
+    ASSIGN_OR_RETURN(auto results,
+                     Exchange(*communicator_, ToResult(reading.checkpoint.status()),
+                              "checkpoint verified", static_cast<int64_t>(reads.size())));
+    reads.push_back(std::move(results));
+    reading.verdict = Judge(reads, nodes);
+    const bool later = reading.verdict == Verdict::kReadAgainLater;
+    if (!later && reading.verdict != Verdict::kReadAgain) {
+      reading.results = std::move(reads.back());
+      return reading;
+    }
+    if (reading.checkpoint.ok()) continue;
+    if (later) WaitToReadAgain();
+    DropPages(path, disk_);
+    reading.checkpoint = Open(path, job);
   }
-  reading.damaged = Damaged(reading.results) >= 2;
-  return reading;
 }
 
 absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& names,
@@ -76,13 +110,17 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<std::string>& na
 absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& candidates,
                                               const StateFor& state_for) {
   RestoreOutcome outcome;
+  if (candidates.empty()) {
+    outcome.status = absl::NotFoundError("no checkpoint to restore from");
+    return outcome;
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> nodes, Nodes());
   Problems reasons;
   for (const Candidate& candidate : candidates) {
     const std::string path = files::JoinPath(options_.directory, candidate.name);
-    ASSIGN_OR_RETURN(const Reading reading, Read(candidate));
+    ASSIGN_OR_RETURN(const Reading reading, Read(candidate, nodes));
     absl::Status status = Combine(reading.results);
-    const size_t good = Good(reading.results);
-    if (good == reading.results.size()) {
+    if (reading.verdict == Verdict::kWhole) {
       ASSIGN_OR_RETURN(const State state, state_for(reading.checkpoint->manifest()));
       const auto copies = reading.checkpoint->PlanCopies(state);
       ASSIGN_OR_RETURN(const auto fits,
@@ -94,25 +132,24 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
       outcome.manifest = reading.checkpoint->manifest();
       return outcome;
     }
-    if (good > 0) {
+    if (reading.verdict == Verdict::kOthersReadIt) {
       // It is there, and it is whole: these ranks' view of the file system is at fault.
       outcome.at_fault = Failed(reading.results);
       outcome.status = absl::InternalError(absl::StrCat(
           path, ": ", status.message(), "; the other ranks read it"));
       return outcome;
     }
-    if (reading.damaged && candidate.put_aside && communicator_->rank() == 0) {
+    const bool damaged = reading.verdict == Verdict::kDamaged;
+    if (damaged && candidate.put_aside && communicator_->rank() == 0) {
       RETURN_IF_ERROR(CheckEpochHere());
       // A failure to rename is no reason not to go on: it is damaged all the same.
       SetAside(path).IgnoreError();
     }
-    outcome.rejected.push_back({candidate.name, reading.damaged, Message(status)});
+    outcome.rejected.push_back({candidate.name, damaged, Message(status)});
     reasons.Add(absl::StrCat(candidate.name, ": ", status.message()));
   }
   outcome.status = absl::NotFoundError(
-      candidates.empty() ? "no checkpoint to restore from"
-                         : absl::StrCat("no checkpoint can be read in ", options_.directory, ": ",
-                                        reasons.Text()));
+      absl::StrCat("no checkpoint can be read in ", options_.directory, ": ", reasons.Text()));
   return outcome;
 }
 

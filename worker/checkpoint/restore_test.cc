@@ -1,5 +1,8 @@
 // Restoring by all ranks together: what is taken, what is refused, and what is set aside.
+#include <atomic>
 #include <filesystem>
+#include <fstream>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <utility>
@@ -8,6 +11,10 @@
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/arange.h"
 #include "ATen/ops/zeros.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/activity/activity.h"
+#include "common/files/disk.h"
 #include "common/files/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -194,6 +201,174 @@ TEST_P(SaverTest, WhatOneRankFindsDamagedAndNoOtherCanReadIsNotSetAside) {
     ASSERT_EQ(outcome->rejected.size(), 1u);
     EXPECT_FALSE(outcome->rejected[0].damaged);
   });
+  EXPECT_TRUE(fs::exists(path));
+}
+
+// The file is whole on the disk: what is bad is the page cache that the node reads it through.
+class BadPageCache : public files::Disk {
+ public:
+  // `path` holds what the page cache gives, `on_disk` is what the disk has.
+  BadPageCache(std::string path, std::string on_disk)
+      : path_(std::move(path)), on_disk_(std::move(on_disk)) {}
+
+  absl::Status DropPages(const std::string& path) override {
+    // In place: other ranks are listing the directory.
+    if (path == path_) {
+      std::call_once(dropped_, [this] { std::ofstream(path_, std::ios::binary) << on_disk_; });
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::string path_;
+  const std::string on_disk_;
+  std::once_flag dropped_;
+};
+
+TEST_P(SaverTest, DamageInThePageCacheOfTheOnlyNodeDoesNotCondemn) {
+  SaveStep(1, 1);
+  const std::string newest = SaveStep(2, 1);
+  const std::string file = newest + "/rank-0.safetensors";
+  const std::string whole = *files::ReadFile(file);
+  std::string bad = whole;
+  bad.back() ^= 1;
+  std::ofstream(file, std::ios::binary) << bad;
+  BadPageCache disk(file, whole);
+  disk_ = &disk;
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-2-g1", "step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok() && outcome->status.ok()) << outcome->status;
+    EXPECT_EQ(outcome->name, "step-2-g1");
+    EXPECT_TRUE(outcome->rejected.empty());
+  });
+  EXPECT_TRUE(fs::exists(newest));
+  EXPECT_FALSE(fs::exists(newest + ".bad"));
+}
+
+class CountingDisk : public files::Disk {
+ public:
+  absl::Status DropPages(const std::string& path) override {
+    ++drops;
+    return Disk::DropPages(path);
+  }
+  std::atomic<int> drops = 0;
+};
+
+TEST_P(SaverTest, TheOnlyNodeDropsThePagesOfEveryFileOnceBeforeItCondemns) {
+  const std::string path = SaveStep(1, 1);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  CountingDisk disk;
+  disk_ = &disk;
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_TRUE(outcome->rejected[0].damaged);
+  });
+  const int files = GetParam() + 1;  // shards and the manifest
+  EXPECT_EQ(disk.drops.load(), GetParam() * files);
+  EXPECT_TRUE(fs::exists(path + ".bad"));
+}
+
+TEST_P(SaverTest, DamageThatTwoNodesFindCondemns) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  nodes_.assign(GetParam(), "a");
+  nodes_.back() = "b";
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_TRUE(outcome->rejected[0].damaged);
+  });
+  EXPECT_TRUE(fs::exists(path + ".bad"));
+}
+
+// However many ranks it has.
+TEST_P(SaverTest, DamageThatOneOfTwoNodesFindsDoesNotCondemn) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  nodes_.assign(GetParam(), "a");
+  nodes_.back() = "b";
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kNotFound) << outcome->status;
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_FALSE(outcome->rejected[0].damaged);
+  });
+  EXPECT_TRUE(fs::exists(path));
+  EXPECT_FALSE(fs::exists(path + ".bad"));
+}
+
+TEST_P(SaverTest, ANodeThatFindsDamageInWhatAnotherNodeReadsIsAtFault) {
+  if (GetParam() == 1) return;
+  const std::string path = SaveStep(1, 1);
+  fs::copy(dir_.Path("ckpt"), dir_.Path("elsewhere"), fs::copy_options::recursive);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  nodes_.assign(GetParam(), "a");
+  nodes_.back() = "b";
+  directories_.assign(GetParam(), dir_.Path("ckpt"));
+  directories_.back() = dir_.Path("elsewhere");
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok());
+    EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
+    ASSERT_EQ(outcome->at_fault.size(), GetParam() - 1);
+    EXPECT_EQ(outcome->at_fault.back(), GetParam() - 2);
+  });
+  EXPECT_TRUE(fs::exists(path));
+}
+
+TEST_P(SaverTest, AReadErrorThatPassesDoesNotCostTheCheckpoint) {
+  SaveStep(1, 1);
+  const std::string newest = SaveStep(2, 1);
+  const std::string file = newest + "/rank-0.safetensors";
+  fs::rename(file, dir_.Path("away"));
+  fs::create_directory(file);  // reading gives EISDIR, also to root
+  std::atomic<int> waits = 0;
+  std::once_flag passed;
+  wait_ = [&](absl::Duration duration) {
+    EXPECT_EQ(duration, absl::Seconds(1));
+    // All ranks have waited once before one of them waits again.
+    if (waits.fetch_add(1) < GetParam()) return;
+    std::call_once(passed, [&] {
+      fs::remove(file);
+      fs::rename(dir_.Path("away"), file);
+    });
+  };
+  Run(2, [&](int, Saver& saver) {
+    const auto outcome = saver.Restore({"step-2-g1", "step-1-g1"}, Blank());
+    ASSERT_TRUE(outcome.ok() && outcome->status.ok()) << outcome->status;
+    EXPECT_EQ(outcome->name, "step-2-g1");
+    EXPECT_TRUE(outcome->rejected.empty());
+  });
+  EXPECT_EQ(waits.load(), 2 * GetParam());
+}
+
+TEST_P(SaverTest, AReadErrorThatStaysIsTriedTwiceMoreAndEachWaitCountsAsActivity) {
+  const std::string path = SaveStep(1, 1);
+  fs::remove(path + "/MANIFEST.json");
+  fs::create_directory(path + "/MANIFEST.json");
+  std::atomic<int> waits = 0;
+  wait_ = [&](absl::Duration) { ++waits; };
+  Run(2, [&](int, Saver& saver) {
+    activity::Activity activity;
+    const activity::Scope scope(&activity);
+    const State state = Blank();
+    ASSERT_TRUE(saver.Restore({"step-7-g1"}, state).ok());
+    EXPECT_EQ(activity.count(), 0u) << "what is not there is not waited for";
+    const auto outcome = saver.Restore({"step-1-g1"}, state);
+    ASSERT_TRUE(outcome.ok());
+    ASSERT_EQ(outcome->rejected.size(), 1u);
+    EXPECT_FALSE(outcome->rejected[0].damaged);
+    EXPECT_GE(activity.count(), 2u);
+  });
+  EXPECT_EQ(waits.load(), 2 * GetParam());
   EXPECT_TRUE(fs::exists(path));
 }
 

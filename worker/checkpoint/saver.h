@@ -18,10 +18,12 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/files/disk.h"
 #include "common/manifest/manifest.h"
 #include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/exchange.h"
+#include "worker/checkpoint/node.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
 #include "worker/layout/placement.h"
@@ -36,6 +38,10 @@ struct SaverOptions {
   std::string model_kind;  // "gpt2"
   // That of rank 0. Absent: nobody else can be in the directory.
   std::optional<Epoch> epoch = std::nullopt;
+  // Equal for ranks on one node, whose reads go through one page cache.
+  std::string node = NodeId();
+  // How a rank lets time pass before it reads again what it could not read. Absent: it sleeps.
+  std::function<void(absl::Duration)> wait = nullptr;
 };
 
 // Where the state stands; goes into the manifest.
@@ -68,8 +74,9 @@ struct Candidate {
 // Why a candidate was not used.
 struct Rejected {
   std::string name;
-  // Two ranks read it and found damage (at world size 1: the rank, twice); else it could not be found or
-  // read, which says nothing about it.
+  // Readers on two nodes found damage or, where all ranks are on one node, two reads there found
+  // the same, the second one past the page cache (verdict.h). Else it could not be found or read,
+  // which says nothing about it.
   bool damaged = false;
   std::string reason;
 };
@@ -128,7 +135,10 @@ class Saver {
  private:
   // What all ranks found of one candidate.
   struct Reading;
-  absl::StatusOr<Reading> Read(const Candidate& candidate);
+  absl::StatusOr<Reading> Read(const Candidate& candidate, const std::vector<std::string>& nodes);
+  // By rank, equal for ranks on one node.
+  absl::StatusOr<std::vector<std::string>> Nodes();
+  void WaitToReadAgain();
   // OK without an epoch.
   absl::Status CheckEpochHere() const;
   absl::Status EndOfEpoch(const absl::Status& told) const;

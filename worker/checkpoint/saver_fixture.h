@@ -16,6 +16,7 @@
 #include "ATen/ops/full.h"
 #include "ATen/ops/zeros.h"
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "common/files/disk.h"
 #include "common/files/temp_dir.h"
 #include "gtest/gtest.h"
@@ -75,8 +76,15 @@ class SaverTest : public ::testing::TestWithParam<int> {
         const std::string directory = static_cast<size_t>(rank) < directories_.size()
                                           ? directories_[rank]
                                           : dir_.Path("ckpt");
-        Saver saver({directory, "j", generation, "ddp", "toy"}, communicator.get(),
-                    rank == broken_rank ? broken : files::Disk::Real());
+        SaverOptions options{.directory = directory,
+                             .job = "j",
+                             .generation = generation,
+                             .strategy = "ddp",
+                             .model_kind = "toy"};
+        options.node = static_cast<size_t>(rank) < nodes_.size() ? nodes_[rank] : "node";
+        options.wait = wait_;
+        Saver saver(std::move(options), communicator.get(),
+                    rank == broken_rank ? broken : *disk_);
         body(rank, saver);
       });
     }
@@ -93,6 +101,10 @@ class SaverTest : public ::testing::TestWithParam<int> {
 
   files::TempDir dir_;
   std::vector<std::string> directories_;  // by rank, when they differ
+  std::vector<std::string> nodes_;        // the same
+  // Of all ranks, which call them from threads of their own.
+  files::Disk* disk_ = &files::Disk::Real();
+  std::function<void(absl::Duration)> wait_ = [](absl::Duration) {};
 };
 
 }  // namespace muster::checkpoint

@@ -1,0 +1,14 @@
+#include "worker/checkpoint/node.h"
+
+#include "gtest/gtest.h"
+
+namespace muster::checkpoint {
+namespace {
+
+TEST(NodeTest, TheKernelTellsOneIdForAsLongAsItRuns) {
+  EXPECT_FALSE(NodeId().empty());
+  EXPECT_EQ(NodeId(), NodeId());
+}
+
+}  // namespace
+}  // namespace muster::checkpoint
