@@ -55,7 +55,8 @@ struct NodeRequest {
   std::string fingerprint;
   // Who asks, for people; may be empty.
   std::string requested_by;
-  // Of a drain: how long what runs there may take. Absent: what was asked before, else as its agent has it.
+  // Of a drain: how long what runs there may take. Absent: what was asked before, else as its agent
+  // has it.
   std::optional<absl::Duration> deadline;
 };
 

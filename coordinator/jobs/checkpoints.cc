@@ -56,8 +56,9 @@ void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   }
 }
 
-// Why a checkpoint does not count while nobody knows yet whether the job can start from the directory
-// that took its place, and once it has. A worker gives the second as a reason too, never the first.
+// Why a checkpoint does not count while nobody knows yet whether the job can start from the
+// directory that took its place, and once it has. A worker gives the second as a reason too, never
+// the first.
 std::string IsToGoOnFrom(const std::string& from) {
   return absl::StrCat("the job is to go on from ", from);
 }
@@ -179,8 +180,8 @@ void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   job->start_from = from;
   const std::string reason = from_scratch ? "the job was told to begin anew" : IsToGoOnFrom(from);
   for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {
-    // Where the decision is taken back, a job whose checkpoints are damaged still is one that has had
-    // some, and does not begin anew by itself.
+    // Where the decision is taken back, a job whose checkpoints are damaged still is one that has
+    // had some, and does not begin anew by itself.
     const bool damaged = !from_scratch && !IsGood(checkpoint) && checkpoint.path != from;
     if (damaged || (checkpoint.path == from && IsGood(checkpoint))) {
       job->checkpoints.push_back(checkpoint);

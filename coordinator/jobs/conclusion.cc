@@ -124,8 +124,8 @@ void Cancel(Job* job, absl::Time now) {
 
 namespace {
 
-// A person named a directory to start from, and nobody could: the next who lets the job go on does so from
-// what counted before.
+// A person named a directory to start from, and nobody could: the next who lets the job go on does
+// so from what counted before.
 void TakeBackFailedStart(Job* job, absl::Time now) {
   if (Count(*job, &Rank::session_started) > 0) return;
   const std::string from = job->start_from;
@@ -194,8 +194,8 @@ void ConcludeGeneration(Job* job, absl::Time now) {
 
 void Conclude(Job* job, absl::Time now) {
   ConcludeGeneration(job, now);
-  // Where it starts again by itself, or was stopped before it came to it, nothing speaks against that
-  // directory yet.
+  // Where it starts again by itself, or was stopped before it came to it, nothing speaks against
+  // that directory yet.
   const bool failed = job->state == State::kFailed && OwnFailure(*job).has_value();
   if (job->halted() || failed) TakeBackFailedStart(job, now);
 }

@@ -300,7 +300,9 @@ struct JobFields {
 };
 
 // What it has done outlives its processes.
-inline bool WritesCheckpoints(const JobFields& job) { return !job.plan.checkpoint_directory.empty(); }
+inline bool WritesCheckpoints(const JobFields& job) {
+  return !job.plan.checkpoint_directory.empty();
+}
 
 struct Job : JobFields {
   std::vector<Rank> ranks;

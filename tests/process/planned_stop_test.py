@@ -163,9 +163,9 @@ def test_after_a_wrong_directory_a_plain_resume_goes_on_from_the_former_checkpoi
     cluster.cli("stop", "job", "--wait")
     kept = get(cluster, "job")["checkpoints"]
     cluster.cli("resume", "job", "--from", cluster.folder / "nowhere")
-    harness.eventually(lambda: get(cluster, "job")["state"] == "PAUSED", "it cannot start from there")
+    harness.eventually(lambda: get(cluster, "job")["state"] == "PAUSED", "it cannot start there")
     job = get(cluster, "job")
-    assert [checkpoint["path"] for checkpoint in job["checkpoints"]] == [checkpoint["path"] for checkpoint in kept]
+    assert [one["path"] for one in job["checkpoints"]] == [one["path"] for one in kept]
     assert any(event["reason"] == "START_TAKEN_BACK" for event in job["events"]), job["events"]
     cluster.cli("resume", "job")
     cluster.cli("wait", "job")

@@ -102,7 +102,8 @@ void Core::On(const HeartbeatAcked& acked, absl::Time now, Effects&) {
   const bool moved = drain_->activity != 0 && drain_->activity != acked.workers_activity;
   drain_->activity = acked.workers_activity;
   if (!moved) return;
-  // It is heard of through a heartbeat of the worker and one of this agent, either of which may be late.
+  // It is heard of through a heartbeat of the worker and one of this agent, either of which may be
+  // late.
   const absl::Duration heard_of = 3 * heartbeat_interval_.value_or(absl::ZeroDuration());
   drain_->moves_until = now + std::max(options_.standstill, heard_of);
 }

@@ -203,8 +203,9 @@ struct CoreOptions {
   absl::Duration lease = absl::Seconds(10);
   // Between SIGTERM and SIGKILL where the agent itself stops its workers.
   absl::Duration stop_grace = absl::Seconds(2);
-  // How long the jobs may take to save and to end where this agent is stopped or drained; while they write or get on, it is put off to
-  // `standstill` after they last did (at least three heartbeats, where it is the coordinator that says so).
+  // How long the jobs may take to save and to end where this agent is stopped or drained; while
+  // they write or get on, it is put off to `standstill` after they last did (at least three
+  // heartbeats, where it is the coordinator that says so).
   absl::Duration drain_timeout = absl::Minutes(5);
   absl::Duration standstill = absl::Seconds(10);
   // A process that lives so long after SIGKILL hangs in the kernel.

@@ -50,8 +50,8 @@ TEST(AgentWire, EveryDirectiveIsAnEvent) {
   EXPECT_EQ(terms.lease.margin, absl::Milliseconds(200));
   EXPECT_EQ(terms.lease.autonomy, absl::Minutes(1));
   EXPECT_EQ(EventOf<HeartbeatAcked>("heartbeat_ack { sequence: 3 }").sequence, 3);
-  EXPECT_EQ(EventOf<HeartbeatAcked>("heartbeat_ack { sequence: 3 workers_activity: 9 }").workers_activity,
-            9);
+  const auto acked = EventOf<HeartbeatAcked>("heartbeat_ack { sequence: 3 workers_activity: 9 }");
+  EXPECT_EQ(acked.workers_activity, 9);
   const auto drain = EventOf<DrainRequested>("drain { drain: true reason: 'why' }");
   EXPECT_TRUE(drain.drain);
   EXPECT_EQ(drain.reason, "why");

@@ -115,9 +115,9 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   // Says of this step that training may go on from it: its loss is finite on every rank, or it was left out.
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
   if (!work) return plan;
-  // The job is to leave: what it has computed is saved before a pass that may take long. Whoever goes on
-  // from there runs it first. A job without checkpoints comes to this step again, but for its last one:
-  // there it is nearly done.
+  // The job is to leave: what it has computed is saved before a pass that may take long. Whoever
+  // goes on from there runs it first. A job without checkpoints comes to this step again, but for
+  // its last one: there it is nearly done.
   if (validate && plan.preempted && (checkpoints_ != nullptr || !end)) {
     validation_due_ = true;
     RETURN_IF_ERROR(EndHere());
