@@ -323,8 +323,22 @@ absl::StatusOr<v1::Node> GrpcClient::ChangeNode(
 }
 
 absl::StatusOr<v1::Node> GrpcClient::DrainNode(const std::string& node,
-                                               const SteerOptions& options) {
-  return ChangeNode(&v1::ClusterService::Stub::DrainNode, node, options);
+                                               const SteerOptions& options,
+                                               std::optional<absl::Duration> deadline) {
+  v1::DrainNodeRequest request;
+  request.set_node(node);
+  request.set_requested_by(options.requested_by);
+  if (deadline.has_value()) {
+    absl::Duration rest;
+    const int64_t seconds = absl::IDivDuration(*deadline, absl::Seconds(1), &rest);
+    request.mutable_deadline()->set_seconds(seconds);
+    // Of one that is too long for the seconds: it is refused.
+    const bool finite = rest < absl::Seconds(1) && rest > -absl::Seconds(1);
+    const int64_t nanos = finite ? absl::ToInt64Nanoseconds(rest) : 0;
+    request.mutable_deadline()->set_nanos(static_cast<int32_t>(nanos));
+  }
+  return Change(cluster_stub_.get(), &v1::ClusterService::Stub::DrainNode, std::move(request),
+                options.retry);
 }
 
 absl::StatusOr<v1::Node> GrpcClient::CordonNode(const std::string& node,

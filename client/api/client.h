@@ -104,9 +104,11 @@ class MusterClient {
   virtual absl::StatusOr<v1::ListNodesResponse> Nodes() = 0;
   // What ran on a node that is not attached is taken for gone.
   virtual absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {}) = 0;
-  // Answered once they are durable, with the node as it stands. at_step is not used.
-  virtual absl::StatusOr<v1::Node> DrainNode(const std::string& node,
-                                             const SteerOptions& options = {}) = 0;
+  // Answered once they are durable, with the node as it stands. at_step is not used. deadline: how
+  // long what runs there may take; absent: what was asked before, else as the node's agent has it.
+  virtual absl::StatusOr<v1::Node> DrainNode(
+      const std::string& node, const SteerOptions& options = {},
+      std::optional<absl::Duration> deadline = std::nullopt) = 0;
   virtual absl::StatusOr<v1::Node> CordonNode(const std::string& node,
                                               const SteerOptions& options = {}) = 0;
   virtual absl::StatusOr<v1::Node> UncordonNode(const std::string& node,

@@ -102,6 +102,21 @@ class FakeClusterService : public v1::ClusterService::Service {
     *response = nodes_;
     return grpc::Status::OK;
   }
+  // Answers with the node of that name among those it was given, as DRAINING.
+  grpc::Status DrainNode(grpc::ServerContext*, const v1::DrainNodeRequest* request,
+                         v1::Node* response) override {
+    absl::MutexLock lock(&mutex_);
+    drain_ = *request;
+    for (const v1::Node& node : nodes_.nodes()) {
+      if (node.name() == request->node()) *response = node;
+    }
+    response->set_state(v1::Node::DRAINING);
+    return grpc::Status::OK;
+  }
+  v1::DrainNodeRequest last_drain() {
+    absl::MutexLock lock(&mutex_);
+    return drain_;
+  }
   // The pieces of a backup, and how the stream ends.
   void PutBackup(std::vector<std::string> pieces, const grpc::Status& end = grpc::Status::OK) {
     absl::MutexLock lock(&mutex_);
@@ -124,6 +139,7 @@ class FakeClusterService : public v1::ClusterService::Service {
   std::vector<std::string> backup_ ABSL_GUARDED_BY(mutex_);
   grpc::Status backup_end_ ABSL_GUARDED_BY(mutex_);
   v1::ListNodesResponse nodes_ ABSL_GUARDED_BY(mutex_);
+  v1::DrainNodeRequest drain_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::client

@@ -33,8 +33,8 @@ class GrpcClient : public MusterClient {
                                                const RetryOptions& options) override;
   absl::StatusOr<v1::ListNodesResponse> Nodes() override;
   absl::Status ForgetNode(const std::string& node, const SteerOptions& options) override;
-  absl::StatusOr<v1::Node> DrainNode(const std::string& node,
-                                     const SteerOptions& options) override;
+  absl::StatusOr<v1::Node> DrainNode(const std::string& node, const SteerOptions& options,
+                                     std::optional<absl::Duration> deadline) override;
   absl::StatusOr<v1::Node> CordonNode(const std::string& node,
                                       const SteerOptions& options) override;
   absl::StatusOr<v1::Node> UncordonNode(const std::string& node,

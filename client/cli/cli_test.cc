@@ -262,6 +262,24 @@ TEST_F(CliTest, NodesGivesTheNodes) {
   EXPECT_EQ(parsed.SerializeAsString(), nodes.SerializeAsString());
 }
 
+TEST_F(CliTest, DrainNamesTheJobsThatBeginAnewAndPassesItsDeadlineOn) {
+  v1::ListNodesResponse nodes;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      R"(nodes { name: 'a' state: ATTACHED
+                 jobs { job_id: 'kept' ranks: 0 }
+                 jobs { job_id: 'lost' ranks: 0 ranks: 1 without_checkpoints: true } })",
+      &nodes));
+  cluster_.Put(nodes);
+  EXPECT_EQ(Muster({"drain", "a"}), kDone);
+  EXPECT_EQ(out(), "node a DRAINING, 2 jobs run there\n");
+  EXPECT_EQ(err(), "job lost writes no checkpoints: it begins anew elsewhere\n");
+  EXPECT_FALSE(cluster_.last_drain().has_deadline());
+  EXPECT_EQ(Muster({"drain", "a", "--deadline", "1h30m"}), kDone);
+  EXPECT_EQ(cluster_.last_drain().deadline().seconds(), 5400);
+  EXPECT_EQ(Muster({"drain", "a", "--deadline", "soon"}), kUsage);
+  EXPECT_EQ(Muster({"cordon", "a", "--deadline", "1h"}), kUsage);
+}
+
 TEST_F(CliTest, NodesTellsOfAStoreThatCannotBeWritten) {
   v1::ListNodesResponse nodes;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(

@@ -54,16 +54,32 @@ void AddRetryOption(CLI::App* command, CommonOptions* options) {
                     "How long a coordinator that went away is tried again (default 30s)");
 }
 
+namespace {
+
+std::string CheckDuration(const std::string& text) {
+  absl::Duration duration;
+  const bool good = absl::ParseDuration(text, &duration) && duration >= absl::ZeroDuration();
+  return good ? "" : absl::StrCat("'", text, "' is no duration such as 60s or 1m30s");
+}
+
+}  // namespace
+
 void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
                        const std::string& help) {
   command
       ->add_option_function<std::string>(
           name, [value](const std::string& text) { absl::ParseDuration(text, value); }, help)
-      ->check([](const std::string& text) {
-        absl::Duration duration;
-        const bool good = absl::ParseDuration(text, &duration) && duration >= absl::ZeroDuration();
-        return good ? std::string() : absl::StrCat("'", text, "' is no duration such as 60s or 1m30s");
-      })
+      ->check(CheckDuration)
+      ->type_name("DURATION");
+}
+
+void AddDurationOption(CLI::App* command, const std::string& name,
+                       std::optional<absl::Duration>* value, const std::string& help) {
+  command
+      ->add_option_function<std::string>(
+          name,
+          [value](const std::string& text) { absl::ParseDuration(text, &value->emplace()); }, help)
+      ->check(CheckDuration)
       ->type_name("DURATION");
 }
 

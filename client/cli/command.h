@@ -48,6 +48,9 @@ void AddRetryOption(CLI::App* command, CommonOptions* options);
 // An option that takes "60s", "1m30s".
 void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
                        const std::string& help);
+// The same of one without a default.
+void AddDurationOption(CLI::App* command, const std::string& name,
+                       std::optional<absl::Duration>* value, const std::string& help);
 
 // Adds --at-step to commands that change a running job.
 void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step);

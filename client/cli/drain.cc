@@ -1,7 +1,9 @@
 // drain, cordon, uncordon: what may run on a node.
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -21,10 +23,12 @@ struct NodeOptions : CommonOptions {
   std::string node;
   bool wait = false;
   absl::Duration timeout = absl::InfiniteDuration();
+  // Of drain.
+  std::optional<absl::Duration> deadline;
 };
 
-using Change = absl::StatusOr<v1::Node> (client::MusterClient::*)(const std::string&,
-                                                                  const client::SteerOptions&);
+using Change = std::function<absl::StatusOr<v1::Node>(
+    client::MusterClient& client, const NodeOptions& options, const client::SteerOptions& steer)>;
 
 // `last` as it is now. One that is not listed any more runs nothing.
 absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
@@ -62,11 +66,23 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
   return node;
 }
 
-ExitCode ChangeNode(Console* console, const NodeOptions& options, Change change) {
+// Jobs that have to leave the node and have nothing to go on from.
+void WarnOfLostWork(Console* console, const v1::Node& node) {
+  for (const v1::NodeJob& job : node.jobs()) {
+    if (!job.without_checkpoints()) continue;
+    console->err << "job " << job.job_id()
+                 << " writes no checkpoints: it begins anew elsewhere\n";
+  }
+}
+
+ExitCode ChangeNode(Console* console, const NodeOptions& options, const Change& change) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  auto node = ((**client).*change)(options.node, {.retry = {.retry_for = options.retry_for},
-                                                  .requested_by = Requester(console)});
+  auto node = change(**client, options,
+                     {.retry = {.retry_for = options.retry_for},
+                      .requested_by = Requester(console)});
+  // Before it is waited for: who did not know may still uncordon the node.
+  if (node.ok() && node->state() == v1::Node::DRAINING) WarnOfLostWork(console, *node);
   if (node.ok() && options.wait) node = AwaitEmpty(**client, *std::move(node), options);
   if (absl::IsDeadlineExceeded(node.status())) {
     return FailWith(console, std::string(node.status().message()), kTimedOut);
@@ -86,11 +102,15 @@ ExitCode ChangeNode(Console* console, const NodeOptions& options, Change change)
 }
 
 void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& name,
-         const std::string& help, bool may_wait, Change change) {
+         const std::string& help, bool drains, const Change& change) {
   auto options = std::make_shared<NodeOptions>();
   CLI::App* command = app->add_subcommand(name, help);
   command->add_option("NODE", options->node, "The node's name, as in `muster nodes`")->required();
-  if (may_wait) {
+  if (drains) {
+    AddDurationOption(command, "--deadline", &options->deadline,
+                      "How long the jobs there may take to save and to end, longer while they get "
+                      "on; more than 0s, at most 168h (default: as the node's agent was started "
+                      "with)");
     command->add_flag("--wait", options->wait, "Return when no process is left there");
     AddDurationOption(command, "--timeout", &options->timeout,
                       "With --wait: wait no longer (exit code 101)");
@@ -105,18 +125,23 @@ void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& nam
 void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "drain",
       "Empty a node: its jobs save a checkpoint at their next step and go on elsewhere", true,
-      &client::MusterClient::DrainNode);
+      [](client::MusterClient& client, const NodeOptions& options,
+         const client::SteerOptions& steer) {
+        return client.DrainNode(options.node, steer, options.deadline);
+      });
 }
 
 void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "cordon", "Start nothing more on a node; what runs there goes on", false,
-      &client::MusterClient::CordonNode);
+      [](client::MusterClient& client, const NodeOptions& options,
+         const client::SteerOptions& steer) { return client.CordonNode(options.node, steer); });
 }
 
 void AddUncordon(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "uncordon",
       "Take back drain and cordon, and that a node is left out after failures", false,
-      &client::MusterClient::UncordonNode);
+      [](client::MusterClient& client, const NodeOptions& options,
+         const client::SteerOptions& steer) { return client.UncordonNode(options.node, steer); });
 }
 
 }  // namespace muster::cli

@@ -74,6 +74,7 @@ Json ToJson(const Steering& steering) {
                           {"rules", std::move(rules)},
                           {"pending", steering.pending}};
   json["applied"] = steering.applied;
+  if (steering.validation_due) json["validation_due"] = true;
   return json;
 }
 
@@ -90,6 +91,7 @@ Steering SteeringFromJson(const Json& json) {
         {.freeze = freeze, .pattern = item.at(freeze ? "freeze" : "unfreeze").get<std::string>()});
   }
   if (json.contains("applied")) json["applied"].get_to(steering.applied);
+  if (json.contains("validation_due")) json["validation_due"].get_to(steering.validation_due);
   return steering;
 }
 

@@ -51,6 +51,9 @@ struct Steering {
   std::vector<std::string> pending;
   // The newest commands that took effect: number and step.
   std::vector<std::pair<int64_t, int64_t>> applied;
+  // The pass that is due after this step was left to whoever goes on from here: the job had to
+  // leave first.
+  bool validation_due = false;
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 

@@ -86,6 +86,16 @@ class ManifestTest : public ::testing::Test {
   Manifest manifest_;
 };
 
+TEST_F(ManifestTest, APassThatIsDueIsKeptAndOtherwiseNotSpokenOf) {
+  for (const bool due : {true, false}) {
+    manifest_.steering.validation_due = due;
+    ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
+    EXPECT_EQ(Read(dir_.path())->steering.validation_due, due);
+    const auto text = files::ReadFile(dir_.Path(kFileName));
+    EXPECT_EQ(text->find("validation_due") != std::string::npos, due);
+  }
+}
+
 TEST_F(ManifestTest, RoundTripsAndVerifies) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   const auto read = Read(dir_.path());

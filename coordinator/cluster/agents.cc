@@ -1,5 +1,6 @@
 // Events of agents.
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -112,8 +113,12 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
     Mark(mark);
   }
   // It may have missed either.
-  effects_.push_back(
-      SendToAgent{session, DrainAgent{mark.drained, mark.drained ? mark.reason : ""}});
+  DrainAgent drain{mark.drained, "", std::nullopt};
+  if (mark.drained) {
+    drain.reason = mark.reason;
+    drain.deadline = mark.drain_deadline;
+  }
+  effects_.push_back(SendToAgent{session, std::move(drain)});
   const auto draining = draining_.find(hello.node);
   const bool over = draining != draining_.end() && draining->second.by_agent;
   if (over && attached.new_incarnation) draining_.erase(draining);

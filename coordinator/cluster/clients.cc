@@ -361,6 +361,10 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   speed_.erase(job_id);
   said_.erase(job_id);
   judged_.erase(job_id);
+  // Another job of its name has nothing to do with what was known of it.
+  strangers_.erase(job_id);
+  loaded_.erase(job_id);
+  stop_activity_.erase(job_id);
   submitted_.erase(job->number);
   jobs_.erase(job_id);
   effects_.push_back(JobDeleted{job_id});

@@ -116,7 +116,8 @@ class Cluster {
 
   // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
   // Nothing is placed there any more, and what runs there saves a checkpoint at its next step, ends, and goes on elsewhere without
-  // using a restart. Errors: NOT_FOUND NODE_NOT_FOUND.
+  // using a restart. Asked again with another deadline, that one counts. Errors: NOT_FOUND
+  // NODE_NOT_FOUND; INVALID_ARGUMENT DEADLINE_INVALID.
   absl::Status DrainNode(const NodeRequest& request, absl::Time now);
   // Nothing is placed there any more.
   absl::Status CordonNode(const NodeRequest& request, absl::Time now);
@@ -134,6 +135,10 @@ class Cluster {
   bool HasProcesses(const std::string& node) const;
   // Changes while something moves there.
   uint64_t ActivityOn(const std::string& node) const;
+  // For the acknowledgement of this agent's heartbeat: ActivityOn its node while that is to be
+  // emptied, else 0. The workers of an agent that only computes write nothing that it could see
+  // itself.
+  uint64_t DrainActivity(SessionId session) const;
 
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
   void Detached(SessionId session, absl::Time now);

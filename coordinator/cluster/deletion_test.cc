@@ -120,6 +120,22 @@ TEST(Deletion, LateLinesOfADeletedJobAreNotThoseOfTheNextOneOfItsName) {
   EXPECT_EQ((*lines)[1].text, "of its former generation");
 }
 
+TEST(Deletion, AJobOfTheSameNameDoesNotWaitForTheStrangersOfTheDeletedOne) {
+  World world;
+  world.Start("job", 1);
+  const WorkerId id = world.job("job").Worker(0);
+  world.Restart();
+  AgentHello hello = Hello("a", 2);
+  hello.running = {{id, 7}, {{"job", 5, 0, "from the future"}, 77}};
+  ASSERT_TRUE(world.Attach(1, hello).ok());
+  ASSERT_TRUE(world.Stop("job").ok());
+  world.Exit(1, id, 15);
+  ASSERT_TRUE(world.job("job").terminal());
+  ASSERT_TRUE(world.Delete("job").ok());
+  world.Submit("job", 1);
+  EXPECT_EQ(world.job("job").generation, 1) << "the stranger is not its own";
+}
+
 TEST(Deletion, AJobThatComesAndGoesInOneTransactionLeavesItsNumberOnly) {
   World world;
   Cluster& cluster = world.cluster();

@@ -45,6 +45,8 @@ struct AckSpool {
 struct DrainAgent {
   bool drain = false;
   std::string reason;
+  // Absent: as the agent has it.
+  std::optional<absl::Duration> deadline;
 };
 using AgentOrder =
     std::variant<WelcomeAgent, StartWorker, StopWorker, AckExit, AckSpool, DrainAgent>;

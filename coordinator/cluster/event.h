@@ -55,6 +55,9 @@ struct NodeRequest {
   std::string fingerprint;
   // Who asks, for people; may be empty.
   std::string requested_by;
+  // Of a drain: how long what runs there may take. Absent: what was asked before, else as its agent
+  // has it.
+  std::optional<absl::Duration> deadline;
 };
 
 struct WorkerExit {

@@ -158,6 +158,42 @@ TEST_F(FoundTest, ADirectoryIsWhereTheJobStartsUntilItHasACheckpointOfItsOwn) {
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15}));
 }
 
+TEST_F(FoundTest, AfterADirectoryThatIsNoneAPlainResumeGoesOnFromTheFormerNewestCheckpoint) {
+  Halt();
+  ASSERT_TRUE(Resume(false, "/wrong").ok());
+  for (const WelcomeWorker& welcome : AttachAll()) EXPECT_TRUE(welcome.checkpoints.empty());
+  Report({.sequence = 1,
+          .what = jobs::ReportedFailure{.reason = "none can be read: /wrong",
+                                        .permanent = true,
+                                        .checkpoints_unreadable = true}},
+         rank0());
+  ExitAll();
+  ASSERT_TRUE(job().halted()) << job().state_reason;
+  EXPECT_EQ(job().start_from, "");
+  EXPECT_EQ(job().events.back().reason, "START_TAKEN_BACK");
+  Restart();
+  EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{10, 5})) << "it is stored";
+  EXPECT_TRUE(job().found_checkpoints.empty());
+  ASSERT_TRUE(Resume().ok());
+  for (const WelcomeWorker& welcome : AttachAll()) {
+    EXPECT_EQ(welcome.start_from, "");
+    EXPECT_EQ(Steps(welcome.checkpoints), (StepList{10, 5}));
+  }
+}
+
+TEST_F(FoundTest, ADirectoryThatARankHasStartedFromStaysWhereTheJobStarts) {
+  Halt();
+  ASSERT_TRUE(Resume(false, "/backup/step-10-g1").ok());
+  AttachAll();
+  Report({.sequence = 1, .what = SessionStarted{10, "/backup/step-10-g1", 0}}, rank0() + 1);
+  Report({.sequence = 1,
+          .what = jobs::ReportedFailure{.reason = "out of luck", .permanent = true}}, rank0());
+  ExitAll();
+  EXPECT_EQ(job().state, jobs::State::kFailed);
+  EXPECT_EQ(job().start_from, "/backup/step-10-g1");
+  EXPECT_TRUE(jobs::Usable(job()).empty());
+}
+
 TEST_F(FoundTest, AWorkerThatDoesNotKnowWhereToStartIsRefused) {
   Halt();
   ASSERT_TRUE(Resume(/*from_scratch=*/true).ok());

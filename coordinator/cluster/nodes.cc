@@ -1,5 +1,6 @@
 // What is known of nodes beyond their agents' leases: who is to be emptied, who gets nothing new, and who fails what runs there.
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,7 +13,20 @@
 namespace muster::cluster {
 namespace {
 
+// Nobody waits longer for a node to become empty, and an agent's clock has no trouble with it.
+constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
+
 std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
+
+absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
+  if (!deadline.has_value() || (*deadline > absl::ZeroDuration() && *deadline <= kLongestDrain)) {
+    return absl::OkStatus();
+  }
+  return Refuse(absl::StatusCode::kInvalidArgument, "DEADLINE_INVALID",
+                absl::StrCat("the deadline is ", absl::FormatDuration(*deadline),
+                             "; allowed is more than 0s and at most ",
+                             absl::FormatDuration(kLongestDrain)));
+}
 
 }  // namespace
 
@@ -89,14 +103,17 @@ store::NodeMarkRow Cluster::MarkOf(const std::string& node) const {
 }
 
 absl::Status Cluster::DrainNode(const NodeRequest& request, absl::Time now) {
+  RETURN_IF_ERROR(CheckDeadline(request.deadline));
   ASSIGN_OR_RETURN(const bool acts, ActsOnNode(request, now));
   if (!acts) return absl::OkStatus();
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.drained = true;
+  // Who asks again without one, to wait for the end perhaps, takes nothing back.
+  if (request.deadline.has_value()) mark.drain_deadline = request.deadline;
   mark.reason = absl::StrCat("muster drain", By(request.requested_by));
   Mark(mark);
   effects_.push_back(Say{absl::StrCat("node '", request.node, "' is drained: ", mark.reason)});
-  SendToNode(request.node, DrainAgent{true, mark.reason});
+  SendToNode(request.node, DrainAgent{true, mark.reason, mark.drain_deadline});
   PreemptNode(request.node, absl::StrCat("node '", request.node, "' is drained"), now);
   Schedule(now);
   return absl::OkStatus();
@@ -121,11 +138,12 @@ absl::Status Cluster::UncordonNode(const NodeRequest& request, absl::Time now) {
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.drained = mark.cordoned = false;
   mark.reason.clear();
+  mark.drain_deadline.reset();
   mark.left_out = {};
   Mark(mark);
   effects_.push_back(Say{absl::StrCat("node '", request.node, "' is open again",
                                       By(request.requested_by))});
-  SendToNode(request.node, DrainAgent{false, ""});
+  SendToNode(request.node, DrainAgent{false, "", std::nullopt});
   Schedule(now);
   return absl::OkStatus();
 }
@@ -176,8 +194,14 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
     }
   }
   jobs::Ended ended;
+  // Who asks again, with another deadline perhaps, tells nobody anything new.
+  const bool first = job->interruption.empty();
   if (jobs::OnPreempted(job, reason, now, &ended)) {
-    jobs::AddEvent(job, now, "PREEMPTED", job->interruption);
+    std::string message = job->interruption;
+    if (!jobs::WritesCheckpoints(*job)) {
+      absl::StrAppend(&message, "; it writes no checkpoints: it begins anew elsewhere");
+    }
+    if (first) jobs::AddEvent(job, now, "PREEMPTED", message);
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       SendToRank(*job, rank, PreemptionNotice{job->interruption});
     }
@@ -234,6 +258,14 @@ uint64_t Cluster::ActivityOn(const std::string& node) const {
     }
   }
   return activity;
+}
+
+uint64_t Cluster::DrainActivity(SessionId session) const {
+  const auto agent = agent_sessions_.find(session);
+  if (agent == agent_sessions_.end()) return 0;
+  const auto mark = marks_.find(agent->second);
+  const bool drained = mark != marks_.end() && mark->second.drained;
+  return drained || draining_.contains(agent->second) ? ActivityOn(agent->second) : 0;
 }
 
 // ---- At fault.

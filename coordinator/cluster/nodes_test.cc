@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,80 @@ TEST(Drain, ItsJobsAreToldAgainAfterARestartAndNothingIsPlacedThere) {
   world.Commit();
   EXPECT_EQ(world.job("job").generation, 2);
   EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Drain, ItsDeadlineIsThatOfWhoAskedLastAndOutlivesARestart) {
+  World world;
+  world.Start("job", 1);
+  const auto drain = [&](std::optional<absl::Duration> deadline) {
+    const absl::Status status =
+        world.cluster().DrainNode({.node = "a", .deadline = deadline}, world.now());
+    world.Commit();
+    return status;
+  };
+  const auto told = [&] { return world.Orders<SendToAgent, DrainAgent>().back().deadline; };
+  ASSERT_TRUE(drain(std::nullopt).ok());
+  EXPECT_EQ(told(), std::nullopt) << "the agent has one of its own";
+  ASSERT_TRUE(drain(absl::Minutes(30)).ok());
+  EXPECT_EQ(told(), absl::Minutes(30));
+  ASSERT_TRUE(drain(absl::Minutes(10)).ok());
+  EXPECT_EQ(told(), absl::Minutes(10));
+  ASSERT_TRUE(drain(std::nullopt).ok());
+  EXPECT_EQ(told(), absl::Minutes(10)) << "who only waits takes nothing back";
+  world.Restart();
+  ASSERT_TRUE(world.Attach(2, Hello("a", 1)).ok());
+  EXPECT_EQ(told(), absl::Minutes(10));
+  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a"}, world.now()).ok());
+  ASSERT_TRUE(drain(std::nullopt).ok());
+  EXPECT_EQ(told(), std::nullopt) << "another drain";
+}
+
+TEST(Drain, ADeadlineThatIsNoneOrTooLongIsRefusedAndNothingIsDrained) {
+  World world;
+  world.Start("job", 1);
+  for (const absl::Duration deadline :
+       {absl::ZeroDuration(), -absl::Seconds(1), absl::Hours(7 * 24) + absl::Seconds(1),
+        absl::InfiniteDuration()}) {
+    const absl::Status refused =
+        world.cluster().DrainNode({.node = "a", .deadline = deadline}, world.now());
+    EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << deadline;
+    EXPECT_EQ(RefusalReason(refused), "DEADLINE_INVALID") << deadline;
+  }
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen);
+}
+
+TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
+  World world;
+  world.Start("job", 1);
+  const auto beat = [&](uint64_t activity) {
+    EXPECT_TRUE(world.cluster().WorkerBeat(10, {.step = 3, .activity = activity}, world.now()));
+    return world.cluster().DrainActivity(1);
+  };
+  EXPECT_EQ(beat(5), 0) << "the node is not emptied";
+  ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
+  world.Commit();
+  const uint64_t first = beat(6);
+  EXPECT_NE(first, 0);
+  EXPECT_EQ(beat(6), first);
+  EXPECT_NE(beat(7), first);
+  ASSERT_TRUE(world.cluster().UncordonNode({.node = "a"}, world.now()).ok());
+  EXPECT_EQ(beat(8), 0);
+  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  EXPECT_NE(beat(9), 0) << "nor does it matter who asks";
+  EXPECT_EQ(world.cluster().DrainActivity(99), 0) << "no agent's stream";
+}
+
+TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItBeginsAnew) {
+  World world;
+  world.Start("job", 1);
+  ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
+  world.Commit();
+  const jobs::JobEvent& event = world.job("job").events.back();
+  EXPECT_EQ(event.reason, "PREEMPTED");
+  EXPECT_EQ(event.message,
+            "node 'a' is drained; it writes no checkpoints: it begins anew elsewhere");
+  EXPECT_EQ(world.job("job").state_reason,
+            "node 'a' is drained; ends at its next step and begins anew elsewhere");
 }
 
 TEST(Drain, ACordonedNodeKeepsWhatRunsAndAnUnknownOneIsNamed) {

@@ -217,6 +217,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const SessionStarted& started) {
             membership_.SessionStarted(id, now);
             jobs::OnSessionStarted(job, rank, started.step);
+            if (jobs::SettleStart(job)) ListsChanged(job);
             if (rank == 0) TakeStart(job, started, now);
           },
           [&](const StepDone& step) {

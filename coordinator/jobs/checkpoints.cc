@@ -56,6 +56,16 @@ void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   }
 }
 
+// Why a checkpoint does not count while nobody knows yet whether the job can start from the
+// directory that took its place, and once it has. A worker gives the second as a reason too, never
+// the first.
+std::string IsToGoOnFrom(const std::string& from) {
+  return absl::StrCat("the job is to go on from ", from);
+}
+std::string WasToldToGoOnFrom(const std::string& from) {
+  return absl::StrCat("the job was told to go on from ", from);
+}
+
 // It does not count any more, and is kept.
 void Retire(Job* job, Checkpoint checkpoint, const std::string& reason) {
   // What was damaged was put aside under another name.
@@ -164,12 +174,16 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path) {
 
 void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   if (!from_scratch && from.empty()) return;
+  // Of an earlier decision that was never tried.
+  TakeBackStart(job);
   job->from_scratch = from_scratch;
   job->start_from = from;
-  const std::string reason = from_scratch ? "the job was told to begin anew"
-                                          : absl::StrCat("the job was told to go on from ", from);
+  const std::string reason = from_scratch ? "the job was told to begin anew" : IsToGoOnFrom(from);
   for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {
-    if (checkpoint.path == from && IsGood(checkpoint)) {
+    // Where the decision is taken back, a job whose checkpoints are damaged still is one that has
+    // had some, and does not begin anew by itself.
+    const bool damaged = !from_scratch && !IsGood(checkpoint) && checkpoint.path != from;
+    if (damaged || (checkpoint.path == from && IsGood(checkpoint))) {
       job->checkpoints.push_back(checkpoint);
     } else {
       Retire(job, std::move(checkpoint), reason);
@@ -177,6 +191,38 @@ void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   }
   std::erase(job->dropped_checkpoints, from);
   if (from_scratch) job->step = 0;
+}
+
+bool SettleStart(Job* job) {
+  if (job->start_from.empty()) return false;
+  bool changed = false;
+  const std::string waits = IsToGoOnFrom(job->start_from);
+  for (Checkpoint& checkpoint : job->found_checkpoints) {
+    if (checkpoint.origin_reason != waits) continue;
+    checkpoint.origin_reason = WasToldToGoOnFrom(job->start_from);
+    changed = true;
+  }
+  return changed;
+}
+
+bool TakeBackStart(Job* job) {
+  if (job->start_from.empty()) return false;
+  const std::string waits = IsToGoOnFrom(job->start_from);
+  bool any = false;
+  for (Checkpoint& checkpoint : std::exchange(job->found_checkpoints, {})) {
+    if (checkpoint.origin_reason != waits) {
+      job->found_checkpoints.push_back(std::move(checkpoint));
+      continue;
+    }
+    checkpoint.origin = Origin::kRecorded;
+    checkpoint.origin_reason.clear();
+    job->checkpoints.push_back(std::move(checkpoint));
+    any = true;
+  }
+  if (!any) return false;
+  std::sort(job->checkpoints.begin(), job->checkpoints.end(), Earlier);
+  job->start_from.clear();
+  return true;
 }
 
 }  // namespace muster::jobs

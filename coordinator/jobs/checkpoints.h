@@ -46,6 +46,15 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path);
 // from the newest checkpoint that counts. What was recorded does not count any more then, and is kept.
 void DecideStart(Job* job, bool from_scratch, const std::string& from);
 
+// A rank has begun to train from job->start_from: the decision stands. True where that changed
+// anything.
+bool SettleStart(Job* job);
+
+// The job cannot start from job->start_from: what counted before that decision counts again, and
+// the next generation starts from the newest of it. False, and nothing changes, where a rank has
+// begun to train from there, or where nothing counted before: then the decision stands.
+bool TakeBackStart(Job* job);
+
 }  // namespace muster::jobs
 
 #endif  // MUSTER_COORDINATOR_JOBS_CHECKPOINTS_H_

@@ -182,5 +182,54 @@ TEST(Checkpoints, ADirectoryThatSomebodyNamedIsWhereTheJobStartsUntilItHasOneOfI
   EXPECT_EQ(Steps(Usable(job)), (StepList{15}));
 }
 
+TEST(Checkpoints, ADecisionThatCannotBeStartedFromIsTakenBack) {
+  Job job;
+  for (const uint64_t step : {5, 10, 20}) RecordCheckpoint(&job, At(step));
+  MarkBad(&job, "step-5-g1", "hash differs");
+  Keep(&job, FoundAt(7, 1, "older"));
+  // A worker that looks into the folder says this of what nobody has verified: it must not count.
+  Keep(&job, FoundAt(30, 2, "the job was told to go on from /wrong"));
+  DecideStart(&job, false, "/wrong");
+  EXPECT_TRUE(Usable(job).empty());
+  EXPECT_TRUE(TakeBackStart(&job));
+  EXPECT_EQ(job.start_from, "");
+  EXPECT_EQ(Steps(Usable(job)), (StepList{20, 10}));
+  EXPECT_EQ(Steps(job.checkpoints), (StepList{5, 10, 20})) << "the damaged one is known, too";
+  EXPECT_EQ(job.checkpoints[2].origin, Origin::kRecorded);
+  EXPECT_EQ(job.checkpoints[2].origin_reason, "");
+  EXPECT_EQ(Steps(job.found_checkpoints), (StepList{7, 30}));
+  EXPECT_FALSE(TakeBackStart(&job));
+}
+
+TEST(Checkpoints, ADecisionThatWasStartedFromStands) {
+  Job job;
+  RecordCheckpoint(&job, At(10));
+  DecideStart(&job, false, "/right");
+  EXPECT_TRUE(SettleStart(&job));
+  EXPECT_FALSE(SettleStart(&job));
+  EXPECT_EQ(job.found_checkpoints[0].origin_reason, "the job was told to go on from /right");
+  EXPECT_FALSE(TakeBackStart(&job));
+  EXPECT_EQ(job.start_from, "/right");
+  EXPECT_TRUE(Usable(job).empty());
+}
+
+// Else it would begin anew at step 0, which nobody has decided.
+TEST(Checkpoints, WhereNothingCountedBeforeTheDecisionStands) {
+  Job job;
+  DecideStart(&job, false, "/wrong");
+  EXPECT_FALSE(TakeBackStart(&job));
+  EXPECT_EQ(job.start_from, "/wrong");
+}
+
+TEST(Checkpoints, ASecondDecisionTakesThePlaceOfOneThatWasNeverTried) {
+  Job job;
+  for (const uint64_t step : {10, 20}) RecordCheckpoint(&job, At(step));
+  DecideStart(&job, false, "/first");
+  DecideStart(&job, false, "/second");
+  EXPECT_EQ(job.start_from, "/second");
+  EXPECT_TRUE(TakeBackStart(&job));
+  EXPECT_EQ(Steps(Usable(job)), (StepList{20, 10}));
+}
+
 }  // namespace
 }  // namespace muster::jobs

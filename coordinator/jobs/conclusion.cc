@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/checkpoints.h"
+#include "coordinator/jobs/events.h"
 #include "coordinator/jobs/ranks.h"
 #include "coordinator/jobs/saves.h"
 #include "coordinator/jobs/time_limit.h"
@@ -120,7 +122,20 @@ void Cancel(Job* job, absl::Time now) {
            now, "SAVE_FAILED");
 }
 
-void Conclude(Job* job, absl::Time now) {
+namespace {
+
+// A person named a directory to start from, and nobody could: the next who lets the job go on does
+// so from what counted before.
+void TakeBackFailedStart(Job* job, absl::Time now) {
+  if (Count(*job, &Rank::session_started) > 0) return;
+  const std::string from = job->start_from;
+  if (!TakeBackStart(job)) return;
+  AddEvent(job, now, "START_TAKEN_BACK",
+           absl::StrCat("the job could not start from ", from,
+                        "; its former checkpoints count again"));
+}
+
+void ConcludeGeneration(Job* job, absl::Time now) {
   const bool done = !job->ending && !job->preempted && All(*job, &Rank::finished);
   StopClock(job, now);
   job->live = false;
@@ -173,6 +188,16 @@ void Conclude(Job* job, absl::Time now) {
   // The step that rank 0 told last may be an earlier one.
   job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
   job->state_reason = Waits(*job, cause);
+}
+
+}  // namespace
+
+void Conclude(Job* job, absl::Time now) {
+  ConcludeGeneration(job, now);
+  // Where it starts again by itself, or was stopped before it came to it, nothing speaks against
+  // that directory yet.
+  const bool failed = job->state == State::kFailed && OwnFailure(*job).has_value();
+  if (job->halted() || failed) TakeBackFailedStart(job, now);
 }
 
 }  // namespace muster::jobs

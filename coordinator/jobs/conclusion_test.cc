@@ -119,7 +119,6 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
   for (const auto& [why, reason] : std::vector<std::pair<Exit::Why, std::string>>{
            {Exit::Why::kAgentStopped, "the agent of node 'n1' was stopped"},
            {Exit::Why::kDrained, "node 'n1' is drained"},
-           {Exit::Why::kPreempted, "node 'n1' is needed for something else"},
            {Exit::Why::kLeaseOver, "node 'n1' heard nothing of the coordinator for a whole lease"},
            {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
     Job job = Running(2, 0);

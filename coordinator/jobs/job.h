@@ -299,6 +299,11 @@ struct JobFields {
   bool waiting() const { return !terminal() && !live && !halted(); }
 };
 
+// What it has done outlives its processes.
+inline bool WritesCheckpoints(const JobFields& job) {
+  return !job.plan.checkpoint_directory.empty();
+}
+
 struct Job : JobFields {
   std::vector<Rank> ranks;
   // They count, and those that were found damaged. Oldest first.

@@ -123,8 +123,6 @@ std::string Interruption(const std::string& node, Exit::Why why) {
       return absl::StrCat("the agent of node '", node, "' was stopped");
     case Exit::Why::kDrained:
       return absl::StrCat("node '", node, "' is drained");
-    case Exit::Why::kPreempted:
-      return absl::StrCat("node '", node, "' is needed for something else");
     case Exit::Why::kLeaseOver:
       return absl::StrCat("node '", node, "' heard nothing of the coordinator for a whole lease");
     case Exit::Why::kStoppedAsTold:

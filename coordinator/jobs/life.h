@@ -106,7 +106,6 @@ struct Exit {
     kStoppedAsTold = 1,
     kAgentStopped = 2,
     kDrained = 3,
-    kPreempted = 4,
     kLeaseOver = 5,
     kNodeFault = 6,
   };

@@ -142,6 +142,7 @@ TEST(Life, ANewGenerationIsNotHeldToThePatienceOfTheFormer) {
 
 TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
   Job job = Running(2, 0);
+  job.plan.checkpoint_directory = "/ckpt";
   Ended ended;
   EXPECT_TRUE(OnPreempted(&job, "node 'n0' is drained", At(1), &ended));
   EXPECT_TRUE(ended.empty());

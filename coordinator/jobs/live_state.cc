@@ -77,8 +77,10 @@ void DescribeLive(Job* job) {
                             : absl::StrCat(job->interruption, "; ends here and goes on elsewhere");
   } else if (started == job->ranks.size() && !job->interruption.empty()) {
     job->state = State::kRunning;
-    job->state_reason = absl::StrCat(job->interruption,
-                                     "; saves a checkpoint at its next step and goes on elsewhere");
+    job->state_reason = absl::StrCat(
+        job->interruption, WritesCheckpoints(*job)
+                               ? "; saves a checkpoint at its next step and goes on elsewhere"
+                               : "; ends at its next step and begins anew elsewhere");
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
     if (All(*job, &Rank::finished)) {

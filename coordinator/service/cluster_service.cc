@@ -1,6 +1,7 @@
 #include "coordinator/service/cluster_service.h"
 
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "coordinator/service/request.h"
@@ -43,6 +44,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
     auto* job = node.add_jobs();
     job->set_job_id(job_id);
     for (uint32_t rank : ranks) job->add_ranks(rank);
+    job->set_without_checkpoints(!jobs::WritesCheckpoints(*cluster.Find(job_id)));
   }
   return node;
 }
@@ -59,6 +61,17 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
   node->set_state_reason(view.reason);
 }
 
+// Only a drain has one.
+template <typename Request>
+std::optional<absl::Duration> DeadlineOf(const Request&) {
+  return std::nullopt;
+}
+std::optional<absl::Duration> DeadlineOf(const v1::DrainNodeRequest& request) {
+  if (!request.has_deadline()) return std::nullopt;
+  return absl::Seconds(request.deadline().seconds()) +
+         absl::Nanoseconds(request.deadline().nanos());
+}
+
 using NodeChange = absl::Status (cluster::Cluster::*)(const cluster::NodeRequest&, absl::Time);
 
 template <typename Request>
@@ -69,7 +82,8 @@ grpc::ServerUnaryReactor* ChangeNode(Engine* engine, grpc::CallbackServerContext
   const cluster::NodeRequest asked{.node = request->node(),
                                    .request_id = request->request_id(),
                                    .fingerprint = FingerprintOf(call, *request),
-                                   .requested_by = Shortened(request->requested_by())};
+                                   .requested_by = Shortened(request->requested_by()),
+                                   .deadline = DeadlineOf(*request)};
   const auto result = std::make_shared<absl::Status>();
   engine->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = (cluster.*change)(asked, now); },

@@ -71,6 +71,7 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
     if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
     v1::AgentDirective ack;
     ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
+    ack.mutable_heartbeat_ack()->set_workers_activity(cluster.DrainActivity(id()));
     Put(std::move(ack));
   }
   uint64_t LogLinesOf(const v1::AgentMessage& message) const override {

@@ -103,6 +103,7 @@ struct AgentOrderToWire {
   void operator()(const cluster::DrainAgent& drain) {
     out->mutable_drain()->set_drain(drain.drain);
     out->mutable_drain()->set_reason(drain.reason);
+    if (drain.deadline.has_value()) Set(out->mutable_drain()->mutable_deadline(), *drain.deadline);
   }
   void operator()(const cluster::AckExit& ack) {
     Set(out->mutable_worker_exit_ack()->mutable_worker(), ack.worker);

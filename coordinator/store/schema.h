@@ -286,6 +286,10 @@ ALTER TABLE jobs ADD COLUMN time_used INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN live_since INTEGER;
 ALTER TABLE jobs ADD COLUMN time_up INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // ---- 13: deadlines of drains, in microseconds.
+    R"sql(
+ALTER TABLE node_marks ADD COLUMN drain_deadline INTEGER;
+)sql",
 };
 
 // A file of a newer version is refused.

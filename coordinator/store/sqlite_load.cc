@@ -127,6 +127,7 @@ absl::StatusOr<Image> SqliteStore::Load() {
     row.left_out.until = marks.Time();
     row.left_out.reason = marks.Text();
     row.left_out.times = static_cast<uint32_t>(marks.Uint());
+    if (!marks.SkipNull()) row.drain_deadline = absl::Microseconds(marks.Int());
     image.node_marks.push_back(row);
   }
   RETURN_IF_ERROR(Annotate(marks.status(), path_));

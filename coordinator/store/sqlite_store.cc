@@ -162,7 +162,10 @@ absl::Status SqliteStore::Write(const Batch& batch) {
         Statement(db_, &statements_, "DELETE FROM nodes WHERE node = ?").Bind(node).Run());
   }
   for (const NodeMarkRow& row : batch.node_marks) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO node_marks VALUES (?,?,?,?,?,?,?,?,?)")
+    std::optional<int64_t> deadline;
+    if (row.drain_deadline.has_value()) deadline = absl::ToInt64Microseconds(*row.drain_deadline);
+    RETURN_IF_ERROR(Statement(db_, &statements_,
+                              "REPLACE INTO node_marks VALUES (?,?,?,?,?,?,?,?,?,?)")
                         .Bind(row.node)
                         .Bind(row.cordoned)
                         .Bind(row.drained)
@@ -172,6 +175,7 @@ absl::Status SqliteStore::Write(const Batch& batch) {
                         .Bind(row.left_out.until)
                         .Bind(row.left_out.reason)
                         .Bind(row.left_out.times)
+                        .Bind(deadline)
                         .Run());
   }
   for (const RequestRow& row : batch.requests) {

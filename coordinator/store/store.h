@@ -40,6 +40,8 @@ struct NodeMarkRow {
   bool drained = false;
   // Who said so, for people.
   std::string reason;
+  // Of `drained`, where somebody asked for one: how long what runs there may take.
+  std::optional<absl::Duration> drain_deadline;
   // Of the agent that has this name, and its processes, the newest last: all others were replaced by it.
   std::string agent_id;
   std::vector<std::string> incarnations;

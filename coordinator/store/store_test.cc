@@ -92,6 +92,7 @@ TEST_P(StoreTest, WhatIsKnownOfANodeOutlivesItsAgent) {
                          .cordoned = true,
                          .drained = true,
                          .reason = "by me",
+                         .drain_deadline = absl::Minutes(30),
                          .agent_id = "uuid",
                          .incarnations = {"i1", "i2"},
                          .left_out = {absl::FromUnixMicros(1234567890123456), "3 failures", 2}};

@@ -143,6 +143,40 @@ def test_drain_empties_a_node_and_uncordon_opens_it_again(cluster):
     assert weights(cluster, "job") == weights(cluster, "calm")
 
 
+def test_drain_names_the_jobs_that_begin_anew_and_keeps_its_deadline(cluster):
+    cluster.agent("a", slots=2)
+    submit(cluster, "job", checkpoint=None)
+    await_step(cluster, "job", 20)
+    refused = cluster.cli("drain", "a", "--deadline", "0s", expect=None)
+    assert refused.code != 0 and "more than 0s" in refused.err, refused
+    drained = cluster.cli("drain", "a", "--deadline", "1m", "--wait")
+    assert "job job writes no checkpoints: it begins anew elsewhere" in drained.err, drained
+    events = [event for event in get(cluster, "job")["events"] if event["reason"] == "PREEMPTED"]
+    assert len(events) == 1 and "it begins anew elsewhere" in events[0]["message"], events
+    cluster.cli("uncordon", "a")
+    cluster.cli("wait", "job")
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_after_a_wrong_directory_a_plain_resume_goes_on_from_the_former_checkpoint(cluster):
+    cluster.agent("a", slots=2)
+    submit(cluster, "job")
+    await_step(cluster, "job", 20)
+    cluster.cli("stop", "job", "--wait")
+    kept = get(cluster, "job")["checkpoints"]
+    cluster.cli("resume", "job", "--from", cluster.folder / "nowhere")
+    harness.eventually(lambda: get(cluster, "job")["state"] == "PAUSED", "it cannot start there")
+    job = get(cluster, "job")
+    assert [one["path"] for one in job["checkpoints"]] == [one["path"] for one in kept]
+    assert any(event["reason"] == "START_TAKEN_BACK" for event in job["events"]), job["events"]
+    cluster.cli("resume", "job")
+    cluster.cli("wait", "job")
+    steps = metrics(cluster, "job")
+    assert [step for step, _, _ in steps] == list(range(1, STEPS + 1))
+    assert {generation for _, generation, _ in steps} == {1, 3}, "it began where it had stopped"
+    assert weights(cluster, "job") == weights(cluster, "calm")
+
+
 def test_cordon_keeps_what_runs_and_starts_nothing_more(cluster):
     cluster.agent("a", slots=2)
     submit(cluster, "job")

@@ -157,10 +157,11 @@ void AgentProcess::Do(const agent::SendHeartbeat& effect) {
   Send([this, stream = stream_, process = process_, sequence = effect.sequence](
            cluster::Cluster& cluster, absl::Time now) {
     if (cluster.AgentHeard(stream, now)) {
-      scene_.network.SendDown(stream, [this, stream, process, sequence] {
+      const uint64_t activity = cluster.DrainActivity(stream);
+      scene_.network.SendDown(stream, [this, stream, process, sequence, activity] {
         if (process != process_) return;
-        Run([this, stream, sequence] {
-          if (stream == stream_) Handle(agent::HeartbeatAcked{sequence});
+        Run([this, stream, sequence, activity] {
+          if (stream == stream_) Handle(agent::HeartbeatAcked{sequence, activity});
         });
       });
     }
@@ -286,7 +287,7 @@ void AgentProcess::Order(StreamId stream, const cluster::AgentOrder& order) {
     } else if (const auto* stop = std::get_if<cluster::StopWorker>(&order)) {
       Handle(agent::StopRequested{ToAgent(stop->worker), stop->grace});
     } else if (const auto* drain = std::get_if<cluster::DrainAgent>(&order)) {
-      Handle(agent::DrainRequested{drain->drain, drain->reason});
+      Handle(agent::DrainRequested{drain->drain, drain->reason, drain->deadline});
     } else if (const auto* ack = std::get_if<cluster::AckSpool>(&order)) {
       if (spooled_.contains(ToAgent(ack->worker))) TellMore(ToAgent(ack->worker));
     } else if (const auto* ack = std::get_if<cluster::AckExit>(&order)) {

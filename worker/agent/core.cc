@@ -99,7 +99,17 @@ void Core::On(const Broken&, absl::Time now, Effects&) {
   next_heartbeat_ = absl::InfiniteFuture();
 }
 
-void Core::On(const HeartbeatAcked& acked, absl::Time, Effects&) { lease_.Acked(acked.sequence); }
+void Core::On(const HeartbeatAcked& acked, absl::Time now, Effects&) {
+  lease_.Acked(acked.sequence);
+  if (!drain_.has_value() || acked.workers_activity == 0) return;
+  const bool moved = drain_->activity != 0 && drain_->activity != acked.workers_activity;
+  drain_->activity = acked.workers_activity;
+  if (!moved) return;
+  // It is heard of through a heartbeat of the worker and one of this agent, either of which may be
+  // late.
+  const absl::Duration heard_of = 3 * heartbeat_interval_.value_or(absl::ZeroDuration());
+  drain_->moves_until = now + std::max(options_.standstill, heard_of);
+}
 
 void Core::On(const NobodyListens& refused, absl::Time, Effects&) { lease_.Refused(refused.begun); }
 
@@ -240,22 +250,32 @@ void Core::On(const DrainRequested& request, absl::Time now, Effects&) {
   if (shutdown_) return;
   if (!request.drain) {
     drain_.reset();
-  } else if (!drain_.has_value()) {
+    return;
+  }
+  const absl::Duration deadline = request.deadline.value_or(options_.drain_timeout);
+  if (!drain_.has_value()) {
     drain_ = Drain{.reason = request.reason,
                    .cause = Cause::kDrained,
-                   .until = now + options_.drain_timeout};
+                   .deadline = deadline,
+                   .until = now + deadline};
+  } else if (drain_->deadline != deadline) {
+    // Asked for anew; what only comes again with a new stream is the same.
+    drain_->deadline = deadline;
+    drain_->until = now + deadline;
   }
 }
 
 void Core::On(const WritesSeen& seen, absl::Time now, Effects&) {
   if (!drain_.has_value()) return;
   // The first one only says where the count begins. Processes that end take theirs along.
-  if (drain_->bytes > 0 && seen.bytes > drain_->bytes) drain_->wrote = now;
+  if (drain_->bytes > 0 && seen.bytes > drain_->bytes) {
+    drain_->moves_until = std::max(drain_->moves_until, now + options_.standstill);
+  }
   drain_->bytes = seen.bytes;
 }
 
 absl::Time Core::DrainEnd() const {
-  return std::max(drain_->until, drain_->wrote + options_.standstill);
+  return std::max(drain_->until, drain_->moves_until);
 }
 
 bool Core::Waits() const {

@@ -37,6 +37,8 @@ struct Welcomed {
 };
 struct HeartbeatAcked {
   uint64_t sequence = 0;
+  // Changes while the workers get on, where this agent is emptied; 0: the coordinator does not say.
+  uint64_t workers_activity = 0;
 };
 // A connection that was tried at `begun` was refused by the coordinator's host, so nobody listens there; or by the
 // coordinator itself, which can neither take anybody in nor give anything away while it cannot write its store.
@@ -66,6 +68,8 @@ struct ExitAcked {
 struct DrainRequested {
   bool drain = false;
   std::string reason;
+  // How long the jobs may take, from the first request that says so; absent: drain_timeout.
+  std::optional<absl::Duration> deadline;
 };
 // What the workers have written to disks so far, all together: while it grows, a drain is not over.
 struct WritesSeen {
@@ -218,8 +222,9 @@ struct CoreOptions {
   absl::Duration lease = absl::Seconds(10);
   // Between SIGTERM and SIGKILL where the agent itself stops its workers.
   absl::Duration stop_grace = absl::Seconds(2);
-  // How long the jobs may take to save and to end where this agent is stopped or drained; while they write, it is put off to
-  // `standstill` after they last did.
+  // How long the jobs may take to save and to end where this agent is stopped or drained; while
+  // they write or get on, it is put off to `standstill` after they last did (at least three
+  // heartbeats, where it is the coordinator that says so).
   absl::Duration drain_timeout = absl::Minutes(5);
   absl::Duration standstill = absl::Seconds(10);
   // A process that lives so long after SIGKILL hangs in the kernel.
@@ -261,9 +266,14 @@ class Core {
   struct Drain {
     std::string reason;
     Cause cause = Cause::kUnknown;
+    // That of DrainRequested.
+    absl::Duration deadline;
     absl::Time until;
+    // As they were seen last; 0: not yet.
     uint64_t bytes = 0;
-    absl::Time wrote = absl::InfinitePast();
+    uint64_t activity = 0;
+    // What moves is not ended before.
+    absl::Time moves_until = absl::InfinitePast();
     // The time was over, and the workers were told to end.
     bool over = false;
   };

@@ -48,7 +48,8 @@ class DrainCoreTest : public CoreTest {
       now_ = core_.NextDeadline();
       for (Effect& effect : Do(Ticked{})) {
         if (const auto* heartbeat = std::get_if<SendHeartbeat>(&effect)) {
-          Do(HeartbeatAcked{heartbeat->sequence});
+          if (moves_) ++activity_;
+          Do(HeartbeatAcked{heartbeat->sequence, activity_});
         } else {
           all.push_back(std::move(effect));
         }
@@ -56,6 +57,10 @@ class DrainCoreTest : public CoreTest {
     }
     return all;
   }
+
+  // What the coordinator says of the workers; whether it changes with each heartbeat.
+  uint64_t activity_ = 0;
+  bool moves_ = false;
 };
 
 TEST_F(DrainCoreTest, AShutdownSaysSoAndWaitsForTheWorkers) {
@@ -91,6 +96,50 @@ TEST_F(DrainCoreTest, AfterItsTimeTheWorkersAreStoppedUnlessTheyStillWrite) {
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitSignal{9}}),
               ElementsAre(VariantWith<SendExit>(
                   SendExit{{kA, 7, ExitSignal{9}, "", Cause::kAgentStopped}})));
+}
+
+// A validation pass, or a step of many micro-batches.
+TEST_F(DrainCoreTest, WorkersThatComputeAndWriteNothingAreLeftToGetOn) {
+  Run(kA, 7);
+  Do(DrainRequested{true, "muster drain by me"});
+  activity_ = 5;
+  moves_ = true;
+  EXPECT_THAT(Pass(absl::Minutes(30)), IsEmpty());
+  moves_ = false;
+  EXPECT_THAT(Pass(absl::Seconds(7)), IsEmpty());
+  EXPECT_THAT(Pass(absl::Seconds(5)),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+}
+
+TEST_F(DrainCoreTest, WorkersThatStandStillAreStoppedAfterItsTime) {
+  Run(kA, 7);
+  activity_ = 5;
+  Do(ShutdownRequested{});
+  EXPECT_THAT(Pass(absl::Minutes(5) - absl::Seconds(2)), IsEmpty());
+  EXPECT_THAT(Pass(absl::Seconds(2)),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+}
+
+TEST_F(DrainCoreTest, TheDeadlineIsThatOfWhoAsksAndARepeatDoesNotBeginItAnew) {
+  Run(kA, 7);
+  const DrainRequested request{true, "muster drain by me", absl::Minutes(30)};
+  Do(request);
+  EXPECT_THAT(Pass(absl::Minutes(20)), IsEmpty());
+  Do(request);  // after the stream broke
+  EXPECT_THAT(Pass(absl::Minutes(10) - absl::Seconds(2)), IsEmpty());
+  EXPECT_THAT(Pass(absl::Seconds(2)),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
+}
+
+TEST_F(DrainCoreTest, AnotherDeadlineTakesThePlaceOfTheFirst) {
+  Run(kA, 7);
+  Do(DrainRequested{true, "muster drain by me"});
+  EXPECT_THAT(Pass(absl::Minutes(4)), IsEmpty());
+  Do(DrainRequested{true, "muster drain by me", absl::Minutes(10)});
+  EXPECT_THAT(Pass(absl::Minutes(10) - absl::Seconds(1)), IsEmpty());
+  Do(DrainRequested{true, "muster drain by me", absl::Seconds(1)});
+  EXPECT_THAT(Pass(absl::Seconds(1)),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
 }
 
 TEST_F(DrainCoreTest, WithoutACoordinatorAShutdownWaitsForItNoLongerThanALease) {

@@ -127,7 +127,8 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
       return event;
     }
     case v1::AgentDirective::kHeartbeatAck:
-      return HeartbeatAcked{directive.heartbeat_ack().sequence()};
+      return HeartbeatAcked{.sequence = directive.heartbeat_ack().sequence(),
+                            .workers_activity = directive.heartbeat_ack().workers_activity()};
     case v1::AgentDirective::kStartWorker:
       return StartRequested{.worker = FromWire(directive.start_worker().worker()),
                             .slot = directive.start_worker().slot(),
@@ -138,9 +139,12 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
                            .grace = FromWire(directive.stop_worker().grace())};
     case v1::AgentDirective::kWorkerExitAck:
       return ExitAcked{FromWire(directive.worker_exit_ack().worker())};
-    case v1::AgentDirective::kDrain:
-      return DrainRequested{.drain = directive.drain().drain(),
-                            .reason = directive.drain().reason()};
+    case v1::AgentDirective::kDrain: {
+      const v1::DrainAgent& drain = directive.drain();
+      DrainRequested event{.drain = drain.drain(), .reason = drain.reason()};
+      if (drain.has_deadline()) event.deadline = FromWire(drain.deadline());
+      return event;
+    }
     case v1::AgentDirective::kSpooledReportsAck:
     case v1::AgentDirective::KIND_NOT_SET:
       break;

@@ -50,6 +50,14 @@ TEST(AgentWire, EveryDirectiveIsAnEvent) {
   EXPECT_EQ(terms.lease.margin, absl::Milliseconds(200));
   EXPECT_EQ(terms.lease.autonomy, absl::Minutes(1));
   EXPECT_EQ(EventOf<HeartbeatAcked>("heartbeat_ack { sequence: 3 }").sequence, 3);
+  const auto acked = EventOf<HeartbeatAcked>("heartbeat_ack { sequence: 3 workers_activity: 9 }");
+  EXPECT_EQ(acked.workers_activity, 9);
+  const auto drain = EventOf<DrainRequested>("drain { drain: true reason: 'why' }");
+  EXPECT_TRUE(drain.drain);
+  EXPECT_EQ(drain.reason, "why");
+  EXPECT_EQ(drain.deadline, std::nullopt);
+  EXPECT_EQ(EventOf<DrainRequested>("drain { drain: true deadline { seconds: 1800 } }").deadline,
+            absl::Minutes(30));
   const auto start =
       EventOf<StartRequested>(absl::StrCat("start_worker { worker {", kWire, "} slot: 4 continue_when_cut_off: true }"));
   EXPECT_EQ(start.worker, kWorker);

@@ -48,7 +48,6 @@ enum class Cause {
   kStoppedAsTold = 1,
   kAgentStopped = 2,
   kDrained = 3,
-  kPreempted = 4,
   kLeaseOver = 5,
   kNodeFault = 6,
 };

@@ -261,6 +261,8 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(const checkpoint::Sav
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();
+    // Nor are its passes this one's.
+    restored.point.steering.validation_due = false;
   }
   return restored;
 }

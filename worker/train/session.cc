@@ -37,13 +37,14 @@ double Seconds(std::chrono::steady_clock::duration duration) {
 }  // namespace
 
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
+  if (validation_due_) RETURN_IF_ERROR(ValidateDue());
   for (const PlannedStage& stage : RemainingStages(job_.stages, step_)) {
+    if (stopped_) break;
     const auto* fit = std::get_if<FitUntil>(&stage);
     if (fit != nullptr && !ended_early_.empty()) continue;
     stage_ = fit != nullptr ? "fit" : "validate";
     Report(StageStarted{stage_, step_});
     RETURN_IF_ERROR(fit != nullptr ? Fit(*fit) : ValidateOnce());
-    if (stopped_) break;
   }
   if (!stopped_) {
     // Whatever became of the last checkpoint: the weights are worth to be kept.
@@ -86,6 +87,7 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
     loss_reports_.SetSeconds(Seconds(std::chrono::steady_clock::now() - start));
     RETURN_IF_ERROR(profile_.EndStep(step_));
     ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage, plan));
+    if (stopped_) return absl::OkStatus();
     if (boundary_plan.has_value()) plan = *boundary_plan;
   }
   return absl::OkStatus();
@@ -113,6 +115,14 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   // Says of this step that training may go on from it: its loss is finite on every rank, or it was left out.
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
   if (!work) return plan;
+  // The job is to leave: what it has computed is saved before a pass that may take long. Whoever
+  // goes on from there runs it first. A job without checkpoints comes to this step again, but for
+  // its last one: there it is nearly done.
+  if (validate && plan.preempted && (checkpoints_ != nullptr || !end)) {
+    validation_due_ = true;
+    RETURN_IF_ERROR(EndHere());
+    return plan;
+  }
   if (validate) RETURN_IF_ERROR(Validate());
   if (save) {
     const bool final =
@@ -170,6 +180,16 @@ absl::Status SessionImpl::ValidateOnce() {
   return stopped_ ? absl::OkStatus() : Validate();
 }
 
+absl::Status SessionImpl::ValidateDue() {
+  if (validate_data_.has_value()) {
+    stage_ = "validate";
+    Report(StageStarted{stage_, step_});
+    RETURN_IF_ERROR(ValidateOnce());
+  }
+  validation_due_ = false;
+  return absl::OkStatus();
+}
+
 absl::Status SessionImpl::Validate() {
   Progress("validating");
   RETURN_IF_ERROR(AwaitParameters());
@@ -204,6 +224,7 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save(SaveKind kind) {
   point.steering.rules = trainability_->rules();
   point.steering.pending = PendingNames();
   point.steering.applied.assign(applied_.begin(), applied_.end());
+  point.steering.validation_due = validation_due_;
   for (int attempt = 1;; ++attempt) {
     ASSIGN_OR_RETURN(const Checkpoints::Saved saved, checkpoints_->Save(point, state_));
     if (saved.files.ok()) {

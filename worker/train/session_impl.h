@@ -74,6 +74,8 @@ class SessionImpl : public Session {
   absl::Status CheckSkips();
   // The stage, and the pass itself.
   absl::Status ValidateOnce();
+  // The pass that the session before left to this one.
+  absl::Status ValidateDue();
   absl::Status Validate();
   // Unless there is one of this step: saved_ is it then.
   struct SaveResult {
@@ -240,6 +242,8 @@ class SessionImpl : public Session {
   bool paused_ = false;
   bool stopped_ = false;    // by a command, or preempted: nothing more is done
   bool preempted_ = false;
+  // After this step, and not run yet: that is left to whoever goes on from here.
+  bool validation_due_ = false;
   std::string ended_early_;         // why, with uneven_inputs: stop_at_first
   absl::Status final_save_;         // how the save at the end of training went
   std::vector<JoinedRank> joined_;  // as reported

@@ -86,6 +86,7 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   }
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
   applied_.assign(point.steering.applied.begin(), point.steering.applied.end());
+  validation_due_ = point.steering.validation_due;
   learning_rate_ = point.steering.learning_rate.value_or(learning_rate_);
 }
 

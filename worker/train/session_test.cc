@@ -6,6 +6,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -126,6 +127,115 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   auto losses = first.outside.losses();
   losses.merge(next->outside.losses());
   EXPECT_EQ(losses, undisturbed->outside.losses());
+}
+
+// Of the rank that alone hears of it, while it computes this step; 0: from the start.
+class PreemptedDuring : public CommandSource, public EventSink {
+ public:
+  PreemptedDuring(Outside* outside, int64_t step)
+      : outside_(outside), step_(step), preempted_(step == 0) {}
+  int64_t Newest() const override { return outside_->Newest(); }
+  Command Get(int64_t number) const override { return outside_->Get(number); }
+  bool Preempted() const override { return preempted_; }
+  void Report(const Event& event) override { outside_->Report(event); }
+  void Progress(int64_t step, const char*, const char* doing) override {
+    if (step + 1 == step_ && std::string(doing) == "training") preempted_ = true;
+  }
+
+ private:
+  Outside* const outside_;
+  const int64_t step_;
+  bool preempted_;
+};
+
+// Whose validation passes come late, where a job is preempted at a step after which one is due.
+class DueValidationTest : public SessionTest {
+ protected:
+  std::unique_ptr<Result> RunPreempted(const Job& job, int64_t step, int64_t generation = 1,
+                                       const std::vector<std::string>& checkpoints = {}) {
+    auto result = std::make_unique<Result>();
+    result->ends.assign(2, absl::UnknownError("did not run"));
+    PreemptedDuring source(&result->outside, step);
+    RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+      SessionParts parts;
+      parts.control = &control;
+      parts.gradients = &data;
+      parts.commands = &result->outside;
+      parts.events = &result->outside;
+      if (rank == 1) {
+        parts.commands = &source;
+        parts.events = &source;
+      }
+      parts.checkpoints = checkpoints;
+      auto session =
+          Session::Create({"job", job_instance_, generation, rank, "incarnation"}, job, parts);
+      result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
+    });
+    return result;
+  }
+  Job ValidatingJob() const {
+    Job job = SmallJob();
+    job.stages = {FitStage{12, 3}};
+    return job;
+  }
+};
+
+TEST_F(DueValidationTest, IsLeftToTheNextGenerationWhichRunsItFirst) {
+  Job job = ValidatingJob();
+  const auto undisturbed = RunSessions(job, 2);
+  job.checkpoint = Every(100);
+  for (const int64_t step : {6, 12}) {
+    std::filesystem::remove_all(folder_ / "ckpt");
+    const auto first = RunPreempted(job, step);
+    for (const auto& end : first->ends) {
+      ASSERT_TRUE(end.ok()) << end.status();
+      EXPECT_TRUE(end->preempted);
+      EXPECT_EQ(end->step, step);
+    }
+    EXPECT_FALSE(first->outside.validations().contains(step)) << "the save comes first";
+    ASSERT_EQ(first->outside.checkpoints().size(), 1u);
+    // One that has to leave at once as well leaves it to the next.
+    const auto second = RunPreempted(job, 0, 2, first->outside.checkpoints());
+    ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+    EXPECT_TRUE(second->ends[0]->preempted);
+    EXPECT_TRUE(second->outside.validations().empty());
+    const auto third = RunSessions(job, 2, 3, first->outside.checkpoints());
+    ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
+    EXPECT_FALSE(third->ends[0]->preempted);
+    EXPECT_EQ(third->ends[0]->step, 12);
+    auto validations = first->outside.validations();
+    validations.merge(third->outside.validations());
+    EXPECT_EQ(validations, undisturbed->outside.validations());
+    auto losses = first->outside.losses();
+    losses.merge(third->outside.losses());
+    EXPECT_EQ(losses, undisturbed->outside.losses());
+  }
+}
+
+TEST_F(DueValidationTest, IsRunOnceWhereTheJobGoesOnFromALaterCheckpoint) {
+  Job job = ValidatingJob();
+  job.checkpoint = Every(100);
+  const auto first = RunPreempted(job, 6);
+  ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
+  // The record that says so leaves with the next step.
+  const auto second = RunPreempted(job, 7, 2, first->outside.checkpoints());
+  ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
+  EXPECT_EQ(second->ends[0]->step, 8);
+  EXPECT_TRUE(second->outside.validations().contains(6));
+  const auto third = RunSessions(job, 2, 3, second->outside.checkpoints());
+  ASSERT_TRUE(third->ends[0].ok()) << third->ends[0].status();
+  EXPECT_EQ(third->outside.validations().begin()->first, 9);
+}
+
+TEST_F(DueValidationTest, WithoutCheckpointsTheStepComesAgainUnlessItIsTheLast) {
+  const auto early = RunPreempted(ValidatingJob(), 6);
+  ASSERT_TRUE(early->ends[0].ok()) << early->ends[0].status();
+  EXPECT_TRUE(early->ends[0]->preempted);
+  EXPECT_FALSE(early->outside.validations().contains(6));
+  const auto late = RunPreempted(ValidatingJob(), 12);
+  ASSERT_TRUE(late->ends[0].ok()) << late->ends[0].status();
+  EXPECT_FALSE(late->ends[0]->preempted) << "all of its work is done";
+  EXPECT_TRUE(late->outside.validations().contains(12));
 }
 
 TEST_F(SessionTest, AMissingRankIsAConsequenceForTheOthers) {
