@@ -48,8 +48,8 @@ class Simulation {
              .to_worker = [this](StreamId stream, const auto& order) { ToWorker(stream, order); },
              .committed = [this](const auto& batch,
                                  const auto& cluster) { checker_.Committed(batch, cluster); }}),
-        scene_{timeline_,         network_, disk_, checker_, coordinator_, MakeTiming(),
-               options.old_nodes, {},       {},    {},       {},           {}},
+        scene_{timeline_, network_, disk_, checker_, coordinator_, MakeTiming(),
+               options.old_nodes, {}, {}, {}, {}, {}, {}},
         client_(&scene_) {
     if (options.old_nodes) checker_.JudgeFencesOnly();
     agent::CoreOptions core;
@@ -316,6 +316,7 @@ class Simulation {
         away_until_ = timeline_.now() + timeline_.Between(0, 3);
         coordinator_.Kill();
         coordinator_.RestoreBackup();
+        ++scene_.databases;
         const store::Image image = *coordinator_.store().Load();
         checker_.Restored(image);
         client_.Forget(image);

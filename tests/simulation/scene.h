@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -48,8 +49,10 @@ struct Scene {
   std::map<StreamId, WorkerProcess*> worker_streams;
   // What workers left on the disks of their nodes.
   std::map<std::string, std::map<agent::WorkerId, std::vector<cluster::Report>>> spools;
-  // By job and generation.
-  std::map<std::pair<std::string, uint64_t>, std::unique_ptr<TrainingSession>> sessions;
+  // So often an older database took the place of the newest one.
+  uint64_t databases;
+  // By job, generation and database.
+  std::map<std::tuple<std::string, uint64_t, uint64_t>, std::unique_ptr<TrainingSession>> sessions;
 };
 
 }  // namespace muster::simulation

@@ -1,6 +1,8 @@
 #include "tests/simulation/training_session.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 #include <variant>
 
@@ -101,7 +103,41 @@ void TrainingSession::Begin() {
                                          .checkpoint_path = start.path,
                                          .last_command = static_cast<uint64_t>(position.taken)});
   }
+  TellUnreported(position);
   Boundary();
+}
+
+// As SessionImpl::TellUnreported does.
+void TrainingSession::TellUnreported(const train::CommandSchedule::Position& position) {
+  const std::vector<train::Command>& held = leader().held();
+  const int64_t newest = std::min<int64_t>(position.taken, held.size());
+  const std::map<int64_t, int64_t> steps = [this] {
+    std::map<int64_t, int64_t> result;
+    for (const auto& [step, number] : training_.commands) result.emplace(number, step);
+    return result;
+  }();
+  std::set<int64_t> taken_back;
+  for (int64_t number = 1; number <= newest; ++number) {
+    const auto* cancel = std::get_if<train::CancelCommand>(&held[number - 1].what);
+    if (cancel != nullptr && !steps.contains(cancel->target)) taken_back.insert(cancel->target);
+  }
+  for (int64_t number = 1; number <= newest; ++number) {
+    const train::Command& command = held[number - 1];
+    const bool nothing = std::holds_alternative<train::NoCommand>(command.what);
+    const bool waits =
+        std::binary_search(position.waiting.begin(), position.waiting.end(), number);
+    if (command.replay || command.begun || nothing || waits || train::IsDoneAnew(command)) continue;
+    commands::Outcome outcome;
+    if (taken_back.contains(number)) {
+      outcome = {.code = absl::StatusCode::kCancelled, .reason = "OPERATION_CANCELLED"};
+    } else {
+      const auto step = steps.find(number);
+      leader().Report(cluster::CommandApplied{
+          static_cast<uint64_t>(number),
+          static_cast<uint64_t>(step == steps.end() ? training_.step : step->second)});
+    }
+    leader().Report(cluster::CommandFinished{static_cast<uint64_t>(number), outcome});
+  }
 }
 
 void TrainingSession::Boundary() {
@@ -237,6 +273,13 @@ void TrainingSession::Written() {
   if (const auto stale = StaleEpoch(scene_.disk, leader().id()); stale.has_value()) {
     return Fail(*stale);
   }
+  // What was reported before it is told, or the agent's to tell, before others can go on from it.
+  const absl::Time now = scene_.timeline.now();
+  settle_until_ = settle_until_.value_or(now + absl::Seconds(1));
+  if (!leader().Settled() && now < *settle_until_) {
+    return Later(absl::Milliseconds(20), &TrainingSession::Written);
+  }
+  settle_until_.reset();
   const Save save = std::move(saves_.front());
   saves_.pop_front();
   const std::string path = Name(save.what.training.step);

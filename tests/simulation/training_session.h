@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -39,6 +40,7 @@ class TrainingSession {
   void Fail(const jobs::ReportedFailure& failure);
   // Every rank of it has this position: they take the same decisions.
   void Begin();
+  void TellUnreported(const train::CommandSchedule::Position& position);
   void Boundary();
   void Step();
   // False: halted at this boundary, or over.
@@ -66,6 +68,8 @@ class TrainingSession {
   bool preempted_ = false;
   bool last_step_done_ = false;
   int64_t saved_step_ = -1;
+  // Of the one that is being written; absent: it is not written yet.
+  std::optional<absl::Time> settle_until_;
   // The first one is being written.
   std::deque<Save> saves_;
 };

@@ -37,6 +37,7 @@ WorkerProcess::WorkerProcess(Scene* scene, const cluster::WorkerId& id, const st
       id_(id),
       node_(node),
       pid_(pid),
+      databases_(scene->databases),
       on_end_(std::move(on_end)),
       waits_from_(scene->timeline.now()),
       agents_lease_end_(std::move(agents_lease_end)) {
@@ -92,7 +93,7 @@ void WorkerProcess::Die(const agent::Ending& ending, bool vanished) {
     scene_.network.CloseByClient(stream_, vanished);
     stream_ = 0;
   }
-  if (joined_) scene_.sessions.at({id_.job, id_.generation})->Lost(this, vanished);
+  if (joined_) scene_.sessions.at({id_.job, id_.generation, databases_})->Lost(this, vanished);
   on_end_(ending);
 }
 
@@ -213,6 +214,11 @@ void WorkerProcess::Spool() {
   }
 }
 
+bool WorkerProcess::Settled() {
+  if (!attached_) Spool();
+  return unacked_.empty() || unacked_.back().sequence <= spooled_through_;
+}
+
 void WorkerProcess::Knock() {
   if (attached_) {
     knocking_ = false;
@@ -294,7 +300,7 @@ void WorkerProcess::JoinWhenReady() {
     return;
   }
   joined_ = true;
-  auto& session = scene_.sessions[{id_.job, id_.generation}];
+  auto& session = scene_.sessions[{id_.job, id_.generation, databases_}];
   if (session == nullptr) {
     session = std::make_unique<TrainingSession>(&scene_, id_.job, id_.generation);
   }

@@ -54,6 +54,8 @@ class WorkerProcess {
     step_ = step;
     ++activity_;
   }
+  // What it reported is told, or its agent's to tell.
+  bool Settled();
   // Its lease is not over, by one look at the clock.
   bool StillMine();
 
@@ -93,6 +95,8 @@ class WorkerProcess {
   const cluster::WorkerId id_;
   const std::string node_;
   const int64_t pid_;
+  // Its generation may come again where the database is an older one.
+  const uint64_t databases_;
   const std::function<void(const agent::Ending&)> on_end_;
   // It waits so long for its first welcome: from its start,
   // or from the last time that nobody listened.

@@ -99,6 +99,20 @@ void ControlStreamImpl::Report(v1::WorkerReport report) {
   Wake();
 }
 
+bool ControlStreamImpl::Settle(absl::Duration timeout) {
+  uint64_t last = 0;
+  {
+    absl::MutexLock lock(&mutex_);
+    last = settle_ = outbox_.last();
+  }
+  Wake();
+  absl::MutexLock lock(&mutex_);
+  return changed_.Await(mutex_, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    const bool nowhere = !attached_ && !spool_.enabled();
+    return outbox_.acknowledged() >= last || spooled_ >= last || nowhere;
+  });
+}
+
 absl::Status ControlStreamImpl::Flush(absl::Duration timeout) {
   {
     absl::MutexLock lock(&mutex_);

@@ -53,6 +53,7 @@ class ControlStreamImpl : public ControlStream {
   absl::Status StillMine() const override;
   bool Away() const override;
   void Report(v1::WorkerReport report) override;
+  bool Settle(absl::Duration timeout) override;
   absl::Status Flush(absl::Duration timeout) override;
   void SetProgress(v1::WorkerHeartbeat progress) override;
   absl::StatusOr<v1::Rendezvous> WaitForRendezvous(absl::Duration timeout) override;
@@ -125,6 +126,9 @@ class ControlStreamImpl : public ControlStream {
   // This process is about to end; all reports up to flushed_ are on the agent's disk for good.
   bool flushing_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t flushed_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Somebody waits until all up to settle_ are spooled; all up to spooled_ are.
+  uint64_t settle_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t spooled_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);

@@ -78,7 +78,8 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
     told = outbox_.empty();
     flushing = flushing_;
     const absl::Time due = std::max(away_since_ + patience, spooled_at_ + kSpoolPause);
-    if (!attached && !flushing && now < due) return due;
+    const bool hurry = flushing || settle_ > spooled_;
+    if (!attached && !hurry && now < due) return due;
     while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) anew = true;
     last = outbox_.last();
     if (!attached) fresh = outbox_.After(anew ? 0 : spool_.through());
@@ -96,6 +97,7 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
     return now + absl::Seconds(1);
   }
   absl::MutexLock lock(&mutex_);
+  spooled_ = last;
   if (flushing) flushed_ = last;
   changed_.Changed();
   return absl::InfiniteFuture();

@@ -38,6 +38,8 @@ class Outbox {
   size_t bytes() const { return bytes_; }
   // The newest number given.
   uint64_t last() const { return last_; }
+  // The coordinator holds all up to this one.
+  uint64_t acknowledged() const { return last_ - kept_.size(); }
 
   bool HasNext() const { return next_ <= last_; }
   bool empty() const { return kept_.empty(); }

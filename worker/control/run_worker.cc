@@ -93,6 +93,7 @@ class StreamEvents : public train::EventSink {
     activity::Moved();
     stream_->SetProgress(std::move(heartbeat));
   }
+  void Settle(absl::Duration timeout) override { stream_->Settle(timeout); }
   // The newest step that Progress named; session thread only.
   int64_t step() const { return step_; }
 

@@ -207,7 +207,7 @@ class LeaseHolder {
   virtual absl::Status StillMine() const = 0;
 };
 
-// Takes what happens. Thread-safe; never blocks on the network: events are queued in order.
+// Takes what happens. Thread-safe; never blocks on the network, but in Settle: events are queued in order.
 class EventSink {
  public:
   virtual ~EventSink() = default;
@@ -215,6 +215,9 @@ class EventSink {
   virtual void Report(const Event& event) = 0;
   // Where this rank is now; only the newest counts. Cheap enough for every step.
   virtual void Progress(int64_t step, const char* stage, const char* doing) = 0;
+  // Waits until everything that was reported would be told also if this process ended now, at most
+  // `timeout`. What cannot fail has nothing to wait for.
+  virtual void Settle(absl::Duration /*timeout*/) {}
 };
 
 }  // namespace muster::train

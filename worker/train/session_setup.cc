@@ -5,10 +5,17 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "common/status/status.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
+namespace {
+
+// So long, at most, a checkpoint waits for the reports before it.
+constexpr absl::Duration kSettle = absl::Seconds(1);
+
+}  // namespace
 
 absl::Status SessionImpl::Build() {
   Progress("loading");
@@ -56,7 +63,11 @@ absl::Status SessionImpl::Build() {
                                         .start_from = parts_.start_from},
                                        StrategyName(job_.strategy), job_.model.kind, parts_.control,
                                        parts_.events));
-    checkpoints_->SetStillMine([this] { return StillMine(); });
+    checkpoints_->SetStillMine([this] {
+      // A checkpoint that a later generation goes on from stands for steps whose metrics were told.
+      parts_.events->Settle(kSettle);
+      return StillMine();
+    });
     ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
       return StateFor(manifest);
     }));
