@@ -196,6 +196,18 @@ TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
 }
 
+TEST(Cluster, WhoCouldNotBeTakenInWhileTheStoreFailedHasANewLease) {
+  World world;
+  world.Start("job", 1);
+  world.cluster().Detached(10, world.now());
+  world.cluster().Detached(1, world.now());
+  world.StoreFails(1000);
+  world.Pass(5);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRunning);
+  world.Pass(11);
+  EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
+}
+
 TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   World world;
   world.Start("job", 1);

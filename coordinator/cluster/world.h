@@ -117,6 +117,11 @@ class World {
     seconds += duration;
     cluster_->WasAway(absl::Seconds(duration), now());
   }
+  // So long nothing could be stored, and nobody was taken in.
+  void StoreFails(double duration) {
+    seconds += duration;
+    cluster_->StoreWasAway(absl::Seconds(duration), now());
+  }
   // Lets time pass in steps that the coordinator takes for its own regular ones.
   void Pass(double duration) {
     for (const double end = seconds + duration; seconds < end;) {

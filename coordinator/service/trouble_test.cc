@@ -141,6 +141,30 @@ TEST_F(TroubleTest, HeartbeatsAreAcknowledgedWhileACommitHangs) {
   EXPECT_TRUE(worker.Take([](const v1::WorkerDirective& d) { return d.has_report_ack(); }));
 }
 
+TEST_F(TroubleTest, WhoComesAnewIsToldSoAndTakenInOnceTheStoreIsWell) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(1), "a", &job).ok());
+  const v1::WorkerIdentity id = agent.Started(1, 0);
+  {
+    FakeWorker worker(address(), id);
+    ASSERT_TRUE(worker.Welcome().has_value());
+  }
+  store_in_trouble_->Fail(absl::UnavailableError("disk I/O error"));
+  ASSERT_EQ(ReasonOf(Submit(Spec(1), "b", &job)), "STORE_TROUBLE");
+  {
+    FakeWorker worker(address(), id);
+    const auto end = worker.End();
+    ASSERT_TRUE(end.has_value());
+    EXPECT_EQ(end->error_code(), grpc::StatusCode::UNAVAILABLE);
+    EXPECT_EQ(ReasonOf(*end), "STORE_TROUBLE");
+  }
+  store_in_trouble_->Fail(absl::OkStatus());
+  ASSERT_TRUE(AwaitTrouble(false));
+  FakeWorker worker(address(), id);
+  EXPECT_TRUE(worker.Welcome().has_value());
+}
+
 TEST_F(TroubleTest, ReportsWaitInTheirOrderAndNoneIsLost) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;

@@ -347,6 +347,61 @@ TEST(ControlStream, WhatCannotBeToldIsOnTheAgentsDiskAndTheWorkerMayEnd) {
   EXPECT_EQ(SequencesIn(path), (std::vector<uint64_t>{2, 3})) << "the first one was acknowledged";
 }
 
+TEST(ControlStream, WhatIsSettledIsAcknowledgedOrOnTheAgentsDiskAtOnce) {
+  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/settled.reports";
+  absl::Notification gone;
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+                                     Read(stream);
+                                     v1::WorkerDirective welcome;
+                                     // Without being asked, reports would be spooled after an hour.
+                                     welcome.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(3600);
+                                     welcome.mutable_welcome()->mutable_lease()->set_seconds(36000);
+                                     stream->Write(welcome);
+                                     Ack(stream, NextReport(stream).report().sequence());
+                                     NextReport(stream);
+                                     return absl::UnavailableError("gone");
+                                   },
+                                   [&](ServerStream* stream) {
+                                     if (!gone.HasBeenNotified()) gone.Notify();
+                                     Read(stream);  // accepts, and never welcomes
+                                     return Drain(stream);
+                                   }});
+  Client client(coordinator.address(), absl::Seconds(30), path);
+  (*client.stream)->Report(Step(1));
+  EXPECT_TRUE((*client.stream)->Settle(absl::Seconds(30)));
+  EXPECT_TRUE(SequencesIn(path).empty()) << "it is acknowledged";
+  (*client.stream)->Report(Step(2));
+  gone.WaitForNotification();
+  EXPECT_TRUE((*client.stream)->Settle(absl::Seconds(30)));
+  EXPECT_EQ(SequencesIn(path), std::vector<uint64_t>{2});
+}
+
+TEST(ControlStream, ACoordinatorThatCannotWriteItsStoreKeepsTheLeaseForAsLongAsItSaysSo) {
+  constexpr absl::Duration kLease = absl::Seconds(5);
+  const absl::Time begun = SteadyNow();
+  absl::Notification longer_than_the_lease;
+  ScriptedCoordinator coordinator(
+      {[](ServerStream* stream) {
+         Read(stream);
+         v1::WorkerDirective welcome;
+         welcome.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(1);
+         welcome.mutable_welcome()->mutable_lease()->set_seconds(absl::ToInt64Seconds(kLease));
+         welcome.mutable_welcome()->mutable_lease_margin()->set_nanos(100'000'000);
+         welcome.mutable_welcome()->mutable_autonomy()->set_seconds(3600);
+         stream->Write(welcome);
+         return absl::UnavailableError("restart");
+       },
+       [&](ServerStream*) {
+         const bool over = SteadyNow() > begun + 2 * kLease;
+         if (over && !longer_than_the_lease.HasBeenNotified()) longer_than_the_lease.Notify();
+         return MakeError(absl::StatusCode::kUnavailable, "STORE_TROUBLE", "the disk is full");
+       }});
+  Client client(coordinator.address());
+  longer_than_the_lease.WaitForNotification();
+  EXPECT_TRUE((*client.stream)->StillMine().ok());
+  EXPECT_FALSE(client.fatal.HasBeenNotified());
+}
+
 TEST(ControlStream, WhatIsToldAfterAllIsOnTheDiskNoMore) {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/told.reports";
   absl::Notification back;
