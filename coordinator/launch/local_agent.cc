@@ -153,7 +153,11 @@ absl::Status LocalAgent::Launch() {
         absl::StrCat(options_.program, " is not there or cannot be executed; --agent names it"));
   }
   ASSIGN_OR_RETURN(process_, spawner_.Spawn(spawn));
-  return WriteRecord(process_->pid());
+  if (const absl::Status written = WriteRecord(process_->pid()); !written.ok()) {
+    // It runs all the same; only the next musterd will not find it.
+    spdlog::warn("the local agent's process is not noted: {}", Message(written));
+  }
+  return absl::OkStatus();
 }
 
 void LocalAgent::Watch() {

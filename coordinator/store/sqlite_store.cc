@@ -39,7 +39,14 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   }
   std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
-  RETURN_IF_ERROR(Annotate(store->OpenFile(), store->path_));
+  absl::Status opened = store->OpenFile();
+  // On a full disk there is no room for the files that SQLite keeps beside this one.
+  const bool maybe_full = !opened.ok() && !absl::IsDataLoss(opened) && !absl::IsFailedPrecondition(opened);
+  if (maybe_full && store->ballast_.Release()) {
+    store->CloseFile();
+    opened = store->OpenFile();
+  }
+  RETURN_IF_ERROR(Annotate(opened, store->path_));
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
     if (absl::StartsWith(entry.path().filename().string(), "muster.db.backup-")) {
       std::filesystem::remove(entry.path(), error);
@@ -51,9 +58,15 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
 }
 
 SqliteStore::~SqliteStore() {
-  for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
-  sqlite3_close(db_);
+  CloseFile();
   if (lock_fd_ >= 0) close(lock_fd_);
+}
+
+void SqliteStore::CloseFile() {
+  for (const auto& [sql, statement] : statements_) sqlite3_finalize(statement);
+  statements_.clear();
+  sqlite3_close(db_);
+  db_ = nullptr;
 }
 
 absl::Status SqliteStore::Lock(const std::string& directory) {

@@ -46,6 +46,7 @@ class SqliteStore : public Store {
 
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();
+  void CloseFile();
   absl::Status Migrate();
   absl::Status Remove(const Batch& batch);
   absl::Status Write(const Batch& batch);

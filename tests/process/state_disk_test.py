@@ -8,7 +8,7 @@ import pytest
 
 from tests.process import api, harness, jobs
 
-STEPS = 3000
+STEPS = 6000
 
 
 class Disk:
@@ -75,7 +75,15 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     assert muster.cli("get", "job", "-o", "json").json()["state"] == "RUNNING"
     muster.cli("delete", "other")
     # Longer than a lease, and longer than gRPC's patience with one that does not answer.
-    threading.Event().wait(3 * float(muster.lease.removesuffix("s")))
+    long = 3 * float(muster.lease.removesuffix("s"))
+    threading.Event().wait(long)
+    assert musterd.poll() is None, muster.log()
+    # Nobody can be taken in by the next one, either, and nobody ends for that.
+    harness.kill(musterd.pid)
+    musterd.wait()
+    musterd = muster.musterd(local_slots=2)
+    disk.fill()
+    threading.Event().wait(long)
     assert musterd.poll() is None, muster.log()
 
     disk.free()
