@@ -271,6 +271,8 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
             if (rank == 0) job->ended_early = finished.ended_early;
+            // A restored database may know less.
+            if (rank == 0) job->step = std::max(job->step, finished.step);
             jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
           },
           [&](const jobs::ReportedFailure& failure) {

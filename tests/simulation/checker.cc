@@ -127,8 +127,9 @@ void Checker::Restored(const store::Image& image) {
 
 Training Checker::Undisturbed(const jobs::Job& job) const {
   std::vector<std::pair<int64_t, int64_t>> rates;
-  if (restored_.contains(job.id)) {
-    // The log has lost some of them.
+  if (restored_.contains(job.id) || job.attempt > 1) {
+    // The log has lost some of them; or it took those for ended with an attempt whose rank 0 could not say any more that they were in
+    // force.
     rates = last_.at(job.id).rates;
   } else {
     for (const commands::Command& command : job.commands.commands()) {
@@ -179,10 +180,14 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       timeline_.Wrong("job ", job.id, " is over, command ", command.number, " is not");
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
-      if (!steps.empty() && taken_back) {
+      // A save that nobody heard of is made again, and may be taken back before.
+      const bool lasts = command.kind == Kind::kSetLearningRate && job.attempt == 1 &&
+                         !restored_.contains(job.id);
+      if (!steps.empty() && taken_back && lasts) {
         timeline_.Wrong("command ", command.number, " was taken back and done");
       }
-    } else if (command.kind == Kind::kSetLearningRate && !restored_.contains(job.id)) {
+    } else if (command.kind == Kind::kSetLearningRate && !restored_.contains(job.id) &&
+               job.attempt == 1) {
       if (steps.size() != 1) {
         timeline_.Wrong("command ", command.number, " of job ", job.id, " took effect ",
                         steps.size(), " times");

@@ -66,9 +66,11 @@ void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
 
 void TrainingSession::Fail(const jobs::ReportedFailure& failure) {
   over_ = true;
-  leader().Fail(failure);
+  // What all of them know all of them say: whoever is heard first ends the others.
   for (WorkerProcess* rank : ranks_) {
-    if (rank != &leader()) rank->Fail({.reason = failure.reason, .consequence = true});
+    const bool says_it = rank == &leader() || failure.checkpoints_unreadable;
+    rank->Fail(says_it ? failure
+                       : jobs::ReportedFailure{.reason = failure.reason, .consequence = true});
   }
 }
 
@@ -276,7 +278,8 @@ void TrainingSession::Written() {
   // What was reported before it is told, or the agent's to tell, before others can go on from it.
   const absl::Time now = scene_.timeline.now();
   settle_until_ = settle_until_.value_or(now + absl::Seconds(1));
-  if (!leader().Settled() && now < *settle_until_) {
+  const bool answered_late = now >= *settle_until_ - absl::Milliseconds(800);
+  if (!leader().Settled(answered_late) && now < *settle_until_) {
     return Later(absl::Milliseconds(20), &TrainingSession::Written);
   }
   settle_until_.reset();

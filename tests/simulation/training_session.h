@@ -36,7 +36,7 @@ class TrainingSession {
   // All ranks are there and take part.
   bool Together() const;
   bool StillOurs();
-  // Rank 0 says why, the others that they follow.
+  // Rank 0 says why, the others that they follow, or the same.
   void Fail(const jobs::ReportedFailure& failure);
   // Every rank of it has this position: they take the same decisions.
   void Begin();

@@ -214,8 +214,8 @@ void WorkerProcess::Spool() {
   }
 }
 
-bool WorkerProcess::Settled() {
-  if (!attached_) Spool();
+bool WorkerProcess::Settled(bool spool) {
+  if (!attached_ || spool) Spool();
   return unacked_.empty() || unacked_.back().sequence <= spooled_through_;
 }
 

@@ -54,8 +54,8 @@ class WorkerProcess {
     step_ = step;
     ++activity_;
   }
-  // What it reported is told, or its agent's to tell.
-  bool Settled();
+  // What it reported is told, or its agent's to tell, as it is from now on where `spool`.
+  bool Settled(bool spool);
   // Its lease is not over, by one look at the clock.
   bool StillMine();
 

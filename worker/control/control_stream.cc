@@ -23,6 +23,8 @@ namespace {
 
 // Before the first welcome, which says how long a lease is.
 constexpr absl::Duration kFirstKnocks = absl::Seconds(1);
+// A coordinator that is there and well acknowledges a report sooner.
+constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -100,17 +102,26 @@ void ControlStreamImpl::Report(v1::WorkerReport report) {
 }
 
 bool ControlStreamImpl::Settle(absl::Duration timeout) {
+  const absl::Time end = SteadyNow() + timeout;
   uint64_t last = 0;
+  const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return outbox_.acknowledged() >= last || spooled_ >= last;
+  };
   {
     absl::MutexLock lock(&mutex_);
-    last = settle_ = outbox_.last();
+    last = outbox_.last();
+    if (!attached_) {
+      settle_ = last;
+    } else if (changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled)) {
+      return true;
+    }
+    // Nothing comes over a stream that may be dead.
+    settle_ = last;
+    if (!spool_.enabled()) return false;
   }
   Wake();
   absl::MutexLock lock(&mutex_);
-  return changed_.Await(mutex_, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    const bool nowhere = !attached_ && !spool_.enabled();
-    return outbox_.acknowledged() >= last || spooled_ >= last || nowhere;
-  });
+  return changed_.Await(mutex_, end - SteadyNow(), settled);
 }
 
 absl::Status ControlStreamImpl::Flush(absl::Duration timeout) {

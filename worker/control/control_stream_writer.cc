@@ -74,12 +74,12 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
   bool flushing = false;
   {
     absl::MutexLock lock(&mutex_);
-    attached = attached_;
     told = outbox_.empty();
     flushing = flushing_;
+    const bool settling = settle_ > spooled_ && !told;
+    attached = attached_ && !settling;
     const absl::Time due = std::max(away_since_ + patience, spooled_at_ + kSpoolPause);
-    const bool hurry = flushing || settle_ > spooled_;
-    if (!attached && !hurry && now < due) return due;
+    if (!attached && !flushing && !settling && now < due) return due;
     while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) anew = true;
     last = outbox_.last();
     if (!attached) fresh = outbox_.After(anew ? 0 : spool_.through());

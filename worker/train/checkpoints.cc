@@ -114,9 +114,10 @@ std::vector<std::string> Checkpoints::RecordedNames() const {
 }
 
 absl::Status Checkpoints::NoneCanBeRead(const std::string& what_was_found) const {
-  const absl::Status error = absl::FailedPreconditionError(
-      absl::StrCat("none of the job's checkpoints can be read in ", folder_, ": ", what_was_found));
-  return identity_.rank == 0 ? WithCause(error, Cause::kCheckpointsUnreadable) : Consequence(error);
+  // Every rank says so: whoever is heard first ends the others.
+  return WithCause(absl::FailedPreconditionError(absl::StrCat(
+                       "none of the job's checkpoints can be read in ", folder_, ": ", what_was_found)),
+                   Cause::kCheckpointsUnreadable);
 }
 
 absl::Status Checkpoints::CheckFolderIsThere() {

@@ -54,7 +54,7 @@ class Checkpoints {
 
   // Proves that all ranks see one folder. It is made where the job has no checkpoints yet; one that is gone is
   // not made anew. FAILED_PRECONDITION: the ranks do not see the same one. Errors have causes: kCheckpointsUnreadable
-  // (on rank 0; on the others a consequence), kNodeFault (on the ranks that do not see what the others see).
+  // (on all ranks), kNodeFault (on the ranks that do not see what the others see).
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(const Identity& identity,
                                                            const CheckpointConfig& config,
                                                            const CheckpointHistory& history,
