@@ -78,7 +78,9 @@ void Client::Call(Ask* ask) {
         [this, ask, answer](const absl::Status&) {
           if (scene_.timeline.OneIn(5)) return;  // the answer is lost
           scene_.timeline.After(scene_.timeline.Between(0.001, 0.05),
-                                [this, ask, answer] { Answer(ask, *answer); });
+                                [this, ask, answer, databases = scene_.databases] {
+                                  if (databases == scene_.databases) Answer(ask, *answer);
+                                });
         });
   });
   scene_.timeline.After(scene_.timeline.Between(1, 3), [this, ask, attempt] {

@@ -368,6 +368,9 @@ class Simulation {
     for (const auto& [number, id] : cluster.submitted()) {
       if (!cluster.Find(id)->terminal()) return false;
     }
+    for (const auto& [node, spools] : scene_.spools) {
+      if (!spools.empty()) return false;
+    }
     return std::all_of(nodes_.begin(), nodes_.end(),
                        [](const auto& node) { return node->Workers().empty(); });
   }

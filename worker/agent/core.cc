@@ -204,7 +204,9 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   if (running == running_.end()) return;
   const int64_t pid = running->second.pid;
   Cause cause = running->second.cause;
-  if (cause == Cause::kUnknown && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
+  // Also where the word to stop it came before its end was seen: what followed from it is no failure.
+  const bool may_be_its_own = cause == Cause::kUnknown || cause == Cause::kStoppedAsTold;
+  if (may_be_its_own && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
     cause = Cause::kLeaseOver;
   }
   // Who stops this agent may send its workers the signal, too, as systemd does.

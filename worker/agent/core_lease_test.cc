@@ -136,6 +136,16 @@ TEST_F(CoreTest, AWorkerThatEndedItselfWithItsLeaseDidNotFail) {
               ElementsAre(VariantWith<SendExit>(SendExit{ended})));
 }
 
+TEST_F(CoreTest, AWorkerThatEndedItselfWithItsLeaseDidSoAlsoIfItWasToldToStopMeanwhile) {
+  Attach();
+  Run(kA, 7);
+  Do(StopRequested{.worker = kA, .grace = absl::Seconds(2)});
+  const EndedWorker ended = {
+      .worker = kA, .pid = 7, .ending = ExitCode{kLeaseOverExitCode}, .cause = Cause::kLeaseOver};
+  EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{kLeaseOverExitCode}}),
+              ElementsAre(VariantWith<SendExit>(SendExit{ended})));
+}
+
 TEST_F(CoreTest, AWholeLeaseAfterTheBreakStopsTheWorkersOfAnOlderCoordinator) {
   Do(Opened{});
   Do(kOldWelcome);
