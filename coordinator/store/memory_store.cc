@@ -97,10 +97,10 @@ void MemoryStore::WriteStep(const StepRow& row) {
   auto& steps = steps_[row.job_id];
   auto& passes = passes_[row.job_id];
   std::erase_if(steps, [&](const auto& kept) {
-    return kept.first > row.step && kept.second.generation <= row.generation;
+    return kept.first > row.step && kept.second.generation < row.generation;
   });
   std::erase_if(passes, [&](const auto& kept) {
-    return kept.first >= row.step && kept.second.row.generation <= row.generation;
+    return kept.first >= row.step && kept.second.row.generation < row.generation;
   });
   if (IsLate(row.job_id, row.step, row.generation)) return;
   steps[row.step] = row;

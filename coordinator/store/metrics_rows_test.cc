@@ -17,6 +17,12 @@ std::vector<uint64_t> StepsOf(const absl::StatusOr<std::vector<Row>>& rows) {
   return steps;
 }
 
+template <typename Row>
+Row Of(uint64_t generation, Row row) {
+  row.generation = generation;
+  return row;
+}
+
 TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestOfAStepStands) {
   StepRow clipped = Step(3, 0.25);
   clipped.grad_norm = 1.5;
@@ -55,35 +61,43 @@ TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
                   .ok());
   // A generation that goes on from step 2 after a restart.
   kind->Reopen();
-  ASSERT_TRUE(store().Commit({.steps = {Step(3, 30)}}).ok());
+  ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 30))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 10)), (std::vector<uint64_t>{2}));
   // And one that goes on from step 1, without a restart of the coordinator.
-  ASSERT_TRUE(store().Commit({.steps = {Step(2, 20)}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 20)}));
+  ASSERT_TRUE(store().Commit({.steps = {Of(3, Step(2, 20))}}).ok());
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
+            (std::vector<StepRow>{Step(1, 1), Of(3, Step(2, 20))}));
   EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
   EXPECT_EQ(StepsOf(store().ReadSteps("b", 0, 10)), (std::vector<uint64_t>{9}));
   EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
 }
 
+// From an agent's disk, whose spool may hold what was told before.
+TEST_P(StoreTest, AStepThatIsToldTwiceTakesNothingOfItsOwnGenerationAway) {
+  ASSERT_TRUE(store()
+                  .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3)}, .validations = {Pass(2, 2)}})
+                  .ok());
+  kind->Reopen();
+  ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2)}}).ok());
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 2), Step(3, 3)}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2)}));
+}
+
 TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
-  const auto of = [](uint64_t generation, auto row) {
-    row.generation = generation;
-    return row;
-  };
   // Generation 2 went on from step 2; generation 1 was cut off, and tells its steps only now.
   ASSERT_TRUE(store()
-                  .Commit({.steps = {Step(1, 1), of(2, Step(3, 30)), of(2, Step(4, 40))},
-                           .validations = {of(2, Pass(4, 40))}})
+                  .Commit({.steps = {Step(1, 1), Of(2, Step(3, 30)), Of(2, Step(4, 40))},
+                           .validations = {Of(2, Pass(4, 40))}})
                   .ok());
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Step(2, 2)}, .validations = {Pass(2, 2)}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {Step(3, 3)}, .validations = {Pass(4, 4)}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 2), of(2, Step(3, 30)),
-                                                                  of(2, Step(4, 40))}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2), of(2, Pass(4, 40))}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)),
+                                                                  Of(2, Step(4, 40))}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
   // What generation 2 does next takes nothing away either.
-  ASSERT_TRUE(store().Commit({.steps = {of(2, Step(5, 50))}}).ok());
+  ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(5, 50))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
 }
 

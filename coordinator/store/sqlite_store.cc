@@ -247,13 +247,13 @@ absl::Status SqliteStore::WriteStep(const StepRow& row) {
   if (known == steps_.newest.end() || known->second >= row.step) {
     // It may be computed again: then what came after it has not happened.
     RETURN_IF_ERROR(Statement(db_, &statements_,
-                              "DELETE FROM steps WHERE job_id = ? AND step > ? AND generation <= ?")
+                              "DELETE FROM steps WHERE job_id = ? AND step > ? AND generation < ?")
                         .Bind(row.job_id)
                         .Bind(row.step)
                         .Bind(row.generation)
                         .Run());
     RETURN_IF_ERROR(Statement(db_, &statements_,
-                              "DELETE FROM validations WHERE job_id = ? AND step >= ? AND generation <= ?")
+                              "DELETE FROM validations WHERE job_id = ? AND step >= ? AND generation < ?")
                         .Bind(row.job_id)
                         .Bind(row.step)
                         .Bind(row.generation)

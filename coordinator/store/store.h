@@ -164,7 +164,7 @@ struct Batch {
   std::vector<std::string> removed_requests;
   // In the order in which they came; so are the passes, each after the step that it followed. A later course of
   // training takes the place of an earlier one: a step takes away the later steps, and the passes after it or later, of
-  // its own and of older generations. What an older generation tells late counts where no newer one has a step at or
+  // older generations; its own has computed none of them anew, and may tell a step twice. What an older generation tells late counts where no newer one has a step at or
   // before it, and takes nothing of a newer one away.
   std::vector<StepRow> steps;
   std::vector<ValidationRow> validations;
