@@ -364,6 +364,8 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   // Another job of its name has nothing to do with what was known of it.
   strangers_.erase(job_id);
   loaded_.erase(job_id);
+  loaded_live_.erase(job_id);
+  restored_.erase(job_id);
   stop_activity_.erase(job_id);
   submitted_.erase(job->number);
   jobs_.erase(job_id);

@@ -59,6 +59,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
     if (!job.live) loaded_.insert(job.id);
+    if (job.live) loaded_live_[job.id].newest_command = job.commands.newest();
     // What an older musterd left open.
     const bool stopped = job.state == jobs::State::kCancelled;
     if (job.terminal() && job.commands.EndAll(jobs::Name(job.state), stopped, now)) {
@@ -105,13 +106,18 @@ void Cluster::WasAway(absl::Duration gap, absl::Time now) {
 
 void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
   effects_.push_back(Say{absl::StrCat("the store could not be written for ",
-                                      absl::FormatDuration(gap), ": everybody gets a new lease")});
-  GrantFreshGrace(now);
+                                      absl::FormatDuration(gap), ": who could not come back gets a new lease")});
+  membership_.GrantGraceToDetached(now);
+  AwaitAnew(now);
 }
 
 void Cluster::GrantFreshGrace(absl::Time now) {
   membership_.GrantFreshGrace(now);
-  if (!awaited_.empty()) awaited_until_ = now + options_.timing.Grant();
+  AwaitAnew(now);
+}
+
+void Cluster::AwaitAnew(absl::Time now) {
+  if (!awaited_.empty() || !restored_.empty()) awaited_until_ = now + options_.timing.Grant();
 }
 
 void Cluster::Tick(absl::Time now) {
@@ -156,7 +162,10 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     Follow(job, ended, now);
   }
-  if (now >= awaited_until_) awaited_.clear();
+  if (now >= awaited_until_) {
+    awaited_.clear();
+    restored_.clear();
+  }
   ForgetRequests(now);
   Schedule(now);
 }
@@ -343,6 +352,7 @@ void Cluster::Schedule(absl::Time now) {
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
     if (!job.waiting() || strangers_.contains(id)) continue;
+    if (now < awaited_until_ && restored_.contains(id)) continue;
     // Nobody waits for one that nodes keep failing.
     if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
     // In an old database: it may run on one of those.

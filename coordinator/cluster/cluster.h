@@ -150,7 +150,7 @@ class Cluster {
   void Judge(bool judging, absl::Time now);
   // The process stood still for so long, and heard nobody: everybody gets a new lease.
   void WasAway(absl::Duration gap, absl::Time now);
-  // The store could not be written for so long, and nobody was taken in: everybody gets a new lease.
+  // The store could not be written for so long, and nobody was taken in: who has no stream gets a new lease.
   void StoreWasAway(absl::Duration gap, absl::Time now);
 
   // ---- What came of it.
@@ -203,6 +203,7 @@ class Cluster {
   };
 
   void GrantFreshGrace(absl::Time now);
+  void AwaitAnew(absl::Time now);
   jobs::Job* FindJob(const std::string& job_id);
   // The rank that this process is, where it is the current one and not gone.
   jobs::Rank* CurrentRank(const WorkerId& id);
@@ -324,6 +325,15 @@ class Cluster {
   std::map<SessionId, WorkerId> worker_sessions_;
   // Processes of a later generation than their job's, by job: incarnation and node. Their job does not start meanwhile.
   std::map<std::string, std::map<std::string, std::string>> strangers_;
+  // Jobs of which an older database knew less than their processes: it may not know all nodes either on which these are. They do
+  // not start before awaited_until_.
+  std::set<std::string> restored_;
+  // Of each job whose processes lived when this started: the newest command then, and which of its processes have attached since.
+  struct Loaded {
+    uint64_t newest_command = 0;
+    std::set<std::string> came;
+  };
+  std::map<std::string, Loaded> loaded_live_;
   struct Draining {
     std::string reason;
     // Said by the agent: over with its process.

@@ -136,6 +136,7 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
                    absl::StrCat("a process of generation ", running.worker.generation, " runs on node '",
                                 hello.node, "' and is ended: was the database restored?"));
     strangers_[job->id][running.worker.incarnation] = hello.node;
+    restored_.insert(job->id);
     const jobs::Ended ended = jobs::OnNewerGeneration(job, running.worker.generation, now);
     ListsChanged(job);
     Follow(job, ended, now);

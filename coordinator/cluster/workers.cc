@@ -93,8 +93,15 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
   }
   Changed(job);
-  if (hello.newest_command > job->commands.newest()) {
-    FollowsALaterState(job, absl::StrCat("commands ", job->commands.newest() + 1, " to ", hello.newest_command), now);
+  // Whoever comes for the first time has its commands of the process before this one. Those that were given since may have taken
+  // their numbers.
+  uint64_t told = job->commands.newest();
+  const auto loaded = loaded_live_.find(job->id);
+  if (loaded != loaded_live_.end() && loaded->second.came.insert(id.incarnation).second) {
+    told = loaded->second.newest_command;
+  }
+  if (hello.newest_command > told) {
+    FollowsALaterState(job, absl::StrCat("commands ", told + 1, " to ", hello.newest_command), now);
   }
   return absl::OkStatus();
 }
@@ -156,6 +163,7 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
 }
 
 void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
+  restored_.insert(job->id);
   const jobs::Ended ended = jobs::OnInterrupted(
       job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"), now);
   ListsChanged(job);
@@ -167,6 +175,7 @@ void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
   AgentHeard(session, now);
   // Its agent speaks for it: it is not lost.
   membership_.WorkerHeard(worker, now);
+  bool gap = false;
   for (const Report& report : reports) {
     jobs::Rank* rank = CurrentRank(worker);
     if (rank == nullptr) {
@@ -175,9 +184,16 @@ void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
     }
     if (report.sequence <= rank->acked_report) continue;
     if (report.sequence > rank->acked_report + 1) {
-      effects_.push_back(Say{absl::StrCat(
-          "job '", worker.job, "' rank ", worker.rank, ": reports ", rank->acked_report + 1, " to ",
-          report.sequence - 1, " are lost; those after them were kept on node '", rank->node, "'")});
+      // What it did since then the job does not know; what it measured is taken all the same.
+      FollowsALaterState(FindJob(worker.job),
+                         absl::StrCat("reports ", rank->acked_report + 1, " to ",
+                                      report.sequence - 1, " of rank ", worker.rank),
+                         now);
+      gap = true;
+    }
+    if (gap) {
+      TakeMeasured(worker, report);
+      continue;
     }
     TakeNext(FindJob(worker.job), worker, report, now);
   }
@@ -271,11 +287,10 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
           [&](const Finished& finished) {
             job->ranks[rank].step = finished.step;
             if (rank == 0) job->ended_early = finished.ended_early;
-            // A restored database may know less.
-            if (rank == 0) job->step = std::max(job->step, finished.step);
             jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
           },
           [&](const jobs::ReportedFailure& failure) {
+            if (failure.newer_generation > 0) restored_.insert(job->id);
             ended = jobs::OnFailureReport(job, rank, failure, now);
             ListsChanged(job);
           },

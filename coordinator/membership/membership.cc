@@ -262,6 +262,21 @@ void Membership::GrantFreshGrace(absl::Time now) {
   }
 }
 
+void Membership::GrantGraceToDetached(absl::Time now) {
+  for (auto& [node, agent] : agents_) {
+    if (!agent.attached() && agent.lease_end != absl::InfiniteFuture()) {
+      agent.lease_end = now + timing_.Grant();
+    }
+  }
+  for (auto& [key, worker] : workers_) {
+    if (worker.session == 0 && worker.lease_end != absl::InfiniteFuture()) {
+      worker.lease_end = now + timing_.Grant();
+    }
+    // What it reported waited for the store.
+    worker.progressed = now;
+  }
+}
+
 const Agent* Membership::FindAgent(const std::string& node) const {
   const auto found = agents_.find(node);
   return found == agents_.end() ? nullptr : &found->second;

@@ -142,6 +142,9 @@ class Membership {
   // Every lease and watchdog begins anew: the coordinator itself was away.
   void GrantFreshGrace(absl::Time now);
 
+  // The same of those without a stream, who may have tried in vain to come back. Who has one was heard all the time.
+  void GrantGraceToDetached(absl::Time now);
+
   // ---- Looking. Null when not known.
   const Agent* FindAgent(const std::string& node) const;
   const Worker* FindWorker(const std::string& job, uint32_t rank) const;

@@ -11,7 +11,7 @@
 //   UNAVAILABLE STORE_TROUBLE at once; those that were applied already take effect all the same once
 //   the disk is well, so a caller repeats with the same request id.
 // - Streams of agents and workers that are not taken in yet, whose hello would have to wait, are ended with UNAVAILABLE
-//   STORE_TROUBLE: whoever is told so holds on to its lease, and comes again. Once the store is well everybody has a new lease.
+//   STORE_TROUBLE: whoever is told so holds on to its lease, and comes again. Once the store is well those without a stream have a new lease.
 // - When the disk is full, the store's reserve is given up for the commit that failed. Until the
 //   store can have it back, only deletions are applied, and reads are answered.
 // - A store whose data is damaged (DATA_LOSS) is the end: everything is answered with UNAVAILABLE,

@@ -125,11 +125,11 @@ TEST_P(StoreTest, AStepOfALaterCourseIsThinnedAsTheFirstOne) {
   for (uint64_t step = 1; step <= 500; ++step) first.steps.push_back(Step(step, 1));
   ASSERT_TRUE(store().Commit(first).ok());
   // From step 100 again, which is long thinned.
-  for (uint64_t step = 101; step <= 450; ++step) second.steps.push_back(Step(step, 2));
+  for (uint64_t step = 101; step <= 450; ++step) second.steps.push_back(Of(2, Step(step, 2)));
   ASSERT_TRUE(store().Commit(second).ok());
   const auto rows = store().ReadSteps("a", 0, 1000);
   EXPECT_LE(rows->size(), kKept);
-  EXPECT_EQ(rows->back(), Step(450, 2));
+  EXPECT_EQ(rows->back(), Of(2, Step(450, 2)));
   for (const StepRow& row : *rows) {
     EXPECT_TRUE(metrics::Keeps(row.step, 450, kKept)) << row.step;
     EXPECT_EQ(row.loss, row.step <= 100 ? 1 : 2);
