@@ -202,6 +202,8 @@ class Cluster {
     std::deque<Step> steps;
   };
 
+  // There are processes of this job that an older database does not know.
+  void MayRunElsewhere(const jobs::Job& job);
   void GrantFreshGrace(absl::Time now);
   void AwaitAnew(absl::Time now);
   jobs::Job* FindJob(const std::string& job_id);

@@ -136,11 +136,15 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
                    absl::StrCat("a process of generation ", running.worker.generation, " runs on node '",
                                 hello.node, "' and is ended: was the database restored?"));
     strangers_[job->id][running.worker.incarnation] = hello.node;
-    restored_.insert(job->id);
+    MayRunElsewhere(*job);
     const jobs::Ended ended = jobs::OnNewerGeneration(job, running.worker.generation, now);
     ListsChanged(job);
     Follow(job, ended, now);
   }
+}
+
+void Cluster::MayRunElsewhere(const jobs::Job& job) {
+  if (loaded_.contains(job.id) || loaded_live_.contains(job.id)) restored_.insert(job.id);
 }
 
 void Cluster::StrangerGone(const std::string& job, const std::string& incarnation) {

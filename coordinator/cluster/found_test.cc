@@ -294,6 +294,8 @@ TEST_F(FoundTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
   EXPECT_FALSE(job().live);
   world_.Exit(1, later, 15);
   world_.Pass(1);
+  EXPECT_FALSE(job().live) << "others may be on nodes that have not come back yet";
+  world_.PassBeating(1, 10);
   EXPECT_EQ(job().generation, 6u);
   EXPECT_EQ(job().restarts, 0u);
 }
@@ -308,7 +310,7 @@ TEST_F(FoundTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
   for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
   EXPECT_FALSE(job().live) << "it waits for the stranger";
   world_.Exit(1, {"job", 1, 0, "another course"}, 15);
-  world_.Pass(1);
+  world_.PassBeating(1, 12);
   EXPECT_EQ(job().generation, 2u);
   EXPECT_EQ(job().restarts, 0u);
 }

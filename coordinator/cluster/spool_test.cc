@@ -72,12 +72,21 @@ TEST_F(SpoolTest, WhatWasTakenBeforeIsNotTakenAgain) {
   EXPECT_EQ(world_.job("job").step, 2);
 }
 
-TEST_F(SpoolTest, AGapIsNoReasonToLoseWhatFollows) {
+// Of what an older database does not know: the process was another course's when it said that it had finished.
+TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnotherGeneration) {
   world_.Start("job", 1);
   ComeBack("a");
-  Tell(world_.job("job").Worker(0), {Step(9, 8)});
-  EXPECT_EQ(world_.job("job").step, 8);
-  EXPECT_EQ(world_.job("job").ranks[0].acked_report, 9);
+  Tell(world_.job("job").Worker(0), {Step(9, 8), {.sequence = 10, .what = Finished{.step = 8}}});
+  EXPECT_EQ(world_.job("job").state, jobs::State::kRecovering);
+  EXPECT_EQ(world_.job("job").interruption,
+            "reports 2 to 8 of rank 0 were acknowledged and are not here: was the database restored?");
+  EXPECT_EQ(world_.job("job").ranks[0].acked_report, 1);
+  EXPECT_EQ(Acks().size(), 1);
+  world_.Commit();
+  const auto steps = world_.store().ReadSteps("job", 0, 100);
+  ASSERT_TRUE(steps.ok());
+  ASSERT_EQ(steps->size(), 1);
+  EXPECT_EQ(steps->front().step, 8);
 }
 
 TEST_F(SpoolTest, WhatNobodyNeedsIsAcknowledged) {

@@ -163,7 +163,7 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
 }
 
 void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
-  restored_.insert(job->id);
+  MayRunElsewhere(*job);
   const jobs::Ended ended = jobs::OnInterrupted(
       job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"), now);
   ListsChanged(job);
@@ -290,7 +290,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
             jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
           },
           [&](const jobs::ReportedFailure& failure) {
-            if (failure.newer_generation > 0) restored_.insert(job->id);
+            if (failure.newer_generation > 0) MayRunElsewhere(*job);
             ended = jobs::OnFailureReport(job, rank, failure, now);
             ListsChanged(job);
           },

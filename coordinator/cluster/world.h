@@ -122,6 +122,13 @@ class World {
     seconds += duration;
     cluster_->StoreWasAway(absl::Seconds(duration), now());
   }
+  // Lets time pass while this agent beats.
+  void PassBeating(SessionId agent, double duration) {
+    for (const double end = seconds + duration; seconds < end;) {
+      cluster_->AgentHeard(agent, now());
+      Pass(1);
+    }
+  }
   // Lets time pass in steps that the coordinator takes for its own regular ones.
   void Pass(double duration) {
     for (const double end = seconds + duration; seconds < end;) {
