@@ -215,7 +215,8 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   if (next != job.step + 1) {
     timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);
   }
-  const bool told = !rows->empty() && rows->back().step == job.step;
+  const bool told =
+      !rows->empty() && rows->back().step == job.step && !restored_.contains(job.id);
   if (told && rows->back().loss != last->second.loss()) {
     timeline_.Wrong("job ", job.id, ": its last loss is another one than its ranks'");
   }
