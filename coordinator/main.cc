@@ -173,7 +173,7 @@ int main(int argc, char** argv) {
       ->capture_default_str();
   app.add_option("--drain-timeout", flags.drain_timeout,
                  "After SIGTERM: how long the jobs of the local agent may take to save a checkpoint and to end, "
-                 "unless they still write; a second SIGTERM waits for nothing")
+                 "longer while they compute or write; a second SIGTERM waits for nothing")
       ->capture_default_str();
   app.add_option("--keep-metrics", flags.store.kept_metrics,
                  "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")

@@ -106,7 +106,7 @@ void Cluster::WasAway(absl::Duration gap, absl::Time now) {
 
 void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
   effects_.push_back(Say{absl::StrCat("the store could not be written for ",
-                                      absl::FormatDuration(gap), ": who could not come back gets a new lease")});
+                                      absl::FormatDuration(gap), ": everybody without a stream gets a new lease")});
   membership_.GrantGraceToDetached(now);
   AwaitAnew(now);
 }
@@ -117,7 +117,7 @@ void Cluster::GrantFreshGrace(absl::Time now) {
 }
 
 void Cluster::AwaitAnew(absl::Time now) {
-  if (!awaited_.empty() || !restored_.empty()) awaited_until_ = now + options_.timing.Grant();
+  awaited_until_ = now + options_.timing.Grant();
 }
 
 void Cluster::Tick(absl::Time now) {

@@ -90,11 +90,18 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     effects_.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
   }
   if (job->live && !job->ending && !job->interruption.empty()) {
-    effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
+    if (hello.protocol >= kPreemptibleWorkerProtocol) {
+      effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
+    } else {
+      // It does not know the notice, and would train on for as long as its agent waits.
+      const jobs::Ended ended = jobs::OnInterrupted(job, job->interruption, now);
+      ListsChanged(job);
+      Follow(job, ended, now);
+    }
   }
   Changed(job);
-  // Whoever comes for the first time has its commands of the process before this one. Those that were given since may have taken
-  // their numbers.
+  // A worker that comes for the first time has its commands from the musterd before this one. Commands that were
+  // given since may have taken their numbers.
   uint64_t told = job->commands.newest();
   const auto loaded = loaded_live_.find(job->id);
   if (loaded != loaded_live_.end() && loaded->second.came.insert(id.incarnation).second) {

@@ -99,7 +99,7 @@ int main(int argc, char** argv) {
                  "$XDG_STATE_HOME/muster, else in ~/.local/state/muster, else in /var/lib/muster");
   app.add_option("--drain-timeout", drain_timeout,
                  "After SIGTERM or `muster drain`: how long the jobs here may take to save a checkpoint and to end, "
-                 "unless they still write; a second SIGTERM waits for nothing")
+                 "longer while they compute or write; a second SIGTERM waits for nothing")
       ->capture_default_str();
   try {
     app.parse(argc, argv);

@@ -136,8 +136,9 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   absl::Status committed;
   if (communicator_->rank() == 0) {
     // Read again: writing may have taken long.
-    if (outcome.status.ok()) committed = CheckEpochHere();
-    if (committed.ok() && still_mine_) committed = still_mine_();
+    // The epoch last: asking whether this is still mine may take a moment.
+    if (outcome.status.ok() && still_mine_) committed = still_mine_();
+    if (outcome.status.ok() && committed.ok()) committed = CheckEpochHere();
     if (outcome.status.ok() && committed.ok()) {
       committed = Commit(temporary, final, outcome.manifest, disk_);
     }
