@@ -17,6 +17,11 @@ constexpr absl::Duration kRequestsKept = absl::Hours(24);
 // Of at_step: no job has so many.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
+// By processes that nobody has heard of since: a checkpoint that is found later may have it. Only those that go on from there know.
+bool MayHaveBeenCarriedOut(const jobs::Job& job, uint64_t command) {
+  return job.generation > 0 && command <= std::max(job.told_before, job.told_commands);
+}
+
 // Of a person's wish where the job is to start.
 absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   const auto invalid = [](const std::string& why) {
@@ -305,7 +310,7 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
   }
   if (job->commands.IsBeingCancelled(target)) {
     // It is under way.
-  } else if (job->live) {
+  } else if (job->live || MayHaveBeenCarriedOut(*job, target)) {
     Append(job, request.command, now);
   } else {
     job->commands.Finished(target, {.time = now,

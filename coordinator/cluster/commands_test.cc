@@ -56,6 +56,23 @@ TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
   EXPECT_EQ(RefusalReason(world.Cancel("job", 1).status()), "OPERATION_DONE");
 }
 
+TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
+  World world;
+  world.Start("job", 1);
+  const auto number = world.Command("job", {.kind = commands::Kind::kSetLearningRate, .at_step = 9});
+  ASSERT_EQ(*number, 1);
+  // The node is lost: nobody hears what its processes did until their lease was over.
+  world.Pass(60);
+  ASSERT_FALSE(world.job("job").live);
+  EXPECT_EQ(*world.Cancel("job", 1), 1);
+  EXPECT_FALSE(world.job("job").commands.Find(1)->outcome.has_value());
+  EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
+  // What was given since is known to nobody.
+  ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kPause}), 3);
+  EXPECT_EQ(*world.Cancel("job", 3), 3);
+  EXPECT_EQ(world.job("job").commands.Find(3)->outcome->code, absl::StatusCode::kCancelled);
+}
+
 TEST(Commands, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped) {
   World world;
   world.Start("job", 1);

@@ -18,6 +18,9 @@ bool IsDoneAnew(Kind kind) {
          kind == Kind::kSaveCheckpoint;
 }
 
+// The reason of what its job's end overtook.
+constexpr char kJobEnded[] = "JOB_ENDED";
+
 // A log is not made longer than this at once, whatever a checkpoint says.
 constexpr uint64_t kMostLost = 1'000'000;
 
@@ -152,8 +155,10 @@ Command& CommandLog::Change(uint64_t number) {
 
 bool CommandLog::Applied(uint64_t number, uint64_t step) {
   const Command* known = Find(number);
-  if (known == nullptr || known->applied_step.has_value() || known->outcome.has_value()) {
-    return false;
+  if (known == nullptr || known->applied_step.has_value()) return false;
+  if (known->outcome.has_value()) {
+    if (!ChangesState(known->kind) || known->outcome->reason != kJobEnded) return false;
+    Change(number).outcome = Outcome{.time = known->outcome->time};
   }
   Change(number).applied_step = step;
   Sort(*known);
@@ -179,7 +184,7 @@ bool CommandLog::EndAll(const std::string& how, bool stopped, absl::Time now) {
     const bool done = command.kind == Kind::kStop && stopped && !later;
     if (!done) {
       outcome.code = absl::StatusCode::kFailedPrecondition;
-      outcome.reason = "JOB_ENDED";
+      outcome.reason = kJobEnded;
       outcome.message = absl::StrCat(
           "the job ended (", how, ") before this was ",
           command.applied_step.has_value() ? "finished" : "carried out");

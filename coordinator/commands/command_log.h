@@ -94,7 +94,8 @@ class CommandLog {
   // halts again.
   std::vector<Delivery> After(uint64_t newest) const;
 
-  // Each is false when the number is not known, or it is known already (the first one stands).
+  // Each is false when the number is not known, or it is known already (the first one stands). Only the end of its job does not stand
+  // against a checkpoint that has the command's change: such a command was carried out, and nobody had heard of it.
   bool Applied(uint64_t number, uint64_t step);
   bool Finished(uint64_t number, Outcome outcome);
   // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.

@@ -131,6 +131,18 @@ TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
   EXPECT_FALSE(log.EndAll("CANCELLED", true, later));
 }
 
+TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
+  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kPause, Kind::kSetLearningRate});
+  log.Finished(3, Failed());
+  EXPECT_TRUE(log.EndAll("FAILED", false, kNow));
+  EXPECT_TRUE(log.Applied(1, 7));
+  EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
+  EXPECT_EQ(log.After(0)[0].when, When::kReplay);
+  // A halt of the former attempt is over, and what was taken back stays so.
+  EXPECT_FALSE(log.Applied(2, 7));
+  EXPECT_FALSE(log.Applied(3, 7));
+}
+
 TEST(CommandLog, KnowsWhetherACommandIsBeingTakenBack) {
   CommandLog log = LogOf({Kind::kSetLearningRate});
   EXPECT_FALSE(log.IsBeingCancelled(1));

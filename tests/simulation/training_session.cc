@@ -125,15 +125,21 @@ void TrainingSession::TellUnreported(const train::CommandSchedule::Position& pos
   }
   for (int64_t number = 1; number <= newest; ++number) {
     const train::Command& command = held[number - 1];
-    const bool nothing = std::holds_alternative<train::NoCommand>(command.what);
+    const auto step = steps.find(number);
+    if (std::holds_alternative<train::NoCommand>(command.what)) {
+      if (step != steps.end()) {
+        leader().Report(cluster::CommandApplied{static_cast<uint64_t>(number),
+                                                static_cast<uint64_t>(step->second)});
+      }
+      continue;
+    }
     const bool waits =
         std::binary_search(position.waiting.begin(), position.waiting.end(), number);
-    if (command.replay || command.begun || nothing || waits || train::IsDoneAnew(command)) continue;
+    if (command.replay || command.begun || waits || train::IsDoneAnew(command)) continue;
     commands::Outcome outcome;
     if (taken_back.contains(number)) {
       outcome = {.code = absl::StatusCode::kCancelled, .reason = "OPERATION_CANCELLED"};
     } else {
-      const auto step = steps.find(number);
       leader().Report(cluster::CommandApplied{
           static_cast<uint64_t>(number),
           static_cast<uint64_t>(step == steps.end() ? training_.step : step->second)});

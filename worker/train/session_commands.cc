@@ -99,8 +99,13 @@ void SessionImpl::TellUnreported(int64_t taken) {
   }
   for (int64_t number = 1; number <= newest; ++number) {
     const Command command = parts_.commands->Get(number);
-    const bool known = command.replay || command.begun || std::holds_alternative<NoCommand>(command.what) ||
-                       IsDoneAnew(command) ||
+    const auto step = steps.find(number);
+    if (std::holds_alternative<NoCommand>(command.what)) {
+      // The coordinator may have ended it with its job, and have been wrong: the checkpoint was found later.
+      if (step != steps.end()) Report(CommandApplied{number, step->second});
+      continue;
+    }
+    const bool known = command.replay || command.begun || IsDoneAnew(command) ||
                        std::binary_search(waiting.begin(), waiting.end(), number);
     if (known) continue;
     if (taken_back.contains(number)) {
@@ -109,7 +114,6 @@ void SessionImpl::TellUnreported(int64_t taken) {
                              .reason = "OPERATION_CANCELLED"});
       continue;
     }
-    const auto step = steps.find(number);
     Report(CommandApplied{number, step == steps.end() ? step_ : step->second});
     Report(CommandFinished{.number = number, .status = absl::OkStatus(), .reason = "", .result = {}});
   }
