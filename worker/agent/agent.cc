@@ -9,7 +9,6 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -32,6 +31,7 @@
 #include "worker/agent/hanging_processes.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/mailbox.h"
+#include "worker/agent/outbox.h"
 #include "worker/agent/spool_folder.h"
 #include "worker/agent/spool_replay.h"
 #include "worker/agent/wire.h"
@@ -92,6 +92,7 @@ class Agent::Loop {
         replay_(&spools_),
         hanging_(options.state_directory),
         logs_(options.logs),
+        outbox_(&logs_),
         retry_(options.first_retry),
         connect_at_(SteadyNow()),
         knocker_(options.coordinator,
@@ -113,12 +114,6 @@ class Agent::Loop {
   }
 
  private:
-  struct Outgoing {
-    v1::AgentMessage message;
-    // The lines of this worker go first.
-    std::optional<WorkerId> after_logs_of;
-  };
-
   void Run() {
     if (const absl::Status opened = spools_.Open(); !opened.ok()) {
       spdlog::error("no folder for reports that cannot be told: {}", Message(opened));
@@ -245,31 +240,27 @@ class Agent::Loop {
     hello.set_version(kVersion);
     hello.set_agent_id(identity_->id());
     hello.set_protocol(kProtocol);
-    outbox_.push_back({.message = std::move(message)});
+    outbox_.Push(std::move(message));
   }
 
-  void Do(const SendHeartbeat& effect) {
-    // Before all else that waits: the lease hangs on it. A coordinator that reads slowly needs no row of them.
-    if (!outbox_.empty() && outbox_.front().message.has_heartbeat()) outbox_.pop_front();
-    outbox_.push_front({.message = ToMessage(effect)});
-  }
+  void Do(const SendHeartbeat& effect) { outbox_.PushHeartbeat(ToMessage(effect)); }
 
   void Do(const SendDraining& effect) {
     spdlog::info("stopping ({}): the jobs here have {} to save and to end", effect.reason,
                  absl::FormatDuration(effect.deadline));
-    outbox_.push_back({.message = ToMessage(effect)});
+    outbox_.Push(ToMessage(effect));
   }
 
-  void Do(const SendQuarantine& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
+  void Do(const SendQuarantine& effect) { outbox_.Push(ToMessage(effect)); }
 
   void Do(const Hangs& effect) { hanging_.Add(effect.slot, effect.worker); }
 
   void Do(const HangsNoMore& effect) { hanging_.Remove(effect.worker); }
 
-  void Do(const SendStarted& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
+  void Do(const SendStarted& effect) { outbox_.Push(ToMessage(effect)); }
 
   void Do(const SendExit& effect) {
-    outbox_.push_back({.message = ToMessage(effect), .after_logs_of = effect.worker.worker});
+    outbox_.PushAfterLogs(effect.worker.worker, ToMessage(effect));
   }
 
   void Do(const SendSpool& effect) {
@@ -323,7 +314,7 @@ class Agent::Loop {
       Handle(SpoolTold{worker});
       return;
     }
-    outbox_.push_back({.message = *std::move(message), .after_logs_of = worker});
+    outbox_.PushAfterLogs(worker, *std::move(message));
   }
 
   void OnDirective(const v1::AgentDirective& directive) {
@@ -346,7 +337,7 @@ class Agent::Loop {
 
   void OnClosed(const absl::Status& status) {
     stream_.reset();
-    outbox_.clear();  // The next Hello says all that matters.
+    outbox_.Clear();  // The next Hello says all that matters.
     replay_.Reset();
     writing_ = welcomed_ = false;
     if (IsFinal(status)) {
@@ -371,20 +362,10 @@ class Agent::Loop {
   // Writes what comes next, if the stream is free.
   void Pump() {
     if (stream_ == nullptr || writing_) return;
-    std::optional<LogQueue::Batch> batch;
-    if (outbox_.empty()) {
-      if (welcomed_) batch = logs_.Take();
-    } else if (outbox_.front().after_logs_of.has_value()) {
-      batch = logs_.TakeFrom(*outbox_.front().after_logs_of);
-    }
-    if (batch.has_value()) {
-      writing_ = true;
-      stream_->Write(ToMessage(*std::move(batch)));
-    } else if (!outbox_.empty()) {
-      writing_ = true;
-      stream_->Write(std::move(outbox_.front().message));
-      outbox_.pop_front();
-    }
+    std::optional<v1::AgentMessage> message = outbox_.Take(welcomed_);
+    if (!message.has_value()) return;
+    writing_ = true;
+    stream_->Write(*std::move(message));
   }
 
   const AgentOptions options_;
@@ -406,7 +387,7 @@ class Agent::Loop {
 
   std::unique_ptr<CoordinatorStream> stream_;
   uint64_t attempt_ = 0;
-  std::deque<Outgoing> outbox_;
+  Outbox outbox_;
   bool writing_ = false;
   bool welcomed_ = false;
   bool away_ = false;
