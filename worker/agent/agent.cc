@@ -2,13 +2,10 @@
 
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -17,7 +14,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/ids/ids.h"
 #include "common/lease/lease.h"
 #include "common/lease/lease_file.h"
@@ -35,6 +31,7 @@
 #include "worker/agent/spool_folder.h"
 #include "worker/agent/spool_replay.h"
 #include "worker/agent/wire.h"
+#include "worker/agent/worker_command.h"
 #include "worker/agent/worker_process.h"
 
 namespace muster::agent {
@@ -52,18 +49,6 @@ constexpr int kAttemptsPerLease = 10;
 
 // Between two looks at what workers write.
 constexpr absl::Duration kLook = absl::Seconds(1);
-
-absl::Status CheckWorkerBinary(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
-    return absl::NotFoundError(absl::StrCat("no worker binary at '", path, "' (", strerror(errno),
-                                            "); --worker says where it is"));
-  }
-  if (!S_ISREG(info.st_mode) || access(path.c_str(), X_OK) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is no program that can be run"));
-  }
-  return absl::OkStatus();
-}
 
 // The coordinator will say the same next time.
 bool IsFinal(const absl::Status& status) {
@@ -179,19 +164,13 @@ class Agent::Loop {
     const WorkerId& worker = launch.worker;
     std::map<std::string, std::string> environment =
         spools_.Environment(worker, options_.spool_limit / options_.core.slots);
-    environment["OMP_NUM_THREADS"] = "1";
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
     }
-    auto spawned = spawner_.Spawn({
-        .argv = {options_.worker, "--coordinator", options_.coordinator, "--job", worker.job,
-                 "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
-                 "--incarnation", worker.incarnation, "--agent-pid", absl::StrCat(getpid())},
-        .environment = std::move(environment),
-        .grouping = process::Grouping::kOwnGroup,
-        .output = process::Output::kPipe,
-        .parent_death_signal = SIGKILL,
-    });
+    auto spawned = spawner_.Spawn(ToSpawnOptions({.binary = options_.worker,
+                                                  .coordinator = options_.coordinator,
+                                                  .worker = worker,
+                                                  .environment = std::move(environment)}));
     if (!spawned.ok()) {
       spdlog::error("{} cannot be started: {}", worker.ToString(), Message(spawned.status()));
       Handle(LaunchFailed{worker, Message(spawned.status())});
@@ -252,13 +231,9 @@ class Agent::Loop {
   }
 
   void Do(const SendQuarantine& effect) { outbox_.Push(ToMessage(effect)); }
-
   void Do(const Hangs& effect) { hanging_.Add(effect.slot, effect.worker); }
-
   void Do(const HangsNoMore& effect) { hanging_.Remove(effect.worker); }
-
   void Do(const SendStarted& effect) { outbox_.Push(ToMessage(effect)); }
-
   void Do(const SendExit& effect) {
     outbox_.PushAfterLogs(effect.worker.worker, ToMessage(effect));
   }
@@ -309,12 +284,11 @@ class Agent::Loop {
 
   // The next part of what a worker left: one message at a time.
   void TellMore(const WorkerId& worker) {
-    std::optional<v1::AgentMessage> message = replay_.Next(worker);
-    if (!message.has_value()) {
+    if (std::optional<v1::AgentMessage> message = replay_.Next(worker); message.has_value()) {
+      outbox_.PushAfterLogs(worker, *std::move(message));
+    } else {
       Handle(SpoolTold{worker});
-      return;
     }
-    outbox_.PushAfterLogs(worker, *std::move(message));
   }
 
   void OnDirective(const v1::AgentDirective& directive) {
