@@ -1,124 +1,27 @@
 #include "coordinator/service/job_service.h"
 
-#include <algorithm>
 #include <deque>
 #include <memory>
 #include <optional>
 #include <set>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "common/jobfile/check_files.h"
-#include "common/jobspec/duration.h"
 #include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
-#include "common/utf8/utf8.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/metrics_stream.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/row_stream.h"
+#include "coordinator/service/submission.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {
 
 constexpr int kDefaultPage = 100;
-
-bool IsJobId(const std::string& id) {
-  return id.size() <= 63 && std::all_of(id.begin(), id.end(), [](char c) {
-           return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-';
-         });
-}
-
-// Those of the job file, and what does not fit how this coordinator runs.
-v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& timing) {
-  v1::SpecProblems problems = jobspec::ValidateSpec(spec);
-  const auto no_progress = jobspec::DurationOf(spec.watchdog().no_progress());
-  if (no_progress.has_value() && *no_progress < timing.ShortestPatience()) {
-    auto* problem = problems.add_problems();
-    problem->set_path("watchdog.no_progress");
-    problem->set_message(absl::StrCat(
-        "found ", spec.watchdog().no_progress(), "; allowed: ", absl::FormatDuration(timing.ShortestPatience()),
-        " or more, which is three leases of this coordinator (musterd --lease ",
-        absl::FormatDuration(timing.lease), ")"));
-  }
-  return problems;
-}
-
-v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request, const membership::Timing& timing) {
-  v1::SpecProblems problems = ProblemsOf(request.spec(), timing);
-  if (!IsJobId(request.job_id())) {
-    auto* problem = problems.add_problems();
-    problem->set_path("job_id");
-    problem->set_message(absl::StrCat("'", request.job_id(),
-                                      "': expected 1 to 63 of the characters a-z, 0-9 and -"));
-  }
-  return problems;
-}
-
-// What an error can carry of them: it travels in the trailers of a call, which gRPC refuses above 8 KiB, and has each
-// text three times, two of them in base64.
-v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
-  constexpr size_t kMaxBytes = 1500;
-  constexpr size_t kLongestMessage = 400;
-  v1::SpecProblems first;
-  for (v1::SpecProblem problem : all.problems()) {
-    if (problem.message().size() > kLongestMessage) {
-      std::string cut = problem.message().substr(0, kLongestMessage);
-      cut.resize(ValidUtf8Prefix(cut));  // no half character
-      problem.set_message(cut + "...");
-    }
-    if (first.ByteSizeLong() + problem.ByteSizeLong() > kMaxBytes) break;
-    *first.add_problems() = std::move(problem);
-  }
-  if (const int more = all.problems_size() - first.problems_size(); more > 0) {
-    first.add_problems()->set_message(absl::StrCat("and ", more, " more; ValidateJob gives them all"));
-  }
-  return first;
-}
-
-absl::Status InvalidSpec(const v1::SpecProblems& all) {
-  const v1::SpecProblems problems = FirstOf(all);
-  absl::Status status = MakeError(absl::StatusCode::kInvalidArgument, "JOB_SPEC_INVALID",
-                                  jobspec::FormatProblems(problems));
-  AttachProblems(&status, problems);
-  return status;
-}
-
-// Where the export would replace a file of somebody else, as this machine sees it.
-v1::SpecProblems ExportProblems(const v1::JobSpec& spec) {
-  v1::SpecProblems problems;
-  const std::string message = jobfile::CheckExport(spec);
-  if (message.empty()) return problems;
-  problems.add_problems()->set_path("export.path");
-  problems.mutable_problems(0)->set_message(message);
-  return problems;
-}
-
-cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
-  const v1::JobSpec spec = jobspec::ResolveDefaults(request.spec());
-  const v1::SpecProblems refused = ExportProblems(spec);
-  return {.job_id = request.job_id(),
-          .name = spec.name(),
-          .request_id = request.request_id(),
-          .fingerprint = FingerprintOf("submit", request),
-          .spec = spec.SerializeAsString(),
-          .plan = {.world_size = spec.world_size(),
-                   .total_steps = jobspec::TotalSteps(spec),
-                   .max_restarts = spec.restart().max_restarts(),
-                   .keep_checkpoints = spec.checkpoint().keep(),
-                   .priority = spec.priority(),
-                   .continue_when_cut_off = spec.when_cut_off() == v1::JobSpec::CONTINUE,
-                   .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
-                   .startup = jobspec::DurationOf(spec.watchdog().startup()),
-                   .checkpoint_directory = spec.checkpoint().directory(),
-                   .time_limit = jobspec::DurationOf(spec.time_limit())
-                                     .value_or(absl::InfiniteDuration())},
-          .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
-}
 
 cluster::CommandRequest StopRequest(const v1::StopJobRequest& request) {
   v1::Command contents;

@@ -1,4 +1,4 @@
-"""Faults of what is stored: checkpoints out of reach or damaged, an older database, disks that are full."""
+"""Faults of what is stored: checkpoints out of reach or damaged, an older database, full disks."""
 
 import os
 import subprocess
@@ -27,10 +27,13 @@ def mount_away(run, strike):
         os.rename(checkpoints, away)
     harness.kill(run.world.pid_of(run.dice.randrange(2)))
     job = run.world.await_job(
-        lambda job: job.reason == "CHECKPOINTS_UNREADABLE" or job.state in ENDED, "it says that its checkpoints cannot be read"
+        lambda job: job.reason == "CHECKPOINTS_UNREADABLE" or job.state in ENDED,
+        "it says that its checkpoints cannot be read",
     )
     happened(job.state not in ENDED, f"the job ended: {job.state_reason}")
-    assert job.state == api.Job.PAUSED, f"CHECKPOINTS_UNREADABLE, but {api.Job.State.Name(job.state)}"
+    assert job.state == api.Job.PAUSED, (
+        f"CHECKPOINTS_UNREADABLE, but {api.Job.State.Name(job.state)}"
+    )
     harness.eventually(lambda: not run.world.workers(), "a job that halts has no process", BOUND)
     if unmounted:
         subprocess.run(["mount", "--bind", away, checkpoints], check=True)
@@ -54,29 +57,39 @@ def old_database(run, strike):
     now = max(saved.step for saved in run.world.get().checkpoints)
     happened(now > then, "the store is no older than the folder")
     alive = strike.how["alive"]
-    targets = run.world.processes_named("musterd") if alive else run.world.processes_named("musterd", "muster-agent", "muster-worker")
+    names = ("musterd",) if alive else ("musterd", "muster-agent", "muster-worker")
+    targets = run.world.processes_named(*names)
     for target in targets:
         harness.kill(target.pid)
     await_gone(run, targets)
     run.watcher.forget()
     run.world.restore_database(copy)
     run.note(f"the store is that of step {then}, the newest checkpoint that of step {now}")
-    # The metrics between are lost with the newer store, and so are the steps at which commands took effect.
+    # The metrics between are lost with the newer store, and so are the steps at which commands
+    # took effect.
     run.lost_steps = range(then, now + 1)
     run.lost_commands = True
     generation = max(life.generation for life in run.world.lives())
     run.world.start()
     run.world.await_job(
-        lambda job: job.state == api.Job.RUNNING and job.step > 0 and job.generation > generation or job.state in ENDED,
+        lambda job: job.state == api.Job.RUNNING and job.step > 0 and job.generation > generation
+        or job.state in ENDED,
         f"a generation above {generation} trains",
     )
-    first = min((entry.step for entry in run.world.client.metrics("job") if entry.generation > generation), default=None)
+    first = first_step_above(run, generation)
+    held = f"the folder held a checkpoint of step {now}"
     if alive and first is not None:
         # They went on, and saved, until musterd was back.
         run.lost_steps = range(then, max(first, now + 1))
-        assert first > now, f"I1: it went on with step {first}, although the folder held a checkpoint of step {now}"
+        assert first > now, f"I1: it went on with step {first}, although {held}"
         return
-    assert first is None or first == now + 1, f"I1: it went on with step {first}, although the folder held a checkpoint of step {now}"
+    assert first is None or first == now + 1, f"I1: it went on with step {first}, although {held}"
+
+
+def first_step_above(run, generation):
+    """The smallest step that a later generation computed; None: there is none."""
+    entries = run.world.client.metrics("job")
+    return min((entry.step for entry in entries if entry.generation > generation), default=None)
 
 
 @fault
@@ -97,7 +110,8 @@ def damage(run, strike):
     if strike.how["how"] == "manifest":
         text = (folder / "MANIFEST.json").read_text()
         edited = text.replace(f'"step": {newest.step}', f'"step": {newest.step + 1000}', 1)
-        edited = text.replace(f'"step":{newest.step}', f'"step":{newest.step + 1000}', 1) if edited == text else edited
+        if edited == text:
+            edited = text.replace(f'"step":{newest.step}', f'"step":{newest.step + 1000}', 1)
         happened(edited != text, f"no step in the manifest: {text[:200]}")
         (folder / "MANIFEST.json").write_text(edited)
     else:
@@ -111,12 +125,16 @@ def damage(run, strike):
     generation = max(life.generation for life in run.world.lives())
     run.world.start()
     job = run.world.await_job(
-        lambda job: job.generation > generation and job.state == api.Job.RUNNING and job.step > 0 or job.state in ENDED,
+        lambda job: job.generation > generation and job.state == api.Job.RUNNING and job.step > 0
+        or job.state in ENDED,
         "it goes on from the one before",
     )
-    first = min((entry.step for entry in run.world.client.metrics("job") if entry.generation > generation), default=newest.step)
-    assert first <= newest.step, f"I7: it went on with step {first}, from the damaged checkpoint of step {newest.step}"
-    run.note(f"damaged {newest.path.rsplit('/', 1)[1]}, went on with step {first}; {job.state_reason}")
+    first = first_step_above(run, generation)
+    first = newest.step if first is None else first
+    assert first <= newest.step, (
+        f"I7: it went on with step {first}, from the damaged checkpoint of step {newest.step}"
+    )
+    run.note(f"damaged {folder.name}, went on with step {first}; {job.state_reason}")
 
 
 @fault
@@ -124,7 +142,8 @@ def full_checkpoint_disk(run, strike):
     running_job(run)
     run.disk.fill()
     job = run.world.await_job(
-        lambda job: job.save_failure.count > 0 or job.state in ENDED, "GetJob shows that a save failed"
+        lambda job: job.save_failure.count > 0 or job.state in ENDED,
+        "GetJob shows that a save failed",
     )
     happened(job.state not in ENDED, f"the job ended: {job.state_reason}")
     assert "space" in job.save_failure.message.lower(), job.save_failure.message
@@ -138,7 +157,9 @@ def full_state_disk(run, strike):
     run.disk.fill()
     try:
         trouble = harness.eventually(
-            lambda: run.world.daemon.poll() is not None or run.nodes().store_trouble.message, "ListNodes says that the store cannot be written", BOUND
+            lambda: run.world.daemon.poll() is not None or run.nodes().store_trouble.message,
+            "ListNodes says that the store cannot be written",
+            BOUND,
         )
         assert run.world.daemon.poll() is None, f"musterd ended:\n{run.muster.log(10)}"
         run.note(f"store trouble: {trouble}")

@@ -1,4 +1,4 @@
-"""Faults of single system calls: an fsync that fails, is slow, or is the last thing that a process does."""
+"""Faults of single system calls: an fsync that fails, is slow, or is a process's last call."""
 
 import contextlib
 import pathlib
@@ -15,7 +15,7 @@ from tests.process import harness
 
 
 class Tracer:
-    """strace on a program that runs, or over one that is started: it changes what a system call gives."""
+    """strace on a program that runs, or over one that is started: changes what a call gives."""
 
     CALLS = "fsync,fdatasync"
 
@@ -24,10 +24,12 @@ class Tracer:
             raise Skipped("needs strace")
         self.log = run.muster.folder.parent / f"{run.muster.folder.name}.{name}"
         self.log.unlink(missing_ok=True)
-        self.command = ["strace", "-f", "-qq", "-o", self.log, "-e", f"trace={self.CALLS}", "-e", f"inject={self.CALLS}:{inject}"]
+        self.command = ["strace", "-f", "-qq", "-o", self.log, "-e", f"trace={self.CALLS}",
+                        "-e", f"inject={self.CALLS}:{inject}"]
 
     def attach(self, pid):
-        self._process = subprocess.Popen([*map(str, self.command), "-p", str(pid)], stderr=subprocess.PIPE, text=True)
+        command = [*map(str, self.command), "-p", str(pid)]
+        self._process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
 
         def attached():
             status = pathlib.Path(f"/proc/{pid}/status").read_text()
@@ -47,7 +49,9 @@ class Tracer:
 
 
 def traced_pid(run, victim):
-    return run.world.pid_of_daemon() if victim == "musterd" else run.world.pid_of(run.dice.randrange(2))
+    if victim == "musterd":
+        return run.world.pid_of_daemon()
+    return run.world.pid_of(run.dice.randrange(2))
 
 
 @fault
@@ -101,7 +105,10 @@ def kill_at_fsync(run, strike):
             with contextlib.suppress(grpc.RpcError):
                 run.acknowledge_a_job(spec)
         # strace ends as what it traced has ended.
-        happened(cluster.daemon.returncode == -signal.SIGKILL, f"musterd ended with {cluster.daemon.returncode}, not at fsync {number}")
+        happened(
+            cluster.daemon.returncode == -signal.SIGKILL,
+            f"musterd ended with {cluster.daemon.returncode}, not at fsync {number}",
+        )
         run.note(f"killed at fsync {number}")
         cluster.daemon_prefix = ()
         cluster.start_daemon()

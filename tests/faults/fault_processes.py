@@ -28,7 +28,9 @@ def targets_of(run, victim):
     else:
         # With ranks, so that somebody is killed who works.
         if "muster-worker" in names:
-            harness.eventually(lambda: len(run.world.workers()) >= 2, "both ranks have a process", BOUND)
+            harness.eventually(
+                lambda: len(run.world.workers()) >= 2, "both ranks have a process", BOUND
+            )
         found = run.world.processes_named(*names)
     run.dice.shuffle(found)
     if victim in ("worker", "agent"):
@@ -86,7 +88,10 @@ def terminate(run, strike):
     await_gone(run, targets)
     for child in [run.world.daemon, *run.world.agents.values()]:
         if child.pid in {target.pid for target in targets}:
-            happened(child.returncode == 0, f"{child.args[0]} ended with {child.returncode} on SIGTERM, not with 0")
+            happened(
+                child.returncode == 0,
+                f"{child.args[0]} ended with {child.returncode} on SIGTERM, not with 0",
+            )
     if victim in ("agent", "musterd"):
         run.planned()
     run.world.start()
@@ -101,15 +106,21 @@ def stop(run, strike):
     generation = run.world.get().generation
     for target in targets:
         os.kill(target.pid, signal.SIGSTOP)
-    harness.eventually(lambda: all(stat_state(t.pid) in ("T", "t", None) for t in targets), "they stand still", BOUND)
+    harness.eventually(
+        lambda: all(stat_state(t.pid) in ("T", "t", None) for t in targets),
+        "they stand still",
+        BOUND,
+    )
     if leases is not None:
         time.sleep(leases * run.lease)
         for target in targets:
             harness.kill(target.pid, signal.SIGCONT)
         return
-    # For good: the job goes on with other processes, and who stands still is removed once that has happened.
+    # For good: the job goes on with other processes, and who stands still is removed once that has
+    # happened.
     run.world.await_job(
-        lambda job: job.generation > generation and job.state == api.Job.RUNNING, "it goes on without those that stand still"
+        lambda job: job.generation > generation and job.state == api.Job.RUNNING,
+        "it goes on without those that stand still",
     )
     for target in targets:
         harness.kill(target.pid)
@@ -138,7 +149,7 @@ def storm(run, strike):
 
 @fault
 def outage(run, strike):
-    """The coordinator is down until training has come to its end, and then for the rest of the time."""
+    """The coordinator is down until training has come to its end, and for the rest of the time."""
     running_job(run)
     began = time.monotonic()
     leases = strike.how["leases"]
@@ -149,8 +160,11 @@ def outage(run, strike):
     saves = run.muster.folder / "checkpoints" / "job"
     last = f"step-{plans.STEPS}-"
     harness.eventually(
-        lambda: any(path.name.startswith(last) and ".tmp" not in path.name for path in saves.iterdir()),
-        "training comes to its end without a coordinator", BOUND,
+        lambda: any(
+            path.name.startswith(last) and ".tmp" not in path.name for path in saves.iterdir()
+        ),
+        "training comes to its end without a coordinator",
+        BOUND,
     )
     run.note(f"trained to its end {time.monotonic() - began:.1f} s after the coordinator's death")
     time.sleep(max(0, began + leases * run.lease - time.monotonic()))
@@ -162,10 +176,18 @@ def outage(run, strike):
 def hang(run, strike):
     """The plug-in's thread has stood still since its step; heartbeats go on."""
     place = run.muster.folder / "fault"
-    pid = int(harness.eventually(lambda: place.exists() and place.read_text().strip(), "a thread stands still", BOUND))
+    pid = int(
+        harness.eventually(
+            lambda: place.exists() and place.read_text().strip(), "a thread stands still", BOUND
+        )
+    )
     rank = next((rank.rank for rank in run.world.get().ranks if rank.pid == pid), None)
     happened(rank is not None, "nobody knows who stands still")
     began = time.monotonic()
-    job = run.world.await_job(lambda job: job.HasField("failure") or job.state in ENDED, "it is found")
+    job = run.world.await_job(
+        lambda job: job.HasField("failure") or job.state in ENDED, "it is found"
+    )
     run.note(f"found after {time.monotonic() - began:.1f} s")
-    assert job.failure.rank == rank, f"rank {rank} stood still, rank {job.failure.rank} was blamed: {job.failure.reason}"
+    assert job.failure.rank == rank, (
+        f"rank {rank} stood still, rank {job.failure.rank} was blamed: {job.failure.reason}"
+    )

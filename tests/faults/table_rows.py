@@ -18,7 +18,8 @@ from tests.process import harness
 def folder_away(muster):
     with cluster(muster) as world:
         world.start()
-        submit(world, job_file(muster, options={"hold_step": 32}, checkpoint={"directory": "checkpoints", "every_steps": 5, "keep": 50}))
+        checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 50}
+        submit(world, job_file(muster, options={"hold_step": 32}, checkpoint=checkpoint))
         world.await_saved(30)
         checkpoints, away = muster.folder / "checkpoints", muster.folder / "away"
         before = saves(checkpoints / "job")
@@ -26,7 +27,8 @@ def folder_away(muster):
         os.rename(checkpoints, away)
         harness.kill(world.workers()[-1].pid)
         job = world.await_job(
-            lambda job: job.reason == "CHECKPOINTS_UNREADABLE" or job.generation > first and (job.step and job.step < 30 or job.step > 31)
+            lambda job: job.reason == "CHECKPOINTS_UNREADABLE"
+            or job.generation > first and (job.step and job.step < 30 or job.step > 31)
             or job.state in w.ENDED,
             "the next generation does something",
         )
@@ -37,7 +39,8 @@ def folder_away(muster):
             os.rename(away, checkpoints) if not checkpoints.exists() else back(away, checkpoints)
             muster.cli("resume", "job", expect=None)
         else:
-            world.await_job(lambda job: job.step >= 12 or job.state in w.ENDED, "it goes on a little")
+            world.await_job(lambda job: job.step >= 12 or job.state in w.ENDED,
+                            "it goes on a little")
             back(away, checkpoints)
             harness.kill(world.workers()[-1].pid) if world.workers() else None
         job = world.await_end()
@@ -45,7 +48,8 @@ def folder_away(muster):
         bad = [saved.path for saved in job.checkpoints if saved.bad_reason]
         world.stop()
         gone = [name for name in before if name not in left]
-        text = (f"while it was away: {while_away}; then: {told(job)}; of the {len(before)} checkpoints that were there "
+        text = (f"while it was away: {while_away}; then: {told(job)}; "
+                f"of the {len(before)} checkpoints that were there "
                 f"{len(gone)} are gone, {len(bad)} are marked bad")
         return text, waited and not bad and not gone and w.state_name(job) == "SUCCEEDED"
 
@@ -61,8 +65,9 @@ def old_database(muster):
     with cluster(muster) as world:
         world.start()
         steps = 220
-        submit(world, job_file(muster, options={"hold_step": 198, "pace_ms": 4}, stages=[{"fit": {"steps": steps}}],
-                               checkpoint={"directory": "checkpoints", "every_steps": 5, "keep": 3}))
+        checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 3}
+        submit(world, job_file(muster, options={"hold_step": 198, "pace_ms": 4},
+                               stages=[{"fit": {"steps": steps}}], checkpoint=checkpoint))
         world.await_saved(50)
         world.copy_database(muster.folder / "backup.db")
         world.await_saved(195)
@@ -73,19 +78,24 @@ def old_database(muster):
         world.restore_database(muster.folder / "backup.db")
         w.release(muster)
         world.start()
-        job = world.await_job(lambda job: job.state == w.api.Job.RUNNING and job.step > 0 or job.reason == "CHECKPOINTS_UNREADABLE"
-                              or job.state in w.ENDED, "it goes on")
+        job = world.await_job(
+            lambda job: job.state == w.api.Job.RUNNING and job.step > 0
+            or job.reason == "CHECKPOINTS_UNREADABLE"
+            or job.state in w.ENDED,
+            "it goes on",
+        )
         job = world.await_end() if job.reason != "CHECKPOINTS_UNREADABLE" else job
         steps_seen = [entry.step for entry in world.client.metrics("job")]
         newest = max(first_steps(world).items())
         world.stop()
-        text = (f"{told(job)}; before: {', '.join(before)}; generation {newest[0]} began with step {newest[1]}; "
+        text = (f"{told(job)}; before: {', '.join(before)}; "
+                f"generation {newest[0]} began with step {newest[1]}; "
                 f"metrics of {len(steps_seen)} of {steps} steps")
         return text, w.state_name(job) == "SUCCEEDED" and newest[0] > 1 and newest[1] > 185
 
 
 def first_steps(world):
-    """The first step that each generation computed, of those whose steps were not computed again later."""
+    """The first step of each generation, of those whose steps were not computed again later."""
     first = {}
     for entry in world.client.metrics("job"):
         first.setdefault(entry.generation, entry.step)
@@ -107,7 +117,8 @@ def agent_terminated(muster):
         w.release(muster)
         job = world.await_end()
         world.stop()
-        return f"the agent ended after {took:.2f} s; {told(job)}", job.state == w.api.Job.SUCCEEDED and job.restarts == 0
+        good = job.state == w.api.Job.SUCCEEDED and job.restarts == 0
+        return f"the agent ended after {took:.2f} s; {told(job)}", good
 
 
 @row("node whose worker cannot start beside a good idle one")
@@ -118,7 +129,10 @@ def broken_node(muster):
     with cluster(muster, nodes=("a-broken", "b-good")) as world:
         world.agent_options["a-broken"] = ("--worker", broken)
         world.start()
-        harness.eventually(lambda: len(muster.cli("nodes", "-o", "json").json().get("nodes", [])) == 2, "both nodes are there")
+        harness.eventually(
+            lambda: len(muster.cli("nodes", "-o", "json").json().get("nodes", [])) == 2,
+            "both nodes are there",
+        )
         began = time.monotonic()
         submit(world, job_file(muster, world_size=1, stages=[{"fit": {"steps": 20}}]))
         job = world.await_end()
@@ -131,7 +145,8 @@ def broken_node(muster):
 def musterd_away(muster):
     with cluster(muster) as world:
         world.start()
-        submit(world, job_file(muster, options={"pace_ms": 20}, stages=[{"fit": {"steps": 100000}}]))
+        submit(world, job_file(muster, options={"pace_ms": 20},
+                               stages=[{"fit": {"steps": 100000}}]))
         job = world.await_step(3)
         for _ in range(4):
             world.kill_daemon()
@@ -139,7 +154,11 @@ def musterd_away(muster):
             world.start_daemon()
             before = job.step
             # Everybody is back, or it is over.
-            job = world.await_job(lambda job: job.state == w.api.Job.RUNNING and job.step > before + 2 or job.state in w.ENDED, "it trains on")
+            job = world.await_job(
+                lambda job: job.state == w.api.Job.RUNNING and job.step > before + 2
+                or job.state in w.ENDED,
+                "it trains on",
+            )
             if job.state in w.ENDED:
                 break
         good = job.state == w.api.Job.RUNNING and job.restarts == 0 and job.generation == 1
@@ -183,26 +202,33 @@ def cut_off(muster):
         world.links["node-2"] = proxy.address
         for node in ("node-1", "node-2"):
             world.start_agent(node)
-        submit(world, job_file(muster, options={"hold_step": 57, "pace_ms": 20}, stages=[{"fit": {"steps": 60}}]))
+        submit(world, job_file(muster, options={"hold_step": 57, "pace_ms": 20},
+                               stages=[{"fit": {"steps": 60}}]))
         world.await_step(5)
         # Somewhere to go.
         world.start_agent("node-3")
         time.sleep(0.5)
         first = world.get().generation
         proxy.cut()
-        job = world.await_job(lambda job: job.generation > first and job.state == w.api.Job.RUNNING or job.state in w.ENDED,
-                              "it goes on elsewhere")
+        job = world.await_job(
+            lambda job: job.generation > first and job.state == w.api.Job.RUNNING
+            or job.state in w.ENDED,
+            "it goes on elsewhere",
+        )
         time.sleep(5)
         proxy.heal()
         w.release(muster)
         job = world.await_end()
         world.stop()
         found = lifespans.overlaps(world.lives())
-        longest = max((min(a.end_after, b.end_after) - max(a.start, b.start) for a, b in found), default=0)
+        both = [min(a.end_after, b.end_after) - max(a.start, b.start) for a, b in found]
+        longest = max(both, default=0)
         stray = len(saves(muster.folder / "checkpoints/job")) - len(job.checkpoints)
         proxy.close()
-        text = f"{told(job)}; two generations were alive at once for {longest:.1f} s; {stray} checkpoint directories left over"
-        return text, job.state == w.api.Job.SUCCEEDED and not found and stray == 0 and job.restarts == 0
+        text = (f"{told(job)}; two generations were alive at once for {longest:.1f} s; "
+                f"{stray} checkpoint directories left over")
+        good = job.state == w.api.Job.SUCCEEDED and job.restarts == 0
+        return text, good and not found and stray == 0
 
 
 @row("checkpoint disk full")
@@ -211,8 +237,9 @@ def checkpoint_disk_full(muster):
     try:
         with cluster(muster) as world:
             world.start()
-            submit(world, job_file(muster, options={"hold_step": 28, "pace_ms": 50}, stages=[{"fit": {"steps": 30}}],
-                                   checkpoint={"directory": "checkpoints", "every_steps": 10, "keep": 2}))
+            checkpoint = {"directory": "checkpoints", "every_steps": 10, "keep": 2}
+            submit(world, job_file(muster, options={"hold_step": 28, "pace_ms": 50},
+                                   stages=[{"fit": {"steps": 30}}], checkpoint=checkpoint))
             world.await_step(1)
             # A folder and a small file fit, a checkpoint does not.
             disk.fill(leave=16384)
@@ -222,9 +249,13 @@ def checkpoint_disk_full(muster):
             w.release(muster)
             job = world.await_end()
             world.stop()
-            hint = [line.strip() for line in shown.splitlines() if "space" in line.lower() or "save" in line.lower()]
-            text = f"`muster get` while it ran: {hint[0][:160] if hint else 'says nothing of it'}; {told(job)}; {len(job.checkpoints)} checkpoints"
-            return text, bool(hint) and job.state == w.api.Job.FAILED and job.reason == "FINAL_SAVE_FAILED"
+            hint = [line.strip() for line in shown.splitlines()
+                    if "space" in line.lower() or "save" in line.lower()]
+            said = hint[0][:160] if hint else "says nothing of it"
+            text = (f"`muster get` while it ran: {said}; {told(job)}; "
+                    f"{len(job.checkpoints)} checkpoints")
+            failed = job.state == w.api.Job.FAILED and job.reason == "FINAL_SAVE_FAILED"
+            return text, bool(hint) and failed
     finally:
         disk.close()
 
@@ -235,7 +266,8 @@ def state_disk_full(muster):
     try:
         with cluster(muster) as world:
             world.start()
-            submit(world, job_file(muster, options={"hold_step": 398}, stages=[{"fit": {"steps": 400}}]))
+            submit(world, job_file(muster, options={"hold_step": 398},
+                                   stages=[{"fit": {"steps": 400}}]))
             world.await_step(5)
             disk.fill()
             time.sleep(6)
@@ -247,8 +279,11 @@ def state_disk_full(muster):
             job = world.await_end()
             complete = len(list(world.client.metrics("job"))) == 400
             world.stop()
-            text = f"musterd {'lived on' if alive else f'ended with {world.daemon.returncode}'}; {told(job)}; metrics {'complete' if complete else 'NOT complete'}"
-            return text, alive and job.state == w.api.Job.SUCCEEDED and job.restarts == 0 and job.generation == 1 and complete
+            fate = "lived on" if alive else f"ended with {world.daemon.returncode}"
+            metrics = "complete" if complete else "NOT complete"
+            text = f"musterd {fate}; {told(job)}; metrics {metrics}"
+            undisturbed = job.restarts == 0 and job.generation == 1
+            return text, alive and job.state == w.api.Job.SUCCEEDED and undisturbed and complete
     finally:
         disk.close()
 
@@ -271,7 +306,9 @@ def too_big(muster):
         if not good:
             muster.cli("stop", "job")
         world.stop()
-        return f"the small one: {text}; at submit the big one was {'warned of' if warned else 'not warned of'}", good and warned
+        text = (f"the small one: {text}; "
+                f"at submit the big one was {'warned of' if warned else 'not warned of'}")
+        return text, good and warned
 
 
 @row("one thread hung, heartbeats go on")
@@ -279,22 +316,26 @@ def hung(muster):
     with cluster(muster) as world:
         world.start()
         options = {"fault": "hang", "fault_step": 12}
-        file = job_file(muster, options=options, stages=[{"fit": {"steps": 20}}], watchdog={"no_progress": "6s"})
+        file = job_file(muster, options=options, stages=[{"fit": {"steps": 20}}],
+                        watchdog={"no_progress": "6s"})
         if muster.cli("validate", file, expect=None).code:
             file = job_file(muster, options=options, stages=[{"fit": {"steps": 20}}])
         submit(world, file)
-        w.harness.eventually((muster.folder / "fault").exists, "the thread hangs")
+        fault = muster.folder / "fault"
+        w.harness.eventually(fault.exists, "the thread hangs")
         began = time.monotonic()
-        culprit = int(w.harness.eventually(lambda: (muster.folder / "fault").read_text().strip(), "its pid"))
+        culprit = int(w.harness.eventually(lambda: fault.read_text().strip(), "its pid"))
         ranks = {rank.pid: rank.rank for rank in world.get().ranks}
-        job = world.await_job(lambda job: job.HasField("failure") or job.state in w.ENDED, "it is found", bound=120)
+        job = world.await_job(lambda job: job.HasField("failure") or job.state in w.ENDED,
+                              "it is found", bound=120)
         took = time.monotonic() - began
         blamed = job.failure.rank
         reason = job.failure.reason
         job = world.await_end()
         world.stop()
         right = ranks.get(culprit) == blamed
-        text = f"found after {took:.1f} s ({took / 2:.0f} leases), rank {blamed} blamed, rank {ranks.get(culprit)} hung ('{reason[:120]}'); {told(job)}"
+        text = (f"found after {took:.1f} s ({took / 2:.0f} leases), rank {blamed} blamed, "
+                f"rank {ranks.get(culprit)} hung ('{reason[:120]}'); {told(job)}")
         return text, right and job.state == w.api.Job.SUCCEEDED and took < 20
 
 
@@ -308,7 +349,8 @@ def many_commands(muster):
         pid = world.pid_of_daemon()
 
         def written():
-            return int(pathlib.Path(f"/proc/{pid}/io").read_text().split("write_bytes: ")[1].split()[0])
+            text = pathlib.Path(f"/proc/{pid}/io").read_text()
+            return int(text.split("write_bytes: ")[1].split()[0])
 
         times, bytes_before = [], written()
         count = 3000
@@ -323,7 +365,8 @@ def many_commands(muster):
         job = world.await_end(bound=200)
         world.stop()
         first, last = (1000 * statistics.median(part) for part in (times[:100], times[-100:]))
-        text = f"{len(times)} commands: the first {first:.1f} ms, the last {last:.1f} ms each; {megabytes:.0f} MB written; {told(job)}"
+        text = (f"{len(times)} commands: the first {first:.1f} ms, the last {last:.1f} ms each; "
+                f"{megabytes:.0f} MB written; {told(job)}")
         return text, last <= 3 * first
 
 
@@ -331,19 +374,27 @@ def many_commands(muster):
 def recovery(muster):
     with cluster(muster) as world:
         world.start()
-        submit(world, job_file(muster, options={"pace_ms": 2}, stages=[{"fit": {"steps": 1000000}}], export=None,
-                               restart={"max_restarts": 50}, checkpoint={"directory": "checkpoints", "every_steps": 50, "keep": 2}))
+        checkpoint = {"directory": "checkpoints", "every_steps": 50, "keep": 2}
+        submit(world, job_file(muster, options={"pace_ms": 2}, stages=[{"fit": {"steps": 1000000}}],
+                               export=None, restart={"max_restarts": 50}, checkpoint=checkpoint))
         world.await_saved(50)
         times = []
         for _ in range(5):
             job = world.get()
             began = time.monotonic()
             harness.kill(world.workers()[-1].pid)
-            world.await_job(lambda now: now.generation > job.generation and now.step > 0 and now.state == w.api.Job.RUNNING, "the next step")
+            world.await_job(
+                lambda now: now.generation > job.generation and now.step > 0
+                and now.state == w.api.Job.RUNNING,
+                "the next step",
+            )
             times.append(time.monotonic() - began)
             step = world.get().step
             world.await_step(step + 60)
         muster.cli("stop", "job")
         world.await_end()
         world.stop()
-        return f"median {statistics.median(times):.2f} s of {', '.join(f'{t:.2f}' for t in times)} (load {os.getloadavg()[0]:.1f})", statistics.median(times) < 5
+        median = statistics.median(times)
+        text = (f"median {median:.2f} s of {', '.join(f'{t:.2f}' for t in times)} "
+                f"(load {os.getloadavg()[0]:.1f})")
+        return text, median < 5

@@ -1,4 +1,5 @@
-// Where a generation begins: what its rank 0 does with the job's folder, as worker/train/checkpoints.h does in life.
+// Where a generation begins: what its rank 0 does with the job's folder, as
+// worker/train/checkpoints.h does in life.
 #ifndef MUSTER_TESTS_SIMULATION_START_H_
 #define MUSTER_TESTS_SIMULATION_START_H_
 
@@ -24,13 +25,15 @@ struct Start {
   cluster::CheckpointsFound found;
 };
 
-// Begins the epoch of the folder, and looks for the newest checkpoint there. `recorded`: those that count, newest first; `known`: those
-// that do not.
-Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader, const std::vector<jobs::Checkpoint>& recorded,
+// Begins the epoch of the folder, and looks for the newest checkpoint there. `recorded`: those that
+// count, newest first; `known`: those that do not.
+Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
+                const std::vector<jobs::Checkpoint>& recorded,
                 const std::vector<jobs::Checkpoint>& known);
 
 // What a process says that is not the last one to begin there; nothing: it is.
-std::optional<jobs::ReportedFailure> StaleEpoch(const SharedDisk& disk, const cluster::WorkerId& leader);
+std::optional<jobs::ReportedFailure> StaleEpoch(const SharedDisk& disk,
+                                                const cluster::WorkerId& leader);
 
 }  // namespace muster::simulation
 

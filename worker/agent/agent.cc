@@ -2,40 +2,36 @@
 
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <deque>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <random>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
 #include "common/ids/ids.h"
 #include "common/lease/lease.h"
 #include "common/lease/lease_file.h"
 #include "common/process/process.h"
-#include "common/process/process_stat.h"
 #include "common/rpc/error.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "worker/agent/coordinator_stream.h"
+#include "worker/agent/hanging_processes.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/mailbox.h"
-#include "worker/agent/quarantine_file.h"
+#include "worker/agent/outbox.h"
 #include "worker/agent/spool_folder.h"
+#include "worker/agent/spool_replay.h"
 #include "worker/agent/wire.h"
+#include "worker/agent/worker_command.h"
 #include "worker/agent/worker_process.h"
 
 namespace muster::agent {
@@ -47,28 +43,12 @@ constexpr uint32_t kProtocol = 2;
 
 // Waits are on a clock that stands still while the machine sleeps; the lease goes on.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
-constexpr absl::Duration kReadAgain = absl::Seconds(5);
-
-// Of reports that workers left, in one message.
-constexpr size_t kSpoolMessage = 1 << 20;
 
 // Within a lease attempts to attach are made at least so often, so that it is not waited away.
 constexpr int kAttemptsPerLease = 10;
 
-// Between two looks at what workers write, and at processes of former agents that hang.
+// Between two looks at what workers write.
 constexpr absl::Duration kLook = absl::Seconds(1);
-
-absl::Status CheckWorkerBinary(const std::string& path) {
-  struct stat info;
-  if (stat(path.c_str(), &info) != 0) {
-    return absl::NotFoundError(absl::StrCat("no worker binary at '", path, "' (", strerror(errno),
-                                            "); --worker says where it is"));
-  }
-  if (!S_ISREG(info.st_mode) || access(path.c_str(), X_OK) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is no program that can be run"));
-  }
-  return absl::OkStatus();
-}
 
 // The coordinator will say the same next time.
 bool IsFinal(const absl::Status& status) {
@@ -94,8 +74,10 @@ class Agent::Loop {
         jitter_(std::random_device()()),
         core_(options.core, SteadyNow()),
         spools_(options.spool),
+        replay_(&spools_),
+        hanging_(options.state_directory),
         logs_(options.logs),
-        quarantine_(options.state_directory),
+        outbox_(&logs_),
         retry_(options.first_retry),
         connect_at_(SteadyNow()),
         knocker_(options.coordinator,
@@ -117,12 +99,6 @@ class Agent::Loop {
   }
 
  private:
-  struct Outgoing {
-    v1::AgentMessage message;
-    // The lines of this worker go first.
-    std::optional<WorkerId> after_logs_of;
-  };
-
   void Run() {
     if (const absl::Status opened = spools_.Open(); !opened.ok()) {
       spdlog::error("no folder for reports that cannot be told: {}", Message(opened));
@@ -134,7 +110,9 @@ class Agent::Loop {
       }
     }
     for (const WorkerId& worker : spools_.List()) Handle(SpoolFound{worker});
-    FindHanging();
+    for (const HangingProcess& process : hanging_.Restore(SteadyNow())) {
+      Handle(HangingFound{process.slot, process.worker});
+    }
     while (!quit_.has_value()) {
       if (!core_.draining()) look_at_ = absl::InfiniteFuture();
       if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = SteadyNow();
@@ -146,16 +124,15 @@ class Agent::Loop {
         Handle(WritesSeen{BytesWritten()});
         look_at_ = SteadyNow() + kLook;
       }
-      if (SteadyNow() >= read_again_at_) ReadAgain();
-      if (SteadyNow() >= look_at_hanging_) LookAtHanging();
+      if (SteadyNow() >= replay_.read_again_at()) ReadAgain();
+      if (SteadyNow() >= hanging_.look_at()) LookAtHanging();
       if (!quit_.has_value() && SteadyNow() >= connect_at_) Connect();
       Pump();
     }
     stream_.reset();
     // The end of these is not waited for: they hang in the kernel.
-    for (const auto& [worker, process] : hanging_) {
-      const auto found = workers_.find(worker);
-      if (found != workers_.end()) (void)found->second.release();
+    for (auto& [id, worker] : workers_) {
+      if (hanging_.Contains(id)) (void)worker.release();
     }
     workers_.clear();
     absl::MutexLock lock(&mutex_);
@@ -176,49 +153,9 @@ class Agent::Loop {
     return bytes;
   }
 
-  // ---- Processes that hang ----
-
-  // What the former agent left.
-  void FindHanging() {
-    const std::vector<HangingProcess> left = quarantine_.Read();
-    for (const HangingProcess& process : left) {
-      if (!StillHangs(process)) continue;
-      LogHanging(process.slot, process.worker);
-      hanging_[process.worker.worker] = process;
-      Handle(HangingFound{process.slot, process.worker});
-    }
-    if (hanging_.size() < left.size()) KeepHanging();
-    if (!hanging_.empty()) look_at_hanging_ = SteadyNow() + kLook;
-  }
-
-  // This agent's own say themselves that they have ended. Nobody tells of those of former agents.
+  // Of former agents. Those of this one say themselves that they have ended.
   void LookAtHanging() {
-    std::vector<WorkerId> gone;
-    bool more = false;
-    for (const auto& [worker, process] : hanging_) {
-      if (workers_.contains(worker)) continue;
-      if (StillHangs(process)) {
-        more = true;
-      } else {
-        gone.push_back(worker);
-      }
-    }
-    look_at_hanging_ = more ? SteadyNow() + kLook : absl::InfiniteFuture();
-    for (const WorkerId& worker : gone) Handle(HangingGone{worker});
-  }
-
-  // For the next agent.
-  void KeepHanging() {
-    std::vector<HangingProcess> processes;
-    for (const auto& [worker, process] : hanging_) processes.push_back(process);
-    if (const absl::Status kept = quarantine_.Write(processes); !kept.ok()) {
-      spdlog::error("the next agent here cannot know which processes hang: {}", Message(kept));
-    }
-  }
-
-  static void LogHanging(uint32_t slot, const RunningWorker& worker) {
-    spdlog::error("{} (process {}) does not end although it was killed: slot {} is not used",
-                  worker.worker.ToString(), worker.pid, slot);
+    for (const WorkerId& worker : hanging_.FindEnded(SteadyNow())) Handle(HangingGone{worker});
   }
 
   // ---- Effects ----
@@ -227,19 +164,13 @@ class Agent::Loop {
     const WorkerId& worker = launch.worker;
     std::map<std::string, std::string> environment =
         spools_.Environment(worker, options_.spool_limit / options_.core.slots);
-    environment["OMP_NUM_THREADS"] = "1";
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
     }
-    auto spawned = spawner_.Spawn({
-        .argv = {options_.worker, "--coordinator", options_.coordinator, "--job", worker.job,
-                 "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
-                 "--incarnation", worker.incarnation, "--agent-pid", absl::StrCat(getpid())},
-        .environment = std::move(environment),
-        .grouping = process::Grouping::kOwnGroup,
-        .output = process::Output::kPipe,
-        .parent_death_signal = SIGKILL,
-    });
+    auto spawned = spawner_.Spawn(ToSpawnOptions({.binary = options_.worker,
+                                                  .coordinator = options_.coordinator,
+                                                  .worker = worker,
+                                                  .environment = std::move(environment)}));
     if (!spawned.ok()) {
       spdlog::error("{} cannot be started: {}", worker.ToString(), Message(spawned.status()));
       Handle(LaunchFailed{worker, Message(spawned.status())});
@@ -288,61 +219,31 @@ class Agent::Loop {
     hello.set_version(kVersion);
     hello.set_agent_id(identity_->id());
     hello.set_protocol(kProtocol);
-    outbox_.push_back({.message = std::move(message)});
+    outbox_.Push(std::move(message));
   }
 
-  void Do(const SendHeartbeat& effect) {
-    // Before all else that waits: the lease hangs on it. A coordinator that reads slowly needs no row of them.
-    if (!outbox_.empty() && outbox_.front().message.has_heartbeat()) outbox_.pop_front();
-    outbox_.push_front({.message = ToMessage(effect)});
-  }
+  void Do(const SendHeartbeat& effect) { outbox_.PushHeartbeat(ToMessage(effect)); }
 
   void Do(const SendDraining& effect) {
     spdlog::info("stopping ({}): the jobs here have {} to save and to end", effect.reason,
                  absl::FormatDuration(effect.deadline));
-    outbox_.push_back({.message = ToMessage(effect)});
+    outbox_.Push(ToMessage(effect));
   }
 
-  void Do(const SendQuarantine& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
-
-  void Do(const Hangs& effect) {
-    LogHanging(effect.slot, effect.worker);
-    // Where there is no start time the process has just ended, which is about to be seen.
-    const auto stat = process::ReadProcessStat(static_cast<pid_t>(effect.worker.pid));
-    hanging_[effect.worker.worker] =
-        HangingProcess{.slot = effect.slot,
-                       .worker = effect.worker,
-                       .start_time = stat.ok() ? stat->start_time : 0};
-    KeepHanging();
-  }
-
-  void Do(const HangsNoMore& effect) {
-    spdlog::info("{} has ended at last: its slot can be used again", effect.worker.ToString());
-    hanging_.erase(effect.worker);
-    KeepHanging();
-  }
-
-  void Do(const SendStarted& effect) { outbox_.push_back({.message = ToMessage(effect)}); }
-
+  void Do(const SendQuarantine& effect) { outbox_.Push(ToMessage(effect)); }
+  void Do(const Hangs& effect) { hanging_.Add(effect.slot, effect.worker); }
+  void Do(const HangsNoMore& effect) { hanging_.Remove(effect.worker); }
+  void Do(const SendStarted& effect) { outbox_.Push(ToMessage(effect)); }
   void Do(const SendExit& effect) {
-    outbox_.push_back({.message = ToMessage(effect), .after_logs_of = effect.worker.worker});
+    outbox_.PushAfterLogs(effect.worker.worker, ToMessage(effect));
   }
 
   void Do(const SendSpool& effect) {
-    auto reports = spools_.Read(effect.worker);
-    if (!reports.ok()) {
-      spdlog::error("reports of {} cannot be told now: {}", effect.worker.ToString(), Message(reports.status()));
-      unread_.insert(effect.worker);
-      read_again_at_ = SteadyNow() + kReadAgain;
-      return;
-    }
-    spooled_[effect.worker] = Spooled{.reports = *std::move(reports)};
-    TellMore(effect.worker);
+    if (replay_.Begin(effect.worker, SteadyNow())) TellMore(effect.worker);
   }
 
   void ReadAgain() {
-    read_again_at_ = absl::InfiniteFuture();
-    for (const WorkerId& worker : std::exchange(unread_, {})) Do(SendSpool{worker});
+    for (const WorkerId& worker : replay_.TakeUnread()) Do(SendSpool{worker});
   }
 
   void Do(const DropStream&) {
@@ -383,28 +284,17 @@ class Agent::Loop {
 
   // The next part of what a worker left: one message at a time.
   void TellMore(const WorkerId& worker) {
-    Spooled& spooled = spooled_.at(worker);
-    v1::AgentMessage message;
-    auto* reports = message.mutable_spooled_reports();
-    *reports->mutable_worker() = ToWire(worker);
-    for (size_t bytes = 0; spooled.next < spooled.reports.size() && bytes < kSpoolMessage;) {
-      std::string& report = spooled.reports[spooled.next++];
-      bytes += report.size();
-      *reports->add_reports() = std::move(report);
-    }
-    if (reports->reports().empty()) {
-      spools_.Remove(worker);
-      spooled_.erase(worker);
+    if (std::optional<v1::AgentMessage> message = replay_.Next(worker); message.has_value()) {
+      outbox_.PushAfterLogs(worker, *std::move(message));
+    } else {
       Handle(SpoolTold{worker});
-      return;
     }
-    outbox_.push_back({.message = std::move(message), .after_logs_of = worker});
   }
 
   void OnDirective(const v1::AgentDirective& directive) {
     if (directive.has_spooled_reports_ack()) {
       const WorkerId worker = FromWire(directive.spooled_reports_ack().worker());
-      if (spooled_.contains(worker)) TellMore(worker);
+      if (replay_.Replays(worker)) TellMore(worker);
       return;
     }
     const std::optional<Event> event = ToEvent(directive);
@@ -421,9 +311,8 @@ class Agent::Loop {
 
   void OnClosed(const absl::Status& status) {
     stream_.reset();
-    outbox_.clear();  // The next Hello says all that matters.
-    spooled_.clear();
-    unread_.clear();  // after the next welcome all of them are told anew
+    outbox_.Clear();  // The next Hello says all that matters.
+    replay_.Reset();
     writing_ = welcomed_ = false;
     if (IsFinal(status)) {
       spdlog::error("the coordinator at {} refuses this agent: {}", options_.coordinator, Message(status));
@@ -447,20 +336,10 @@ class Agent::Loop {
   // Writes what comes next, if the stream is free.
   void Pump() {
     if (stream_ == nullptr || writing_) return;
-    std::optional<LogQueue::Batch> batch;
-    if (outbox_.empty()) {
-      if (welcomed_) batch = logs_.Take();
-    } else if (outbox_.front().after_logs_of.has_value()) {
-      batch = logs_.TakeFrom(*outbox_.front().after_logs_of);
-    }
-    if (batch.has_value()) {
-      writing_ = true;
-      stream_->Write(ToMessage(*std::move(batch)));
-    } else if (!outbox_.empty()) {
-      writing_ = true;
-      stream_->Write(std::move(outbox_.front().message));
-      outbox_.pop_front();
-    }
+    std::optional<v1::AgentMessage> message = outbox_.Take(welcomed_);
+    if (!message.has_value()) return;
+    writing_ = true;
+    stream_->Write(*std::move(message));
   }
 
   const AgentOptions options_;
@@ -472,28 +351,17 @@ class Agent::Loop {
   std::minstd_rand jitter_;
   Core core_;
   SpoolFolder spools_;
+  SpoolReplay replay_;
+  HangingProcesses hanging_;
   LeaseFile lease_file_;
-  // What is being told on this stream of what workers left.
-  struct Spooled {
-    std::vector<std::string> reports;
-    size_t next = 0;
-  };
-  std::map<WorkerId, Spooled> spooled_;
-  // Those whose file could not be read, and when it is tried again.
-  std::set<WorkerId> unread_;
-  absl::Time read_again_at_ = absl::InfiniteFuture();
   LogQueue logs_;  // Thread-safe.
   // A task that makes the loop look at logs_ is on its way.
   std::atomic<bool> lines_announced_ = false;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
-  // Those that do not end although they were killed, this agent's and former ones'.
-  std::map<WorkerId, HangingProcess> hanging_;
-  const QuarantineFile quarantine_;
-  absl::Time look_at_hanging_ = absl::InfiniteFuture();
 
   std::unique_ptr<CoordinatorStream> stream_;
   uint64_t attempt_ = 0;
-  std::deque<Outgoing> outbox_;
+  Outbox outbox_;
   bool writing_ = false;
   bool welcomed_ = false;
   bool away_ = false;

@@ -1,9 +1,10 @@
-// The worker's stream to the coordinator: reports and heartbeats out, commands and acknowledgements in;
-// reconnects by itself. docs/protocol-coordinator.md describes the protocol.
+// The worker's stream to the coordinator: reports and heartbeats out, commands and acknowledgements
+// in; reconnects by itself. docs/protocol-coordinator.md describes the protocol.
 //
-// Life cycle: Connect blocks until the coordinator has welcomed this process, and all commands that the job's log
-// held then are here; the destructor closes the stream. A worker that is told that it is stale, or whose lease is over (common/lease/lease.h),
-// must end: `on_fatal` or `on_lease_over` is called, once, from a thread of this object; it does not return to work.
+// Life cycle: Connect blocks until the coordinator has welcomed this process, and all commands that
+// the job's log held then are here; the destructor closes the stream. A worker that is told that it
+// is stale, or whose lease is over (common/lease/lease.h), must end: `on_fatal` or `on_lease_over`
+// is called, once, from a thread of this object; it does not return to work.
 // Threading: thread-safe. No callback runs under a lock.
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
@@ -27,13 +28,16 @@ struct ControlStreamOptions {
   int64_t pid = 0;
   // Where reports are kept while the coordinator is away.
   ReportSpoolOptions spool;
-  // How long Connect waits for a welcome, counted from the last time that the connection was refused: then the coordinator is down, and
-  // is waited for. That no longer than down_timeout; the agent, whose lease this process has part in, ends it before.
+  // How long Connect waits for a welcome, counted from the last time that the connection was
+  // refused: then the coordinator is down, and is waited for. That no longer than down_timeout; the
+  // agent, whose lease this process has part in, ends it before.
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration down_timeout = absl::Hours(24 * 365);
-  // When the lease of the agent that started this process is over, as far as is known now: Connect waits no longer. Empty: there is none.
+  // When the lease of the agent that started this process is over, as far as is known now: Connect
+  // waits no longer. Empty: there is none.
   std::function<absl::Time()> agents_lease_end;
-  // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of this object.
+  // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of
+  // this object.
   std::function<void(v1::WorkerHeartbeat*)> measure;
   // Names of checkpoints in the job's own folder that no longer count and are to be removed.
   std::function<void(const std::vector<std::string>& names)> on_remove;
@@ -45,8 +49,9 @@ struct ControlStreamOptions {
 
 class ControlStream {
  public:
-  // UNAVAILABLE: not welcomed in time. ABORTED: the agent's lease was over before that. FAILED_PRECONDITION, NOT_FOUND, INVALID_ARGUMENT: refused (see
-  // on_fatal, which is not called then).
+  // UNAVAILABLE: not welcomed in time. ABORTED: the agent's lease was over before that.
+  // FAILED_PRECONDITION, NOT_FOUND, INVALID_ARGUMENT: refused (see on_fatal, which is not called
+  // then).
   static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
   virtual ~ControlStream() = default;
 
@@ -60,11 +65,12 @@ class ControlStream {
 
   // Queues a report; it is numbered here and delivered exactly once, in order.
   virtual void Report(v1::WorkerReport report) = 0;
-  // Waits until every report so far is acknowledged by the coordinator, or, where that does not answer, written for the agent, which tells it
-  // if this process ends. Not until it is on the disk. False after `timeout`.
+  // Waits until every report so far is acknowledged by the coordinator, or, where that does not
+  // answer, written for the agent, which tells it if this process ends. Not until it is on the
+  // disk. False after `timeout`.
   virtual bool Settle(absl::Duration timeout) = 0;
-  // Waits until every report is durable: acknowledged by the coordinator, or, while that is away, on the agent's disk. No report follows.
-  // DEADLINE_EXCEEDED after `timeout`.
+  // Waits until every report is durable: acknowledged by the coordinator, or, while that is away,
+  // on the agent's disk. No report follows. DEADLINE_EXCEEDED after `timeout`.
   virtual absl::Status Flush(absl::Duration timeout) = 0;
 
   // What the next heartbeat says.

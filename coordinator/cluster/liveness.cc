@@ -1,0 +1,111 @@
+// Time that passes: who is taken for lost, whose time is up, and when everybody gets a new lease.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "coordinator/cluster/cluster.h"
+#include "coordinator/membership/refusal.h"
+
+namespace muster::cluster {
+namespace {
+
+// As `muster stop` would ask.
+commands::Command StopForTimeLimit() {
+  return {.kind = commands::Kind::kStop, .requested_by = "time_limit"};
+}
+
+}  // namespace
+
+void Cluster::WasAway(absl::Duration gap, absl::Time now) {
+  effects_.push_back(Say{absl::StrCat("the coordinator itself was away for ",
+                                      absl::FormatDuration(gap), ": everybody gets a new lease")});
+  GrantFreshGrace(now);
+}
+
+void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
+  effects_.push_back(Say{absl::StrCat("the store could not be written for ",
+                                      absl::FormatDuration(gap),
+                                      ": everybody without a stream gets a new lease")});
+  membership_.GrantGraceToDetached(now);
+  AwaitAnew(now);
+}
+
+void Cluster::GrantFreshGrace(absl::Time now) {
+  membership_.GrantFreshGrace(now);
+  AwaitAnew(now);
+}
+
+void Cluster::AwaitAnew(absl::Time now) {
+  awaited_until_ = now + options_.timing.Grant();
+}
+
+void Cluster::Tick(absl::Time now) {
+  last_tick_ = now;
+  membership::Membership::Expired expired;
+  if (judging_) expired = membership_.Expire(now);
+  for (const auto& [agent, reason] : expired.agents) {
+    effects_.push_back(Say{reason});
+    draining_.erase(agent.node);
+    quarantined_.erase(agent.node);
+    Close(agent.session, absl::DeadlineExceededError(reason));
+    NodeLost(agent, now);
+  }
+  for (const membership::Worker& worker : expired.gone) {
+    jobs::Job* job = FindJob(worker.id.job);
+    if (job == nullptr || job->generation != worker.id.generation) continue;
+    const jobs::Ended ended = jobs::OnCutOff(job, worker.id.rank, now);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+  for (const auto& [worker, reason, collectives] : expired.workers) {
+    Close(worker.session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
+                                 absl::StrCat("this process was given up: it ", reason)));
+    jobs::Job* job = FindJob(worker.id.job);
+    if (job == nullptr || job->generation != worker.id.generation) continue;
+    const jobs::Ended ended = jobs::OnLost(job, worker.id.rank, reason, now, collectives);
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+  const auto open = open_;
+  for (const auto& [number, id] : open) {
+    jobs::Job* job = FindJob(id);
+    LookAtStop(job, now);
+    jobs::Ended ended = jobs::OnTick(job, now);
+    const bool stops = jobs::TimeIsUp(*job, now);
+    if (stops) {
+      const jobs::Ended more = jobs::OnTimeUp(job, options_.patience, now);
+      ended.insert(ended.end(), more.begin(), more.end());
+      Append(job, StopForTimeLimit(), now);
+    }
+    if (ended.empty() && !stops) continue;
+    ListsChanged(job);
+    Follow(job, ended, now);
+  }
+  if (now >= awaited_until_) {
+    awaited_.clear();
+    restored_.clear();
+  }
+  ForgetRequests(now);
+  Schedule(now);
+}
+
+void Cluster::Judge(bool judging, absl::Time now) {
+  judging_ = judging;
+  if (judging) GrantFreshGrace(now);
+}
+
+void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {
+  if (!job->live || !job->stop_requested || job->ending) {
+    stop_activity_.erase(job->id);
+    return;
+  }
+  uint64_t activity = 0;
+  for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
+    const membership::Worker* worker = membership_.FindWorker(job->id, rank);
+    if (worker != nullptr) activity += worker->activity + worker->step;
+  }
+  const auto [known, first] = stop_activity_.try_emplace(job->id, activity);
+  if (first || std::exchange(known->second, activity) == activity) return;
+  jobs::OnStopGetsOn(job, options_.patience, now);
+}
+
+}  // namespace muster::cluster

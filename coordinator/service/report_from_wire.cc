@@ -1,0 +1,181 @@
+// What workers report: from the wire to the cores' plain values.
+#include <string>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/time/time.h"
+#include "common/status/code_name.h"
+#include "coordinator/service/wire.h"
+
+namespace muster::service {
+namespace {
+
+absl::Duration Get(const google::protobuf::Duration& value) {
+  return absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
+}
+
+cluster::CommandFinished FromWire(const v1::CommandFinished& finished) {
+  cluster::CommandFinished result{.number = finished.number()};
+  if (finished.has_error()) {
+    result.outcome.code = CodeFromName(finished.error().code());
+    result.outcome.reason = finished.error().reason();
+    result.outcome.message = finished.error().message();
+  } else {
+    result.outcome.result = finished.result().SerializeAsString();
+  }
+  return result;
+}
+
+cluster::TrainabilityInForce FromWire(const v1::TrainabilityInForce& report) {
+  cluster::TrainabilityInForce result{.version = report.version()};
+  v1::TrainabilityInForce in_force = report;
+  in_force.clear_parameters();
+  in_force.clear_change();
+  result.in_force = in_force.SerializeAsString();
+  if (!report.parameters().empty()) {
+    v1::TrainabilityInForce parameters;
+    *parameters.mutable_parameters() = report.parameters();
+    result.parameters = parameters.SerializeAsString();
+  }
+  if (report.has_change()) {
+    jobs::TrainabilityChange& change = result.change.emplace();
+    v1::TrainabilityChange contents = report.change();
+    change.version = report.version();
+    // A worker says the command's number.
+    (void)absl::SimpleAtoi(contents.operation(), &change.command);
+    contents.clear_operation();
+    change.contents = contents.SerializeAsString();
+  }
+  return result;
+}
+
+// What a worker says of its failure for programs; of a kind that this program does not know:
+// nothing.
+std::string FailureCode(const v1::WorkerFailure& failure) {
+  if (failure.kind() == v1::WorkerFailure::KIND_UNSPECIFIED) return "";
+  return v1::WorkerFailure::Kind_Name(failure.kind());
+}
+
+}  // namespace
+
+cluster::Report FromWire(const v1::WorkerReport& report) {
+  cluster::Report result{.sequence = report.sequence()};
+  switch (report.kind_case()) {
+    case v1::WorkerReport::kRendezvous:
+      result.what = jobs::Rendezvous{report.rendezvous().host(), report.rendezvous().port()};
+      break;
+    case v1::WorkerReport::kSessionStarted:
+      result.what = cluster::SessionStarted{report.session_started().step(),
+                                            report.session_started().checkpoint_path(),
+                                            report.session_started().last_command()};
+      break;
+    case v1::WorkerReport::kStep: {
+      const auto& step = report.step();
+      cluster::StepDone done{.step = step.step(),
+                             .loss = step.loss(),
+                             .learning_rate = step.learning_rate(),
+                             .samples = step.samples(),
+                             .duration = Get(step.duration())};
+      if (step.has_grad_norm()) done.grad_norm = step.grad_norm();
+      if (step.has_perplexity()) done.perplexity = step.perplexity();
+      if (step.has_tokens()) done.tokens = step.tokens();
+      if (step.has_model_flops_per_second()) {
+        done.model_flops_per_second = step.model_flops_per_second();
+      }
+      done.skipped = step.skipped();
+      if (step.has_loss_scale()) done.loss_scale = step.loss_scale();
+      result.what = done;
+      break;
+    }
+    case v1::WorkerReport::kStageStarted:
+      result.what =
+          cluster::StageStarted{report.stage_started().stage(), report.stage_started().step()};
+      break;
+    case v1::WorkerReport::kValidated: {
+      const auto& validated = report.validated();
+      cluster::Validated done{.step = validated.step(),
+                              .loss = validated.loss(),
+                              .samples = validated.samples()};
+      if (validated.has_accuracy()) done.accuracy = validated.accuracy();
+      if (validated.has_perplexity()) done.perplexity = validated.perplexity();
+      result.what = done;
+      break;
+    }
+    case v1::WorkerReport::kCheckpointWritten:
+      result.what = cluster::CheckpointWritten{report.checkpoint_written().step(),
+                                               report.checkpoint_written().path()};
+      break;
+    case v1::WorkerReport::kCheckpointFailed:
+      result.what = cluster::CheckpointFailed{report.checkpoint_failed().step(),
+                                              report.checkpoint_failed().reason()};
+      break;
+    case v1::WorkerReport::kCheckpointBad:
+      result.what =
+          cluster::CheckpointBad{report.checkpoint_bad().path(), report.checkpoint_bad().reason()};
+      break;
+    case v1::WorkerReport::kCheckpointsFound: {
+      cluster::CheckpointsFound found;
+      for (const auto& one : report.checkpoints_found().found()) {
+        found.found.push_back({.step = one.step(),
+                               .generation = one.generation(),
+                               .path = one.path(),
+                               .adopted = one.adopted(),
+                               .reason = one.reason()});
+      }
+      result.what = std::move(found);
+      break;
+    }
+    case v1::WorkerReport::kCheckpointsRemoved: {
+      const auto& names = report.checkpoints_removed().names();
+      result.what = cluster::CheckpointsRemoved{{names.begin(), names.end()}};
+      break;
+    }
+    case v1::WorkerReport::kCommandApplied:
+      result.what = cluster::CommandApplied{report.command_applied().number(),
+                                            report.command_applied().step()};
+      break;
+    case v1::WorkerReport::kCommandFinished:
+      result.what = FromWire(report.command_finished());
+      break;
+    case v1::WorkerReport::kTrainability:
+      result.what = FromWire(report.trainability());
+      break;
+    case v1::WorkerReport::kExportReady:
+      result.what = cluster::ExportReady{report.export_ready().path()};
+      break;
+    case v1::WorkerReport::kExported:
+      result.what = cluster::Exported{report.exported().path()};
+      break;
+    case v1::WorkerReport::kFinished:
+      result.what = cluster::Finished{report.finished().step(), report.finished().ended_early(),
+                                      report.finished().preempted()};
+      break;
+    case v1::WorkerReport::kRanksJoined: {
+      cluster::RanksJoined joined;
+      for (const auto& rank : report.ranks_joined().ranks()) {
+        joined.since[rank.rank()] = rank.since_step();
+      }
+      result.what = std::move(joined);
+      break;
+    }
+    case v1::WorkerReport::kFailure: {
+      const v1::WorkerFailure& failure = report.failure();
+      const bool stale_epoch = failure.kind() == v1::WorkerFailure::STALE_EPOCH;
+      result.what = jobs::ReportedFailure{
+          .step = failure.step(),
+          .reason = failure.reason(),
+          .consequence = failure.consequence(),
+          .permanent = failure.permanent(),
+          .code = FailureCode(failure),
+          .checkpoints_unreadable = failure.kind() == v1::WorkerFailure::CHECKPOINTS_UNREADABLE,
+          .newer_generation = stale_epoch ? failure.epoch_found() : 0,
+          .node_fault = failure.kind() == v1::WorkerFailure::NODE_FAULT};
+      break;
+    }
+    case v1::WorkerReport::KIND_NOT_SET:
+      break;
+  }
+  return result;
+}
+
+}  // namespace muster::service

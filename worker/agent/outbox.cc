@@ -1,0 +1,37 @@
+#include "worker/agent/outbox.h"
+
+#include <utility>
+
+#include "worker/agent/wire.h"
+
+namespace muster::agent {
+
+void Outbox::Push(v1::AgentMessage message) {
+  waiting_.push_back({.message = std::move(message)});
+}
+
+void Outbox::PushAfterLogs(const WorkerId& worker, v1::AgentMessage message) {
+  waiting_.push_back({.message = std::move(message), .after_logs_of = worker});
+}
+
+void Outbox::PushHeartbeat(v1::AgentMessage heartbeat) {
+  // The lease hangs on it. A coordinator that reads slowly needs no row of them.
+  if (!waiting_.empty() && waiting_.front().message.has_heartbeat()) waiting_.pop_front();
+  waiting_.push_front({.message = std::move(heartbeat)});
+}
+
+std::optional<v1::AgentMessage> Outbox::Take(bool welcomed) {
+  std::optional<LogQueue::Batch> batch;
+  if (waiting_.empty()) {
+    if (welcomed) batch = logs_.Take();
+  } else if (waiting_.front().after_logs_of.has_value()) {
+    batch = logs_.TakeFrom(*waiting_.front().after_logs_of);
+  }
+  if (batch.has_value()) return ToMessage(*std::move(batch));
+  if (waiting_.empty()) return std::nullopt;
+  v1::AgentMessage message = std::move(waiting_.front().message);
+  waiting_.pop_front();
+  return message;
+}
+
+}  // namespace muster::agent

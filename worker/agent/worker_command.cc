@@ -1,0 +1,42 @@
+#include "worker/agent/worker_command.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::agent {
+
+absl::Status CheckWorkerBinary(const std::string& path) {
+  struct stat info;
+  if (stat(path.c_str(), &info) != 0) {
+    return absl::NotFoundError(absl::StrCat("no worker binary at '", path, "' (", strerror(errno),
+                                            "); --worker says where it is"));
+  }
+  if (!S_ISREG(info.st_mode) || access(path.c_str(), X_OK) != 0) {
+    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is no program that can be run"));
+  }
+  return absl::OkStatus();
+}
+
+process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
+  const WorkerId& worker = command.worker;
+  command.environment["OMP_NUM_THREADS"] = "1";
+  return {
+      .argv = {command.binary, "--coordinator", command.coordinator, "--job", worker.job,
+               "--generation", absl::StrCat(worker.generation), "--rank",
+               absl::StrCat(worker.rank), "--incarnation", worker.incarnation, "--agent-pid",
+               absl::StrCat(getpid())},
+      .environment = std::move(command.environment),
+      .grouping = process::Grouping::kOwnGroup,
+      .output = process::Output::kPipe,
+      .parent_death_signal = SIGKILL,
+  };
+}
+
+}  // namespace muster::agent
