@@ -186,25 +186,35 @@ void Cluster::EachJobOn(const std::string& node,
 }
 
 jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Time now) {
-  // A worker that does not know the notice would train on while the others end.
+  bool older = false;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const membership::Worker* worker = membership_.FindWorker(job->id, rank);
-    if (worker != nullptr && worker->attached() && older_workers_.contains(worker->session)) {
-      return jobs::OnInterrupted(job, reason, now);
-    }
+    older = older || (worker != nullptr && worker->attached() &&
+                      older_workers_.contains(worker->session));
   }
-  jobs::Ended ended;
-  // Who asks again, with another deadline perhaps, tells nobody anything new.
+  // Who asks again, with another deadline or for another node perhaps, tells nobody anything new.
   const bool first = job->interruption.empty();
-  if (jobs::OnPreempted(job, reason, now, &ended)) {
-    std::string message = job->interruption;
-    if (!jobs::WritesCheckpoints(*job)) {
-      absl::StrAppend(&message, "; it writes no checkpoints: it begins anew elsewhere");
-    }
-    if (first) jobs::AddEvent(job, now, "PREEMPTED", message);
+  const char* const anew = jobs::WritesCheckpoints(*job)
+                               ? ""
+                               : "; it writes no checkpoints: it begins anew elsewhere";
+  jobs::Ended ended;
+  std::string how;
+  if (older) {
+    // It would train on while the others end.
+    ended = jobs::OnInterrupted(job, reason, now);
+    how = absl::StrCat("; it is ended at once: a worker of an older program does not know the notice",
+                       anew);
+  } else if (jobs::OnPreempted(job, reason, now, &ended)) {
+    how = anew;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       SendToRank(*job, rank, PreemptionNotice{job->interruption});
     }
+  } else {
+    how = "; it is ended at once: it had not begun to train";
+  }
+  // Nothing came of it where the job ends anyway.
+  if (first && !job->interruption.empty()) {
+    jobs::AddEvent(job, now, "PREEMPTED", absl::StrCat(job->interruption, how));
   }
   return ended;
 }
