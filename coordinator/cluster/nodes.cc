@@ -69,7 +69,7 @@ Cluster::NodeView Cluster::View(const std::string& node) const {
     if (mark->second.cordoned) return {NodeView::kCordoned, mark->second.reason};
   }
   const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, last_tick_);
-  if (left_out == nullptr) return {};
+  if (left_out == nullptr) return {NodeView::kOpen, health_.Doubts(node, last_tick_)};
   return {NodeView::kLeftOut, left_out->reason, left_out->until};
 }
 
@@ -303,7 +303,16 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
     fault.kind = rank.attached ? jobs::NodeHealth::Fault::Kind::kSaidByWorker
                                : jobs::NodeHealth::Fault::Kind::kPrograms;
   }
-  if (!health_.Failed(root.node, std::move(fault), now)) return;
+  if (!health_.Failed(root.node, std::move(fault), now)) {
+    // Again and again, and it may be the node all the same.
+    if (health_.FailuresOf(job->id, root.node, now) == jobs::NodeHealth::kFaults) {
+      jobs::AddEvent(job, now, "NODE_DOUBTED",
+                     absl::StrCat("node '", root.node,
+                                  "' is taken only where no other has room: ",
+                                  health_.Doubts(root.node, now)));
+    }
+    return;
+  }
   StoreHealth(root.node);
   const std::string said = absl::StrCat("node '", root.node, "' ", WhyClosed(root.node, now));
   jobs::AddEvent(job, now, "NODE_LEFT_OUT", said);

@@ -326,6 +326,34 @@ TEST(Cluster, ANodeWhoseWorkersNeverStartIsLeftOutAndTheJobWaits) {
   EXPECT_EQ(world.job("job").restarts, 0);
 }
 
+TEST(Cluster, ANodeOnWhichAJobKeepsFailingIsShownAndTakenLast) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, /*max_restarts=*/9);
+  const auto await_generation = [&](uint64_t generation) {
+    for (int i = 0; i < 60 && world.job("job").generation < generation; ++i) {
+      world.PassBeating(1, 1);
+    }
+    ASSERT_EQ(world.job("job").generation, generation);
+  };
+  for (uint64_t generation = 1; generation <= 3; ++generation) {
+    EXPECT_EQ(world.cluster().View("a").reason, "") << generation;
+    await_generation(generation);
+    ASSERT_TRUE(world.AttachWorker(10 * generation, world.job("job").Worker(0)).ok());
+    world.Exit(1, world.job("job").Worker(0), 9);
+  }
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen) << "it may be the job";
+  const std::string why =
+      "3 failures within 10m; the last one: job 'job' generation 3 rank 0: killed by signal 9";
+  EXPECT_EQ(world.cluster().View("a").reason, why);
+  const jobs::JobEvent& event = world.job("job").events.back();
+  EXPECT_EQ(event.reason, "NODE_DOUBTED");
+  EXPECT_EQ(event.message, "node 'a' is taken only where no other has room: " + why);
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  await_generation(4);
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
+}
+
 TEST(Cluster, SaysWhichRanksAreOnANode) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 2)).ok());
