@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/api/grpc_client.h"
 #include "common/ids/ids.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
@@ -62,7 +62,7 @@ absl::StatusOr<Response> GrpcClient::Call(Stub* stub,
                                                                          const Request&, Response*),
                                             const Request& request, Cancellation* cancellation) {
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kCallTimeout));
+  context.set_deadline(DeadlineAfter(kCallTimeout));
   const Cancellation::Scope scope(cancellation, &context);
   Response response;
   const grpc::Status status = (stub->*method)(&context, request, &response);
@@ -76,7 +76,7 @@ absl::StatusOr<Response> GrpcClient::Call(Stub* stub,
 }
 
 bool GrpcClient::Reachable() {
-  const auto deadline = absl::ToChronoTime(absl::Now() + kCallTimeout);
+  const gpr_timespec deadline = DeadlineAfter(kCallTimeout);
   while (true) {
     const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
     if (state == GRPC_CHANNEL_READY) return true;
@@ -252,12 +252,13 @@ absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
                                                         const StreamOptions& options) {
   Cancellation never;
   Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
+  const absl::Time deadline = SteadyNow() + options.timeout;
   v1::WaitOperationRequest request;
   request.set_name(name);
   const bool was_there = Reachable();
   absl::Time broken_since = absl::InfiniteFuture();
   while (true) {
-    const absl::Duration left = options.deadline - absl::Now();
+    const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) {
       return absl::DeadlineExceededError(
           absl::StrCat("operation '", name, "' is not done in time"));

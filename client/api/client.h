@@ -30,8 +30,8 @@ namespace muster::client {
 struct StreamOptions {
   // After a broken connection: how long it is tried again before the call fails with UNAVAILABLE.
   absl::Duration retry_for = absl::Seconds(30);
-  // The call ends here with DEADLINE_EXCEEDED.
-  absl::Time deadline = absl::InfiniteFuture();
+  // From its begin on: then the call ends with DEADLINE_EXCEEDED. Nobody's setting of the date changes that.
+  absl::Duration timeout = absl::InfiniteDuration();
   // May be null. Must outlive the call.
   Cancellation* cancellation = nullptr;
 };

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/api/fake_job_service.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
@@ -244,9 +244,8 @@ TEST_F(ClientTest, FollowedMetricsComeOnceEachAlsoOverBrokenStreams) {
   std::vector<std::string> seen;
   // Each entry is followed by a break, and only then by the next one: also between a step and the pass after it.
   // An entry that never comes must not be waited for without end.
-  const absl::Time deadline = absl::Now() + absl::Seconds(30);
   const absl::Status status = client_->Metrics(
-      "a", /*follow=*/true, {.deadline = deadline}, [&](const v1::StepMetrics& entry) {
+      "a", /*follow=*/true, {.timeout = absl::Seconds(30)}, [&](const v1::StepMetrics& entry) {
         seen.push_back(absl::StrCat(entry.has_validation() ? "v" : "", entry.step()));
         service_.BreakStreams();
         if (seen.back() == "v0") add(1, false);
@@ -283,7 +282,7 @@ TEST_F(ClientTest, WatchGivesUpAfterItsBound) {
 TEST_F(ClientTest, WatchOfACoordinatorThatStaysAwayEndsAtItsBoundOrDeadline) {
   const std::pair<StreamOptions, absl::StatusCode> cases[] = {
       {{.retry_for = absl::Milliseconds(50)}, absl::StatusCode::kUnavailable},
-      {{.retry_for = absl::Hours(1), .deadline = absl::Now() + absl::Seconds(1)},
+      {{.retry_for = absl::Hours(1), .timeout = absl::Seconds(1)},
        absl::StatusCode::kDeadlineExceeded},
   };
   for (const auto& [options, code] : cases) {
@@ -305,7 +304,7 @@ TEST_F(ClientTest, WatchOfACoordinatorThatStaysAwayEndsAtItsBoundOrDeadline) {
 
 TEST_F(ClientTest, WaitEndsAtItsDeadline) {
   service_.Put(MakeJob("a", v1::Job::RUNNING));
-  const auto job = client_->Wait("a", {.deadline = absl::Now() + absl::Milliseconds(50)});
+  const auto job = client_->Wait("a", {.timeout = absl::Milliseconds(50)});
   EXPECT_EQ(job.status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 

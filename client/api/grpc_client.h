@@ -101,10 +101,10 @@ class GrpcClient : public MusterClient {
 
   // Opens a stream with `open` and hands each message to `take` (false: enough) until it ends;
   // again while the connection breaks, or while it ends in good order but `finished` says that more
-  // must come.
+  // must come; until `deadline` of SteadyNow().
   template <typename T>
   absl::Status Follow(
-      const StreamOptions& options,
+      const StreamOptions& options, absl::Time deadline,
       const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
       const std::function<bool(const T&)>& take, const std::function<bool()>& finished);
 

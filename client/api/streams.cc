@@ -2,8 +2,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "client/api/grpc_client.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -18,7 +19,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 template <typename T>
 absl::Status GrpcClient::Follow(
-    const StreamOptions& options,
+    const StreamOptions& options, absl::Time deadline,
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
   Cancellation never;
@@ -27,9 +28,7 @@ absl::Status GrpcClient::Follow(
   absl::Time broken_since = absl::InfiniteFuture();
   while (true) {
     grpc::ClientContext context;
-    if (options.deadline != absl::InfiniteFuture()) {
-      context.set_deadline(absl::ToChronoTime(options.deadline));
-    }
+    context.set_deadline(DeadlineAfter(deadline - SteadyNow()));
     const Cancellation::Scope scope(cancellation, &context);
     const auto reader = open(&context);
     T message;
@@ -51,7 +50,7 @@ absl::Status GrpcClient::Follow(
     const absl::Time now = SteadyNow();
     broken_since = std::min(broken_since, now);
     const absl::Duration patience = broken_since + options.retry_for - now;
-    const absl::Duration left = options.deadline - absl::Now();
+    const absl::Duration left = deadline - now;
     if (patience <= absl::ZeroDuration()) return status;
     if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError(Message(status));
     const absl::Duration pause = std::min({kPause, patience, left});
@@ -61,12 +60,13 @@ absl::Status GrpcClient::Follow(
 
 absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& options,
                                  const std::function<bool(const v1::Job&)>& changed) {
+  const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::WatchJobRequest request;
   request.set_job_id(job_id);
   bool ended = false;
   return Follow<v1::Job>(
-      options,
+      options, deadline,
       [&](grpc::ClientContext* context) { return stub_->WatchJob(context, request); },
       [&](const v1::Job& job) {
         request.set_after_version(job.version());
@@ -90,13 +90,14 @@ absl::StatusOr<v1::Job> GrpcClient::Wait(const std::string& job_id, const Stream
 absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
                                 const StreamOptions& options,
                                 const std::function<void(const v1::LogLine&)>& line) {
+  const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamLogsRequest request;
   request.set_job_id(job_id);
   request.set_follow(follow);
   if (rank.has_value()) request.set_rank(*rank);
   return Follow<v1::LogLine>(
-      options,
+      options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamLogs(context, request); },
       [&](const v1::LogLine& next) {
         request.set_after_sequence(next.sequence());
@@ -109,6 +110,7 @@ absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t>
 absl::Status GrpcClient::Metrics(const std::string& job_id, bool follow,
                                    const StreamOptions& options,
                                    const std::function<void(const v1::StepMetrics&)>& entry) {
+  const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamMetricsRequest request;
   request.set_job_id(job_id);
@@ -116,7 +118,7 @@ absl::Status GrpcClient::Metrics(const std::string& job_id, bool follow,
   request.set_from_step(1);
   request.set_from_validation(0);
   return Follow<v1::StepMetrics>(
-      options,
+      options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
       [&](const v1::StepMetrics& next) {
         request.set_from_step(next.step() + 1);

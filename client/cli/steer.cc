@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/commands.h"
 #include "client/cli/operation_text.h"
 
@@ -29,8 +28,7 @@ ExitCode ShowOperation(Console* console, client::MusterClient& client,
     // Who breaks off knows what to ask for.
     console->err << OperationLine(operation) << std::endl;
     const auto ended = client.WaitOperation(
-        operation.name(),
-        {.retry_for = options.retry_for, .deadline = absl::Now() + options.timeout});
+        operation.name(), {.retry_for = options.retry_for, .timeout = options.timeout});
     if (absl::IsDeadlineExceeded(ended.status())) {
       return FailWith(console,
                       absl::StrCat("operation ", operation.name(), " is not done after ",

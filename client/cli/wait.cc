@@ -1,5 +1,4 @@
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
@@ -16,8 +15,7 @@ ExitCode Wait(Console* console, const WaitOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
   const auto job = (*client)->Wait(
-      options.job,
-      {.retry_for = options.retry_for, .deadline = absl::Now() + options.timeout});
+      options.job, {.retry_for = options.retry_for, .timeout = options.timeout});
   if (absl::IsDeadlineExceeded(job.status())) {
     return FailWith(console,
                     absl::StrCat("job ", options.job, " has not ended after ",

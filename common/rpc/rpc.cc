@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/deadline.h"
 
 namespace muster {
 namespace {
@@ -101,7 +102,7 @@ void Server::SetServing(const std::string& service, bool serving) {
 }
 
 void Server::Shutdown(absl::Duration grace) {
-  server_->Shutdown(absl::ToChronoTime(absl::Now() + grace));
+  server_->Shutdown(DeadlineAfter(grace));
   server_->Wait();
 }
 

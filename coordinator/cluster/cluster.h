@@ -165,6 +165,7 @@ class Cluster {
   // Why nothing is placed on a node; as of the last tick.
   struct NodeView {
     enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
+    // Of kOpen: why it is doubted all the same; empty: it is not.
     std::string reason;
     // Of kLeftOut.
     absl::Time until = absl::InfinitePast();

@@ -158,17 +158,70 @@ TEST_F(FoundTest, ADirectoryIsWhereTheJobStartsUntilItHasACheckpointOfItsOwn) {
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15}));
 }
 
-TEST_F(FoundTest, AfterADirectoryThatIsNoneAPlainResumeGoesOnFromTheFormerNewestCheckpoint) {
+// A folder that is not mounted just then does not cost the decision.
+TEST_F(FoundTest, ADirectoryThatCannotBeReadIsLookedAtAgainByAPlainResume) {
+  Halt();
+  const auto halt_at_the_start = [&] {
+    for (const WelcomeWorker& welcome : AttachAll()) {
+      EXPECT_EQ(welcome.start_from, "/not-mounted");
+      EXPECT_TRUE(welcome.checkpoints.empty());
+    }
+    Report({.sequence = 1,
+            .what = jobs::ReportedFailure{.reason = "it cannot be read: /not-mounted",
+                                          .permanent = true,
+                                          .checkpoints_unreadable = true}},
+           rank0());
+    ExitAll();
+    ASSERT_TRUE(job().halted()) << job().state_reason;
+    EXPECT_EQ(job().start_from, "/not-mounted");
+  };
+  ASSERT_TRUE(Resume(false, "/not-mounted").ok());
+  halt_at_the_start();
+  for (const std::string& part : {std::string("`muster resume job` looks again"),
+                                  absl::StrCat("`muster resume job --from ", Path(10, 1), "`"),
+                                  std::string("--from-scratch")}) {
+    EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;
+  }
+  Restart();
+  ASSERT_TRUE(Resume().ok());
+  halt_at_the_start();
+  for (const jobs::JobEvent& event : job().events) EXPECT_NE(event.reason, "START_TAKEN_BACK");
+  // The way out that the reason names.
+  ASSERT_TRUE(Resume(false, Path(10, 1)).ok());
+  for (const WelcomeWorker& welcome : AttachAll()) {
+    EXPECT_EQ(welcome.start_from, Path(10, 1));
+    EXPECT_EQ(Steps(welcome.checkpoints), StepList{10});
+  }
+}
+
+TEST_F(FoundTest, AFailureThatIsNotTheDirectorysLeavesTheDecisionInForce) {
+  Halt();
+  ASSERT_TRUE(Resume(false, "/backup/step-10-g1").ok());
+  AttachAll();
+  Report({.sequence = 1,
+          .what = jobs::ReportedFailure{.reason = "no room for the model", .permanent = true}},
+         rank0());
+  ExitAll();
+  ASSERT_EQ(job().state, jobs::State::kFailed);
+  EXPECT_EQ(job().start_from, "/backup/step-10-g1");
+  ASSERT_TRUE(Resume().ok());
+  for (const WelcomeWorker& welcome : AttachAll()) {
+    EXPECT_EQ(welcome.start_from, "/backup/step-10-g1");
+  }
+}
+
+TEST_F(FoundTest, AfterADirectoryThatDoesNotFitAPlainRetryGoesOnFromTheFormerNewestCheckpoint) {
   Halt();
   ASSERT_TRUE(Resume(false, "/wrong").ok());
   for (const WelcomeWorker& welcome : AttachAll()) EXPECT_TRUE(welcome.checkpoints.empty());
   Report({.sequence = 1,
-          .what = jobs::ReportedFailure{.reason = "none can be read: /wrong",
+          .what = jobs::ReportedFailure{.reason = "it is another model's",
                                         .permanent = true,
-                                        .checkpoints_unreadable = true}},
+                                        .code = "START_DOES_NOT_FIT"}},
          rank0());
   ExitAll();
-  ASSERT_TRUE(job().halted()) << job().state_reason;
+  ASSERT_EQ(job().state, jobs::State::kFailed);
+  EXPECT_EQ(job().reason_code, "START_DOES_NOT_FIT");
   EXPECT_EQ(job().start_from, "");
   EXPECT_EQ(job().events.back().reason, "START_TAKEN_BACK");
   Restart();

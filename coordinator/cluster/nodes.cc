@@ -69,7 +69,7 @@ Cluster::NodeView Cluster::View(const std::string& node) const {
     if (mark->second.cordoned) return {NodeView::kCordoned, mark->second.reason};
   }
   const jobs::NodeHealth::LeftOut* left_out = health_.Find(node, last_tick_);
-  if (left_out == nullptr) return {};
+  if (left_out == nullptr) return {NodeView::kOpen, health_.Doubts(node, last_tick_)};
   return {NodeView::kLeftOut, left_out->reason, left_out->until};
 }
 
@@ -186,25 +186,35 @@ void Cluster::EachJobOn(const std::string& node,
 }
 
 jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Time now) {
-  // A worker that does not know the notice would train on while the others end.
+  bool older = false;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const membership::Worker* worker = membership_.FindWorker(job->id, rank);
-    if (worker != nullptr && worker->attached() && older_workers_.contains(worker->session)) {
-      return jobs::OnInterrupted(job, reason, now);
-    }
+    older = older || (worker != nullptr && worker->attached() &&
+                      older_workers_.contains(worker->session));
   }
-  jobs::Ended ended;
-  // Who asks again, with another deadline perhaps, tells nobody anything new.
+  // Who asks again, with another deadline or for another node perhaps, tells nobody anything new.
   const bool first = job->interruption.empty();
-  if (jobs::OnPreempted(job, reason, now, &ended)) {
-    std::string message = job->interruption;
-    if (!jobs::WritesCheckpoints(*job)) {
-      absl::StrAppend(&message, "; it writes no checkpoints: it begins anew elsewhere");
-    }
-    if (first) jobs::AddEvent(job, now, "PREEMPTED", message);
+  const char* const anew = jobs::WritesCheckpoints(*job)
+                               ? ""
+                               : "; it writes no checkpoints: it begins anew elsewhere";
+  jobs::Ended ended;
+  std::string how;
+  if (older) {
+    // It would train on while the others end.
+    ended = jobs::OnInterrupted(job, reason, now);
+    how = absl::StrCat("; it is ended at once: a worker of an older program does not know the notice",
+                       anew);
+  } else if (jobs::OnPreempted(job, reason, now, &ended)) {
+    how = anew;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       SendToRank(*job, rank, PreemptionNotice{job->interruption});
     }
+  } else {
+    how = "; it is ended at once: it had not begun to train";
+  }
+  // Nothing came of it where the job ends anyway.
+  if (first && !job->interruption.empty()) {
+    jobs::AddEvent(job, now, "PREEMPTED", absl::StrCat(job->interruption, how));
   }
   return ended;
 }
@@ -293,7 +303,16 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
     fault.kind = rank.attached ? jobs::NodeHealth::Fault::Kind::kSaidByWorker
                                : jobs::NodeHealth::Fault::Kind::kPrograms;
   }
-  if (!health_.Failed(root.node, std::move(fault), now)) return;
+  if (!health_.Failed(root.node, std::move(fault), now)) {
+    // Again and again, and it may be the node all the same.
+    if (health_.FailuresOf(job->id, root.node, now) == jobs::NodeHealth::kFaults) {
+      jobs::AddEvent(job, now, "NODE_DOUBTED",
+                     absl::StrCat("node '", root.node,
+                                  "' is taken only where no other has room: ",
+                                  health_.Doubts(root.node, now)));
+    }
+    return;
+  }
   StoreHealth(root.node);
   const std::string said = absl::StrCat("node '", root.node, "' ", WhyClosed(root.node, now));
   jobs::AddEvent(job, now, "NODE_LEFT_OUT", said);

@@ -145,6 +145,67 @@ TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItBeginsAnew) {
             "node 'a' is drained; ends at its next step and begins anew elsewhere");
 }
 
+// The messages of a job's events PREEMPTED.
+std::vector<std::string> Preemptions(const jobs::Job& job) {
+  std::vector<std::string> messages;
+  for (const jobs::JobEvent& event : job.events) {
+    if (event.reason == "PREEMPTED") messages.push_back(event.message);
+  }
+  return messages;
+}
+
+TEST(Drain, EachGenerationThatItEndsSaysSoOnceHoweverOftenItIsAskedFor) {
+  World world;
+  world.Start("job", 1);
+  const auto drain = [&](std::optional<absl::Duration> deadline) {
+    ASSERT_TRUE(world.cluster().DrainNode({.node = "a", .deadline = deadline}, world.now()).ok());
+    world.Commit();
+  };
+  const auto open = [&] {
+    ASSERT_TRUE(world.cluster().UncordonNode({.node = "a"}, world.now()).ok());
+    world.Commit();
+  };
+  drain(std::nullopt);
+  drain(absl::Minutes(5));
+  open();
+  drain(std::nullopt);
+  world.cluster().AgentDraining(1, "SIGTERM", world.now());
+  world.Commit();
+  EXPECT_EQ(Preemptions(world.job("job")).size(), 1) << "it ends for the first one";
+  ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = Finished{.preempted = true}}).ok());
+  world.Exit(1, world.job("job").Worker(0), 0);
+  open();
+  ASSERT_TRUE(world.Attach(2, Hello("a", 1, "b")).ok());
+  ASSERT_EQ(world.job("job").generation, 2);
+  ASSERT_TRUE(world.AttachWorker(20, world.job("job").Worker(0)).ok());
+  ASSERT_TRUE(world.Report(20, {.sequence = 1, .what = SessionStarted{}}).ok());
+  drain(std::nullopt);
+  EXPECT_EQ(Preemptions(world.job("job")).size(), 2);
+}
+
+TEST(Drain, AGenerationThatIsEndedAtOnceSaysSoToo) {
+  for (const bool older : {false, true}) {
+    World world;
+    ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+    world.Submit("job", 1);
+    if (older) {
+      const WorkerHello hello{.worker = world.job("job").Worker(0), .protocol = 2};
+      ASSERT_TRUE(world.cluster().AttachWorker(10, hello, world.now()).ok());
+      world.Commit();
+      ASSERT_TRUE(world.Report(10, {.sequence = 1, .what = SessionStarted{}}).ok());
+    }
+    ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
+    world.Commit();
+    EXPECT_EQ(world.Stops().size(), 1);
+    EXPECT_EQ(Preemptions(world.job("job")),
+              std::vector<std::string>{
+                  older ? "node 'a' is drained; it is ended at once: a worker of an older program "
+                          "does not know the notice; it writes no checkpoints: it begins anew "
+                          "elsewhere"
+                        : "node 'a' is drained; it is ended at once: it had not begun to train"});
+  }
+}
+
 TEST(Drain, ACordonedNodeKeepsWhatRunsAndAnUnknownOneIsNamed) {
   World world;
   world.Start("job", 1);
@@ -263,6 +324,34 @@ TEST(Cluster, ANodeWhoseWorkersNeverStartIsLeftOutAndTheJobWaits) {
   EXPECT_LT(generation, 40);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").restarts, 0);
+}
+
+TEST(Cluster, ANodeOnWhichAJobKeepsFailingIsShownAndTakenLast) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("job", 1, /*max_restarts=*/9);
+  const auto await_generation = [&](uint64_t generation) {
+    for (int i = 0; i < 60 && world.job("job").generation < generation; ++i) {
+      world.PassBeating(1, 1);
+    }
+    ASSERT_EQ(world.job("job").generation, generation);
+  };
+  for (uint64_t generation = 1; generation <= 3; ++generation) {
+    EXPECT_EQ(world.cluster().View("a").reason, "") << generation;
+    await_generation(generation);
+    ASSERT_TRUE(world.AttachWorker(10 * generation, world.job("job").Worker(0)).ok());
+    world.Exit(1, world.job("job").Worker(0), 9);
+  }
+  EXPECT_EQ(world.cluster().View("a").what, Cluster::NodeView::kOpen) << "it may be the job";
+  const std::string why =
+      "3 failures within 10m; the last one: job 'job' generation 3 rank 0: killed by signal 9";
+  EXPECT_EQ(world.cluster().View("a").reason, why);
+  const jobs::JobEvent& event = world.job("job").events.back();
+  EXPECT_EQ(event.reason, "NODE_DOUBTED");
+  EXPECT_EQ(event.message, "node 'a' is taken only where no other has room: " + why);
+  ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
+  await_generation(4);
+  EXPECT_EQ(world.job("job").ranks[0].node, "b");
 }
 
 TEST(Cluster, SaysWhichRanksAreOnANode) {

@@ -193,6 +193,15 @@ void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   if (from_scratch) job->step = 0;
 }
 
+const Checkpoint* NewestBeforeStart(const Job& job) {
+  if (job.start_from.empty()) return nullptr;
+  const auto& found = job.found_checkpoints;
+  const auto newest = std::find_if(found.rbegin(), found.rend(), [&](const Checkpoint& checkpoint) {
+    return checkpoint.origin_reason == IsToGoOnFrom(job.start_from);
+  });
+  return newest == found.rend() ? nullptr : &*newest;
+}
+
 bool SettleStart(Job* job) {
   if (job->start_from.empty()) return false;
   bool changed = false;

@@ -46,6 +46,9 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path);
 // from the newest checkpoint that counts. What was recorded does not count any more then, and is kept.
 void DecideStart(Job* job, bool from_scratch, const std::string& from);
 
+// What the next generation would go on from if job.start_from were taken back (TakeBackStart); null where it cannot be.
+const Checkpoint* NewestBeforeStart(const Job& job);
+
 // A rank has begun to train from job->start_from: the decision stands. True where that changed
 // anything.
 bool SettleStart(Job* job);

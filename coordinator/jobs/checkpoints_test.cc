@@ -191,7 +191,10 @@ TEST(Checkpoints, ADecisionThatCannotBeStartedFromIsTakenBack) {
   Keep(&job, FoundAt(30, 2, "the job was told to go on from /wrong"));
   DecideStart(&job, false, "/wrong");
   EXPECT_TRUE(Usable(job).empty());
+  ASSERT_NE(NewestBeforeStart(job), nullptr);
+  EXPECT_EQ(NewestBeforeStart(job)->step, 20u);
   EXPECT_TRUE(TakeBackStart(&job));
+  EXPECT_EQ(NewestBeforeStart(job), nullptr);
   EXPECT_EQ(job.start_from, "");
   EXPECT_EQ(Steps(Usable(job)), (StepList{20, 10}));
   EXPECT_EQ(Steps(job.checkpoints), (StepList{5, 10, 20})) << "the damaged one is known, too";
@@ -207,6 +210,7 @@ TEST(Checkpoints, ADecisionThatWasStartedFromStands) {
   DecideStart(&job, false, "/right");
   EXPECT_TRUE(SettleStart(&job));
   EXPECT_FALSE(SettleStart(&job));
+  EXPECT_EQ(NewestBeforeStart(job), nullptr);
   EXPECT_EQ(job.found_checkpoints[0].origin_reason, "the job was told to go on from /right");
   EXPECT_FALSE(TakeBackStart(&job));
   EXPECT_EQ(job.start_from, "/right");

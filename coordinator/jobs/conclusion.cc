@@ -16,6 +16,7 @@ namespace muster::jobs {
 namespace {
 
 constexpr char kCheckpointsUnreadable[] = "CHECKPOINTS_UNREADABLE";
+constexpr char kStartDoesNotFit[] = "START_DOES_NOT_FIT";
 
 void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
               const std::string& code = "") {
@@ -124,15 +125,18 @@ void Cancel(Job* job, absl::Time now) {
 
 namespace {
 
-// A person named a directory to start from, and nobody could: the next who lets the job go on does
-// so from what counted before.
-void TakeBackFailedStart(Job* job, absl::Time now) {
-  if (Count(*job, &Rank::session_started) > 0) return;
+// A person named a directory to start from, and what was read there is not this job's: the next who
+// lets the job go on does so from what counted before.
+void TakeBackUnfitStart(Job* job, absl::Time now) {
+  const bool unfit =
+      std::any_of(job->failures.begin(), job->failures.end(), [&](const FailureNote& note) {
+        return note.generation == job->generation && note.code == kStartDoesNotFit;
+      });
   const std::string from = job->start_from;
-  if (!TakeBackStart(job)) return;
+  if (!unfit || !TakeBackStart(job)) return;
   AddEvent(job, now, "START_TAKEN_BACK",
-           absl::StrCat("the job could not start from ", from,
-                        "; its former checkpoints count again"));
+           absl::StrCat("the checkpoint in ", from,
+                        " does not fit the job; its former checkpoints count again"));
 }
 
 void ConcludeGeneration(Job* job, absl::Time now) {
@@ -194,10 +198,8 @@ void ConcludeGeneration(Job* job, absl::Time now) {
 
 void Conclude(Job* job, absl::Time now) {
   ConcludeGeneration(job, now);
-  // Where it starts again by itself, or was stopped before it came to it, nothing speaks against
-  // that directory yet.
-  const bool failed = job->state == State::kFailed && OwnFailure(*job).has_value();
-  if (job->halted() || failed) TakeBackFailedStart(job, now);
+  // Where it halts, or starts again by itself, the next generation looks at the same directory.
+  if (job->terminal()) TakeBackUnfitStart(job, now);
 }
 
 }  // namespace muster::jobs

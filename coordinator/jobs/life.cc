@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
 #include "coordinator/jobs/failure.h"
@@ -68,6 +69,14 @@ Ended Fail(Job* job, FailureNote note, absl::Time now) {
 }
 
 std::string HaltReason(const Job& job, const std::string& found) {
+  if (!job.start_from.empty()) {
+    std::string reason = absl::StrCat(found, "; once it is there, `muster resume ", job.id, "` looks again; ");
+    if (const Checkpoint* newest = NewestBeforeStart(job); newest != nullptr) {
+      absl::StrAppend(&reason, "`muster resume ", job.id, " --from ", newest->path,
+                      "` goes on from the newest checkpoint that counted before; ");
+    }
+    return absl::StrCat(reason, "`--from DIR` or `--from-scratch` begins elsewhere");
+  }
   return absl::StrCat(found, "; once they are there again, `muster resume ", job.id,
                       "` looks again; `muster resume ", job.id, " --from DIR` or `--from-scratch` goes on without them");
 }

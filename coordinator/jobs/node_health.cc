@@ -9,11 +9,16 @@ namespace muster::jobs {
 namespace {
 
 constexpr absl::Duration kWindow = absl::Minutes(10);
-constexpr size_t kFaults = 3;
 constexpr absl::Duration kFirst = absl::Minutes(1);
 constexpr absl::Duration kLongest = absl::Hours(1);
 // More of them say nothing new.
 constexpr size_t kRemembered = 20;
+
+// "3 failures within 10m; the last one: no program".
+std::string Summary(size_t failures, const std::string& last) {
+  return absl::StrCat(failures, " failures within ", absl::FormatDuration(kWindow),
+                      "; the last one: ", last);
+}
 
 }  // namespace
 
@@ -38,8 +43,7 @@ bool NodeHealth::Failed(const std::string& name, Fault fault, absl::Time now) {
       std::min(kLongest, kFirst * (int64_t{1} << std::min(out.times, 10u)));
   ++out.times;
   out.until = now + length;
-  out.reason = absl::StrCat(faults, " failures within ", absl::FormatDuration(kWindow),
-                            "; the last one: ", node.faults.back().fault.reason);
+  out.reason = Summary(faults, node.faults.back().fault.reason);
   // The next series begins with the next failure.
   node.faults.clear();
   return true;
@@ -66,6 +70,26 @@ const NodeHealth::LeftOut* NodeHealth::Find(const std::string& name, absl::Time 
 NodeHealth::LeftOut NodeHealth::Series(const std::string& name) const {
   const auto node = nodes_.find(name);
   return node == nodes_.end() ? LeftOut() : node->second.left_out;
+}
+
+std::string NodeHealth::Doubts(const std::string& name, absl::Time now) const {
+  const auto node = nodes_.find(name);
+  if (node == nodes_.end()) return "";
+  const auto& faults = node->second.faults;
+  const size_t lately = std::count_if(faults.begin(), faults.end(), [&](const auto& dated) {
+    return dated.time + kWindow > now;
+  });
+  return lately < kFaults ? "" : Summary(lately, faults.back().fault.reason);
+}
+
+size_t NodeHealth::FailuresOf(const std::string& job, const std::string& name,
+                              absl::Time now) const {
+  const auto node = nodes_.find(name);
+  if (node == nodes_.end()) return 0;
+  const auto& faults = node->second.faults;
+  return std::count_if(faults.begin(), faults.end(), [&](const auto& dated) {
+    return dated.time + kWindow > now && dated.fault.job == job;
+  });
 }
 
 std::set<std::string> NodeHealth::Suspects(const std::string& job, absl::Time now) const {

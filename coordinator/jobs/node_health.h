@@ -4,10 +4,11 @@
 // the node whatever the job is. What a worker calls a fault of its node (a mount that is not there) may be the job's: it speaks against
 // the node only together with those of other jobs. Three such faults within ten minutes, and the node is left out: for a minute, then
 // for twice as long each time, up to an hour. A generation that gets on there ends that series. All other failures only make the
-// same job take the node last.
+// same job take the node last; three failures, of whatever kind, and the node is doubted: that is only shown.
 #ifndef MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 #define MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <map>
@@ -49,8 +50,16 @@ class NodeHealth {
   const LeftOut* Find(const std::string& node, absl::Time now) const;
   // The series, for the store.
   LeftOut Series(const std::string& node) const;
+  // Why it is doubted, for people: three generations or more failed there lately, perhaps by the fault of their jobs, and none has got on there
+  // since. Empty: it is not.
+  std::string Doubts(const std::string& node, absl::Time now) const;
+  // How many of them were this job's.
+  size_t FailuresOf(const std::string& job, const std::string& node, absl::Time now) const;
   // Nodes that this job takes only when there are no others: those at fault lately.
   std::set<std::string> Suspects(const std::string& job, absl::Time now) const;
+
+  // So many failures lately leave a node out, or make it doubted.
+  static constexpr size_t kFaults = 3;
 
  private:
   struct Node {

@@ -63,6 +63,26 @@ TEST(NodeHealth, FailuresThatMayBeTheJobsLeaveNoNodeOut) {
   EXPECT_TRUE(health.Suspects("j50", At(50)).empty());
 }
 
+TEST(NodeHealth, ANodeOnWhichGenerationsKeepFailingIsDoubtedUntilOneGetsOnThere) {
+  NodeHealth health;
+  const auto fail = [&](const std::string& job, double at) {
+    health.Failed("n", {job, absl::StrCat("job ", job, " was killed")}, At(at));
+  };
+  fail("a", 0);
+  fail("a", 1);
+  fail("b", 2);
+  EXPECT_EQ(health.Find("n", At(2)), nullptr);
+  EXPECT_EQ(health.Doubts("n", At(2)), "3 failures within 10m; the last one: job b was killed");
+  EXPECT_EQ(health.Doubts("m", At(2)), "");
+  EXPECT_EQ(health.FailuresOf("a", "n", At(2)), 2u);
+  EXPECT_EQ(health.FailuresOf("b", "n", At(2)), 1u);
+  EXPECT_EQ(health.FailuresOf("a", "m", At(2)), 0u);
+  EXPECT_EQ(health.Doubts("n", At(600)), "") << "two are not enough";
+  EXPECT_EQ(health.FailuresOf("a", "n", At(600)), 1u);
+  health.Forgive("n");
+  EXPECT_EQ(health.Doubts("n", At(2)), "");
+}
+
 TEST(NodeHealth, ANodeAtFaultIsTakenLast) {
   NodeHealth health;
   health.Failed("n", Said("a"), At(0));

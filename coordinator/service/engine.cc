@@ -54,7 +54,9 @@ Engine::Engine(EngineOptions options, store::Store* store,
       store_(store),
       cluster_(std::move(cluster)),
       next_tick_(options_.clock()),
-      last_wake_(next_tick_) {}
+      last_wake_(next_tick_),
+      short_of_room_(store->OpenedShortOfRoom()),
+      next_look_for_room_(next_tick_) {}
 
 Engine::~Engine() { Stop(); }
 
@@ -118,6 +120,10 @@ absl::Time Engine::NextWake(absl::Time now) const {
 }
 
 void Engine::Loop() {
+  if (short_of_room_) {
+    BeInTrouble(
+        "the disk was full at the start: there is no room for the reserve that deletions need");
+  }
   while (true) {
     std::vector<Beat> aside;
     std::optional<absl::Status> committed;

@@ -13,7 +13,8 @@
 // - Streams of agents and workers that are not taken in yet, whose hello would have to wait, are ended with UNAVAILABLE
 //   STORE_TROUBLE: whoever is told so holds on to its lease, and comes again. Once the store is well those without a stream have a new lease.
 // - When the disk is full, the store's reserve is given up for the commit that failed. Until the
-//   store can have it back, only deletions are applied, and reads are answered.
+//   store can have it back, only deletions are applied, and reads are answered. So it begins where
+//   the disk was too full for a reserve when the store was opened.
 // - A store whose data is damaged (DATA_LOSS) is the end: everything is answered with UNAVAILABLE,
 //   and `on_failure` is told.
 //

@@ -34,6 +34,7 @@ class FaultyStore : public store::MemoryStore {
     return had;
   }
   bool RestoreReserve() override { return room.load(); }
+  bool OpenedShortOfRoom() const override { return opened_short_of_room; }
 
   void Fail(const absl::Status& fault) {
     absl::MutexLock lock(&mutex_);
@@ -45,6 +46,7 @@ class FaultyStore : public store::MemoryStore {
   }
   std::atomic<int> commits = 0;
   bool reserve = false;
+  bool opened_short_of_room = false;
   std::atomic<bool> room = false;
 
  private:
@@ -55,7 +57,14 @@ class FaultyStore : public store::MemoryStore {
 
 class EngineTest : public testing::Test {
  protected:
-  EngineTest() {
+  EngineTest() { StartEngine(); }
+  // The store is destroyed after the engine.
+  ~EngineTest() override {
+    store_.Hang(false);
+    engine_.reset();
+  }
+
+  void StartEngine() {
     EngineOptions options;
     options.cluster.timing.lease = absl::Seconds(10);
     options.cluster.new_incarnation = [] { return "i"; };
@@ -72,11 +81,6 @@ class EngineTest : public testing::Test {
     auto engine = Engine::Start(std::move(options), &store_);
     EXPECT_TRUE(engine.ok());
     engine_ = std::move(*engine);
-  }
-  // The store is destroyed after the engine.
-  ~EngineTest() override {
-    store_.Hang(false);
-    engine_.reset();
   }
 
   static Engine::Apply Submission(const std::string& id) {
@@ -304,6 +308,22 @@ TEST_F(EngineTest, OnAFullDiskTheReserveTakesTheCommitAndThenOnlyWhatMakesRoom) 
   EXPECT_FALSE(trouble().has_value());
   ASSERT_TRUE(Submit("b").ok());
   EXPECT_TRUE(reported);
+}
+
+TEST_F(EngineTest, AStoreThatWasOpenedOnAFullDiskTakesOnlyWhatMakesRoom) {
+  engine_.reset();
+  store_.opened_short_of_room = true;
+  StartEngine();
+  EXPECT_EQ(RefusalReason(Submit("a")), "STORE_TROUBLE");
+  ASSERT_TRUE(trouble().has_value());
+  EXPECT_NE(trouble()->message.find("full"), std::string::npos);
+  EXPECT_TRUE(Read().ok()) << "nothing is held";
+  EXPECT_TRUE(Submit("room", &Engine::RequestRoom).ok());
+  EXPECT_TRUE(trouble().has_value()) << "one deletion is not enough";
+  store_.room = true;
+  PassUntilTurn(2);
+  EXPECT_FALSE(trouble().has_value());
+  EXPECT_TRUE(Submit("a").ok());
 }
 
 TEST_F(EngineTest, DamagedDataIsTheEnd) {

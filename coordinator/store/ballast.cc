@@ -1,21 +1,41 @@
 #include "coordinator/store/ballast.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-namespace muster::store {
+#include <cerrno>
 
-bool Ballast::Restore() {
-  const int fd = open(path_.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0) return false;
-  const bool whole = posix_fallocate(fd, 0, kBytes) == 0 && ftruncate(fd, kBytes) == 0;
+#include "common/files/disk.h"
+
+namespace muster::store {
+namespace {
+
+// As much as SQLite needs for its own files beside the database at least.
+constexpr int64_t kSmall = 64 << 10;
+
+// Makes a file of this size where it is not there whole.
+absl::Status Allocate(const std::string& path, int64_t bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  if (fd < 0) return files::ErrnoStatus(errno, "create", path);
+  int error = posix_fallocate(fd, 0, bytes);
+  if (error == 0 && ftruncate(fd, bytes) != 0) error = errno;
   // Half of it would only make the disk fuller.
-  if (!whole) unlink(path_.c_str());
+  if (error != 0) unlink(path.c_str());
   close(fd);
-  return whole;
+  return error == 0 ? absl::OkStatus() : files::ErrnoStatus(error, "allocate", path);
 }
 
+}  // namespace
+
+absl::Status Ballast::Restore() { return Allocate(path_, kBytes); }
+
 bool Ballast::Release() { return unlink(path_.c_str()) == 0; }
+
+bool Ballast::DiskIsFull() const {
+  const std::string probe = path_ + ".probe";
+  const absl::Status made = Allocate(probe, kSmall);
+  unlink(probe.c_str());
+  return absl::IsResourceExhausted(made);
+}
 
 }  // namespace muster::store

@@ -4,6 +4,9 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
+
+#include "absl/status/status.h"
 
 namespace muster::store {
 
@@ -13,10 +16,12 @@ class Ballast {
 
   explicit Ballast(std::string path) : path_(std::move(path)) {}
 
-  // Makes the file where it is not there whole. False: there is no room.
-  bool Restore();
+  // Makes the file where it is not there whole. RESOURCE_EXHAUSTED: there is no room for it.
+  absl::Status Restore();
   // Whether there was any.
   bool Release();
+  // There is not even room for a small file beside it.
+  bool DiskIsFull() const;
 
  private:
   const std::string path_;

@@ -81,6 +81,51 @@ TEST_F(FullDisk, TheBallastComesBackOnceThereIsRoom) {
   EXPECT_EQ(std::filesystem::file_size(dir_.Path("ballast")), Ballast::kBytes);
 }
 
+TEST_F(FullDisk, IsOpenedWithTheRoomOfTheBallastAndTheStoreKnows) {
+  EXPECT_FALSE(store_->OpenedShortOfRoom());
+  store_.reset();
+  Fill();
+  auto opened = SqliteStore::Open(dir_.path());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  store_ = std::move(*opened);
+  EXPECT_TRUE(store_->OpenedShortOfRoom());
+  EXPECT_FALSE(std::filesystem::exists(dir_.Path("ballast")));
+  EXPECT_TRUE(store_->Commit({.jobs = {NewRows(FullJob("a", 1))}}).ok());
+  EXPECT_FALSE(store_->RestoreReserve());
+  Free();
+  EXPECT_TRUE(store_->RestoreReserve());
+  store_.reset();
+  opened = SqliteStore::Open(dir_.path());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_FALSE((*opened)->OpenedShortOfRoom());
+}
+
+// Its musterd was killed after it had given the ballast up.
+TEST_F(FullDisk, WithoutABallastIsKnownToo) {
+  ASSERT_TRUE(store_->ReleaseReserve());
+  store_.reset();
+  Fill();
+  // As much as it needs to be opened, and less than a ballast.
+  ASSERT_EQ(truncate(dir_.Path("filler").c_str(),
+                     static_cast<off_t>(std::filesystem::file_size(dir_.Path("filler"))) - (1 << 20)),
+            0);
+  auto opened = SqliteStore::Open(dir_.path());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_TRUE((*opened)->OpenedShortOfRoom());
+}
+
+TEST(SqliteOpen, AnErrorThatMoreRoomWouldNotMendDoesNotCostTheBallast) {
+  files::TempDir dir;
+  ASSERT_TRUE(SqliteStore::Open(dir.path()).ok());
+  ASSERT_TRUE(std::filesystem::exists(dir.Path("ballast")));
+  std::filesystem::remove(dir.Path("muster.db"));
+  std::filesystem::create_directory(dir.Path("muster.db"));
+  const auto opened = SqliteStore::Open(dir.path());
+  EXPECT_EQ(opened.status().code(), absl::StatusCode::kUnavailable) << opened.status();
+  EXPECT_TRUE(std::filesystem::exists(dir.Path("ballast")));
+  EXPECT_FALSE(std::filesystem::exists(dir.Path("ballast.probe")));
+}
+
 TEST_F(FullDisk, WhatWasDeletedIsRoomToo) {
   // 9 MB of one job's log lines.
   store_->ReleaseReserve();

@@ -40,9 +40,11 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
   absl::Status opened = store->OpenFile();
-  // On a full disk there is no room for the files that SQLite keeps beside this one.
-  const bool maybe_full = !opened.ok() && !absl::IsDataLoss(opened) && !absl::IsFailedPrecondition(opened);
-  if (maybe_full && store->ballast_.Release()) {
+  // On a full disk there is no room for the files that SQLite keeps beside this one. Where it could not
+  // even make them, it does not say why.
+  const bool full = absl::IsResourceExhausted(opened) ||
+                    (absl::IsUnavailable(opened) && store->ballast_.DiskIsFull());
+  if (full && store->ballast_.Release()) {
     store->CloseFile();
     opened = store->OpenFile();
   }
@@ -52,8 +54,9 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
       std::filesystem::remove(entry.path(), error);
     }
   }
-  // Without it a full disk is only noticed later.
-  (void)store->ballast_.Restore();
+  // Without it a disk that becomes full is only noticed when nothing can be deleted any more.
+  store->opened_short_of_room_ =
+      absl::IsResourceExhausted(store->ballast_.Restore()) && !store->HasRoomWithin();
   return store;
 }
 
@@ -125,9 +128,9 @@ absl::Status SqliteStore::Commit(const Batch& batch) {
   return Annotate(status, path_);
 }
 
-bool SqliteStore::RestoreReserve() {
-  if (ballast_.Restore()) return true;
-  // What was deleted leaves room within the file.
+bool SqliteStore::RestoreReserve() { return ballast_.Restore().ok() || HasRoomWithin(); }
+
+bool SqliteStore::HasRoomWithin() {
   const auto number = [&](const char* sql) {
     Statement statement(db_, &statements_, sql);
     return statement.Next() ? statement.Int() : 0;

@@ -21,7 +21,7 @@ class SqliteStore : public Store {
   // Makes the directory and the file where they are missing. Errors: FAILED_PRECONDITION: another
   // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the
   // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk
-  // says no.
+  // says no. A disk that is full costs the ballast where the file cannot be opened without its room.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory,
                                                            const StoreOptions& options = {});
   // Closes the file and frees the lock.
@@ -30,6 +30,7 @@ class SqliteStore : public Store {
   absl::Status Commit(const Batch& batch) override;
   bool ReleaseReserve() override { return ballast_.Release(); }
   bool RestoreReserve() override;
+  bool OpenedShortOfRoom() const override { return opened_short_of_room_; }
   absl::StatusOr<std::string> Backup() override;
   absl::StatusOr<Image> Load() override;
   absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
@@ -44,6 +45,8 @@ class SqliteStore : public Store {
   SqliteStore(const std::string& directory, const StoreOptions& options)
       : path_(directory + "/muster.db"), options_(options), ballast_(directory + "/ballast") {}
 
+  // What was deleted leaves room within the file, as much as the ballast takes up.
+  bool HasRoomWithin();
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();
   void CloseFile();
@@ -76,6 +79,7 @@ class SqliteStore : public Store {
   Numbering steps_{.table = "steps", .column = "step"};
   Numbering passes_{.table = "validations", .column = "pass"};
   Ballast ballast_;
+  bool opened_short_of_room_ = false;
   int lock_fd_ = -1;
   sqlite3* db_ = nullptr;
   // Compiled once each, by their text.

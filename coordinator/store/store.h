@@ -210,6 +210,8 @@ class Store {
   virtual bool ReleaseReserve() { return false; }
   // Takes it back, or finds as much room elsewhere. False: there is none yet.
   virtual bool RestoreReserve() { return true; }
+  // When the store was opened the disk was so full that there is none: it begins as after ReleaseReserve().
+  virtual bool OpenedShortOfRoom() const { return false; }
   // A consistent copy of what is committed, as a new file that the caller removes; its path. Thread-safe, also beside the other
   // calls.
   virtual absl::StatusOr<std::string> Backup() = 0;

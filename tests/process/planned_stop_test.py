@@ -2,6 +2,7 @@
 where there are checkpoints no step computed twice. With real programs; weights are compared to the bit."""
 
 import pathlib
+import shutil
 import signal
 import subprocess
 
@@ -158,23 +159,47 @@ def test_drain_names_the_jobs_that_begin_anew_and_keeps_its_deadline(cluster):
     assert weights(cluster, "job") == weights(cluster, "calm")
 
 
-def test_after_a_wrong_directory_a_plain_resume_goes_on_from_the_former_checkpoint(cluster):
+def halt_at_a_directory_that_is_not_there(cluster):
+    """A job that was stopped is to go on from there. Gives that directory, and the newest checkpoint that counted before."""
     cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
     cluster.cli("stop", "job", "--wait")
-    kept = get(cluster, "job")["checkpoints"]
-    cluster.cli("resume", "job", "--from", cluster.folder / "nowhere")
-    harness.eventually(lambda: get(cluster, "job")["state"] == "PAUSED", "it cannot start there")
-    job = get(cluster, "job")
-    assert [one["path"] for one in job["checkpoints"]] == [one["path"] for one in kept]
-    assert any(event["reason"] == "START_TAKEN_BACK" for event in job["events"]), job["events"]
-    cluster.cli("resume", "job")
-    cluster.cli("wait", "job")
+    newest = get(cluster, "job")["checkpoints"][-1]["path"]
+    directory = cluster.folder / "copy"
+    cluster.cli("resume", "job", "--from", directory)
+    job = harness.eventually(
+        lambda: (found := get(cluster, "job"))["state"] == "PAUSED" and found, "it cannot start there"
+    )
+    assert job["reason"] == "CHECKPOINTS_UNREADABLE", job
+    assert f"`muster resume job --from {newest}`" in job["state_reason"], job
+    return directory, newest
+
+
+def assert_began_where_it_had_stopped(cluster, last):
     steps = metrics(cluster, "job")
     assert [step for step, _, _ in steps] == list(range(1, STEPS + 1))
-    assert {generation for _, generation, _ in steps} == {1, 3}, "it began where it had stopped"
+    assert {generation for _, generation, _ in steps} == {1, last}
     assert weights(cluster, "job") == weights(cluster, "calm")
+
+
+def test_a_directory_that_is_not_mounted_yet_is_looked_at_again_by_a_plain_resume(cluster):
+    directory, newest = halt_at_a_directory_that_is_not_there(cluster)
+    shutil.copytree(newest, directory)
+    cluster.cli("resume", "job")
+    cluster.cli("wait", "job")
+    assert_began_where_it_had_stopped(cluster, last=3)
+
+
+def test_after_a_wrong_directory_the_reason_names_the_way_back_to_the_former_checkpoint(cluster):
+    _, newest = halt_at_a_directory_that_is_not_there(cluster)
+    cluster.cli("resume", "job")
+    harness.eventually(
+        lambda: (job := get(cluster, "job"))["state"] == "PAUSED" and int(job["generation"]) == 3, "it halts again"
+    )
+    cluster.cli("resume", "job", "--from", newest)
+    cluster.cli("wait", "job")
+    assert_began_where_it_had_stopped(cluster, last=4)
 
 
 def test_cordon_keeps_what_runs_and_starts_nothing_more(cluster):

@@ -106,6 +106,26 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     muster.assert_no_process()
 
 
+def test_a_musterd_that_starts_on_a_full_disk_says_so_and_still_deletes(muster, disk):
+    musterd = muster.musterd()
+    muster.cli("submit", write(muster, "job.yaml", world_size=9999), "--id", "job")
+    muster.cli("stop", "job")
+    muster.stop(musterd)
+    disk.fill()
+    musterd = muster.musterd()
+    assert "full" in trouble(muster)["message"], muster.log()
+    assert "full" in muster.cli("nodes").err
+    another = write(muster, "another.yaml")
+    refused = muster.cli("submit", another, "--id", "another", "--retry-for", "0s", expect=None)
+    assert refused.code != 0 and "store cannot be written" in refused.err, refused
+    muster.cli("delete", "job")
+    disk.free()
+    harness.eventually(lambda: not trouble(muster), "`muster nodes` says that all is well")
+    muster.cli("submit", another, "--id", "another")
+    muster.stop(musterd)
+    muster.assert_no_process()
+
+
 def test_a_backup_of_a_running_coordinator_can_be_restored(muster):
     musterd = muster.musterd(local_slots=2)
     muster.cli("submit", write(muster, "job.yaml"), "--id", "job", "--wait")

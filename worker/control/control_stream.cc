@@ -110,18 +110,18 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
   {
     absl::MutexLock lock(&mutex_);
     last = outbox_.last();
-    if (!attached_) {
-      settle_ = last;
-    } else if (changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled)) {
-      return true;
-    }
+    if (settled()) return true;
+    if (attached_ && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled)) return true;
     // Nothing comes over a stream that may be dead.
     settle_ = last;
     if (!spool_.enabled()) return false;
   }
   Wake();
   absl::MutexLock lock(&mutex_);
-  return changed_.Await(mutex_, end - SteadyNow(), settled);
+  changed_.Await(mutex_, end - SteadyNow(), [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return settled() || unspooled_ >= last;
+  });
+  return settled();
 }
 
 absl::Status ControlStreamImpl::Flush(absl::Duration timeout) {

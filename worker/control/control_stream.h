@@ -67,7 +67,7 @@ class ControlStream {
   virtual void Report(v1::WorkerReport report) = 0;
   // Waits until every report so far is acknowledged by the coordinator, or, where that does not
   // answer, written for the agent, which tells it if this process ends. Not until it is on the
-  // disk. False after `timeout`.
+  // disk. False after `timeout`, and before that where the agent's disk says no or there is none.
   virtual bool Settle(absl::Duration timeout) = 0;
   // Waits until every report is durable: acknowledged by the coordinator, or, while that is away,
   // on the agent's disk. No report follows. DEADLINE_EXCEEDED after `timeout`.

@@ -129,6 +129,8 @@ class ControlStreamImpl : public ControlStream {
   // Somebody waits until all up to settle_ are spooled; all up to spooled_ are.
   uint64_t settle_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t spooled_ ABSL_GUARDED_BY(mutex_) = 0;
+  // When it was tried last, those up to this one could not be spooled.
+  uint64_t unspooled_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::Rendezvous> rendezvous_ ABSL_GUARDED_BY(mutex_);
@@ -139,6 +141,8 @@ class ControlStreamImpl : public ControlStream {
   // Of the writer's thread.
   ReportSpool spool_;
   absl::Time spooled_at_ = absl::InfinitePast();
+  // The disk said no: it is not asked before this.
+  absl::Time spool_retry_at_ = absl::InfinitePast();
   bool spool_failed_ = false;
 
   LeaseKeeper keeper_;

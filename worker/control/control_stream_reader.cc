@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
@@ -28,7 +29,7 @@ constexpr std::chrono::milliseconds kRetry(100);
 // While the coordinator's store is in trouble.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);
 // One wait for a connection; the end of this process waits for it.
-constexpr std::chrono::milliseconds kConnecting(200);
+constexpr absl::Duration kConnecting = absl::Milliseconds(200);
 
 LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
   LeaseTerms terms{.lease = FromProto(welcome.lease()), .autonomy = FromProto(welcome.autonomy())};
@@ -114,7 +115,7 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   // A call on a channel that is not connected fails at once, and only a call that waits reads what
   // comes on a connection: without this wait the connection that is being made would be looked at
   // every 5 s.
-  if (!channel_->WaitForConnected(std::chrono::system_clock::now() + kConnecting)) {
+  if (!channel_->WaitForConnected(DeadlineAfter(kConnecting))) {
     return absl::UnavailableError("no connection");
   }
   {

@@ -1,128 +1,21 @@
-// The stream against a real gRPC server whose handler is a script of the test.
+// Who the worker says it is, what goes out and comes in, and its lease.
 #include "worker/control/control_stream.h"
 
-#include <grpcpp/server_context.h>
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <chrono>
-#include <cstdlib>
-#include <functional>
-#include <mutex>
-#include <thread>
+#include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "common/rpc/error.h"
-#include "common/rpc/rpc.h"
-#include "common/spool/spool.h"
 #include "common/steady/now.h"
-#include "proto/muster/v1/worker_service.grpc.pb.h"
+#include "worker/control/control_stream_fixture.h"
 
 namespace muster::control {
 namespace {
-
-using ServerStream = grpc::ServerReaderWriter<v1::WorkerDirective, v1::WorkerMessage>;
-
-// Hands each connection to the next script (the last one serves all that follow).
-class ScriptedCoordinator : public v1::WorkerService::Service {
- public:
-  using Script = std::function<absl::Status(ServerStream*)>;
-
-  explicit ScriptedCoordinator(std::vector<Script> scripts) : scripts_(std::move(scripts)) {
-    auto server = Server::Start({}, {this});
-    server_ = std::move(server).value();
-  }
-
-  grpc::Status Attach(grpc::ServerContext*, ServerStream* stream) override {
-    size_t index;
-    {
-      std::lock_guard lock(mutex_);
-      index = std::min(connections_++, scripts_.size() - 1);
-    }
-    return ToGrpc(scripts_[index](stream));
-  }
-
-  const std::string& address() const { return server_->address(); }
-
- private:
-  const std::vector<Script> scripts_;
-  std::mutex mutex_;
-  size_t connections_ = 0;
-  std::unique_ptr<Server> server_;
-};
-
-v1::WorkerMessage Read(ServerStream* stream) {
-  v1::WorkerMessage message;
-  stream->Read(&message);
-  return message;
-}
-
-void Welcome(ServerStream* stream, uint64_t acked = 0, double lease_seconds = 60) {
-  v1::WorkerDirective directive;
-  auto* welcome = directive.mutable_welcome();
-  welcome->mutable_spec()->set_name("job");
-  welcome->mutable_heartbeat_interval()->set_nanos(1000000);
-  welcome->mutable_lease()->set_nanos(static_cast<int32_t>((lease_seconds - int(lease_seconds)) * 1e9));
-  welcome->mutable_lease()->set_seconds(static_cast<int64_t>(lease_seconds));
-  welcome->set_acked_sequence(acked);
-  stream->Write(directive);
-}
-
-void Ack(ServerStream* stream, uint64_t sequence) {
-  v1::WorkerDirective directive;
-  directive.mutable_report_ack()->set_sequence(sequence);
-  stream->Write(directive);
-}
-
-// Reads to the end of the stream, so that the client is the one that closes it.
-absl::Status Drain(ServerStream* stream) {
-  v1::WorkerMessage message;
-  while (stream->Read(&message)) {
-  }
-  return absl::OkStatus();
-}
-
-v1::WorkerMessage NextReport(ServerStream* stream) {
-  while (true) {
-    v1::WorkerMessage message = Read(stream);
-    if (!message.has_heartbeat()) return message;
-  }
-}
-
-v1::WorkerReport Step(uint64_t step) {
-  v1::WorkerReport report;
-  report.mutable_step()->set_step(step);
-  return report;
-}
-
-struct Client {
-  absl::Notification fatal;
-  absl::Status why;
-  std::vector<std::string> removed;
-  std::atomic<uint64_t> measured = 0;  // what each heartbeat says of the memory: 1, 2, ...
-  absl::StatusOr<std::unique_ptr<ControlStream>> stream = absl::UnknownError("not connected");
-
-  explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30),
-                  const std::string& spool = "", absl::Duration down_timeout = absl::Hours(1)) {
-    ControlStreamOptions options;
-    options.down_timeout = down_timeout;
-    options.spool.path = spool;
-    options.coordinator = address;
-    options.worker.set_job_id("job");
-    options.pid = 42;
-    options.connect_timeout = timeout;
-    options.on_remove = [this](const auto& names) { removed.insert(removed.end(), names.begin(), names.end()); };
-    options.measure = [this](v1::WorkerHeartbeat* heartbeat) {
-      heartbeat->mutable_memory()->set_resident_bytes(++measured);
-    };
-    options.on_fatal = [this](const absl::Status& status) {
-      why = status;
-      fatal.Notify();
-    };
-    stream = ControlStream::Connect(std::move(options));
-  }
-};
 
 TEST(ControlStream, SaysWhoItIsAndIsTold) {
   v1::WorkerMessage hello;
@@ -315,67 +208,6 @@ TEST(ControlStream, AWholeLeaseWithoutCoordinatorIsFatal) {
   EXPECT_EQ(client.why.code(), absl::StatusCode::kUnavailable);
 }
 
-std::vector<uint64_t> SequencesIn(const std::string& path) {
-  std::vector<uint64_t> sequences;
-  const auto spooled = ReadSpool(path);
-  if (!spooled.ok()) return sequences;
-  for (const std::string& bytes : spooled->reports) {
-    v1::WorkerReport report;
-    EXPECT_TRUE(report.ParseFromString(bytes));
-    sequences.push_back(report.sequence());
-  }
-  return sequences;
-}
-
-TEST(ControlStream, WhatCannotBeToldIsOnTheAgentsDiskAndTheWorkerMayEnd) {
-  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/cannot.reports";
-  ScriptedCoordinator coordinator({[](ServerStream* stream) {
-                                     Read(stream);
-                                     Welcome(stream);
-                                     const v1::WorkerReport report = NextReport(stream).report();
-                                     Ack(stream, report.sequence());
-                                     NextReport(stream);
-                                     return absl::UnavailableError("gone");
-                                   },
-                                   [](ServerStream* stream) {
-                                     Read(stream);  // accepts, and never welcomes
-                                     return Drain(stream);
-                                   }});
-  Client client(coordinator.address(), absl::Seconds(30), path);
-  for (uint64_t step : {1, 2, 3}) (*client.stream)->Report(Step(step));
-  EXPECT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
-  EXPECT_EQ(SequencesIn(path), (std::vector<uint64_t>{2, 3})) << "the first one was acknowledged";
-}
-
-TEST(ControlStream, WhatIsSettledIsAcknowledgedOrOnTheAgentsDiskAtOnce) {
-  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/settled.reports";
-  absl::Notification gone;
-  ScriptedCoordinator coordinator({[](ServerStream* stream) {
-                                     Read(stream);
-                                     v1::WorkerDirective welcome;
-                                     // Without being asked, reports would be spooled after an hour.
-                                     welcome.mutable_welcome()->mutable_heartbeat_interval()->set_seconds(3600);
-                                     welcome.mutable_welcome()->mutable_lease()->set_seconds(36000);
-                                     stream->Write(welcome);
-                                     Ack(stream, NextReport(stream).report().sequence());
-                                     NextReport(stream);
-                                     return absl::UnavailableError("gone");
-                                   },
-                                   [&](ServerStream* stream) {
-                                     if (!gone.HasBeenNotified()) gone.Notify();
-                                     Read(stream);  // accepts, and never welcomes
-                                     return Drain(stream);
-                                   }});
-  Client client(coordinator.address(), absl::Seconds(30), path);
-  (*client.stream)->Report(Step(1));
-  EXPECT_TRUE((*client.stream)->Settle(absl::Seconds(30)));
-  EXPECT_TRUE(SequencesIn(path).empty()) << "it is acknowledged";
-  (*client.stream)->Report(Step(2));
-  gone.WaitForNotification();
-  EXPECT_TRUE((*client.stream)->Settle(absl::Seconds(30)));
-  EXPECT_EQ(SequencesIn(path), std::vector<uint64_t>{2});
-}
-
 TEST(ControlStream, ACoordinatorThatCannotWriteItsStoreKeepsTheLeaseForAsLongAsItSaysSo) {
   constexpr absl::Duration kLease = absl::Seconds(5);
   const absl::Time begun = SteadyNow();
@@ -400,31 +232,6 @@ TEST(ControlStream, ACoordinatorThatCannotWriteItsStoreKeepsTheLeaseForAsLongAsI
   longer_than_the_lease.WaitForNotification();
   EXPECT_TRUE((*client.stream)->StillMine().ok());
   EXPECT_FALSE(client.fatal.HasBeenNotified());
-}
-
-TEST(ControlStream, WhatIsToldAfterAllIsOnTheDiskNoMore) {
-  const std::string path = std::string(getenv("TEST_TMPDIR")) + "/told.reports";
-  absl::Notification back;
-  ScriptedCoordinator coordinator({[](ServerStream* stream) {
-                                     Read(stream);
-                                     Welcome(stream);
-                                     NextReport(stream);
-                                     return absl::UnavailableError("restart");
-                                   },
-                                   [&](ServerStream* stream) {
-                                     back.WaitForNotification();
-                                     Read(stream);
-                                     Welcome(stream);
-                                     for (int i = 0; i < 2; ++i) NextReport(stream);
-                                     Ack(stream, 2);
-                                     return Drain(stream);
-                                   }});
-  Client client(coordinator.address(), absl::Seconds(30), path);
-  for (uint64_t step : {1, 2}) (*client.stream)->Report(Step(step));
-  while (SequencesIn(path).size() < 2) std::this_thread::yield();
-  back.Notify();
-  ASSERT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
-  while (ReadSpool(path).ok()) std::this_thread::yield();
 }
 
 TEST(ControlStream, HeartbeatsAreNumberedAndTheirAcknowledgementKeepsTheLease) {

@@ -22,6 +22,8 @@ namespace {
 
 // So often, at most, reports go to the disk while the coordinator is away.
 constexpr absl::Duration kSpoolPause = absl::Milliseconds(200);
+// Until the agent's disk is tried again after it said no.
+constexpr absl::Duration kSpoolRetry = absl::Seconds(1);
 
 }  // namespace
 
@@ -79,7 +81,13 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
     const bool settling = settle_ > spooled_ && !told;
     attached = attached_ && !settling;
     const absl::Time due = std::max(away_since_ + patience, spooled_at_ + kSpoolPause);
-    if (!attached && !flushing && !settling && now < due) return due;
+    if (!attached && !flushing && !settling && now < due) return std::max(due, spool_retry_at_);
+    if (!attached && now < spool_retry_at_) {
+      // Whoever waits for it need not.
+      unspooled_ = outbox_.last();
+      changed_.Changed();
+      return spool_retry_at_;
+    }
     while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) anew = true;
     last = outbox_.last();
     if (!attached) fresh = outbox_.After(anew ? 0 : spool_.through());
@@ -94,8 +102,13 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
   if (status.ok() && flushing) status = spool_.Sync();
   if (!status.ok()) {
     if (!std::exchange(spool_failed_, true)) spdlog::error("{}", Message(status));
-    return now + absl::Seconds(1);
+    spool_retry_at_ = SteadyNow() + kSpoolRetry;
+    absl::MutexLock lock(&mutex_);
+    unspooled_ = last;
+    changed_.Changed();
+    return spool_retry_at_;
   }
+  spool_failed_ = false;
   absl::MutexLock lock(&mutex_);
   spooled_ = last;
   if (flushing) flushed_ = last;

@@ -114,9 +114,12 @@ std::vector<std::string> Checkpoints::RecordedNames() const {
 }
 
 absl::Status Checkpoints::NoneCanBeRead(const std::string& what_was_found) const {
+  const std::string none =
+      history_.start_from.empty()
+          ? absl::StrCat("none of the job's checkpoints can be read in ", folder_)
+          : "the checkpoint from which the job was told to go on cannot be read";
   // Every rank says so: whoever is heard first ends the others.
-  return WithCause(absl::FailedPreconditionError(absl::StrCat(
-                       "none of the job's checkpoints can be read in ", folder_, ": ", what_was_found)),
+  return WithCause(absl::FailedPreconditionError(absl::StrCat(none, ": ", what_was_found)),
                    Cause::kCheckpointsUnreadable);
 }
 
@@ -248,7 +251,9 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(const checkpoint::Sav
     }
     return NoneCanBeRead(reasons.count() > 0 ? reasons.Text() : "those that were recorded were damaged");
   }
-  RETURN_IF_ERROR(Annotate(outcome.status, "restoring a checkpoint"));
+  absl::Status status = Annotate(outcome.status, "restoring a checkpoint");
+  if (!status.ok() && !history_.start_from.empty()) status = WithCause(status, Cause::kStartDoesNotFit);
+  RETURN_IF_ERROR(status);
   Restored restored{.point = {.step = outcome.manifest.step,
                               .last_command = outcome.manifest.last_command,
                               .epoch = outcome.manifest.epoch,

@@ -66,7 +66,8 @@ class Checkpoints {
   // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest checkpoint that all
   // ranks can read: a recorded one, or one that continues the job's course and that nobody has recorded. Damaged ones
   // are put aside and reported, unknown ones kept and reported. FAILED_PRECONDITION: the folder holds checkpoints of
-  // another job (by the owner file, which the first session of a job writes). Causes as of Open, and kStaleEpoch.
+  // another job (by the owner file, which the first session of a job writes). Causes as of Open, kStaleEpoch, and
+  // kStartDoesNotFit (on all ranks).
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
   // Asked before a checkpoint gets its name; after an error it gets none.

@@ -30,6 +30,7 @@ Cause CauseOf(const absl::Status& error) {
 FailureKind Classify(const absl::Status& error, Phase phase) {
   switch (CauseOf(error)) {
     case Cause::kFinalSaveFailed:
+    case Cause::kStartDoesNotFit:
       return FailureKind::kPermanent;
     case Cause::kCheckpointsUnreadable:
       return FailureKind::kPermanent;  // to an older coordinator, which knows no causes

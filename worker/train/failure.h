@@ -17,6 +17,8 @@ enum class Cause {
   kStaleEpoch = 3,
   // This rank's node is at fault, not the job.
   kNodeFault = 4,
+  // The checkpoint in the directory that somebody told the job to go on from is whole, and does not fit the job.
+  kStartDoesNotFit = 5,
 };
 // The same error with a cause, which Annotate keeps.
 absl::Status WithCause(absl::Status error, Cause cause);

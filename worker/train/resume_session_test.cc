@@ -194,6 +194,40 @@ TEST_F(SessionTest, AJobGoesOnFromTheDirectoryThatSomebodyNamed) {
   EXPECT_EQ(second->outside.losses().at(12), undisturbed->outside.losses().at(12));
 }
 
+TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFailsIt) {
+  Job job = SmallJob();
+  job.checkpoint = Every(4);
+  const auto first = RunSessions(job, 2, 1, {}, /*stop_after=*/5);
+  const auto written = first->outside.checkpoints();
+  start_.retired_checkpoints = written;
+  start_.start_from = (folder_ / "nowhere").string();
+  const auto second = RunSessions(job, 2, 2);
+  for (const auto& end : second->ends) {
+    EXPECT_EQ(CauseOf(end.status()), Cause::kCheckpointsUnreadable) << end.status();
+    EXPECT_NE(std::string(end.status().message()).find(start_.start_from), std::string::npos)
+        << end.status();
+  }
+
+  const std::string copy = folder_ / "copy";
+  fs::copy(written[0], copy, fs::copy_options::recursive);
+  start_.start_from = copy;
+  job.model.options_json =
+      R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})";
+  const auto third = RunSessions(job, 2, 3);
+  for (const auto& end : third->ends) {
+    EXPECT_EQ(CauseOf(end.status()), Cause::kStartDoesNotFit) << end.status();
+    EXPECT_EQ(Classify(end.status(), Phase::kCreate), FailureKind::kPermanent);
+  }
+  // Nobody decided this one.
+  start_ = {};
+  const auto fourth = RunSessions(job, 2, 4, {written[0]});
+  for (const auto& end : fourth->ends) {
+    EXPECT_FALSE(end.ok());
+    EXPECT_EQ(CauseOf(end.status()), Cause::kNone) << end.status();
+  }
+  for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
+}
+
 // A mount that is gone at a restart.
 TEST_F(SessionTest, WithoutAnyReadableCheckpointTheJobDoesNotBeginAnewAndNothingIsChanged) {
   Job job = SmallJob();
