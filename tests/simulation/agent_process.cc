@@ -93,7 +93,7 @@ void AgentProcess::ScheduleTick() {
   const absl::Time due = core_->NextDeadline();
   if (due == tick_at_ || due == absl::InfiniteFuture()) return;
   tick_at_ = due;
-  const absl::Time when = std::max(due, scene_.timeline.now()) + scene_.timeline.Lateness();
+  const absl::Time when = std::max(due, scene_.timeline.now()) + scene_.timeline.Lateness(node_);
   After(when - scene_.timeline.now(), [this, due] {
     if (tick_at_ != due) return;
     tick_at_ = absl::InfiniteFuture();

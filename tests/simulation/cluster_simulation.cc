@@ -21,7 +21,6 @@ namespace muster::simulation {
 namespace {
 
 constexpr int kNodes = 3;
-constexpr uint32_t kSlots = 2;
 constexpr absl::Duration kLease = absl::Seconds(10);
 // How long things go wrong.
 constexpr absl::Duration kTrouble = absl::Seconds(90);
@@ -43,7 +42,7 @@ class Simulation {
         network_(&timeline_, kLease),
         checker_(&timeline_, &disk_),
         coordinator_(
-            &timeline_, &network_, ClusterOptions(options),
+            &timeline_, &network_, ClusterOptions(options), options.ticks_per_lease,
             {.to_agent = [this](StreamId stream, const auto& order) { ToAgent(stream, order); },
              .to_worker = [this](StreamId stream, const auto& order) { ToWorker(stream, order); },
              .committed = [this](const auto& batch,
@@ -53,7 +52,7 @@ class Simulation {
         client_(&scene_) {
     if (options.old_nodes) checker_.JudgeFencesOnly();
     agent::CoreOptions core;
-    core.slots = kSlots;
+    core.slots = options.slots;
     core.lease = kLease;
     for (int i = 0; i < kNodes; ++i) {
       nodes_.push_back(std::make_unique<AgentProcess>(&scene_, absl::StrCat("n", i), core));

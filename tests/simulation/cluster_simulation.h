@@ -22,6 +22,11 @@ struct SimulationOptions {
   // Agents and workers are those of the program before this one. They outlive what musterd grants,
   // so that generations overlap: then it is only judged whether what they still say is refused.
   bool old_nodes = false;
+  // Of each node. With more than the jobs need, what a node loses starts elsewhere at once.
+  uint32_t slots = 2;
+  // How often the coordinator looks at the clock; 10: as coordinator/service/engine.cc does, which
+  // hides small mistakes.
+  int ticks_per_lease = 10;
   // Mistakes that are to be found.
   cluster::PlantedFault planted_in_cluster = cluster::PlantedFault::kNone;
   // What happened, in lines; may be null.

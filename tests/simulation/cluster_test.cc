@@ -46,6 +46,21 @@ TEST(SimulatedCluster, SameSeedSameStory) {
   EXPECT_EQ(Story(options), Story(options));
 }
 
+// What a node loses starts elsewhere as soon as it may, and not only at the next second: nothing but
+// the margins of the leases keeps generations apart.
+SimulationOptions LeasesAlone() {
+  return {.faults = {Fault::kPartition, Fault::kOneWayPartition},
+          .slots = 8,
+          .ticks_per_lease = 200};
+}
+
+TEST(SimulatedCluster, MarginsOfLeasesAloneKeepGenerationsApart) {
+  SimulationOptions options = LeasesAlone();
+  for (options.seed = 0; options.seed < kSchedules; ++options.seed) {
+    ASSERT_EQ(Simulate(options).wrong, "") << "seed " << options.seed << "\n" << Story(options);
+  }
+}
+
 class Planted : public testing::TestWithParam<cluster::PlantedFault> {};
 
 TEST_P(Planted, IsFound) {
@@ -54,6 +69,10 @@ TEST_P(Planted, IsFound) {
   if (GetParam() == cluster::PlantedFault::kUnfencedCommit) {
     options.faults = {Fault::kPartition, Fault::kMusterdKilled};
     options.old_nodes = true;
+  }
+  if (GetParam() == cluster::PlantedFault::kLeaseWithoutMargin) {
+    options = LeasesAlone();
+    options.planted_in_cluster = GetParam();
   }
   for (options.seed = 0; options.seed < 5000; ++options.seed) {
     const SimulationResult result = Simulate(options);

@@ -12,14 +12,18 @@ namespace muster::simulation {
 namespace {
 
 // As in coordinator/service/engine.cc.
-constexpr int kTicksPerLease = 10;
 constexpr double kPauseOfLease = 0.5;
 
 }  // namespace
 
 CoordinatorProcess::CoordinatorProcess(Timeline* timeline, Network* network,
-                                       const cluster::Options& options, Outside outside)
-    : timeline_(*timeline), network_(*network), options_(options), outside_(std::move(outside)) {
+                                       const cluster::Options& options, int ticks_per_lease,
+                                       Outside outside)
+    : timeline_(*timeline),
+      network_(*network),
+      options_(options),
+      ticks_per_lease_(ticks_per_lease),
+      outside_(std::move(outside)) {
   options_.new_incarnation = [this] { return absl::StrCat("i", ++incarnations_); };
 }
 
@@ -99,7 +103,7 @@ void CoordinatorProcess::ScheduleWork(absl::Duration delay) {
 }
 
 void CoordinatorProcess::ScheduleTick() {
-  timeline_.After(options_.timing.lease / kTicksPerLease, [this, process = process_] {
+  timeline_.After(options_.timing.lease / ticks_per_lease_, [this, process = process_] {
     if (process != process_) return;
     tick_due_ = true;
     ScheduleWork(absl::ZeroDuration());

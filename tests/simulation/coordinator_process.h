@@ -32,7 +32,7 @@ class CoordinatorProcess : public Network::Server {
     std::function<void(const store::Batch&, const cluster::Cluster&)> committed;
   };
   CoordinatorProcess(Timeline* timeline, Network* network, const cluster::Options& options,
-                     Outside outside);
+                     int ticks_per_lease, Outside outside);
 
   void Start();
   void Kill();
@@ -96,6 +96,7 @@ class CoordinatorProcess : public Network::Server {
   Timeline& timeline_;
   Network& network_;
   cluster::Options options_;
+  const int ticks_per_lease_;
   const Outside outside_;
 
   std::unique_ptr<store::MemoryStore> store_ = std::make_unique<store::MemoryStore>();

@@ -33,6 +33,9 @@ int main(int argc, char** argv) {
       {"lease-without-margin", muster::cluster::PlantedFault::kLeaseWithoutMargin}};
   app.add_option("--planted", planted, "a mistake that is to be found")
       ->check(CLI::IsMember(plants));
+  app.add_option("--slots", options.slots, "of each node")->check(CLI::Range(1, 1000));
+  app.add_option("--ticks", options.ticks_per_lease, "of the coordinator, for each lease")
+      ->check(CLI::Range(1, 1000));
   app.add_flag("--story", story, "print what happens");
   app.add_flag("--old-nodes", options.old_nodes,
                "agents and workers of the program before this one");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -51,9 +52,13 @@ class Timeline {
   absl::Duration Between(double low, double high) {
     return absl::Seconds(dice_.Uniform(low, high));
   }
-  // By how much a timer is late, and what follows from it: a little on a busy machine, and now and
-  // then nearly as much as leases leave room for.
-  absl::Duration Lateness() { return Between(0, OneIn(3) ? 1.2 : 0.05); }
+  // By how much a timer on this machine is late, and what follows from it: a little, and while the
+  // machine is very busy nearly as much as leases leave room for. All its processes are late alike.
+  absl::Duration Lateness(const std::string& machine) {
+    Busy& busy = busy_[machine];
+    if (now_ >= busy.until) busy = {now_ + absl::Seconds(4), Between(0, OneIn(3) ? 1.2 : 0.05)};
+    return busy.late;
+  }
   double Uniform(double low, double high) { return dice_.Uniform(low, high); }
 
   // ---- What is told.
@@ -83,11 +88,17 @@ class Timeline {
     }
   };
 
+  struct Busy {
+    absl::Time until = absl::InfinitePast();
+    absl::Duration late;
+  };
+
   absl::Time now_ = absl::UnixEpoch();
   uint64_t number_ = 0;
   uint64_t happened_ = 0;
   std::vector<Event> events_;
   random::Splitmix dice_;
+  std::map<std::string, Busy> busy_;  // by machine
   std::string* const story_;
   std::string wrong_;
 };

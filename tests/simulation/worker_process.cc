@@ -341,7 +341,7 @@ void WorkerProcess::WatchLease() {
   }
   absl::Duration wait = std::min(absl::Seconds(1), lease_.End() - now);
   if (lease_.SilentFrom() > now) wait = std::min(wait, lease_.SilentFrom() - now);
-  After(wait + scene_.timeline.Lateness(), [this] { WatchLease(); });
+  After(wait + scene_.timeline.Lateness(node_), [this] { WatchLease(); });
 }
 
 void WorkerProcess::Beat() {
