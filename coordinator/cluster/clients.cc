@@ -18,8 +18,9 @@ constexpr absl::Duration kRequestsKept = absl::Hours(24);
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
 // By processes that nobody has heard of since: a checkpoint that is found later may have it. Only those that go on from there know.
-bool MayHaveBeenCarriedOut(const jobs::Job& job, uint64_t command) {
-  return job.generation > 0 && command <= std::max(job.told_before, job.told_commands);
+bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& command) {
+  return job.generation > 0 && commands::ChangesState(command.kind) &&
+         command.number <= std::max(job.told_before, job.told_commands);
 }
 
 // Of a person's wish where the job is to start.
@@ -310,7 +311,7 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
   }
   if (job->commands.IsBeingCancelled(target)) {
     // It is under way.
-  } else if (job->live || MayHaveBeenCarriedOut(*job, target)) {
+  } else if (job->live || MayHaveBeenCarriedOut(*job, *command)) {
     Append(job, request.command, now);
   } else {
     job->commands.Finished(target, {.time = now,

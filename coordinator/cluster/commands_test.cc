@@ -61,16 +61,19 @@ TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
   world.Start("job", 1);
   const auto number = world.Command("job", {.kind = commands::Kind::kSetLearningRate, .at_step = 9});
   ASSERT_EQ(*number, 1);
+  ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kPause, .at_step = 9}), 2);
   // The node is lost: nobody hears what its processes did until their lease was over.
   world.Pass(60);
   ASSERT_FALSE(world.job("job").live);
   EXPECT_EQ(*world.Cancel("job", 1), 1);
   EXPECT_FALSE(world.job("job").commands.Find(1)->outcome.has_value());
   EXPECT_TRUE(world.job("job").commands.IsBeingCancelled(1));
-  // What was given since is known to nobody.
-  ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kPause}), 3);
-  EXPECT_EQ(*world.Cancel("job", 3), 3);
-  EXPECT_EQ(world.job("job").commands.Find(3)->outcome->code, absl::StatusCode::kCancelled);
+  // No checkpoint has a pause, and what was given since is known to nobody.
+  EXPECT_EQ(*world.Cancel("job", 2), 2);
+  EXPECT_EQ(world.job("job").commands.Find(2)->outcome->code, absl::StatusCode::kCancelled);
+  ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kSetLearningRate}), 4);
+  EXPECT_EQ(*world.Cancel("job", 4), 4);
+  EXPECT_EQ(world.job("job").commands.Find(4)->outcome->code, absl::StatusCode::kCancelled);
 }
 
 TEST(Commands, AHaltedJobIsPausedUntilItIsResumedAlsoOverARestartAndCanBeStopped) {

@@ -213,7 +213,7 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
     how = "; it is ended at once: it had not begun to train";
   }
   // Nothing came of it where the job ends anyway.
-  if (first && !job->interruption.empty()) {
+  if (first && !job->interruption.empty() && !job->stop_requested) {
     jobs::AddEvent(job, now, "PREEMPTED", absl::StrCat(job->interruption, how));
   }
   return ended;

@@ -7,11 +7,6 @@
 namespace muster::commands {
 namespace {
 
-// Changes of the job's state stay in force.
-bool ChangesState(Kind kind) {
-  return kind == Kind::kSetTrainability || kind == Kind::kRefresh || kind == Kind::kSetLearningRate;
-}
-
 // A worker does these although its checkpoint has their number (worker/train/command_schedule.h): they keep it.
 bool IsDoneAnew(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
@@ -25,6 +20,10 @@ constexpr char kJobEnded[] = "JOB_ENDED";
 constexpr uint64_t kMostLost = 1'000'000;
 
 }  // namespace
+
+bool ChangesState(Kind kind) {
+  return kind == Kind::kSetTrainability || kind == Kind::kRefresh || kind == Kind::kSetLearningRate;
+}
 
 const char* Name(Kind kind) {
   switch (kind) {
@@ -155,12 +154,15 @@ Command& CommandLog::Change(uint64_t number) {
 
 bool CommandLog::Applied(uint64_t number, uint64_t step) {
   const Command* known = Find(number);
-  if (known == nullptr || known->applied_step.has_value()) return false;
-  if (known->outcome.has_value()) {
-    if (!ChangesState(known->kind) || known->outcome->reason != kJobEnded) return false;
+  if (known == nullptr) return false;
+  const bool overtaken = known->outcome.has_value() && known->outcome->reason == kJobEnded &&
+                         ChangesState(known->kind);
+  if (overtaken) {
     Change(number).outcome = Outcome{.time = known->outcome->time};
+  } else if (known->applied_step.has_value() || known->outcome.has_value()) {
+    return false;
   }
-  Change(number).applied_step = step;
+  if (!known->applied_step.has_value()) Change(number).applied_step = step;
   Sort(*known);
   if (known->kind != Kind::kResume) return true;
   for (uint64_t pause : std::exchange(pauses_in_force_, {})) Change(pause).target = number;

@@ -32,6 +32,8 @@ enum class Kind {
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
+// What it changes stays in force, and a checkpoint that is written after it has it. All others are done anew by whoever goes on from there.
+bool ChangesState(Kind kind);
 
 // How a command ended.
 struct Outcome {

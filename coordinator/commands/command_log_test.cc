@@ -138,6 +138,13 @@ TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
   EXPECT_TRUE(log.Applied(1, 7));
   EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
   EXPECT_EQ(log.After(0)[0].when, When::kReplay);
+  // Also where only its end was not heard of.
+  log.Append({.kind = Kind::kSetTrainability});
+  EXPECT_TRUE(log.Applied(4, 8));
+  EXPECT_TRUE(log.EndAll("FAILED", false, kNow));
+  EXPECT_TRUE(log.Applied(4, 8));
+  EXPECT_EQ(log.Find(4)->outcome, (Outcome{.time = kNow}));
+  EXPECT_FALSE(log.Applied(4, 8));
   // A halt of the former attempt is over, and what was taken back stays so.
   EXPECT_FALSE(log.Applied(2, 7));
   EXPECT_FALSE(log.Applied(3, 7));

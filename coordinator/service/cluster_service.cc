@@ -31,7 +31,8 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   node.set_name(agent.node);
   const cluster::Cluster::NodeView view = cluster.View(agent.node);
   node.set_state(NodeState(view, agent.attached()));
-  node.set_state_reason(view.reason);
+  // Doubts are about a node that work may be placed on.
+  if (node.state() != v1::Node::DETACHED) node.set_state_reason(view.reason);
   if (view.until != absl::InfinitePast()) Set(node.mutable_left_out_until(), view.until);
   node.set_host(agent.host);
   node.set_slots_total(agent.slots);
@@ -58,7 +59,7 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
   const cluster::Cluster::NodeView view = cluster.View(name);
   node->set_name(name);
   node->set_state(NodeState(view, false));
-  node->set_state_reason(view.reason);
+  if (node->state() != v1::Node::DETACHED) node->set_state_reason(view.reason);
 }
 
 // Only a drain has one.

@@ -114,6 +114,7 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
     if (attached_ && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled)) return true;
     // Nothing comes over a stream that may be dead.
     settle_ = last;
+    unspooled_ = 0;
     if (!spool_.enabled()) return false;
   }
   Wake();

@@ -146,10 +146,13 @@ TEST_F(SessionTest, CommandsThatAnAdoptedCheckpointHasAreToldAgainAndNotDoneAgai
   for (const std::string& path : {undisturbed->outside.checkpoints()[0]}) {
     fs::remove_all(path);  // of the end
   }
+  // The coordinator had not heard of it when the job's former attempt ended, and ended it, too.
+  commands_[0].what = NoCommand{};
   const auto second = RunSessions(job, 2, 2);
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_EQ(second->outside.started().step, 8);
   EXPECT_EQ(second->outside.started().last_command, 5);
+  EXPECT_FALSE(second->outside.finished().contains(1));
   EXPECT_EQ(second->outside.applied(),
             (std::map<int64_t, int64_t>{{1, 3}, {2, 7}, {4, 0}, {5, 11}}));
   EXPECT_TRUE(second->outside.finished().at(2).ok());
