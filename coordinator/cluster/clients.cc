@@ -17,7 +17,8 @@ constexpr absl::Duration kRequestsKept = absl::Hours(24);
 // Of at_step: no job has so many.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
-// By processes that nobody has heard of since: a checkpoint that is found later may have it. Only those that go on from there know.
+// Whether processes that were lost may have carried it out without telling anybody. A checkpoint of
+// theirs that is found later has it then, and only the processes that go on from there can tell.
 bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& command) {
   return job.generation > 0 && commands::ChangesState(command.kind) &&
          command.number <= std::max(job.told_before, job.told_commands);

@@ -32,7 +32,8 @@ enum class Kind {
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
-// What it changes stays in force, and a checkpoint that is written after it has it. All others are done anew by whoever goes on from there.
+// What it changes stays in force, and is part of every checkpoint that is written after it. Commands
+// of the other kinds are carried out anew by the processes that go on from a checkpoint.
 bool ChangesState(Kind kind);
 
 // How a command ended.
@@ -96,8 +97,9 @@ class CommandLog {
   // halts again.
   std::vector<Delivery> After(uint64_t newest) const;
 
-  // Each is false when the number is not known, or it is known already (the first one stands). Only the end of its job does not stand
-  // against a checkpoint that has the command's change: such a command was carried out, and nobody had heard of it.
+  // Each is false when the number is not known, or when it was told before (the first report
+  // stands). One exception: a command that ended with JOB_ENDED and that a checkpoint has was carried
+  // out before its job ended, although nobody had heard of it. Applied() makes it done.
   bool Applied(uint64_t number, uint64_t step);
   bool Finished(uint64_t number, Outcome outcome);
   // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.
