@@ -40,15 +40,17 @@ void Cluster::AwaitAnew(absl::Time now) {
 
 void Cluster::Tick(absl::Time now) {
   last_tick_ = now;
-  membership::Membership::Expired expired;
-  if (judging_) expired = membership_.Expire(now);
-  for (const auto& [agent, reason] : expired.agents) {
+  std::vector<membership::Membership::LostAgent> lost;
+  if (judging_) lost = membership_.ExpireAgents(now);
+  for (const auto& [agent, reason] : lost) {
     effects_.push_back(Say{reason});
     draining_.erase(agent.node);
     quarantined_.erase(agent.node);
     Close(agent.session, absl::DeadlineExceededError(reason));
     NodeLost(agent, now);
   }
+  membership::Membership::Expired expired;
+  if (judging_) expired = membership_.ExpireWorkers(now);
   for (const membership::Worker& worker : expired.gone) {
     jobs::Job* job = FindJob(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;

@@ -45,11 +45,10 @@ void Membership::AgentHeard(const std::string& node, absl::Time now) {
   agent->second.lease_end = std::max(agent->second.lease_end, now + timing_.Grant());
 }
 
-bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
+bool Membership::AgentDetached(const std::string& node, SessionId session) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end() || agent->second.session != session) return false;
   agent->second.session = 0;
-  agent->second.lease_end = now + timing_.Grant();
   return true;
 }
 
@@ -139,11 +138,10 @@ void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   worker->progressed = now;
 }
 
-bool Membership::WorkerDetached(const WorkerId& id, SessionId session, absl::Time now) {
+bool Membership::WorkerDetached(const WorkerId& id, SessionId session) {
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
-  worker->lease_end = now + timing_.Grant();
   return true;
 }
 
@@ -186,18 +184,23 @@ bool Membership::AgentAnswers(const std::string& node, absl::Time now) const {
   return agent != nullptr && agent->attached() && now - agent->last_seen <= 2 * timing_.Heartbeat();
 }
 
-Membership::Expired Membership::Expire(absl::Time now) {
-  Expired expired;
+std::vector<Membership::LostAgent> Membership::ExpireAgents(absl::Time now) {
+  std::vector<LostAgent> lost;
   for (auto agent = agents_.begin(); agent != agents_.end();) {
     if (agent->second.lease_end > now) {
       ++agent;
       continue;
     }
-    expired.agents.push_back(
+    lost.push_back(
         {agent->second, absl::StrCat("the agent of node '", agent->first, "' was not heard of for ",
                                      absl::FormatDuration(timing_.Grant()))});
     agent = agents_.erase(agent);
   }
+  return lost;
+}
+
+Membership::Expired Membership::ExpireWorkers(absl::Time now) {
+  Expired expired;
   for (auto found = workers_.begin(); found != workers_.end();) {
     Worker& worker = found->second;
     if (worker.node_lost && worker.lease_end <= now) {

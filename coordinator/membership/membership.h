@@ -2,11 +2,11 @@
 // time is an argument, streams are numbers, and nothing here is durable (after a restart the
 // coordinator expects again what its store says, with a fresh lease).
 //
-// An agent or worker is attached while it holds a stream. Hearing from it renews its lease; a
-// broken stream leaves it detached, with one lease to come back. Liveness (stream, heartbeat) and
-// progress (watchdog.h) are judged apart. Expire() names those that are lost, once, and
-// forgets them. All leases here are the coordinator's, Timing::Grant() long: who holds one has ended
-// before.
+// An agent or worker is attached while it holds a stream. Hearing from it renews its lease. A broken
+// stream renews nothing: who vanished is replaced one lease after it was heard last, whenever the
+// connection was found to be dead. Liveness (stream, heartbeat) and progress (watchdog.h) are judged
+// apart. ExpireAgents() and ExpireWorkers() name those that are lost, once, and forget them. All
+// leases here are the coordinator's, Timing::Grant() long: who holds one has ended before.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -90,7 +90,7 @@ class Membership {
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
   // Only where `session` is still its stream. Returns whether it was.
-  bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
+  bool AgentDetached(const std::string& node, SessionId session);
 
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started, or (attached_before) that held a stream before a restart.
@@ -107,7 +107,7 @@ class Membership {
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
-  bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
+  bool WorkerDetached(const WorkerId& id, SessionId session);
   void Release(const std::string& job, uint32_t rank);
   // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is over. The result are the streams
   // to close. Workers of jobs for which `continues` stay as they are: they are judged again once their agent is back.
@@ -132,13 +132,14 @@ class Membership {
     std::vector<std::string> collectives = {};
   };
   struct Expired {
-    std::vector<LostAgent> agents;
     // Silent, of nodes whose agent is there; then those that hang, one of a job at most. They are given up from now on.
     std::vector<LostWorker> workers;
     // Of nodes that were lost before: their processes have certainly ended.
     std::vector<Worker> gone;
   };
-  Expired Expire(absl::Time now);
+  std::vector<LostAgent> ExpireAgents(absl::Time now);
+  // After LoseNode of the agents that were lost just now: what ran there may be gone already.
+  Expired ExpireWorkers(absl::Time now);
   // Every lease and watchdog begins anew: the coordinator itself was away.
   void GrantFreshGrace(absl::Time now);
 

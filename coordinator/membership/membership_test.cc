@@ -31,15 +31,16 @@ TEST(Timing, WhatAHolderHasEndedIsGivenAwayAtMostASecondLater) {
   }
 }
 
-TEST(Agents, ABrokenStreamLeavesOneLeaseToComeBack) {
+TEST(Agents, ABrokenStreamRenewsNothingWhateverTookItToBeFound) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
-  EXPECT_TRUE(members.AgentDetached("n", 1, At(5)));
+  members.AgentHeard("n", At(2));
+  EXPECT_TRUE(members.AgentDetached("n", 1));
   EXPECT_FALSE(members.FindAgent("n")->attached());
-  EXPECT_TRUE(members.Expire(At(15.9)).agents.empty());
-  const auto expired = members.Expire(At(16));
-  ASSERT_EQ(expired.agents.size(), 1);
-  EXPECT_EQ(expired.agents[0].reason, "the agent of node 'n' was not heard of for 11s");
+  EXPECT_TRUE(members.ExpireAgents(At(12.9)).empty());
+  const auto expired = members.ExpireAgents(At(13));
+  ASSERT_EQ(expired.size(), 1);
+  EXPECT_EQ(expired[0].reason, "the agent of node 'n' was not heard of for 11s");
   EXPECT_EQ(members.FindAgent("n"), nullptr);
 }
 
@@ -47,8 +48,8 @@ TEST(Agents, HearingRenewsTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AgentHeard("n", At(9));
-  EXPECT_TRUE(members.Expire(At(19)).agents.empty());
-  EXPECT_EQ(members.Expire(At(20)).agents.size(), 1);
+  EXPECT_TRUE(members.ExpireAgents(At(19)).empty());
+  EXPECT_EQ(members.ExpireAgents(At(20)).size(), 1);
 }
 
 TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
@@ -57,7 +58,7 @@ TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
   const auto again = members.AttachAgent(AgentOf("n", "a"), 2, At(1));
   EXPECT_EQ(again.replaced, 1);
   EXPECT_FALSE(again.new_incarnation);
-  EXPECT_FALSE(members.AgentDetached("n", 1, At(2)));
+  EXPECT_FALSE(members.AgentDetached("n", 1));
   EXPECT_TRUE(members.FindAgent("n")->attached());
 }
 
@@ -78,14 +79,14 @@ TEST(Workers, OnlyTheExpectedProcessAttaches) {
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1, 2), 1, At(1)).status()), "STALE_INCARNATION");
   EXPECT_TRUE(members.AttachWorker(Id(0, 2), 1, At(1)).ok());
   EXPECT_EQ(*members.AttachWorker(Id(0, 2), 2, At(2)), 1);
-  EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1, At(3)));
+  EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1));
 }
 
 TEST(Workers, BeforeItAttachesOnlyStartUpIsJudged) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
-  EXPECT_TRUE(members.Expire(At(59)).workers.empty());
-  const auto expired = members.Expire(At(60));
+  EXPECT_TRUE(members.ExpireWorkers(At(59)).workers.empty());
+  const auto expired = members.ExpireWorkers(At(60));
   ASSERT_EQ(expired.workers.size(), 1);
   EXPECT_EQ(expired.workers[0].reason, "did not start: no progress for 1m");
 }
@@ -96,22 +97,23 @@ TEST(Workers, ProgressBeforeTheSessionExtendsStartUp) {
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
   members.WorkerProgressed(Id(0), 0, "loads weights: 10%", 0, {}, At(50));
   for (int second = 55; second <= 105; second += 5) members.WorkerHeard(Id(0), At(second));
-  EXPECT_TRUE(members.Expire(At(109)).workers.empty());
-  EXPECT_EQ(members.Expire(At(110)).workers.size(), 1);
+  EXPECT_TRUE(members.ExpireWorkers(At(109)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(110)).workers.size(), 1);
 }
 
-TEST(Workers, ADetachedOneIsLostAfterALease) {
+TEST(Workers, ADetachedOneIsLostALeaseAfterItWasHeardLast) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
   members.AttachAgent(AgentOf("n", "a"), 9, At(1));
-  EXPECT_TRUE(members.WorkerDetached(Id(0), 1, At(2)));
+  members.WorkerHeard(Id(0), At(2));
+  EXPECT_TRUE(members.WorkerDetached(Id(0), 1));
   members.AgentHeard("n", At(11));
-  EXPECT_TRUE(members.Expire(At(12)).workers.empty());
-  const auto expired = members.Expire(At(13));
+  EXPECT_TRUE(members.ExpireWorkers(At(12.9)).workers.empty());
+  const auto expired = members.ExpireWorkers(At(13));
   ASSERT_EQ(expired.workers.size(), 1);
   EXPECT_EQ(expired.workers[0].reason, "lost its connection for 11s");
-  EXPECT_TRUE(members.Expire(At(100)).workers.empty());
+  EXPECT_TRUE(members.ExpireWorkers(At(100)).workers.empty());
 }
 
 TEST(Workers, OneThatWasGivenUpIsRefusedAndIsGoneAtTheLatestWithItsNode) {
@@ -120,12 +122,12 @@ TEST(Workers, OneThatWasGivenUpIsRefusedAndIsGoneAtTheLatestWithItsNode) {
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
   members.AttachAgent(AgentOf("n", "a"), 9, At(1));
   members.AgentHeard("n", At(12));
-  ASSERT_EQ(members.Expire(At(12)).workers.size(), 1);
+  ASSERT_EQ(members.ExpireWorkers(At(12)).workers.size(), 1);
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 2, At(12)).status()), "STALE_INCARNATION");
   members.WorkerHeard(Id(0), At(12));
-  EXPECT_TRUE(members.Expire(At(13)).gone.empty());
+  EXPECT_TRUE(members.ExpireWorkers(At(13)).gone.empty());
   members.LoseNode("n", [](const std::string&) { return false; }, At(23));
-  EXPECT_EQ(members.Expire(At(23)).gone.size(), 1);
+  EXPECT_EQ(members.ExpireWorkers(At(23)).gone.size(), 1);
 }
 
 TEST(Workers, NobodyHangsInATimeInWhichItCouldNotBeHeard) {
@@ -137,7 +139,7 @@ TEST(Workers, NobodyHangsInATimeInWhichItCouldNotBeHeard) {
   // Its node was cut off, and it trained on.
   members.AttachAgent(AgentOf("n", "a"), 9, At(5000));
   ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(5000)).ok());
-  EXPECT_TRUE(members.Expire(At(5001)).workers.empty());
+  EXPECT_TRUE(members.ExpireWorkers(At(5001)).workers.empty());
 }
 
 TEST(Workers, OneThatStandsStillHangsAlthoughItBeatsAndItsJobEndsWithIt) {
@@ -152,9 +154,9 @@ TEST(Workers, OneThatStandsStillHangsAlthoughItBeatsAndItsJobEndsWithIt) {
   EXPECT_TRUE(members.WorkerProgressed(Id(1), 5, "training", 0, {.begun = 7, .ended = 7}, At(3)));
   for (double t = 4; t <= 303; t += 1) {
     for (uint32_t rank : {0, 1}) members.WorkerHeard(Id(rank), At(t));
-    if (t < 303) EXPECT_TRUE(members.Expire(At(t)).workers.empty()) << t;
+    if (t < 303) EXPECT_TRUE(members.ExpireWorkers(At(t)).workers.empty()) << t;
   }
-  const auto expired = members.Expire(At(303));
+  const auto expired = members.ExpireWorkers(At(303));
   ASSERT_EQ(expired.workers.size(), 1);
   EXPECT_EQ(expired.workers[0].worker.id.rank, 1);
   EXPECT_TRUE(absl::StartsWith(expired.workers[0].reason,
@@ -181,12 +183,12 @@ TEST(Workers, WhateverChangesInAHeartbeatIsProgress) {
 TEST(Workers, AJobsOwnPatienceIsTheOneThatCounts) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0), Patience{absl::Seconds(3), absl::Seconds(7)});
-  EXPECT_TRUE(members.Expire(At(6.9)).workers.empty());
-  EXPECT_EQ(members.Expire(At(7)).workers.size(), 1);
+  EXPECT_TRUE(members.ExpireWorkers(At(6.9)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(7)).workers.size(), 1);
   members.ExpectWorker(Id(0), "n", false, At(10), Patience{absl::Seconds(3), absl::Seconds(7)});
   members.SessionStarted(Id(0), At(11));
-  EXPECT_TRUE(members.Expire(At(13.9)).workers.empty());
-  EXPECT_EQ(members.Expire(At(14)).workers.size(), 1);
+  EXPECT_TRUE(members.ExpireWorkers(At(13.9)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(14)).workers.size(), 1);
 }
 
 TEST(Ladder, ACollectiveTimesOutAfterTheWatchdogOfTheJob) {
@@ -211,15 +213,15 @@ TEST(Workers, AReleasedOneIsNotJudged) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.Release("job", 0);
-  EXPECT_TRUE(members.Expire(At(1000)).workers.empty());
+  EXPECT_TRUE(members.ExpireWorkers(At(1000)).workers.empty());
 }
 
 TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBack) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.AttachAgent(AgentOf("n", "a"), 9, At(9));
-  EXPECT_TRUE(members.Expire(At(10)).workers.empty());
-  EXPECT_EQ(members.Expire(At(11)).workers.size(), 1);
+  EXPECT_TRUE(members.ExpireWorkers(At(10)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(11)).workers.size(), 1);
 }
 
 TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
@@ -234,11 +236,11 @@ TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 8, At(7)).status()), "STALE_INCARNATION");
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1), 9, At(7)).status()), "STALE_INCARNATION");
   EXPECT_TRUE(members.AttachWorker(Id(2), 10, At(7)).ok());
-  const auto at_once = members.Expire(At(7)).gone;
+  const auto at_once = members.ExpireWorkers(At(7)).gone;
   ASSERT_EQ(at_once.size(), 1);
   EXPECT_EQ(at_once[0].id.rank, 1) << "it never attached, so it holds no lease";
-  EXPECT_TRUE(members.Expire(At(15.9)).gone.empty());
-  const auto gone = members.Expire(At(16)).gone;
+  EXPECT_TRUE(members.ExpireWorkers(At(15.9)).gone.empty());
+  const auto gone = members.ExpireWorkers(At(16)).gone;
   ASSERT_EQ(gone.size(), 1);
   EXPECT_EQ(gone[0].id.rank, 0);
 }
@@ -247,13 +249,13 @@ TEST(Workers, OfALostNodeStayExpectedWhereTheirJobContinues) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("lost", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "lost", true, At(0));
-  const auto lost = members.Expire(At(11)).agents;
+  const auto lost = members.ExpireAgents(At(11));
   ASSERT_EQ(lost.size(), 1);
   EXPECT_TRUE(members.LoseNode("lost", [](const std::string& job) { return job == "job"; }, At(11)).empty());
   members.ExpectForGood(lost[0].agent);
   for (double t : {12.0, 100.0, 100000.0}) {
-    const auto expired = members.Expire(At(t));
-    EXPECT_TRUE(expired.agents.empty()) << t;
+    EXPECT_TRUE(members.ExpireAgents(At(t)).empty()) << t;
+    const auto expired = members.ExpireWorkers(At(t));
     EXPECT_TRUE(expired.workers.empty()) << t;
     EXPECT_TRUE(expired.gone.empty()) << t;
     members.GrantFreshGrace(At(t));
@@ -267,7 +269,7 @@ TEST(Workers, OfALostNodeAreGoneAlsoWhereTheyWereReleased) {
   members.ExpectWorker(Id(0), "lost", true, At(0));
   members.Release("job", 0);
   members.LoseNode("lost", Nobody, At(1));
-  EXPECT_EQ(members.Expire(At(11)).gone.size(), 1);
+  EXPECT_EQ(members.ExpireWorkers(At(11)).gone.size(), 1);
 }
 
 TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
@@ -276,12 +278,10 @@ TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.ExpectWorker(Id(1), "n", false, At(0));
   members.GrantFreshGrace(At(500));
-  const auto none = members.Expire(At(510));
-  EXPECT_TRUE(none.agents.empty());
-  EXPECT_TRUE(none.workers.empty());
-  const auto later = members.Expire(At(511));
-  EXPECT_EQ(later.agents.size(), 1);
-  EXPECT_TRUE(later.workers.empty()) << "the whole node is silent: that is its agent's to be judged by";
+  EXPECT_TRUE(members.ExpireAgents(At(510)).empty());
+  EXPECT_TRUE(members.ExpireWorkers(At(510)).workers.empty());
+  EXPECT_EQ(members.ExpireAgents(At(511)).size(), 1);
+  EXPECT_TRUE(members.ExpireWorkers(At(511)).workers.empty()) << "the whole node is silent: that is its agent's to be judged by";
 }
 
 TEST(Workers, ASilentOneIsNotBlamedForTheSilenceOfItsNode) {
@@ -290,10 +290,10 @@ TEST(Workers, ASilentOneIsNotBlamedForTheSilenceOfItsNode) {
   members.ExpectWorker(Id(0), "n", true, At(0));
   members.AgentHeard("n", At(2));
   // Cut off after that: the worker's lease is over first.
-  EXPECT_TRUE(members.Expire(At(12)).workers.empty());
-  const auto expired = members.Expire(At(13));
-  EXPECT_EQ(expired.agents.size(), 1);
-  EXPECT_TRUE(expired.workers.empty());
+  EXPECT_TRUE(members.ExpireAgents(At(12)).empty());
+  EXPECT_TRUE(members.ExpireWorkers(At(12)).workers.empty());
+  EXPECT_EQ(members.ExpireAgents(At(13)).size(), 1);
+  EXPECT_TRUE(members.ExpireWorkers(At(13)).workers.empty());
 }
 
 }  // namespace

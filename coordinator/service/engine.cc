@@ -15,7 +15,7 @@ namespace muster::service {
 namespace {
 
 // Ticks within a lease.
-constexpr int kTicksPerLease = 10;
+constexpr int kTicksPerLease = 20;
 // The engine's thread waits for no disk: when it comes to itself so much of a lease later than it should, the process stood still.
 constexpr double kPauseOfLease = 0.5;
 // A commit that takes longer is trouble, too: nobody is kept waiting.

@@ -26,7 +26,7 @@ struct SimulationOptions {
   uint32_t slots = 2;
   // How often the coordinator looks at the clock; 10: as coordinator/service/engine.cc does, which
   // hides small mistakes.
-  int ticks_per_lease = 10;
+  int ticks_per_lease = 20;
   // Mistakes that are to be found.
   cluster::PlantedFault planted_in_cluster = cluster::PlantedFault::kNone;
   // What happened, in lines; may be null.
