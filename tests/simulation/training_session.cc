@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/start.h"
 #include "worker/train/roll_call_plan.h"
+#include "worker/train/unreported.h"
 
 namespace muster::simulation {
 
@@ -109,42 +110,24 @@ void TrainingSession::Begin() {
   Boundary();
 }
 
-// As SessionImpl::TellUnreported does.
 void TrainingSession::TellUnreported(const train::CommandSchedule::Position& position) {
   const std::vector<train::Command>& held = leader().held();
-  const int64_t newest = std::min<int64_t>(position.taken, held.size());
-  const std::map<int64_t, int64_t> steps = [this] {
-    std::map<int64_t, int64_t> result;
-    for (const auto& [step, number] : training_.commands) result.emplace(number, step);
-    return result;
-  }();
-  std::set<int64_t> taken_back;
-  for (int64_t number = 1; number <= newest; ++number) {
-    const auto* cancel = std::get_if<train::CancelCommand>(&held[number - 1].what);
-    if (cancel != nullptr && !steps.contains(cancel->target)) taken_back.insert(cancel->target);
-  }
-  for (int64_t number = 1; number <= newest; ++number) {
-    const train::Command& command = held[number - 1];
-    const auto step = steps.find(number);
-    if (std::holds_alternative<train::NoCommand>(command.what)) {
-      if (step != steps.end()) {
-        leader().Report(cluster::CommandApplied{static_cast<uint64_t>(number),
-                                                static_cast<uint64_t>(step->second)});
-      }
-      continue;
+  std::map<int64_t, int64_t> steps;
+  for (const auto& [step, number] : training_.commands) steps.emplace(number, step);
+  using What = train::Unreported::What;
+  for (const auto& [number, what, step] :
+       train::FindUnreported(position, training_.step, steps, held.size(),
+                             [&](int64_t number) { return held[number - 1]; })) {
+    const uint64_t wire_number = number;
+    if (what != What::kTakenBack) {
+      leader().Report(cluster::CommandApplied{wire_number, static_cast<uint64_t>(step)});
     }
-    const bool waits =
-        std::binary_search(position.waiting.begin(), position.waiting.end(), number);
-    if (command.replay || command.begun || waits || train::IsDoneAnew(command)) continue;
+    if (what == What::kApplied) continue;
     commands::Outcome outcome;
-    if (taken_back.contains(number)) {
+    if (what == What::kTakenBack) {
       outcome = {.code = absl::StatusCode::kCancelled, .reason = "OPERATION_CANCELLED"};
-    } else {
-      leader().Report(cluster::CommandApplied{
-          static_cast<uint64_t>(number),
-          static_cast<uint64_t>(step == steps.end() ? training_.step : step->second)});
     }
-    leader().Report(cluster::CommandFinished{static_cast<uint64_t>(number), outcome});
+    leader().Report(cluster::CommandFinished{wire_number, outcome});
   }
 }
 

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
-#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "common/status/status.h"
 #include "worker/optim/schedule.h"
 #include "worker/train/session_impl.h"
+#include "worker/train/unreported.h"
 
 namespace muster::train {
 namespace {
@@ -86,36 +86,20 @@ void SessionImpl::TellApplied(int64_t number) {
   Report(CommandApplied{number, step_});
 }
 
-void SessionImpl::TellUnreported(int64_t taken) {
+void SessionImpl::TellUnreported() {
   if (!leader()) return;
-  const std::vector<int64_t> waiting = schedule_.position().waiting;
-  const int64_t newest = std::min(taken, parts_.commands->Newest());
-  std::map<int64_t, int64_t> steps(applied_.begin(), applied_.end());
-  std::set<int64_t> taken_back;
-  for (int64_t number = 1; number <= newest; ++number) {
-    const Command command = parts_.commands->Get(number);
-    const auto* cancel = std::get_if<CancelCommand>(&command.what);
-    if (cancel != nullptr && !steps.contains(cancel->target)) taken_back.insert(cancel->target);
-  }
-  for (int64_t number = 1; number <= newest; ++number) {
-    const Command command = parts_.commands->Get(number);
-    const auto step = steps.find(number);
-    if (std::holds_alternative<NoCommand>(command.what)) {
-      // The coordinator may have ended it with its job, and have been wrong: the checkpoint was found later.
-      if (step != steps.end()) Report(CommandApplied{number, step->second});
-      continue;
+  const std::map<int64_t, int64_t> steps(applied_.begin(), applied_.end());
+  const auto get = [this](int64_t number) { return parts_.commands->Get(number); };
+  for (const auto& [number, what, step] :
+       FindUnreported(schedule_.position(), step_, steps, parts_.commands->Newest(), get)) {
+    if (what != Unreported::What::kTakenBack) Report(CommandApplied{number, step});
+    if (what == Unreported::What::kApplied) continue;
+    CommandFinished finished{.number = number};
+    if (what == Unreported::What::kTakenBack) {
+      finished.status = absl::CancelledError("taken back before it took effect");
+      finished.reason = "OPERATION_CANCELLED";
     }
-    const bool known = command.replay || command.begun || IsDoneAnew(command) ||
-                       std::binary_search(waiting.begin(), waiting.end(), number);
-    if (known) continue;
-    if (taken_back.contains(number)) {
-      Report(CommandFinished{.number = number,
-                             .status = absl::CancelledError("taken back before it took effect"),
-                             .reason = "OPERATION_CANCELLED"});
-      continue;
-    }
-    Report(CommandApplied{number, step == steps.end() ? step_ : step->second});
-    Report(CommandFinished{.number = number, .status = absl::OkStatus(), .reason = "", .result = {}});
+    Report(finished);
   }
 }
 

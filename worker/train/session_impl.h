@@ -159,7 +159,7 @@ class SessionImpl : public Session {
   void TellApplied(int64_t number);
   // Says again how the commands up to `taken` went that the checkpoint has and the coordinator has not heard of: their
   // reports were lost with the process that wrote it.
-  void TellUnreported(int64_t taken);
+  void TellUnreported();
   // Fails a command of a job that trains nothing: then false.
   bool NeedsTraining(const Command& command);
 

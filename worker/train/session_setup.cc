@@ -77,7 +77,7 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(CallNow().status());  // every rank is as far, and has the same plan
   const int64_t last_command = schedule_.position().taken;
   parts_.events->Report(SessionStarted{step_, started_from, last_command});
-  TellUnreported(last_command);
+  TellUnreported();
   if (this->trains()) ReportTrainability(std::nullopt);
   return absl::OkStatus();
 }

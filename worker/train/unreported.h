@@ -1,0 +1,42 @@
+// What a session that goes on from a checkpoint says anew of the commands that the checkpoint has: the generation that carried
+// them out may have ended before the coordinator heard of it. Pure; the session and tests/simulation tell what it finds.
+#ifndef MUSTER_WORKER_TRAIN_UNREPORTED_H_
+#define MUSTER_WORKER_TRAIN_UNREPORTED_H_
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "worker/train/command_schedule.h"
+
+namespace muster::train {
+
+struct Unreported {
+  enum class What {
+    // It took effect and is finished.
+    kFinished,
+    // It was taken back before it took effect.
+    kTakenBack,
+    // It took effect. The coordinator has an end of it already, which may be wrong: it may have ended it with its job, before
+    // it found this checkpoint.
+    kApplied,
+  };
+  int64_t number = 0;
+  What what = What::kFinished;
+  // Optimizer steps done when it took effect. Not of kTakenBack.
+  int64_t step = 0;
+
+  friend bool operator==(const Unreported&, const Unreported&) = default;
+};
+
+// By rising number, of the commands 1..newest that the checkpoint has: those which the coordinator knows to be in force or of which
+// it awaits no end any more (Command::replay, begun, IsDoneAnew) and those that wait are left out.
+// position: of the checkpoint; step: its own. steps: number -> step, of those that took effect, as far as the checkpoint tells them; another
+// one's step counts as the checkpoint's.
+std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position, int64_t step,
+                                       const std::map<int64_t, int64_t>& steps, int64_t newest,
+                                       const CommandSchedule::Get& get);
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_UNREPORTED_H_
