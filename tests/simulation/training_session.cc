@@ -1,10 +1,7 @@
 #include "tests/simulation/training_session.h"
 
-#include <algorithm>
 #include <map>
-#include <set>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/start.h"

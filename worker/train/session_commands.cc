@@ -1,7 +1,6 @@
 // What commands do.
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <chrono>
 #include <map>
 #include <thread>
