@@ -2,6 +2,7 @@
 
 #include <map>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "tests/simulation/start.h"
