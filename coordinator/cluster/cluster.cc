@@ -176,7 +176,7 @@ void Cluster::Detached(SessionId session, absl::Time now) {
   if (const auto agent = agent_sessions_.find(session); agent != agent_sessions_.end()) {
     const std::string node = agent->second;
     agent_sessions_.erase(agent);
-    if (membership_.AgentDetached(node, session)) {
+    if (membership_.AgentDetached(node, session, now)) {
       effects_.push_back(Say{absl::StrCat("node '", node, "': the agent's connection broke")});
       Schedule(now);
     }
@@ -187,7 +187,7 @@ void Cluster::Detached(SessionId session, absl::Time now) {
   const WorkerId id = worker->second;
   worker_sessions_.erase(worker);
   older_workers_.erase(session);
-  if (!membership_.WorkerDetached(id, session)) return;
+  if (!membership_.WorkerDetached(id, session, now)) return;
   if (jobs::Job* job = FindJob(id.job)) Changed(job);
 }
 

@@ -24,10 +24,14 @@ Membership::Attached Membership::AttachAgent(const Agent& agent, SessionId sessi
     result.new_incarnation = known->second.incarnation != agent.incarnation;
   }
   Agent& entry = agents_[agent.node];
+  const absl::Time last_seen = entry.last_seen;
+  const absl::Time answers_since = entry.answers_since;
   entry = agent;
   entry.session = session;
-  entry.last_seen = now;
-  entry.lease_end = now + timing_.Grant();
+  entry.last_seen = last_seen;
+  entry.answers_since = answers_since;
+  entry.lease_end = absl::InfinitePast();
+  Heard(&entry, now);
   return result;
 }
 
@@ -40,15 +44,21 @@ void Membership::ExpectAgent(const Agent& agent, absl::Time now) {
 
 void Membership::AgentHeard(const std::string& node, absl::Time now) {
   const auto agent = agents_.find(node);
-  if (agent == agents_.end()) return;
-  agent->second.last_seen = now;
-  agent->second.lease_end = std::max(agent->second.lease_end, now + timing_.Grant());
+  if (agent != agents_.end()) Heard(&agent->second, now);
 }
 
-bool Membership::AgentDetached(const std::string& node, SessionId session) {
+void Membership::Heard(Agent* agent, absl::Time now) const {
+  if (now - agent->last_seen > 2 * timing_.Heartbeat()) agent->answers_since = now;
+  agent->last_seen = now;
+  agent->lease_end = std::max(agent->lease_end, now + timing_.Grant());
+}
+
+bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end() || agent->second.session != session) return false;
   agent->second.session = 0;
+  agent->second.lease_end =
+      LeaseEndOfDetached(agent->second.lease_end, agent->second.last_seen, node, now);
   return true;
 }
 
@@ -138,10 +148,11 @@ void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   worker->progressed = now;
 }
 
-bool Membership::WorkerDetached(const WorkerId& id, SessionId session) {
+bool Membership::WorkerDetached(const WorkerId& id, SessionId session, absl::Time now) {
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
+  worker->lease_end = LeaseEndOfDetached(worker->lease_end, worker->last_seen, worker->node, now);
   return true;
 }
 
@@ -181,7 +192,8 @@ std::vector<SessionId> Membership::LoseNode(
 
 bool Membership::AgentAnswers(const std::string& node, absl::Time now) const {
   const Agent* agent = FindAgent(node);
-  return agent != nullptr && agent->attached() && now - agent->last_seen <= 2 * timing_.Heartbeat();
+  return agent != nullptr && agent->attached() && now - agent->last_seen <= 2 * timing_.Heartbeat() &&
+         now - agent->answers_since >= timing_.Grant();
 }
 
 std::vector<Membership::LostAgent> Membership::ExpireAgents(absl::Time now) {
@@ -266,18 +278,29 @@ void Membership::GrantFreshGrace(absl::Time now) {
 }
 
 void Membership::GrantGraceToDetached(absl::Time now) {
+  detached_had_grace_ = now;
   for (auto& [node, agent] : agents_) {
     if (!agent.attached() && agent.lease_end != absl::InfiniteFuture()) {
       agent.lease_end = now + timing_.Grant();
     }
   }
   for (auto& [key, worker] : workers_) {
-    if (worker.session == 0 && worker.lease_end != absl::InfiniteFuture()) {
+    if (!worker.attached() && worker.lease_end != absl::InfiniteFuture()) {
       worker.lease_end = now + timing_.Grant();
     }
     // What it reported waited for the store.
     worker.progressed = now;
   }
+}
+
+absl::Time Membership::LeaseEndOfDetached(absl::Time lease_end, absl::Time last_seen,
+                                          const std::string& node, absl::Time now) const {
+  const Agent* agent = FindAgent(node);
+  if (agent != nullptr && agent->protocol < kAcknowledgedAgentProtocol) {
+    return std::max(lease_end, now + timing_.Grant());
+  }
+  if (last_seen >= detached_had_grace_) return lease_end;
+  return std::max(lease_end, detached_had_grace_ + timing_.Grant());
 }
 
 const Agent* Membership::FindAgent(const std::string& node) const {

@@ -4,7 +4,8 @@
 //
 // An agent or worker is attached while it holds a stream. Hearing from it renews its lease. A broken
 // stream renews nothing: who vanished is replaced one lease after it was heard last, whenever the
-// connection was found to be dead. Liveness (stream, heartbeat) and progress (watchdog.h) are judged
+// connection was found to be dead; only holders of an older protocol count from the break of their
+// stream. Liveness (stream, heartbeat) and progress (watchdog.h) are judged
 // apart. ExpireAgents() and ExpireWorkers() name those that are lost, once, and forget them. All
 // leases here are the coordinator's, Timing::Grant() long: who holds one has ended before.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
@@ -29,6 +30,10 @@ namespace muster::membership {
 // One control stream; unique within a coordinator process. 0: none.
 using SessionId = uint64_t;
 
+// From this protocol on agents and their workers count their leases from acknowledged heartbeats; older ones, of which
+// none was acknowledged, from the break of their stream.
+inline constexpr uint32_t kAcknowledgedAgentProtocol = 2;
+
 struct Agent {
   std::string node;
   std::string incarnation;
@@ -41,6 +46,8 @@ struct Agent {
   uint32_t protocol = 0;
   SessionId session = 0;
   absl::Time last_seen = absl::InfinitePast();
+  // Since then it has been heard again and again, with no gap of more than two heartbeats.
+  absl::Time answers_since = absl::InfinitePast();
   absl::Time lease_end = absl::InfiniteFuture();
 
   bool attached() const { return session != 0; }
@@ -90,7 +97,7 @@ class Membership {
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
   // Only where `session` is still its stream. Returns whether it was.
-  bool AgentDetached(const std::string& node, SessionId session);
+  bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
 
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started, or (attached_before) that held a stream before a restart.
@@ -107,7 +114,7 @@ class Membership {
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
-  bool WorkerDetached(const WorkerId& id, SessionId session);
+  bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);
   // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is over. The result are the streams
   // to close. Workers of jobs for which `continues` stay as they are: they are judged again once their agent is back.
@@ -142,8 +149,8 @@ class Membership {
   Expired ExpireWorkers(absl::Time now);
   // Every lease and watchdog begins anew: the coordinator itself was away.
   void GrantFreshGrace(absl::Time now);
-
-  // The same of those without a stream, who may have tried in vain to come back. Who has one was heard all the time.
+  // The leases of those without a stream, who may have tried in vain to come back, begin anew, and all watchdogs. Who has a stream was heard all
+  // the time, unless its end is told only later: then that lease begins anew, too.
   void GrantGraceToDetached(absl::Time now);
 
   // ---- Looking. Null when not known.
@@ -157,12 +164,19 @@ class Membership {
   Worker* Find(const WorkerId& id);
   void Heard(Worker* worker, absl::Time now);
   static void GiveUp(Worker* worker);
-  // Was heard just now. Else the silence of its workers may be that of the whole node, which is the agent's to be judged by.
+  void Heard(Agent* agent, absl::Time now) const;
+  // Was heard just now, and for a whole lease. Else the silence of its workers may be that of the whole node, which is the agent's to be
+  // judged by, or they have not come back yet as their agent has.
   bool AgentAnswers(const std::string& node, absl::Time now) const;
   // Adds who hangs.
   void ExpireHung(absl::Time now, Expired* expired);
+  // Of a lease whose holder, on this node, lost its stream just now, and was last seen then.
+  absl::Time LeaseEndOfDetached(absl::Time lease_end, absl::Time last_seen,
+                                const std::string& node, absl::Time now) const;
 
   const Timing timing_;
+  // The last GrantGraceToDetached.
+  absl::Time detached_had_grace_ = absl::InfinitePast();
   std::map<std::string, Agent> agents_;
   std::map<std::pair<std::string, uint32_t>, Worker> workers_;
 };

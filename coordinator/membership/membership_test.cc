@@ -13,13 +13,22 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 Agent AgentOf(const std::string& node, const std::string& incarnation) {
-  return {.node = node, .incarnation = incarnation, .slots = 2};
+  return {.node = node,
+          .incarnation = incarnation,
+          .slots = 2,
+          .protocol = kAcknowledgedAgentProtocol};
 }
 WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnation = "i") {
   return {"job", generation, rank, incarnation};
 }
 
 bool Nobody(const std::string&) { return false; }
+
+// The agent of node "n" attaches, and is heard every second until then.
+void AgentAnswers(Membership* members, double from, double until) {
+  members->AttachAgent(AgentOf("n", "a"), 9, At(from));
+  for (double t = from; t <= until; ++t) members->AgentHeard("n", At(t));
+}
 
 TEST(Timing, WhatAHolderHasEndedIsGivenAwayAtMostASecondLater) {
   for (const double seconds : {1.0, 2.0, 2.5, 3.0, 10.0, 3600.0}) {
@@ -35,13 +44,28 @@ TEST(Agents, ABrokenStreamRenewsNothingWhateverTookItToBeFound) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AgentHeard("n", At(2));
-  EXPECT_TRUE(members.AgentDetached("n", 1));
+  EXPECT_TRUE(members.AgentDetached("n", 1, At(6)));
   EXPECT_FALSE(members.FindAgent("n")->attached());
   EXPECT_TRUE(members.ExpireAgents(At(12.9)).empty());
   const auto expired = members.ExpireAgents(At(13));
   ASSERT_EQ(expired.size(), 1);
   EXPECT_EQ(expired[0].reason, "the agent of node 'n' was not heard of for 11s");
   EXPECT_EQ(members.FindAgent("n"), nullptr);
+}
+
+TEST(Agents, ThoseOfAnOlderProtocolAndTheirWorkersCountFromTheBreakOfTheirStream) {
+  Membership members(kTiming);
+  Agent older = AgentOf("n", "a");
+  older.protocol = kAcknowledgedAgentProtocol - 1;
+  members.AttachAgent(older, 1, At(0));
+  members.ExpectWorker(Id(0), "n", false, At(0));
+  ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(0)).ok());
+  EXPECT_TRUE(members.WorkerDetached(Id(0), 2, At(4)));
+  EXPECT_TRUE(members.AgentDetached("n", 1, At(5)));
+  EXPECT_TRUE(members.ExpireAgents(At(15.9)).empty());
+  EXPECT_EQ(members.ExpireAgents(At(16)).size(), 1);
+  members.LoseNode("n", Nobody, At(16));
+  EXPECT_EQ(members.ExpireWorkers(At(16)).gone.size(), 1) << "its own lease was over at 15";
 }
 
 TEST(Agents, HearingRenewsTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
@@ -58,7 +82,7 @@ TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
   const auto again = members.AttachAgent(AgentOf("n", "a"), 2, At(1));
   EXPECT_EQ(again.replaced, 1);
   EXPECT_FALSE(again.new_incarnation);
-  EXPECT_FALSE(members.AgentDetached("n", 1));
+  EXPECT_FALSE(members.AgentDetached("n", 1, At(2)));
   EXPECT_TRUE(members.FindAgent("n")->attached());
 }
 
@@ -79,7 +103,7 @@ TEST(Workers, OnlyTheExpectedProcessAttaches) {
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1, 2), 1, At(1)).status()), "STALE_INCARNATION");
   EXPECT_TRUE(members.AttachWorker(Id(0, 2), 1, At(1)).ok());
   EXPECT_EQ(*members.AttachWorker(Id(0, 2), 2, At(2)), 1);
-  EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1));
+  EXPECT_FALSE(members.WorkerDetached(Id(0, 2), 1, At(3)));
 }
 
 TEST(Workers, BeforeItAttachesOnlyStartUpIsJudged) {
@@ -105,10 +129,9 @@ TEST(Workers, ADetachedOneIsLostALeaseAfterItWasHeardLast) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
-  members.AttachAgent(AgentOf("n", "a"), 9, At(1));
+  AgentAnswers(&members, 1, 13);
   members.WorkerHeard(Id(0), At(2));
-  EXPECT_TRUE(members.WorkerDetached(Id(0), 1));
-  members.AgentHeard("n", At(11));
+  EXPECT_TRUE(members.WorkerDetached(Id(0), 1, At(6)));
   EXPECT_TRUE(members.ExpireWorkers(At(12.9)).workers.empty());
   const auto expired = members.ExpireWorkers(At(13));
   ASSERT_EQ(expired.workers.size(), 1);
@@ -120,8 +143,7 @@ TEST(Workers, OneThatWasGivenUpIsRefusedAndIsGoneAtTheLatestWithItsNode) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
-  members.AttachAgent(AgentOf("n", "a"), 9, At(1));
-  members.AgentHeard("n", At(12));
+  AgentAnswers(&members, 1, 12);
   ASSERT_EQ(members.ExpireWorkers(At(12)).workers.size(), 1);
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 2, At(12)).status()), "STALE_INCARNATION");
   members.WorkerHeard(Id(0), At(12));
@@ -216,11 +238,28 @@ TEST(Workers, AReleasedOneIsNotJudged) {
   EXPECT_TRUE(members.ExpireWorkers(At(1000)).workers.empty());
 }
 
-TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBack) {
+TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBackOnceTheirAgentIs) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", true, At(0));
-  members.AttachAgent(AgentOf("n", "a"), 9, At(9));
-  EXPECT_TRUE(members.ExpireWorkers(At(10)).workers.empty());
+  AgentAnswers(&members, 9, 20);
+  EXPECT_TRUE(members.ExpireWorkers(At(19.9)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(20)).workers.size(), 1);
+}
+
+TEST(Workers, AfterAGapOfTheirNodeTheyHaveOneLeaseToComeBackOnceTheirAgentIs) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0), "n", true, At(0));
+  AgentAnswers(&members, 0, 4);
+  AgentAnswers(&members, 11, 22);
+  EXPECT_TRUE(members.ExpireWorkers(At(21.9)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(22)).workers.size(), 1);
+}
+
+TEST(Workers, AnotherStreamOfTheirAgentAtOnceIsNoGap) {
+  Membership members(kTiming);
+  members.ExpectWorker(Id(0), "n", true, At(0));
+  AgentAnswers(&members, 0, 4);
+  AgentAnswers(&members, 6, 11);
   EXPECT_EQ(members.ExpireWorkers(At(11)).workers.size(), 1);
 }
 
@@ -282,6 +321,21 @@ TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
   EXPECT_TRUE(members.ExpireWorkers(At(510)).workers.empty());
   EXPECT_EQ(members.ExpireAgents(At(511)).size(), 1);
   EXPECT_TRUE(members.ExpireWorkers(At(511)).workers.empty()) << "the whole node is silent: that is its agent's to be judged by";
+}
+
+TEST(Grace, WhoseStreamBrokeWhileNobodyWasTakenInHasALeaseToComeBackWheneverThatIsTold) {
+  Membership members(kTiming);
+  members.AttachAgent(AgentOf("n", "a"), 1, At(0));
+  members.AttachAgent(AgentOf("told before", "a"), 2, At(0));
+  members.AttachAgent(AgentOf("silent", "a"), 3, At(0));
+  EXPECT_TRUE(members.AgentDetached("told before", 2, At(1)));
+  members.GrantGraceToDetached(At(10));
+  EXPECT_TRUE(members.AgentDetached("n", 1, At(10)));
+  const auto silent = members.ExpireAgents(At(11));
+  ASSERT_EQ(silent.size(), 1) << "it has a stream, and could have been heard";
+  EXPECT_EQ(silent[0].agent.node, "silent");
+  EXPECT_TRUE(members.ExpireAgents(At(20.9)).empty());
+  EXPECT_EQ(members.ExpireAgents(At(21)).size(), 2);
 }
 
 TEST(Workers, ASilentOneIsNotBlamedForTheSilenceOfItsNode) {
