@@ -113,6 +113,8 @@ struct WorkerHello {
   WorkerId worker;
   int64_t pid = 0;
   uint64_t newest_command = 0;
+  // Of this process, by whichever coordinator.
+  uint64_t acked_report = 0;
   uint32_t protocol = kWorkerProtocol;
 };
 

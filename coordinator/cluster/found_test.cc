@@ -377,6 +377,19 @@ TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRes
   EXPECT_EQ(job().restarts, 0u);
 }
 
+TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedAlsoWhereTheJobIsHalted) {
+  ASSERT_TRUE(world_.cluster()
+                  .AttachWorker(12, {.worker = job().Worker(0), .acked_report = 5}, world_.now())
+                  .ok());
+  world_.Commit();
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  EXPECT_EQ(job().interruption,
+            "reports 4 to 5 of rank 0 were acknowledged and are not here: was the database restored?");
+  ExitAll();
+  EXPECT_EQ(job().generation, 2u);
+  EXPECT_EQ(job().restarts, 0u);
+}
+
 TEST_F(FoundTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
   ASSERT_TRUE(world_.cluster()
                   .AttachWorker(12, {.worker = job().Worker(0), .newest_command = 3}, world_.now())

@@ -18,6 +18,11 @@ constexpr size_t kSpeedSteps = 20;
 // Changes of trainability that are kept per job.
 constexpr size_t kKeptChanges = 200;
 
+// What it reported after those that are here.
+std::string LostReports(const jobs::Rank& rank, uint64_t newest, uint32_t number) {
+  return absl::StrCat("reports ", rank.acked_report + 1, " to ", newest, " of rank ", number);
+}
+
 template <typename... Cases>
 struct Overload : Cases... {
   using Cases::operator()...;
@@ -109,6 +114,9 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   }
   if (hello.newest_command > told) {
     FollowsALaterState(job, absl::StrCat("commands ", told + 1, " to ", hello.newest_command), now);
+  } else if (hello.acked_report > rank.acked_report) {
+    // It may report nothing more, for it may be halted: not only the next report shows the gap.
+    FollowsALaterState(job, LostReports(rank, hello.acked_report, id.rank), now);
   }
   return absl::OkStatus();
 }
@@ -153,8 +161,7 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
   if (rank == nullptr) return absl::OkStatus();
   jobs::Job* job = FindJob(id.job);
   if (report.sequence > rank->acked_report + 1) {
-    FollowsALaterState(job, absl::StrCat("reports ", rank->acked_report + 1, " to ", report.sequence - 1,
-                                         " of rank ", id.rank), now);
+    FollowsALaterState(job, LostReports(*rank, report.sequence - 1, id.rank), now);
     return absl::OkStatus();
   }
   if (report.sequence == rank->acked_report + 1) {
@@ -192,9 +199,7 @@ void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
     if (report.sequence <= rank->acked_report) continue;
     if (report.sequence > rank->acked_report + 1) {
       // What it did since then the job does not know; what it measured is taken all the same.
-      FollowsALaterState(FindJob(worker.job),
-                         absl::StrCat("reports ", rank->acked_report + 1, " to ",
-                                      report.sequence - 1, " of rank ", worker.rank),
+      FollowsALaterState(FindJob(worker.job), LostReports(*rank, report.sequence - 1, worker.rank),
                          now);
       gap = true;
     }

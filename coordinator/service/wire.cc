@@ -211,7 +211,11 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
 }
 
 cluster::WorkerHello FromWire(const v1::WorkerHello& hello) {
-  return {FromWire(hello.worker()), hello.pid(), hello.newest_command(), hello.protocol()};
+  return {.worker = FromWire(hello.worker()),
+          .pid = hello.pid(),
+          .newest_command = hello.newest_command(),
+          .acked_report = hello.acked_report(),
+          .protocol = hello.protocol()};
 }
 
 cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {

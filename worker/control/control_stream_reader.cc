@@ -147,6 +147,7 @@ v1::WorkerMessage ControlStreamImpl::Hello() const {
   hello->set_protocol(kProtocol);
   absl::MutexLock lock(&mutex_);
   hello->set_newest_command(commands_.size());
+  hello->set_acked_report(outbox_.acknowledged());
   return message;
 }
 

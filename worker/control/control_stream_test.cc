@@ -55,15 +55,17 @@ TEST(ControlStream, ReportsArriveInOrderAndFlushWaitsForTheirAcknowledgement) {
 
 TEST(ControlStream, AfterABrokenConnectionUnacknowledgedReportsAreRepeated) {
   std::vector<uint64_t> repeated;
+  v1::WorkerMessage second_hello;
   ScriptedCoordinator coordinator({[&](ServerStream* stream) {
                                      Read(stream);
                                      Welcome(stream);
                                      NextReport(stream);
                                      NextReport(stream);
+                                     Ack(stream, 1);
                                      return absl::UnavailableError("restart");
                                    },
                                    [&](ServerStream* stream) {
-                                     Read(stream);
+                                     second_hello = Read(stream);
                                      Welcome(stream, /*acked=*/1);
                                      for (int i = 0; i < 2; ++i) {
                                        repeated.push_back(NextReport(stream).report().sequence());
@@ -75,6 +77,7 @@ TEST(ControlStream, AfterABrokenConnectionUnacknowledgedReportsAreRepeated) {
   for (uint64_t step : {1, 2, 3}) (*client.stream)->Report(Step(step));
   EXPECT_TRUE((*client.stream)->Flush(absl::Seconds(30)).ok());
   EXPECT_EQ(repeated, (std::vector<uint64_t>{2, 3}));
+  EXPECT_EQ(second_hello.hello().acked_report(), 1u);
 }
 
 TEST(ControlStream, CommandsAreKeptOnceAndInOrder) {
