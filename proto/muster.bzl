@@ -3,6 +3,8 @@
 def muster_protos(name, srcs, service_srcs):
     """One cc_library with the messages of srcs and the services of service_srcs.
 
+    It brings their precompiled header, too; the library `messages` is the same without.
+
     Args:
       name: the library.
       srcs: all proto files, relative to this package.
@@ -26,9 +28,16 @@ def muster_protos(name, srcs, service_srcs):
         ]),
     )
     native.cc_library(
-        name = name,
+        name = "messages",
         srcs = [out for out in outs if out.endswith(".cc")],
         hdrs = [out for out in outs if out.endswith(".h")],
         copts = ["-O1"],
         deps = ["//third_party/system:grpc"],
+    )
+    native.cc_library(
+        name = name,
+        deps = [
+            ":messages",
+            "//third_party/precompiled:rpc",
+        ],
     )
