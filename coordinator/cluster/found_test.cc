@@ -377,9 +377,14 @@ TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRes
   EXPECT_EQ(job().restarts, 0u);
 }
 
-TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedAlsoWhereTheJobIsHalted) {
+// It may be halted, and report nothing.
+TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextReport) {
   ASSERT_TRUE(world_.cluster()
-                  .AttachWorker(12, {.worker = job().Worker(0), .acked_report = 5}, world_.now())
+                  .AttachWorker(12, {.worker = job().Worker(0), .acked_report = 3}, world_.now())
+                  .ok());
+  EXPECT_EQ(job().state, jobs::State::kRunning) << "all that was acknowledged is here";
+  ASSERT_TRUE(world_.cluster()
+                  .AttachWorker(13, {.worker = job().Worker(0), .acked_report = 5}, world_.now())
                   .ok());
   world_.Commit();
   EXPECT_EQ(job().state, jobs::State::kRecovering);

@@ -223,7 +223,7 @@ TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   }
   world.Pass(1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world.job("job").failures[0].reason, "lost its connection for 11s");
+  EXPECT_EQ(world.job("job").failures[0].reason, "lost its connection and was not heard of for 11s");
   // Given up: even if it comes back now.
   EXPECT_EQ(RefusalReason(world.AttachWorker(20, id)), "STALE_INCARNATION");
 }
@@ -233,8 +233,8 @@ TEST(Cluster, AWorkerThatItsAgentSpeaksForIsNotLostBeforeItsReportsAreTold) {
   world.Start("job", 1);
   AgentHello hello = Hello("a", 1);
   hello.running.push_back({world.job("job").Worker(0), 7});
-  // The node was cut off; the worker did its work meanwhile, and has ended.
-  world.Pass(10);
+  // The worker was cut off; it did its work meanwhile, and has ended.
+  world.PassBeating(1, 10);
   ASSERT_TRUE(world.Attach(2, hello).ok());
   world.Pass(1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRunning);

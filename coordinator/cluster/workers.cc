@@ -61,7 +61,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
                   "this process is of an older program, which does not know where the job is to start");
   }
-  const auto replaced = membership_.AttachWorker(id, session, now);
+  const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
   Close(*replaced, absl::AbortedError("a newer stream of this process is attached"));
   worker_sessions_[session] = id;

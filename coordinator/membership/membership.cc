@@ -25,11 +25,11 @@ Membership::Attached Membership::AttachAgent(const Agent& agent, SessionId sessi
   }
   Agent& entry = agents_[agent.node];
   const absl::Time last_seen = entry.last_seen;
-  const absl::Time answers_since = entry.answers_since;
+  const absl::Duration answered = entry.answered;
   entry = agent;
   entry.session = session;
   entry.last_seen = last_seen;
-  entry.answers_since = answers_since;
+  entry.answered = answered;
   entry.lease_end = absl::InfinitePast();
   Heard(&entry, now);
   return result;
@@ -48,17 +48,26 @@ void Membership::AgentHeard(const std::string& node, absl::Time now) {
 }
 
 void Membership::Heard(Agent* agent, absl::Time now) const {
-  if (now - agent->last_seen > 2 * timing_.Heartbeat()) agent->answers_since = now;
+  if (agent->last_seen != absl::InfinitePast()) {
+    agent->answered += std::min(now - agent->last_seen, 2 * timing_.Heartbeat());
+  }
   agent->last_seen = now;
   agent->lease_end = std::max(agent->lease_end, now + timing_.Grant());
+}
+
+template <typename Holder>
+absl::Time Membership::LeaseEndOfDetached(const Holder& holder, uint32_t acknowledged_protocol,
+                                          absl::Time now) const {
+  if (holder.protocol < acknowledged_protocol) return std::max(holder.lease_end, now + timing_.Grant());
+  if (holder.last_seen >= detached_had_grace_) return holder.lease_end;
+  return std::max(holder.lease_end, detached_had_grace_ + timing_.Grant());
 }
 
 bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end() || agent->second.session != session) return false;
   agent->second.session = 0;
-  agent->second.lease_end =
-      LeaseEndOfDetached(agent->second.lease_end, agent->second.last_seen, node, now);
+  agent->second.lease_end = LeaseEndOfDetached(agent->second, kAcknowledgedAgentProtocol, now);
   return true;
 }
 
@@ -68,12 +77,12 @@ void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool 
   worker = Worker{.id = id, .node = node};
   worker.patience = patience.value_or(timing_.DefaultPatience());
   worker.progressed = now;
-  worker.session_started = attached_before;
+  worker.agent_answered = Answered(node, now);
   if (attached_before) worker.lease_end = now + timing_.Grant();
 }
 
 absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId session,
-                                                   absl::Time now) {
+                                                   absl::Time now, uint32_t protocol) {
   const auto found = workers_.find({id.job, id.rank});
   const std::string who =
       absl::StrCat("job '", id.job, "' generation ", id.generation, " rank ", id.rank);
@@ -95,6 +104,7 @@ absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId
   }
   const SessionId replaced = worker.session;
   worker.session = session;
+  worker.protocol = protocol;
   Heard(&worker, now);
   return replaced;
 }
@@ -109,6 +119,7 @@ void Membership::Heard(Worker* worker, absl::Time now) {
   // While nobody heard of it nobody could say that it moved.
   if (worker->lease_end <= now) worker->progressed = now;
   worker->last_seen = now;
+  worker->agent_answered = Answered(worker->node, now);
   // Infinite until it first attaches.
   const bool holds = worker->lease_end != absl::InfiniteFuture();
   worker->lease_end = holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
@@ -152,7 +163,7 @@ bool Membership::WorkerDetached(const WorkerId& id, SessionId session, absl::Tim
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
-  worker->lease_end = LeaseEndOfDetached(worker->lease_end, worker->last_seen, worker->node, now);
+  worker->lease_end = LeaseEndOfDetached(*worker, kAcknowledgedWorkerProtocol, now);
   return true;
 }
 
@@ -190,10 +201,17 @@ std::vector<SessionId> Membership::LoseNode(
   return sessions;
 }
 
-bool Membership::AgentAnswers(const std::string& node, absl::Time now) const {
+absl::Duration Membership::Answered(const std::string& node, absl::Time now) const {
   const Agent* agent = FindAgent(node);
-  return agent != nullptr && agent->attached() && now - agent->last_seen <= 2 * timing_.Heartbeat() &&
-         now - agent->answers_since >= timing_.Grant();
+  if (agent == nullptr || agent->last_seen == absl::InfinitePast()) return absl::ZeroDuration();
+  return agent->answered + std::min(now - agent->last_seen, 2 * timing_.Heartbeat());
+}
+
+bool Membership::AgentAnswers(const Worker& worker, absl::Time now) const {
+  const Agent* agent = FindAgent(worker.node);
+  return agent != nullptr && agent->attached() &&
+         now - agent->last_seen <= 2 * timing_.Heartbeat() &&
+         Answered(worker.node, now) - worker.agent_answered >= timing_.Grant();
 }
 
 std::vector<Membership::LostAgent> Membership::ExpireAgents(absl::Time now) {
@@ -222,11 +240,12 @@ Membership::Expired Membership::ExpireWorkers(absl::Time now) {
     }
     ++found;
     if (worker.lease_end > now || worker.released || worker.given_up || worker.node_lost ||
-        !AgentAnswers(worker.node, now)) {
+        !AgentAnswers(worker, now)) {
       continue;
     }
     expired.workers.push_back(
-        {worker, absl::StrCat(worker.attached() ? "was silent for " : "lost its connection for ",
+        {worker, absl::StrCat(worker.attached() ? "was silent for "
+                                                : "lost its connection and was not heard of for ",
                               absl::FormatDuration(timing_.Grant()))});
     GiveUp(&worker);
   }
@@ -291,16 +310,6 @@ void Membership::GrantGraceToDetached(absl::Time now) {
     // What it reported waited for the store.
     worker.progressed = now;
   }
-}
-
-absl::Time Membership::LeaseEndOfDetached(absl::Time lease_end, absl::Time last_seen,
-                                          const std::string& node, absl::Time now) const {
-  const Agent* agent = FindAgent(node);
-  if (agent != nullptr && agent->protocol < kAcknowledgedAgentProtocol) {
-    return std::max(lease_end, now + timing_.Grant());
-  }
-  if (last_seen >= detached_had_grace_) return lease_end;
-  return std::max(lease_end, detached_had_grace_ + timing_.Grant());
 }
 
 const Agent* Membership::FindAgent(const std::string& node) const {

@@ -30,9 +30,10 @@ namespace muster::membership {
 // One control stream; unique within a coordinator process. 0: none.
 using SessionId = uint64_t;
 
-// From this protocol on agents and their workers count their leases from acknowledged heartbeats; older ones, of which
-// none was acknowledged, from the break of their stream.
+// From these protocols on heartbeats are acknowledged, and leases are counted from them; by older ones from the break of
+// their stream.
 inline constexpr uint32_t kAcknowledgedAgentProtocol = 2;
+inline constexpr uint32_t kAcknowledgedWorkerProtocol = 3;
 
 struct Agent {
   std::string node;
@@ -42,12 +43,12 @@ struct Agent {
   uint32_t slots = 0;
   // Of its program; empty until it attaches.
   std::string version;
-  // That it speaks: its workers speak the same, for both come from one folder.
+  // That it speaks; 0 until it attaches.
   uint32_t protocol = 0;
   SessionId session = 0;
   absl::Time last_seen = absl::InfinitePast();
-  // Since then it has been heard again and again, with no gap of more than two heartbeats.
-  absl::Time answers_since = absl::InfinitePast();
+  // For how long it has been heard so far; of each gap two heartbeats count at most.
+  absl::Duration answered;
   absl::Time lease_end = absl::InfiniteFuture();
 
   bool attached() const { return session != 0; }
@@ -57,7 +58,10 @@ struct Worker {
   WorkerId id;
   std::string node;
   SessionId session = 0;
+  uint32_t protocol = kAcknowledgedWorkerProtocol;
   absl::Time last_seen = absl::InfinitePast();
+  // Its agent's `answered` of then.
+  absl::Duration agent_answered;
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
   Patience patience;
@@ -100,13 +104,14 @@ class Membership {
   bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
 
   // ---- Workers, by job and rank: one owner each.
-  // A process that is being started, or (attached_before) that held a stream before a restart.
+  // A process that is being started, or (attached_before) that held a stream before a restart, and so holds a lease.
   // patience: the job's own; absent: Timing's.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
                     absl::Time now, const std::optional<Patience>& patience = std::nullopt);
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
   // The result is the stream it replaces (0: none).
-  absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now);
+  absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now,
+                                         uint32_t protocol = kAcknowledgedWorkerProtocol);
   void WorkerHeard(const WorkerId& id, absl::Time now);
   // A sign of life that also says where it is. Returns whether step or progress differ from before. activity: grows with each
   // batch and block of bytes.
@@ -165,14 +170,17 @@ class Membership {
   void Heard(Worker* worker, absl::Time now);
   static void GiveUp(Worker* worker);
   void Heard(Agent* agent, absl::Time now) const;
-  // Was heard just now, and for a whole lease. Else the silence of its workers may be that of the whole node, which is the agent's to be
-  // judged by, or they have not come back yet as their agent has.
-  bool AgentAnswers(const std::string& node, absl::Time now) const;
+  // `answered` as of now.
+  absl::Duration Answered(const std::string& node, absl::Time now) const;
+  // Its agent was heard just now, and for a whole lease since the worker was. Else the silence may be that of the whole node, which is the
+  // agent's to be judged by, or the worker has not come back yet as its agent has.
+  bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds who hangs.
   void ExpireHung(absl::Time now, Expired* expired);
-  // Of a lease whose holder, on this node, lost its stream just now, and was last seen then.
-  absl::Time LeaseEndOfDetached(absl::Time lease_end, absl::Time last_seen,
-                                const std::string& node, absl::Time now) const;
+  // Of one that lost its stream just now.
+  template <typename Holder>
+  absl::Time LeaseEndOfDetached(const Holder& holder, uint32_t acknowledged_protocol,
+                                absl::Time now) const;
 
   const Timing timing_;
   // The last GrantGraceToDetached.

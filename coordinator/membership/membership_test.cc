@@ -59,13 +59,14 @@ TEST(Agents, ThoseOfAnOlderProtocolAndTheirWorkersCountFromTheBreakOfTheirStream
   older.protocol = kAcknowledgedAgentProtocol - 1;
   members.AttachAgent(older, 1, At(0));
   members.ExpectWorker(Id(0), "n", false, At(0));
-  ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(0)).ok());
+  ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(0), kAcknowledgedWorkerProtocol - 1).ok());
   EXPECT_TRUE(members.WorkerDetached(Id(0), 2, At(4)));
   EXPECT_TRUE(members.AgentDetached("n", 1, At(5)));
   EXPECT_TRUE(members.ExpireAgents(At(15.9)).empty());
   EXPECT_EQ(members.ExpireAgents(At(16)).size(), 1);
-  members.LoseNode("n", Nobody, At(16));
-  EXPECT_EQ(members.ExpireWorkers(At(16)).gone.size(), 1) << "its own lease was over at 15";
+  members.LoseNode("n", Nobody, At(14));
+  EXPECT_TRUE(members.ExpireWorkers(At(14.9)).gone.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(15)).gone.size(), 1);
 }
 
 TEST(Agents, HearingRenewsTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
@@ -129,13 +130,14 @@ TEST(Workers, ADetachedOneIsLostALeaseAfterItWasHeardLast) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
-  AgentAnswers(&members, 1, 13);
+  AgentAnswers(&members, 1, 2);
   members.WorkerHeard(Id(0), At(2));
+  AgentAnswers(&members, 3, 13);
   EXPECT_TRUE(members.WorkerDetached(Id(0), 1, At(6)));
   EXPECT_TRUE(members.ExpireWorkers(At(12.9)).workers.empty());
   const auto expired = members.ExpireWorkers(At(13));
   ASSERT_EQ(expired.workers.size(), 1);
-  EXPECT_EQ(expired.workers[0].reason, "lost its connection for 11s");
+  EXPECT_EQ(expired.workers[0].reason, "lost its connection and was not heard of for 11s");
   EXPECT_TRUE(members.ExpireWorkers(At(100)).workers.empty());
 }
 
@@ -246,13 +248,26 @@ TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBackOnceTheirAgentIs) {
   EXPECT_EQ(members.ExpireWorkers(At(20)).workers.size(), 1);
 }
 
-TEST(Workers, AfterAGapOfTheirNodeTheyHaveOneLeaseToComeBackOnceTheirAgentIs) {
+// Of a gap two heartbeats count.
+TEST(Workers, AGapOfTheirNodeIsNoTimeInWhichTheyWereSilentAlone) {
   Membership members(kTiming);
-  members.ExpectWorker(Id(0), "n", true, At(0));
   AgentAnswers(&members, 0, 4);
-  AgentAnswers(&members, 11, 22);
-  EXPECT_TRUE(members.ExpireWorkers(At(21.9)).workers.empty());
-  EXPECT_EQ(members.ExpireWorkers(At(22)).workers.size(), 1);
+  members.ExpectWorker(Id(0), "n", true, At(0));
+  AgentAnswers(&members, 14, 20);
+  EXPECT_TRUE(members.ExpireWorkers(At(20)).workers.empty());
+  AgentAnswers(&members, 21, 21);
+  EXPECT_EQ(members.ExpireWorkers(At(21)).workers.size(), 1);
+}
+
+TEST(Workers, OneThatIsSilentIsLostAlsoWhereItsAgentIsHeardIrregularly) {
+  Membership members(kTiming);
+  members.AttachAgent(AgentOf("n", "a"), 9, At(0));
+  members.ExpectWorker(Id(0), "n", true, At(0));
+  for (double t = 6; t <= 18; t += 6) {
+    EXPECT_TRUE(members.ExpireWorkers(At(t)).workers.empty()) << t;
+    members.AgentHeard("n", At(t));
+  }
+  EXPECT_EQ(members.ExpireWorkers(At(18)).workers.size(), 1);
 }
 
 TEST(Workers, AnotherStreamOfTheirAgentAtOnceIsNoGap) {

@@ -24,7 +24,7 @@ struct SimulationOptions {
   bool old_nodes = false;
   // Of each node. With more than the jobs need, what a node loses starts elsewhere at once.
   uint32_t slots = 2;
-  // How often the coordinator looks at the clock; 10: as coordinator/service/engine.cc does, which
+  // How often the coordinator looks at the clock; 20: as coordinator/service/engine.cc does, which
   // hides small mistakes.
   int ticks_per_lease = 20;
   // Mistakes that are to be found.

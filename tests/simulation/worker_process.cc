@@ -163,7 +163,7 @@ void WorkerProcess::Connect() {
   const cluster::WorkerHello hello{.worker = id_,
                                    .pid = pid_,
                                    .newest_command = held_.size(),
-                                   .acked_report = reports_ - unacked_.size(),
+                                   .acked_report = scene_.old_nodes ? 0 : reports_ - unacked_.size(),
                                    .protocol = cluster::kWorkerProtocol - scene_.old_nodes};
   scene_.network.SendUp(stream_, [this, stream = stream_, hello] {
     scene_.coordinator.Take(stream, [stream, hello](cluster::Cluster& cluster, absl::Time now) {

@@ -157,7 +157,7 @@ class SessionImpl : public Session {
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);
   // Says of a command that it took effect now.
   void TellApplied(int64_t number);
-  // Says again how the commands up to `taken` went that the checkpoint has and the coordinator has not heard of: their
+  // Says again how the commands went that the checkpoint has and the coordinator has not heard of: their
   // reports were lost with the process that wrote it.
   void TellUnreported();
   // Fails a command of a job that trains nothing: then false.
