@@ -253,10 +253,9 @@ TEST(Workers, AGapOfTheirNodeIsNoTimeInWhichTheyWereSilentAlone) {
   Membership members(kTiming);
   AgentAnswers(&members, 0, 4);
   members.ExpectWorker(Id(0), "n", true, At(0));
-  AgentAnswers(&members, 14, 20);
-  EXPECT_TRUE(members.ExpireWorkers(At(20)).workers.empty());
-  AgentAnswers(&members, 21, 21);
-  EXPECT_EQ(members.ExpireWorkers(At(21)).workers.size(), 1);
+  AgentAnswers(&members, 14, 16);
+  EXPECT_TRUE(members.ExpireWorkers(At(16.9)).workers.empty());
+  EXPECT_EQ(members.ExpireWorkers(At(17)).workers.size(), 1);
 }
 
 TEST(Workers, OneThatIsSilentIsLostAlsoWhereItsAgentIsHeardIrregularly) {
