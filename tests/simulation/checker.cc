@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+
 namespace muster::simulation {
 
 using commands::Kind;
@@ -170,8 +173,20 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   }
   if (job.state != jobs::State::kSucceeded) return;
   if (last->second.state != Undisturbed(job).state) {
-    timeline_.Wrong("job ", job.id,
-                    " ended with other parameters than a run that nothing disturbed");
+    std::string rates;
+    for (const auto& [step, number] : last->second.commands) {
+      absl::StrAppend(&rates, " ", number, " after step ", step);
+    }
+    absl::StrAppend(&rates, "; the log:");
+    for (const commands::Command& command : job.commands.commands()) {
+      absl::StrAppend(&rates, " ", command.number, " after step ",
+                      command.applied_step.value_or(0), " ",
+                      command.outcome.has_value()
+                          ? absl::StatusCodeToString(command.outcome->code)
+                          : "open");
+    }
+    timeline_.Wrong("job ", job.id, " ended with other parameters than a run that nothing disturbed: it did",
+                    rates);
   }
   std::map<int64_t, std::vector<int64_t>> done;
   for (const auto& [step, number] : last->second.commands) done[number].push_back(step);
