@@ -91,6 +91,7 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
                                 ": the checkpoint that the job goes on from has other commands up to ",
                                 started.last_command));
   }
+  job->commands.FinishTaken(started.last_command, started.step, now);
   if (job->told_commands < job->commands.commands().size()) {
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       for (commands::Delivery& delivery : job->commands.After(job->told_commands)) {

@@ -395,6 +395,18 @@ TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextReport
   EXPECT_EQ(job().restarts, 0u);
 }
 
+TEST_F(FoundTest, AWorkerOfALaterGenerationIsRefusedAndTheNextGenerationIsAboveIt) {
+  WorkerId later = job().Worker(0);
+  later.generation = 7;
+  EXPECT_EQ(RefusalReason(world_.cluster().AttachWorker(12, {.worker = later}, world_.now())),
+            "STALE_GENERATION");
+  world_.Commit();
+  EXPECT_EQ(job().state, jobs::State::kRecovering);
+  ExitAll();
+  EXPECT_EQ(job().generation, 8u);
+  EXPECT_EQ(job().restarts, 0u);
+}
+
 TEST_F(FoundTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
   ASSERT_TRUE(world_.cluster()
                   .AttachWorker(12, {.worker = job().Worker(0), .newest_command = 3}, world_.now())

@@ -42,6 +42,12 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     return absl::OkStatus();
   }
   if (job->terminal() || id.generation != job->generation) {
+    if (!job->terminal() && id.generation > job->generation) {
+      MayRunElsewhere(*job);
+      const jobs::Ended ended = jobs::OnNewerGeneration(job, id.generation, now);
+      ListsChanged(job);
+      Follow(job, ended, now);
+    }
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
         absl::StrCat("job '", id.job, "' is ", jobs::Name(job->state), " in generation ",

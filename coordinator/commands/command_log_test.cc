@@ -79,6 +79,21 @@ TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
   EXPECT_EQ(log.After(0)[1].command.applied_step, 20);
 }
 
+TEST(CommandLog, WhatACheckpointHasIsDoneAlthoughItsEndWasNotHeardOf) {
+  CommandLog log = LogOf({Kind::kSetLearningRate, Kind::kSetLearningRate, Kind::kSaveCheckpoint,
+                          Kind::kSetLearningRate, Kind::kSetLearningRate});
+  log.Applied(1, 10);
+  log.Applied(2, 11);  // after the checkpoint
+  log.Applied(3, 10);  // a save: begun, but perhaps not ended
+  log.Applied(5, 10);  // not in the checkpoint
+  log.FinishTaken(4, 10, kNow);
+  ASSERT_TRUE(log.Find(1)->outcome.has_value());
+  EXPECT_EQ(log.Find(1)->outcome->code, absl::StatusCode::kOk);
+  for (const uint64_t number : {2, 3, 4, 5}) {
+    EXPECT_FALSE(log.Find(number)->outcome.has_value()) << number;
+  }
+}
+
 TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
   CommandLog log = LogOf({Kind::kSaveCheckpoint, Kind::kSaveCheckpoint});
   log.Applied(1, 10);

@@ -93,6 +93,7 @@ class Checker {
   std::map<std::string, std::set<uint64_t>> lost_steps_;
   // Jobs whose rows are those of an older database.
   std::set<std::string> restored_;
+  absl::Time restored_at_ = absl::InfinitePast();
   std::map<std::string, Seen> seen_;
   std::map<std::string, Training> last_;
 };
