@@ -154,8 +154,9 @@ class Membership {
   Expired ExpireWorkers(absl::Time now);
   // Every lease and watchdog begins anew: the coordinator itself was away.
   void GrantFreshGrace(absl::Time now);
-  // The leases of those without a stream, who may have tried in vain to come back, begin anew, and all watchdogs. Who has a stream was heard all
-  // the time, unless its end is told only later: then that lease begins anew, too.
+  // The leases of those without a stream, who may have tried in vain to come back, begin anew, and all
+  // watchdogs. Who has a stream was heard all the time, unless its end is told only later: then that
+  // lease begins anew, too.
   void GrantGraceToDetached(absl::Time now);
 
   // ---- Looking. Null when not known.
@@ -172,8 +173,9 @@ class Membership {
   void Heard(Agent* agent, absl::Time now) const;
   // `answered` as of now.
   absl::Duration Answered(const std::string& node, absl::Time now) const;
-  // Its agent was heard just now, and for a whole lease since the worker was. Else the silence may be that of the whole node, which is the
-  // agent's to be judged by, or the worker has not come back yet as its agent has.
+  // Its agent was heard just now, and for a whole lease since the worker was. Else the silence may be
+  // that of the whole node, which is the agent's to be judged by, or the worker has not come back yet as
+  // its agent has.
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds who hangs.
   void ExpireHung(absl::Time now, Expired* expired);
