@@ -256,6 +256,10 @@ class Cluster {
                                         absl::Time now);
   // Processes of later generations than their job's run on this node: they are to end, and the job goes on above them.
   void EndStrangers(const AgentHello& hello, absl::Time now);
+  // A process of a later generation than the job's shows that the database was restored: what runs ends, and
+  // the next generation is above it. what: became of the process.
+  void NewerGenerationFound(jobs::Job* job, uint64_t generation, const std::string& what,
+                            absl::Time now);
   void StrangerGone(const std::string& job, const std::string& incarnation);
   // All that ran on this node: they died with their agent, or with its lease.
   void StrangersGone(const std::string& node);

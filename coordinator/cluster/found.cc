@@ -133,15 +133,21 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
       return rank.incarnation == running.worker.incarnation;
     });
     if (known && running.worker.generation == job->generation) continue;
-    jobs::AddEvent(job, now, "NEWER_GENERATION_FOUND",
-                   absl::StrCat("a process of generation ", running.worker.generation, " runs on node '",
-                                hello.node, "' and is ended: was the database restored?"));
     strangers_[job->id][running.worker.incarnation] = hello.node;
-    MayRunElsewhere(*job);
-    const jobs::Ended ended = jobs::OnNewerGeneration(job, running.worker.generation, now);
-    ListsChanged(job);
-    Follow(job, ended, now);
+    NewerGenerationFound(job, running.worker.generation,
+                         absl::StrCat("runs on node '", hello.node, "' and is ended"), now);
   }
+}
+
+void Cluster::NewerGenerationFound(jobs::Job* job, uint64_t generation, const std::string& what,
+                                   absl::Time now) {
+  jobs::AddEvent(job, now, "NEWER_GENERATION_FOUND",
+                 absl::StrCat("a process of generation ", generation, " ", what,
+                              ": was the database restored?"));
+  MayRunElsewhere(*job);
+  const jobs::Ended ended = jobs::OnNewerGeneration(job, generation, now);
+  ListsChanged(job);
+  Follow(job, ended, now);
 }
 
 void Cluster::MayRunElsewhere(const jobs::Job& job) {

@@ -402,6 +402,13 @@ TEST_F(FoundTest, AWorkerOfALaterGenerationIsRefusedAndTheNextGenerationIsAboveI
             "STALE_GENERATION");
   world_.Commit();
   EXPECT_EQ(job().state, jobs::State::kRecovering);
+  ASSERT_FALSE(job().events.empty());
+  EXPECT_EQ(job().events.back().reason, "NEWER_GENERATION_FOUND");
+  // The other ranks of that generation say nothing new.
+  const size_t events = job().events.size();
+  later.rank = 1;
+  EXPECT_FALSE(world_.cluster().AttachWorker(13, {.worker = later}, world_.now()).ok());
+  EXPECT_EQ(job().events.size(), events);
   ExitAll();
   EXPECT_EQ(job().generation, 8u);
   EXPECT_EQ(job().restarts, 0u);
@@ -446,6 +453,18 @@ TEST_F(FoundTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUnder
   EXPECT_FALSE(job().commands.Find(1)->applied_step.has_value());
   Report({.sequence = 3, .what = CommandApplied{4, 15}}, rank0());
   EXPECT_EQ(job().commands.Find(4)->applied_step, 15u);
+}
+
+// Rank 0 was lost between saying that it took effect and saying that it is done.
+TEST_F(FoundTest, ACommandThatTheCheckpointHasIsDone) {
+  ASSERT_EQ(*world_.Command("job", {.kind = commands::Kind::kSetLearningRate}), 1u);
+  Report({.sequence = 4, .what = CommandApplied{1, 9}});
+  world_.Exit(1, job().Worker(1), 9);
+  world_.Exit(1, job().Worker(0), 15);
+  AttachAll();
+  Report({.sequence = 1, .what = SessionStarted{10, Path(10, 1), /*last_command=*/1}}, rank0());
+  ASSERT_TRUE(job().commands.Find(1)->outcome.has_value());
+  EXPECT_EQ(job().commands.Find(1)->outcome->code, absl::StatusCode::kOk);
 }
 
 TEST_F(FoundTest, CommandsThatAnEarlierGenerationWasToldKeepTheirNumbers) {

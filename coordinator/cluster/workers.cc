@@ -42,11 +42,9 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     return absl::OkStatus();
   }
   if (job->terminal() || id.generation != job->generation) {
-    if (!job->terminal() && id.generation > job->generation) {
-      MayRunElsewhere(*job);
-      const jobs::Ended ended = jobs::OnNewerGeneration(job, id.generation, now);
-      ListsChanged(job);
-      Follow(job, ended, now);
+    // Its agent may not have said that it runs: it starts only now.
+    if (!job->terminal() && id.generation > std::max(job->generation, job->newest_generation_seen)) {
+      NewerGenerationFound(job, id.generation, "came to be attached and is refused", now);
     }
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
