@@ -64,8 +64,7 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
       if (r.exited) continue;
-      membership_.ExpectWorker(job.Worker(rank), r.node, r.attached, now, PatienceOf(job));
-      if (r.session_started) membership_.SessionStarted(job.Worker(rank), now);
+      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now, PatienceOf(job));
       if (job.ending || r.finished) membership_.Release(job.id, rank);
       if (membership_.FindAgent(r.node) == nullptr) {
         membership_.ExpectAgent(

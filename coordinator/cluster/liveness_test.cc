@@ -209,25 +209,6 @@ TEST(Cluster, WhoCouldNotBeTakenInWhileTheStoreFailedHasANewLease) {
 }
 
 // It may still be alive on what a musterd in trouble answered it.
-TEST(Cluster, AWorkerThatWasWelcomedBeforeARestartIsNotReplacedBeforeItsLeaseIsOver) {
-  World world;
-  ASSERT_TRUE(world.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 1}).ok());
-  world.Submit("job", 1);
-  ASSERT_TRUE(world.AttachWorker(10, world.job("job").Worker(0)).ok());
-  const WorkerId id = world.job("job").Worker(0);
-  world.Restart();
-  AgentHello hello{.node = "a", .incarnation = "a", .host = "a", .slots = 1};
-  hello.running.push_back({id, 7});
-  ASSERT_TRUE(world.Attach(2, hello).ok());
-  ASSERT_TRUE(world.Attach(3, {.node = "b", .incarnation = "b", .host = "b", .slots = 1}).ok());
-  world.StoreFails(8);
-  // The agent is silent from the start, and lost at 11; the worker has a lease until 19.
-  world.PassBeating(3, 10);
-  EXPECT_EQ(world.job("job").generation, 1u);
-  world.PassBeating(3, 2);
-  EXPECT_EQ(world.job("job").generation, 2u);
-}
-
 TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   World world;
   world.Start("job", 1);

@@ -43,7 +43,8 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   }
   if (job->terminal() || id.generation != job->generation) {
     // Its agent may not have said that it runs: it starts only now.
-    if (!job->terminal() && id.generation > std::max(job->generation, job->newest_generation_seen)) {
+    if (!job->terminal() &&
+        id.generation > std::max(job->generation, job->newest_generation_seen)) {
       NewerGenerationFound(job, id.generation, "came to be attached and is refused", now);
     }
     return Refuse(

@@ -181,7 +181,8 @@ void CommandLog::FinishTaken(uint64_t number, uint64_t step, absl::Time now) {
   const std::set<uint64_t> open = open_;
   for (uint64_t one : open) {
     const Command& command = *Find(one);
-    const bool taken = one <= number && command.applied_step.has_value() && *command.applied_step <= step;
+    const bool taken =
+        one <= number && command.applied_step.has_value() && *command.applied_step <= step;
     if (taken && ChangesState(command.kind)) Finished(one, {.time = now});
   }
 }

@@ -102,8 +102,9 @@ class CommandLog {
   // out before its job ended, although nobody had heard of it. Applied() makes it done.
   bool Applied(uint64_t number, uint64_t step);
   bool Finished(uint64_t number, Outcome outcome);
-  // A worker goes on after `step` steps from a checkpoint that has taken in commands up to `number`: those among them that change state
-  // and had taken effect by then are done. Nobody may have said so: rank 0 was lost between the two reports.
+  // A worker goes on after `step` steps from a checkpoint that has taken in commands up to `number`.
+  // Those of them that change state and had taken effect by then are done, also where no report said
+  // so because rank 0 was lost before it could.
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
   // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);

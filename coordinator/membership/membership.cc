@@ -58,7 +58,9 @@ void Membership::Heard(Agent* agent, absl::Time now) const {
 template <typename Holder>
 absl::Time Membership::LeaseEndOfDetached(const Holder& holder, uint32_t acknowledged_protocol,
                                           absl::Time now) const {
-  if (holder.protocol < acknowledged_protocol) return std::max(holder.lease_end, now + timing_.Grant());
+  if (holder.protocol < acknowledged_protocol) {
+    return std::max(holder.lease_end, now + timing_.Grant());
+  }
   if (holder.last_seen >= detached_had_grace_) return holder.lease_end;
   return std::max(holder.lease_end, detached_had_grace_ + timing_.Grant());
 }
@@ -78,6 +80,7 @@ void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool 
   worker.patience = patience.value_or(timing_.DefaultPatience());
   worker.progressed = now;
   worker.agent_answered = Answered(node, now);
+  worker.session_started = attached_before;
   if (attached_before) worker.lease_end = now + timing_.Grant();
 }
 

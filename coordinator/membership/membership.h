@@ -30,8 +30,8 @@ namespace muster::membership {
 // One control stream; unique within a coordinator process. 0: none.
 using SessionId = uint64_t;
 
-// From these protocols on heartbeats are acknowledged, and leases are counted from them; by older ones from the break of
-// their stream.
+// From these protocols on heartbeats are acknowledged, and a lease is counted from the last one. The
+// lease of an older program is counted from the break of its stream.
 inline constexpr uint32_t kAcknowledgedAgentProtocol = 2;
 inline constexpr uint32_t kAcknowledgedWorkerProtocol = 3;
 
@@ -104,7 +104,9 @@ class Membership {
   bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
 
   // ---- Workers, by job and rank: one owner each.
-  // A process that is being started, or (attached_before) that held a stream before a restart, and so holds a lease.
+  // A process that is being started, or (attached_before) whose session had started before a
+  // restart: it holds a lease. One that was only welcomed gets its lease with its agent's Hello,
+  // which names it.
   // patience: the job's own; absent: Timing's.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
                     absl::Time now, const std::optional<Patience>& patience = std::nullopt);

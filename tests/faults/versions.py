@@ -71,7 +71,7 @@ def new_workers(mixed):
     mixed.world.await_step(30)
 
 
-@case("one node of each version: a job of two ranks waits, says so, and starts once both nodes are of one version")
+@case("one node of each version: a job of two ranks waits, says so, starts once both are of one version")
 def one_of_each(mixed):
     mixed.musterd(NEW)
     submit(mixed)

@@ -1,5 +1,6 @@
-// What a session that goes on from a checkpoint says anew of the commands that the checkpoint has: the generation that carried
-// them out may have ended before the coordinator heard of it. Pure; the session and tests/simulation tell what it finds.
+// A session that goes on from a checkpoint reports again how the commands went which the checkpoint
+// has taken in: the generation that carried them out may have ended before the coordinator heard of
+// it. This finds what to report. Pure; the session and tests/simulation use it.
 #ifndef MUSTER_WORKER_TRAIN_UNREPORTED_H_
 #define MUSTER_WORKER_TRAIN_UNREPORTED_H_
 
@@ -17,8 +18,8 @@ struct Unreported {
     kFinished,
     // It was taken back before it took effect.
     kTakenBack,
-    // It took effect. The coordinator has an end of it already, which may be wrong: it may have ended it with its job, before
-    // it found this checkpoint.
+    // It took effect. The coordinator has an end of it already, which may be wrong: it may have
+    // ended the command with its job, before it found this checkpoint.
     kApplied,
   };
   int64_t number = 0;
