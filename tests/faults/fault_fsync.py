@@ -97,13 +97,15 @@ def kill_at_fsync(run, strike):
         with contextlib.suppress(AssertionError):
             # It may die before it listens.
             cluster.start_daemon()
-        attempts = 0
-        while cluster.daemon.poll() is None:
-            # Something durable, again and again: what is answered has to be there for good.
-            attempts += 1
-            happened(attempts < 2000, f"musterd came to no fsync number {number}")
+
+        def ended():
+            # Something durable, again and again: what is answered has to be there for good. A call fails at
+            # once while the connection waits to be made again.
             with contextlib.suppress(grpc.RpcError):
                 run.acknowledge_a_job(spec)
+            return cluster.daemon.poll() is not None
+
+        harness.eventually(ended, f"musterd comes to fsync number {number}", BOUND)
         # strace ends as what it traced has ended.
         happened(
             cluster.daemon.returncode == -signal.SIGKILL,
