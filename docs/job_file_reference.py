@@ -1,25 +1,27 @@
-"""Makes the reference in docs/job-file.md from the comments of proto/muster/v1/job_spec.proto.
+"""Makes the reference in docs/job-file.md from proto/muster/v1/job_spec.proto.
 
     ~/.cache/muster/venv/bin/python docs/job_file_reference.py
 
-rewrites what stands between the page's two markers; the rest of the page is written by hand. How
-comments are read: a field's comment is its rule. A sentence that begins with "Default", "Absent:"
-or "Needed" goes to the table's column of defaults; a field without such a sentence is needed. An
-alternative without a comment is described by the first sentence of its message's.
+rewrites what stands between the page's two markers; the rest of the page is written by hand. Types,
+defaults, ranges and what is needed are read from the fields' options (proto/muster/v1/options.proto),
+everything else from the comments. An alternative without a comment is described by the first sentence
+of its message's.
 """
 
 import dataclasses
+import importlib.util
 import pathlib
 import re
 import sys
 import tempfile
 
+import grpc_tools
 from google.protobuf import descriptor_pb2
 from grpc_tools import protoc
 
 ROOT = pathlib.Path(__file__).absolute().parents[1]
 PROTO = "proto/muster/v1/job_spec.proto"
-PATH_TABLE = "common/jobspec/fields.cc"
+OPTIONS = "proto/muster/v1/options.proto"
 PAGE = "docs/job-file.md"
 COMMAND = "~/.cache/muster/venv/bin/python docs/job_file_reference.py"
 BEGIN = f"<!-- The reference: made from {PROTO} by `{COMMAND}`. -->"
@@ -36,10 +38,11 @@ class Field:
     type: str  # "whole number", "path", "one of"; of one element where it is a list
     message: str | None  # name of the message that it holds
     repeated: bool
-    optional: bool  # has presence
     alternative: bool  # of a oneof
     comment: str
     values: list  # (name, comment) of an enum's values
+    left_out: str  # what holds where it is left out; "" of an alternative
+    allowed: str  # what is allowed; "" where its type says all
 
 
 @dataclasses.dataclass
@@ -49,15 +52,30 @@ class Message:
     fields: list
 
 
+def run_protoc(*arguments):
+    included = pathlib.Path(grpc_tools.__file__).parent / "_proto"
+    code = protoc.main(["protoc", f"-I{included}", *map(str, arguments)])
+    if code != 0:
+        raise SystemExit(f"{' '.join(map(str, arguments))}: protoc ended with {code}")
+
+
+def read_options(root, folder):
+    """The extension that the fields' rules are: known to descriptor_pb2 from here on."""
+    if "job_file_options" not in sys.modules:
+        run_protoc(f"-I{root}", f"--python_out={folder}", OPTIONS)
+        made = pathlib.Path(folder, OPTIONS).with_name("options_pb2.py")
+        spec = importlib.util.spec_from_file_location("job_file_options", made)
+        sys.modules["job_file_options"] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules["job_file_options"])
+    return sys.modules["job_file_options"]
+
+
 def read_schema(root):
     """Message name -> Message, of everything in the proto file but map entries."""
     with tempfile.TemporaryDirectory() as folder:
+        options = read_options(root, folder)
         out = pathlib.Path(folder, "set")
-        code = protoc.main(
-            ["protoc", f"-I{root}", f"--descriptor_set_out={out}", "--include_source_info", PROTO]
-        )
-        if code != 0:
-            raise SystemExit(f"{PROTO}: protoc ended with {code}")
+        run_protoc(f"-I{root}", f"--descriptor_set_out={out}", "--include_source_info", PROTO)
         file = descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes()).file[0]
     comments = {
         tuple(location.path): " ".join(location.leading_comments.split())
@@ -68,13 +86,12 @@ def read_schema(root):
         for index, message in enumerate(file.message_type)
         for number, enum in enumerate(message.enum_type)
     }
-    paths = set(re.findall(r'\{"muster\.v1\.(\w+\.\w+)", PathUse', (root / PATH_TABLE).read_text()))
     return {
         message.name: Message(
             message.name,
             comments.get((FILE_MESSAGE, index), ""),
             [
-                read_field(message, field, (FILE_MESSAGE, index), number, comments, paths, enums)
+                read_field(message, field, (FILE_MESSAGE, index), number, comments, options, enums)
                 for number, field in enumerate(message.field)
             ],
         )
@@ -82,7 +99,8 @@ def read_schema(root):
     }
 
 
-def read_field(message, field, location, number, comments, paths, enums):
+def read_field(message, field, location, number, comments, options, enums):
+    rule = field.options.Extensions[options.rule]
     name = field.type_name.rsplit(".", 1)[-1]
     is_map = name in {entry.name for entry in message.nested_type if entry.options.map_entry}
     values = []
@@ -99,7 +117,7 @@ def read_field(message, field, location, number, comments, paths, enums):
     elif field.type == Proto.TYPE_ENUM:
         kind = " or ".join(f"`{value}`" for value, _ in values)
     elif field.type == Proto.TYPE_STRING:
-        kind = "path" if f"{message.name}.{field.name}" in paths else "text"
+        kind = "path" if rule.text in (rule.INPUT_PATH, rule.OUTPUT_PATH) else "text"
     elif field.type == Proto.TYPE_BOOL:
         kind = "`true` or `false`"
     elif field.type == Proto.TYPE_DOUBLE:
@@ -111,34 +129,52 @@ def read_field(message, field, location, number, comments, paths, enums):
         type=kind,
         message=name if field.type == Proto.TYPE_MESSAGE and not is_map else None,
         repeated=field.label == Proto.LABEL_REPEATED and not is_map,
-        optional=field.proto3_optional or field.type == Proto.TYPE_MESSAGE,
         alternative=field.HasField("oneof_index") and not field.proto3_optional,
         comment=comments.get((*location, MESSAGE_FIELD, number), ""),
         values=values,
+        left_out=left_out(rule),
+        allowed=allowed(rule, field.label == Proto.LABEL_REPEATED),
     )
+
+
+def left_out(rule):
+    if rule.needed:
+        return "needed"
+    if not rule.default:
+        return rule.left_out
+    if len(rule.default) > 1:
+        return f"[{', '.join(rule.default)}]"
+    return "its defaults" if rule.default[0] == "{}" else rule.default[0]
+
+
+def allowed(rule, is_list):
+    """What the rule says is allowed, as a sentence; of numbers as AllowedNumbers in common/jobspec/rules.h."""
+    low, high = rule.HasField("at_least"), rule.HasField("at_most")
+    above, below = rule.HasField("above"), rule.HasField("below")
+    text = rule.allowed
+    if low and high:
+        text = f"{number(rule.at_least)} to {number(rule.at_most)}"
+    elif low and below:
+        text = f"from {number(rule.at_least)} to below {number(rule.below)}"
+    elif low:
+        text = f"{number(rule.at_least)} or more"
+    elif above:
+        text = f"above {number(rule.above)}"
+        text += f" and below {number(rule.below)}" if below else ""
+        text += f", at most {number(rule.at_most)}" if high else ""
+    if text and is_list:
+        text = f"each {text}"
+    if rule.elements:
+        text = f"{rule.elements} numbers, {text}" if text else f"{rule.elements} numbers"
+    return text and f"{text[0].upper()}{text[1:]}."
+
+
+def number(value):
+    return str(int(value)) if value == int(value) and abs(value) < 1e15 else f"{value:.6g}"
 
 
 def sentences(comment):
     return re.split(r"(?<!e\.g\.)(?<!i\.e\.)(?<!et al\.)(?<=\.)\s+", comment)
-
-
-def split_comment(comment):
-    """(rule, default): the sentences that say what happens when the key is left out, and the others."""
-    rule, default = [], []
-    for sentence in sentences(comment):
-        if match := re.match(r"(?:Default:?|Absent:) (.*?)\.?$", sentence):
-            default.append(match[1])
-        elif re.match("Needed", sentence):
-            default.append("n" + sentence.removesuffix(".")[1:])
-        elif sentence:
-            rule.append(sentence)
-    return " ".join(rule), "; ".join(default)
-
-
-def default_of(field):
-    """What the table's column of defaults says; "" for an alternative."""
-    _, default = split_comment(field.comment)
-    return default or ("" if field.alternative else "needed")
 
 
 def places(schema):
@@ -189,9 +225,10 @@ def link(match):
 
 
 def row(schema, headings, field):
-    rule, _ = split_comment(field.comment)
+    rule = field.comment
     if not rule and field.message:
         rule = sentences(schema[field.message].comment)[0]
+    rule = " ".join(part for part in (rule, field.allowed) if part)
     key = f"`{field.name}`"
     if field.message in headings:
         key = f"[{key}](#{anchor(headings[field.message])})"
@@ -202,7 +239,7 @@ def row(schema, headings, field):
         if comment:
             rule += f"<br>`{value}`: {comment}"
     rule = "<br>".join(prose(part) for part in rule.split("<br>")).removeprefix("<br>")
-    return f"| {key} | {kind} | {prose(default_of(field))} | {rule} |"
+    return f"| {key} | {kind} | {prose(field.left_out)} | {rule} |"
 
 
 def reference(root=ROOT):

@@ -11,6 +11,7 @@
 #include "common/exports/target.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/problem_list.h"
+#include "common/jobspec/rules.h"
 #include "common/status/status.h"
 
 namespace muster::jobfile {
@@ -39,7 +40,7 @@ std::string CheckExport(const v1::JobSpec& spec) {
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec) {
   jobspec::ProblemList problems;
   jobspec::ForEachValue(spec, [&problems](const jobspec::FieldValue& value) {
-    if (jobspec::PathUseOf(*value.field) != jobspec::PathUse::kInput) return;
+    if (jobspec::RuleOf(*value.field).text() != v1::FieldRule::INPUT_PATH) return;
     const std::string problem = Problem(value.String());
     if (!problem.empty()) problems.Add(value.path, problem);
   });

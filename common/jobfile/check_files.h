@@ -13,7 +13,7 @@ namespace muster::jobfile {
 // or it cannot be told here.
 std::string CheckExport(const v1::JobSpec& spec);
 
-// Each input file (jobspec::PathUse::kInput) that is missing, unreadable, empty or no regular file, by its
+// Each input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or no regular file, by its
 // field's path; and what CheckExport says. Only of use where the workers see the same files as the caller.
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec);
 

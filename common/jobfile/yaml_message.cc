@@ -9,6 +9,7 @@
 #include "common/jobfile/near_name.h"
 #include "common/jobfile/scalar.h"
 #include "common/jobspec/fields.h"
+#include "common/jobspec/rules.h"
 
 namespace muster::jobfile {
 namespace {
@@ -165,7 +166,7 @@ void YamlMessageReader::ReadValue(const YAML::Node& value, const FieldDescriptor
     problems_.Add(path, *problem, LineOf(value, line));
     return;
   }
-  if (jobspec::PathUseOf(field) != jobspec::PathUse::kNone) {
+  if (jobspec::IsPath(field)) {
     MakePathAbsolute(field, path, line, message);
   }
 }

@@ -17,7 +17,7 @@ namespace muster::jobfile {
 // Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and values of
 // another type are problems. A list of one may be written as its element. A message without a value
 // (`ddp:`) is present and empty; a number or text without a value is a problem. A relative path
-// (jobspec::PathUseOf) becomes absolute against `base_folder`. In a map field, whose keys and values are texts,
+// (jobspec::IsPath) becomes absolute against `base_folder`. In a map field, whose keys and values are texts,
 // every key is allowed, and a number or a truth value is its text as it stands in the file.
 //
 // Goes on after a problem, so that one reading finds them all. Not thread-safe; one use.

@@ -215,7 +215,7 @@ TEST(ValidateData, RefusesTokensForRows) {
   spec.mutable_model()->mutable_mlp()->set_inputs(3);
   spec.mutable_model()->mutable_mlp()->add_hidden(0);
   EXPECT_EQ(FormatProblems(ValidateSpec(spec)),
-            "model.mlp.hidden[0]: is missing or 0; allowed: 1 to 16777216\n"
+            "model.mlp.hidden[0]: found 0; allowed: 1 to 16777216\n"
             "model.mlp.classes: is missing or 0; allowed: 1 to 16777216\n"
             "data.train.tokens: found tokens, but the model mlp reads rows of numbers; allowed: "
             "safetensors, idx, npy\n"

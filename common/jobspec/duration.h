@@ -10,7 +10,7 @@
 namespace muster::jobspec {
 
 inline constexpr char kAllowedDurations[] =
-    "allowed: a number above 0 with its unit, such as 90s, 10m or 1h30m";
+    "a number above 0 with its unit, such as 90s, 10m or 1h30m";
 
 // Absent unless the text is a duration above 0 and not infinite.
 inline std::optional<absl::Duration> DurationOf(const std::string& text) {

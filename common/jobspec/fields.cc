@@ -1,6 +1,6 @@
 #include "common/jobspec/fields.h"
 
-#include <map>
+#include <google/protobuf/text_format.h>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
@@ -31,36 +31,51 @@ void Visit(const google::protobuf::Message& message, const std::string& parent,
 
 }  // namespace
 
-PathUse PathUseOf(const FieldDescriptor& field) {
-  static const auto& table = *new std::map<std::string, PathUse>{
-      {"muster.v1.ModelSpec.weights", PathUse::kInput},
-      {"muster.v1.TokenData.path", PathUse::kInput},
-      {"muster.v1.SafetensorsData.path", PathUse::kInput},
-      {"muster.v1.IdxData.images", PathUse::kInput},
-      {"muster.v1.IdxData.labels", PathUse::kInput},
-      {"muster.v1.NpyData.inputs", PathUse::kInput},
-      {"muster.v1.NpyData.labels", PathUse::kInput},
-      {"muster.v1.DataSet.per_rank", PathUse::kInput},
-      {"muster.v1.TorchscriptSpec.path", PathUse::kInput},
-      {"muster.v1.PluginSpec.path", PathUse::kInput},
-      {"muster.v1.CheckpointSpec.directory", PathUse::kOutput},
-      {"muster.v1.ExportSpec.path", PathUse::kOutput},
-      {"muster.v1.ProfileSpec.directory", PathUse::kOutput},
-  };
-  const auto found = table.find(field.full_name());
-  return found == table.end() ? PathUse::kNone : found->second;
-}
-
 std::string FieldValue::String() const {
   const auto* reflection = owner->GetReflection();
   return index < 0 ? reflection->GetString(*owner, field)
                    : reflection->GetRepeatedString(*owner, field, index);
 }
 
-double FieldValue::Double() const {
+double FieldValue::Number() const {
   const auto* reflection = owner->GetReflection();
-  return index < 0 ? reflection->GetDouble(*owner, field)
-                   : reflection->GetRepeatedDouble(*owner, field, index);
+  const bool list = index >= 0;
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_INT32:
+      return list ? reflection->GetRepeatedInt32(*owner, field, index)
+                  : reflection->GetInt32(*owner, field);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return list ? reflection->GetRepeatedUInt32(*owner, field, index)
+                  : reflection->GetUInt32(*owner, field);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return static_cast<double>(list ? reflection->GetRepeatedInt64(*owner, field, index)
+                                      : reflection->GetInt64(*owner, field));
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return static_cast<double>(list ? reflection->GetRepeatedUInt64(*owner, field, index)
+                                      : reflection->GetUInt64(*owner, field));
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      return list ? reflection->GetRepeatedFloat(*owner, field, index)
+                  : reflection->GetFloat(*owner, field);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return list ? reflection->GetRepeatedDouble(*owner, field, index)
+                  : reflection->GetDouble(*owner, field);
+    default:
+      GOOGLE_LOG(FATAL) << field->full_name() << " is no number";
+  }
+  return 0;
+}
+
+std::string FieldValue::Text() const {
+  switch (field->cpp_type()) {
+    case FieldDescriptor::CPPTYPE_FLOAT:
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return absl::StrCat(Number());
+    default:
+      break;
+  }
+  std::string text;
+  google::protobuf::TextFormat::PrintFieldValueToString(*owner, field, index, &text);
+  return text;
 }
 
 int FieldValue::Enum() const {

@@ -11,16 +11,6 @@
 
 namespace muster::jobspec {
 
-// What a string field names.
-enum class PathUse {
-  kNone,  // not a path
-  kInput,  // a file that must be there
-  kOutput,  // a file or directory that will be written
-};
-
-// By a table of full field names; every new path field belongs there.
-PathUse PathUseOf(const google::protobuf::FieldDescriptor& field);
-
 // One value that is set: a singular field that is present, or one element of a list.
 struct FieldValue {
   const google::protobuf::Message* owner;
@@ -29,7 +19,10 @@ struct FieldValue {
   std::string path;  // "stages[1].fit.steps"
 
   std::string String() const;
-  double Double() const;
+  // Of any type of number.
+  double Number() const;
+  // A number as text.
+  std::string Text() const;
   int Enum() const;
   const google::protobuf::Message& Message() const;
 };

@@ -1,5 +1,6 @@
 // What a job means beyond its syntax: defaults and validation of muster.v1.JobSpec
-// (proto/muster/v1/job_spec.proto; the comments there are the rules). Pure functions, thread-safe.
+// (proto/muster/v1/job_spec.proto). Defaults and rules of single fields stand there beside the fields;
+// here is what depends on several. Pure functions, thread-safe.
 #ifndef MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
 #define MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
 
@@ -11,7 +12,7 @@
 
 namespace muster::jobspec {
 
-// Fills in every default that the proto's comments name, so that what is stored says what really runs. A valid
+// Fills in every default, so that what is stored says what really runs. A valid
 // spec stays valid; a second call changes nothing. What is wrong stays as it is, for ValidateSpec to name.
 v1::JobSpec ResolveDefaults(v1::JobSpec spec);
 

@@ -164,7 +164,7 @@ INSTANTIATE_TEST_SUITE_P(
              "one of: constant, warmup_cosine"},
         Case{"NoBatch", [](auto* s) { s->clear_batch(); }, "batch.per_rank", "is missing"},
         Case{"Accumulate", [](auto* s) { s->mutable_batch()->set_accumulate(0); },
-             "batch.accumulate", "allowed: 1 to"},
+             "batch.accumulate", "found 0; allowed: 1 to"},
         Case{"Clip", [](auto* s) { s->set_clip_grad_norm(0); }, "clip_grad_norm", "above 0"},
         Case{"Smoothing",
              [](auto* s) { s->mutable_loss()->mutable_cross_entropy()->set_label_smoothing(1); },
@@ -190,7 +190,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoKindOfStage", [](auto* s) { s->add_stages(); }, "stages[2]",
              "one of: fit, validate"},
         Case{"Keep", [](auto* s) { s->mutable_checkpoint()->set_keep(0); }, "checkpoint.keep",
-             "allowed: 1 to"},
+             "found 0; allowed: 1 or more"},
         Case{"NoDirectory", [](auto* s) { s->mutable_checkpoint()->clear_directory(); },
              "checkpoint.directory", "is missing"},
         Case{"BlockBesidePatterns",
@@ -232,7 +232,7 @@ INSTANTIATE_TEST_SUITE_P(
                s->mutable_profile()->set_directory("/d");
                s->mutable_profile()->add_steps(0);
              },
-             "profile.steps[0]", "is missing or 0"},
+             "profile.steps[0]", "found 0; allowed: 1 or more"},
         Case{"NoRule", [](auto* s) { s->mutable_trainable()->add_rules(); }, "trainable.rules[0]",
              "one of: freeze, unfreeze"},
         Case{"EmptyRule", [](auto* s) { s->mutable_trainable()->add_rules()->set_unfreeze(""); },

@@ -135,7 +135,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"LlamaKeyHeads", [](auto* s) { Llama(s)->set_kv_heads(5); }, "model.llama.kv_heads",
              "found 5; allowed: a divisor of heads, 6"},
         Case{"LlamaNoKeyHeads", [](auto* s) { Llama(s)->set_kv_heads(0); }, "model.llama.kv_heads",
-             "is missing or 0"},
+             "found 0; allowed: 1 to"},
         Case{"LlamaInner", [](auto* s) { Llama(s)->set_inner(0); }, "model.llama.inner",
              "allowed: 1 to"},
         Case{"LlamaTheta", [](auto* s) { Llama(s)->set_rope_theta(0); }, "model.llama.rope_theta",
@@ -155,7 +155,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"ScriptInputs", [](auto* s) { ScriptOfRows(s)->clear_inputs(); },
              "model.torchscript.inputs", "the shape of a row"},
         Case{"ScriptInput", [](auto* s) { ScriptOfRows(s)->add_inputs(0); },
-             "model.torchscript.inputs[1]", "is missing or 0"},
+             "model.torchscript.inputs[1]", "found 0; allowed: 1 to"},
         Case{"ScriptHugeRow",
              [](auto* s) {
                v1::TorchscriptSpec* script = ScriptOfRows(s);

@@ -53,9 +53,6 @@ class DataValidator {
       case v1::DataSet::kIdx:
         NoRankFiles(path, "idx", data.per_rank());
         Pairs(path + ".idx", "images", data.idx().images(), data.idx().labels());
-        if (data.idx().has_std() && !(data.idx().std() > 0)) {
-          Add(path + ".idx.std", absl::StrCat("found ", data.idx().std(), "; allowed: a number above 0"));
-        }
         Fits(path + ".idx", Reads::kRows);
         if (spec_.loss().has_mse()) {
           Add(path + ".idx",
@@ -97,16 +94,12 @@ class DataValidator {
                                          "; allowed: only with tokens and safetensors"));
   }
 
-  // One or more inputs, and as many labels.
+  // As many labels as inputs.
   void Pairs(const std::string& path, const std::string& name, const Paths& inputs,
              const Paths& labels) {
-    if (inputs.empty()) Add(absl::StrCat(path, ".", name), "is missing; allowed: one or more paths");
-    if (labels.empty()) {
-      Add(path + ".labels", "is missing; allowed: one or more paths");
-    } else if (!inputs.empty() && inputs.size() != labels.size()) {
-      Add(path + ".labels", absl::StrCat("found ", labels.size(), "; allowed: as many paths as ", name,
-                                         ", ", inputs.size()));
-    }
+    if (inputs.empty() || labels.empty() || inputs.size() == labels.size()) return;
+    Add(path + ".labels", absl::StrCat("found ", labels.size(), "; allowed: as many paths as ", name,
+                                       ", ", inputs.size()));
   }
 
   // Whether the model reads what the data are.

@@ -159,7 +159,7 @@ def test_the_reference_is_that_of_the_comments():
             found.splitlines(), expected.splitlines(), "found", "expected", n=0, lineterm=""
         )
         pytest.fail(
-            f"{job_file_reference.PAGE} is not what the comments in {job_file_reference.PROTO} say; run:\n"
+            f"{job_file_reference.PAGE} is not what {job_file_reference.PROTO} says; run:\n"
             f"  {job_file_reference.COMMAND}\n" + "\n".join(list(lines)[:20]),
             pytrace=False,
         )
@@ -194,7 +194,7 @@ def test_what_is_left_out_has_the_default_that_is_said(message, validate):
     assert code == 0, said
     found = at(resolved, steps_to(message))
     for field in SCHEMA[message].fields:
-        expected = as_value(job_file_reference.default_of(field))
+        expected = as_value(field.left_out)
         chosen = field.name in at(job_with(message), steps_to(message))
         if (
             chosen
@@ -216,7 +216,7 @@ def test_what_is_left_out_has_the_default_that_is_said(message, validate):
 def test_what_is_needed_is_missed(message, validate):
     steps = steps_to(message)
     for field in SCHEMA[message].fields:
-        if job_file_reference.default_of(field) != "needed":
+        if field.left_out != "needed":
             continue
         job = job_with(message)
         del at(job, steps)[field.name]

@@ -1,0 +1,339 @@
+#include "common/jobspec/rules.h"
+
+#include <cmath>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/jobspec/duration.h"
+#include "common/jobspec/fields.h"
+
+namespace muster::jobspec {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using google::protobuf::OneofDescriptor;
+using google::protobuf::Reflection;
+
+constexpr char kNameCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+
+// ---- Defaults.
+
+template <typename Number>
+Number NumberOf(const FieldDescriptor& field, const std::string& text) {
+  Number number = 0;
+  bool right = false;
+  if constexpr (std::is_same_v<Number, double>) {
+    right = absl::SimpleAtod(text, &number);
+  } else {
+    right = absl::SimpleAtoi(text, &number);
+  }
+  GOOGLE_CHECK(right) << field.full_name() << ": default '" << text << "'";
+  return number;
+}
+
+// Sets a singular field, adds to a list.
+void Give(const std::string& text, const FieldDescriptor& field, Message* message) {
+  const Reflection& reflection = *message->GetReflection();
+  const bool list = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_BOOL: {
+      GOOGLE_CHECK(text == "true" || text == "false") << field.full_name();
+      const bool value = text == "true";
+      return list ? reflection.AddBool(message, &field, value)
+                  : reflection.SetBool(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_INT32: {
+      const auto value = NumberOf<int32_t>(field, text);
+      return list ? reflection.AddInt32(message, &field, value)
+                  : reflection.SetInt32(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_UINT32: {
+      const auto value = NumberOf<uint32_t>(field, text);
+      return list ? reflection.AddUInt32(message, &field, value)
+                  : reflection.SetUInt32(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_INT64: {
+      const auto value = NumberOf<int64_t>(field, text);
+      return list ? reflection.AddInt64(message, &field, value)
+                  : reflection.SetInt64(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_UINT64: {
+      const auto value = NumberOf<uint64_t>(field, text);
+      return list ? reflection.AddUInt64(message, &field, value)
+                  : reflection.SetUInt64(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_DOUBLE: {
+      const auto value = NumberOf<double>(field, text);
+      return list ? reflection.AddDouble(message, &field, value)
+                  : reflection.SetDouble(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_STRING:
+      return list ? reflection.AddString(message, &field, text)
+                  : reflection.SetString(message, &field, text);
+    case FieldDescriptor::CPPTYPE_ENUM: {
+      const auto* value = field.enum_type()->FindValueByName(absl::AsciiStrToUpper(text));
+      GOOGLE_CHECK(value != nullptr) << field.full_name() << ": default '" << text << "'";
+      return list ? reflection.AddEnum(message, &field, value)
+                  : reflection.SetEnum(message, &field, value);
+    }
+    case FieldDescriptor::CPPTYPE_MESSAGE: {
+      Message* child = reflection.MutableMessage(message, &field);
+      if (text == "{}") return;
+      const FieldDescriptor* alternative = child->GetDescriptor()->FindFieldByName(text);
+      GOOGLE_CHECK(alternative != nullptr) << field.full_name() << ": default '" << text << "'";
+      child->GetReflection()->MutableMessage(child, alternative);
+      return;
+    }
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      break;
+  }
+  GOOGLE_LOG(FATAL) << field.full_name() << ": a default of this type is not known";
+}
+
+// ---- Rules.
+
+bool IsGiven(const Message& message, const FieldDescriptor& field) {
+  const Reflection& reflection = *message.GetReflection();
+  return field.is_repeated() ? reflection.FieldSize(message, &field) > 0
+                             : reflection.HasField(message, &field);
+}
+
+const OneofDescriptor* FirstOneof(const google::protobuf::Descriptor& type) {
+  return type.real_oneof_decl_count() > 0 ? type.oneof_decl(0) : nullptr;
+}
+
+std::string AllowedText(const v1::FieldRule& rule) {
+  if (!rule.allowed().empty()) return rule.allowed();
+  switch (rule.text()) {
+    case v1::FieldRule::INPUT_PATH:
+    case v1::FieldRule::OUTPUT_PATH:
+      return "a path";
+    case v1::FieldRule::DURATION:
+      return kAllowedDurations;
+    case v1::FieldRule::PATTERN:
+      return "a pattern";
+    case v1::FieldRule::UNITS:
+      return "block, or a pattern of units' names";
+    default:
+      return "a text";
+  }
+}
+
+// "2 numbers, such as [0.9, 0.999]"
+std::string AllowedElements(const v1::FieldRule& rule) {
+  const std::string count = absl::StrCat(rule.elements(), " numbers");
+  if (rule.default_().empty()) return count;
+  return absl::StrCat(count, ", such as [", absl::StrJoin(rule.default_(), ", "), "]");
+}
+
+// What an error says about a field that must be given, and is not.
+std::string Missing(const FieldDescriptor& field) {
+  const v1::FieldRule& rule = RuleOf(field);
+  const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    const std::string kinds = absl::StrJoin(Alternatives(*FirstOneof(*field.message_type())), ", ");
+    return field.is_repeated()
+               ? absl::StrCat("is missing or empty; allowed: one or more of ", kinds)
+               : absl::StrCat("is missing; allowed is one of: ", kinds);
+  }
+  if (field.is_repeated()) {
+    if (rule.has_elements()) {
+      return absl::StrCat("is missing or empty; allowed: ", AllowedElements(rule));
+    }
+    return absl::StrCat("is missing or empty; allowed: one ", text ? "path" : "number", " or more");
+  }
+  if (text) return absl::StrCat("is missing; allowed: ", AllowedText(rule));
+  return absl::StrCat("is missing or 0; allowed: ", AllowedNumbers(rule));
+}
+
+// Written so that NaN is never within.
+bool IsWithin(const v1::FieldRule& rule, double value) {
+  return (!rule.has_at_least() || value >= rule.at_least()) &&
+         (!rule.has_at_most() || value <= rule.at_most()) &&
+         (!rule.has_above() || value > rule.above()) && (!rule.has_below() || value < rule.below());
+}
+
+class RuleChecker {
+ public:
+  explicit RuleChecker(ProblemList* problems) : problems_(*problems) {}
+
+  void CheckMessage(const Message& message, const std::string& path) {
+    const auto& type = *message.GetDescriptor();
+    for (int i = 0; i < type.real_oneof_decl_count(); ++i) {
+      const OneofDescriptor& oneof = *type.oneof_decl(i);
+      if (message.GetReflection()->HasOneof(message, &oneof)) continue;
+      problems_.Add(path, absl::StrCat("nothing is chosen; allowed is one of: ",
+                                       absl::StrJoin(Alternatives(oneof), ", ")));
+    }
+    for (int i = 0; i < type.field_count(); ++i) {
+      const FieldDescriptor& field = *type.field(i);
+      // Its texts are the plug-in's.
+      if (field.is_map()) continue;
+      CheckField(message, field, ChildPath(path, field.name()));
+    }
+  }
+
+ private:
+  void CheckField(const Message& message, const FieldDescriptor& field, const std::string& path) {
+    const v1::FieldRule& rule = RuleOf(field);
+    const Reflection& reflection = *message.GetReflection();
+    if (!IsGiven(message, field)) {
+      if (!rule.needed()) return;
+      const bool fields_of_its_own = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+                                     FirstOneof(*field.message_type()) == nullptr;
+      if (!fields_of_its_own) return problems_.Add(path, Missing(field));
+      // What it lacks says more than that it is missing.
+      return CheckMessage(reflection.GetMessage(message, &field), path);
+    }
+    if (!field.is_repeated()) return CheckValue({&message, &field, -1, path});
+    const int size = reflection.FieldSize(message, &field);
+    if (rule.has_elements() && size != static_cast<int>(rule.elements())) {
+      problems_.Add(path, absl::StrCat("found ", size, "; allowed: ", AllowedElements(rule)));
+    }
+    for (int i = 0; i < size; ++i) CheckValue({&message, &field, i, ElementPath(path, i)});
+    if (rule.text() == v1::FieldRule::UNITS) CheckUnits(message, field, path);
+  }
+
+  void CheckValue(const FieldValue& value) {
+    switch (value.field->cpp_type()) {
+      case FieldDescriptor::CPPTYPE_MESSAGE:
+        return CheckMessage(value.Message(), value.path);
+      case FieldDescriptor::CPPTYPE_ENUM:
+        return CheckEnum(value);
+      case FieldDescriptor::CPPTYPE_STRING:
+        return CheckText(value);
+      case FieldDescriptor::CPPTYPE_BOOL:
+        return;
+      default:
+        return CheckNumber(value);
+    }
+  }
+
+  void CheckEnum(const FieldValue& value) {
+    const auto& type = *value.field->enum_type();
+    if (type.FindValueByNumber(value.Enum()) != nullptr) return;
+    problems_.Add(value.path, absl::StrCat("found the unknown number ", value.Enum(), "; allowed: ",
+                                           absl::StrJoin(EnumNames(type), ", ")));
+  }
+
+  void CheckNumber(const FieldValue& value) {
+    const v1::FieldRule& rule = RuleOf(*value.field);
+    const double number = value.Number();
+    if (!IsWithin(rule, number)) {
+      problems_.Add(value.path, absl::StrCat("found ", value.Text(), "; allowed: ", AllowedNumbers(rule)));
+    } else if (!std::isfinite(number)) {
+      problems_.Add(value.path, absl::StrCat("found ", value.Text(), "; allowed: a finite number"));
+    }
+  }
+
+  void CheckText(const FieldValue& value) {
+    const v1::FieldRule& rule = RuleOf(*value.field);
+    const std::string text = value.String();
+    const auto found = [&](const std::string& what) {
+      problems_.Add(value.path, absl::StrCat(what, "; allowed: ", AllowedText(rule)));
+    };
+    switch (rule.text()) {
+      case v1::FieldRule::INPUT_PATH:
+      case v1::FieldRule::OUTPUT_PATH:
+        if (text.empty()) return found("is empty");
+        if (text[0] != '/') {
+          problems_.Add(value.path, absl::StrCat("found '", text, "'; allowed: an absolute path"));
+        } else if (text.find('\0') != std::string::npos) {
+          found("holds a NUL character");
+        }
+        return;
+      case v1::FieldRule::DURATION:
+        if (!DurationOf(text).has_value()) found(absl::StrCat("found '", text, "'"));
+        return;
+      case v1::FieldRule::JOB_NAME:
+        if (text.size() > 40) {
+          found(absl::StrCat("found ", text.size(), " characters"));
+        } else if (text[0] == '-' || text.find_first_not_of(kNameCharacters) != std::string::npos) {
+          found(absl::StrCat("found '", text, "'"));
+        }
+        return;
+      case v1::FieldRule::PATTERN:
+      case v1::FieldRule::UNITS:
+        if (text.empty()) found("is empty");
+        return;
+      default:
+        return;
+    }
+  }
+
+  void CheckUnits(const Message& message, const FieldDescriptor& field, const std::string& path) {
+    const int size = message.GetReflection()->FieldSize(message, &field);
+    for (int i = 0; i < size && size > 1; ++i) {
+      const std::string element = ElementPath(path, i);
+      if (FieldValue{&message, &field, i, element}.String() != "block") continue;
+      problems_.Add(element, "found block beside patterns; allowed: block alone, or patterns");
+    }
+  }
+
+  ProblemList& problems_;
+};
+
+}  // namespace
+
+const v1::FieldRule& RuleOf(const FieldDescriptor& field) {
+  return field.options().GetExtension(v1::rule);
+}
+
+bool IsPath(const FieldDescriptor& field) {
+  const v1::FieldRule::Text text = RuleOf(field).text();
+  return text == v1::FieldRule::INPUT_PATH || text == v1::FieldRule::OUTPUT_PATH;
+}
+
+void FillDefaults(Message* message) {
+  const auto& type = *message->GetDescriptor();
+  const Reflection& reflection = *message->GetReflection();
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    if (!IsGiven(*message, field)) {
+      for (const std::string& text : RuleOf(field).default_()) Give(text, field, message);
+    }
+    if (field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE || field.is_map()) continue;
+    if (field.is_repeated()) {
+      for (int at = 0; at < reflection.FieldSize(*message, &field); ++at) {
+        FillDefaults(reflection.MutableRepeatedMessage(message, &field, at));
+      }
+    } else if (reflection.HasField(*message, &field)) {
+      FillDefaults(reflection.MutableMessage(message, &field));
+    }
+  }
+}
+
+void CheckRules(const Message& message, ProblemList* problems) {
+  RuleChecker(problems).CheckMessage(message, "");
+}
+
+std::string AllowedNumbers(const v1::FieldRule& rule) {
+  const auto text = [](double number) {
+    const bool whole = number == std::floor(number) && std::abs(number) < 1e15;
+    return whole ? absl::StrCat(static_cast<int64_t>(number)) : absl::StrCat(number);
+  };
+  const double low = rule.has_at_least() ? rule.at_least() : rule.above();
+  const double high = rule.has_at_most() ? rule.at_most() : rule.below();
+  const bool has_low = rule.has_at_least() || rule.has_above();
+  const bool has_high = rule.has_at_most() || rule.has_below();
+  if (has_low && has_high) {
+    if (rule.has_at_least()) {
+      return rule.has_at_most() ? absl::StrCat(text(low), " to ", text(high))
+                                : absl::StrCat("from ", text(low), " to below ", text(high));
+    }
+    return rule.has_at_most()
+               ? absl::StrCat("a number above ", text(low), ", at most ", text(high))
+               : absl::StrCat("above ", text(low), " and below ", text(high));
+  }
+  if (rule.has_at_least()) return absl::StrCat(text(low), " or more");
+  if (rule.has_above()) return absl::StrCat("a number above ", text(low));
+  if (rule.has_at_most()) return absl::StrCat("at most ", text(high));
+  return rule.has_below() ? absl::StrCat("a number below ", text(high)) : std::string();
+}
+
+}  // namespace muster::jobspec
