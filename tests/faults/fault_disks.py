@@ -140,11 +140,14 @@ def damage(run, strike):
 @fault
 def full_checkpoint_disk(run, strike):
     running_job(run)
-    run.disk.fill()
-    job = run.world.await_job(
-        lambda job: job.save_failure.count > 0 or job.state in ENDED,
-        "GetJob shows that a save failed",
-    )
+    assert run.disk.fill() > 0, "the disk was full before"
+
+    def fails(job):
+        # A save that was under way may remove an older checkpoint, and so make room.
+        run.disk.fill()
+        return job.save_failure.count > 0 or job.state in ENDED
+
+    job = run.world.await_job(fails, "GetJob shows that a save failed")
     happened(job.state not in ENDED, f"the job ended: {job.state_reason}")
     assert "space" in job.save_failure.message.lower(), job.save_failure.message
     run.disk.free()
@@ -154,7 +157,7 @@ def full_checkpoint_disk(run, strike):
 @fault
 def full_state_disk(run, strike):
     running_job(run)
-    run.disk.fill()
+    assert run.disk.fill() > 0, "the disk was full before"
     try:
         trouble = harness.eventually(
             lambda: run.world.daemon.poll() is not None or run.nodes().store_trouble.message,

@@ -91,6 +91,12 @@ def await_end(client, job):
     return harness.eventually(ended, "the job ends")
 
 
+def fill_up(disk, client, job):
+    """The job as it is once the disk is full. A save that was under way removes an older checkpoint, and so makes room: call it again."""
+    disk.fill()
+    return client.get(job)
+
+
 def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_disk, running):
     disk = make_disk("checkpoints", "4m")
     checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 1}
@@ -99,10 +105,9 @@ def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_dis
     )
     job = submit(muster, job_file)
     first = harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")[0].step
-    disk.fill()
 
     def failing():
-        found = running.get(job)
+        found = fill_up(disk, running, job)
         return found if found.save_failure.count >= 3 else None
 
     full = harness.eventually(failing, "three saves in a row fail")
@@ -144,8 +149,7 @@ def test_a_stop_whose_save_fails_says_so(muster, make_disk, running):
     )
     job = submit(muster, job_file)
     harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
-    disk.fill()
-    harness.eventually(lambda: running.get(job).save_failure.count, "a save fails")
+    harness.eventually(lambda: fill_up(disk, running, job).save_failure.count, "a save fails")
     muster.cli("stop", job)
     end = await_end(running, job)
     assert end.state == api.Job.CANCELLED
@@ -181,7 +185,7 @@ def test_what_is_kept_is_named(muster, make_disk, running):
     )
     job = submit(muster, job_file)
     harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
-    disk.fill()
+    harness.eventually(lambda: fill_up(disk, running, job).save_failure.count, "a save fails")
     end = await_end(running, job)
     assert end.state == api.Job.FAILED, end.state_reason
     assert end.reason == "FINAL_SAVE_FAILED"
