@@ -3,25 +3,26 @@
 def muster_protos(name, srcs, service_srcs):
     """One cc_library with the messages of srcs and the services of service_srcs.
 
-    It brings their precompiled header, too; the library `messages` is the same without.
+    It brings their precompiled header, too. The library `messages` has the messages alone, without gRPC.
 
     Args:
       name: the library.
       srcs: all proto files, relative to this package.
       service_srcs: those of srcs that define a service.
     """
-    outs = []
+    messages = []
     for src in srcs:
         base = src[:-len(".proto")]
-        outs += [base + ".pb.h", base + ".pb.cc"]
+        messages += [base + ".pb.h", base + ".pb.cc"]
+    stubs = []
     for src in service_srcs:
         base = src[:-len(".proto")]
-        outs += [base + ".grpc.pb.h", base + ".grpc.pb.cc"]
+        stubs += [base + ".grpc.pb.h", base + ".grpc.pb.cc"]
     services = " ".join(["$(location %s)" % src for src in service_srcs])
     native.genrule(
         name = name + "_generate",
         srcs = srcs,
-        outs = outs,
+        outs = messages + stubs,
         cmd = " && ".join([
             "protoc -I. --cpp_out=$(GENDIR) $(SRCS)",
             "protoc -I. --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " + services,
@@ -29,15 +30,25 @@ def muster_protos(name, srcs, service_srcs):
     )
     native.cc_library(
         name = "messages",
-        srcs = [out for out in outs if out.endswith(".cc")],
-        hdrs = [out for out in outs if out.endswith(".h")],
+        srcs = [out for out in messages if out.endswith(".cc")],
+        hdrs = [out for out in messages if out.endswith(".h")],
         copts = ["-O1"],
-        deps = ["//third_party/system:grpc"],
+        deps = ["//third_party/system:protobuf"],
+    )
+    native.cc_library(
+        name = "services",
+        srcs = [out for out in stubs if out.endswith(".cc")],
+        hdrs = [out for out in stubs if out.endswith(".h")],
+        copts = ["-O1"],
+        deps = [
+            ":messages",
+            "//third_party/system:grpc",
+        ],
     )
     native.cc_library(
         name = name,
         deps = [
-            ":messages",
+            ":services",
             "//third_party/precompiled:rpc",
         ],
     )

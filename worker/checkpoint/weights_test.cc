@@ -14,8 +14,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/gpt2.h"
-#include "worker/models/mlp.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/models/unit.h"
 
 namespace muster::checkpoint {
@@ -25,13 +24,14 @@ using safetensors::DType;
 using ::testing::HasSubstr;
 
 std::unique_ptr<models::Model> Gpt2(uint64_t seed, bool tied = true) {
-  return *models::CreateGpt2({{"vocab_size", 5},
-                              {"context", 3},
-                              {"layers", 1},
-                              {"heads", 1},
-                              {"width", 2},
-                              {"tied", tied}},
-                             seed);
+  return *models::CreateFromJson("gpt2",
+                                 {{"vocab_size", 5},
+                                  {"context", 3},
+                                  {"layers", 1},
+                                  {"heads", 1},
+                                  {"width", 2},
+                                  {"tied", tied}},
+                                 seed);
 }
 
 bool Same(const models::Model& a, const models::Model& b) {
@@ -133,16 +133,16 @@ TEST_F(WeightsTest, ExportAddsTheConfigWhereThereIsOne) {
   const auto config = nlohmann::json::parse(*files::ReadFile(dir_.Path("a/config.json")));
   EXPECT_EQ(config["n_positions"], 3);
   EXPECT_EQ(config["tie_word_embeddings"], true);
-  const auto mlp = models::CreateMlp(
-      {{"inputs", 2}, {"hidden", nlohmann::json::array()}, {"classes", 2}}, 1);
+  const auto mlp = models::CreateFromJson(
+      "mlp", {{"inputs", 2}, {"hidden", nlohmann::json::array()}, {"classes", 2}}, 1);
   ASSERT_TRUE(ExportModel(dir_.Path("b/model.safetensors"), **mlp).ok());
   EXPECT_FALSE(std::filesystem::exists(dir_.Path("b/config.json")));
 }
 
 // The same weights with 2 heads are another model, which only config.json tells.
 TEST_F(WeightsTest, AConfigBesideTheWeightsMustBeTheModels) {
-  const auto other = *models::CreateGpt2(
-      {{"vocab_size", 5}, {"context", 3}, {"layers", 1}, {"heads", 2}, {"width", 2}}, 1);
+  const auto other = *models::CreateFromJson(
+      "gpt2", {{"vocab_size", 5}, {"context", 3}, {"layers", 1}, {"heads", 2}, {"width", 2}}, 1);
   const std::string path = dir_.Path("model.safetensors");
   ASSERT_TRUE(ExportModel(path, *other).ok());
   EXPECT_EQ(ErrorOf(path, *Gpt2(2)), dir_.Path("config.json") + ": is of weights that are no gpt2 with these options: "

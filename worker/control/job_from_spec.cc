@@ -1,7 +1,5 @@
 #include "worker/control/job_from_spec.h"
 
-#include <google/protobuf/util/json_util.h>
-
 #include <optional>
 #include <string>
 #include <vector>
@@ -15,46 +13,6 @@ namespace {
 
 absl::Status Missing(const char* path) {
   return absl::InvalidArgumentError(absl::StrCat(path, ": no known alternative is set"));
-}
-
-absl::StatusOr<train::ModelConfig> Model(const v1::ModelSpec& spec) {
-  train::ModelConfig model;
-  model.weights = spec.weights();
-  const google::protobuf::Message* options = nullptr;
-  switch (spec.kind_case()) {
-    case v1::ModelSpec::kGpt2:
-      model.kind = "gpt2";
-      options = &spec.gpt2();
-      break;
-    case v1::ModelSpec::kMlp:
-      model.kind = "mlp";
-      options = &spec.mlp();
-      break;
-    case v1::ModelSpec::kLlama:
-      model.kind = "llama";
-      options = &spec.llama();
-      break;
-    case v1::ModelSpec::kConvnet:
-      model.kind = "convnet";
-      options = &spec.convnet();
-      break;
-    case v1::ModelSpec::kTorchscript:
-      model.kind = "torchscript";
-      options = &spec.torchscript();
-      break;
-    case v1::ModelSpec::kPlugin:
-      model.kind = "plugin";
-      options = &spec.plugin();
-      break;
-    case v1::ModelSpec::KIND_NOT_SET:
-      return Missing("model");
-  }
-  google::protobuf::util::JsonPrintOptions print;
-  print.preserve_proto_field_names = true;
-  if (!google::protobuf::util::MessageToJsonString(*options, &model.options_json, print).ok()) {
-    return absl::InternalError("model options cannot be written as JSON");
-  }
-  return model;
 }
 
 std::vector<std::string> Strings(const google::protobuf::RepeatedPtrField<std::string>& field) {
@@ -257,7 +215,7 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   train::Job job;
   job.seed = spec.seed();
-  ASSIGN_OR_RETURN(job.model, Model(spec.model()));
+  job.model.spec = spec.model();
   job.model.loss = Loss(spec.loss());
   if (spec.data().has_train()) {
     ASSIGN_OR_RETURN(job.train, Data("data.train", spec.data().train()));

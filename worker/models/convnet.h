@@ -7,14 +7,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/statusor.h"
-#include "nlohmann/json_fwd.hpp"
+#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/models/model.h"
 
 namespace muster::models {
 
-// Options: inputs [channels, height, width], widths [..], blocks [..] (one each per stage), classes.
-absl::StatusOr<std::unique_ptr<Model>> CreateConvnet(const nlohmann::json& options, uint64_t seed);
+// spec: with its defaults, and valid (common/jobspec).
+std::unique_ptr<Model> CreateConvnet(const v1::ConvnetSpec& spec, uint64_t seed);
 
 }  // namespace muster::models
 

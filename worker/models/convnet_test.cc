@@ -10,7 +10,7 @@
 #include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
 
 namespace muster::models {
@@ -21,7 +21,7 @@ nlohmann::json Options() {
 }
 
 std::unique_ptr<Model> Make(const nlohmann::json& options = Options(), uint64_t seed = 1) {
-  auto model = Create("convnet", options, seed);
+  auto model = CreateFromJson("convnet", options, seed);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }
@@ -34,12 +34,6 @@ std::vector<at::Tensor> Copies(const Model& model) {
   std::vector<at::Tensor> copies;
   for (const Buffer& buffer : model.Buffers()) copies.push_back(buffer.tensor.clone());
   return copies;
-}
-
-std::string ErrorOf(const nlohmann::json& changes) {
-  nlohmann::json options = Options();
-  options.update(changes);
-  return std::string(Create("convnet", options, 1).status().message());
 }
 
 // torchvision's named_parameters() and named_buffers() of such a ResNet, in their order.
@@ -208,23 +202,6 @@ TEST(ConvnetTest, CountsItsOperations) {
   const double layer1 = 30 * 2 * (3 * 3 * 9);
   const double layer2 = 9 * (3 * 4 + 3 * 4 * 9 + 3 * (4 * 4 * 9));
   EXPECT_EQ(Make()->ForwardFlops(), 2 * (stem + layer1 + layer2 + 4 * 7));
-}
-
-TEST(ConvnetTest, OptionsThatDoNotFitAreNamed) {
-  EXPECT_EQ(ErrorOf({{"inputs", {28, 28}}}),
-            "model convnet: inputs: expected 3 numbers, channels, height and width, found 2");
-  EXPECT_EQ(ErrorOf({{"widths", nlohmann::json::array()}}),
-            "model convnet: widths: expected one number or more, found none; blocks: expected as many "
-            "numbers as widths, 0, found 2");
-  EXPECT_EQ(ErrorOf({{"blocks", {1, 0}}}),
-            "model convnet: blocks: expected a list of integers from 1 on, found [1,0]");
-  EXPECT_EQ(ErrorOf({{"inputs", {1, 65537, 1}}}),
-            "model convnet: inputs, widths: expected numbers up to 65536, found 65537");
-  // 6 x 5, 3 x 3, 2 x 2, 1 x 1.
-  EXPECT_EQ(ErrorOf({{"widths", {1, 1, 1, 1}}, {"blocks", {1, 1, 1, 1}}}), "");
-  EXPECT_EQ(ErrorOf({{"widths", {1, 1, 1, 1, 1}}, {"blocks", {1, 1, 1, 1, 1}}}),
-            "model convnet: widths: expected at most 4 stages, after which 6 x 5 pixels are down to "
-            "one, found 5");
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 
 #include "gtest/gtest.h"
 #include "worker/models/init.h"
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 namespace {
@@ -12,13 +12,13 @@ namespace {
 TEST(DeferredValues, AModelMadeSoHasNoMemoryAndTheSameValues) {
   const nlohmann::json options = {
       {"vocab_size", 11}, {"context", 4}, {"layers", 1}, {"heads", 1}, {"width", 4}};
-  const auto whole = Create("gpt2", options, 3);
+  const auto whole = CreateFromJson("gpt2", options, 3);
   ASSERT_TRUE(whole.ok()) << whole.status();
   DeferredValues values;
   absl::StatusOr<std::unique_ptr<Model>> model;
   {
     const DeferredValues::Scope scope(&values);
-    model = Create("gpt2", options, 3);
+    model = CreateFromJson("gpt2", options, 3);
   }
   ASSERT_TRUE(model.ok()) << model.status();
   const auto expected = (*whole)->Parameters();

@@ -8,7 +8,6 @@
 #include "nlohmann/json.hpp"
 #include "worker/models/gpt2_units.h"
 #include "worker/models/language_model.h"
-#include "worker/models/options.h"
 
 namespace muster::models {
 namespace {
@@ -77,22 +76,15 @@ class Gpt2 : public LanguageModel {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateGpt2(const nlohmann::json& options, uint64_t seed) {
-  OptionReader reader("gpt2", options);
-  Gpt2Shape shape;
-  shape.vocab_size = reader.Size("vocab_size");
-  shape.context = reader.Size("context");
-  shape.layers = reader.Size("layers");
-  shape.heads = reader.Size("heads");
-  shape.width = reader.Size("width");
-  shape.inner = reader.Size("inner", 4 * shape.width);
-  shape.dropout = reader.Probability("dropout", 0);
-  shape.tied = reader.Flag("tied", true);
-  if (reader.ok() && shape.width % shape.heads != 0) {
-    reader.Problem(absl::StrCat("width: expected a multiple of heads (", shape.heads, "), found ",
-                                shape.width));
-  }
-  RETURN_IF_ERROR(reader.Finish());
+std::unique_ptr<Model> CreateGpt2(const v1::Gpt2Spec& spec, uint64_t seed) {
+  const Gpt2Shape shape = {.vocab_size = spec.vocab_size(),
+                           .context = spec.context(),
+                           .layers = spec.layers(),
+                           .heads = spec.heads(),
+                           .width = spec.width(),
+                           .inner = spec.inner(),
+                           .dropout = spec.dropout(),
+                           .tied = spec.tied()};
   return std::make_unique<Gpt2>(shape, seed);
 }
 

@@ -5,14 +5,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/statusor.h"
-#include "nlohmann/json_fwd.hpp"
+#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/models/model.h"
 
 namespace muster::models {
 
-// Options: vocab_size, context, layers, heads, width; inner (4 * width), dropout (0), tied (true).
-absl::StatusOr<std::unique_ptr<Model>> CreateGpt2(const nlohmann::json& options, uint64_t seed);
+// spec: with its defaults, and valid (common/jobspec).
+std::unique_ptr<Model> CreateGpt2(const v1::Gpt2Spec& spec, uint64_t seed);
 
 }  // namespace muster::models
 

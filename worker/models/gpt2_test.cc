@@ -12,7 +12,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/language_model_maker.h"
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
 
 namespace muster::models {
@@ -29,7 +29,6 @@ const LanguageModelMaker& Maker() {
 nlohmann::json Small() { return Maker().small(); }
 nlohmann::json With(const std::string& key, const nlohmann::json& value) { return Maker().With(key, value); }
 std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) { return Maker().Make(options, seed); }
-std::string ErrorOf(const nlohmann::json& options) { return Maker().ErrorOf(options); }
 
 at::Tensor Train(Model& model, const at::Tensor& tokens, uint64_t seed) {
   ForwardContext context(Mode::kTrain, MakeGenerator(seed));
@@ -145,19 +144,6 @@ TEST(Gpt2Test, WeightNamesOfOtherWritersAreUnderstood) {
             WeightName::Kind::kIgnored);
   EXPECT_EQ(tied->ResolveWeight("h.0.attn.c_attn.bias").kind, WeightName::Kind::kParameter);
   EXPECT_EQ(tied->ResolveWeight("h.2.ln_1.bias").kind, WeightName::Kind::kUnknown);
-}
-
-TEST(Gpt2Test, BadOptionsAreNamedWithWhatIsAllowed) {
-  EXPECT_THAT(ErrorOf(With("heads", 3)),
-              HasSubstr("width: expected a multiple of heads (3), found 8"));
-  EXPECT_THAT(ErrorOf(With("dropout", 1)),
-              HasSubstr("dropout: expected a number in [0, 1), found 1"));
-  EXPECT_THAT(ErrorOf(With("hiden", 1)),
-              HasSubstr("hiden: unknown option, allowed are vocab_size"));
-  EXPECT_THAT(ErrorOf(With("width", "8")),
-              HasSubstr("width: expected an integer from 1 on, found \"8\""));
-  EXPECT_EQ(std::string(Create("gpt3", Small(), 1).status().message()),
-            absl::StrCat("model: expected one of ", absl::StrJoin(Kinds(), ", "), ", found 'gpt3'"));
 }
 
 TEST(Gpt2Test, BatchesThatDoNotFitAreRefused) {

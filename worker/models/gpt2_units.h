@@ -19,7 +19,7 @@ struct Gpt2Shape {
   int64_t width = 0;
   int64_t inner = 0;
   double dropout = 0;
-  bool tied = true;
+  bool tied = false;
 };
 
 inline constexpr double kGpt2LayerNormEpsilon = 1e-5;

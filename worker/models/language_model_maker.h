@@ -12,8 +12,8 @@
 #include "ATen/ops/arange.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/registry.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 
@@ -33,15 +33,9 @@ class LanguageModelMaker {
   }
 
   std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) const {
-    auto model = Create(kind_, options, seed);
+    auto model = CreateFromJson(kind_, options, seed);
     EXPECT_TRUE(model.ok()) << model.status();
     return *std::move(model);
-  }
-
-  std::string ErrorOf(const nlohmann::json& options) const {
-    const auto model = Create(kind_, options, 1);
-    EXPECT_EQ(model.status().code(), absl::StatusCode::kInvalidArgument);
-    return std::string(model.status().message());
   }
 
  private:

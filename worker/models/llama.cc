@@ -8,7 +8,6 @@
 #include "nlohmann/json.hpp"
 #include "worker/models/language_model.h"
 #include "worker/models/llama_units.h"
-#include "worker/models/options.h"
 
 namespace muster::models {
 namespace {
@@ -85,37 +84,19 @@ class Llama : public LanguageModel {
   const LlamaShape shape_;
 };
 
-void CheckHeads(const LlamaShape& shape, OptionReader* reader) {
-  if (shape.width % shape.heads != 0) {
-    reader->Problem(absl::StrCat("width: expected a multiple of heads (", shape.heads,
-                                 "), found ", shape.width));
-  } else if (shape.head() % 2 != 0) {
-    reader->Problem(absl::StrCat("heads: expected width / heads to be even, found ", shape.width,
-                                 " / ", shape.heads, " = ", shape.head()));
-  }
-  if (shape.heads % shape.kv_heads != 0) {
-    reader->Problem(absl::StrCat("kv_heads: expected a divisor of heads (", shape.heads,
-                                 "), found ", shape.kv_heads));
-  }
-}
-
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateLlama(const nlohmann::json& options, uint64_t seed) {
-  OptionReader reader("llama", options);
-  LlamaShape shape;
-  shape.vocab_size = reader.Size("vocab_size");
-  shape.context = reader.Size("context");
-  shape.layers = reader.Size("layers");
-  shape.heads = reader.Size("heads");
-  shape.kv_heads = reader.Size("kv_heads", shape.heads);
-  shape.width = reader.Size("width");
-  shape.inner = reader.Size("inner");
-  shape.rope_theta = reader.Positive("rope_theta", shape.rope_theta);
-  shape.norm_eps = reader.Positive("norm_eps", shape.norm_eps);
-  shape.tied = reader.Flag("tied", shape.tied);
-  if (reader.ok()) CheckHeads(shape, &reader);
-  RETURN_IF_ERROR(reader.Finish());
+std::unique_ptr<Model> CreateLlama(const v1::LlamaSpec& spec, uint64_t seed) {
+  const LlamaShape shape = {.vocab_size = spec.vocab_size(),
+                            .context = spec.context(),
+                            .layers = spec.layers(),
+                            .heads = spec.heads(),
+                            .kv_heads = spec.kv_heads(),
+                            .width = spec.width(),
+                            .inner = spec.inner(),
+                            .rope_theta = spec.rope_theta(),
+                            .norm_eps = spec.norm_eps(),
+                            .tied = spec.tied()};
   return std::make_unique<Llama>(shape, seed);
 }
 

@@ -6,15 +6,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/statusor.h"
-#include "nlohmann/json_fwd.hpp"
+#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/models/model.h"
 
 namespace muster::models {
 
-// Options: vocab_size, context, layers, heads, width, inner; kv_heads (heads), rope_theta (10000), norm_eps (1e-5),
-// tied (false).
-absl::StatusOr<std::unique_ptr<Model>> CreateLlama(const nlohmann::json& options, uint64_t seed);
+// spec: with its defaults, and valid (common/jobspec).
+std::unique_ptr<Model> CreateLlama(const v1::LlamaSpec& spec, uint64_t seed);
 
 }  // namespace muster::models
 

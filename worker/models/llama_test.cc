@@ -31,7 +31,6 @@ const LanguageModelMaker& Maker() {
 nlohmann::json Small() { return Maker().small(); }
 nlohmann::json With(const std::string& key, const nlohmann::json& value) { return Maker().With(key, value); }
 std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) { return Maker().Make(options, seed); }
-std::string ErrorOf(const nlohmann::json& options) { return Maker().ErrorOf(options); }
 
 TEST(LlamaTest, ParametersHaveHuggingFaceNamesInForwardOrder) {
   std::vector<std::string> names;
@@ -144,19 +143,6 @@ TEST(LlamaTest, WeightNamesOfOtherWritersAreUnderstood) {
   for (const char* name : {"layers.2.mlp.up_proj.weight", "model.layers.0.self_attn.q_proj.bias"}) {
     EXPECT_EQ(tied->ResolveWeight(name).kind, WeightName::Kind::kUnknown) << name;
   }
-}
-
-TEST(LlamaTest, BadOptionsAreNamedWithWhatIsAllowed) {
-  EXPECT_THAT(ErrorOf(With("heads", 3)),
-              HasSubstr("width: expected a multiple of heads (3), found 8"));
-  EXPECT_THAT(ErrorOf(With("heads", 8)),
-              HasSubstr("heads: expected width / heads to be even, found 8 / 8 = 1"));
-  EXPECT_THAT(ErrorOf(With("kv_heads", 3)),
-              HasSubstr("kv_heads: expected a divisor of heads (4), found 3"));
-  EXPECT_THAT(ErrorOf(With("rope_theta", 0)),
-              HasSubstr("rope_theta: expected a number above 0, found 0"));
-  EXPECT_THAT(ErrorOf(With("norm_eps", -1e-5)), HasSubstr("norm_eps: expected a number above 0"));
-  EXPECT_THAT(ErrorOf(With("dropout", 0.1)), HasSubstr("dropout: unknown option"));
 }
 
 TEST(LlamaTest, ConfigSaysWhatTheModelIs) {

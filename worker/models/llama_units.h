@@ -17,8 +17,8 @@ struct LlamaShape {
   int64_t kv_heads = 0;  // divides heads
   int64_t width = 0;
   int64_t inner = 0;
-  double rope_theta = 10000;
-  double norm_eps = 1e-5;
+  double rope_theta = 0;
+  double norm_eps = 0;
   bool tied = false;
 
   int64_t head() const { return width / heads; }

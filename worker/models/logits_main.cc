@@ -14,7 +14,7 @@
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
 #include "worker/checkpoint/weights.h"
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
 
 namespace muster {
@@ -67,7 +67,7 @@ absl::Status Run(const Flags& flags) {
   at::set_num_threads(1);
   const auto options = nlohmann::json::parse(flags.options, nullptr, /*allow_exceptions=*/false);
   if (options.is_discarded()) return absl::InvalidArgumentError("--options: not JSON");
-  ASSIGN_OR_RETURN(const auto model, models::Create(flags.model, options, /*seed=*/0));
+  ASSIGN_OR_RETURN(const auto model, models::CreateFromJson(flags.model, options, /*seed=*/0));
   if (!flags.weights.empty()) RETURN_IF_ERROR(checkpoint::LoadWeights(flags.weights, *model));
   if (!flags.export_path.empty()) {
     RETURN_IF_ERROR(checkpoint::ExportModel(flags.export_path, *model));

@@ -8,9 +8,7 @@
 #include "ATen/ops/linear.h"
 #include "ATen/ops/relu.h"
 #include "common/status/status.h"
-#include "nlohmann/json.hpp"
 #include "worker/models/init.h"
-#include "worker/models/options.h"
 
 namespace muster::models {
 namespace {
@@ -75,12 +73,10 @@ class Mlp : public Model {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateMlp(const nlohmann::json& options, uint64_t seed) {
-  OptionReader reader("mlp", options);
-  std::vector<int64_t> widths = {reader.Size("inputs")};
-  for (int64_t width : reader.Sizes("hidden")) widths.push_back(width);
-  widths.push_back(reader.Size("classes"));
-  RETURN_IF_ERROR(reader.Finish());
+std::unique_ptr<Model> CreateMlp(const v1::MlpSpec& spec, uint64_t seed) {
+  std::vector<int64_t> widths = {spec.inputs()};
+  widths.insert(widths.end(), spec.hidden().begin(), spec.hidden().end());
+  widths.push_back(spec.classes());
   return std::make_unique<Mlp>(widths, seed);
 }
 

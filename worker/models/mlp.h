@@ -6,14 +6,13 @@
 #include <cstdint>
 #include <memory>
 
-#include "absl/status/statusor.h"
-#include "nlohmann/json_fwd.hpp"
+#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/models/model.h"
 
 namespace muster::models {
 
-// Options: inputs, hidden (a list), classes.
-absl::StatusOr<std::unique_ptr<Model>> CreateMlp(const nlohmann::json& options, uint64_t seed);
+// spec: with its defaults, and valid (common/jobspec).
+std::unique_ptr<Model> CreateMlp(const v1::MlpSpec& spec, uint64_t seed);
 
 }  // namespace muster::models
 

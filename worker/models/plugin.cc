@@ -12,10 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "muster/plugin.h"
-#include "nlohmann/json.hpp"
 #include "worker/models/deferred_values.h"
 #include "worker/models/init.h"
-#include "worker/models/options.h"
 #include "worker/models/output_check.h"
 #include "worker/models/plugin_file.h"
 #include "worker/models/plugin_units.h"
@@ -238,14 +236,11 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, const p
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const nlohmann::json& options, uint64_t seed) {
-  OptionReader reader("plugin", options);
-  const std::string path = reader.Text("path");
-  const std::string name = reader.Text("name");
-  const std::map<std::string, std::string> given = reader.Texts("options");
-  RETURN_IF_ERROR(reader.Finish());
-  ASSIGN_OR_RETURN(const plugin::ModelEntry* const entry, FindModel(path, name));
-  const std::string who = absl::StrCat("plug-in ", path, ": model '", name, "'");
+absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed) {
+  const std::map<std::string, std::string> given(spec.options().begin(), spec.options().end());
+  ASSIGN_OR_RETURN(const plugin::ModelEntry* const entry, FindModel(spec.path(), spec.name()));
+  const std::string who =
+      absl::StrCat("plug-in ", spec.path(), ": model '", spec.name(), "'");
   std::unique_ptr<Model> model;
   try {
     ASSIGN_OR_RETURN(model, CallPlugin(who, [&] {

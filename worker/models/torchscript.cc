@@ -12,11 +12,9 @@
 #include "common/files/mapped_file.h"
 #include "common/problems/problems.h"
 #include "common/status/status.h"
-#include "nlohmann/json.hpp"
 #include "torch/csrc/jit/api/module.h"
 #include "torch/csrc/jit/serialization/import.h"
 #include "torch/version.h"
-#include "worker/models/options.h"
 #include "worker/models/output_check.h"
 #include "worker/models/seed.h"
 #include "worker/models/torchscript_forward.h"
@@ -156,28 +154,19 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, Script 
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const nlohmann::json& options, uint64_t) {
-  OptionReader reader("torchscript", options);
-  const std::string path = reader.Text("path");
+absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSpec& spec) {
   InputSpec input;
-  std::vector<int64_t> row;
-  if (reader.Has("vocab_size") || reader.Has("context")) {
+  const std::vector<int64_t> row(spec.inputs().begin(), spec.inputs().end());
+  if (spec.vocab_size() > 0) {
     input = {.kind = InputSpec::Kind::kTokens,
-             .vocab_size = reader.Size("vocab_size"),
-             .context = reader.Size("context")};
+             .vocab_size = spec.vocab_size(),
+             .context = spec.context()};
   } else {
-    row = reader.Sizes("inputs");
-    if (row.empty()) reader.Problem("inputs: expected the shape of a row, found nothing");
-    input = {.kind = InputSpec::Kind::kRows, .row_elements = 1, .classes = reader.Size("classes")};
-    for (const int64_t size : row) {
-      if (__builtin_mul_overflow(input.row_elements, size, &input.row_elements)) {
-        reader.Problem("inputs: expected fewer numbers");
-      }
-    }
+    input = {.kind = InputSpec::Kind::kRows, .row_elements = 1, .classes = spec.classes()};
+    for (const int64_t size : row) input.row_elements *= size;
   }
-  RETURN_IF_ERROR(reader.Finish());
-  const std::string who = absl::StrCat("torchscript ", path);
-  auto script = OpenScript(path);
+  const std::string who = absl::StrCat("torchscript ", spec.path());
+  auto script = OpenScript(spec.path());
   if (!script.ok()) return Annotate(script.status(), who);
   return MakeModel(who, *std::move(script), input, row);
 }

@@ -2,23 +2,21 @@
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_H_
 
-#include <cstdint>
 #include <memory>
 
 #include "absl/status/statusor.h"
-#include "nlohmann/json_fwd.hpp"
+#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/models/model.h"
 
 namespace muster::models {
 
-// Options: path, and either inputs (the shape of a row) and classes, or vocab_size and context. The initial values are the
-// file's; nothing is made from `seed`.
+// spec: valid (common/jobspec). The initial values are the file's.
 // The top module's direct children are the units where it is a torch.nn.Sequential of them, else it is one unit.
 // Errors name the file: those of opening it; DATA_LOSS: cut off or damaged; INVALID_ARGUMENT: no TorchScript, operators or classes that
-// LibTorch does not have, no parameters, tensors that are not float32 (parameters), an output of another shape than the options
-// say, a forward that changes what no checkpoint holds, or one that changes its buffers or is random in evaluation.
+// LibTorch does not have, no parameters, tensors that are not float32 (parameters), an output of another shape than the spec
+// says, a forward that changes what no checkpoint holds, or one that changes its buffers or is random in evaluation.
 // What goes wrong in a script later becomes a ModelError out of Forward.
-absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const nlohmann::json& options, uint64_t seed);
+absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSpec& spec);
 
 }  // namespace muster::models
 

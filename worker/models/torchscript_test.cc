@@ -20,7 +20,7 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "torch/csrc/jit/api/module.h"
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
 
 namespace muster::models {
@@ -55,7 +55,7 @@ class TorchscriptTest : public ::testing::Test {
   absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& name, nlohmann::json options = {}) {
     if (options.is_null()) options = {{"inputs", {3}}, {"classes", 2}};
     options["path"] = folder_.Path(name);
-    return Create("torchscript", options, 0);
+    return CreateFromJson("torchscript", options, 0);
   }
   std::string Error(const Module& module, nlohmann::json options = {}) {
     const auto model = Make(module, std::move(options));
@@ -356,14 +356,6 @@ TEST_F(TorchscriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
   EXPECT_THAT(Error(WithMode(Linear(""), "  if self.training:\n    self.weight = self.weight * 0.5\n" +
                                              std::string(kLinear))),
               HasSubstr("forward assigns weight, which is a parameter"));
-}
-
-TEST_F(TorchscriptTest, OptionsSayWhatIsMissing) {
-  EXPECT_EQ(Message(Create("torchscript", {{"inputs", {3}}}, 0).status()),
-            "model torchscript: path: expected a text, found nothing; classes: expected an integer from 1 on, "
-            "found nothing");
-  EXPECT_THAT(Message(Create("torchscript", {{"path", "/x"}, {"vocab_size", 3}, {"inputs", {1}}}, 0).status()),
-              HasSubstr("inputs: unknown option"));
 }
 
 class TorchscriptFileTest : public TorchscriptTest {

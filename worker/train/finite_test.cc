@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/test_model.h"
 
@@ -16,7 +16,7 @@ namespace muster::train {
 namespace {
 
 std::unique_ptr<models::Model> Make() {
-  auto model = models::Create(
+  auto model = models::CreateFromJson(
       "convnet", {{"inputs", {1, 4, 4}}, {"widths", {2}}, {"blocks", {1}}, {"classes", 2}}, 1);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);

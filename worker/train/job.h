@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "common/trainability/trainability.h"
+#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/data/idx_dataset.h"
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
@@ -37,9 +38,7 @@ struct Identity {
 };
 
 struct ModelConfig {
-  std::string kind;          // "gpt2"
-  std::string options_json;  // the object of the job file, for models/registry.h
-  std::string weights;       // safetensors file with the initial values; empty: made from the seed
+  v1::ModelSpec spec;  // with its defaults, and valid
   std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
 };
 

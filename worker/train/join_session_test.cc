@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/parallel/recording.h"
 #include "worker/train/join_fixture.h"
 #include "worker/train/rank_threads.h"
@@ -23,8 +24,9 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Without buffers, which would be the first to be not finite.
-const ModelConfig kMlp = {.kind = "mlp",
-                          .options_json = R"({"inputs": 16, "hidden": [64], "classes": 3})"};
+ModelConfig Mlp() {
+  return {.spec = models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [64], "classes": 3})")};
+}
 
 // What rank 0 reported.
 class Outside : public CommandSource, public EventSink {
@@ -198,7 +200,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
   bad_row_ = {0, 22};  // finite, but no loss of it is
   bad_value_ = 3e38f;
   Job job = JobOn({29, 0, 7}, 8);
-  job.model = kMlp;
+  job.model = Mlp();
   job.batch.order = data::Order::kSequential;
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
@@ -216,7 +218,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
   bad_row_ = {0, 14};
   bad_value_ = 3e38f;
   Job job = JobOn({29, 0, 7}, 8);
-  job.model = kMlp;
+  job.model = Mlp();
   job.batch.order = data::Order::kSequential;
   job.trainable = {{.freeze = true, .pattern = "*"}};
   const auto run = RunSessions(job, 3);
@@ -231,9 +233,9 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
 
 TEST_P(JoinSessionTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   Job job = JobOn({8, 8}, 2);
-  job.model = {.kind = "plugin",
-               .options_json = R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
-                                   "options": {"fault": "runs-collectives"}})"};
+  job.model = {.spec = models::SpecFromText(
+        "plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
+                                   "options": {"fault": "runs-collectives"}})")};
   EXPECT_THAT(
       RunSessions(job, 2)->Errors()[0],
       HasSubstr("batch.last: found uneven, but the model plugin runs collectives of its own"));

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/memory/counting_allocator.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 
@@ -57,8 +58,8 @@ class MemorySessionTest : public ::testing::Test {
   Job SmallJob() const {
     Job job;
     job.seed = 7;
-    job.model.kind = "gpt2";
-    job.model.options_json = R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})";
+    job.model.spec = models::SpecFromText(
+        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
     job.train = TokenFiles{{tokens_}};
     job.validate = TokenFiles{{tokens_}};
     job.strategy = parallel::DdpOptions{};

@@ -17,6 +17,7 @@
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/checkpoint/load.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 #include "worker/train/setup.h"
@@ -96,9 +97,9 @@ class NotFiniteTest : public ::testing::Test {
 
     Job job;
     job.seed = 3;
-    job.model = {.kind = "mlp",
-                 .options_json = absl::StrCat("{\"inputs\": ", width, ", \"hidden\": [", hidden,
-                                              "], \"classes\": ", classes, "}")};
+    job.model = {.spec = models::SpecFromText(
+        "mlp", absl::StrCat("{\"inputs\": ", width, ", \"hidden\": [", hidden,
+                                              "], \"classes\": ", classes, "}"))};
     job.train = RowFiles{{folder_.Path("rows.safetensors")}};
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 1, .order = data::Order::kSequential};
@@ -161,9 +162,8 @@ class NotFiniteTest : public ::testing::Test {
     }
     rows[5] = row;
     Job job = JobOn(rows, 4, "", 3);
-    job.model = {
-        .kind = "convnet",
-        .options_json = R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [1], "classes": 3})"};
+    job.model = {.spec = models::SpecFromText(
+        "convnet", R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [1], "classes": 3})")};
     job.checkpoint = EveryStep();
     return job;
   }

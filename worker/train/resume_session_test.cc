@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "worker/checkpoint/epoch.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/failure.h"
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
@@ -41,8 +42,8 @@ TEST_F(SessionTest, AResumedRunIsBitwiseTheUndisturbedOne) {
 TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
   Job job = SmallJob();
   // Without dropout, whose numbers depend on the rank, a sample counts the same wherever it is.
-  job.model.options_json =
-      R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})";
+  job.model.spec = models::SpecFromText(
+      "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
   job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{.eps = 1e-5}};
   job.batch = {.per_rank = 6, .accumulate = 2};
   const auto undisturbed = RunSessions(job, 1);
@@ -214,8 +215,8 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   const std::string copy = folder_ / "copy";
   fs::copy(written[0], copy, fs::copy_options::recursive);
   start_.start_from = copy;
-  job.model.options_json =
-      R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})";
+  job.model.spec = models::SpecFromText(
+      "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})");
   const auto third = RunSessions(job, 2, 3);
   for (const auto& end : third->ends) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kStartDoesNotFit) << end.status();

@@ -17,6 +17,7 @@
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/failure.h"
 #include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
@@ -87,9 +88,8 @@ class SaveSessionTest : public ::testing::Test {
   Job SmallJob() const {
     Job job;
     job.seed = 7;
-    job.model.kind = "gpt2";
-    job.model.options_json =
-        R"({"vocab_size": 29, "context": 8, "layers": 1, "heads": 1, "width": 8, "dropout": 0})";
+    job.model.spec = models::SpecFromText(
+        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 1, "heads": 1, "width": 8, "dropout": 0})");
     job.train = TokenFiles{{Path("train.bin")}};
     job.strategy = strategy_;
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};

@@ -20,6 +20,7 @@
 #include "absl/status/statusor.h"
 #include "common/activity/activity.h"
 #include "worker/comm/communicator.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
 #include "worker/train/rank_threads.h"
@@ -121,9 +122,8 @@ class SessionTest : public ::testing::Test {
   Job SmallJob() const {
     Job job;
     job.seed = 7;
-    job.model.kind = "gpt2";
-    job.model.options_json =
-        R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})";
+    job.model.spec = models::SpecFromText(
+        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})");
     job.train = TokenFiles{{folder_ / "train.bin"}};
     job.validate = TokenFiles{{folder_ / "validate.bin"}};
     job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};

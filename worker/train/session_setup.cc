@@ -61,7 +61,7 @@ absl::Status SessionImpl::Build() {
                                         .had_others = parts_.had_checkpoints,
                                         .from_scratch = parts_.from_scratch,
                                         .start_from = parts_.start_from},
-                                       StrategyName(job_.strategy), job_.model.kind, parts_.control,
+                                       StrategyName(job_.strategy), model_->kind(), parts_.control,
                                        parts_.events));
     checkpoints_->SetStillMine([this] {
       // A checkpoint that a later generation goes on from stands for steps whose metrics were told.

@@ -4,7 +4,6 @@
 #include <xxhash.h>
 
 #include <map>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -21,26 +20,20 @@ namespace muster::train {
 
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
                                                           models::DeferredValues* deferred) {
-  const auto options = nlohmann::json::parse(job.model.options_json, nullptr,
-                                             /*allow_exceptions=*/false);
-  if (options.is_discarded()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model.", job.model.kind, ": options are no JSON"));
-  }
   std::unique_ptr<models::Model> model;
   {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
     const models::DeferredValues::Scope deferring(deferred);
-    ASSIGN_OR_RETURN(model, models::Create(job.model.kind, options, job.seed));
+    ASSIGN_OR_RETURN(model, models::Create(job.model.spec, job.seed));
   }
   if (deferred != nullptr) {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
   if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
-  if (!job.model.weights.empty()) {
+  if (const std::string& weights = job.model.spec.weights(); !weights.empty()) {
     RETURN_IF_ERROR(
-        Annotate(checkpoint::LoadWeights(job.model.weights, *model, deferred), "model.weights"));
+        Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
   }
   return model;
 }

@@ -1,3 +1,4 @@
+#include "worker/models/spec_from_json.h"
 #include "worker/train/setup.h"
 
 #include <ATen/core/Tensor.h>
@@ -32,7 +33,8 @@ class Samples : public data::Dataset {
 
 Job SmallJob() {
   Job job;
-  job.model = {.kind = "mlp", .options_json = R"({"inputs": 4, "hidden": [3], "classes": 2})"};
+  job.model = {.spec = models::SpecFromText(
+        "mlp", R"({"inputs": 4, "hidden": [3], "classes": 2})")};
   job.optimizer = OptimizerConfig{1e-3, optim::AdamWOptions{}};
   job.schedule = optim::WarmupCosine{.warmup_steps = 2, .total_steps = 9};
   job.stages = {FitStage{9, 0}};
@@ -67,7 +69,8 @@ TEST(PlanFingerprint, SeesWhatRanksMustAgreeOn) {
       [](Job& job) { job.model.loss = models::LossOptions{.label_smoothing = 0.1}; },
       [](Job& job) { job.batch.accumulate = 2; },
       [](Job& job) { job.stages.push_back(ValidateStage{}); },
-      [](Job& job) { job.model.options_json = R"({"inputs": 4, "hidden": [5], "classes": 2})"; },
+      [](Job& job) { job.model.spec = models::SpecFromText(
+      "mlp", R"({"inputs": 4, "hidden": [5], "classes": 2})"); },
   };
   for (const auto& change : changes) {
     Job job = SmallJob();
@@ -219,8 +222,8 @@ TEST(PlanFingerprint, SeesBuffers) {
 
 TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   Job job = SmallJob();
-  job.model = {.kind = "convnet",
-               .options_json = R"({"inputs": [1, 2, 2], "widths": [2], "blocks": [1], "classes": 2})"};
+  job.model = {.spec = models::SpecFromText(
+        "convnet", R"({"inputs": [1, 2, 2], "widths": [2], "blocks": [1], "classes": 2})")};
   const auto model = *BuildModel(job);
   std::map<std::string, int> slots;
   const auto ranks = comm::LocalGroup::Create(1);

@@ -15,6 +15,7 @@
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
 
@@ -97,14 +98,15 @@ class TrainabilitySession : public testing::Test {
     return job;
   }
   Job PluginJob(const std::string& fault, int64_t steps = 6) {
-    return JobOf({.kind = "plugin",
-                  .options_json = absl::StrCat(
+    return JobOf({.spec = models::SpecFromText(
+        "plugin", absl::StrCat(
                       R"({"path": "worker/models/plugin_faults.so", "name": "faulty", "options": {"fault": ")", fault,
-                      R"(", "path": ")", folder_.Path("first"), R"("}})")},
+                      R"(", "path": ")", folder_.Path("first"), R"("}})"))},
                  steps);
   }
   Job MlpJob(int64_t steps = 6) {
-    return JobOf({.kind = "mlp", .options_json = R"({"inputs": 3, "hidden": [33, 18], "classes": 2})"}, steps);
+    return JobOf({.spec = models::SpecFromText(
+        "mlp", R"({"inputs": 3, "hidden": [33, 18], "classes": 2})")}, steps);
   }
 
   static Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {

@@ -16,7 +16,7 @@
 #include "c10/core/GradMode.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/init.h"
-#include "worker/models/registry.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
 
 namespace muster::parity {
@@ -165,7 +165,7 @@ class MixedModel : public models::Model {
 };
 
 std::unique_ptr<models::Model> FromRegistry(const std::string& kind, const std::string& options) {
-  auto model = models::Create(kind, nlohmann::json::parse(options), kSeed);
+  auto model = models::CreateFromJson(kind, nlohmann::json::parse(options), kSeed);
   if (!model.ok()) throw std::logic_error(model.status().ToString());
   return *std::move(model);
 }
