@@ -215,8 +215,8 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   train::Job job;
   job.seed = spec.seed();
-  job.model.spec = spec.model();
-  job.model.loss = Loss(spec.loss());
+  job.spec = spec;
+  job.loss = Loss(spec.loss());
   if (spec.data().has_train()) {
     ASSIGN_OR_RETURN(job.train, Data("data.train", spec.data().train()));
   }

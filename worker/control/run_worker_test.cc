@@ -13,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "common/jobspec/jobspec.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
@@ -124,6 +125,7 @@ class RunWorkerTest : public ::testing::Test {
     spec.mutable_batch()->set_per_rank(1);
     spec.mutable_batch()->set_accumulate(1);
     spec.add_stages()->mutable_fit()->set_steps(2);
+    spec = jobspec::ResolveDefaults(spec);
     return welcome;
   }
 
@@ -185,10 +187,13 @@ TEST_F(RunWorkerTest, HeartbeatsTellOfTheCollectivesAndThatTheSessionMoves) {
 
 // As soon as the coordinator hears of a consequence it ends all workers, also the one that knows the cause.
 TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
-  coordinator_.welcome(0) = Welcome(2);
-  coordinator_.welcome(1) = Welcome(2);
-  coordinator_.welcome(1).mutable_spec()->mutable_data()->mutable_train()->mutable_tokens()->set_path(
-      0, "/no/such/train.bin");
+  v1::WorkerWelcome welcome = Welcome(2);
+  v1::DataSet& train = *welcome.mutable_spec()->mutable_data()->mutable_train();
+  train.mutable_tokens()->clear_path();
+  train.add_per_rank(data_);
+  train.add_per_rank("/no/such/train.bin");
+  coordinator_.welcome(0) = welcome;
+  coordinator_.welcome(1) = welcome;
   std::thread other([this] { EXPECT_FALSE(Run(1).ok()); });
   EXPECT_FALSE(Run(0).ok());
   other.join();

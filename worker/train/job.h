@@ -37,11 +37,6 @@ struct Identity {
   std::string incarnation;
 };
 
-struct ModelConfig {
-  v1::ModelSpec spec;  // with its defaults, and valid
-  std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
-};
-
 struct TokenFiles {
   std::vector<std::string> paths;
   data::TokenType type = data::TokenType::kUint16;
@@ -113,8 +108,11 @@ struct ProfileConfig {
 };
 
 struct Job {
+  // With its defaults, and valid: the model is made from it, and the ranks compare it. All else here is a part of it
+  // as the session uses it.
+  v1::JobSpec spec;
   uint64_t seed = 0;
-  ModelConfig model;
+  std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
   std::vector<TrainableRule> trainable;
   RefreshMode refresh = RefreshMode::kAuto;
   std::optional<DataConfig> train;

@@ -43,8 +43,8 @@ class JoinFixture : public testing::TestWithParam<int> {
   Job JobOn(const std::vector<int64_t>& sizes, int64_t steps) {
     Job job;
     job.seed = 5;
-    job.model = {.spec = models::SpecFromText(
-        "convnet", R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [2], "classes": 3})")};
+    *job.spec.mutable_model() = models::SpecFromText(
+        "convnet", R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [2], "classes": 3})");
     RowFiles files{.per_rank = true};
     for (size_t rank = 0; rank < sizes.size(); ++rank) {
       files.paths.push_back(WriteRows(rank, sizes[rank]));

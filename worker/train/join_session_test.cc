@@ -24,8 +24,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 // Without buffers, which would be the first to be not finite.
-ModelConfig Mlp() {
-  return {.spec = models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [64], "classes": 3})")};
+v1::ModelSpec Mlp() {
+  return models::SpecFromText("mlp", R"({"inputs": 16, "hidden": [64], "classes": 3})");
 }
 
 // What rank 0 reported.
@@ -200,7 +200,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
   bad_row_ = {0, 22};  // finite, but no loss of it is
   bad_value_ = 3e38f;
   Job job = JobOn({29, 0, 7}, 8);
-  job.model = Mlp();
+  *job.spec.mutable_model() = Mlp();
   job.batch.order = data::Order::kSequential;
   const auto run = RunSessions(job, 3);
   for (const std::string& error : run->Errors()) {
@@ -218,7 +218,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
   bad_row_ = {0, 14};
   bad_value_ = 3e38f;
   Job job = JobOn({29, 0, 7}, 8);
-  job.model = Mlp();
+  *job.spec.mutable_model() = Mlp();
   job.batch.order = data::Order::kSequential;
   job.trainable = {{.freeze = true, .pattern = "*"}};
   const auto run = RunSessions(job, 3);
@@ -233,9 +233,9 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
 
 TEST_P(JoinSessionTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   Job job = JobOn({8, 8}, 2);
-  job.model = {.spec = models::SpecFromText(
+  *job.spec.mutable_model() = models::SpecFromText(
         "plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
-                                   "options": {"fault": "runs-collectives"}})")};
+                                   "options": {"fault": "runs-collectives"}})");
   EXPECT_THAT(
       RunSessions(job, 2)->Errors()[0],
       HasSubstr("batch.last: found uneven, but the model plugin runs collectives of its own"));

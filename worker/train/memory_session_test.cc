@@ -58,7 +58,7 @@ class MemorySessionTest : public ::testing::Test {
   Job SmallJob() const {
     Job job;
     job.seed = 7;
-    job.model.spec = models::SpecFromText(
+    *job.spec.mutable_model() = models::SpecFromText(
         "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
     job.train = TokenFiles{{tokens_}};
     job.validate = TokenFiles{{tokens_}};

@@ -97,9 +97,9 @@ class NotFiniteTest : public ::testing::Test {
 
     Job job;
     job.seed = 3;
-    job.model = {.spec = models::SpecFromText(
+    *job.spec.mutable_model() = models::SpecFromText(
         "mlp", absl::StrCat("{\"inputs\": ", width, ", \"hidden\": [", hidden,
-                                              "], \"classes\": ", classes, "}"))};
+                                              "], \"classes\": ", classes, "}"));
     job.train = RowFiles{{folder_.Path("rows.safetensors")}};
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 1, .order = data::Order::kSequential};
@@ -162,8 +162,8 @@ class NotFiniteTest : public ::testing::Test {
     }
     rows[5] = row;
     Job job = JobOn(rows, 4, "", 3);
-    job.model = {.spec = models::SpecFromText(
-        "convnet", R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [1], "classes": 3})")};
+    *job.spec.mutable_model() = models::SpecFromText(
+        "convnet", R"({"inputs": [1, 4, 4], "widths": [4], "blocks": [1], "classes": 3})");
     job.checkpoint = EveryStep();
     return job;
   }

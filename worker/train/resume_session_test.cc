@@ -42,7 +42,7 @@ TEST_F(SessionTest, AResumedRunIsBitwiseTheUndisturbedOne) {
 TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
   Job job = SmallJob();
   // Without dropout, whose numbers depend on the rank, a sample counts the same wherever it is.
-  job.model.spec = models::SpecFromText(
+  *job.spec.mutable_model() = models::SpecFromText(
       "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
   job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{.eps = 1e-5}};
   job.batch = {.per_rank = 6, .accumulate = 2};
@@ -215,7 +215,7 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   const std::string copy = folder_ / "copy";
   fs::copy(written[0], copy, fs::copy_options::recursive);
   start_.start_from = copy;
-  job.model.spec = models::SpecFromText(
+  *job.spec.mutable_model() = models::SpecFromText(
       "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})");
   const auto third = RunSessions(job, 2, 3);
   for (const auto& end : third->ends) {

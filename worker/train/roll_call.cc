@@ -14,7 +14,7 @@ namespace muster::train {
 namespace {
 
 // The record as it travels: the members in order, floating point by its bits.
-constexpr int kFields = 19;
+constexpr int kFields = 20;
 
 void Encode(const RollCallRecord& record, int64_t* out) {
   const int64_t fields[kFields] = {record.generation,
@@ -26,7 +26,7 @@ void Encode(const RollCallRecord& record, int64_t* out) {
                                    record.samples,
                                    record.joined_since,
                                    record.newest_command,
-                                   record.plan_fingerprint,
+                                   record.layout,
                                    record.mask_hash,
                                    record.first_change,
                                    record.loss_step,
@@ -35,7 +35,8 @@ void Encode(const RollCallRecord& record, int64_t* out) {
                                    record.loss_outcome,
                                    record.collectives,
                                    record.collectives_hash,
-                                   record.preempted ? 1 : 0};
+                                   record.preempted ? 1 : 0,
+                                   std::bit_cast<int64_t>(record.learning_rate)};
   std::copy(fields, fields + kFields, out);
 }
 
@@ -49,7 +50,8 @@ RollCallRecord Decode(const int64_t* in) {
           .samples = in[6],
           .joined_since = in[7],
           .newest_command = in[8],
-          .plan_fingerprint = in[9],
+          .layout = in[9],
+          .learning_rate = std::bit_cast<double>(in[19]),
           .mask_hash = in[10],
           .first_change = in[11],
           .preempted = in[18] != 0,

@@ -21,7 +21,7 @@ constexpr std::pair<const char*, Field> kEqual[] = {
     {"attempt", &RollCallRecord::attempt},
     {"epoch", &RollCallRecord::epoch},
     {"sampler cursor", &RollCallRecord::cursor},
-    {"plan fingerprint (model, job, sizes of the data sets)", &RollCallRecord::plan_fingerprint},
+    {"layout of the parameters", &RollCallRecord::layout},
     {"loss step", &RollCallRecord::loss_step},
     {"outcome of the loss step", &RollCallRecord::loss_outcome},
 };
@@ -69,6 +69,12 @@ absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
           "roll call of step ", table[0].step, ": the ranks differ in ", name, ": rank 0 says ",
           table[0].*field, ", rank ", rank, " says ", table[rank].*field));
     }
+  }
+  for (size_t rank = 1; rank < table.size(); ++rank) {
+    if (table[rank].learning_rate == table[0].learning_rate) continue;
+    return absl::FailedPreconditionError(absl::StrCat(
+        "roll call of step ", table[0].step, ": the ranks differ in the learning rate: rank 0 says ",
+        table[0].learning_rate, ", rank ", rank, " says ", table[rank].learning_rate));
   }
   return absl::OkStatus();
 }

@@ -28,8 +28,10 @@ struct RollCallRecord {
   // Where that is nothing: the first step to which it brought nothing; else 0.
   int64_t joined_since = 0;
   int64_t newest_command = 0;
-  // Hash of what all ranks must agree on: parameters, buckets, optimizer, stages.
-  int64_t plan_fingerprint = 0;
+  // Hash of what lies where, in the parts that the strategy has made of the parameters.
+  int64_t layout = 0;
+  // In force, before the schedule.
+  double learning_rate = 0;
   // Which parameters are to be trained: a hash of all flags, and the index of the first one that differs from the plan in
   // force (-1: none).
   int64_t mask_hash = 0;
@@ -79,9 +81,9 @@ struct DecideOptions {
 };
 
 // Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
-// FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position or plan, or in which
-// parameters they want to be trained OUT_OF_RANGE         a loss, or a gradient, is not finite and
-// the step was not to be skipped for it
+// FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position, layout or learning
+//                      rate, or in which parameters they want to be trained
+// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
                                     const DecideOptions& options = {});
 

@@ -16,7 +16,8 @@ RollCallRecord Rank(int64_t newest_command, double loss_sum) {
           .micro_batches = 2,
           .samples = 6,
           .newest_command = newest_command,
-          .plan_fingerprint = 77,
+          .layout = 77,
+          .learning_rate = 0.5,
           .loss_step = 7,
           .loss_sum = loss_sum,
           .loss_weight = 2};
@@ -116,7 +117,7 @@ TEST(Decide, ADifferenceIsNamedWithBothRanks) {
                {&RollCallRecord::attempt, "attempt"},
                {&RollCallRecord::epoch, "epoch"},
                {&RollCallRecord::cursor, "sampler cursor"},
-               {&RollCallRecord::plan_fingerprint, "plan fingerprint"},
+               {&RollCallRecord::layout, "layout of the parameters"},
                {&RollCallRecord::loss_step, "loss step"},
                {&RollCallRecord::loss_outcome, "outcome of the loss step"}};
   for (const auto& [field, name] : cases) {

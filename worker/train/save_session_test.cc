@@ -88,7 +88,7 @@ class SaveSessionTest : public ::testing::Test {
   Job SmallJob() const {
     Job job;
     job.seed = 7;
-    job.model.spec = models::SpecFromText(
+    *job.spec.mutable_model() = models::SpecFromText(
         "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 1, "heads": 1, "width": 8, "dropout": 0})");
     job.train = TokenFiles{{Path("train.bin")}};
     job.strategy = strategy_;

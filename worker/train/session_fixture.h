@@ -122,7 +122,7 @@ class SessionTest : public ::testing::Test {
   Job SmallJob() const {
     Job job;
     job.seed = 7;
-    job.model.spec = models::SpecFromText(
+    *job.spec.mutable_model() = models::SpecFromText(
         "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})");
     job.train = TokenFiles{{folder_ / "train.bin"}};
     job.validate = TokenFiles{{folder_ / "validate.bin"}};
@@ -156,7 +156,8 @@ class SessionTest : public ::testing::Test {
       parts.events = &result->outside;
       parts.checkpoints = checkpoints;
       auto session = Session::Create(
-          {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)}, job, parts);
+          {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},
+          jobs_.contains(rank) ? jobs_.at(rank) : job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
     });
     return result;
@@ -165,6 +166,7 @@ class SessionTest : public ::testing::Test {
   std::filesystem::path folder_;
   std::string job_instance_ = "this";
   std::vector<Command> commands_;
+  std::map<int, Job> jobs_;  // of single ranks, instead of the common one
   SessionParts start_{};  // what it says of checkpoints that do not count, and of where to start
 };
 

@@ -56,6 +56,8 @@ class SessionImpl : public Session {
 
  private:
   absl::Status BuildTraining();
+  // Whether all ranks read as many samples; a collective.
+  absl::Status AgreeOnData();
   // Makes the session one that a checkpoint of this manifest goes into; a collective.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
   void Restore(const Checkpoints::Restored& restored);
@@ -215,7 +217,7 @@ class SessionImpl : public Session {
   std::optional<RankData> validate_data_;
   checkpoint::State state_;
   std::unique_ptr<Checkpoints> checkpoints_;
-  int64_t fingerprint_ = 0;
+  int64_t layout_ = 0;  // a hash of what lies where
 
   // Only in jobs that have a fit stage.
   std::optional<RankData> train_data_;

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "common/jobspec/lines.h"
 #include "common/status/status.h"
+#include "worker/train/agreement.h"
 #include "worker/train/session_impl.h"
 
 namespace muster::train {
@@ -19,9 +21,11 @@ constexpr absl::Duration kSettle = absl::Seconds(1);
 
 absl::Status SessionImpl::Build() {
   Progress("loading");
+  RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
   RETURN_IF_ERROR(PrepareExport());
   const bool trains = TotalSteps(job_.stages) > 0;
   ASSIGN_OR_RETURN(model_, BuildModel(job_, in_shards() ? &deferred_ : nullptr));
+  RETURN_IF_ERROR(AgreeOn("the model", LinesOf(*model_), parts_.control));
   auto trainability = TrainabilityOf(*model_, job_.trainable);
   if (!trainability.ok()) return Annotate(trainability.status(), "trainable.rules");
   trainability_ = *std::move(trainability);
@@ -50,6 +54,7 @@ absl::Status SessionImpl::Build() {
                                                  &deferred_));
   }
   deferred_ = {};  // and the weights file with it
+  RETURN_IF_ERROR(AgreeOnData());
   PlanAnew();
 
   std::string started_from;
@@ -80,6 +85,18 @@ absl::Status SessionImpl::Build() {
   TellUnreported();
   if (this->trains()) ReportTrainability(std::nullopt);
   return absl::OkStatus();
+}
+
+absl::Status SessionImpl::AgreeOnData() {
+  std::vector<jobspec::Line> sizes;
+  const auto add = [&sizes](const std::string& name, const std::optional<RankData>& data) {
+    // The sizes of the ranks' own files all ranks have from each other.
+    if (!data.has_value() || !data->own_sizes.empty()) return;
+    sizes.push_back({name, absl::StrCat(data->dataset->size(), " samples")});
+  };
+  add("data.train", train_data_);
+  add("data.validate", validate_data_);
+  return AgreeOn("the data", sizes, parts_.control);
 }
 
 void SessionImpl::Restore(const Checkpoints::Restored& restored) {

@@ -288,7 +288,7 @@ TEST_F(SessionTest, ExportsTheWeights) {
   // They are the trained weights: a job that starts from them validates as the trained model does.
   Job validate = SmallJob();
   validate.stages = {ValidateStage{}};
-  validate.model.spec.set_weights(job.weights_export->path);
+  validate.spec.mutable_model()->set_weights(job.weights_export->path);
   job.stages.push_back(ValidateStage{});
   const double expected = RunSessions(job, 2)->outside.validations().at(12);
   EXPECT_EQ(RunSessions(validate, 2)->outside.validations().at(0), expected);
@@ -351,8 +351,8 @@ TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
 
 TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
   Job job = SmallJob();
-  job.model = {.spec = models::SpecFromText(
-        "mlp", R"({"inputs": 2, "hidden": [], "classes": 2})")};
+  *job.spec.mutable_model() = models::SpecFromText(
+        "mlp", R"({"inputs": 2, "hidden": [], "classes": 2})");
   std::ofstream inputs(folder_ / "inputs.npy", std::ios::binary);
   std::ofstream labels(folder_ / "labels.npy", std::ios::binary);
   const auto header = [](const std::string& descr, const std::string& shape) {

@@ -1,4 +1,5 @@
 // What becomes of parameters that are frozen and unfrozen, by commands and by the model's own code.
+#include <bit>
 #include <chrono>
 #include <utility>
 
@@ -14,8 +15,7 @@ namespace muster::train {
 
 void SessionImpl::PlanAnew() {
   if (trains()) wanted_ = training_->mask();
-  fingerprint_ = PlanFingerprint(job_, *model_, strategy(), train_data_ ? &*train_data_ : nullptr,
-                                 validate_data_ ? &*validate_data_ : nullptr);
+  layout_ = strategy() == nullptr ? 0 : std::bit_cast<int64_t>(strategy()->layout_fingerprint());
   state_ = training_ != nullptr ? training_->State()
                                 : TrainingState(*model_, {}, parts_.control->world_size());
 }

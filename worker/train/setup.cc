@@ -1,13 +1,11 @@
 #include "worker/train/setup.h"
 
 #include <ATen/core/Tensor.h>
-#include <xxhash.h>
 
 #include <map>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
@@ -24,14 +22,14 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
   {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
     const models::DeferredValues::Scope deferring(deferred);
-    ASSIGN_OR_RETURN(model, models::Create(job.model.spec, job.seed));
+    ASSIGN_OR_RETURN(model, models::Create(job.spec.model(), job.seed));
   }
   if (deferred != nullptr) {
     const memory::MemoryScope scope(memory::Purpose::kParameters);
     for (const auto& buffer : model->Buffers()) deferred->Settle(buffer.tensor);
   }
-  if (job.model.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.model.loss));
-  if (const std::string& weights = job.model.spec.weights(); !weights.empty()) {
+  if (job.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.loss));
+  if (const std::string& weights = job.spec.model().weights(); !weights.empty()) {
     RETURN_IF_ERROR(
         Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
   }
@@ -170,117 +168,6 @@ checkpoint::State TrainingState(const models::Model& model, const TrainingParts&
     }
   }
   return builder.Build();
-}
-
-namespace {
-
-// Every bit of the numbers counts.
-template <typename... Numbers>
-std::string Exactly(Numbers... numbers) {
-  std::string text;
-  ((text += absl::StrFormat("%.17g ", static_cast<double>(numbers))), ...);
-  return text;
-}
-
-std::string Describe(const parallel::DdpOptions& ddp) {
-  return Exactly(ddp.bucket_bytes, ddp.first_bucket_bytes);
-}
-std::string Describe(const parallel::ShardedDdpOptions& sharded) {
-  return Exactly(sharded.bucket_bytes, sharded.first_bucket_bytes,
-                 static_cast<int>(sharded.reduce_every), sharded.reduce_in_bfloat16);
-}
-std::string Describe(const parallel::FsdpOptions& fsdp) {
-  return absl::StrCat(
-      absl::StrJoin(fsdp.units, ","), " ",
-      Exactly(fsdp.reshard_after_forward, fsdp.frozen_resident, static_cast<int>(fsdp.reduce_every),
-              fsdp.reduce_in_bfloat16, fsdp.parameters_in_bfloat16));
-}
-std::string Describe(const optim::AdamWOptions& adamw) {
-  return Exactly(adamw.beta1, adamw.beta2, adamw.eps, adamw.weight_decay);
-}
-std::string Describe(const optim::SgdOptions& sgd) {
-  return Exactly(sgd.momentum, sgd.weight_decay, sgd.nesterov);
-}
-std::string Describe(const optim::LossScaleOptions& scale) {
-  return Exactly(scale.initial, scale.growth_factor, scale.backoff_factor, scale.growth_interval);
-}
-std::string Describe(const optim::ParameterGroup& group) {
-  const auto part = [](const std::optional<double>& value) {
-    return value.has_value() ? Exactly(*value) : std::string("- ");
-  };
-  return absl::StrCat(group.match.size(), " ", group.match, " ", part(group.weight_decay),
-                      part(group.lr_scale));
-}
-std::string Describe(const optim::Constant& constant) { return Exactly(constant.warmup_steps); }
-std::string Describe(const optim::WarmupCosine& cosine) {
-  return Exactly(cosine.warmup_steps, cosine.total_steps, cosine.min_ratio);
-}
-std::string Describe(const optim::Linear& linear) {
-  return Exactly(linear.warmup_steps, linear.total_steps, linear.min_ratio);
-}
-std::string Describe(const optim::StepDecay& decay) {
-  return Exactly(decay.warmup_steps, decay.step_size, decay.gamma);
-}
-std::string Describe(const optim::OneCycle& cycle) {
-  return Exactly(cycle.total_steps, cycle.pct_start, cycle.div_factor, cycle.final_div_factor,
-                 static_cast<int>(cycle.anneal), cycle.three_phase);
-}
-
-std::string Sizes(const RankData* data) {
-  if (data == nullptr) return "none";
-  if (data->own_sizes.empty()) return absl::StrCat(data->dataset->size());
-  return absl::StrCat("own ", absl::StrJoin(data->own_sizes, ","));
-}
-
-}  // namespace
-
-int64_t PlanFingerprint(const Job& job, const models::Model& model,
-                        const parallel::Strategy* strategy, const RankData* train,
-                        const RankData* validate) {
-  std::string plan =
-      absl::StrCat(StrategyName(job.strategy), " ",
-                   std::visit([](const auto& options) { return Describe(options); }, job.strategy),
-                   strategy == nullptr ? 0 : strategy->layout_fingerprint(), ";");
-  for (const auto& parameter : model.Parameters()) {
-    absl::StrAppend(&plan, parameter.name);
-    for (const int64_t size : parameter.tensor.sizes()) absl::StrAppend(&plan, ",", size);
-    absl::StrAppend(&plan, ";");
-  }
-  for (const auto& buffer : model.Buffers()) {
-    absl::StrAppend(&plan, "buffer ", buffer.name, " ", buffer.tensor.nbytes(), ";");
-  }
-  absl::StrAppend(&plan, "batch ", job.batch.per_rank, " ", job.batch.accumulate, " ",
-                  static_cast<int>(job.batch.order), " ", static_cast<int>(job.batch.last), " ",
-                  static_cast<int>(job.uneven_inputs.divide_by), " ",
-                  job.uneven_inputs.stop_at_first, ";");
-  if (const auto& loss = job.model.loss; loss.has_value()) {
-    absl::StrAppend(&plan, "loss ", static_cast<int>(loss->kind), " ",
-                    loss->ignore_index.has_value() ? absl::StrCat(*loss->ignore_index) : "-", " ",
-                    Exactly(loss->label_smoothing), ";");
-  }
-  if (job.recomputed_units.has_value()) {
-    absl::StrAppend(&plan, "recomputed ", absl::StrJoin(*job.recomputed_units, ","), ";");
-  }
-  absl::StrAppend(&plan, "clip ", Exactly(job.clip_grad_norm.value_or(0)), "; seed ", job.seed,
-                  ";");
-  if (job.optimizer.has_value()) {
-    absl::StrAppend(
-        &plan, "optimizer ", job.optimizer->kind.index(), " ", Exactly(job.optimizer->lr),
-        std::visit([](const auto& kind) { return Describe(kind); }, job.optimizer->kind), ";");
-    for (const auto& group : job.optimizer->groups)
-      absl::StrAppend(&plan, "group ", Describe(group), ";");
-  }
-  absl::StrAppend(&plan, "precision ", static_cast<int>(job.precision), " ",
-                  job.precision == Precision::kFloat16 ? Describe(job.loss_scale) : "", "; on_nan ",
-                  static_cast<int>(job.on_nan), ";");
-  absl::StrAppend(&plan, "schedule ", job.schedule.index(), " ",
-                  std::visit([](const auto& kind) { return Describe(kind); }, job.schedule), ";");
-  absl::StrAppend(&plan, "samples ", Sizes(train), "; ", Sizes(validate), ";");
-  for (const Stage& stage : job.stages) {
-    const auto* fit = std::get_if<FitStage>(&stage);
-    absl::StrAppend(&plan, "stage ", fit ? fit->steps : 0, " ", fit ? fit->validate_every : 0, ";");
-  }
-  return static_cast<int64_t>(XXH3_64bits(plan.data(), plan.size()));
 }
 
 }  // namespace muster::train

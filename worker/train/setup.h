@@ -63,13 +63,6 @@ struct TrainingParts {
 checkpoint::State TrainingState(const models::Model& model, const TrainingParts& training,
                                 int world_size);
 
-// Hash of what all ranks must agree on before they communicate: parameters and buffers, strategy,
-// optimizer, schedule, batch, stages, and the sizes of the data sets (of all ranks' files where each has its
-// own; null: none). strategy: with what lies where; null where nothing trains.
-int64_t PlanFingerprint(const Job& job, const models::Model& model,
-                        const parallel::Strategy* strategy, const RankData* train,
-                        const RankData* validate);
-
 }  // namespace muster::train
 
 #endif  // MUSTER_WORKER_TRAIN_SETUP_H_

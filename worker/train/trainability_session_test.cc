@@ -87,10 +87,10 @@ class TrainabilitySession : public testing::Test {
     ASSERT_TRUE(files::WriteAtomically(folder_.Path("rows.safetensors"), file).ok());
   }
 
-  Job JobOf(ModelConfig model, int64_t steps) {
+  Job JobOf(v1::ModelSpec model, int64_t steps) {
     Job job;
     job.seed = 3;
-    job.model = std::move(model);
+    *job.spec.mutable_model() = std::move(model);
     job.train = RowFiles{{folder_.Path("rows.safetensors")}};
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 2};
@@ -98,15 +98,14 @@ class TrainabilitySession : public testing::Test {
     return job;
   }
   Job PluginJob(const std::string& fault, int64_t steps = 6) {
-    return JobOf({.spec = models::SpecFromText(
+    return JobOf(models::SpecFromText(
         "plugin", absl::StrCat(
                       R"({"path": "worker/models/plugin_faults.so", "name": "faulty", "options": {"fault": ")", fault,
-                      R"(", "path": ")", folder_.Path("first"), R"("}})"))},
-                 steps);
+                      R"(", "path": ")", folder_.Path("first"), R"("}})")), steps);
   }
   Job MlpJob(int64_t steps = 6) {
-    return JobOf({.spec = models::SpecFromText(
-        "mlp", R"({"inputs": 3, "hidden": [33, 18], "classes": 2})")}, steps);
+    return JobOf(models::SpecFromText(
+        "mlp", R"({"inputs": 3, "hidden": [33, 18], "classes": 2})"), steps);
   }
 
   static Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {

@@ -1,0 +1,128 @@
+#include "worker/train/agreement.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "common/status/status.h"
+
+namespace muster::train {
+namespace {
+
+using jobspec::Line;
+
+// A line each: values hold no line break, and paths no ": ".
+std::string TextOf(const std::vector<Line>& lines) {
+  return absl::StrJoin(lines, "\n", [](std::string* out, const Line& line) {
+    absl::StrAppend(out, line.path, ": ", line.value);
+  });
+}
+
+std::vector<Line> LinesIn(const std::string& text) {
+  std::vector<Line> lines;
+  for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(line, absl::MaxSplits(": ", 1));
+    lines.push_back({parts.first, parts.second});
+  }
+  return lines;
+}
+
+bool Has(const std::vector<Line>& lines, const std::string& path) {
+  return std::any_of(lines.begin(), lines.end(),
+                     [&](const Line& line) { return line.path == path; });
+}
+
+// Every rank's text, in rank order; longest: the bytes of the longest one.
+absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64_t longest,
+                                                  comm::Communicator* communicator) {
+  const at::Tensor own = at::empty({longest}, at::kByte).zero_();
+  std::memcpy(own.data_ptr<uint8_t>(), mine.data(), mine.size());
+  const at::Tensor all = at::empty({longest * communicator->world_size()}, at::kByte);
+  RETURN_IF_ERROR(communicator->AllGather(all, own, {.what = "what the ranks differ in"})->Wait());
+  std::vector<std::string> texts;
+  for (int rank = 0; rank < communicator->world_size(); ++rank) {
+    const auto* text = reinterpret_cast<const char*>(all.data_ptr<uint8_t>() + rank * longest);
+    texts.emplace_back(text, strnlen(text, longest));
+  }
+  return texts;
+}
+
+}  // namespace
+
+std::string NameDifference(const std::vector<Line>& of_rank_0, const std::vector<Line>& others,
+                            int rank) {
+  const auto said = [rank](const std::string& path, const std::string& first,
+                           const std::string& second) {
+    return absl::StrCat(path, ": rank 0 has ", first, ", rank ", rank, " has ", second);
+  };
+  const size_t common = std::min(of_rank_0.size(), others.size());
+  size_t at = 0;
+  while (at < common && of_rank_0[at] == others[at]) ++at;
+  const Line* first = at < of_rank_0.size() ? &of_rank_0[at] : nullptr;
+  const Line* second = at < others.size() ? &others[at] : nullptr;
+  if (first == nullptr && second == nullptr) return "";
+  if (first != nullptr && second != nullptr && first->path == second->path) {
+    return said(first->path, first->value, second->value);
+  }
+  if (first != nullptr && !Has(others, first->path)) {
+    return said(first->path, first->value, "nothing");
+  }
+  if (second != nullptr && !Has(of_rank_0, second->path)) {
+    return said(second->path, "nothing", second->value);
+  }
+  return absl::StrCat("the order: rank 0 has ", first == nullptr ? "nothing" : first->path,
+                      " where rank ", rank, " has ", second == nullptr ? "nothing" : second->path);
+}
+
+absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
+                     comm::Communicator* communicator) {
+  const int world_size = communicator->world_size();
+  const std::string text = TextOf(lines);
+  const at::Tensor mine = at::empty({2}, at::kLong);
+  mine.data_ptr<int64_t>()[0] = static_cast<int64_t>(XXH3_64bits(text.data(), text.size()));
+  mine.data_ptr<int64_t>()[1] = static_cast<int64_t>(text.size());
+  const at::Tensor all = at::empty({2 * world_size}, at::kLong);
+  RETURN_IF_ERROR(communicator->AllGather(all, mine, {.what = "what the ranks agree on"})->Wait());
+  const int64_t* said = all.data_ptr<int64_t>();
+  bool same = true;
+  int64_t longest = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    same = same && said[2 * rank] == said[0] && said[2 * rank + 1] == said[1];
+    longest = std::max(longest, said[2 * rank + 1]);
+  }
+  if (same) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, Exchange(text, longest, communicator));
+  const std::vector<Line> of_rank_0 = LinesIn(texts[0]);
+  for (int rank = 1; rank < world_size; ++rank) {
+    const std::string difference = NameDifference(of_rank_0, LinesIn(texts[rank]), rank);
+    if (difference.empty()) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat("the ranks differ in ", what, ": ", difference));
+  }
+  return absl::InternalError(absl::StrCat("the ranks' hashes of ", what, " differ, their texts do not"));
+}
+
+std::vector<Line> LinesOf(const models::Model& model) {
+  std::vector<Line> lines;
+  const auto describe = [](const at::Tensor& tensor) {
+    return absl::StrCat("[", absl::StrJoin(tensor.sizes(), ", "), "] ",
+                        c10::toString(tensor.scalar_type()));
+  };
+  for (const auto& [name, tensor] : model.Parameters()) {
+    lines.push_back({absl::StrCat("parameter ", name), describe(tensor)});
+  }
+  for (const auto& [name, tensor] : model.Buffers()) {
+    lines.push_back({absl::StrCat("buffer ", name), describe(tensor)});
+  }
+  return lines;
+}
+
+}  // namespace muster::train

@@ -1,0 +1,136 @@
+// Ranks whose jobs differ in one field of the schema, whichever it is: the session ends and names it. None hangs.
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cctype>
+#include <string>
+#include <vector>
+
+#include "worker/train/session_fixture.h"
+
+namespace muster::train {
+namespace {
+
+using google::protobuf::Descriptor;
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using ::testing::HasSubstr;
+
+// The fields from JobSpec to one that holds a value, or to a message without fields.
+using Path = std::vector<const FieldDescriptor*>;
+
+void Collect(const Descriptor& type, Path* at, std::vector<Path>* found) {
+  for (int i = 0; i < type.field_count(); ++i) {
+    const FieldDescriptor& field = *type.field(i);
+    at->push_back(&field);
+    const bool inner = field.message_type() != nullptr && !field.is_map() &&
+                       field.message_type()->field_count() > 0;
+    if (inner) {
+      Collect(*field.message_type(), at, found);
+    } else {
+      found->push_back(*at);
+    }
+    at->pop_back();
+  }
+}
+
+std::vector<Path> AllPaths() {
+  std::vector<Path> found;
+  Path at;
+  Collect(*v1::JobSpec::descriptor(), &at, &found);
+  return found;
+}
+
+// "stages[0].fit.steps"
+std::string NameOf(const Path& path) {
+  std::string name;
+  for (const FieldDescriptor* field : path) {
+    name += (name.empty() ? "" : ".") + field->name();
+    if (field->is_map()) {
+      name += "[\"key\"]";
+    } else if (field->is_repeated()) {
+      name += "[0]";
+    }
+  }
+  return name;
+}
+
+void SetMapEntry(bool other, const FieldDescriptor& field, Message* message) {
+  Message* entry = message->GetReflection()->AddMessage(message, &field);
+  entry->GetReflection()->SetString(entry, field.message_type()->map_key(), "key");
+  entry->GetReflection()->SetString(entry, field.message_type()->map_value(), other ? "b" : "a");
+}
+
+// One of two values of a field; the first may be none.
+void SetValue(bool other, const FieldDescriptor& field, Message* message) {
+  const auto& reflection = *message->GetReflection();
+  const bool list = field.is_repeated();
+  switch (field.cpp_type()) {
+    case FieldDescriptor::CPPTYPE_MESSAGE:
+      if (field.is_map()) return SetMapEntry(other, field, message);
+      if (other) reflection.MutableMessage(message, &field);
+      return;
+    case FieldDescriptor::CPPTYPE_STRING:
+      return list ? reflection.AddString(message, &field, other ? "b" : "a")
+                  : reflection.SetString(message, &field, other ? "b" : "a");
+    case FieldDescriptor::CPPTYPE_BOOL:
+      return reflection.SetBool(message, &field, other);
+    case FieldDescriptor::CPPTYPE_ENUM:
+      return reflection.SetEnumValue(message, &field, other ? 1 : 0);
+    case FieldDescriptor::CPPTYPE_DOUBLE:
+      return list ? reflection.AddDouble(message, &field, other ? 2 : 1)
+                  : reflection.SetDouble(message, &field, other ? 2 : 1);
+    case FieldDescriptor::CPPTYPE_INT32:
+      return reflection.SetInt32(message, &field, other ? 2 : 1);
+    case FieldDescriptor::CPPTYPE_UINT32:
+      return list ? reflection.AddUInt32(message, &field, other ? 2 : 1)
+                  : reflection.SetUInt32(message, &field, other ? 2 : 1);
+    case FieldDescriptor::CPPTYPE_INT64:
+      return reflection.SetInt64(message, &field, other ? 2 : 1);
+    case FieldDescriptor::CPPTYPE_UINT64:
+      return reflection.SetUInt64(message, &field, other ? 2 : 1);
+    case FieldDescriptor::CPPTYPE_FLOAT:
+      break;
+  }
+  FAIL() << field.full_name() << " is of a type that the schema did not have so far";
+}
+
+v1::JobSpec SpecWith(const Path& path, bool other) {
+  v1::JobSpec spec;
+  Message* at = &spec;
+  for (size_t i = 0; i + 1 < path.size(); ++i) {
+    at = path[i]->is_repeated() ? at->GetReflection()->AddMessage(at, path[i])
+                                : at->GetReflection()->MutableMessage(at, path[i]);
+  }
+  SetValue(other, *path.back(), at);
+  return spec;
+}
+
+class AgreementSessionTest : public SessionTest, public testing::WithParamInterface<Path> {};
+
+TEST_P(AgreementSessionTest, RanksWithDifferentJobsEndAndNameTheField) {
+  Job job = SmallJob();
+  job.spec = SpecWith(GetParam(), false);
+  jobs_[1] = job;
+  jobs_[1].spec = SpecWith(GetParam(), true);
+  const auto result = RunSessions(job, 2);
+  for (const auto& end : result->ends) {
+    EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
+    EXPECT_THAT(std::string(end.status().message()),
+                HasSubstr("the ranks differ in the job: " + NameOf(GetParam()) + ": rank 0 has "));
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schema, AgreementSessionTest, testing::ValuesIn(AllPaths()),
+                         [](const auto& info) {
+                           std::string name = NameOf(info.param);
+                           std::replace_if(
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace muster::train
