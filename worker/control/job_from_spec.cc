@@ -1,5 +1,6 @@
 #include "worker/control/job_from_spec.h"
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <vector>
@@ -125,7 +126,10 @@ optim::Schedule Schedule(const v1::ScheduleSpec& spec) {
   return optim::Constant{.warmup_steps = spec.constant().warmup_steps()};
 }
 
-int64_t BucketBytes(double bucket_mb) { return static_cast<int64_t>(bucket_mb * (1 << 20)); }
+// Of any size above 0: at least a byte, and no more than fits.
+int64_t BucketBytes(double bucket_mb) {
+  return static_cast<int64_t>(std::clamp(bucket_mb * (1 << 20), 1.0, 0x1p50));
+}
 
 parallel::ReduceEvery ReduceEvery(v1::ShardedDdpSpec::ReduceEvery every) {
   return every == v1::ShardedDdpSpec::MICRO_BATCH ? parallel::ReduceEvery::kMicroBatch

@@ -10,19 +10,16 @@
 namespace muster::data {
 
 absl::StatusOr<Sampler> Sampler::Create(const SamplerOptions& options) {
-  const auto check = [](const char* name, int64_t value) {
-    if (value >= 1) return absl::OkStatus();
+  const auto check = [](int64_t samples) {
+    if (samples >= 1) return absl::OkStatus();
     return absl::InvalidArgumentError(
-        absl::StrCat("sampler: ", name, ": expected at least 1, found ", value));
+        absl::StrCat("sampler: samples: expected at least 1, found ", samples));
   };
   const bool own = options.own.has_value();
-  if (!own || options.last != Last::kUneven) RETURN_IF_ERROR(check("samples", options.size));
-  RETURN_IF_ERROR(check("world_size", options.world_size));
-  RETURN_IF_ERROR(check("per_rank", options.per_rank));
-  RETURN_IF_ERROR(check("accumulate", options.accumulate));
+  if (!own || options.last != Last::kUneven) RETURN_IF_ERROR(check(options.size));
   if (own) {
-    RETURN_IF_ERROR(check(
-        "samples", options.last == Last::kUneven ? options.own->longest : options.own->shortest));
+    RETURN_IF_ERROR(
+        check(options.last == Last::kUneven ? options.own->longest : options.own->shortest));
   }
   Sampler sampler(options);
   if (options.last == Last::kDrop && sampler.epoch_size_ < sampler.global_batch_) {

@@ -56,7 +56,7 @@ struct Position {
 
 class Sampler {
  public:
-  // INVALID_ARGUMENT when a number is not positive, or when `drop` would drop everything.
+  // INVALID_ARGUMENT when there is no sample, or when `drop` would drop everything.
   static absl::StatusOr<Sampler> Create(const SamplerOptions& options);
 
   int64_t global_batch() const { return global_batch_; }

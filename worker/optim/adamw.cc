@@ -69,23 +69,10 @@ class AdamW : public Optimizer {
   std::vector<FusedCall> calls_;
 };
 
-absl::Status CheckOptions(const AdamWOptions& options) {
-  const auto refuse = [](const char* name, double value, const char* allowed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("adamw: ", name, " is ", value, ", allowed is ", allowed));
-  };
-  if (!(options.beta1 >= 0 && options.beta1 < 1)) return refuse("beta1", options.beta1, "[0, 1)");
-  if (!(options.beta2 >= 0 && options.beta2 < 1)) return refuse("beta2", options.beta2, "[0, 1)");
-  if (!(options.eps >= 0)) return refuse("eps", options.eps, ">= 0");
-  if (!(options.weight_decay >= 0)) return refuse("weight_decay", options.weight_decay, ">= 0");
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
-  RETURN_IF_ERROR(CheckOptions(options));
   ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay, AdamWSlots()));
   return std::make_unique<AdamW>(std::move(list), options);
 }

@@ -14,14 +14,15 @@
 
 namespace muster::optim {
 
+// As AdamwSpec in job_spec.proto, whose rules they keep.
 struct AdamWOptions {
-  double beta1 = 0.9;   // in [0, 1)
-  double beta2 = 0.999;  // in [0, 1)
-  double eps = 1e-8;     // >= 0
-  double weight_decay = 0.01;  // >= 0; of parameters that have none of their own
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.01;  // of parameters that have none of their own
 };
 
-// INVALID_ARGUMENT names the option or parameter that does not fit.
+// INVALID_ARGUMENT names the parameter that does not fit.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options);
 

@@ -173,14 +173,10 @@ TEST(AdamW, AMissingGradientIsNamedAndNothingMoves) {
   EXPECT_EQ((*optimizer)->State()[2].tensor.item<float>(), 0.0f);
 }
 
-TEST(AdamW, RefusesOptionsAndParametersThatDoNotFit) {
+TEST(AdamW, RefusesParametersThatDoNotFit) {
   const auto message = [](std::vector<OptimizedParameter> parameters, const AdamWOptions& options) {
     return std::string(CreateAdamW(std::move(parameters), options).status().message());
   };
-  EXPECT_EQ(message({}, {.beta1 = 1.0}), "adamw: beta1 is 1, allowed is [0, 1)");
-  EXPECT_EQ(message({}, {.beta2 = -0.5}), "adamw: beta2 is -0.5, allowed is [0, 1)");
-  EXPECT_EQ(message({}, {.eps = NAN}), "adamw: eps is nan, allowed is >= 0");
-  EXPECT_EQ(message({}, {.weight_decay = -1}), "adamw: weight_decay is -1, allowed is >= 0");
   for (const at::Tensor& tensor :
        {at::zeros({2}, at::kHalf), at::zeros({4}).slice(0, 0, 4, 2),
         at::zeros({2}, at::TensorOptions(at::kMeta)), at::Tensor()}) {

@@ -67,17 +67,6 @@ class Sgd : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParameter> parameters,
                                                      const SgdOptions& options) {
-  if (!(options.momentum >= 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sgd: momentum is ", options.momentum, ", allowed is >= 0"));
-  }
-  if (!(options.weight_decay >= 0)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sgd: weight_decay is ", options.weight_decay, ", allowed is >= 0"));
-  }
-  if (options.nesterov && options.momentum == 0) {
-    return absl::InvalidArgumentError("sgd: nesterov needs momentum");
-  }
   ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay, SgdSlots(options)));
   return std::make_unique<Sgd>(std::move(list), options);
 }

@@ -12,13 +12,14 @@
 
 namespace muster::optim {
 
+// As SgdSpec in job_spec.proto, whose rules they keep.
 struct SgdOptions {
-  double momentum = 0.0;      // >= 0
-  double weight_decay = 0.0;  // >= 0; of parameters that have none of their own
-  bool nesterov = false;      // needs momentum
+  double momentum = 0.0;
+  double weight_decay = 0.0;  // of parameters that have none of their own
+  bool nesterov = false;
 };
 
-// INVALID_ARGUMENT names the option or parameter that does not fit.
+// INVALID_ARGUMENT names the parameter that does not fit.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParameter> parameters,
                                                      const SgdOptions& options);
 

@@ -189,14 +189,5 @@ TEST(Sgd, AGradientThatDoesNotFitIsNamed) {
   }
 }
 
-TEST(Sgd, RefusesOptionsThatDoNotFit) {
-  EXPECT_EQ(std::string(CreateSgd({}, {.momentum = -1}).status().message()),
-            "sgd: momentum is -1, allowed is >= 0");
-  EXPECT_EQ(std::string(CreateSgd({}, {.weight_decay = -1}).status().message()),
-            "sgd: weight_decay is -1, allowed is >= 0");
-  EXPECT_EQ(std::string(CreateSgd({}, {.nesterov = true}).status().message()),
-            "sgd: nesterov needs momentum");
-}
-
 }  // namespace
 }  // namespace muster::optim

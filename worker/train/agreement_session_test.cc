@@ -124,6 +124,21 @@ TEST_P(AgreementSessionTest, RanksWithDifferentJobsEndAndNameTheField) {
   }
 }
 
+using SharedDataTest = SessionTest;
+
+// The same path, but another file on another node.
+TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
+  const Job job = SmallJob();
+  jobs_[1] = job;
+  jobs_[1].train = job.validate;
+  const auto result = RunSessions(job, 2);
+  for (const auto& end : result->ends) {
+    EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
+    EXPECT_THAT(std::string(end.status().message()),
+                HasSubstr("the ranks differ in the data: data.train: rank 0 has 149 samples, rank 1 has "));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Schema, AgreementSessionTest, testing::ValuesIn(AllPaths()),
                          [](const auto& info) {
                            std::string name = NameOf(info.param);

@@ -150,9 +150,6 @@ absl::StatusOr<std::unique_ptr<Strategy>> CreateDdp(const std::vector<models::Pa
                                                     const DdpOptions& options) {
   RETURN_IF_ERROR(CheckParameters(parameters));
   RETURN_IF_ERROR(CheckBuffers(buffers));
-  if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0) {
-    return absl::InvalidArgumentError("bucket sizes must be above 0 bytes");
-  }
   return std::make_unique<Ddp>(parameters, buffers, communicator, options);
 }
 

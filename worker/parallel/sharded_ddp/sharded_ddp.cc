@@ -310,9 +310,6 @@ absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options) {
   RETURN_IF_ERROR(CheckParameters(parameters));
   RETURN_IF_ERROR(CheckBuffers(buffers));
-  if (options.bucket_bytes <= 0 || options.first_bucket_bytes <= 0) {
-    return absl::InvalidArgumentError("bucket sizes must be above 0 bytes");
-  }
   return std::make_unique<ShardedDdp>(parameters, buffers, root, communicator, options);
 }
 
