@@ -130,7 +130,8 @@ using SharedDataTest = SessionTest;
 TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
   const Job job = SmallJob();
   jobs_[1] = job;
-  jobs_[1].train = job.validate;
+  WriteTokens("more.bin", 1300);
+  jobs_[1].train = TokenFiles{{folder_ / "more.bin"}};
   const auto result = RunSessions(job, 2);
   for (const auto& end : result->ends) {
     EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
