@@ -272,9 +272,16 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
                        .session_started = worker.session_started,
                        .patience = worker.patience,
                        .moved = worker.progressed,
+                       .waited = worker.waited,
                        .step = worker.step,
                        .progress = worker.progress,
                        .collectives = &worker.collectives});
+    }
+    const std::vector<bool> wait = WaitForOthers(ranks, now);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      if (!wait[i]) continue;
+      ranks[i].waited = now;
+      workers_.at({job, ranks[i].rank}).waited = now;
     }
     const auto hang = FindHang(ranks, timing_.lease, now);
     if (!hang.has_value()) continue;

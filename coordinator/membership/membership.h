@@ -67,6 +67,8 @@ struct Worker {
   Patience patience;
   // The last time that anything changed of what follows.
   absl::Time progressed = absl::InfinitePast();
+  // When it was last seen to wait for another rank (watchdog.h).
+  absl::Time waited = absl::InfinitePast();
   uint64_t step = 0;
   uint64_t activity = 0;
   std::string progress;

@@ -188,6 +188,32 @@ TEST(Workers, OneThatStandsStillHangsAlthoughItBeatsAndItsJobEndsWithIt) {
       << expired.workers[0].reason;
 }
 
+// The heartbeat of the rank that kept the others waiting comes before theirs.
+TEST(Workers, OneThatHasWaitedForASlowRankHasItsWholePatienceAgain) {
+  Membership members(kTiming);
+  for (uint32_t rank : {0, 1}) {
+    members.ExpectWorker(Id(rank), "n", false, At(0));
+    ASSERT_TRUE(members.AttachWorker(Id(rank), rank + 1, At(1)).ok());
+    members.SessionStarted(Id(rank), At(1));
+  }
+  members.WorkerProgressed(Id(0), 5, "validating", 0, {.begun = 13, .ended = 12}, At(2));
+  double t = 3;
+  for (uint64_t activity = 1; t < 1000; ++t, ++activity) {
+    members.WorkerProgressed(Id(1), 5, "validating", activity, {.begun = 12, .ended = 12}, At(t));
+    members.WorkerHeard(Id(0), At(t));
+    ASSERT_TRUE(members.ExpireWorkers(At(t)).workers.empty()) << t;
+  }
+  members.WorkerProgressed(Id(1), 9, "training", 5000, {.begun = 25, .ended = 25}, At(t));
+  for (; t < 999 + 300; ++t) {
+    for (uint32_t rank : {0, 1}) members.WorkerHeard(Id(rank), At(t));
+    ASSERT_TRUE(members.ExpireWorkers(At(t)).workers.empty()) << t;
+  }
+  for (uint32_t rank : {0, 1}) members.WorkerHeard(Id(rank), At(t));
+  const auto expired = members.ExpireWorkers(At(t));
+  ASSERT_EQ(expired.workers.size(), 1) << "it hangs after all";
+  EXPECT_EQ(expired.workers[0].worker.id.rank, 0);
+}
+
 TEST(Workers, WhateverChangesInAHeartbeatIsProgress) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));

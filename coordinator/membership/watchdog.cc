@@ -19,7 +19,7 @@ absl::Duration PatienceWith(const Watched& rank) {
 }
 
 bool StandsStill(const Watched& rank, absl::Time now) {
-  return !rank.silent && rank.moved + PatienceWith(rank) <= now;
+  return !rank.silent && std::max(rank.moved, rank.waited) + PatienceWith(rank) <= now;
 }
 
 // Who is to blame first.
@@ -102,6 +102,20 @@ std::optional<Hang> FindMismatch(const std::vector<Watched>& ranks, absl::Durati
 }
 
 }  // namespace
+
+std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time now) {
+  std::vector<bool> wait(ranks.size(), false);
+  if (!CountsCollectives(ranks)) return wait;
+  std::optional<uint64_t> fewest;  // begun, of those that move
+  for (const Watched& rank : ranks) {
+    if (StandsStill(rank, now)) continue;
+    fewest = std::min(fewest.value_or(rank.collectives->begun), rank.collectives->begun);
+  }
+  for (size_t i = 0; i < ranks.size() && fewest.has_value(); ++i) {
+    wait[i] = ranks[i].collectives->begun > *fewest;
+  }
+  return wait;
+}
 
 std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease, absl::Time now) {
   if (auto mismatch = FindMismatch(ranks, lease, now); mismatch.has_value()) return mismatch;

@@ -6,6 +6,7 @@
 // A rank hangs when it has stood still for its patience and nobody who moves is behind it. Who is behind has begun fewer collectives: a
 // rank that waits in a collective waits for one that has not begun it, so the rank that has begun the fewest waits for nobody. Hence:
 // - While one rank moves that is behind all the others (a slow validation, a slow save), they wait, and nobody hangs, however long.
+//   Who has waited has its whole patience again: its heartbeat may come later than that of the rank for which it waited.
 // - Where the rank that is behind stands still, it hangs, and no other one, whoever stood still first. Among equal ones it is the one
 //   that has ended the fewest, then the one that has stood still the longest.
 // - A rank that stands still while the others move hangs where none of them is behind it.
@@ -60,6 +61,8 @@ struct Watched {
   Patience patience;
   // When it last moved.
   absl::Time moved;
+  // When it was last seen to wait for another one (WaitForOthers).
+  absl::Time waited = absl::InfinitePast();
   uint64_t step = 0;
   // For people.
   std::string progress;
@@ -73,6 +76,9 @@ struct Hang {
   // The last ones of this rank, and of the one that is furthest ahead of it: "rank 1: number 40, all_reduce 'bucket 2' step 5, ended".
   std::vector<std::string> collectives;
 };
+
+// Which ranks wait for one that moves: it has begun fewer collectives, and does not stand still. In the order of `ranks`.
+std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time now);
 
 // The rank to blame; absent while no rank of this job hangs.
 std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease, absl::Time now);
