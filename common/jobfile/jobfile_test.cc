@@ -121,7 +121,7 @@ seed:
       "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp, sharded_ddp, fsdp (write {ddp: ...})\n"
       "job.yaml:9: optimizer.adamw.lr: found '.nan'; allowed: a finite number\n"
       "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number\n"
-      "job.yaml:9: optimizer.adamw.betas: found 1; allowed: 2 numbers, such as [0.9, 0.999]\n"
+      "job.yaml:9: optimizer.adamw.betas: found a list of 1; allowed: 2 numbers, such as [0.9, 0.999]\n"
       "job.yaml:10: batch: found '8'; allowed: a mapping with the keys per_rank, accumulate, order, "
       "last\n"
       "job.yaml:11: clip_grad_norm: found 'yes'; allowed: a finite number\n"

@@ -38,41 +38,30 @@ std::string FieldValue::String() const {
 }
 
 double FieldValue::Number() const {
-  const auto* reflection = owner->GetReflection();
-  const bool list = index >= 0;
+  using google::protobuf::Reflection;
+  const Reflection& reflection = *owner->GetReflection();
+  const auto get = [&](auto single, auto of_list) {
+    return static_cast<double>(index < 0 ? (reflection.*single)(*owner, field)
+                                         : (reflection.*of_list)(*owner, field, index));
+  };
   switch (field->cpp_type()) {
     case FieldDescriptor::CPPTYPE_INT32:
-      return list ? reflection->GetRepeatedInt32(*owner, field, index)
-                  : reflection->GetInt32(*owner, field);
+      return get(&Reflection::GetInt32, &Reflection::GetRepeatedInt32);
     case FieldDescriptor::CPPTYPE_UINT32:
-      return list ? reflection->GetRepeatedUInt32(*owner, field, index)
-                  : reflection->GetUInt32(*owner, field);
+      return get(&Reflection::GetUInt32, &Reflection::GetRepeatedUInt32);
     case FieldDescriptor::CPPTYPE_INT64:
-      return static_cast<double>(list ? reflection->GetRepeatedInt64(*owner, field, index)
-                                      : reflection->GetInt64(*owner, field));
+      return get(&Reflection::GetInt64, &Reflection::GetRepeatedInt64);
     case FieldDescriptor::CPPTYPE_UINT64:
-      return static_cast<double>(list ? reflection->GetRepeatedUInt64(*owner, field, index)
-                                      : reflection->GetUInt64(*owner, field));
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      return list ? reflection->GetRepeatedFloat(*owner, field, index)
-                  : reflection->GetFloat(*owner, field);
+      return get(&Reflection::GetUInt64, &Reflection::GetRepeatedUInt64);
     case FieldDescriptor::CPPTYPE_DOUBLE:
-      return list ? reflection->GetRepeatedDouble(*owner, field, index)
-                  : reflection->GetDouble(*owner, field);
+      return get(&Reflection::GetDouble, &Reflection::GetRepeatedDouble);
     default:
-      GOOGLE_LOG(FATAL) << field->full_name() << " is no number";
+      GOOGLE_LOG(FATAL) << field->full_name() << " is no number of a type that the schema has";
   }
   return 0;
 }
 
-std::string FieldValue::Text() const {
-  switch (field->cpp_type()) {
-    case FieldDescriptor::CPPTYPE_FLOAT:
-    case FieldDescriptor::CPPTYPE_DOUBLE:
-      return absl::StrCat(Number());
-    default:
-      break;
-  }
+std::string FieldValue::Exact() const {
   std::string text;
   google::protobuf::TextFormat::PrintFieldValueToString(*owner, field, index, &text);
   return text;

@@ -21,8 +21,8 @@ struct FieldValue {
   std::string String() const;
   // Of any type of number.
   double Number() const;
-  // A number as text.
-  std::string Text() const;
+  // As protobuf's text format has it: exact, texts in quotes, on one line. Of no message.
+  std::string Exact() const;
   int Enum() const;
   const google::protobuf::Message& Message() const;
 };

@@ -16,7 +16,7 @@ namespace muster::jobspec {
 // spec stays valid; a second call changes nothing. What is wrong stays as it is, for ValidateSpec to name.
 v1::JobSpec ResolveDefaults(v1::JobSpec spec);
 
-// Every problem at once, in the order of the fields, each with its path ("model.gpt2.heads",
+// Every problem at once, first those of single fields, each with its path ("model.gpt2.heads",
 // "stages[1].fit.steps"), what was found and what is allowed; empty when the job may run. Takes a spec with or
 // without its defaults. Looks at no file.
 v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);

@@ -141,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(
              [](auto* s) { Adamw(s)->set_lr(std::numeric_limits<double>::infinity()); },
              "optimizer.adamw.lr", "finite"},
         Case{"OneBeta", [](auto* s) { Adamw(s)->add_betas(0.9); }, "optimizer.adamw.betas",
-             "found 1; allowed: 2 numbers"},
+             "found a list of 1; allowed: 2 numbers"},
         Case{"Beta", [](auto* s) { Adamw(s)->add_betas(0.9), Adamw(s)->add_betas(1); },
              "optimizer.adamw.betas[1]", "found 1; allowed: from 0 to below 1"},
         Case{"Eps", [](auto* s) { Adamw(s)->set_eps(0); }, "optimizer.adamw.eps", "above 0"},

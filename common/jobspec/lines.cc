@@ -1,7 +1,5 @@
 #include "common/jobspec/lines.h"
 
-#include <google/protobuf/text_format.h>
-
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -12,13 +10,6 @@ namespace {
 
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
-using google::protobuf::TextFormat;
-
-std::string TextOf(const FieldValue& value) {
-  std::string text;
-  TextFormat::PrintFieldValueToString(*value.owner, value.field, value.index, &text);
-  return text;
-}
 
 // ForEachValue leaves maps out.
 void AddMaps(const Message& message, const std::string& path, std::vector<Line>* lines) {
@@ -30,9 +21,7 @@ void AddMaps(const Message& message, const std::string& path, std::vector<Line>*
     for (int at = 0; at < message.GetReflection()->FieldSize(message, &field); ++at) {
       const Message& entry = message.GetReflection()->GetRepeatedMessage(message, &field, at);
       const auto text = [&](const FieldDescriptor* part) {
-        std::string value;
-        TextFormat::PrintFieldValueToString(entry, part, -1, &value);
-        return value;
+        return FieldValue{&entry, part, -1, ""}.Exact();
       };
       entries.push_back({absl::StrCat(ChildPath(path, field.name()), "[",
                                       text(field.message_type()->map_key()), "]"),
@@ -51,7 +40,7 @@ std::vector<Line> LinesOf(const Message& message) {
   AddMaps(message, "", &lines);
   ForEachValue(message, [&lines](const FieldValue& value) {
     if (value.field->cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
-      lines.push_back({value.path, TextOf(value)});
+      lines.push_back({value.path, value.Exact()});
       return;
     }
     lines.push_back({value.path, "{}"});

@@ -1,11 +1,12 @@
 #include "common/jobspec/rules.h"
 
+#include <google/protobuf/text_format.h>
+
 #include <cmath>
 #include <cstdint>
-#include <vector>
+#include <string>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/jobspec/duration.h"
@@ -21,81 +22,22 @@ using google::protobuf::Reflection;
 
 constexpr char kNameCharacters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
 
-// ---- Defaults.
-
-template <typename Number>
-Number NumberOf(const FieldDescriptor& field, const std::string& text) {
-  Number number = 0;
-  bool right = false;
-  if constexpr (std::is_same_v<Number, double>) {
-    right = absl::SimpleAtod(text, &number);
-  } else {
-    right = absl::SimpleAtoi(text, &number);
-  }
-  GOOGLE_CHECK(right) << field.full_name() << ": default '" << text << "'";
-  return number;
-}
-
 // Sets a singular field, adds to a list.
 void Give(const std::string& text, const FieldDescriptor& field, Message* message) {
-  const Reflection& reflection = *message->GetReflection();
-  const bool list = field.is_repeated();
-  switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_BOOL: {
-      GOOGLE_CHECK(text == "true" || text == "false") << field.full_name();
-      const bool value = text == "true";
-      return list ? reflection.AddBool(message, &field, value)
-                  : reflection.SetBool(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_INT32: {
-      const auto value = NumberOf<int32_t>(field, text);
-      return list ? reflection.AddInt32(message, &field, value)
-                  : reflection.SetInt32(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_UINT32: {
-      const auto value = NumberOf<uint32_t>(field, text);
-      return list ? reflection.AddUInt32(message, &field, value)
-                  : reflection.SetUInt32(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_INT64: {
-      const auto value = NumberOf<int64_t>(field, text);
-      return list ? reflection.AddInt64(message, &field, value)
-                  : reflection.SetInt64(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_UINT64: {
-      const auto value = NumberOf<uint64_t>(field, text);
-      return list ? reflection.AddUInt64(message, &field, value)
-                  : reflection.SetUInt64(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_DOUBLE: {
-      const auto value = NumberOf<double>(field, text);
-      return list ? reflection.AddDouble(message, &field, value)
-                  : reflection.SetDouble(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_STRING:
-      return list ? reflection.AddString(message, &field, text)
-                  : reflection.SetString(message, &field, text);
-    case FieldDescriptor::CPPTYPE_ENUM: {
-      const auto* value = field.enum_type()->FindValueByName(absl::AsciiStrToUpper(text));
-      GOOGLE_CHECK(value != nullptr) << field.full_name() << ": default '" << text << "'";
-      return list ? reflection.AddEnum(message, &field, value)
-                  : reflection.SetEnum(message, &field, value);
-    }
-    case FieldDescriptor::CPPTYPE_MESSAGE: {
-      Message* child = reflection.MutableMessage(message, &field);
-      if (text == "{}") return;
-      const FieldDescriptor* alternative = child->GetDescriptor()->FindFieldByName(text);
-      GOOGLE_CHECK(alternative != nullptr) << field.full_name() << ": default '" << text << "'";
-      child->GetReflection()->MutableMessage(child, alternative);
-      return;
-    }
-    case FieldDescriptor::CPPTYPE_FLOAT:
-      break;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+    Message* child = message->GetReflection()->MutableMessage(message, &field);
+    if (text == "{}") return;
+    const FieldDescriptor* alternative = child->GetDescriptor()->FindFieldByName(text);
+    GOOGLE_CHECK(alternative != nullptr) << field.full_name() << ": default '" << text << "'";
+    child->GetReflection()->MutableMessage(child, alternative);
+    return;
   }
-  GOOGLE_LOG(FATAL) << field.full_name() << ": a default of this type is not known";
+  std::string value = text;
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) value = absl::AsciiStrToUpper(text);
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) value = absl::StrCat("\"", text, "\"");
+  GOOGLE_CHECK(google::protobuf::TextFormat::ParseFieldValueFromString(value, &field, message))
+      << field.full_name() << ": default '" << text << "'";
 }
-
-// ---- Rules.
 
 bool IsGiven(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
@@ -145,7 +87,7 @@ std::string Missing(const FieldDescriptor& field) {
     if (rule.has_elements()) {
       return absl::StrCat("is missing or empty; allowed: ", AllowedElements(rule));
     }
-    return absl::StrCat("is missing or empty; allowed: one ", text ? "path" : "number", " or more");
+    return absl::StrCat("is missing or empty; allowed: one or more ", text ? "paths" : "numbers");
   }
   if (text) return absl::StrCat("is missing; allowed: ", AllowedText(rule));
   return absl::StrCat("is missing or 0; allowed: ", AllowedNumbers(rule));
@@ -193,7 +135,7 @@ class RuleChecker {
     if (!field.is_repeated()) return CheckValue({&message, &field, -1, path});
     const int size = reflection.FieldSize(message, &field);
     if (rule.has_elements() && size != static_cast<int>(rule.elements())) {
-      problems_.Add(path, absl::StrCat("found ", size, "; allowed: ", AllowedElements(rule)));
+      problems_.Add(path, absl::StrCat("found a list of ", size, "; allowed: ", AllowedElements(rule)));
     }
     for (int i = 0; i < size; ++i) CheckValue({&message, &field, i, ElementPath(path, i)});
     if (rule.text() == v1::FieldRule::UNITS) CheckUnits(message, field, path);
@@ -224,11 +166,11 @@ class RuleChecker {
   void CheckNumber(const FieldValue& value) {
     const v1::FieldRule& rule = RuleOf(*value.field);
     const double number = value.Number();
-    if (!IsWithin(rule, number)) {
-      problems_.Add(value.path, absl::StrCat("found ", value.Text(), "; allowed: ", AllowedNumbers(rule)));
-    } else if (!std::isfinite(number)) {
-      problems_.Add(value.path, absl::StrCat("found ", value.Text(), "; allowed: a finite number"));
-    }
+    const std::string allowed = !IsWithin(rule, number)   ? AllowedNumbers(rule)
+                                : !std::isfinite(number) ? "a finite number"
+                                                         : "";
+    if (allowed.empty()) return;
+    problems_.Add(value.path, absl::StrCat("found ", value.Exact(), "; allowed: ", allowed));
   }
 
   void CheckText(const FieldValue& value) {

@@ -23,7 +23,7 @@ bool IsPath(const google::protobuf::FieldDescriptor& field);
 // Crashes where a default does not fit its field's type: a mistake in the schema, which the test finds.
 void FillDefaults(google::protobuf::Message* message);
 
-// Adds what breaks a rule, in the order of the fields: what is missing, of a oneof that nothing is chosen, an
+// Adds what breaks a rule, in the order of the fields: what is missing, a oneof without a choice, an
 // unknown number of an enum, a number outside its range or not finite, a text that is not what it has to be.
 void CheckRules(const google::protobuf::Message& message, ProblemList* problems);
 

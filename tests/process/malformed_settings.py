@@ -32,8 +32,8 @@ schedule(
     "no-steps",
     {"linear": {"total_steps": 0}},
     "schedule.linear.total_steps",
-    "1 to 4294967295",
-    "missing or 0",
+    "1 or more",
+    "found 0",
 )
 schedule(
     "ratio-above-one",
@@ -46,7 +46,7 @@ schedule(
     "step-of-zero",
     {"step": {"step_size": 0}},
     "schedule.step.step_size",
-    "1 to 4294967295",
+    "1 or more",
     "missing or 0",
 )
 schedule(
@@ -249,8 +249,8 @@ changed_job(
     "idx",
     {"model.convnet.inputs": [64]},
     "model.convnet.inputs",
-    "3, channels",
-    "found 1 numbers",
+    "3 numbers",
+    "found a list of 1",
 )
 changed_job(
     "convnet-fewer-blocks",

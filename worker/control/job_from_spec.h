@@ -1,4 +1,4 @@
-// v1::JobSpec (all defaults filled in) -> train::Job: where the wire types of a job end.
+// v1::JobSpec -> train::Job.
 #ifndef MUSTER_WORKER_CONTROL_JOB_FROM_SPEC_H_
 #define MUSTER_WORKER_CONTROL_JOB_FROM_SPEC_H_
 
@@ -8,7 +8,8 @@
 
 namespace muster::control {
 
-// INVALID_ARGUMENT for what a valid, resolved spec does not hold (an alternative that is not set).
+// spec: with its defaults, and valid (common/jobspec). INVALID_ARGUMENT for an alternative that this program
+// does not know.
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec);
 
 }  // namespace muster::control

@@ -112,6 +112,7 @@ class RunWorkerTest : public ::testing::Test {
     welcome.mutable_lease()->set_seconds(60);
     welcome.mutable_collective_timeout()->set_seconds(60);
     v1::JobSpec& spec = *welcome.mutable_spec();
+    spec.set_name("job");
     spec.set_world_size(world_size);
     auto& gpt2 = *spec.mutable_model()->mutable_gpt2();
     gpt2.set_vocab_size(256);

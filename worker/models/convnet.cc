@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/status/status.h"
 #include "worker/models/convnet_units.h"
 
 namespace muster::models {

@@ -3,8 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "common/status/status.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/language_model.h"
 #include "worker/models/llama_units.h"

@@ -2,12 +2,10 @@
 
 #include <cmath>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "ATen/ops/linear.h"
 #include "ATen/ops/relu.h"
-#include "common/status/status.h"
 #include "worker/models/init.h"
 
 namespace muster::models {

@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "ATen/ops/_fused_sgd.h"
-#include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/optim/parameter_list.h"

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -18,10 +19,10 @@ namespace {
 
 using jobspec::Line;
 
-// A line each: values hold no line break, and paths no ": ".
+// A line each. Neither paths nor values hold a line break or a tab.
 std::string TextOf(const std::vector<Line>& lines) {
   return absl::StrJoin(lines, "\n", [](std::string* out, const Line& line) {
-    absl::StrAppend(out, line.path, ": ", line.value);
+    absl::StrAppend(out, line.path, "\t", line.value);
   });
 }
 
@@ -29,7 +30,7 @@ std::vector<Line> LinesIn(const std::string& text) {
   std::vector<Line> lines;
   for (const auto line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
     const std::pair<std::string, std::string> parts =
-        absl::StrSplit(line, absl::MaxSplits(": ", 1));
+        absl::StrSplit(line, absl::MaxSplits('\t', 1));
     lines.push_back({parts.first, parts.second});
   }
   return lines;
@@ -117,10 +118,10 @@ std::vector<Line> LinesOf(const models::Model& model) {
                         c10::toString(tensor.scalar_type()));
   };
   for (const auto& [name, tensor] : model.Parameters()) {
-    lines.push_back({absl::StrCat("parameter ", name), describe(tensor)});
+    lines.push_back({absl::StrCat("parameter ", absl::CEscape(name)), describe(tensor)});
   }
   for (const auto& [name, tensor] : model.Buffers()) {
-    lines.push_back({absl::StrCat("buffer ", name), describe(tensor)});
+    lines.push_back({absl::StrCat("buffer ", absl::CEscape(name)), describe(tensor)});
   }
   return lines;
 }

@@ -1,5 +1,5 @@
-// What a session trains: the job file in plain types, all defaults filled in. Wire types stop at
-// worker/control, which makes this from a v1::JobSpec.
+// What a session trains: the job with its defaults, and what the session uses of it in types of its own.
+// worker/control makes it from a v1::JobSpec.
 #ifndef MUSTER_WORKER_TRAIN_JOB_H_
 #define MUSTER_WORKER_TRAIN_JOB_H_
 

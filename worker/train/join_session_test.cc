@@ -234,7 +234,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
 TEST_P(JoinSessionTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   Job job = JobOn({8, 8}, 2);
   *job.spec.mutable_model() = models::SpecFromText(
-        "plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
+      "plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
                                    "options": {"fault": "runs-collectives"}})");
   EXPECT_THAT(
       RunSessions(job, 2)->Errors()[0],

@@ -13,7 +13,7 @@
 namespace muster::train {
 namespace {
 
-// The record as it travels: the members in order, floating point by its bits.
+// The record as it travels, floating point by its bits.
 constexpr int kFields = 20;
 
 void Encode(const RollCallRecord& record, int64_t* out) {

@@ -1,11 +1,13 @@
 #include "worker/train/roll_call_plan.h"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "common/status/status.h"
 #include "worker/train/numbered.h"
 
@@ -71,10 +73,12 @@ absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
     }
   }
   for (size_t rank = 1; rank < table.size(); ++rank) {
-    if (table[rank].learning_rate == table[0].learning_rate) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "roll call of step ", table[0].step, ": the ranks differ in the learning rate: rank 0 says ",
-        table[0].learning_rate, ", rank ", rank, " says ", table[rank].learning_rate));
+    const double first = table[0].learning_rate, other = table[rank].learning_rate;
+    // By their bits: NaN is like NaN.
+    if (std::bit_cast<int64_t>(other) == std::bit_cast<int64_t>(first)) continue;
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "roll call of step %d: the ranks differ in the learning rate: rank 0 says %.17g, rank %d says %.17g",
+        table[0].step, first, rank, other));
   }
   return absl::OkStatus();
 }

@@ -55,8 +55,10 @@ class SessionImpl : public Session {
   }
 
  private:
+  // A collective.
+  absl::Status OpenTrainData();
   absl::Status BuildTraining();
-  // Whether all ranks read as many samples; a collective.
+  // Compares the sizes of the data sets that all ranks share; a collective.
   absl::Status AgreeOnData();
   // Makes the session one that a checkpoint of this manifest goes into; a collective.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);

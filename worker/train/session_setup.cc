@@ -42,6 +42,8 @@ absl::Status SessionImpl::Build() {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
                                                   emptiness(), *parts_.control));
   }
+  if (trains) RETURN_IF_ERROR(OpenTrainData());
+  RETURN_IF_ERROR(AgreeOnData());
   if (trains) {
     RETURN_IF_ERROR(BuildTraining());
   } else if (in_shards()) {
@@ -54,7 +56,6 @@ absl::Status SessionImpl::Build() {
                                                  &deferred_));
   }
   deferred_ = {};  // and the weights file with it
-  RETURN_IF_ERROR(AgreeOnData());
   PlanAnew();
 
   std::string started_from;
@@ -118,7 +119,7 @@ void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   learning_rate_ = point.steering.learning_rate.value_or(learning_rate_);
 }
 
-absl::Status SessionImpl::BuildTraining() {
+absl::Status SessionImpl::OpenTrainData() {
   if (model_->RunsCollectives() && job_.batch.last == data::Last::kUneven) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch.last: found uneven, but the model ", model_->kind(),
@@ -127,6 +128,10 @@ absl::Status SessionImpl::BuildTraining() {
   }
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::BuildTraining() {
   auto sampler = data::Sampler::Create({.size = train_data_->dataset->size(),
                                         .seed = job_.seed,
                                         .world_size = parts_.control->world_size(),

@@ -1,5 +1,4 @@
 // Sessions of N ranks as threads over comm/local, on real token files and real checkpoints.
-#include "worker/models/spec_from_json.h"
 #include "worker/train/session.h"
 
 #include <gtest/gtest.h>
@@ -13,6 +12,7 @@
 
 #include "worker/train/failure.h"
 #include "worker/train/rank_threads.h"
+#include "worker/models/spec_from_json.h"
 #include "worker/train/session_fixture.h"
 
 namespace muster::train {
@@ -352,7 +352,7 @@ TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
 TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
   Job job = SmallJob();
   *job.spec.mutable_model() = models::SpecFromText(
-        "mlp", R"({"inputs": 2, "hidden": [], "classes": 2})");
+      "mlp", R"({"inputs": 2, "hidden": [], "classes": 2})");
   std::ofstream inputs(folder_ / "inputs.npy", std::ios::binary);
   std::ofstream labels(folder_ / "labels.npy", std::ios::binary);
   const auto header = [](const std::string& descr, const std::string& shape) {

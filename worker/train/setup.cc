@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/memory/memory_scope.h"

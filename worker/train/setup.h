@@ -18,7 +18,6 @@
 #include "worker/train/job.h"
 #include "worker/train/optimizer_state.h"
 #include "worker/trace/recorder.h"
-#include "worker/train/rank_data.h"
 
 namespace muster::train {
 

@@ -19,7 +19,7 @@ namespace {
 Job SmallJob() {
   Job job;
   *job.spec.mutable_model() = models::SpecFromText(
-        "mlp", R"({"inputs": 4, "hidden": [3], "classes": 2})");
+      "mlp", R"({"inputs": 4, "hidden": [3], "classes": 2})");
   job.optimizer = OptimizerConfig{1e-3, optim::AdamWOptions{}};
   job.schedule = optim::WarmupCosine{.warmup_steps = 2, .total_steps = 9};
   job.stages = {FitStage{9, 0}};
@@ -74,7 +74,7 @@ TEST(TrainingState, HoldsTheLossScalerWhereThereIsOne) {
 TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   Job job = SmallJob();
   *job.spec.mutable_model() = models::SpecFromText(
-        "convnet", R"({"inputs": [1, 2, 2], "widths": [2], "blocks": [1], "classes": 2})");
+      "convnet", R"({"inputs": [1, 2, 2], "widths": [2], "blocks": [1], "classes": 2})");
   const auto model = *BuildModel(job);
   std::map<std::string, int> slots;
   const auto ranks = comm::LocalGroup::Create(1);
