@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
-# Installs what is missing, builds, and trains a small byte-level GPT on this machine's licence texts with two
-# ranks under a real coordinator and agent. Everything it writes lies in out/.
+# Installs what is missing, builds, and trains a small byte-level GPT on this machine's licence
+# texts with two ranks under a real coordinator and agent. Everything it writes lies in out/.
 set -euo pipefail
 cd "$(dirname "$0")"
 third_party/install.sh
 
 echo "== building"
-bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent //worker:muster-worker
+bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent \
+  //worker:muster-worker
 mkdir -p out/bin out/quickstart
 install -m 755 bazel-bin/client/cli/muster bazel-bin/coordinator/musterd \
   bazel-bin/worker/agent/muster-agent bazel-bin/worker/muster-worker out/bin
@@ -15,16 +16,17 @@ export PATH="$PWD/out/bin:$PATH"
 echo "== packing the text"
 mapfile -t texts < <(find /usr/share/common-licenses -type f | sort)
 cd out/quickstart
-muster data pack --tokenizer bytes --split 0.9 --out train.bin --out-rest validate.bin "${texts[@]}" |
-  tee pack.txt
+muster data pack --tokenizer bytes --split 0.9 --out train.bin --out-rest validate.bin \
+  "${texts[@]}" | tee pack.txt
 
 echo "== training"
 cp ../../deploy/quickstart/licences-gpt.yaml .
 muster run licences-gpt.yaml
 
 echo
-echo "A model that knows only how often each byte comes has the loss $(
-  sed -n 's/^validate.bin.*entropy \([0-9.]*\) .*/\1/p' pack.txt) on the validation text (its unigram entropy)."
+entropy="$(sed -n 's/^validate.bin.*entropy \([0-9.]*\) .*/\1/p' pack.txt)"
+echo "A model that knows only how often each byte comes has the loss $entropy on the validation" \
+  "text (its unigram entropy)."
 
 cat <<'E2'
 

@@ -1,9 +1,9 @@
 """What measurements of step time share: arms that live at once and are measured in turn.
 
-All arms train without end, rank r on core r, one thread; all are stopped (SIGSTOP) but the one that is measured. A round
-gives each arm one block; the order is turned around from round to round. A block's step time is the mean over its whole
-steps, without those in which a stop fell. bench/README.md says why.
-"""
+All arms train without end, rank r on core r, one thread; all are stopped (SIGSTOP) but the one that
+is measured. A round gives each arm one block; the order is turned around from round to round. A
+block's step time is the mean over its whole steps, without those in which a stop fell.
+bench/README.md says why."""
 
 import contextlib
 import dataclasses
@@ -27,7 +27,8 @@ WARM_UP_STEPS = 10
 # A step that took longer had a stop in it; every arm rests at least GAP between two blocks.
 STOPPED_SECONDS = 3.0
 GAP = 4.0
-# A round in which other processes used more, in any block, is void: decided without a look at its figures.
+# A round in which other processes used more, in any block, is void: decided without a look at its
+# figures.
 FOREIGN_CORES = 0.15
 TICKS = os.sysconf("SC_CLK_TCK")
 
@@ -60,7 +61,8 @@ def pin(pid, core):
 
 
 class Arm:
-    """Ranks that train without end. `ranks`: their pids; `others`: pids whose CPU time counts too."""
+    """Ranks that train without end. `ranks`: their pids; `others`: pids whose CPU time counts
+    too."""
 
     def __init__(self, name):
         self.name, self.ranks, self.others, self.blocks = name, [], [], []
@@ -89,8 +91,11 @@ class Arm:
         """(seconds per step, CPU seconds per step) of each block."""
         means, current = [], []
         steps = self.step_seconds()
-        # Those that a stop fell into belong to the blocks too: what is left of them is done in the next one.
-        self.steps_in_blocks = len(steps) - next(i for i, seconds in enumerate(steps) if seconds >= STOPPED_SECONDS)
+        # Those that a stop fell into belong to the blocks too: what is left of them is done in the
+        # next one.
+        self.steps_in_blocks = len(steps) - next(
+            i for i, seconds in enumerate(steps) if seconds >= STOPPED_SECONDS
+        )
         for seconds in steps + [float("inf")]:
             if seconds < STOPPED_SECONDS:
                 current.append(seconds)
@@ -99,13 +104,15 @@ class Arm:
             current = []
         means = means[1:]  # the warm-up
         if len(means) != len(self.blocks):
-            raise RuntimeError(f"{self.name}: {len(means)} runs of steps for {len(self.blocks)} blocks")
+            raise RuntimeError(
+                f"{self.name}: {len(means)} runs of steps for {len(self.blocks)} blocks"
+            )
         return [(mean, block.cpu * mean / block.wall) for mean, block in zip(means, self.blocks)]
 
 
 class PyTorch(Arm):
-    """`commands`: one per rank, each to be followed by the file to which a rank writes its steps: a line
-    "<monotonic nanoseconds> <loss>" after each."""
+    """`commands`: one per rank, each to be followed by the file to which a rank writes its steps: a
+    line "<monotonic nanoseconds> <loss>" after each."""
 
     def __init__(self, name, commands, folder):
         super().__init__(name)
@@ -139,7 +146,9 @@ class PyTorch(Arm):
         return [after - before for before, after in zip(times, times[1:])]
 
     def losses(self):
-        ranks = [[float(line[1]) for line in self._lines(rank)] for rank in range(len(self._processes))]
+        ranks = [
+            [float(line[1]) for line in self._lines(rank)] for rank in range(len(self._processes))
+        ]
         return [statistics.fmean(losses) for losses in zip(*ranks)]
 
     def close(self):
@@ -149,8 +158,9 @@ class PyTorch(Arm):
 
 
 class Muster(Arm):
-    """`started`: a cluster with a free slot for each of the job's ranks, and a lease that outlives a stop; the arm closes it.
-    `agents`: gives their pids, once the job runs; their CPU time and musterd's count too."""
+    """`started`: a cluster with a free slot for each of the job's ranks, and a lease that outlives
+    a stop; the arm closes it. `agents`: gives their pids, once the job runs; their CPU time and
+    musterd's count too."""
 
     def __init__(self, name, job, started, agents):
         super().__init__(name)
@@ -197,8 +207,8 @@ class Muster(Arm):
         return [step["loss"] for step in self._metrics]
 
     def close(self):
-        """Also where musterd is gone already (a hang-up reaches it too): stopped workers, and agents that wait for it, would
-        stay for as long as their lease."""
+        """Also where musterd is gone already (a hang-up reaches it too): stopped workers, and
+        agents that wait for it, would stay for as long as their lease."""
         self.signal(signal.SIGCONT)
         try:
             self._cluster.stop("bench")
@@ -217,9 +227,10 @@ def start(title, arms, make, name, *details):
 
 
 def run_rounds(title, arms, rounds, block_seconds, settle_seconds=0.0, bytes_sent=lambda: None):
-    """Until there are `rounds` quiet ones, at most three times as many. Gives how many were run and leaves each arm's quiet
-    blocks in `measured` (results) and `blocks_used`; or says that it was never quiet, and gives None.
-    `settle_seconds`: rest after each block, for what is still under way when an arm is stopped. `bytes_sent`: counters by rank."""
+    """Until there are `rounds` quiet ones, at most three times as many. Gives how many were run and
+    leaves each arm's quiet blocks in `measured` (results) and `blocks_used`; or says that it was
+    never quiet, and gives None. `settle_seconds`: rest after each block, for what is still under
+    way when an arm is stopped. `bytes_sent`: counters by rank."""
     clean = []
     for number in range(3 * rounds):
         time.sleep(GAP)
@@ -232,7 +243,10 @@ def run_rounds(title, arms, rounds, block_seconds, settle_seconds=0.0, bytes_sen
         foreign = max(arm.blocks[-1].foreign / arm.blocks[-1].wall for arm in arms)
         if foreign <= FOREIGN_CORES:
             clean.append(number)
-        print(f"{title}: {len(clean)} of {rounds} rounds; others used {foreign:.2f} cores", file=sys.stderr)
+        print(
+            f"{title}: {len(clean)} of {rounds} rounds; others used {foreign:.2f} cores",
+            file=sys.stderr,
+        )
         if len(clean) == rounds:
             break
     if len(clean) < 2:
@@ -254,12 +268,15 @@ def build(folder):
 
 @contextlib.contextmanager
 def programs_of(given):
-    """The folder with the four programs: the given one, or one that holds them freshly built. A terminated run ends its processes
-    too: stopped ones would stay for ever."""
+    """The folder with the four programs: the given one, or one that holds them freshly built. A
+    terminated run ends its processes too: stopped ones would stay for ever."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="muster-bench-bin-") as name:
         programs = given or build(pathlib.Path(name))
-        print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, torch {torch.__version__}, "
-              f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}, {' '.join(sys.argv)}")
+        print(
+            f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, torch "
+            f"{torch.__version__}, "
+            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}, {' '.join(sys.argv)}"
+        )
         yield pathlib.Path(programs)

@@ -1,5 +1,5 @@
-"""The table of measured arms (harness.py): ratios are taken within rounds; their median comes with a bootstrap interval.
-One arm is there twice: A against A."""
+"""The table of measured arms (harness.py): ratios are taken within rounds; their median comes with
+a bootstrap interval. One arm is there twice: A against A."""
 
 import dataclasses
 import random
@@ -7,7 +7,8 @@ import statistics
 
 from bench.harness import Arm
 
-# Steps whose losses are compared, and how far apart they may be: float32 rounding at the losses' size.
+# Steps whose losses are compared, and how far apart they may be: float32 rounding at the losses'
+# size.
 LOSS_STEPS = 100
 LOSS_TOLERANCE = 1e-5
 
@@ -43,7 +44,10 @@ class Table:
         resolved = low <= 1 <= high and 0.98 <= low and high <= 1.02 and len(blocks) >= 15
         print(f"\n### {self.title}\n")
         headings = ["", "ms per step", "CPU s per step", f"ratio to {self.base_name} (95%)"]
-        headings += [f"{self.subject_name} ratio to it (95%)", *(heading for heading, _ in self.columns)]
+        headings += [
+            f"{self.subject_name} ratio to it (95%)",
+            *(heading for heading, _ in self.columns),
+        ]
         print(f"| {' | '.join(headings).strip()} |")
         print("|---" * len(headings) + "|")
         for arm in arms:
@@ -57,16 +61,24 @@ class Table:
             ]
             print(f"| {' | '.join(cells)} |")
         foreign = [block.foreign / block.wall for arm in arms for block in arm.blocks_used]
-        print(f"\n{len(blocks)} quiet rounds of {rounds}; other processes used "
-              f"{statistics.median(foreign):.2f} cores in their median block, {max(foreign):.2f} in the worst.")
+        print(
+            f"\n{len(blocks)} quiet rounds of {rounds}; other processes used "
+            f"{statistics.median(foreign):.2f} cores in their median block, {max(foreign):.2f} "
+            f"in the worst."
+        )
         if not resolved:
-            print("\n**No resolution, no claim**: A against A is not within 2% of 1, its interval leaves 1 out, or there are fewer than 15 rounds.")
+            print(
+                "\n**No resolution, no claim**: A against A is not within 2% of 1, its interval "
+                "leaves 1 out, or there are fewer than 15 rounds."
+            )
 
         print("\nLosses after steps 1, 10, 50, 100:")
         expected = self.subject.losses()
         for arm in arms:
             losses = arm.losses()
-            shown = ", ".join(f"{losses[step - 1]:.6f}" for step in (1, 10, 50, 100) if step <= len(losses))
+            shown = ", ".join(
+                f"{losses[step - 1]:.6f}" for step in (1, 10, 50, 100) if step <= len(losses)
+            )
             compared = min(len(losses), len(expected), LOSS_STEPS)
             apart = max(abs(a - b) for a, b in zip(losses[:compared], expected))
             verdict = f"at most {apart:.1e} from {self.subject_name} in {compared} steps"

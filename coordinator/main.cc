@@ -90,7 +90,9 @@ void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
   };
   coordinator.Drain(launch::kLocalNode);
   const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [start] { return absl::FromChrono(std::chrono::steady_clock::now() - start); };
+  const auto elapsed = [start] {
+    return absl::FromChrono(std::chrono::steady_clock::now() - start);
+  };
   std::optional<uint64_t> activity;
   absl::Duration moved = -kStandstill;
   while (elapsed() < timeout || elapsed() < moved + kStandstill) {
@@ -165,18 +167,22 @@ int main(int argc, char** argv) {
                  "Also run an agent on this machine with so many slots");
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
-                 "Agents and workers end themselves when they have not been answered for so long; at most 1 s "
+                 "Agents and workers end themselves when they have not been answered for so long; "
+                 "at most 1 s "
                  "later they are replaced")
       ->capture_default_str();
-  app.add_option("--autonomy", flags.autonomy,
-                 "For how long training goes on while musterd is down and its host refuses connections")
+  app.add_option(
+         "--autonomy", flags.autonomy,
+         "For how long training goes on while musterd is down and its host refuses connections")
       ->capture_default_str();
   app.add_option("--drain-timeout", flags.drain_timeout,
-                 "After SIGTERM: how long the jobs of the local agent may take to save a checkpoint and to end, "
+                 "After SIGTERM: how long the jobs of the local agent may take to save a "
+                 "checkpoint and to end, "
                  "longer while they compute or write; a second SIGTERM waits for nothing")
       ->capture_default_str();
-  app.add_option("--keep-metrics", flags.store.kept_metrics,
-                 "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")
+  app.add_option(
+         "--keep-metrics", flags.store.kept_metrics,
+         "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")
       ->check(CLI::Range(muster::metrics::kMinKept, uint64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,

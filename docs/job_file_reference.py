@@ -3,10 +3,9 @@
     ~/.cache/muster/venv/bin/python docs/job_file_reference.py
 
 rewrites what stands between the page's two markers; the rest of the page is written by hand. Types,
-defaults, ranges and what is needed are read from the fields' options (proto/muster/v1/options.proto),
-everything else from the comments. An alternative without a comment is described by the first sentence
-of its message's.
-"""
+defaults, ranges and what is needed are read from the fields' options
+(proto/muster/v1/options.proto), everything else from the comments. An alternative without a comment
+is described by the first sentence of its message's."""
 
 import dataclasses
 import importlib.util
@@ -148,7 +147,8 @@ def left_out(rule):
 
 
 def allowed(rule, is_list):
-    """What the rule says is allowed, as a sentence; of numbers as AllowedNumbers in common/jobspec/rules.h."""
+    """What the rule says is allowed, as a sentence; of numbers as AllowedNumbers in
+    common/jobspec/rules.h."""
     low, high = rule.HasField("at_least"), rule.HasField("at_most")
     above, below = rule.HasField("above"), rule.HasField("below")
     text = rule.allowed
@@ -178,7 +178,8 @@ def sentences(comment):
 
 
 def places(schema):
-    """Message name -> the places in the file where it stands ("stages[].fit"), depth first; only those with keys."""
+    """Message name -> the places in the file where it stands ("stages[].fit"), depth first; only
+    those with keys."""
     found = {}
 
     def visit(name, place):
@@ -211,7 +212,8 @@ def anchor(text):
 
 
 def prose(text):
-    """A comment's text as Markdown in a table: nothing of it is formatting but `code`, and pages are links."""
+    """A comment's text as Markdown in a table: nothing of it is formatting but `code`, and pages
+    are links."""
     parts = text.split("`")
     for index in range(0, len(parts), 2):
         part = re.sub(r"([*_<>|\[\]])", r"\\\1", parts[index])

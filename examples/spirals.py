@@ -1,6 +1,7 @@
-"""Writes a labelled data set for the examples: points in the plane on three spiral arms, as .npy files.
+"""Writes a labelled data set for the examples: points in the plane on three spiral arms, as .npy
+files.
 
-    spirals.py [FOLDER]     train-inputs.npy, train-labels.npy, validate-inputs.npy, validate-labels.npy
+spirals.py [FOLDER]     train-inputs.npy, train-labels.npy, validate-inputs.npy, validate-labels.npy
 """
 
 import pathlib

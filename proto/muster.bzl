@@ -3,7 +3,8 @@
 def muster_protos(name, srcs, service_srcs):
     """One cc_library with the messages of srcs and the services of service_srcs.
 
-    It brings their precompiled header, too. The library `messages` has the messages alone, without gRPC.
+    It brings their precompiled header, too. The library `messages` has the messages alone, without
+    gRPC.
 
     Args:
       name: the library.
@@ -25,7 +26,8 @@ def muster_protos(name, srcs, service_srcs):
         outs = messages + stubs,
         cmd = " && ".join([
             "protoc -I. --cpp_out=$(GENDIR) $(SRCS)",
-            "protoc -I. --grpc_out=$(GENDIR) --plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " + services,
+            "protoc -I. --grpc_out=$(GENDIR) " +
+            "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " + services,
         ]),
     )
     native.cc_library(

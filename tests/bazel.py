@@ -5,7 +5,8 @@ import pathlib
 
 
 def runfile(path):
-    """The absolute path of a file of this repository, built or not: runfile("coordinator/musterd")."""
+    """The absolute path of a file of this repository, built or not:
+    runfile("coordinator/musterd")."""
     found = pathlib.Path(os.environ["TEST_SRCDIR"], os.environ["TEST_WORKSPACE"], path)
     if not found.exists():
         raise FileNotFoundError(f"{path} is not in the test's runfiles; add it to `data`")

@@ -1,8 +1,7 @@
 """Counts test cases in the XML that Bazel keeps of each test target.
 
-`--add FILE` appends "passed failed skipped" of the last `bazel test` to FILE; `--total FILE` prints the
-sum as the last line of ./test.sh and exits with 1 when anything failed or nothing ran.
-"""
+`--add FILE` appends "passed failed skipped" of the last `bazel test` to FILE; `--total FILE` prints
+the sum as the last line of ./test.sh and exits with 1 when anything failed or nothing ran."""
 
 import json
 import pathlib
@@ -13,13 +12,18 @@ EVENTS = pathlib.Path("bazel-test-events.json")
 
 
 def count_file(path):
-    """(passed, failed, skipped) of one test.xml; a target without readable cases counts as one failure."""
+    """(passed, failed, skipped) of one test.xml; a target without readable cases counts as one
+    failure."""
     try:
         cases = list(ET.parse(path).getroot().iter("testcase"))
     except (ET.ParseError, OSError):
         return (0, 1, 0)
-    failed = sum(1 for case in cases if case.find("failure") is not None or case.find("error") is not None)
-    skipped = sum(1 for case in cases if case.find("skipped") is not None or case.get("status") == "notrun")
+    failed = sum(
+        1 for case in cases if case.find("failure") is not None or case.find("error") is not None
+    )
+    skipped = sum(
+        1 for case in cases if case.find("skipped") is not None or case.get("status") == "notrun"
+    )
     return (len(cases) - failed - skipped, failed, skipped)
 
 
@@ -28,12 +32,16 @@ def last_run():
     passed = failed = skipped = 0
     for line in EVENTS.read_text().splitlines():
         event = json.loads(line)
-        if "targetCompleted" in event.get("id", {}) and not event.get("completed", {}).get("success"):
+        if "targetCompleted" in event.get("id", {}) and not event.get("completed", {}).get(
+            "success"
+        ):
             failed += 1  # did not build
         if "testResult" not in event:
             continue
         result = event["testResult"]
-        xml = [out["uri"] for out in result.get("testActionOutput", []) if out["name"] == "test.xml"]
+        xml = [
+            out["uri"] for out in result.get("testActionOutput", []) if out["name"] == "test.xml"
+        ]
         counts = count_file(xml[0].removeprefix("file://")) if xml else (0, 0, 0)
         if result["status"] != "PASSED" and counts[1] == 0:
             counts = (counts[0], 1, counts[2])  # timed out, crashed, or leaked

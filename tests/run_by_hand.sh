@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Runs Python tests of whole programs without Bazel: `tests/run_by_hand.sh PROGRAMS FILE [pytest arguments]`, FILE such as
-# tests/process/chaos_test.py. PROGRAMS holds muster, musterd, muster-agent and muster-worker, and the plug-ins that tests load (paced.so,
-# plugin_faults.so), where they do.
+# Runs Python tests of whole programs without Bazel: `tests/run_by_hand.sh PROGRAMS FILE [pytest
+# arguments]`, FILE such as tests/process/chaos_test.py. PROGRAMS holds muster, musterd,
+# muster-agent and muster-worker, and the plug-ins that tests load (paced.so, plugin_faults.so),
+# where they do.
 set -euo pipefail
 programs="$(realpath "$1")" file="$2"
 shift 2
@@ -19,7 +20,9 @@ ln -s "$programs/musterd" "$tree/coordinator/musterd"
 ln -s "$programs/muster-agent" "$tree/worker/agent/muster-agent"
 ln -s "$programs/muster-worker" "$tree/worker/muster-worker"
 [[ -e "$programs/paced.so" ]] && ln -s "$programs/paced.so" "$tree/tests/faults/paced.so"
-[[ -e "$programs/plugin_faults.so" ]] && ln -s "$programs/plugin_faults.so" "$tree/worker/models/plugin_faults.so"
+[[ -e "$programs/plugin_faults.so" ]] &&
+  ln -s "$programs/plugin_faults.so" "$tree/worker/models/plugin_faults.so"
 cd "$tree"
 export TEST_SRCDIR="$runfiles" TEST_WORKSPACE=muster PYTHONPATH="$tree" PYTHONDONTWRITEBYTECODE=1
-"$python" -m pytest "$tree/$file" --import-mode=importlib --rootdir="$tree" -p no:cacheprovider -p tests.bazel -ra --durations=5 --color=no "$@"
+"$python" -m pytest "$tree/$file" --import-mode=importlib --rootdir="$tree" \
+  -p no:cacheprovider -p tests.bazel -ra --durations=5 --color=no "$@"

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Installs what building and running Muster needs and this machine lacks: Debian packages (through sudo where
-# that is needed) and, unless $LIBTORCH names a LibTorch, a virtual environment with PyTorch's wheel, which
-# is also the C++ distribution. `--tests` adds what the tests compare with; `--packages` is Debian's part alone.
-# Does nothing when all is there.
+# Installs what building and running Muster needs and this machine lacks: Debian packages (through
+# sudo where that is needed) and, unless $LIBTORCH names a LibTorch, a virtual environment with
+# PyTorch's wheel, which is also the C++ distribution. `--tests` adds what the tests compare with;
+# `--packages` is Debian's part alone. Does nothing when all is there.
 set -euo pipefail
 
 packages=(
@@ -49,9 +49,11 @@ for wheel in "${wheels[@]}"; do
     echo "installing ${wheels[*]} into $venv" >&2
     mkdir -p "$(dirname "$venv")"
     [[ -x "$venv/bin/python" ]] || python3 -m venv "$venv"
-    # torch first: another package must not draw in a newer one. pip would compile all of it on one core.
+    # torch first: another package must not draw in a newer one. pip would compile all of it on one
+    # core.
     for one in "${wheels[@]}"; do "$venv/bin/pip" install -q --no-compile "$one"; done
-    "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >/dev/null || true # a package may hold what is no Python 3
+    # a package may hold what is no Python 3
+    "$venv/bin/python" -m compileall -q -j 0 "$venv/lib" >/dev/null || true
     echo "${wheels[*]}" >"$stamp"
     break
   fi

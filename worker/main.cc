@@ -1,8 +1,9 @@
-// muster-worker: one rank of one generation of a job. Started by muster-agent; everything but its identity
-// comes from the coordinator.
+// muster-worker: one rank of one generation of a job. Started by muster-agent; everything but its
+// identity comes from the coordinator.
 //
-// Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale, or never welcomed; 4 its lease is over (the
-// coordinator was silent; worker/agent/worker_record.h knows this one).
+// Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale, or never
+// welcomed; 4 its lease is over (the coordinator was silent; worker/agent/worker_record.h knows
+// this one).
 #include <ATen/Parallel.h>
 #include <malloc.h>
 #include <poll.h>
@@ -25,8 +26,9 @@
 
 namespace {
 
-// Gradients and activations are freed and allocated anew in each step. Given back to the kernel each time, they
-// come back as page faults: 4800 a step for 8 layers of 1024 x 1024, a tenth of its CPU time.
+// Gradients and activations are freed and allocated anew in each step. Given back to the kernel
+// each time, they come back as page faults: 4800 a step for 8 layers of 1024 x 1024, a tenth of its
+// CPU time.
 void KeepFreedMemory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, -1);
@@ -56,14 +58,16 @@ int main(int argc, char** argv) {
   app.add_option("--generation", options.identity.generation)->required();
   app.add_option("--rank", options.identity.rank)->required();
   app.add_option("--incarnation", options.identity.incarnation)->required();
-  app.add_option("--agent-pid", agent_pid, "the agent: a worker that is not its child ends at once");
+  app.add_option("--agent-pid", agent_pid,
+                 "the agent: a worker that is not its child ends at once");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
   }
   muster::InitLog("muster-worker");
-  // The agent's death kills its workers, but an agent that died before the worker asked for that cannot.
+  // The agent's death kills its workers, but an agent that died before the worker asked for that
+  // cannot.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
   at::set_num_threads(1);
 

@@ -1,8 +1,9 @@
-"""What a command costs on a job that has had many: time, bytes and rows of the first 100 and of the last 100.
+"""What a command costs on a job that has had many: time, bytes and rows of the first 100 and of the
+last 100.
 
-One client asks for a new learning rate, again and again, on one job that waits for slots; each call is answered once it is durable.
-bench/README.md says more. Run as: PYTHONPATH=. python3 bench/commands/run.py --musterd bazel-bin/coordinator/musterd
-"""
+One client asks for a new learning rate, again and again, on one job that waits for slots; each call
+is answered once it is durable. bench/README.md says more. Run as: PYTHONPATH=. python3
+bench/commands/run.py --musterd bazel-bin/coordinator/musterd"""
 
 import argparse
 import pathlib
@@ -31,10 +32,19 @@ stages { fit { steps: 1000000 } }
 
 def stubs(folder):
     """The services in Python, made of this tree's protos."""
-    protos = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "proto/muster/v1").glob("*.proto"))
+    protos = sorted(
+        str(path.relative_to(ROOT)) for path in (ROOT / "proto/muster/v1").glob("*.proto")
+    )
     known = pathlib.Path(protoc.__file__).parent / "_proto"
     made = protoc.main(
-        ["protoc", f"-I{ROOT}", f"-I{known}", f"--python_out={folder}", f"--grpc_python_out={folder}", *protos]
+        [
+            "protoc",
+            f"-I{ROOT}",
+            f"-I{known}",
+            f"--python_out={folder}",
+            f"--grpc_python_out={folder}",
+            *protos,
+        ]
     )
     assert made == 0, "protoc refuses the protos"
     sys.path.insert(0, str(folder))
@@ -54,7 +64,15 @@ class Musterd:
         port = self._folder / "port"
         port.unlink(missing_ok=True)
         log = open(self._folder / "musterd.log", "ab")
-        command = [self._program, "--state", self._state, "--listen", "127.0.0.1:0", "--port-file", port]
+        command = [
+            self._program,
+            "--state",
+            self._state,
+            "--listen",
+            "127.0.0.1:0",
+            "--port-file",
+            port,
+        ]
         self._process = subprocess.Popen(command, stdout=log, stderr=log)
         while not port.exists():
             assert self._process.poll() is None, (self._folder / "musterd.log").read_text()
@@ -72,10 +90,13 @@ class Musterd:
         return int(fields.split("wchar: ")[1].split()[0])
 
     def count_rows(self):
-        """From now on the database itself counts the rows that statements insert, change and delete."""
+        """From now on the database itself counts the rows that statements insert, change and
+        delete."""
         self.stop()
         db = sqlite3.connect(self._state / "muster.db")
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        tables = [
+            name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        ]
         db.execute("CREATE TABLE bench_rows (n INTEGER)")
         db.execute("INSERT INTO bench_rows VALUES (0)")
         for table in tables:
@@ -94,7 +115,8 @@ class Musterd:
 
 
 def run(program, count, rows, seconds):
-    """(ms of each call, what the counter said before each of the first and last EDGE calls and after them)"""
+    """(ms of each call, what the counter said before each of the first and last EDGE calls and
+    after them)"""
     from google.protobuf import text_format
     from proto.muster.v1 import control_service_pb2, control_service_pb2_grpc
     from proto.muster.v1 import job_service_pb2, job_service_pb2_grpc, job_spec_pb2
@@ -104,8 +126,12 @@ def run(program, count, rows, seconds):
             if rows:
                 musterd.count_rows()
             counter = musterd.rows_written if rows else musterd.bytes_written
-            with grpc.insecure_channel(musterd.address, options=[("grpc.enable_http_proxy", 0)]) as channel:
-                submission = job_service_pb2.SubmitJobRequest(job_id="job", request_id=str(uuid.uuid4()))
+            with grpc.insecure_channel(
+                musterd.address, options=[("grpc.enable_http_proxy", 0)]
+            ) as channel:
+                submission = job_service_pb2.SubmitJobRequest(
+                    job_id="job", request_id=str(uuid.uuid4())
+                )
                 submission.spec.CopyFrom(text_format.Parse(JOB, job_spec_pb2.JobSpec()))
                 job_service_pb2_grpc.JobServiceStub(channel).SubmitJob(submission)
                 stub = control_service_pb2_grpc.ControlServiceStub(channel)
@@ -113,7 +139,10 @@ def run(program, count, rows, seconds):
                 end = time.monotonic() + seconds
                 while len(times) < count and time.monotonic() < end:
                     request = control_service_pb2.SetLearningRateRequest(
-                        job_id="job", learning_rate=0.1, request_id=str(uuid.uuid4()), requested_by="bench"
+                        job_id="job",
+                        learning_rate=0.1,
+                        request_id=str(uuid.uuid4()),
+                        requested_by="bench",
                     )
                     began = time.perf_counter()
                     stub.SetLearningRate(request)
@@ -127,13 +156,17 @@ def main():
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--musterd", required=True, help="the program")
     arguments.add_argument("--count", type=int, default=10000, help="commands; a multiple of 100")
-    arguments.add_argument("--seconds", type=float, default=600, help="no more commands after so long")
+    arguments.add_argument(
+        "--seconds", type=float, default=600, help="no more commands after so long"
+    )
     options = arguments.parse_args()
     with tempfile.TemporaryDirectory(prefix="muster-bench-protos-") as folder:
         stubs(folder)
         times, written = run(options.musterd, options.count, False, options.seconds)
         # The counting costs time, so it has a run of its own.
-        _, rows = run(options.musterd, min(options.count, len(times) // EDGE * EDGE), True, options.seconds)
+        _, rows = run(
+            options.musterd, min(options.count, len(times) // EDGE * EDGE), True, options.seconds
+        )
     first, last = statistics.median(times[:EDGE]), statistics.median(times[-EDGE:])
     print(f"{len(times)} commands in {sum(times) / 1000:.1f} s")
     print(f"{'':22}{'first 100':>12}{'last 100':>12}{'ratio':>8}")

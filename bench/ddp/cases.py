@@ -44,9 +44,13 @@ class Block(torch.nn.Module):
         super().__init__()
         self.heads = heads
         self.ln_1 = torch.nn.LayerNorm(width)
-        self.attn = torch.nn.ModuleDict({"c_attn": Conv1D(width, 3 * width), "c_proj": Conv1D(width, width)})
+        self.attn = torch.nn.ModuleDict(
+            {"c_attn": Conv1D(width, 3 * width), "c_proj": Conv1D(width, width)}
+        )
         self.ln_2 = torch.nn.LayerNorm(width)
-        self.mlp = torch.nn.ModuleDict({"c_fc": Conv1D(width, 4 * width), "c_proj": Conv1D(4 * width, width)})
+        self.mlp = torch.nn.ModuleDict(
+            {"c_fc": Conv1D(width, 4 * width), "c_proj": Conv1D(4 * width, width)}
+        )
 
     def forward(self, x):
         batch, length, width = x.shape
@@ -62,7 +66,8 @@ class Block(torch.nn.Module):
 
 
 class Gpt2(torch.nn.Module):
-    """GPT-2 with Hugging Face's names, written as lean as PyTorch allows: transformers' own is slower."""
+    """GPT-2 with Hugging Face's names, written as lean as PyTorch allows: transformers' own is
+    slower."""
 
     def __init__(self, vocab_size, context, layers, heads, width):
         super().__init__()
@@ -160,7 +165,9 @@ class Case:
             return
         rows = torch.randn(self.samples, self.options["inputs"])
         teacher = torch.randn(self.options["inputs"], self.options["classes"])
-        save_file({"inputs": rows, "labels": (rows @ teacher).argmax(1)}, folder / "train.safetensors")
+        save_file(
+            {"inputs": rows, "labels": (rows @ teacher).argmax(1)}, folder / "train.safetensors"
+        )
 
     def batches(self, rank, size, world_size=WORLD_SIZE):
         """Sample indices of a rank, step after step, as Muster takes them."""
@@ -190,8 +197,22 @@ class Case:
 CASES = {
     case.name: case
     for case in [
-        Case("mlp-8x1024", "mlp", {"inputs": 1024, "hidden": [1024] * 7, "classes": 1024}, 32, 4096, 1e-5),
-        Case("linear-200x64", "mlp", {"inputs": 64, "hidden": [64] * 199, "classes": 64}, 32, 4096, 1e-7),
+        Case(
+            "mlp-8x1024",
+            "mlp",
+            {"inputs": 1024, "hidden": [1024] * 7, "classes": 1024},
+            32,
+            4096,
+            1e-5,
+        ),
+        Case(
+            "linear-200x64",
+            "mlp",
+            {"inputs": 64, "hidden": [64] * 199, "classes": 64},
+            32,
+            4096,
+            1e-7,
+        ),
         Case(
             "gpt-4x256",
             "gpt2",

@@ -1,9 +1,9 @@
-"""One rank of PyTorch training a case, step after step without end: `peer.py CASE KIND RANK FOLDER STORE OUT`.
+"""One rank of PyTorch training a case, step after step without end: `peer.py CASE KIND RANK FOLDER
+STORE OUT`.
 
-KIND: default (DDP as most people use it), tuned (gradient_as_bucket_view, static_graph, fused optimizer), floor
-(no communication, fused optimizer). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The
-harness stops and continues the process.
-"""
+KIND: default (DDP as most people use it), tuned (gradient_as_bucket_view, static_graph, fused
+optimizer), floor (no communication, fused optimizer). After each step a line "<monotonic
+nanoseconds> <loss>" goes to OUT. The harness stops and continues the process."""
 
 import sys
 
@@ -19,7 +19,9 @@ def main(case, kind, rank, folder, store, out):
     case, rank = CASES[case], int(rank)
     model = case.load(folder)
     if kind != "floor":
-        dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD_SIZE)
+        dist.init_process_group(
+            "gloo", init_method=f"file://{store}", rank=rank, world_size=WORLD_SIZE
+        )
         tuned = {"gradient_as_bucket_view": True, "static_graph": True} if kind == "tuned" else {}
         model = torch.nn.parallel.DistributedDataParallel(model, **tuned)
     fused = {} if kind == "default" else {"fused": True}

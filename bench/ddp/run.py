@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Step time of Muster's DDP beside PyTorch's: `bench/ddp/run.py` builds, measures and prints the table.
+"""Step time of Muster's DDP beside PyTorch's: `bench/ddp/run.py` builds, measures and prints the
+table.
 
 The method stands in bench/harness.py and bench/table.py; bench/README.md says why.
 """
@@ -23,7 +24,16 @@ from bench.table import Table  # noqa: E402
 
 def pytorch(name, kind, case, inputs, folder):
     def command(rank):
-        return [PYTHON, "-m", "bench.ddp.peer", case.name, kind, str(rank), inputs, folder / "store"]
+        return [
+            PYTHON,
+            "-m",
+            "bench.ddp.peer",
+            case.name,
+            kind,
+            str(rank),
+            inputs,
+            folder / "store",
+        ]
 
     return harness.PyTorch(name, [command(rank) for rank in range(WORLD_SIZE)], folder)
 
@@ -37,14 +47,31 @@ def measure(case, arguments, programs):
         arms = []
         try:
             job = case.job(inputs, steps=10_000_000)
-            harness.start(case.name, arms, harness.Muster.local, "Muster DDP", job, folder / "muster", programs)
+            harness.start(
+                case.name,
+                arms,
+                harness.Muster.local,
+                "Muster DDP",
+                job,
+                folder / "muster",
+                programs,
+            )
             for name, kind in [
                 ("PyTorch DDP tuned", "tuned"),
                 ("PyTorch DDP tuned, again", "tuned"),
                 ("PyTorch DDP default", "default"),
                 ("no communication", "floor"),
             ]:
-                harness.start(case.name, arms, pytorch, name, kind, case, inputs, folder / name.replace(" ", "-"))
+                harness.start(
+                    case.name,
+                    arms,
+                    pytorch,
+                    name,
+                    kind,
+                    case,
+                    inputs,
+                    folder / name.replace(" ", "-"),
+                )
             rounds = harness.run_rounds(case.name, arms, arguments.rounds, arguments.block)
             if rounds is None:
                 return

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 
 
 def train(model, optimizer, data, batches, out):
-    """A step for each of `batches` (the samples of a batch in `data`); after each a line "<monotonic nanoseconds> <loss>" to the
-    file `out`."""
+    """A step for each of `batches` (the samples of a batch in `data`); after each a line
+    "<monotonic nanoseconds> <loss>" to the file `out`."""
     log = os.open(out, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
     for samples in batches:
         inputs, targets = data.read(samples)

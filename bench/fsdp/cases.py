@@ -1,5 +1,5 @@
-"""What is measured: the cases of bench/ddp with none, half and almost all of their parameters frozen, and a model of many small
-units."""
+"""What is measured: the cases of bench/ddp with none, half and almost all of their parameters
+frozen, and a model of many small units."""
 
 import dataclasses
 

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""What join costs: `bench/join/run.py` builds, measures and prints the tables. Even inputs with join and without, PyTorch's own join
-beside it, and the first two with new processes for each run; ranks whose fellow has no input, beside even ones; and whole runs in
-which rank 0 ends early. The method stands in bench/harness.py and bench/table.py, that of whole runs below; bench/README.md says
-why. Links other than loopback need root.
-"""
+"""What join costs: `bench/join/run.py` builds, measures and prints the tables. Even inputs with
+join and without, PyTorch's own join beside it, and the first two with new processes for each run;
+ranks whose fellow has no input, beside even ones; and whole runs in which rank 0 ends early. The
+method stands in bench/harness.py and bench/table.py, that of whole runs below; bench/README.md says
+why. Links other than loopback need root."""
 
 import argparse
 import os
@@ -53,7 +53,13 @@ def own_files(steps, last="uneven"):
         for rank, count in enumerate(steps):
             paths.append(str(inputs / f"{rank}-{count}.safetensors"))
             rows = [i % len(data["labels"]) for i in range(count * case.per_rank)]
-            save_file({name: tensor[torch.tensor(rows, dtype=torch.long)] for name, tensor in data.items()}, paths[-1])
+            save_file(
+                {
+                    name: tensor[torch.tensor(rows, dtype=torch.long)]
+                    for name, tensor in data.items()
+                },
+                paths[-1],
+            )
         files = {"data": {"train": {"safetensors": {}, "per_rank": paths}}}
         return {"batch": {"per_rank": case.per_rank, "last": last}} | files
 
@@ -62,7 +68,10 @@ def own_files(steps, last="uneven"):
 
 def even_arms(strategy, with_peer):
     name = f"Muster {strategy}"
-    arms = [Muster(f"{name}, join", STRATEGIES[strategy], uneven), Muster(f"{name}, no join", STRATEGIES[strategy])]
+    arms = [
+        Muster(f"{name}, join", STRATEGIES[strategy], uneven),
+        Muster(f"{name}, no join", STRATEGIES[strategy]),
+    ]
     if strategy == "ddp" and with_peer:
         arms += [PyTorch("PyTorch DDP with join()", "ddp-join"), PyTorch("PyTorch DDP", "ddp")]
     return [*arms, Muster(f"{name}, join, again", STRATEGIES[strategy], uneven)]
@@ -96,12 +105,15 @@ def run_to_its_end(case, strategy, steps, change, link, folder, programs):
                 for rank in found["ranks"]:
                     harness.pin(int(rank["pid"]), rank["rank"])
                 pinned = True
-        return [float(re.fullmatch(r"([\d.]+)s", step["duration"])[1]) for step in started.metrics("bench")]
+        return [
+            float(re.fullmatch(r"([\d.]+)s", step["duration"])[1])
+            for step in started.metrics("bench")
+        ]
 
 
 def runs_in_turn(case, strategy, link, rounds, steps, changes, programs):
-    """Whole runs of `changes` (of the job, by name), a round after the other, in turned order (ABBA): [{name: seconds of each
-    step}] by round."""
+    """Whole runs of `changes` (of the job, by name), a round after the other, in turned order
+    (ABBA): [{name: seconds of each step}] by round."""
     found = []
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, link:
         folder = pathlib.Path(name)
@@ -109,8 +121,18 @@ def runs_in_turn(case, strategy, link, rounds, steps, changes, programs):
         case.write(folder / "inputs")
         for number in range(rounds):
             names = list(changes)[:: -1 if number % 2 else 1]
-            found.append({name: run_to_its_end(case, strategy, steps, changes[name], link, folder, programs) for name in names})
-            print(f"{case.name}, {strategy}, {link.name}: {number + 1} of {rounds} rounds", file=sys.stderr)
+            found.append(
+                {
+                    name: run_to_its_end(
+                        case, strategy, steps, changes[name], link, folder, programs
+                    )
+                    for name in names
+                }
+            )
+            print(
+                f"{case.name}, {strategy}, {link.name}: {number + 1} of {rounds} rounds",
+                file=sys.stderr,
+            )
     return found
 
 
@@ -120,7 +142,8 @@ def over(rounds, name, base, begin, of=statistics.median):
 
 
 def ending_early(case, strategy, link, rounds, steps, programs):
-    """Runs in which rank 0 ends early beside even ones: the steps after its end over the same steps of the even run of the round."""
+    """Runs in which rank 0 ends early beside even ones: the steps after its end over the same steps
+    of the even run of the round."""
     changes = {"even": own_files([steps, steps])}
     changes |= {name: own_files([end, steps]) for name, end in ends(steps).items()}
     found = runs_in_turn(case, strategy, link, rounds, steps, changes, programs)
@@ -128,32 +151,53 @@ def ending_early(case, strategy, link, rounds, steps, programs):
         begin = max(end, FIRST)
         shown = "%.3f (%.3f to %.3f)" % interval(over(found, name, "even", begin))
         slowest = statistics.median(over(found, name, "even", begin, max))
-        print(f"| {case.name}, {strategy}, {link.name} | {name} | {shown} | {slowest:.3f} |", flush=True)
+        print(
+            f"| {case.name}, {strategy}, {link.name} | {name} | {shown} | {slowest:.3f} |",
+            flush=True,
+        )
 
 
 def even_anew(case, strategy, link, rounds, steps, programs):
-    """Even runs with join and without, new processes for each: where its memory lies makes a process a few percent faster or slower
-    for as long as it lives, which no number of rounds of the same processes takes out."""
+    """Even runs with join and without, new processes for each: where its memory lies makes a
+    process a few percent faster or slower for as long as it lives, which no number of rounds of the
+    same processes takes out."""
     names = ["join", "no join", "join, again"]
-    changes = {name: own_files([steps, steps], "drop" if name == "no join" else "uneven") for name in names}
+    changes = {
+        name: own_files([steps, steps], "drop" if name == "no join" else "uneven") for name in names
+    }
     found = runs_in_turn(case, strategy, link, rounds, steps, changes, programs)
     milliseconds = [
-        f"{1e3 * statistics.median(statistics.median(run[name][FIRST:]) for run in found):.1f}" for name in names
+        f"{1e3 * statistics.median(statistics.median(run[name][FIRST:]) for run in found):.1f}"
+        for name in names
     ]
     ratios = [
         "%.3f (%.3f to %.3f)" % interval(over(found, *pair, FIRST))
         for pair in (("join", "no join"), ("join, again", "no join"), ("join, again", "join"))
     ]
-    print(f"| {case.name}, {strategy}, {link.name} | {' | '.join(milliseconds + ratios)} |", flush=True)
+    print(
+        f"| {case.name}, {strategy}, {link.name} | {' | '.join(milliseconds + ratios)} |",
+        flush=True,
+    )
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=["mlp-8x1024"])
-    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
-    parser.add_argument("--links", nargs="+", default=["loopback", "400mbit"], help="loopback, or a rate in tc's words")
+    parser.add_argument(
+        "--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES)
+    )
+    parser.add_argument(
+        "--links",
+        nargs="+",
+        default=["loopback", "400mbit"],
+        help="loopback, or a rate in tc's words",
+    )
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
-    parser.add_argument("--alone", action="store_true", help="even inputs without PyTorch beside them: more rounds in the time")
+    parser.add_argument(
+        "--alone",
+        action="store_true",
+        help="even inputs without PyTorch beside them: more rounds in the time",
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--runs", type=int, default=5, help="rounds of whole runs")
     parser.add_argument("--steps", type=int, default=60, help="of a whole run")
@@ -164,21 +208,50 @@ def main():
     def link(name):
         return links.Loopback() if name == "loopback" else links.Limited(name)
 
-    every = [(CASES[case], strategy, name) for name in arguments.links for case in arguments.cases for strategy in arguments.strategies]
+    every = [
+        (CASES[case], strategy, name)
+        for name in arguments.links
+        for case in arguments.cases
+        for strategy in arguments.strategies
+    ]
     with harness.programs_of(arguments.programs) as programs:
         for case, strategy, name in every:
             if "even" in arguments.parts:
-                measure(case, link(name), arguments, programs, even_arms(strategy, not arguments.alone), "join's", base=1)
+                measure(
+                    case,
+                    link(name),
+                    arguments,
+                    programs,
+                    even_arms(strategy, not arguments.alone),
+                    "join's",
+                    base=1,
+                )
         for case, strategy, name in every:
             if "joined" in arguments.parts:
                 arms = joined_arms(strategy)
-                measure(case, link(name), arguments, programs, arms, "the joined", base=1, other_gradients=(arms[1].name,))
+                measure(
+                    case,
+                    link(name),
+                    arguments,
+                    programs,
+                    arms,
+                    "the joined",
+                    base=1,
+                    other_gradients=(arms[1].name,),
+                )
         if "anew" in arguments.parts:
-            print("\n### Even inputs, processes anew\n\n| | join, ms | no join, ms | join again, ms | join over no join (95%) | again over no join | again over join |\n|---|---|---|---|---|---|---|")
+            print(
+                "\n### Even inputs, processes anew\n\n| | join, ms | no join, ms | join again, "
+                "ms | join over no join (95%) | again over no join | again over join "
+                "|\n|---|---|---|---|---|---|---|"
+            )
             for case, strategy, name in every:
                 even_anew(case, strategy, link(name), arguments.runs, arguments.steps, programs)
         if "runs" in arguments.parts:
-            print("\n### Rank 0 ends early\n\n| | rank 0 ends | steps after it over even ones (95%) | the slowest over the slowest even one |\n|---|---|---|---|")
+            print(
+                "\n### Rank 0 ends early\n\n| | rank 0 ends | steps after it over even ones "
+                "(95%) | the slowest over the slowest even one |\n|---|---|---|---|"
+            )
             for case, strategy, name in every:
                 ending_early(case, strategy, link(name), arguments.runs, arguments.steps, programs)
 

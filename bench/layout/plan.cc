@@ -1,6 +1,7 @@
 // How long it takes to plan one million parameters on 4096 ranks, and their move to 4095.
 //
-// With buckets of three sizes, five runs of each: the best and the worst total, and the parts of the best.
+// With buckets of three sizes, five runs of each: the best and the worst total, and the parts of
+// the best.
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
@@ -70,9 +71,9 @@ void Measure(const std::string& what, const std::vector<ParameterSpec>& specs,
     ranges = CountRanges(from);
     moves = plan->size();
   }
-  const auto [best, worst] = std::minmax_element(
-      runs.begin(), runs.end(),
-      [](const Times& a, const Times& b) { return a.total() < b.total(); });
+  const auto [best, worst] =
+      std::minmax_element(runs.begin(), runs.end(),
+                          [](const Times& a, const Times& b) { return a.total() < b.total(); });
   std::printf("| %s | %zu | %.2f M | %.2f M | %.0f | %.0f | %.0f | %.0f | **%.0f** | %.0f |\n",
               what.c_str(), before.size(), ranges / 1e6, moves / 1e6, 1e3 * best->sharded,
               1e3 * best->complete, 1e3 * best->sharded_after, 1e3 * best->redistribute,
@@ -87,10 +88,12 @@ void Main() {
     specs[i].name = "layers." + std::to_string(i) + ".weight";
     total += specs[i].elements = 1 + random() % 2000;
   }
-  std::printf("%d parameters of 1 to 2000 elements, %.2e in all; %d ranks, then %d; milliseconds\n\n",
-              kParameters, static_cast<double>(total), kRanks, kRanksAfter);
-  std::printf("| buckets of | buckets | ranges | moves | Sharded | CheckComplete | Sharded again | "
-              "Redistribute | all | worst |\n|---|---|---|---|---|---|---|---|---|---|\n");
+  std::printf(
+      "%d parameters of 1 to 2000 elements, %.2e in all; %d ranks, then %d; milliseconds\n\n",
+      kParameters, static_cast<double>(total), kRanks, kRanksAfter);
+  std::printf(
+      "| buckets of | buckets | ranges | moves | Sharded | CheckComplete | Sharded again | "
+      "Redistribute | all | worst |\n|---|---|---|---|---|---|---|---|---|---|\n");
   Measure("4 GiB, all in one", specs, {.first_bytes = int64_t{1} << 50, .bytes = int64_t{1} << 50});
   Measure("64 MiB", specs, {.first_bytes = 1 << 20, .bytes = 64 << 20});
   Measure("4 MiB (default)", specs, {});

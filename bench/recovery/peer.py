@@ -2,11 +2,12 @@
 
     torchrun ... peer.py FOLDER EVERY_STEPS
 
-Rank 0 appends "<monotonic nanoseconds> <step>" to FOLDER/steps after each step; every rank writes its process id to FOLDER/pid-<rank>.
+Rank 0 appends "<monotonic nanoseconds> <step>" to FOLDER/steps after each step; every rank writes
+its process id to FOLDER/pid-<rank>.
 
-As shipped, Gloo does not come up again after a restart: the ranks find the addresses of the killed generation in the store, which torchrun's
-agent keeps. So each generation has a prefix of its own here; that is the workaround.
-"""
+As shipped, Gloo does not come up again after a restart: the ranks find the addresses of the killed
+generation in the store, which torchrun's agent keeps. So each generation has a prefix of its own
+here; that is the workaround."""
 
 import datetime
 import os
@@ -22,18 +23,31 @@ rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
 torch.set_num_threads(1)
 (folder / f"pid-{rank}").write_text(str(os.getpid()))
 
-store = dist.TCPStore(os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]), is_master=False, timeout=datetime.timedelta(seconds=60))
+store = dist.TCPStore(
+    os.environ["MASTER_ADDR"],
+    int(os.environ["MASTER_PORT"]),
+    is_master=False,
+    timeout=datetime.timedelta(seconds=60),
+)
 generation = os.environ["TORCHELASTIC_RESTART_COUNT"]
 if os.environ.get("MUSTER_BENCH_AS_SHIPPED") == "1":
     dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=60))
 else:
     dist.init_process_group(
-        "gloo", store=dist.PrefixStore(generation, store), rank=rank, world_size=world, timeout=datetime.timedelta(seconds=60)
+        "gloo",
+        store=dist.PrefixStore(generation, store),
+        rank=rank,
+        world_size=world,
+        timeout=datetime.timedelta(seconds=60),
     )
 
 torch.manual_seed(7)
 model = torch.nn.Sequential(
-    torch.nn.Linear(8, 32), torch.nn.ReLU(), torch.nn.Linear(32, 32), torch.nn.ReLU(), torch.nn.Linear(32, 4)
+    torch.nn.Linear(8, 32),
+    torch.nn.ReLU(),
+    torch.nn.Linear(32, 32),
+    torch.nn.ReLU(),
+    torch.nn.Linear(32, 4),
 )
 model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
 optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
@@ -49,7 +63,9 @@ inputs, labels = torch.randn(96, 8, generator=random), torch.arange(96) % 4
 told = open(folder / "steps", "a", encoding="utf-8", buffering=1)
 while True:
     first = (step * world + rank) * 4 % 96
-    loss = torch.nn.functional.cross_entropy(model(inputs[first : first + 4]), labels[first : first + 4])
+    loss = torch.nn.functional.cross_entropy(
+        model(inputs[first : first + 4]), labels[first : first + 4]
+    )
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
@@ -60,7 +76,14 @@ while True:
         if rank == 0:
             temporary = checkpoint.with_suffix(".tmp")
             with open(temporary, "wb") as file:
-                torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}, file)
+                torch.save(
+                    {
+                        "model": model.state_dict(),
+                        "optimizer": optimizer.state_dict(),
+                        "step": step,
+                    },
+                    file,
+                )
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, checkpoint)

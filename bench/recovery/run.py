@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""What a fault costs: from the kill to the next finished step, and how many steps have to be done again.
+"""What a fault costs: from the kill to the next finished step, and how many steps have to be done
+again.
 
-    bench/recovery/run.py [--programs DIR] [--plugin paced.so] [--kills 20] [--parts kill,vanish] [--lease 10s]
+    bench/recovery/run.py [--programs DIR] [--plugin paced.so] [--kills 20] [--parts kill,vanish]
+    [--lease 10s]
 
-`kill`: kill -9 of one of two workers, in Muster and in PyTorch DDP under torchrun --max-restarts. `vanish`: a host that is gone at once,
-with its network (namespaces, root), beside an idle one: Muster alone.
-"""
+`kill`: kill -9 of one of two workers, in Muster and in PyTorch DDP under torchrun --max-restarts.
+`vanish`: a host that is gone at once, with its network (namespaces, root), beside an idle one:
+Muster alone."""
 
 import argparse
 import contextlib
@@ -101,15 +103,29 @@ class Torchrun:
         self._folder = folder
         folder.mkdir(parents=True)
         torchrun = pathlib.Path(sys.executable).with_name("torchrun")
-        environment = os.environ | {"OMP_NUM_THREADS": "1", "MUSTER_BENCH_AS_SHIPPED": "1" if as_shipped else "0"}
+        environment = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "MUSTER_BENCH_AS_SHIPPED": "1" if as_shipped else "0",
+        }
         self._process = subprocess.Popen(
             [
-                torchrun, "--standalone", "--nproc-per-node", "2", "--max-restarts", "1000",
+                torchrun,
+                "--standalone",
+                "--nproc-per-node",
+                "2",
+                "--max-restarts",
+                "1000",
                 # The shortest that it takes: how often torchrun looks at its workers.
-                "--monitor-interval", "0.1",
-                ROOT / "bench/recovery/peer.py", folder, str(EVERY),
+                "--monitor-interval",
+                "0.1",
+                ROOT / "bench/recovery/peer.py",
+                folder,
+                str(EVERY),
             ],
-            env=environment, stdout=open(folder / "log", "wb"), stderr=subprocess.STDOUT, start_new_session=True,
+            env=environment,
+            stdout=open(folder / "log", "wb"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         self._await(lambda steps: len(steps) > 2 * EVERY)
 
@@ -122,7 +138,9 @@ class Torchrun:
         end = time.monotonic() + bound
         while not condition(self._steps()):
             if self._process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"torchrun did not go on:\n{(self._folder / 'log').read_text()[-2000:]}")
+                raise RuntimeError(
+                    f"torchrun did not go on:\n{(self._folder / 'log').read_text()[-2000:]}"
+                )
             time.sleep(0.005)
 
     def kill(self, bound=BOUND):
@@ -167,7 +185,8 @@ def told(name, recoveries, note=""):
     seconds = sorted(recovery.seconds for recovery in recoveries)
     lost = [recovery.lost for recovery in recoveries]
     print(
-        f"| {name} | {len(seconds)} | {statistics.median(seconds):.2f} | {seconds[0]:.2f} to {seconds[-1]:.2f} "
+        f"| {name} | {len(seconds)} | {statistics.median(seconds):.2f} | {seconds[0]:.2f} to "
+        f"{seconds[-1]:.2f} "
         f"| {statistics.median(lost):.0f} (at most {max(lost)}) | {note} |",
         flush=True,
     )
@@ -175,7 +194,9 @@ def told(name, recoveries, note=""):
 
 def kills(arguments, programs, plugin, folder):
     arms = {
-        "Muster": Muster(programs, plugin, folder / "muster", arguments.lease, ("node-1", "node-2")),
+        "Muster": Muster(
+            programs, plugin, folder / "muster", arguments.lease, ("node-1", "node-2")
+        ),
         "torchrun --max-restarts, a prefix per generation": Torchrun(folder / "torchrun"),
     }
     recoveries = {name: [] for name in arms}
@@ -184,7 +205,11 @@ def kills(arguments, programs, plugin, folder):
             for name in list(arms)[:: -1 if number % 2 else 1]:
                 recoveries[name].append(arms[name].kill())
         for name, found in recoveries.items():
-            told(f"kill -9 of a worker: {name}", found, f"checkpoint every {EVERY} steps of {PACE_MS} ms")
+            told(
+                f"kill -9 of a worker: {name}",
+                found,
+                f"checkpoint every {EVERY} steps of {PACE_MS} ms",
+            )
     finally:
         for arm in arms.values():
             arm.close()
@@ -193,7 +218,11 @@ def kills(arguments, programs, plugin, folder):
         try:
             told("kill -9 of a worker: torchrun as shipped", [shipped.kill(bound=60)])
         except RuntimeError:
-            print("| kill -9 of a worker: torchrun as shipped | 1 | never in 60 s | | | stale addresses in the reused store |", flush=True)
+            print(
+                "| kill -9 of a worker: torchrun as shipped | 1 | never in 60 s | | | stale "
+                "addresses in the reused store |",
+                flush=True,
+            )
         finally:
             shipped.close()
 
@@ -224,8 +253,12 @@ def vanish(arguments, programs, plugin, folder):
         finally:
             arm.close()
             made.close()
-    told("host vanished (its network, then its processes stand still), an idle one is there: Muster", found,
-         f"lease {arguments.lease}: {statistics.median(r.seconds for r in found) / lease:.2f} leases")
+    told(
+        "host vanished (its network, then its processes stand still), an idle one is there: Muster",
+        found,
+        f"lease {arguments.lease}: {statistics.median(r.seconds for r in found) / lease:.2f} "
+        f"leases",
+    )
 
 
 def main():
@@ -236,20 +269,37 @@ def main():
     parser.add_argument("--vanish", type=int, default=5)
     parser.add_argument("--parts", default="kill,vanish")
     parser.add_argument("--lease", default="10s")
-    parser.add_argument("--as-shipped", action="store_true", help="also torchrun without the workaround")
+    parser.add_argument(
+        "--as-shipped", action="store_true", help="also torchrun without the workaround"
+    )
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="muster-bench-recovery-") as name:
         folder = pathlib.Path(name)
         if not arguments.programs:
-            targets = ["//client/cli:muster", "//coordinator:musterd", "//worker/agent:muster-agent", "//worker:muster-worker", "//tests/faults:paced.so"]
+            targets = [
+                "//client/cli:muster",
+                "//coordinator:musterd",
+                "//worker/agent:muster-agent",
+                "//worker:muster-worker",
+                "//tests/faults:paced.so",
+            ]
             subprocess.run(["bazel", "build", *targets], cwd=ROOT, check=True)
         plugin = programs_by_hand.use(arguments.plugin)
         from tests.parity import cluster
 
-        programs = arguments.programs or cluster.install(lambda path: ROOT / "bazel-bin" / path, folder / "bin")
+        programs = arguments.programs or cluster.install(
+            lambda path: ROOT / "bazel-bin" / path, folder / "bin"
+        )
         programs = programs_by_hand.check(programs)
-        print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}, {' '.join(sys.argv)}\n")
-        print("| what | times | median s to the next finished step | all | steps done again | |\n|---|---|---|---|---|---|", flush=True)
+        print(
+            f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, "
+            f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}, {' '.join(sys.argv)}\n"
+        )
+        print(
+            "| what | times | median s to the next finished step | all | steps done again | "
+            "|\n|---|---|---|---|---|---|",
+            flush=True,
+        )
         if "kill" in arguments.parts:
             kills(arguments, programs, plugin, folder)
         if "vanish" in arguments.parts:

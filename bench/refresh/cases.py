@@ -24,13 +24,21 @@ class Case:
 
     def write(self, folder):
         rows = torch.randn(8, self.width, generator=torch.Generator().manual_seed(1))
-        save_file({"inputs": rows, "labels": torch.arange(8) % CLASSES}, folder / "rows.safetensors")
+        save_file(
+            {"inputs": rows, "labels": torch.arange(8) % CLASSES}, folder / "rows.safetensors"
+        )
 
     def job(self, folder, world_size):
         return {
             "name": self.name,
             "world_size": world_size,
-            "model": {"mlp": {"inputs": self.width, "hidden": [self.width] * self.layers, "classes": CLASSES}},
+            "model": {
+                "mlp": {
+                    "inputs": self.width,
+                    "hidden": [self.width] * self.layers,
+                    "classes": CLASSES,
+                }
+            },
             "data": {"train": {"safetensors": {"path": str(folder / "rows.safetensors")}}},
             "optimizer": {"adamw": {"lr": 1e-5}},
             "batch": {"per_rank": 1},
@@ -47,5 +55,10 @@ class Case:
 
 CASES = {
     case.name: case
-    for case in [Case("10m", 1024, 10), Case("29m", 1024, 28), Case("100m", 2048, 24), Case("300m", 4096, 18)]
+    for case in [
+        Case("10m", 1024, 10),
+        Case("29m", 1024, 28),
+        Case("100m", 2048, 24),
+        Case("300m", 4096, 18),
+    ]
 }

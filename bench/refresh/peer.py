@@ -1,4 +1,5 @@
-"""One rank of fairscale's ShardedDDP with OSS on Gloo: how long a refresh of what is trained takes. Prints seconds as JSON."""
+"""One rank of fairscale's ShardedDDP with OSS on Gloo: how long a refresh of what is trained takes.
+Prints seconds as JSON."""
 
 import json
 import statistics
@@ -18,7 +19,9 @@ REPEATS = 5
 def main():
     name, rank, world_size, store = sys.argv[1:]
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(world_size))
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=int(rank), world_size=int(world_size)
+    )
     case = CASES[name]
     torch.manual_seed(0)
     model = case.build()

@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
-"""What a change of trainability costs while a job runs: `bench/refresh/run.py` builds, measures and prints the tables. bench/README.md says what
-is compared.
-"""
+"""What a change of trainability costs while a job runs: `bench/refresh/run.py` builds, measures and
+prints the tables. bench/README.md says what is compared."""
 
 import argparse
 import json
@@ -25,7 +24,8 @@ from bench import harness  # noqa: E402
 from bench.refresh.cases import CASES  # noqa: E402
 from tests.parity import cluster  # noqa: E402
 
-# In buckets of the default size a layer has one of its own, and what is frozen beside it moves nothing; in one bucket everything shifts.
+# In buckets of the default size a layer has one of its own, and what is frozen beside it moves
+# nothing; in one bucket everything shifts.
 STRATEGIES = {
     "ddp": {"ddp": {}},
     "sharded_ddp": {"sharded_ddp": {}},
@@ -41,7 +41,10 @@ def fairscale_folder():
     """Where the package lies, without its dependencies: torch is there."""
     folder = pathlib.Path.home() / ".cache/muster" / FAIRSCALE
     if not folder.exists():
-        subprocess.run([PYTHON, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, FAIRSCALE], check=True)
+        subprocess.run(
+            [PYTHON, "-m", "pip", "install", "-q", "--no-deps", "--target", folder, FAIRSCALE],
+            check=True,
+        )
     return folder
 
 
@@ -61,13 +64,25 @@ class Job:
 
     def __init__(self, case, strategy, world_size, folder, programs):
         spec = case.job(folder, world_size) | {"strategy": STRATEGIES[strategy]}
-        self._cluster = cluster.Cluster(programs, folder / f"{strategy}-{world_size}", slots=world_size)
+        self._cluster = cluster.Cluster(
+            programs, folder / f"{strategy}-{world_size}", slots=world_size
+        )
         self._cluster.submit(spec, "bench")
         self._ask("pause", "bench", "--at-step", "2")
 
     def _ask(self, *words):
         done = subprocess.run(
-            [self._cluster.programs / "muster", *words, "--wait", "--timeout", "600s", "-o", "json", "--address", self._cluster.address],
+            [
+                self._cluster.programs / "muster",
+                *words,
+                "--wait",
+                "--timeout",
+                "600s",
+                "-o",
+                "json",
+                "--address",
+                self._cluster.address,
+            ],
             capture_output=True,
             text=True,
         )
@@ -100,7 +115,9 @@ def measure(case, strategy, world_size, repeats, programs):
             job.close()
     shares = world_size if strategy != "ddp" else 1
     # What a rank has to lay out anew: moments, and parameters where they lie in slices or buckets.
-    laid_out = case.parameters * 8 / shares + (0 if strategy == "ddp" else case.parameters * (4 / shares if strategy == "fsdp" else 4))
+    laid_out = case.parameters * 8 / shares + (
+        0 if strategy == "ddp" else case.parameters * (4 / shares if strategy == "fsdp" else 4)
+    )
     cells = [f"{case.parameters / 1e6:.0f} M", strategy, str(world_size)]
     for action, found in times.items():
         cells.append(f"{1000 * statistics.median(seconds for seconds, _ in found):.0f}")
@@ -114,7 +131,15 @@ def peer(case, world_size):
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name:
         ranks = [
             subprocess.Popen(
-                [PYTHON, "-m", "bench.refresh.peer", case.name, str(rank), str(world_size), pathlib.Path(name) / "store"],
+                [
+                    PYTHON,
+                    "-m",
+                    "bench.refresh.peer",
+                    case.name,
+                    str(rank),
+                    str(world_size),
+                    pathlib.Path(name) / "store",
+                ],
                 cwd=ROOT,
                 env=cluster.environment() | {"PYTHONPATH": str(fairscale_folder())},
                 stdout=subprocess.PIPE,
@@ -124,10 +149,17 @@ def peer(case, world_size):
         ]
         out = [rank.communicate(timeout=600)[0] for rank in ranks]
         if any(rank.returncode for rank in ranks):
-            print(f"| {case.parameters / 1e6:.0f} M | {world_size} | does not run | | |", flush=True)
+            print(
+                f"| {case.parameters / 1e6:.0f} M | {world_size} | does not run | | |", flush=True
+            )
             return
         found = json.loads(out[0].splitlines()[-1])
-        print(f"| {case.parameters / 1e6:.0f} M | {world_size} | " + " | ".join(f"{1000 * found[k]:.0f}" for k in ("freeze", "unfreeze", "nothing")) + " |", flush=True)
+        print(
+            f"| {case.parameters / 1e6:.0f} M | {world_size} | "
+            + " | ".join(f"{1000 * found[k]:.0f}" for k in ("freeze", "unfreeze", "nothing"))
+            + " |",
+            flush=True,
+        )
 
 
 def main():
@@ -139,19 +171,32 @@ def main():
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
     arguments = parser.parse_args()
     with harness.programs_of(arguments.programs) as programs:
-        print("\n| parameters | strategy | ranks | freeze half, ms | MB moved | unfreeze it, ms | MB moved | one copy of what a rank lays out, ms |")
+        print(
+            "\n| parameters | strategy | ranks | freeze half, ms | MB moved | unfreeze it, ms | "
+            "MB moved | one copy of what a rank lays out, ms |"
+        )
         print("|---" * 8 + "|")
         for name in arguments.cases:
             for strategy in arguments.strategies:
                 for world_size in arguments.world_sizes:
                     case = CASES[name]
                     shares = world_size if strategy == "fsdp" else 1
-                    need = world_size * case.parameters * (8 / shares + 16 / (1 if strategy == "ddp" else world_size))
+                    need = (
+                        world_size
+                        * case.parameters
+                        * (8 / shares + 16 / (1 if strategy == "ddp" else world_size))
+                    )
                     if need > MOST_BYTES:
-                        print(f"| {case.parameters / 1e6:.0f} M | {strategy} | {world_size} | not enough memory here | | | | |")
+                        print(
+                            f"| {case.parameters / 1e6:.0f} M | {strategy} | {world_size} | not "
+                            f"enough memory here | | | | |"
+                        )
                         continue
                     measure(case, strategy, world_size, arguments.repeats, programs)
-    print("\nfairscale 0.4.13, ShardedDDP with OSS: refresh_trainable, ms\n\n| parameters | ranks | half frozen | half unfrozen | nothing changed |")
+    print(
+        "\nfairscale 0.4.13, ShardedDDP with OSS: refresh_trainable, ms\n\n| parameters | ranks "
+        "| half frozen | half unfrozen | nothing changed |"
+    )
     print("|---" * 5 + "|")
     for name in arguments.cases:
         for world_size in arguments.world_sizes:

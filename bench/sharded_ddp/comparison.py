@@ -1,4 +1,5 @@
-"""What the measurements of the strategies that shard have in common: arms on a link, their tables, and whether the peer is one."""
+"""What the measurements of the strategies that shard have in common: arms on a link, their tables,
+and whether the peer is one."""
 
 import argparse
 import dataclasses
@@ -42,7 +43,9 @@ def check_gradients():
             stdout=subprocess.PIPE,
         ).stdout
     )
-    print(f"\nFSDP2's gradients over DDP's, two ranks on Gloo: {low:.6f} to {high:.6f}.", flush=True)
+    print(
+        f"\nFSDP2's gradients over DDP's, two ranks on Gloo: {low:.6f} to {high:.6f}.", flush=True
+    )
     if not 0.999 < low <= high < 1.001:
         raise SystemExit("FSDP2 computes other gradients than DDP: it is no peer")
 
@@ -64,14 +67,23 @@ def start_muster(arm, case, link, inputs, beside, programs):
 
 def start_pytorch(arm, case, link, inputs, beside):
     def command(rank):
-        command = [sys.executable, "-m", "bench.sharded_ddp.peer", case.name, arm.kind, str(rank), str(WORLD_SIZE)]
+        command = [
+            sys.executable,
+            "-m",
+            "bench.sharded_ddp.peer",
+            case.name,
+            arm.kind,
+            str(rank),
+            str(WORLD_SIZE),
+        ]
         return link.command(rank, [*command, inputs, beside / "store"])
 
     return harness.PyTorch(arm.name, [command(rank) for rank in range(WORLD_SIZE)], beside)
 
 
 def measure(case, link, arguments, programs, wanted, subject_name, base, other_gradients=()):
-    """A table of the arms `wanted`: ratios of the first one, which is there again as the last, and to arm number `base`."""
+    """A table of the arms `wanted`: ratios of the first one, which is there again as the last, and
+    to arm number `base`."""
     title = f"{case.name}, {link.name}"
     with tempfile.TemporaryDirectory(prefix="muster-bench-") as name, link:
         folder = pathlib.Path(name)
@@ -113,7 +125,12 @@ def run(description, cases, default_cases, arms, subject_name, base):
     """The command: all cases on all links."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--cases", nargs="+", choices=cases, default=default_cases)
-    parser.add_argument("--links", nargs="+", default=["loopback", "400mbit"], help="loopback, or a rate in tc's words")
+    parser.add_argument(
+        "--links",
+        nargs="+",
+        default=["loopback", "400mbit"],
+        help="loopback, or a rate in tc's words",
+    )
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--block", type=float, default=3.0, help="seconds")
     parser.add_argument("--programs", help="folder with the four programs; built when not given")

@@ -1,5 +1,6 @@
-"""Are FSDP2's gradients on Gloo those of DDP, and not N times as large (pytorch/pytorch#162338)? `python -m
-bench.sharded_ddp.gradients` says, for two ranks, what the arm's are as a multiple of DDP's."""
+"""Are FSDP2's gradients on Gloo those of DDP, and not N times as large (pytorch/pytorch#162338)?
+`python -m bench.sharded_ddp.gradients` says, for two ranks, what the arm's are as a multiple of
+DDP's."""
 
 import json
 import os
@@ -27,13 +28,17 @@ def gradients(wrapped, module, inputs):
     wrapped(inputs).square().mean().backward()
     return [
         gradient.full_tensor() if hasattr(gradient, "full_tensor") else gradient
-        for gradient in (parameter.grad for parameter in module.parameters() if parameter.requires_grad)
+        for gradient in (
+            parameter.grad for parameter in module.parameters() if parameter.requires_grad
+        )
     ]
 
 
 def rank_main(rank, folder):
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=WORLD_SIZE
+    )
     inputs = torch.randn(8, 32, generator=torch.Generator().manual_seed(rank))
     ratios = []
     for frozen in (False, True):
@@ -49,7 +54,8 @@ def rank_main(rank, folder):
         with open(os.path.join(folder, "found"), "w") as file:
             json.dump([ratios.min().item(), ratios.max().item()], file)
     dist.destroy_process_group()
-    # torch's own end of a process with gathers in the background sometimes aborts (seen once in two runs).
+    # torch's own end of a process with gathers in the background sometimes aborts (seen once in two
+    # runs).
     os._exit(0)
 
 

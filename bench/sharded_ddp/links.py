@@ -1,4 +1,5 @@
-"""How the ranks of an arm reach each other: loopback, or a namespace each and a link of limited bandwidth in between."""
+"""How the ranks of an arm reach each other: loopback, or a namespace each and a link of limited
+bandwidth in between."""
 
 import contextlib
 import json
@@ -40,11 +41,13 @@ def ip(*arguments, check=True):
 
 
 class Limited:
-    """Two namespaces joined by a veth pair whose ends both send at most `rate` (tc tbf). Collectives, and nothing else, go over
-    it: the coordinator, outside, is reached over a veth pair of its own per namespace, without a limit. Needs root. What a killed
-    run has left behind is removed first."""
+    """Two namespaces joined by a veth pair whose ends both send at most `rate` (tc tbf).
+    Collectives, and nothing else, go over it: the coordinator, outside, is reached over a veth pair
+    of its own per namespace, without a limit. Needs root. What a killed run has left behind is
+    removed first."""
 
-    # What lies in socket buffers when an arm is stopped has to be off the link before the next one is measured.
+    # What lies in socket buffers when an arm is stopped has to be off the link before the next one
+    # is measured.
     settle_seconds = 0.3
 
     def __init__(self, rate):
@@ -67,12 +70,37 @@ class Limited:
         for rank in (0, 1):
             ip("netns", "add", self._space(rank))
             ip("-n", self._space(rank), "link", "set", "lo", "up")
-        ip("link", "add", "data0", "netns", self._space(0), "type", "veth", "peer", "name", "data0", "netns", self._space(1))
+        ip(
+            "link",
+            "add",
+            "data0",
+            "netns",
+            self._space(0),
+            "type",
+            "veth",
+            "peer",
+            "name",
+            "data0",
+            "netns",
+            self._space(1),
+        )
         for rank in (0, 1):
             space, outside = self._space(rank), self._outside(rank)
             ip("-n", space, "addr", "add", f"{self._host(rank)}/24", "dev", "data0")
             ip("-n", space, "link", "set", "data0", "up")
-            limit = ["tc", "-n", space, "qdisc", "add", "dev", "data0", "root", "tbf", "rate", self._rate]
+            limit = [
+                "tc",
+                "-n",
+                space,
+                "qdisc",
+                "add",
+                "dev",
+                "data0",
+                "root",
+                "tbf",
+                "rate",
+                self._rate,
+            ]
             subprocess.run([*limit, "burst", "128kb", "latency", "50ms"], check=True)
             ip("link", "add", outside, "type", "veth", "peer", "name", "control0", "netns", space)
             ip("addr", "add", f"10.78.{rank}.1/24", "dev", outside)
@@ -101,7 +129,15 @@ class Limited:
 
     def command(self, rank, command):
         # Each program takes the place of the one before it, so the process id stays.
-        return ["ip", "netns", "exec", self._space(rank), "env", "GLOO_SOCKET_IFNAME=data0", *command]
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self._space(rank),
+            "env",
+            "GLOO_SOCKET_IFNAME=data0",
+            *command,
+        ]
 
     def muster(self, name, job, folder, programs):
         started = Nodes(programs, folder, self)
@@ -110,7 +146,9 @@ class Limited:
     def start_agent(self, rank, programs, coordinator, log):
         command = [programs / "muster-agent", "--coordinator", coordinator, "--slots", "1"]
         command += ["--node", f"node-{rank}", "--host", self._host(rank)]
-        return subprocess.Popen(self.command(rank, command), stdout=log, stderr=log, env=cluster.environment())
+        return subprocess.Popen(
+            self.command(rank, command), stdout=log, stderr=log, env=cluster.environment()
+        )
 
     def bytes_sent(self):
         def of(rank):
@@ -125,7 +163,9 @@ class Nodes(cluster.Cluster):
 
     def __init__(self, programs, folder, link):
         self._agents = []
-        super().__init__(programs, folder, slots=0, lease="1h", listen="10.78.0.1:0", more=["--insecure"])
+        super().__init__(
+            programs, folder, slots=0, lease="1h", listen="10.78.0.1:0", more=["--insecure"]
+        )
         try:
             for rank in (0, 1):
                 self._agents.append(link.start_agent(rank, self.programs, self.address, self._log))

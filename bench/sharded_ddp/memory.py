@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""What a rank's memory is used for, strategies beside each other and PyTorch: `bench/sharded_ddp/memory.py` builds, measures and prints
-the table. Counted by the allocator (docs/memory.md), so it does not matter what else the machine does meanwhile.
-"""
+"""What a rank's memory is used for, strategies beside each other and PyTorch:
+`bench/sharded_ddp/memory.py` builds, measures and prints the table. Counted by the allocator
+(docs/memory.md), so it does not matter what else the machine does meanwhile."""
 
 import argparse
 import dataclasses
@@ -48,7 +48,9 @@ def muster(case, strategy, world_size, folder, programs):
             while True:
                 time.sleep(0.5)
                 ranks = started.job("bench").get("ranks", [])
-                if ranks and all(int(rank.get("step", 0)) >= STEPS and "memory" in rank for rank in ranks):
+                if ranks and all(
+                    int(rank.get("step", 0)) >= STEPS and "memory" in rank for rank in ranks
+                ):
                     return [rank["memory"] for rank in ranks]
                 if started.job("bench")["state"] not in ("QUEUED", "STARTING", "RUNNING"):
                     raise RuntimeError(started.log("bench"))
@@ -61,7 +63,15 @@ def resident(case, kind, world_size, folder):
     beside = folder / f"{kind}-{world_size}"
 
     def command(rank):
-        command = [PYTHON, "-m", "bench.sharded_ddp.peer", case.name, kind, str(rank), str(world_size)]
+        command = [
+            PYTHON,
+            "-m",
+            "bench.sharded_ddp.peer",
+            case.name,
+            kind,
+            str(rank),
+            str(world_size),
+        ]
         return [*command, folder / "inputs", beside / "store"]
 
     arm = harness.PyTorch(kind, [command(rank) for rank in range(world_size)], beside)
@@ -84,7 +94,8 @@ class Size:
     trained: int
 
     def state(self, strategy, world_size):
-        """Bytes of a rank's parameters, reduced gradients and moments, by the formula (docs/strategies.md)."""
+        """Bytes of a rank's parameters, reduced gradients and moments, by the formula
+        (docs/strategies.md)."""
         if strategy == "ddp":
             return 4 * self.parameters + 12 * self.trained
         share = 12 * self.trained / world_size
@@ -92,8 +103,10 @@ class Size:
 
 
 def row(strategy, ranks, world_size, size):
-    """Of the rank that holds the most. True where every rank's model state lies within the tolerance of the formula."""
-    # In ddp the reduced gradients stay in the buckets, where contributions come on top: no counter of their own.
+    """Of the rank that holds the most. True where every rank's model state lies within the
+    tolerance of the formula."""
+    # In ddp the reduced gradients stay in the buckets, where contributions come on top: no counter
+    # of their own.
     in_buckets = 4 * size.trained if strategy == "ddp" else 0
     formula = size.state(strategy, world_size)
 
@@ -114,12 +127,29 @@ def row(strategy, ranks, world_size, size):
 def measure(case, arguments, programs):
     model = case.build()
     case.freeze(model)
-    size = Size(*(
-        sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad or not trained_only)
-        for trained_only in (False, True)
-    ))
-    print(f"\n### {case.name}: {size.parameters:,} parameters, {size.trained:,} trained, float32, AdamW; in MB (10^6 bytes)\n")
-    headings = ["strategy", "ranks", *STATE, "model state", "formula", "off by", *(f"{purpose}, peak" for purpose in PEAKS)]
+    size = Size(
+        *(
+            sum(
+                parameter.numel()
+                for parameter in model.parameters()
+                if parameter.requires_grad or not trained_only
+            )
+            for trained_only in (False, True)
+        )
+    )
+    print(
+        f"\n### {case.name}: {size.parameters:,} parameters, {size.trained:,} trained, float32, "
+        "AdamW; in MB\n"
+    )
+    headings = [
+        "strategy",
+        "ranks",
+        *STATE,
+        "model state",
+        "formula",
+        "off by",
+        *(f"{purpose}, peak" for purpose in PEAKS),
+    ]
     headings += ["resident"]
     print(f"| {' | '.join(headings)} |")
     print("|---" * len(headings) + "|")
@@ -132,18 +162,35 @@ def measure(case, arguments, programs):
             for strategy in arguments.strategies:
                 ranks = muster(case, strategy, world_size, folder, programs)
                 within &= row(strategy, ranks, world_size, size)
-        print(f"\nModel state is {'' if within else '**not** '}within {100 * TOLERANCE:.0f}% of the formula on every rank.")
-        print("\nThe most that was resident of a PyTorch rank, which has Python and the whole of PyTorch in it:")
+        print(
+            f"\nModel state is {'' if within else '**not** '}within {100 * TOLERANCE:.0f}% of "
+            f"the formula on every rank."
+        )
+        print(
+            "\nThe most that was resident of a PyTorch rank, which has Python and the whole of "
+            "PyTorch in it:"
+        )
         for kind in arguments.peers:
-            most = [max(resident(case, kind, world_size, folder)) / MB for world_size in arguments.world_sizes]
-            told = ", ".join(f"{size:.0f} MB on {ranks} ranks" for ranks, size in zip(arguments.world_sizes, most))
+            most = [
+                max(resident(case, kind, world_size, folder)) / MB
+                for world_size in arguments.world_sizes
+            ]
+            told = ", ".join(
+                f"{size:.0f} MB on {ranks} ranks"
+                for ranks, size in zip(arguments.world_sizes, most)
+            )
             print(f"- {PEERS[kind]}: {told}", flush=True)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--cases", nargs="+", choices=CASES, default=["gpt-4x256", "mlp-8x1024"])
-    parser.add_argument("--strategies", nargs="+", choices=["ddp", "sharded_ddp", "fsdp"], default=["sharded_ddp", "ddp"])
+    parser.add_argument(
+        "--strategies",
+        nargs="+",
+        choices=["ddp", "sharded_ddp", "fsdp"],
+        default=["sharded_ddp", "ddp"],
+    )
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=["zero", "fsdp-keep"])
     parser.add_argument("--world-sizes", nargs="+", type=int, default=[2, 3, 4])
     parser.add_argument("--programs", help="folder with the four programs; built when not given")

@@ -1,10 +1,12 @@
-"""One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND RANK WORLD_SIZE FOLDER STORE OUT`.
+"""One rank of PyTorch training a case in slices, step after step without end: `peer.py CASE KIND
+RANK WORLD_SIZE FOLDER STORE OUT`.
 
-KIND: ddp (with gradient_as_bucket_view), ddp-join (the same under join()), zero (DDP with gradient_as_bucket_view and
-static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view), fsdp (FSDP2 by block, which gathers the next block ahead),
-fsdp-keep (FSDP2 by block with reshard_after_forward=False); these with fused AdamW; fsdp-default (FSDP2 by block, and AdamW, as
-they are). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops and continues the process.
-"""
+KIND: ddp (with gradient_as_bucket_view), ddp-join (the same under join()), zero (DDP with
+gradient_as_bucket_view and static_graph, ZeroRedundancyOptimizer with parameters_as_bucket_view),
+fsdp (FSDP2 by block, which gathers the next block ahead), fsdp-keep (FSDP2 by block with
+reshard_after_forward=False); these with fused AdamW; fsdp-default (FSDP2 by block, and AdamW, as
+they are). After each step a line "<monotonic nanoseconds> <loss>" goes to OUT. The harness stops
+and continues the process."""
 
 import contextlib
 import sys
@@ -30,7 +32,8 @@ def shard(model, blocks, world_size, reshard_after_forward=False):
 
 
 def gather_ahead(model, blocks):
-    """What FSDP2 leaves to streams, which a CPU has none of: the next block's parameters are gathered while one runs."""
+    """What FSDP2 leaves to streams, which a CPU has none of: the next block's parameters are
+    gathered while one runs."""
     model._set_unshard_async_op(True)
     blocks = list(blocks)
     model.set_modules_to_forward_prefetch(blocks[:1])
@@ -49,9 +52,15 @@ def prepare(kind, model, adamw, world_size):
         model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
         return model, torch.optim.AdamW(model.parameters(), **adamw, fused=True)
     if kind == "zero":
-        model = torch.nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True, static_graph=True)
+        model = torch.nn.parallel.DistributedDataParallel(
+            model, gradient_as_bucket_view=True, static_graph=True
+        )
         optimizer = ZeroRedundancyOptimizer(
-            [parameter for parameter in model.parameters() if parameter.requires_grad], torch.optim.AdamW, parameters_as_bucket_view=True, fused=True, **adamw
+            [parameter for parameter in model.parameters() if parameter.requires_grad],
+            torch.optim.AdamW,
+            parameters_as_bucket_view=True,
+            fused=True,
+            **adamw,
         )
         return model, optimizer
     blocks = blocks_of(model)
@@ -59,7 +68,9 @@ def prepare(kind, model, adamw, world_size):
     if kind == "fsdp":
         gather_ahead(model, blocks)
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    return model, torch.optim.AdamW(trained, **adamw, fused=None if kind == "fsdp-default" else True)
+    return model, torch.optim.AdamW(
+        trained, **adamw, fused=None if kind == "fsdp-default" else True
+    )
 
 
 def main(case, kind, rank, world_size, folder, store, out):

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Step time of Muster's sharded_ddp beside Muster's ddp and PyTorch's ZeRO: `bench/sharded_ddp/run.py` builds, measures and prints
-the tables. The method stands in bench/harness.py and bench/table.py; bench/README.md says why. Links other than loopback need root.
+"""Step time of Muster's sharded_ddp beside Muster's ddp and PyTorch's ZeRO:
+`bench/sharded_ddp/run.py` builds, measures and prints the tables. The method stands in
+bench/harness.py and bench/table.py; bench/README.md says why. Links other than loopback need root.
 """
 
 import os

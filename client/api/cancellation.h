@@ -13,8 +13,8 @@ class ClientContext;
 
 namespace muster::client {
 
-// Once cancelled, for good: calls that run with it end with CANCELLED, and those that begin later do so at
-// once. Must outlive its calls. Thread-safe.
+// Once cancelled, for good: calls that run with it end with CANCELLED, and those that begin later
+// do so at once. Must outlive its calls. Thread-safe.
 class Cancellation {
  public:
   void Cancel();

@@ -58,9 +58,9 @@ absl::Status GrpcClient::CallStatus(const grpc::Status& status) const {
 
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> GrpcClient::Call(Stub* stub,
-                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                         const Request&, Response*),
-                                            const Request& request, Cancellation* cancellation) {
+                                          grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                       const Request&, Response*),
+                                          const Request& request, Cancellation* cancellation) {
   grpc::ClientContext context;
   context.set_deadline(DeadlineAfter(kCallTimeout));
   const Cancellation::Scope scope(cancellation, &context);
@@ -91,7 +91,8 @@ absl::StatusOr<Response> GrpcClient::Change(Stub* stub,
                                                                          const Request&, Response*),
                                             Request request, const RetryOptions& options) {
   Cancellation never;
-  Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
+  Cancellation* const cancellation =
+      options.cancellation != nullptr ? options.cancellation : &never;
   request.set_request_id(NewUuid());
   const bool was_there = Reachable();
   absl::Time broken_since = absl::InfiniteFuture();
@@ -110,7 +111,7 @@ absl::StatusOr<Response> GrpcClient::Change(Stub* stub,
 }
 
 absl::StatusOr<v1::Job> GrpcClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
-                                             const RetryOptions& options) {
+                                           const RetryOptions& options) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_job_id(job_id);
@@ -166,8 +167,7 @@ absl::StatusOr<v1::Job> GrpcClient::Retry(const std::string& job_id, const Steer
 
 template <typename Stub, typename Request>
 absl::StatusOr<v1::Operation> GrpcClient::Steer(
-    Stub* stub,
-    grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, v1::Operation*),
+    Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, v1::Operation*),
     const std::string& job_id, Request request, const SteerOptions& options) {
   request.set_job_id(job_id);
   request.set_requested_by(options.requested_by);
@@ -208,8 +208,7 @@ absl::StatusOr<v1::Operation> GrpcClient::Refresh(const std::string& job_id,
                v1::RefreshRequest(), options);
 }
 
-absl::StatusOr<v1::GetTrainabilityResponse> GrpcClient::GetTrainability(
-    const std::string& job_id) {
+absl::StatusOr<v1::GetTrainabilityResponse> GrpcClient::GetTrainability(const std::string& job_id) {
   v1::GetTrainabilityRequest request;
   request.set_job_id(job_id);
   return Call(control_stub_.get(), &v1::ControlService::Stub::GetTrainability, request);
@@ -251,7 +250,8 @@ absl::StatusOr<std::vector<v1::Operation>> GrpcClient::Operations(const std::str
 absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
                                                         const StreamOptions& options) {
   Cancellation never;
-  Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
+  Cancellation* const cancellation =
+      options.cancellation != nullptr ? options.cancellation : &never;
   const absl::Time deadline = SteadyNow() + options.timeout;
   v1::WaitOperationRequest request;
   request.set_name(name);
@@ -293,7 +293,7 @@ absl::StatusOr<v1::Operation> GrpcClient::CancelOperation(const std::string& nam
 }
 
 absl::StatusOr<v1::DeleteJobResponse> GrpcClient::Delete(const std::string& job_id,
-                                                           const RetryOptions& options) {
+                                                         const RetryOptions& options) {
   v1::DeleteJobRequest request;
   request.set_job_id(job_id);
   return Change(stub_.get(), &v1::JobService::Stub::DeleteJob, std::move(request), options);
@@ -323,8 +323,7 @@ absl::StatusOr<v1::Node> GrpcClient::ChangeNode(
   return Change(cluster_stub_.get(), method, std::move(request), options.retry);
 }
 
-absl::StatusOr<v1::Node> GrpcClient::DrainNode(const std::string& node,
-                                               const SteerOptions& options,
+absl::StatusOr<v1::Node> GrpcClient::DrainNode(const std::string& node, const SteerOptions& options,
                                                std::optional<absl::Duration> deadline) {
   v1::DrainNodeRequest request;
   request.set_node(node);
@@ -352,8 +351,7 @@ absl::StatusOr<v1::Node> GrpcClient::UncordonNode(const std::string& node,
   return ChangeNode(&v1::ClusterService::Stub::UncordonNode, node, options);
 }
 
-absl::Status GrpcClient::Backup(
-    const std::function<absl::Status(const std::string&)>& take) {
+absl::Status GrpcClient::Backup(const std::function<absl::Status(const std::string&)>& take) {
   grpc::ClientContext context;
   const auto reader = cluster_stub_->Backup(&context, v1::BackupRequest());
   v1::BackupChunk chunk;

@@ -1,9 +1,8 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
-// (proto/muster/v1/*_service.proto) without gRPC. Prints nothing. Errors are those of the service, with their
-// reasons (common/rpc/error.h), and these of every call:
-// UNAVAILABLE: the coordinator cannot be reached, or does not answer in time; the message has its
-// address.
-// CANCELLED: by the caller's Cancellation.
+// (proto/muster/v1/*_service.proto) without gRPC. Prints nothing. Errors are those of the service,
+// with their reasons (common/rpc/error.h), and these of every call: UNAVAILABLE: the coordinator
+// cannot be reached, or does not answer in time; the message has its address. CANCELLED: by the
+// caller's Cancellation.
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 
@@ -30,7 +29,8 @@ namespace muster::client {
 struct StreamOptions {
   // After a broken connection: how long it is tried again before the call fails with UNAVAILABLE.
   absl::Duration retry_for = absl::Seconds(30);
-  // From its begin on: then the call ends with DEADLINE_EXCEEDED. Nobody's setting of the date changes that.
+  // From its begin on: then the call ends with DEADLINE_EXCEEDED. Nobody's setting of the date
+  // changes that.
   absl::Duration timeout = absl::InfiniteDuration();
   // May be null. Must outlive the call.
   Cancellation* cancellation = nullptr;
@@ -114,7 +114,8 @@ class MusterClient {
   virtual absl::StatusOr<v1::Node> UncordonNode(const std::string& node,
                                                 const SteerOptions& options = {}) = 0;
   // A copy of the coordinator's store, piece by piece in order; an error of `take` ends it.
-  virtual absl::Status Backup(const std::function<absl::Status(const std::string& piece)>& take) = 0;
+  virtual absl::Status Backup(
+      const std::function<absl::Status(const std::string& piece)>& take) = 0;
 
   // Changes of a running job: answered once they are durable, with what becomes of them.
   virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
@@ -124,9 +125,10 @@ class MusterClient {
                                                const SteerOptions& options = {},
                                                const StartOptions& start = {}) = 0;
   // The rules come behind those in force. dry_run: only says what would change.
-  virtual absl::StatusOr<v1::Operation> SetTrainability(
-      const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,
-      const SteerOptions& options = {}) = 0;
+  virtual absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
+                                                        const std::vector<v1::TrainableRule>& rules,
+                                                        bool dry_run,
+                                                        const SteerOptions& options = {}) = 0;
   // at_step is not used.
   virtual absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
                                                 const SteerOptions& options = {}) = 0;

@@ -144,7 +144,8 @@ TEST_F(ClientTest, WatchGivesEachChangeOnceAndEndsWithTheJob) {
   const absl::Status status = client_->Watch("a", {}, [&](const v1::Job& job) {
     steps.push_back(job.step());
     if (job.step() < 4) {
-      service_.Put(MakeJob("a", job.step() < 3 ? v1::Job::RUNNING : v1::Job::FAILED, job.step() + 1));
+      service_.Put(
+          MakeJob("a", job.step() < 3 ? v1::Job::RUNNING : v1::Job::FAILED, job.step() + 1));
     }
     return true;
   });
@@ -155,7 +156,8 @@ TEST_F(ClientTest, WatchGivesEachChangeOnceAndEndsWithTheJob) {
 TEST_F(ClientTest, WatchEndsWhenItsCallerHasEnough) {
   service_.Put(MakeJob("a", v1::Job::RUNNING, 1));
   int seen = 0;
-  const absl::Status status = client_->Watch("a", {}, [&seen](const v1::Job&) { return ++seen < 1; });
+  const absl::Status status =
+      client_->Watch("a", {}, [&seen](const v1::Job&) { return ++seen < 1; });
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(seen, 1);
 }
@@ -242,8 +244,8 @@ TEST_F(ClientTest, FollowedMetricsComeOnceEachAlsoOverBrokenStreams) {
   };
   add(0, true);
   std::vector<std::string> seen;
-  // Each entry is followed by a break, and only then by the next one: also between a step and the pass after it.
-  // An entry that never comes must not be waited for without end.
+  // Each entry is followed by a break, and only then by the next one: also between a step and the
+  // pass after it. An entry that never comes must not be waited for without end.
   const absl::Status status = client_->Metrics(
       "a", /*follow=*/true, {.timeout = absl::Seconds(30)}, [&](const v1::StepMetrics& entry) {
         seen.push_back(absl::StrCat(entry.has_validation() ? "v" : "", entry.step()));

@@ -128,8 +128,9 @@ grpc::Status FakeJobService::Submit(const v1::SubmitJobRequest& submission, v1::
   std::function<void(const v1::Job&)> react;
   {
     absl::MutexLock lock(&mutex_);
-    const std::string id =
-        submission.job_id().empty() ? absl::StrCat(submission.spec().name(), "-1") : submission.job_id();
+    const std::string id = submission.job_id().empty()
+                               ? absl::StrCat(submission.spec().name(), "-1")
+                               : submission.job_id();
     if (jobs_.count(id) > 0) {
       return ToGrpc(MakeError(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
                               absl::StrCat("there is a job '", id, "' already")));
@@ -248,8 +249,8 @@ grpc::Status FakeJobService::StreamMetrics(grpc::ServerContext* context,
   const int era = era_;
   for (size_t sent = 0;; ++sent) {
     const auto more = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-      return steps_[id].size() > sent || !request->follow() || Ended(jobs_.at(id)) ||
-             era_ != era || context->IsCancelled();
+      return steps_[id].size() > sent || !request->follow() || Ended(jobs_.at(id)) || era_ != era ||
+             context->IsCancelled();
     };
     // A cancelled call wakes nobody: look now and then.
     while (!mutex_.AwaitWithTimeout(absl::Condition(&more), absl::Milliseconds(20))) {

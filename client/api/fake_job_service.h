@@ -32,8 +32,8 @@ class FakeJobService : public v1::JobService::Service {
   void StopLeadsTo(v1::Job::State state);
   // Its warnings are those of submitted jobs, too.
   void ValidateAnswers(v1::ValidateJobResponse response);
-  // So many of the next calls that change something act, but are answered with UNAVAILABLE, as when the
-  // coordinator dies before its answer.
+  // So many of the next calls that change something act, but are answered with UNAVAILABLE, as when
+  // the coordinator dies before its answer.
   void LoseAnswers(int count);
   // So many of the next calls that change something do not act and are answered with UNAVAILABLE.
   void LoseRequests(int count);
@@ -63,7 +63,8 @@ class FakeJobService : public v1::JobService::Service {
                          v1::DeleteJobResponse*) override;
 
  private:
-  // A call that changes something: `act` runs once for its request id, a repeat gets the first answer.
+  // A call that changes something: `act` runs once for its request id, a repeat gets the first
+  // answer.
   template <typename Response>
   grpc::Status Once(const std::string& request_id, Response* response,
                     const std::function<grpc::Status()>& act);

@@ -46,8 +46,7 @@ class GrpcClient : public MusterClient {
                                        const StartOptions& start) override;
   absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
                                                 const std::vector<v1::TrainableRule>& rules,
-                                                bool dry_run,
-                                                const SteerOptions& options) override;
+                                                bool dry_run, const SteerOptions& options) override;
   absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
                                         const SteerOptions& options) override;
   absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(const std::string& job_id) override;

@@ -12,7 +12,8 @@
 namespace muster::client {
 namespace {
 
-// Between attempts: long enough not to storm a coordinator that is starting, too short for people to notice.
+// Between attempts: long enough not to storm a coordinator that is starting, too short for people
+// to notice.
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 }  // namespace
@@ -23,7 +24,8 @@ absl::Status GrpcClient::Follow(
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
   Cancellation never;
-  Cancellation* const cancellation = options.cancellation != nullptr ? options.cancellation : &never;
+  Cancellation* const cancellation =
+      options.cancellation != nullptr ? options.cancellation : &never;
   // Since when nothing has come; InfiniteFuture while the connection is good.
   absl::Time broken_since = absl::InfiniteFuture();
   while (true) {
@@ -59,7 +61,7 @@ absl::Status GrpcClient::Follow(
 }
 
 absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& options,
-                                 const std::function<bool(const v1::Job&)>& changed) {
+                               const std::function<bool(const v1::Job&)>& changed) {
   const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::WatchJobRequest request;
@@ -88,8 +90,8 @@ absl::StatusOr<v1::Job> GrpcClient::Wait(const std::string& job_id, const Stream
 }
 
 absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
-                                const StreamOptions& options,
-                                const std::function<void(const v1::LogLine&)>& line) {
+                              const StreamOptions& options,
+                              const std::function<void(const v1::LogLine&)>& line) {
   const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamLogsRequest request;
@@ -108,8 +110,8 @@ absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t>
 }
 
 absl::Status GrpcClient::Metrics(const std::string& job_id, bool follow,
-                                   const StreamOptions& options,
-                                   const std::function<void(const v1::StepMetrics&)>& entry) {
+                                 const StreamOptions& options,
+                                 const std::function<void(const v1::StepMetrics&)>& entry) {
   const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamMetricsRequest request;

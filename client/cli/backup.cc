@@ -13,7 +13,8 @@ struct BackupOptions : CommonOptions {
   std::string file;
 };
 
-// The file takes its name only when all of it is on the disk; only its owner may read it, for it holds every job file.
+// The file takes its name only when all of it is on the disk; only its owner may read it, for it
+// holds every job file.
 absl::Status Write(client::MusterClient* client, const std::string& path, uint64_t* bytes) {
   const mode_t before = umask(0077);
   auto file = StagedFile::Create(path);
@@ -42,8 +43,8 @@ ExitCode Backup(Console* console, const BackupOptions& options) {
 
 void AddBackup(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<BackupOptions>();
-  CLI::App* command = app->add_subcommand(
-      "backup", "Copy the coordinator's database to a file, while it goes on");
+  CLI::App* command =
+      app->add_subcommand("backup", "Copy the coordinator's database to a file, while it goes on");
   command->add_option("file", options->file, "The file to write; one that is there is replaced")
       ->required()
       ->type_name("FILE");

@@ -45,7 +45,8 @@ std::string ToText(const Manifest& manifest) {
   facts.Add({"step", absl::StrCat(manifest.step)});
   facts.Add({"generation", absl::StrCat(manifest.generation)});
   facts.Add({"last command", absl::StrCat(manifest.last_command)});
-  facts.Add({"data position", absl::StrCat("epoch ", manifest.epoch, ", sample ", manifest.cursor)});
+  facts.Add(
+      {"data position", absl::StrCat("epoch ", manifest.epoch, ", sample ", manifest.cursor)});
   facts.Add({"model", manifest.model_kind});
   facts.Add({"strategy", absl::StrCat(manifest.strategy, ", ", manifest.world_size, " ranks")});
   Table slots({"SLOT", "TENSORS", "ELEMENTS"});
@@ -61,10 +62,14 @@ std::string ToText(const Manifest& manifest) {
 
 std::string ToJson(const Manifest& manifest) {
   nlohmann::ordered_json json = {
-      {"job", manifest.job},           {"step", manifest.step},
-      {"generation", manifest.generation}, {"last_command", manifest.last_command},
-      {"epoch", manifest.epoch},       {"cursor", manifest.cursor},
-      {"world_size", manifest.world_size}, {"strategy", manifest.strategy},
+      {"job", manifest.job},
+      {"step", manifest.step},
+      {"generation", manifest.generation},
+      {"last_command", manifest.last_command},
+      {"epoch", manifest.epoch},
+      {"cursor", manifest.cursor},
+      {"world_size", manifest.world_size},
+      {"strategy", manifest.strategy},
       {"model", manifest.model_kind},
   };
   json["slots"] = nlohmann::ordered_json::array();
@@ -94,8 +99,8 @@ ExitCode Verify(Console* console, const CommonOptions& options, const std::strin
     console->out << Document(ToJson(*manifest), options.output);
   } else {
     console->out << directory << ": good: step " << manifest->step << ", " << manifest->files.size()
-                 << " files, "
-                 << absl::StrFormat("%.1f MiB", Bytes(*manifest) / double{1 << 20}) << "\n";
+                 << " files, " << absl::StrFormat("%.1f MiB", Bytes(*manifest) / double{1 << 20})
+                 << "\n";
   }
   return kDone;
 }
@@ -148,8 +153,9 @@ void AddCheckpointsList(CLI::App* group, Console* console, ExitCode* code) {
     std::string job;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = group->add_subcommand(
-      "list", "A job's checkpoints as its coordinator knows them, with those that were found and do not count");
+  CLI::App* command = group->add_subcommand("list",
+                                            "A job's checkpoints as its coordinator knows them, "
+                                            "with those that were found and do not count");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = List(console, *options, options->job); });
@@ -172,7 +178,8 @@ void AddAction(CLI::App* group, const std::string& name, const std::string& help
 }  // namespace
 
 void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code) {
-  CLI::App* group = app->add_subcommand("checkpoints", "Look into checkpoints, without a coordinator; or list those of a job");
+  CLI::App* group = app->add_subcommand(
+      "checkpoints", "Look into checkpoints, without a coordinator; or list those of a job");
   group->require_subcommand(1);
   AddCheckpointsList(group, console, code);
   AddAction(group, "inspect", "What a checkpoint holds", Inspect, console, code);

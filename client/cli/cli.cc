@@ -27,8 +27,8 @@ std::string FullName(const CLI::App& command) {
   return absl::StrCat(FullName(*command.get_parent()), " ", command.get_name());
 }
 
-// What is wrong with the first words, which choose a command; empty when nothing is. CLI11 would only say that a
-// command is needed.
+// What is wrong with the first words, which choose a command; empty when nothing is. CLI11 would
+// only say that a command is needed.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* group = &app;
   for (const std::string& word : words) {
@@ -87,8 +87,10 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
 
 ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console) {
   ExitCode code = kDone;
-  CLI::App app("Trains models on a cluster: hands jobs to a coordinator (musterd), shows, steers, stops and deletes them.",
-               "muster");
+  CLI::App app(
+      "Trains models on a cluster: hands jobs to a coordinator (musterd), shows, steers, stops and "
+      "deletes them.",
+      "muster");
   app.require_subcommand(1);
   AddRun(&app, console, &code);
   AddSubmit(&app, console, &code);

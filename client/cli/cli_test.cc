@@ -38,9 +38,12 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"list", "-o", "xml"}, "'xml' is no output form"},
       {{"list", "-o", "csv"}, "'csv' is no output form"},
       {{"list", "extra"}, "muster list: there is no place for 'extra'; `muster list --help`"},
-      {{"list", "--adress=x", "-o", "json"}, "muster list: there is no option '--adress=x'; did you mean --address?"},
-      {{"--address", "127.0.0.1:1", "list"}, "muster: there is no option '--address'; options stand behind the command"},
-      {{"list", "--state", "runing"}, "'runing' is no state; did you mean RUNNING?; allowed: QUEUED, "},
+      {{"list", "--adress=x", "-o", "json"},
+       "muster list: there is no option '--adress=x'; did you mean --address?"},
+      {{"--address", "127.0.0.1:1", "list"},
+       "muster: there is no option '--address'; options stand behind the command"},
+      {{"list", "--state", "runing"},
+       "'runing' is no state; did you mean RUNNING?; allowed: QUEUED, "},
       {{"list", "--state", "state_unspecified"}, "is no state"},
       {{"list", "--limit", "0"}, "--limit"},
       {{"submit", "job.yaml", "--set"}, "--set"},
@@ -51,8 +54,10 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"wait", "a", "--timeout", "-1s"}, "'-1s' is no duration"},
       {{"logs", "a", "--rank", "-1"}, "--rank"},
       {{"run", "job.yaml", "--slots", "0"}, "--slots"},
-      {{"checkpoints"}, "muster checkpoints: A subcommand is required; `muster checkpoints --help`"},
-      {{"checkpoints", "inspct", "x"}, "muster checkpoints: there is no command 'inspct'; did you mean inspect?"},
+      {{"checkpoints"},
+       "muster checkpoints: A subcommand is required; `muster checkpoints --help`"},
+      {{"checkpoints", "inspct", "x"},
+       "muster checkpoints: there is no command 'inspct'; did you mean inspect?"},
       {{"data", "pack", "--tokenizer", "words", "--out", "o", "i"}, "words"},
       {{"list", "--address", "nowhere"}, "expected host:port"},
       {{"validate", folder_.Path("job.yaml"), "--address", "nowhere"}, "expected host:port"},
@@ -73,18 +78,32 @@ TEST_F(CliTest, WithoutAnAddressItSaysHowToGiveOne) {
 TEST_F(CliTest, AnAbsentCoordinatorIs104) {
   const std::string address = server_->address();
   server_.reset();
-  const std::vector<std::vector<std::string>> commands = {
-      {"list"}, {"get", "a"}, {"watch", "a"}, {"wait", "a"}, {"logs", "a", "-f"}, {"stop", "a"},
-      {"metrics", "a"}, {"ranks", "a"}, {"delete", "a"}, {"nodes"}, {"retry", "a"}, {"drain", "n"},
-      {"cordon", "n"}, {"uncordon", "n"}, {"submit", folder_.Path("job.yaml")}, {"run", folder_.Path("job.yaml")}};
+  const std::vector<std::vector<std::string>> commands = {{"list"},
+                                                          {"get", "a"},
+                                                          {"watch", "a"},
+                                                          {"wait", "a"},
+                                                          {"logs", "a", "-f"},
+                                                          {"stop", "a"},
+                                                          {"metrics", "a"},
+                                                          {"ranks", "a"},
+                                                          {"delete", "a"},
+                                                          {"nodes"},
+                                                          {"retry", "a"},
+                                                          {"drain", "n"},
+                                                          {"cordon", "n"},
+                                                          {"uncordon", "n"},
+                                                          {"submit", folder_.Path("job.yaml")},
+                                                          {"run", folder_.Path("job.yaml")}};
   for (const auto& command : commands) {
     EXPECT_EQ(Muster(command), kUnreachable) << command[0];
-    EXPECT_THAT(err(), AllOf(HasSubstr(address), HasSubstr("Is musterd running there?"))) << command[0];
+    EXPECT_THAT(err(), AllOf(HasSubstr(address), HasSubstr("Is musterd running there?")))
+        << command[0];
   }
 }
 
 TEST_F(CliTest, AnUnknownJobIs102) {
-  for (const char* command : {"get", "watch", "wait", "logs", "stop", "metrics", "ranks", "delete"}) {
+  for (const char* command :
+       {"get", "watch", "wait", "logs", "stop", "metrics", "ranks", "delete"}) {
     EXPECT_EQ(Muster({command, "nobody"}), kNotFound) << command;
     EXPECT_THAT(err(), HasSubstr("nobody")) << command;
     EXPECT_THAT(out(), IsEmpty()) << command;
@@ -236,8 +255,9 @@ TEST_F(CliTest, AJobThatIsDeletedWhileItIsWatchedIs102) {
 TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
   EXPECT_EQ(Muster({"--help"}), kDone);
   const std::string all = out();
-  for (const char* command : {"run", "submit", "validate", "nodes", "list", "get", "ranks", "watch", "logs",
-                              "wait", "stop", "delete", "metrics", "retry", "drain", "cordon", "uncordon"}) {
+  for (const char* command :
+       {"run", "submit", "validate", "nodes", "list", "get", "ranks", "watch", "logs", "wait",
+        "stop", "delete", "metrics", "retry", "drain", "cordon", "uncordon"}) {
     EXPECT_THAT(all, HasSubstr(std::string("\n  ") + command + " ")) << command;
     EXPECT_EQ(Muster({command, "--help"}), kDone);
     EXPECT_THAT(out(), AllOf(HasSubstr("--address HOST:PORT"), HasSubstr("yaml"))) << command;
@@ -245,10 +265,11 @@ TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
   for (const char* command : {"run", "submit", "validate"}) {
     EXPECT_EQ(Muster({command, "--help"}), kDone);
     EXPECT_THAT(out(), AllOf(HasSubstr("--set KEY=VALUE"), HasSubstr("standard input"),
-                             HasSubstr("relative to the"))) << command;
+                             HasSubstr("relative to the")))
+        << command;
   }
-  for (const char* command : {"run", "submit", "watch", "logs", "wait", "stop", "delete", "metrics", "retry", "drain",
-                              "cordon", "uncordon"}) {
+  for (const char* command : {"run", "submit", "watch", "logs", "wait", "stop", "delete", "metrics",
+                              "retry", "drain", "cordon", "uncordon"}) {
     EXPECT_EQ(Muster({command, "--help"}), kDone);
     EXPECT_THAT(out(), HasSubstr("--retry-for")) << command;
   }
@@ -257,10 +278,12 @@ TEST_F(CliTest, TheHelpOfEveryCommandTellsItsOptions) {
 TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
   environment_.erase("MUSTER_ADDRESS");
   EXPECT_EQ(Muster({"data", "pack", "--tokenizer", "bytes", "--out", folder_.Path("t.bin"),
-                    folder_.Path("job.yaml")}), kDone);
+                    folder_.Path("job.yaml")}),
+            kDone);
   EXPECT_THAT(out(), HasSubstr("t.bin: "));
   EXPECT_EQ(Muster({"data", "pack", "--tokenizer", "bytes", "--out", folder_.Path("u.bin"),
-                    folder_.Path("none")}), kOtherError);
+                    folder_.Path("none")}),
+            kOtherError);
   EXPECT_THAT(err(), HasSubstr("none"));
   EXPECT_EQ(Muster({"checkpoints", "verify", folder_.path()}), kOtherError);
   EXPECT_THAT(err(), HasSubstr("MANIFEST.json"));
@@ -268,8 +291,9 @@ TEST_F(CliTest, PackAndCheckpointsNeedNoCoordinator) {
 
 TEST_F(CliTest, ImagesAreMadeWithoutACoordinator) {
   environment_.erase("MUSTER_ADDRESS");
-  const std::vector<std::string> command = {"data", "images", "--out",  folder_.Path("images"), "--train",
-                                            "5",    "--test",  "2",      "--size",               "8"};
+  const std::vector<std::string> command = {"data",    "images", "--out",  folder_.Path("images"),
+                                            "--train", "5",      "--test", "2",
+                                            "--size",  "8"};
   EXPECT_EQ(Muster(command), kDone);
   EXPECT_THAT(out(), AllOf(HasSubstr("images/train-images-idx3-ubyte: 5\n"),
                            HasSubstr("images/t10k-labels-idx1-ubyte: 2\n")));

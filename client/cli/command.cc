@@ -19,10 +19,13 @@ void AddJobFileOptions(CLI::App* command, JobFileOptions* options) {
   command->add_option("FILE", options->file, "The job file (docs/job-file.md); -: standard input")
       ->required();
   command
-      ->add_option("--set", options->settings,
-                   "Set a value of the job file, such as optimizer.adamw.lr=1e-4 or stages[0].fit.steps=10. "
-                   "VALUE is YAML. May be given several times. Relative paths in it are relative to the current "
-                   "directory (those in the file to the file; those in standard input to the current directory)")
+      ->add_option(
+          "--set", options->settings,
+          "Set a value of the job file, such as optimizer.adamw.lr=1e-4 or stages[0].fit.steps=10. "
+          "VALUE is YAML. May be given several times. Relative paths in it are relative to the "
+          "current "
+          "directory (those in the file to the file; those in standard input to the current "
+          "directory)")
       ->allow_extra_args(false)
       ->type_name("KEY=VALUE");
 }
@@ -37,7 +40,8 @@ void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
           [forms, options](const std::string& form) { options->output = forms.at(form); },
           with_csv ? "table (default), json, yaml or csv" : "table (default), json or yaml")
       ->check([forms](const std::string& form) {
-        return forms.count(form) > 0 ? std::string() : absl::StrCat("'", form, "' is no output form");
+        return forms.count(form) > 0 ? std::string()
+                                     : absl::StrCat("'", form, "' is no output form");
       })
       ->type_name("FORM");
 }
@@ -77,8 +81,8 @@ void AddDurationOption(CLI::App* command, const std::string& name,
                        std::optional<absl::Duration>* value, const std::string& help) {
   command
       ->add_option_function<std::string>(
-          name,
-          [value](const std::string& text) { absl::ParseDuration(text, &value->emplace()); }, help)
+          name, [value](const std::string& text) { absl::ParseDuration(text, &value->emplace()); },
+          help)
       ->check(CheckDuration)
       ->type_name("DURATION");
 }
@@ -105,7 +109,8 @@ std::string Requester(Console* console) {
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options) {
   if (options.address.empty()) {
     return absl::InvalidArgumentError(
-        "no coordinator is named: give --address HOST:PORT or set MUSTER_ADDRESS (`muster run FILE` "
+        "no coordinator is named: give --address HOST:PORT or set MUSTER_ADDRESS (`muster run "
+        "FILE` "
         "needs none)");
   }
   return client::MusterClient::Connect(options.address);
@@ -115,8 +120,9 @@ ExitCode Fail(Console* console, const absl::Status& status) {
   const ExitCode code = ExitCodeOf(status);
   console->err << "muster: " << Message(status) << "\n";
   if (code == kUnreachable && ErrorReason(status).empty()) {
-    console->err << "Is musterd running there? Start one with `musterd --listen HOST:PORT --state DIR`, "
-                    "or name another with --address.\n";
+    console->err
+        << "Is musterd running there? Start one with `musterd --listen HOST:PORT --state DIR`, "
+           "or name another with --address.\n";
   }
   console->err.flush();
   return code;
@@ -149,7 +155,8 @@ std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileO
   return nullptr;
 }
 
-ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file) {
+ExitCode FailSubmission(Console* console, const absl::Status& status,
+                        const jobfile::JobFile& file) {
   v1::SpecProblems problems = Problems(status);
   if (problems.problems().empty()) return Fail(console, status);
   for (v1::SpecProblem& problem : *problems.mutable_problems()) {

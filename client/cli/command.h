@@ -1,4 +1,5 @@
-// What the commands of `muster` have in common: options, the coordinator they talk to, how errors are told.
+// What the commands of `muster` have in common: options, the coordinator they talk to, how errors
+// are told.
 #ifndef MUSTER_CLIENT_CLI_COMMAND_H_
 #define MUSTER_CLIENT_CLI_COMMAND_H_
 
@@ -69,7 +70,8 @@ ExitCode FailWith(Console* console, const std::string& message, ExitCode code = 
 absl::StatusOr<jobfile::JobFile> Load(Console* console, const JobFileOptions& options);
 // The same; where it is refused, tells why and gives nothing.
 std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileOptions& options);
-// Tells that a job was refused (status with SpecProblems), with the lines of its file; other errors as Fail.
+// Tells that a job was refused (status with SpecProblems), with the lines of its file; other errors
+// as Fail.
 ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file);
 
 }  // namespace muster::cli

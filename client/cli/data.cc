@@ -14,8 +14,7 @@ namespace {
 // Why no files were made.
 ExitCode Refuse(Console* console, const absl::Status& status) {
   if (absl::IsCancelled(status)) return FailWith(console, "interrupted", kInterrupted);
-  return FailWith(console, Message(status),
-                  absl::IsInvalidArgument(status) ? kUsage : kOtherError);
+  return FailWith(console, Message(status), absl::IsInvalidArgument(status) ? kUsage : kOtherError);
 }
 
 struct DataPackOptions : CommonOptions {
@@ -90,13 +89,15 @@ void AddPack(CLI::App* group, Console* console, ExitCode* code) {
 void AddImages(CLI::App* group, Console* console, ExitCode* code) {
   auto options = std::make_shared<DataImagesOptions>();
   CLI::App* command = group->add_subcommand(
-      "images", "Make a set of labelled images (digits) in the layout of MNIST, for examples and tests");
+      "images",
+      "Make a set of labelled images (digits) in the layout of MNIST, for examples and tests");
   command->add_option("--out", options->images.folder, "The folder of the four files")
       ->required()
       ->type_name("DIR");
   command->add_option("--train", options->images.train, "Training images (20000)")->type_name("N");
   command->add_option("--test", options->images.test, "Test images (4000)")->type_name("N");
-  command->add_option("--seed", options->images.seed, "Another one gives other images (0)")->type_name("S");
+  command->add_option("--seed", options->images.seed, "Another one gives other images (0)")
+      ->type_name("S");
   command->add_option("--size", options->images.size, "Pixels of a side (28)")->type_name("PIXELS");
   AddOutputOption(command, options.get());
   command->callback([=] { *code = DataImages(console, *options); });

@@ -34,7 +34,8 @@ void AddDelete(CLI::App* app, Console* console, ExitCode* code) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
-      "delete", "Forget a job that has ended, with its metrics and logs; its files stay and are named");
+      "delete",
+      "Forget a job that has ended, with its metrics and logs; its files stay and are named");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());

@@ -41,7 +41,8 @@ absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
   return last;
 }
 
-// Until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the coordinator was away for too long.
+// Until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the coordinator was
+// away for too long.
 absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
                                     const NodeOptions& options) {
   const absl::Time deadline = SteadyNow() + options.timeout;
@@ -59,8 +60,8 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
       continue;
     }
     broken_since = std::min(broken_since, SteadyNow());
-    const bool again = absl::IsUnavailable(next.status()) &&
-                       SteadyNow() - broken_since < options.retry_for;
+    const bool again =
+        absl::IsUnavailable(next.status()) && SteadyNow() - broken_since < options.retry_for;
     if (!again) return next.status();
   }
   return node;
@@ -70,17 +71,16 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
 void WarnOfLostWork(Console* console, const v1::Node& node) {
   for (const v1::NodeJob& job : node.jobs()) {
     if (!job.without_checkpoints()) continue;
-    console->err << "job " << job.job_id()
-                 << " writes no checkpoints: it begins anew elsewhere\n";
+    console->err << "job " << job.job_id() << " writes no checkpoints: it begins anew elsewhere\n";
   }
 }
 
 ExitCode ChangeNode(Console* console, const NodeOptions& options, const Change& change) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  auto node = change(**client, options,
-                     {.retry = {.retry_for = options.retry_for},
-                      .requested_by = Requester(console)});
+  auto node =
+      change(**client, options,
+             {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
   // Before it is waited for: who did not know may still uncordon the node.
   if (node.ok() && node->state() == v1::Node::DRAINING) WarnOfLostWork(console, *node);
   if (node.ok() && options.wait) node = AwaitEmpty(**client, *std::move(node), options);

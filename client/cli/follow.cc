@@ -30,8 +30,9 @@ ExitCode ReportEnd(Console* console, const v1::Job& job, Output output) {
   console->out.flush();
   if (job.state() == v1::Job::FAILED) {
     const std::string failure = FailureText(job);
-    console->err << "muster: job " << job.id() << " failed: "
-                 << (failure.empty() ? job.state_reason() + "\n" : failure) << std::flush;
+    console->err << "muster: job " << job.id()
+                 << " failed: " << (failure.empty() ? job.state_reason() + "\n" : failure)
+                 << std::flush;
   }
   return ExitCodeOf(job.state());
 }

@@ -15,8 +15,8 @@ struct Point {
   double y = 0;
 };
 
-// The pen follows corner to corner, or a smooth curve (a quadratic B-spline with these control points), open or
-// closed. In a unit square, y down.
+// The pen follows corner to corner, or a smooth curve (a quadratic B-spline with these control
+// points), open or closed. In a unit square, y down.
 enum class Pen { kCorners, kCurve, kLoop };
 struct Stroke {
   Pen pen;
@@ -53,8 +53,16 @@ const std::vector<std::vector<Shape>>& Shapes() {
        {{kCurve, {{.92, .05}, {.55, .08}, {.25, .02}, {.22, .44}}},
         {kCurve, {{.22, .44}, {.75, .30}, {1.05, .70}, {.75, 1.05}, {.10, .95}}}}},
       // 6
-      {{{kCurve, {{.82, .04}, {.35, .10}, {.02, .55}, {.08, 1.05}, {.60, 1.10}, {.98, .90}, {.92, .46},
-                  {.45, .40}, {.12, .66}}}},
+      {{{kCurve,
+         {{.82, .04},
+          {.35, .10},
+          {.02, .55},
+          {.08, 1.05},
+          {.60, 1.10},
+          {.98, .90},
+          {.92, .46},
+          {.45, .40},
+          {.12, .66}}}},
        {{kCurve, {{.68, .02}, {.28, .30}, {.08, .72}}},
         {kLoop, {{.25, .50}, {.75, .48}, {.95, .75}, {.75, 1.02}, {.25, 1.02}, {.05, .75}}}}},
       // 7
@@ -65,8 +73,18 @@ const std::vector<std::vector<Shape>>& Shapes() {
       // 8
       {{{kLoop, {{.25, -.02}, {.75, -.02}, {.92, .24}, {.70, .50}, {.30, .50}, {.08, .24}}},
         {kLoop, {{.28, .46}, {.72, .46}, {1.00, .75}, {.75, 1.03}, {.25, 1.03}, {.00, .75}}}},
-       {{kLoop, {{.80, .10}, {.45, -.12}, {.02, .12}, {.20, .42}, {.85, .60}, {.98, .92}, {.50, 1.12},
-                 {.02, .92}, {.15, .60}, {.80, .42}, {.98, .15}}}}},
+       {{kLoop,
+         {{.80, .10},
+          {.45, -.12},
+          {.02, .12},
+          {.20, .42},
+          {.85, .60},
+          {.98, .92},
+          {.50, 1.12},
+          {.02, .92},
+          {.15, .60},
+          {.80, .42},
+          {.98, .15}}}}},
       // 9
       {{{kLoop, {{.25, -.02}, {.75, -.02}, {.94, .27}, {.72, .56}, {.28, .56}, {.06, .27}}},
         {kCorners, {{.86, .25}, {.80, .98}}}},
@@ -87,7 +105,8 @@ void AppendCurve(const Point& control, const Point& end, std::vector<Point>* lin
     const double a = (1 - t) * (1 - t);
     const double b = 2 * t * (1 - t);
     const double c = t * t;
-    line->push_back({a * begin.x + b * control.x + c * end.x, a * begin.y + b * control.y + c * end.y});
+    line->push_back(
+        {a * begin.x + b * control.x + c * end.x, a * begin.y + b * control.y + c * end.y});
   }
 }
 
@@ -106,7 +125,8 @@ std::vector<Point> Flatten(const Stroke& stroke) {
   }
   line.push_back(points[0]);
   for (size_t i = 1; i + 1 < count; ++i) {
-    AppendCurve(points[i], i + 2 == count ? points[i + 1] : Middle(points[i], points[i + 1]), &line);
+    AppendCurve(points[i], i + 2 == count ? points[i + 1] : Middle(points[i], points[i + 1]),
+                &line);
   }
   return line;
 }

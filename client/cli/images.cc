@@ -62,12 +62,13 @@ absl::StatusOr<std::vector<ImageFile>> MakeImages(const ImagesOptions& options,
   std::vector<Staged> staged;
   std::vector<ImageFile> made;
   for (const Set& set : {Set{"train", 0, static_cast<uint64_t>(options.train)},
-                        Set{"t10k", 1, static_cast<uint64_t>(options.test)}}) {
+                         Set{"t10k", 1, static_cast<uint64_t>(options.test)}}) {
     for (const char* kind : {"-images-idx3-ubyte", "-labels-idx1-ubyte"}) {
       made.push_back({files::JoinPath(options.folder, absl::StrCat(set.name, kind)), set.count});
       ASSIGN_OR_RETURN(staged.emplace_back(), StagedFile::Create(made.back().path));
     }
-    RETURN_IF_ERROR(Draw(options, set, staged[staged.size() - 2].get(), staged.back().get(), interrupted));
+    RETURN_IF_ERROR(
+        Draw(options, set, staged[staged.size() - 2].get(), staged.back().get(), interrupted));
   }
   for (const Staged& file : staged) RETURN_IF_ERROR(file->MakeDurable());
   for (const Staged& file : staged) RETURN_IF_ERROR(file->Publish());

@@ -31,9 +31,9 @@ inline constexpr int64_t kMostImages = 10'000'000;
 inline constexpr int kLeastImageSize = 8;
 inline constexpr int kMostImageSize = 512;
 
-// Writes train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte. They
-// appear under their names when all are durable; after an error before that nothing new is there (but the folder).
-// `interrupted` is asked now and then.
+// Writes train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
+// t10k-labels-idx1-ubyte. They appear under their names when all are durable; after an error before
+// that nothing new is there (but the folder). `interrupted` is asked now and then.
 // INVALID_ARGUMENT: numbers out of range. CANCELLED: interrupted. Else the errors of common/files.
 absl::StatusOr<std::vector<ImageFile>> MakeImages(const ImagesOptions& options,
                                                   const std::function<bool()>& interrupted);

@@ -70,7 +70,8 @@ TEST_F(ImagesTest, AnErrorOrAnInterruptLeavesWhatWasThere) {
   other.seed = 9;
   int asked = 0;
   // Between the two sets.
-  EXPECT_EQ(MakeImages(other, [&] { return ++asked > 1; }).status().code(), absl::StatusCode::kCancelled);
+  EXPECT_EQ(MakeImages(other, [&] { return ++asked > 1; }).status().code(),
+            absl::StatusCode::kCancelled);
   EXPECT_EQ(Read("a", "train-images-idx3-ubyte"), before);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(dir_.Path("a")), {}), 4);
   other.size = 7;
@@ -84,10 +85,12 @@ TEST_F(ImagesTest, AnErrorOrAnInterruptLeavesWhatWasThere) {
 TEST(GlyphsTest, TheLabelsAreEven) {
   int counts[kGlyphClasses] = {};
   for (int i = 0; i < 5000; ++i) ++counts[DrawGlyph(0, 0, i, 8).label];
-  for (const int count : counts) EXPECT_NEAR(count, 500, 100);  // more than four standard deviations
+  for (const int count : counts)
+    EXPECT_NEAR(count, 500, 100);  // more than four standard deviations
 }
 
-// Fails where another compiler or processor draws something else: then data sets made there are others.
+// Fails where another compiler or processor draws something else: then data sets made there are
+// others.
 TEST(GlyphsTest, TheSameBytesEverywhere) {
   std::string pixels;
   for (int i = 0; i < 200; ++i) {

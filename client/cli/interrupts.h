@@ -19,8 +19,8 @@ class Interrupts {
   // Listens for the life of the object. One at a time.
   class Listener {
    public:
-    // `interrupted` gets 1 with the first interrupt, then 2, and so on. Called on another thread, never two
-    // calls at once, and never after the destructor has returned.
+    // `interrupted` gets 1 with the first interrupt, then 2, and so on. Called on another thread,
+    // never two calls at once, and never after the destructor has returned.
     Listener(Interrupts* interrupts, std::function<void(int)> interrupted);
     ~Listener();
     Listener(const Listener&) = delete;
@@ -44,8 +44,9 @@ class Interrupts {
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Turns the process's SIGINT and SIGTERM into deliveries, from its construction to the end of the process. To
-// be made once, at the start of main, before there is any other thread (they inherit the blocked signals).
+// Turns the process's SIGINT and SIGTERM into deliveries, from its construction to the end of the
+// process. To be made once, at the start of main, before there is any other thread (they inherit
+// the blocked signals).
 class SignalThread {
  public:
   // `interrupts` must live as long as the process.

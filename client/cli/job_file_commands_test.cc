@@ -104,11 +104,13 @@ TEST_F(CliTest, FilesThatAreNotHereAreOnlyAWarningWhereTheJobRunsElsewhere) {
 
 TEST_F(CliTest, SetChangesTheJobFile) {
   EXPECT_EQ(Muster({"submit", "--set", "batch.per_rank=4", folder_.Path("job.yaml"), "--set",
-                    "data.train.safetensors.path=[rows, /abs]", "-o", "json"}), kDone);
+                    "data.train.safetensors.path=[rows, /abs]", "-o", "json"}),
+            kDone);
   v1::Job job;
   ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(out(), &job).ok()) << out();
   EXPECT_EQ(job.spec().batch().per_rank(), 4);
-  // What is relative in the file is relative to it; what is relative here, to the current directory.
+  // What is relative in the file is relative to it; what is relative here, to the current
+  // directory.
   EXPECT_EQ(job.spec().data().train().safetensors().path(0),
             (std::filesystem::current_path() / "rows").string());
   EXPECT_EQ(job.spec().data().train().safetensors().path(1), "/abs");
@@ -127,7 +129,8 @@ TEST_F(CliTest, AValueThatTheCoordinatorRefusesIsNamedByItsSet) {
   EXPECT_EQ(Muster({"validate", folder_.Path("job.yaml"), "--set", "batch.per_rank=2"}), kUsage);
   EXPECT_THAT(err(), HasSubstr("\n--set batch.per_rank: too few"));
   environment_.erase("MUSTER_ADDRESS");
-  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml"), "--slots", "1", "--set", "world_size=3"}), kUsage);
+  EXPECT_EQ(Muster({"run", folder_.Path("job.yaml"), "--slots", "1", "--set", "world_size=3"}),
+            kUsage);
   EXPECT_THAT(err(), HasSubstr("\n--set world_size: found 3; allowed: at most 1"));
 }
 

@@ -41,7 +41,8 @@ constexpr int kShownEvents = 5;
 std::string Note(const v1::Job& job) {
   std::vector<std::string> notes;
   if (!job.reason().empty()) notes.push_back(job.reason());
-  if (job.save_failure().count() > 1) notes.push_back(absl::StrCat(job.save_failure().count(), " times"));
+  if (job.save_failure().count() > 1)
+    notes.push_back(absl::StrCat(job.save_failure().count(), " times"));
   notes.insert(notes.end(), job.warnings().begin(), job.warnings().end());
   return absl::StrJoin(notes, "; ");
 }
@@ -56,7 +57,8 @@ std::string Loss(bool has, double loss) { return has ? LossText(loss) : "-"; }
 
 std::string HumanDuration(absl::Duration duration) {
   duration = std::max(duration, absl::ZeroDuration());
-  if (duration < absl::Seconds(10)) return absl::StrFormat("%.1fs", absl::ToDoubleSeconds(duration));
+  if (duration < absl::Seconds(10))
+    return absl::StrFormat("%.1fs", absl::ToDoubleSeconds(duration));
   const int64_t seconds = absl::ToInt64Seconds(duration);
   if (seconds < 60) return absl::StrCat(seconds, "s");
   if (seconds < 3600) return absl::StrFormat("%dm%02ds", seconds / 60, seconds % 60);
@@ -79,11 +81,12 @@ std::string Ago(const google::protobuf::Timestamp& time, absl::Time now) {
 }
 
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now) {
-  Table table({"ID", "STATE", "PRIORITY", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION", "RESTARTS", "CREATED", "NOTE"});
+  Table table({"ID", "STATE", "PRIORITY", "RANKS", "STAGE", "STEP", "LOSS", "VALIDATION",
+               "RESTARTS", "CREATED", "NOTE"});
   for (const v1::Job& job : jobs) {
     table.Add({job.id(), StateName(job.state()), absl::StrCat(job.spec().priority()),
-               absl::StrCat(job.world_size()),
-               job.stage().empty() ? "-" : job.stage(), Steps(job), Loss(job.has_loss(), job.loss()),
+               absl::StrCat(job.world_size()), job.stage().empty() ? "-" : job.stage(), Steps(job),
+               Loss(job.has_loss(), job.loss()),
                Loss(job.has_validation_loss(), job.validation_loss()), absl::StrCat(job.restarts()),
                Ago(job.create_time(), now), Note(job)});
   }
@@ -113,13 +116,15 @@ std::string CollectivesTable(const v1::Job& job) {
 }
 
 std::string MemoryTable(const v1::Job& job) {
-  Table table({"RANK", "TOTAL", "PARAMETERS", "GATHERED", "GRADIENTS", "MOMENTS", "BUCKETS", "ACTIVATIONS", "OTHER", "RESIDENT"});
+  Table table({"RANK", "TOTAL", "PARAMETERS", "GATHERED", "GRADIENTS", "MOMENTS", "BUCKETS",
+               "ACTIVATIONS", "OTHER", "RESIDENT"});
   for (const v1::RankStatus& rank : job.ranks()) {
     if (!rank.has_memory()) continue;
     const v1::RankMemory& memory = rank.memory();
     table.Add({absl::StrCat(rank.rank()), Mebibytes(memory.total()), Mebibytes(memory.parameters()),
-               Mebibytes(memory.gathered()), Mebibytes(memory.gradients()), Mebibytes(memory.moments()),
-               Mebibytes(memory.buckets()), Mebibytes(memory.activations()), Mebibytes(memory.other()),
+               Mebibytes(memory.gathered()), Mebibytes(memory.gradients()),
+               Mebibytes(memory.moments()), Mebibytes(memory.buckets()),
+               Mebibytes(memory.activations()), Mebibytes(memory.other()),
                Mebibytes(memory.resident_bytes())});
   }
   return table.empty() ? "" : absl::StrCat("memory in MiB, now/peak:\n", table.Text());
@@ -178,8 +183,8 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   if (job.has_grad_norm()) add("gradient norm", LossText(job.grad_norm()));
   if (job.skipped_steps() > 0) add("skipped steps", absl::StrCat(job.skipped_steps()));
   if (job.has_validation_loss()) {
-    add("validation loss", absl::StrCat(Loss(true, job.validation_loss()), " after step ",
-                                        job.validation_step()));
+    add("validation loss",
+        absl::StrCat(Loss(true, job.validation_loss()), " after step ", job.validation_step()));
   }
   if (job.has_validation_perplexity()) {
     add("validation perplexity", absl::StrFormat("%.4g", job.validation_perplexity()));
@@ -200,8 +205,8 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   add("generation", absl::StrCat(job.generation(), ", restarts: ", job.restarts()));
   if (job.attempt() > 1) {
     const v1::AttemptEnd& former = job.ended_attempts(job.ended_attempts_size() - 1);
-    add("attempt", absl::StrCat(job.attempt(), "; the one before: ", StateName(former.state()), ": ",
-                                former.state_reason()));
+    add("attempt", absl::StrCat(job.attempt(), "; the one before: ", StateName(former.state()),
+                                ": ", former.state_reason()));
   }
   add("created", Stamp(job.create_time()));
   if (job.has_start_time()) add("started", Stamp(job.start_time()));
@@ -213,8 +218,8 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   if (!job.checkpoints().empty()) {
     Table checkpoints({"CHECKPOINT", "GENERATION", "CREATED", "PATH"});
     for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
-      checkpoints.Add({absl::StrCat("step ", checkpoint.step()), absl::StrCat(checkpoint.generation()),
-                       Ago(checkpoint.create_time(), now),
+      checkpoints.Add({absl::StrCat("step ", checkpoint.step()),
+                       absl::StrCat(checkpoint.generation()), Ago(checkpoint.create_time(), now),
                        checkpoint.bad_reason().empty()
                            ? checkpoint.path()
                            : absl::StrCat(checkpoint.path(), " BAD: ", checkpoint.bad_reason())});
@@ -223,8 +228,9 @@ std::string JobDetails(const v1::Job& job, absl::Time now) {
   }
   if (const int found = job.found_checkpoints_size(); found > 0) {
     absl::StrAppend(&text, "\n", found, found == 1 ? " checkpoint" : " checkpoints",
-                    " in its folder that ", found == 1 ? "does" : "do", " not count; `muster checkpoints list ",
-                    job.id(), "` shows ", found == 1 ? "it" : "them", "\n");
+                    " in its folder that ", found == 1 ? "does" : "do",
+                    " not count; `muster checkpoints list ", job.id(), "` shows ",
+                    found == 1 ? "it" : "them", "\n");
   }
   const std::string events = EventTable(job, now);
   if (!events.empty()) absl::StrAppend(&text, "\n", events);

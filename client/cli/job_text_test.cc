@@ -20,10 +20,12 @@ v1::Job Parse(const std::string& text) {
 
 TEST(HumanDuration, IsWhatPeopleSay) {
   const std::pair<absl::Duration, const char*> cases[] = {
-      {absl::Seconds(-5), "0.0s"},     {absl::ZeroDuration(), "0.0s"},  {absl::Milliseconds(1540), "1.5s"},
-      {absl::Seconds(9.9), "9.9s"},    {absl::Seconds(10), "10s"},      {absl::Seconds(59.9), "59s"},
-      {absl::Seconds(60), "1m00s"},    {absl::Seconds(3599), "59m59s"}, {absl::Seconds(3600), "1h00m"},
-      {absl::Hours(99), "99h00m"},     {absl::Hours(100), "4d"},
+      {absl::Seconds(-5), "0.0s"},        {absl::ZeroDuration(), "0.0s"},
+      {absl::Milliseconds(1540), "1.5s"}, {absl::Seconds(9.9), "9.9s"},
+      {absl::Seconds(10), "10s"},         {absl::Seconds(59.9), "59s"},
+      {absl::Seconds(60), "1m00s"},       {absl::Seconds(3599), "59m59s"},
+      {absl::Seconds(3600), "1h00m"},     {absl::Hours(99), "99h00m"},
+      {absl::Hours(100), "4d"},
   };
   for (const auto& [duration, text] : cases) EXPECT_EQ(HumanDuration(duration), text);
 }
@@ -38,13 +40,16 @@ TEST(Ago, IsADashForATimeThatHasNotCome) {
 }
 
 TEST(JobTable, HasALinePerJob) {
-  const v1::Job running = Parse(R"(id: 'a' state: RUNNING world_size: 2 stage: 'fit' step: 7 total_steps: 9 loss: 0.25
+  const v1::Job running =
+      Parse(R"(id: 'a' state: RUNNING world_size: 2 stage: 'fit' step: 7 total_steps: 9 loss: 0.25
       validation_loss: 0.5 restarts: 1 reason: 'SAVE_FAILED'
       save_failure { count: 3 } warnings: 'w' spec { priority: -3 } create_time { seconds: 1699999990 })");
-  EXPECT_EQ(JobTable({running, Parse("id: 'b' state: QUEUED world_size: 4 total_steps: 5")}, kNow),
-            "ID  STATE    PRIORITY  RANKS  STAGE  STEP  LOSS    VALIDATION  RESTARTS  CREATED  NOTE\n"
-            "a   RUNNING  -3        2      fit    7/9   0.2500  0.5000      1         10s ago  SAVE_FAILED; 3 times; w\n"
-            "b   QUEUED   0         4      -      0/5   -       -           0         -\n");
+  EXPECT_EQ(
+      JobTable({running, Parse("id: 'b' state: QUEUED world_size: 4 total_steps: 5")}, kNow),
+      "ID  STATE    PRIORITY  RANKS  STAGE  STEP  LOSS    VALIDATION  RESTARTS  CREATED  NOTE\n"
+      "a   RUNNING  -3        2      fit    7/9   0.2500  0.5000      1         10s ago  "
+      "SAVE_FAILED; 3 times; w\n"
+      "b   QUEUED   0         4      -      0/5   -       -           0         -\n");
 }
 
 TEST(JobDetails, TellsAllThereIs) {
@@ -127,17 +132,23 @@ TEST(MemoryTable, HasWhatIsInUseAndItsPeakByPurpose) {
               ranks { rank: 1 }
               ranks { rank: 12 memory {} })")),
             "memory in MiB, now/peak:\n"
-            "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER       RESIDENT\n"
-            "0     1.0/2.0  0.1/0.1     0.0/2.0   0.0/3.0    4.0/4.0  5.0/6.0  0.0/7.0      0.0/1024.0  190.7\n"
-            "12    0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    0.0/0.0  0.0/0.0  0.0/0.0      0.0/0.0     0.0\n");
+            "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER  "
+            "     RESIDENT\n"
+            "0     1.0/2.0  0.1/0.1     0.0/2.0   0.0/3.0    4.0/4.0  5.0/6.0  0.0/7.0      "
+            "0.0/1024.0  190.7\n"
+            "12    0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    0.0/0.0  0.0/0.0  0.0/0.0      "
+            "0.0/0.0     0.0\n");
 }
 
 TEST(JobSummary, SaysHowItEnded) {
-  EXPECT_EQ(JobSummary(Parse("id: 'a' state: CANCELLED step: 0 total_steps: 9")), "job a CANCELLED: 0/9 steps");
-  EXPECT_EQ(JobSummary(Parse(R"(id: 'a' state: SUCCEEDED step: 9 total_steps: 9 loss: 0.25 validation_loss: 0.5
+  EXPECT_EQ(JobSummary(Parse("id: 'a' state: CANCELLED step: 0 total_steps: 9")),
+            "job a CANCELLED: 0/9 steps");
+  EXPECT_EQ(JobSummary(Parse(
+                R"(id: 'a' state: SUCCEEDED step: 9 total_steps: 9 loss: 0.25 validation_loss: 0.5
                                 start_time { seconds: 10 } end_time { seconds: 100 } restarts: 2
                                 exported_path: '/w')")),
-            "job a SUCCEEDED: 9/9 steps, loss 0.2500, validation loss 0.5000, 1m30s, restarts 2, weights in /w");
+            "job a SUCCEEDED: 9/9 steps, loss 0.2500, validation loss 0.5000, 1m30s, restarts 2, "
+            "weights in /w");
 }
 
 }  // namespace

@@ -26,11 +26,13 @@ std::vector<std::string> StateNames() {
 // What is wrong with a state's name; empty when nothing is.
 std::string CheckState(const std::string& name) {
   v1::Job::State state;
-  if (v1::Job::State_Parse(absl::AsciiStrToUpper(name), &state) && state != v1::Job::STATE_UNSPECIFIED) {
+  if (v1::Job::State_Parse(absl::AsciiStrToUpper(name), &state) &&
+      state != v1::Job::STATE_UNSPECIFIED) {
     return "";
   }
   const std::string near = jobfile::NearName(name, StateNames());
-  return absl::StrCat("'", name, "' is no state", near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
+  return absl::StrCat("'", name, "' is no state",
+                      near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
                       "; allowed: ", absl::StrJoin(StateNames(), ", "));
 }
 
@@ -86,7 +88,8 @@ void AddList(CLI::App* app, Console* console, ExitCode* code) {
       ->check(CLI::Range(1, 1000000000))
       ->type_name("N");
   command
-      ->add_option("--page-token", options->list.page_token, "Go on after the list that gave this token")
+      ->add_option("--page-token", options->list.page_token,
+                   "Go on after the list that gave this token")
       ->type_name("TOKEN");
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = List(console, *options); });

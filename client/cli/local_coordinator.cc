@@ -32,7 +32,8 @@ bool IsProgram(const std::string& path) {
   return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
 }
 
-// Field 22 of /proc/PID/stat, which tells a process from a later one of the same number; 0 without one.
+// Field 22 of /proc/PID/stat, which tells a process from a later one of the same number; 0 without
+// one.
 uint64_t StartTime(pid_t pid) {
   std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
   std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
@@ -83,8 +84,7 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
     // The coordinator's own folder is the current one, but let its messages be clear.
     state = std::filesystem::absolute(state).lexically_normal().string();
   }
-  std::unique_ptr<LocalCoordinator> coordinator(
-      new LocalCoordinator(state, std::move(temporary)));
+  std::unique_ptr<LocalCoordinator> coordinator(new LocalCoordinator(state, std::move(temporary)));
   RETURN_IF_ERROR(coordinator->Launch(options, interrupted));
   return coordinator;
 }
@@ -97,14 +97,15 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
   // The shell only points its output at a file, and becomes musterd.
   ASSIGN_OR_RETURN(
       process_,
-      spawner_.Spawn({.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1",
-                               files::JoinPath(state_directory_, "musterd.log"), options.program,
-                               "--listen", "127.0.0.1:0", "--state", state_directory_,
-                               "--local-slots", absl::StrCat(options.slots), "--port-file", port_file,
-                               // Nobody will start it again: what it leaves behind ends with the lease.
-                               "--autonomy", "0s"},
-                      .grouping = process::Grouping::kOwnGroup,
-                      .parent_death_signal = SIGTERM}));
+      spawner_.Spawn(
+          {.argv = {"/bin/sh", "-c", "exec \"$@\" >>\"$0\" 2>&1",
+                    files::JoinPath(state_directory_, "musterd.log"), options.program, "--listen",
+                    "127.0.0.1:0", "--state", state_directory_, "--local-slots",
+                    absl::StrCat(options.slots), "--port-file", port_file,
+                    // Nobody will start it again: what it leaves behind ends with the lease.
+                    "--autonomy", "0s"},
+           .grouping = process::Grouping::kOwnGroup,
+           .parent_death_signal = SIGTERM}));
   const absl::Time deadline = SteadyNow() + kStartPatience;
   while (true) {
     // The coordinator writes the file at once or not at all.
@@ -115,13 +116,14 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
     }
     if (interrupted.cancelled()) return absl::CancelledError("interrupted");
     if (const auto exit = process_->Wait(kPoll); exit.has_value()) {
-      return absl::UnavailableError(absl::StrCat("the coordinator (", options.program, ") ended with ",
-                                                 exit->ToString(), ":\n", LogTail()));
+      return absl::UnavailableError(absl::StrCat("the coordinator (", options.program,
+                                                 ") ended with ", exit->ToString(), ":\n",
+                                                 LogTail()));
     }
     if (SteadyNow() > deadline) {
-      return absl::UnavailableError(absl::StrCat("the coordinator (", options.program,
-                                                 ") does not listen after ",
-                                                 absl::FormatDuration(kStartPatience), ":\n", LogTail()));
+      return absl::UnavailableError(
+          absl::StrCat("the coordinator (", options.program, ") does not listen after ",
+                       absl::FormatDuration(kStartPatience), ":\n", LogTail()));
     }
   }
 }

@@ -15,15 +15,16 @@
 
 namespace muster::cli {
 
-// The musterd program: in `bin_dir` where it is given ($MUSTER_BIN_DIR), else beside this program, else where
-// Bazel builds it. NOT_FOUND: names the places that were looked at.
+// The musterd program: in `bin_dir` where it is given ($MUSTER_BIN_DIR), else beside this program,
+// else where Bazel builds it. NOT_FOUND: names the places that were looked at.
 absl::StatusOr<std::string> FindMusterd(const std::string& bin_dir);
 
 struct LocalCoordinatorOptions {
   // FindMusterd.
   std::string program;
   uint32_t slots = 1;
-  // Kept in the end. Empty: a directory under $TMPDIR that is removed in the end, or by the next run after a kill.
+  // Kept in the end. Empty: a directory under $TMPDIR that is removed in the end, or by the next
+  // run after a kill.
   std::string state_directory;
   std::string temporary_root = "/tmp";
 };
@@ -43,8 +44,9 @@ class LocalCoordinator {
   // The last lines of its log.
   std::string LogTail() const;
 
-  // Asks it to end (it ends its agent and the workers first) and waits; once `hurry` says so, or after too
-  // long, kills all of them. Removes a temporary state directory. A second call does nothing.
+  // Asks it to end (it ends its agent and the workers first) and waits; once `hurry` says so, or
+  // after too long, kills all of them. Removes a temporary state directory. A second call does
+  // nothing.
   void Stop(const std::function<bool()>& hurry);
 
  private:

@@ -13,16 +13,17 @@ struct LogsOptions : CommonOptions {
 ExitCode Logs(Console* console, const LogsOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const absl::Status status = (*client)->Logs(
-      options.job, options.rank, options.follow, {.retry_for = options.retry_for},
-      [&](const v1::LogLine& line) {
-        if (IsDocument(options.output)) {
-          console->out << StreamItem(line, options.output);
-        } else {
-          console->out << "[" << line.generation() << "." << line.rank() << "] " << line.text() << "\n";
-        }
-        if (options.follow) console->out.flush();
-      });
+  const absl::Status status =
+      (*client)->Logs(options.job, options.rank, options.follow, {.retry_for = options.retry_for},
+                      [&](const v1::LogLine& line) {
+                        if (IsDocument(options.output)) {
+                          console->out << StreamItem(line, options.output);
+                        } else {
+                          console->out << "[" << line.generation() << "." << line.rank() << "] "
+                                       << line.text() << "\n";
+                        }
+                        if (options.follow) console->out.flush();
+                      });
   return status.ok() ? kDone : Fail(console, status);
 }
 
@@ -30,8 +31,8 @@ ExitCode Logs(Console* console, const LogsOptions& options) {
 
 void AddLogs(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<LogsOptions>();
-  CLI::App* command = app->add_subcommand(
-      "logs", "What a job's workers printed, each line with [generation.rank]");
+  CLI::App* command =
+      app->add_subcommand("logs", "What a job's workers printed, each line with [generation.rank]");
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
   command

@@ -40,7 +40,8 @@ Cells CsvCells(const v1::StepMetrics& e) {
       {"tokens", Count(e.has_tokens(), e.tokens())},
       {"samples_per_second", Exactly(e.has_samples_per_second(), e.samples_per_second())},
       {"tokens_per_second", Exactly(e.has_tokens_per_second(), e.tokens_per_second())},
-      {"model_flops_per_second", Exactly(e.has_model_flops_per_second(), e.model_flops_per_second())},
+      {"model_flops_per_second",
+       Exactly(e.has_model_flops_per_second(), e.model_flops_per_second())},
       {"skipped", step ? (e.skipped() ? "true" : "false") : ""},
       {"loss_scale", Exactly(e.has_loss_scale(), e.loss_scale())},
       {"validation_loss", Exactly(!step, v.loss())},
@@ -106,7 +107,8 @@ std::string LossText(double value) {
 std::string Percent(double part) { return absl::StrFormat("%.2f%%", 100 * part); }
 
 std::string MetricsHeader() {
-  return Row({"STEP", "LOSS", "PERPLEXITY", "LR", "GRAD_NORM", "THROUGHPUT", "FLOP/S", "SECONDS", "NOTES"});
+  return Row({"STEP", "LOSS", "PERPLEXITY", "LR", "GRAD_NORM", "THROUGHPUT", "FLOP/S", "SECONDS",
+              "NOTES"});
 }
 
 std::string MetricsLine(const v1::StepMetrics& entry) {

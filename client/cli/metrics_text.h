@@ -1,4 +1,5 @@
-// A job's metrics as text: one line for each entry of StreamMetrics (a step, or a validation pass). Pure.
+// A job's metrics as text: one line for each entry of StreamMetrics (a step, or a validation pass).
+// Pure.
 #ifndef MUSTER_CLIENT_CLI_METRICS_TEXT_H_
 #define MUSTER_CLIENT_CLI_METRICS_TEXT_H_
 
@@ -12,8 +13,8 @@ namespace muster::cli {
 std::string MetricsHeader();
 std::string MetricsLine(const v1::StepMetrics& entry);
 
-// RFC 4180: a header, lines that end in CRLF; empty where there is nothing. docs/metrics.md has the columns: new ones
-// come last. 17 digits, which give a float64 back exactly.
+// RFC 4180: a header, lines that end in CRLF; empty where there is nothing. docs/metrics.md has the
+// columns: new ones come last. 17 digits, which give a float64 back exactly.
 std::string MetricsCsvHeader();
 std::string MetricsCsvLine(const v1::StepMetrics& entry);
 

@@ -79,9 +79,9 @@ struct ForgetOptions : CommonOptions {
 ExitCode Forget(Console* console, const ForgetOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const absl::Status forgotten =
-      (*client)->ForgetNode(options.node, {.retry = {.retry_for = options.retry_for},
-                                           .requested_by = Requester(console)});
+  const absl::Status forgotten = (*client)->ForgetNode(
+      options.node,
+      {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
   if (!forgotten.ok()) return Fail(console, forgotten);
   console->out << "node " << options.node << " is forgotten\n";
   return kDone;
@@ -91,17 +91,20 @@ ExitCode Forget(Console* console, const ForgetOptions& options) {
 
 void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<CommonOptions>();
-  CLI::App* command =
-      app->add_subcommand("nodes", "The nodes that offer slots, what is free there and what runs there");
+  CLI::App* command = app->add_subcommand(
+      "nodes", "The nodes that offer slots, what is free there and what runs there");
   AddCommonOptions(command, console, options.get());
   command->callback([=] {
     if (command->get_subcommands().empty()) *code = Nodes(console, *options);
   });
 
   auto forget_options = std::make_shared<ForgetOptions>();
-  CLI::App* forget = command->add_subcommand(
-      "forget", "Treat all processes on a node that is cut off as ended, and replace its ranks now. First make sure that they have ended");
-  forget->add_option("NODE", forget_options->node, "The node's name, as in `muster nodes`")->required();
+  CLI::App* forget =
+      command->add_subcommand("forget",
+                              "Treat all processes on a node that is cut off as ended, and replace "
+                              "its ranks now. First make sure that they have ended");
+  forget->add_option("NODE", forget_options->node, "The node's name, as in `muster nodes`")
+      ->required();
   AddCommonOptions(forget, console, forget_options.get());
   AddRetryOption(forget, forget_options.get());
   forget->callback([=] { *code = Forget(console, *forget_options); });

@@ -1,9 +1,9 @@
 #include "client/cli/operation_text.h"
 
-#include "absl/strings/ascii.h"
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "client/cli/job_text.h"
@@ -28,7 +28,8 @@ std::string PlanText(const v1::TrainabilityPlan& plan) {
     before = std::max<uint64_t>(before, rank.state_bytes_before());
     after = std::max<uint64_t>(after, rank.state_bytes());
   }
-  return absl::StrCat(text, ", ", HumanBytes(after), " of parameters, gradients and optimizer state per rank (now ",
+  return absl::StrCat(text, ", ", HumanBytes(after),
+                      " of parameters, gradients and optimizer state per rank (now ",
                       HumanBytes(before), ")");
 }
 
@@ -54,9 +55,10 @@ std::string ResultText(const v1::OperationResult& result) {
 std::string Standing(const v1::Operation& operation) {
   if (operation.has_error()) return absl::StrCat("failed: ", operation.error().message());
   if (!operation.done()) return operation.progress();
-  return absl::StrCat("done", operation.has_applied_at_step()
-                                  ? absl::StrCat(" after step ", operation.applied_at_step())
-                                  : "",
+  return absl::StrCat("done",
+                      operation.has_applied_at_step()
+                          ? absl::StrCat(" after step ", operation.applied_at_step())
+                          : "",
                       ResultText(operation.result()));
 }
 

@@ -65,7 +65,8 @@ void AddOperations(CLI::App* app, Console* console, ExitCode* code) {
 
 void AddOperation(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<OperationOptions>();
-  CLI::App* command = app->add_subcommand("operation", "One operation: look at it, follow it, take it back");
+  CLI::App* command =
+      app->add_subcommand("operation", "One operation: look at it, follow it, take it back");
   command->add_option("OP", options->name, "Its name: JOB/NUMBER")->required();
   command->add_flag("--wait", options->wait, "Return when it is done (1: it failed)");
   AddDurationOption(command, "--timeout", &options->timeout,

@@ -1,5 +1,5 @@
-// The forms in which results are printed. All but the table give the same document: the protobuf JSON of the API
-// message with the names of the proto files (snake_case), as JSON or as YAML.
+// The forms in which results are printed. All but the table give the same document: the protobuf
+// JSON of the API message with the names of the proto files (snake_case), as JSON or as YAML.
 #ifndef MUSTER_CLIENT_CLI_OUTPUT_H_
 #define MUSTER_CLIENT_CLI_OUTPUT_H_
 
@@ -19,7 +19,8 @@ std::string Document(const google::protobuf::Message& message, Output output);
 // The same for a text that is JSON already.
 std::string Document(const std::string& json, Output output);
 
-// One of many results: JSON on a line of its own, or a YAML document of its own, which begins with "---".
+// One of many results: JSON on a line of its own, or a YAML document of its own, which begins with
+// "---".
 std::string StreamItem(const google::protobuf::Message& message, Output output);
 
 }  // namespace muster::cli

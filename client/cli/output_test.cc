@@ -16,7 +16,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// YAML 1.2 (core schema) as JSON, read by the tags that the parser gives: "!" is quoted, "?" is plain.
+// YAML 1.2 (core schema) as JSON, read by the tags that the parser gives: "!" is quoted, "?" is
+// plain.
 Json FromYaml(const YAML::Node& node) {
   Json json;
   switch (node.Type()) {
@@ -39,15 +40,63 @@ Json FromYaml(const YAML::Node& node) {
 
 TEST(Yaml, GivesTheJsonBack) {
   const Json cases[] = {
-      Json::object(), Json::array(), "text", "", 0, -1, 2.5, 1e-300, 0.1, true, false, nullptr,
+      Json::object(),
+      Json::array(),
+      "text",
+      "",
+      0,
+      -1,
+      2.5,
+      1e-300,
+      0.1,
+      true,
+      false,
+      nullptr,
       {{"a", {1, 2, {{"b", Json::array()}, {"c", Json::object()}}}}, {"d", nullptr}},
       // What a reader of YAML would take for something else.
-      {"1", "1.5", "-3", "+3", "0x1F", "0o7", "1e3", ".5", "1_000", "1:30", "true", "True", "yes", "no",
-       "On", "off", "y", "N", "null", "Null", "~", ".inf", "NaN", ".nan", "2026-11-21",
-       "2026-11-21T08:00:00Z", "=", "<<"},
+      {"1",          "1.5",
+       "-3",         "+3",
+       "0x1F",       "0o7",
+       "1e3",        ".5",
+       "1_000",      "1:30",
+       "true",       "True",
+       "yes",        "no",
+       "On",         "off",
+       "y",          "N",
+       "null",       "Null",
+       "~",          ".inf",
+       "NaN",        ".nan",
+       "2026-11-21", "2026-11-21T08:00:00Z",
+       "=",          "<<"},
       // What would break a plain scalar.
-      {" a", "a ", "a: b", "a #b", "- a", "-", "---", "...", "?", "{a", "[a", "*a", "&a", "!a", "|", ">",
-       "'", "\"", "%", "@", "`", "a\nb", "\n", "a\tb", "\x01", "\\", "\u00e9\u4e2d\U0001F600", "\u2028",
+      {" a",
+       "a ",
+       "a: b",
+       "a #b",
+       "- a",
+       "-",
+       "---",
+       "...",
+       "?",
+       "{a",
+       "[a",
+       "*a",
+       "&a",
+       "!a",
+       "|",
+       ">",
+       "'",
+       "\"",
+       "%",
+       "@",
+       "`",
+       "a\nb",
+       "\n",
+       "a\tb",
+       "\x01",
+       "\\",
+       "\u00e9\u4e2d\U0001F600",
+       "\u2028",
        std::string("a\0b", 3)},
       {{"1", 1}, {"true", 2}, {"a b", 3}, {"", 4}},
       Json::array({Json::array({Json::array()}), Json::array({1})}),
@@ -60,10 +109,11 @@ TEST(Yaml, GivesTheJsonBack) {
 }
 
 TEST(Yaml, QuotesWhatIsNoPlainWordAndNothingElse) {
-  EXPECT_EQ(YamlOfJson(R"({"a": "word", "b": "/path/to-x.y", "c": "12", "d": "yes", "e": 12, "f": true,
+  EXPECT_EQ(
+      YamlOfJson(R"({"a": "word", "b": "/path/to-x.y", "c": "12", "d": "yes", "e": 12, "f": true,
                            "g": "two words", "h": ["1.5", 1.5, 1e-8]})"),
-            "a: word\nb: /path/to-x.y\nc: \"12\"\nd: \"yes\"\ne: 12\nf: true\ng: \"two words\"\n"
-            "h:\n  - \"1.5\"\n  - 1.5\n  - 1.0e-08\n");
+      "a: word\nb: /path/to-x.y\nc: \"12\"\nd: \"yes\"\ne: 12\nf: true\ng: \"two words\"\n"
+      "h:\n  - \"1.5\"\n  - 1.5\n  - 1.0e-08\n");
 }
 
 v1::Job FullJob() {
@@ -77,7 +127,8 @@ v1::Job FullJob() {
     ranks { rank: 0 node: '12' pid: 77 device: 'cpu' progress: 'step 1: all_reduce' }
     checkpoints { step: 5 path: '/c/step-5' }
     failure { reason: 'yes' log_tail: 'first: line\n\tsecond # line\n' consequences: ['null', '- x'] }
-  )", &job));
+  )",
+                                                            &job));
   return job;
 }
 
@@ -96,9 +147,11 @@ TEST(StreamItem, IsALineOfJsonOrADocumentOfYaml) {
   checkpoint.set_step(5);
   checkpoint.set_path("/c");
   EXPECT_EQ(StreamItem(checkpoint, Output::kJson),
-            "{\"step\":\"5\",\"generation\":\"0\",\"path\":\"/c\",\"bad_reason\":\"\",\"origin\":\"ORIGIN_UNSPECIFIED\","
+            "{\"step\":\"5\",\"generation\":\"0\",\"path\":\"/"
+            "c\",\"bad_reason\":\"\",\"origin\":\"ORIGIN_UNSPECIFIED\","
             "\"origin_reason\":\"\"}\n");
-  const std::string twice = StreamItem(checkpoint, Output::kYaml) + StreamItem(checkpoint, Output::kYaml);
+  const std::string twice =
+      StreamItem(checkpoint, Output::kYaml) + StreamItem(checkpoint, Output::kYaml);
   EXPECT_EQ(YAML::LoadAll(twice).size(), 2);
   EXPECT_EQ(twice.rfind("---\nstep: \"5\"\n", 0), 0);
 }

@@ -68,8 +68,9 @@ absl::Status Check(const PackOptions& options) {
         absl::StrCat("--split ", *options.split, ": allowed is a number above 0 and below 1"));
   }
   if (splits != !options.out_rest.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat("--split and --out-rest belong together: ",
-                                                   splits ? "--out-rest" : "--split", " is missing"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--split and --out-rest belong together: ", splits ? "--out-rest" : "--split",
+                     " is missing"));
   }
   std::error_code ignored;
   for (const std::string& out : {options.out, options.out_rest}) {
@@ -106,9 +107,9 @@ absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
     first = static_cast<uint64_t>(std::floor(static_cast<double>(total) * *options.split));
   }
   if (first == 0 || (writers.size() == 2 && first == total)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the inputs have ", total, " bytes: too few for ", writers.size(),
-                     writers.size() == 1 ? " file" : " files"));
+    return absl::InvalidArgumentError(absl::StrCat("the inputs have ", total,
+                                                   " bytes: too few for ", writers.size(),
+                                                   writers.size() == 1 ? " file" : " files"));
   }
   for (const auto& writer : writers) RETURN_IF_ERROR(writer->Open());
   uint64_t done = 0;

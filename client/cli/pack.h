@@ -25,15 +25,15 @@ struct PackOptions {
 struct PackedFile {
   std::string path;
   uint64_t tokens = 0;
-  // Entropy of the file's token frequencies in nats per token: the loss of a model that knows only how often
-  // each token comes, so what training has to get below.
+  // Entropy of the file's token frequencies in nats per token: the loss of a model that knows only
+  // how often each token comes, so what training has to get below.
   double unigram_entropy = 0;
 };
 
-// Writes uint16, little endian. The files appear under their names when all are durable; after an error before
-// that nothing new is there. `interrupted` is asked now and then.
-// INVALID_ARGUMENT: options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...:
-// of the file that is named. CANCELLED: interrupted.
+// Writes uint16, little endian. The files appear under their names when all are durable; after an
+// error before that nothing new is there. `interrupted` is asked now and then. INVALID_ARGUMENT:
+// options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...: of
+// the file that is named. CANCELLED: interrupted.
 absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
                                              const std::function<bool()>& interrupted);
 

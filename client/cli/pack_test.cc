@@ -44,7 +44,8 @@ std::string Tokens(const std::string& bytes) {
 
 TEST_F(PackTest, EveryByteIsATokenAndFilesFollowOneAnother) {
   const auto packed = Pack({.inputs = {Write("a", "hi"), Write("empty", ""), Write("b", "\xff\n")},
-                            .out = folder_.Path("out")}, kNever);
+                            .out = folder_.Path("out")},
+                           kNever);
   ASSERT_TRUE(packed.ok()) << packed.status();
   EXPECT_EQ(Read("out"), Tokens("hi\xff\n"));
   ASSERT_EQ(packed->size(), 1);
@@ -57,7 +58,8 @@ TEST_F(PackTest, SplitsAcrossInputsAndLosesNothing) {
   const auto packed = Pack({.inputs = {Write("a", a), Write("b", b)},
                             .out = folder_.Path("train"),
                             .out_rest = folder_.Path("rest"),
-                            .split = 0.9}, kNever);
+                            .split = 0.9},
+                           kNever);
   ASSERT_TRUE(packed.ok()) << packed.status();
   EXPECT_EQ((*packed)[0].tokens, 3600000);
   EXPECT_EQ((*packed)[1].tokens, 400001);
@@ -68,14 +70,18 @@ TEST_F(PackTest, AnErrorLeavesWhatWasThereAndNothingNew) {
   const std::string input = Write("in", "hello");
   Write("out", "old");
   EXPECT_EQ(Pack({.inputs = {input, folder_.Path("none")}, .out = folder_.Path("out")}, kNever)
-                .status().code(),
+                .status()
+                .code(),
             absl::StatusCode::kNotFound);
-  EXPECT_EQ(Pack({.inputs = {input}, .out = folder_.Path("out")}, [] { return true; }).status().code(),
-            absl::StatusCode::kCancelled);
+  EXPECT_EQ(
+      Pack({.inputs = {input}, .out = folder_.Path("out")}, [] { return true; }).status().code(),
+      absl::StatusCode::kCancelled);
   EXPECT_FALSE(Pack({.inputs = {input},
                      .out = folder_.Path("out"),
                      .out_rest = folder_.Path("no-folder/rest"),
-                     .split = 0.5}, kNever).ok());
+                     .split = 0.5},
+                    kNever)
+                   .ok());
   EXPECT_EQ(Read("out"), "old");
   EXPECT_EQ(CountFiles(), 2);
 }
@@ -92,7 +98,8 @@ TEST_F(PackTest, RefusesWhatMakesNoSense) {
   EXPECT_THAT(refusal({.inputs = {in}, .out = in}), HasSubstr("both input and output"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = out, .split = 0.5}),
               HasSubstr("are both"));
-  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .split = 0.5}), HasSubstr("belong together: --out-rest is missing"));
+  EXPECT_THAT(refusal({.inputs = {in}, .out = out, .split = 0.5}),
+              HasSubstr("belong together: --out-rest is missing"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest, .split = 1}),
               HasSubstr("above 0 and below 1"));
   EXPECT_THAT(refusal({.inputs = {in}, .out = out, .out_rest = rest}),

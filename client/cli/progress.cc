@@ -26,7 +26,8 @@ bool Runs(v1::Job::State state) {
 
 std::string ProgressLine(const v1::Job& job) {
   std::string line = absl::StrCat(job.stage(), "  ", Steps(job));
-  if (job.total_steps() > 0) absl::StrAppend(&line, "  ", 100 * job.step() / job.total_steps(), "%");
+  if (job.total_steps() > 0)
+    absl::StrAppend(&line, "  ", 100 * job.step() / job.total_steps(), "%");
   if (job.has_loss()) absl::StrAppend(&line, "  loss ", Loss(true, job.loss()));
   if (job.has_validation_loss()) {
     absl::StrAppend(&line, "  validation ", Loss(true, job.validation_loss()));
@@ -71,9 +72,9 @@ std::string Progress::Events(const v1::Job& job) const {
     if (!job.state_reason().empty() && !told) absl::StrAppend(&events, ": ", job.state_reason());
     absl::StrAppend(&events, "\n");
   }
-  if (job.has_validation_loss() && (!last_.has_validation_loss() ||
-                                    job.validation_step() != last_.validation_step() ||
-                                    job.validation_loss() != last_.validation_loss())) {
+  if (job.has_validation_loss() &&
+      (!last_.has_validation_loss() || job.validation_step() != last_.validation_step() ||
+       job.validation_loss() != last_.validation_loss())) {
     absl::StrAppend(&events, "step ", job.validation_step(), ": validation loss ",
                     Loss(true, job.validation_loss()));
     if (job.has_validation_perplexity()) {
@@ -84,12 +85,12 @@ std::string Progress::Events(const v1::Job& job) const {
     }
     absl::StrAppend(&events, "\n");
   }
-  const uint64_t newest =
-      last_.checkpoints().empty() ? 0 : last_.checkpoints().rbegin()->step();
+  const uint64_t newest = last_.checkpoints().empty() ? 0 : last_.checkpoints().rbegin()->step();
   for (const v1::Checkpoint& checkpoint : job.checkpoints()) {
     // Those from before the first look are no news.
     if (!last_.id().empty() && checkpoint.step() > newest) {
-      absl::StrAppend(&events, "step ", checkpoint.step(), ": checkpoint ", checkpoint.path(), "\n");
+      absl::StrAppend(&events, "step ", checkpoint.step(), ": checkpoint ", checkpoint.path(),
+                      "\n");
     }
   }
   return events;

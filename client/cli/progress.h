@@ -1,4 +1,5 @@
-// What `run`, `watch` and `submit --wait` show while a job runs. Pure: states and times in, text out.
+// What `run`, `watch` and `submit --wait` show while a job runs. Pure: states and times in, text
+// out.
 #ifndef MUSTER_CLIENT_CLI_PROGRESS_H_
 #define MUSTER_CLIENT_CLI_PROGRESS_H_
 
@@ -15,7 +16,8 @@ enum class ProgressForm {
   kPlain,     // lines only, few of them
 };
 
-// "fit  120/1000  12%  loss 2.3456  validation 2.5012 (41.20%)  1.23k tokens/s  1m20s left": the validation's loss and
+// "fit  120/1000  12%  loss 2.3456  validation 2.5012 (41.20%)  1.23k tokens/s  1m20s left": the
+//       validation's loss and
 // accuracy; samples/s where the model has no tokens.
 std::string ProgressLine(const v1::Job& job);
 

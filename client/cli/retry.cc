@@ -17,8 +17,8 @@ struct RetryOptions : CommonOptions {
 ExitCode Retry(Console* console, const RetryOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Retry(options.job, {.retry = {.retry_for = options.retry_for},
-                                                  .requested_by = Requester(console)});
+  const auto job = (*client)->Retry(
+      options.job, {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
   if (!job.ok()) return Fail(console, job.status());
   if (options.wait) {
     const auto ended =
@@ -40,7 +40,8 @@ ExitCode Retry(Console* console, const RetryOptions& options) {
 void AddRetry(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<RetryOptions>();
   CLI::App* command = app->add_subcommand(
-      "retry", "Let a job that failed or was stopped go on from its newest checkpoint, as its next attempt");
+      "retry",
+      "Let a job that failed or was stopped go on from its newest checkpoint, as its next attempt");
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("--wait", options->wait, "Return when it has ended again");
   AddCommonOptions(command, console, options.get());

@@ -1,6 +1,5 @@
-#include <signal.h>
-
 #include <google/protobuf/util/message_differencer.h>
+#include <signal.h>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -71,9 +70,10 @@ class Run {
     const ExitCode code = RunAt(coordinator_->address(), kLocalRetry);
     if (code != kUnreachable || stopper_.interrupted()) return code;
     const auto exit = coordinator_->Exited();
-    return FailWith(console_, absl::StrCat("the coordinator of this run ",
-                                           exit.has_value() ? exit->ToString() : "does not answer",
-                                           "; the last lines of its log:\n", coordinator_->LogTail()));
+    return FailWith(console_,
+                    absl::StrCat("the coordinator of this run ",
+                                 exit.has_value() ? exit->ToString() : "does not answer",
+                                 "; the last lines of its log:\n", coordinator_->LogTail()));
   }
 
   ExitCode RunAt(const std::string& address, absl::Duration retry_for) {
@@ -91,9 +91,8 @@ class Run {
       }
     }
     stopper_.JobRuns(client->get(), job->id());
-    const auto ended =
-        FollowJob(console_, client->get(), job->id(),
-                  {.retry_for = retry_for, .cancellation = stopper_.at_once()});
+    const auto ended = FollowJob(console_, client->get(), job->id(),
+                                 {.retry_for = retry_for, .cancellation = stopper_.at_once()});
     stopper_.JobHasEnded();
     if (!ended.ok()) {
       if (!stopper_.interrupted()) return Fail(console_, ended.status());
@@ -147,7 +146,8 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* command =
       app->add_subcommand("run", "Run a job to its end; on this machine where no address is given");
   command->footer(
-      "Without an address it starts a coordinator of its own, which is gone afterwards. Ctrl-C stops the job "
+      "Without an address it starts a coordinator of its own, which is gone afterwards. Ctrl-C "
+      "stops the job "
       "(with a\ncheckpoint where it has them); a second Ctrl-C ends everything at once.");
   AddJobFileOptions(command, options.get());
   AddCommonOptions(command, console, options.get());
@@ -157,8 +157,9 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
       ->check(CLI::Range(1, 65536))
       ->type_name("N");
   command
-      ->add_option("--state", options->state,
-                   "Keep the coordinator's state there; after a kill, the same command goes on with its job")
+      ->add_option(
+          "--state", options->state,
+          "Keep the coordinator's state there; after a kill, the same command goes on with its job")
       ->type_name("DIR");
   AddRetryOption(command, options.get());
   command->callback([=] {

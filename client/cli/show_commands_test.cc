@@ -91,8 +91,10 @@ TEST_F(CliTest, RanksGivesTheRanksOfAJob) {
             "0     40     39     all_reduce 'bucket 2' step 6\n"
             "\n"
             "memory in MiB, now/peak:\n"
-            "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER    RESIDENT\n"
-            "0     0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    1.0/2.0  0.0/0.0  0.0/0.0      0.0/0.0  0.0\n");
+            "RANK  TOTAL    PARAMETERS  GATHERED  GRADIENTS  MOMENTS  BUCKETS  ACTIVATIONS  OTHER  "
+            "  RESIDENT\n"
+            "0     0.0/0.0  0.0/0.0     0.0/0.0   0.0/0.0    1.0/2.0  0.0/0.0  0.0/0.0      "
+            "0.0/0.0  0.0\n");
   EXPECT_EQ(Muster({"ranks", "a", "-o", "yaml"}), kDone);
   EXPECT_THAT(out(), StartsWith("job_id: a\nstate: RUNNING\ngeneration: \"2\"\nworld_size: 2\n"
                                 "active_ranks: 1\njoined_ranks: 1\nranks:\n"
@@ -111,7 +113,8 @@ TEST_F(CliTest, NodesGivesTheNodes) {
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
     nodes { name: 'n1' state: ATTACHED slots_total: 4 slots_free: 1 version: '1.0'
             jobs { job_id: 'a' ranks: [0, 1] } jobs { job_id: 'b' ranks: 3 } }
-    nodes { name: 'n2' state: DETACHED slots_total: 2 })", &nodes));
+    nodes { name: 'n2' state: DETACHED slots_total: 2 })",
+                                                            &nodes));
   cluster_.Put(nodes);
   EXPECT_EQ(Muster({"nodes"}), kDone);
   EXPECT_EQ(out(),
@@ -179,8 +182,9 @@ TEST_F(CliTest, StreamsGiveOneObjectPerLine) {
     service_.AddStep("a", step);
   }
   EXPECT_EQ(Muster({"logs", "a", "-o", "json"}), kDone);
-  EXPECT_EQ(out(), "{\"sequence\":\"1\",\"generation\":\"1\",\"rank\":0,\"text\":\"hello\"}\n"
-                   "{\"sequence\":\"2\",\"generation\":\"1\",\"rank\":1,\"text\":\"hello\"}\n");
+  EXPECT_EQ(out(),
+            "{\"sequence\":\"1\",\"generation\":\"1\",\"rank\":0,\"text\":\"hello\"}\n"
+            "{\"sequence\":\"2\",\"generation\":\"1\",\"rank\":1,\"text\":\"hello\"}\n");
   EXPECT_EQ(Muster({"logs", "a", "--rank", "1"}), kDone);
   EXPECT_EQ(out(), "[1.1] hello\n");
   EXPECT_EQ(Muster({"metrics", "a", "-o", "csv"}), kDone);

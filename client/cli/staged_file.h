@@ -12,8 +12,8 @@
 
 namespace muster::cli {
 
-// Create, Append..., MakeDurable, Publish. One that is destroyed before Publish leaves nothing. Threading: one
-// thread. Errors: those of common/files.
+// Create, Append..., MakeDurable, Publish. One that is destroyed before Publish leaves nothing.
+// Threading: one thread. Errors: those of common/files.
 class StagedFile {
  public:
   static absl::StatusOr<std::unique_ptr<StagedFile>> Create(const std::string& path);

@@ -80,15 +80,20 @@ void AddPause(CLI::App* app, Console* console, ExitCode* code) {
 void AddResume(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
   auto start = std::make_shared<client::StartOptions>();
-  CLI::App* command = app->add_subcommand(
-      "resume", "Let a paused job go on; one that halted because its checkpoints cannot be read looks again; one that was stopped or "
-                "has failed goes on as its next attempt");
+  CLI::App* command =
+      app->add_subcommand("resume",
+                          "Let a paused job go on; one that halted because its checkpoints cannot "
+                          "be read looks again; one that was stopped or "
+                          "has failed goes on as its next attempt");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
-  CLI::Option* from = command->add_option(
-      "--from", start->from, "Go on from this checkpoint directory, as every node sees it (a job that has ended, or halted with CHECKPOINTS_UNREADABLE)");
+  CLI::Option* from =
+      command->add_option("--from", start->from,
+                          "Go on from this checkpoint directory, as every node sees it (a job that "
+                          "has ended, or halted with CHECKPOINTS_UNREADABLE)");
   command
       ->add_flag("--from-scratch", start->from_scratch,
-                 "Begin anew at step 0; the job's checkpoints are kept (a job that has ended, or halted with CHECKPOINTS_UNREADABLE)")
+                 "Begin anew at step 0; the job's checkpoints are kept (a job that has ended, or "
+                 "halted with CHECKPOINTS_UNREADABLE)")
       ->excludes(from);
   command->callback([=] {
     if (!start->from.empty()) {
@@ -102,7 +107,8 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddCheckpoint(CLI::App* app, Console* console, ExitCode* code) {
-  AddPlain(app, console, code, "checkpoint", "Write a checkpoint of a running job after its current step", true,
+  AddPlain(app, console, code, "checkpoint",
+           "Write a checkpoint of a running job after its current step", true,
            [](auto& client, const auto& job, const auto& options) {
              return client.SaveCheckpoint(job, options);
            });

@@ -1,4 +1,5 @@
-// What the commands that change a running job have in common: they print the operation, or follow it to its end.
+// What the commands that change a running job have in common: they print the operation, or follow
+// it to its end.
 #ifndef MUSTER_CLIENT_CLI_STEER_H_
 #define MUSTER_CLIENT_CLI_STEER_H_
 
@@ -28,10 +29,11 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
                         bool schedulable = true);
 ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change);
 
-// Prints an operation, with --wait once it is done. 1 where it failed, 101 where it is not done in time. last: what was printed;
-// may be null.
-ExitCode ShowOperation(Console* console, client::MusterClient& client, const SteeringOptions& options,
-                       v1::Operation operation, v1::Operation* last = nullptr);
+// Prints an operation, with --wait once it is done. 1 where it failed, 101 where it is not done in
+// time. last: what was printed; may be null.
+ExitCode ShowOperation(Console* console, client::MusterClient& client,
+                       const SteeringOptions& options, v1::Operation operation,
+                       v1::Operation* last = nullptr);
 
 }  // namespace muster::cli
 

@@ -31,7 +31,8 @@ ExitCode Stop(Console* console, const StopOptions& options) {
     }
     return kDone;
   }
-  const auto ended = FollowJob(console, client->get(), options.job, {.retry_for = options.retry_for});
+  const auto ended =
+      FollowJob(console, client->get(), options.job, {.retry_for = options.retry_for});
   if (!ended.ok()) return Fail(console, ended.status());
   const ExitCode code = ReportEnd(console, *ended, options.output);
   // Stopped, as was asked for.

@@ -1,4 +1,5 @@
-// What Ctrl-C means while `muster run` runs a job: the first asks the job to stop, the second ends all at once.
+// What Ctrl-C means while `muster run` runs a job: the first asks the job to stop, the second ends
+// all at once.
 #ifndef MUSTER_CLIENT_CLI_STOPPER_H_
 #define MUSTER_CLIENT_CLI_STOPPER_H_
 
@@ -27,8 +28,8 @@ class Stopper {
   // Cancelled by the second interrupt, or when the job does not stop in time.
   client::Cancellation* at_once() { return &at_once_; }
 
-  // From now on the first interrupt stops this job; where it has come already, at once. `client` must live
-  // until JobHasEnded returns.
+  // From now on the first interrupt stops this job; where it has come already, at once. `client`
+  // must live until JobHasEnded returns.
   void JobRuns(client::MusterClient* client, const std::string& job_id);
   void JobHasEnded();
 

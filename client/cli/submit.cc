@@ -41,7 +41,8 @@ void AddSubmit(CLI::App* app, Console* console, ExitCode* code) {
   AddJobFileOptions(command, options.get());
   command->add_option("--id", options->id, "The job's id, [a-z0-9-]; default: made from its name")
       ->type_name("ID");
-  command->add_flag("--wait", options->wait, "Show its progress until it ends; the exit code says how");
+  command->add_flag("--wait", options->wait,
+                    "Show its progress until it ends; the exit code says how");
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Submit(console, *options); });

@@ -60,7 +60,8 @@ void RemoveLeftovers(const std::string& root) {
 
 absl::StatusOr<std::unique_ptr<TemporaryState>> TemporaryState::Create(const std::string& root) {
   RemoveLeftovers(root);
-  // A run that starts at the same time may find the owner before it is locked, and remove it: then once more.
+  // A run that starts at the same time may find the owner before it is locked, and remove it: then
+  // once more.
   constexpr int kAttempts = 10;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     std::string path = files::JoinPath(root, absl::StrCat(kPrefix, "XXXXXX"));

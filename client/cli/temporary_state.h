@@ -1,5 +1,5 @@
-// The state directory of a `muster run` that keeps none: made under $TMPDIR, removed in the end. One that a killed run
-// left behind is removed by the next.
+// The state directory of a `muster run` that keeps none: made under $TMPDIR, removed in the end.
+// One that a killed run left behind is removed by the next.
 #ifndef MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
 #define MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
 
@@ -11,12 +11,12 @@
 
 namespace muster::cli {
 
-// A directory ROOT/muster-run-XXXXXX with a file `owner` that is locked while this object lives: the kernel frees the
-// lock of a process that is killed.
+// A directory ROOT/muster-run-XXXXXX with a file `owner` that is locked while this object lives:
+// the kernel frees the lock of a process that is killed.
 class TemporaryState {
  public:
-  // First removes what is left of others: directories of this user with such a name whose `owner` is not locked, and
-  // neither is `lock`, musterd's own. INTERNAL: it cannot be made.
+  // First removes what is left of others: directories of this user with such a name whose `owner`
+  // is not locked, and neither is `lock`, musterd's own. INTERNAL: it cannot be made.
   static absl::StatusOr<std::unique_ptr<TemporaryState>> Create(const std::string& root);
   // Removes it.
   ~TemporaryState();
@@ -24,7 +24,8 @@ class TemporaryState {
   const std::string& path() const { return path_; }
 
  private:
-  TemporaryState(std::string path, process::Fd owner) : path_(std::move(path)), owner_(std::move(owner)) {}
+  TemporaryState(std::string path, process::Fd owner)
+      : path_(std::move(path)), owner_(std::move(owner)) {}
 
   const std::string path_;
   const process::Fd owner_;

@@ -29,9 +29,10 @@ void AddRuleCommand(CLI::App* app, Console* console, ExitCode* code, const std::
       ->add_option("PATTERN", options->patterns,
                    "Names of parameters: * stands for any characters, ? for one (quote them)")
       ->required();
-  command->add_flag("--dry-run", options->dry_run,
-                    "Say which parameters would change, what would be moved, and the memory of each rank "
-                    "after; change nothing. Waits for the answer");
+  command->add_flag(
+      "--dry-run", options->dry_run,
+      "Say which parameters would change, what would be moved, and the memory of each rank "
+      "after; change nothing. Waits for the answer");
   command->callback([=] {
     std::vector<v1::TrainableRule> rules;
     for (const std::string& pattern : options->patterns) set(&rules.emplace_back(), pattern);
@@ -53,10 +54,10 @@ std::string RulesText(const v1::Trainability& trainability) {
 
 std::string TrainabilityText(const v1::GetTrainabilityResponse& response, absl::Time now) {
   const v1::Trainability& trainability = response.trainability();
-  std::string text = absl::StrCat(
-      "version ", trainability.version(), ": ", trainability.trainable_params(),
-      " elements trained, ", trainability.frozen_params(), " frozen\nrules: ",
-      RulesText(trainability), "\n");
+  std::string text =
+      absl::StrCat("version ", trainability.version(), ": ", trainability.trainable_params(),
+                   " elements trained, ", trainability.frozen_params(),
+                   " frozen\nrules: ", RulesText(trainability), "\n");
   for (const std::string& name : trainability.pending()) {
     absl::StrAppend(&text, "pending (muster refresh): ", name, "\n");
   }
@@ -88,24 +89,23 @@ ExitCode ShowTrainability(Console* console, const TrainabilityOptions& options) 
 }  // namespace
 
 void AddFreeze(CLI::App* app, Console* console, ExitCode* code) {
-  AddRuleCommand(app, console, code, "freeze",
-                 "Stop training parameters of a running job; their values and optimizer state are kept",
-                 [](v1::TrainableRule* rule, const std::string& pattern) {
-                   rule->set_freeze(pattern);
-                 });
+  AddRuleCommand(
+      app, console, code, "freeze",
+      "Stop training parameters of a running job; their values and optimizer state are kept",
+      [](v1::TrainableRule* rule, const std::string& pattern) { rule->set_freeze(pattern); });
 }
 
 void AddUnfreeze(CLI::App* app, Console* console, ExitCode* code) {
-  AddRuleCommand(app, console, code, "unfreeze", "Train parameters of a running job again",
-                 [](v1::TrainableRule* rule, const std::string& pattern) {
-                   rule->set_unfreeze(pattern);
-                 });
+  AddRuleCommand(
+      app, console, code, "unfreeze", "Train parameters of a running job again",
+      [](v1::TrainableRule* rule, const std::string& pattern) { rule->set_unfreeze(pattern); });
 }
 
 void AddRefresh(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
-  CLI::App* command = app->add_subcommand(
-      "refresh", "Bring into force what the model's own code has frozen or unfrozen (trainable.refresh: manual)");
+  CLI::App* command = app->add_subcommand("refresh",
+                                          "Bring into force what the model's own code has frozen "
+                                          "or unfrozen (trainable.refresh: manual)");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   command->callback([=] {
     *code = Steer(console, *options, [](auto& client, const auto& job, const auto& steer) {
@@ -117,7 +117,8 @@ void AddRefresh(CLI::App* app, Console* console, ExitCode* code) {
 void AddTrainability(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<TrainabilityOptions>();
   CLI::App* command = app->add_subcommand(
-      "trainability", "Which parameters of a job are trained, by which rules, and what was changed when");
+      "trainability",
+      "Which parameters of a job are trained, by which rules, and what was changed when");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = ShowTrainability(console, *options); });

@@ -37,7 +37,8 @@ v1::ValidateJobResponse Check(client::MusterClient* client, const jobfile::JobFi
       jobfile::AddPlaces(file, &problems);
       response.mutable_problems()->Swap(problems.mutable_problems());
     } else {
-      response.add_warnings(absl::StrCat("the coordinator was not asked: ", Message(answer.status())));
+      response.add_warnings(
+          absl::StrCat("the coordinator was not asked: ", Message(answer.status())));
     }
   }
   CheckInputs(file, /*here=*/client == nullptr, &response);
@@ -64,7 +65,8 @@ ExitCode Validate(Console* console, const ValidateOptions& options) {
     response = Check(client.get(), *file);
     v1::SpecProblems problems;
     *problems.mutable_problems() = response.problems();
-    if (!problems.problems().empty()) refusal = Message(jobfile::ProblemsError(file->name, problems));
+    if (!problems.problems().empty())
+      refusal = Message(jobfile::ProblemsError(file->name, problems));
   } else {
     *response.mutable_problems() = Problems(file.status()).problems();
     refusal = Message(file.status());

@@ -14,8 +14,8 @@ struct WaitOptions : CommonOptions {
 ExitCode Wait(Console* console, const WaitOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  const auto job = (*client)->Wait(
-      options.job, {.retry_for = options.retry_for, .timeout = options.timeout});
+  const auto job =
+      (*client)->Wait(options.job, {.retry_for = options.retry_for, .timeout = options.timeout});
   if (absl::IsDeadlineExceeded(job.status())) {
     return FailWith(console,
                     absl::StrCat("job ", options.job, " has not ended after ",

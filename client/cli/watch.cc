@@ -37,8 +37,8 @@ void AddWatch(CLI::App* app, Console* console, ExitCode* code) {
     std::string job;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command =
-      app->add_subcommand("watch", "Show a job as it changes, until it ends; the exit code says how");
+  CLI::App* command = app->add_subcommand(
+      "watch", "Show a job as it changes, until it ends; the exit code says how");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());

@@ -12,13 +12,13 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whether a text means itself without quotes, to every reader: it begins like a word and is none of the words that
-// YAML 1.1 takes for something else.
+// Whether a text means itself without quotes, to every reader: it begins like a word and is none of
+// the words that YAML 1.1 takes for something else.
 bool IsPlain(const std::string& text) {
-  static constexpr const char* kWords[] = {"y",   "n",     "yes",  "no",  "on",
-                                           "off", "true",  "false", "null", "nan",
-                                           "inf"};
-  if (text.empty() || !(absl::ascii_isalpha(text[0]) || text[0] == '_' || text[0] == '/')) return false;
+  static constexpr const char* kWords[] = {"y",    "n",     "yes",  "no",  "on", "off",
+                                           "true", "false", "null", "nan", "inf"};
+  if (text.empty() || !(absl::ascii_isalpha(text[0]) || text[0] == '_' || text[0] == '/'))
+    return false;
   const bool word = std::all_of(text.begin(), text.end(), [](unsigned char c) {
     return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '/' || c == '.';
   });
@@ -34,7 +34,8 @@ void EmitText(const std::string& text, YAML::Emitter* out) {
 // To YAML 1.1 "1e-08" is a text: a number with an exponent has a point there.
 std::string FloatText(std::string text) {
   const size_t exponent = text.find('e');
-  if (exponent != std::string::npos && text.find('.') == std::string::npos) text.insert(exponent, ".0");
+  if (exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
   return text;
 }
 

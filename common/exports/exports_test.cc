@@ -77,16 +77,28 @@ TEST(TemporaryPath, CarriesJobGenerationAndIncarnation) {
 
 TEST_F(ExportsTest, OnlyWhatOlderGenerationsOfThisJobLeftIsRemoved) {
   const std::string path = dir_.Path("w");
-  const auto name = [&](const std::string& job, int64_t generation, const std::string& target = "w") {
-    return std::filesystem::path(TemporaryPath(dir_.Path(target), job, generation, kUuid)).filename().string();
+  const auto name = [&](const std::string& job, int64_t generation,
+                        const std::string& target = "w") {
+    return std::filesystem::path(TemporaryPath(dir_.Path(target), job, generation, kUuid))
+        .filename()
+        .string();
   };
   const std::string stale = name("a", 1);
   const std::string numbered = ".w.a-g1-" + std::string(kUuid) + "-3623607056.tmp";
-  const std::vector<std::string> kept = {
-      name("a", 2),       name("a", 3), name("b", 1), name("a-g1", 1), name("a", 1, "v"), "w", "w.tmp",
-      ".w.a-g1-x.tmp",    ".w.a-g1-" + std::string(kUuid), ".w.a-g01-" + std::string(kUuid) + ".tmp",
-      ".w.a-g-1-" + std::string(kUuid) + ".tmp", ".w.a-g.tmp",
-      ".w.a-g1-" + std::string(kUuid) + "-.tmp", ".w.a-g1-" + std::string(kUuid) + "-x.tmp"};
+  const std::vector<std::string> kept = {name("a", 2),
+                                         name("a", 3),
+                                         name("b", 1),
+                                         name("a-g1", 1),
+                                         name("a", 1, "v"),
+                                         "w",
+                                         "w.tmp",
+                                         ".w.a-g1-x.tmp",
+                                         ".w.a-g1-" + std::string(kUuid),
+                                         ".w.a-g01-" + std::string(kUuid) + ".tmp",
+                                         ".w.a-g-1-" + std::string(kUuid) + ".tmp",
+                                         ".w.a-g.tmp",
+                                         ".w.a-g1-" + std::string(kUuid) + "-.tmp",
+                                         ".w.a-g1-" + std::string(kUuid) + "-x.tmp"};
   for (const std::string& other : kept) Write(other, "x");
   Write(stale, "x");
   Write(numbered, "x");

@@ -26,8 +26,9 @@ std::string Prefix(const std::string& path, const std::string& job_id) {
   return absl::StrCat(".", fs::path(path).filename().string(), ".", job_id, "-g");
 }
 
-// A UUID as NewUuid writes it, with or without a number behind it that tells two processes of one incarnation apart. Ids of jobs
-// may hold "-g2-": nothing shorter tells where the incarnation begins.
+// A UUID as NewUuid writes it, with or without a number behind it that tells two processes of one
+// incarnation apart. Ids of jobs may hold "-g2-": nothing shorter tells where the incarnation
+// begins.
 bool IsIncarnation(const std::string& text) {
   constexpr size_t kUuid = 36;
   if (text.size() < kUuid) return false;
@@ -85,7 +86,8 @@ absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
   std::sort(stale.begin(), stale.end());
   for (const std::string& name : stale) {
     const std::string file = files::JoinPath(folder, name);
-    if (unlink(file.c_str()) != 0 && errno != ENOENT) return files::ErrnoStatus(errno, "remove", file);
+    if (unlink(file.c_str()) != 0 && errno != ENOENT)
+      return files::ErrnoStatus(errno, "remove", file);
   }
   return stale;
 }

@@ -10,12 +10,14 @@
 
 namespace muster::exports {
 
-// Beside `path`: ".model.safetensors.JOB-g3-INCARNATION.tmp". No other process writes a file of this name.
+// Beside `path`: ".model.safetensors.JOB-g3-INCARNATION.tmp". No other process writes a file of
+// this name.
 std::string TemporaryPath(const std::string& path, const std::string& job_id, int64_t generation,
                           const std::string& incarnation);
 
-// Removes what generations of the job before `generation` left beside `path`: files named exactly as TemporaryPath names them, with
-// a UUID as the incarnation, with or without a number behind it, and nothing else. Gives the names removed; a folder that is not there holds none.
+// Removes what generations of the job before `generation` left beside `path`: files named exactly
+// as TemporaryPath names them, with a UUID as the incarnation, with or without a number behind it,
+// and nothing else. Gives the names removed; a folder that is not there holds none.
 absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
                                                      const std::string& job_id, int64_t generation);
 

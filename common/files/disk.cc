@@ -38,28 +38,33 @@ absl::StatusCode CodeOf(int error) {
   }
 }
 
-// Of a block of this size that was just written: it begins to go to the disk, and one that was written a little earlier is there.
-// So what a process counts as written (write_bytes in /proc/PID/io, by which an agent sees that it moves) is never far ahead of the
-// disk, and the fsync that follows is short. Whatever cannot be done is left to fsync.
+// Of a block of this size that was just written: it begins to go to the disk, and one that was
+// written a little earlier is there. So what a process counts as written (write_bytes in
+// /proc/PID/io, by which an agent sees that it moves) is never far ahead of the disk, and the fsync
+// that follows is short. Whatever cannot be done is left to fsync.
 absl::Status WriteBehind(int fd, const std::string& path) {
   constexpr off_t kBlock = activity::kBlockBytes;
   constexpr off_t kAhead = 8 * kBlock;
   const off_t end = lseek(fd, 0, SEEK_CUR);
-  if (end < kBlock || sync_file_range(fd, end - kBlock, kBlock, SYNC_FILE_RANGE_WRITE) != 0) return absl::OkStatus();
+  if (end < kBlock || sync_file_range(fd, end - kBlock, kBlock, SYNC_FILE_RANGE_WRITE) != 0)
+    return absl::OkStatus();
   if (end < kBlock + kAhead) return absl::OkStatus();
-  const int done = sync_file_range(fd, end - kBlock - kAhead, kBlock,
-                                   SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
+  const int done = sync_file_range(
+      fd, end - kBlock - kAhead, kBlock,
+      SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER);
   const bool failed = done != 0 && (errno == EIO || errno == ENOSPC || errno == EDQUOT);
   return failed ? ErrnoStatus(errno, "write", path) : absl::OkStatus();
 }
 
-// Brings what was written to the disk block by block, so that a slow disk shows that it moves; only fsync makes it durable.
+// Brings what was written to the disk block by block, so that a slow disk shows that it moves; only
+// fsync makes it durable.
 absl::Status SyncBlocks(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return absl::OkStatus();
   int error = 0;
   const auto sync = [&](size_t offset, size_t bytes, unsigned flags) {
-    if (sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes), flags) == 0) return true;
+    if (sync_file_range(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes), flags) == 0)
+      return true;
     // A file system that cannot leaves all of it to fsync.
     if (errno == EIO || errno == ENOSPC || errno == EDQUOT) error = errno;
     return false;
@@ -95,7 +100,8 @@ absl::Status Disk::Write(int fd, const void* data, size_t size, const std::strin
       return ErrnoStatus(errno, "write", path);
     }
     activity::Moved();
-    if (static_cast<size_t>(written) == activity::kBlockBytes) RETURN_IF_ERROR(WriteBehind(fd, path));
+    if (static_cast<size_t>(written) == activity::kBlockBytes)
+      RETURN_IF_ERROR(WriteBehind(fd, path));
     next += written;
     size -= static_cast<size_t>(written);
   }

@@ -85,7 +85,8 @@ void ExplainBusErrors() {
   action.sa_handler = [](int) {
     // The process may hold any lock here: no logging, no memory.
     constexpr char kWhy[] =
-        "SIGBUS: a file that is mapped into memory (training data, weights or a checkpoint) was shortened, or could "
+        "SIGBUS: a file that is mapped into memory (training data, weights or a checkpoint) was "
+        "shortened, or could "
         "not be read from its disk\n";
     const ssize_t written = write(STDERR_FILENO, kWhy, sizeof(kWhy) - 1);
     static_cast<void>(written);

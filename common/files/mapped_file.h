@@ -26,9 +26,9 @@ class MappedFile {
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
-  // FAILED_PRECONDITION when the file has shrunk since it was mapped (in place: one that was replaced by
-  // another stays as it was). Before a read this finds what would end the process, except for a file that shrinks
-  // during that very read. One stat.
+  // FAILED_PRECONDITION when the file has shrunk since it was mapped (in place: one that was
+  // replaced by another stays as it was). Before a read this finds what would end the process,
+  // except for a file that shrinks during that very read. One stat.
   absl::Status CheckNotShrunk() const;
 
  private:
@@ -41,8 +41,8 @@ class MappedFile {
   uint64_t inode_ = 0;
 };
 
-// From now on a process that reads behind the end of a file which has shrunk says so on stderr, before SIGBUS ends it
-// all the same. For main.
+// From now on a process that reads behind the end of a file which has shrunk says so on stderr,
+// before SIGBUS ends it all the same. For main.
 void ExplainBusErrors();
 
 }  // namespace muster::files

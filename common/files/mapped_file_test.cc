@@ -53,8 +53,9 @@ TEST(MappedFileTest, AFileThatShrinksInPlaceIsNoticedAndAReplacedOneIsNot) {
   const absl::Status status = another->CheckNotShrunk();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(std::string(status.message()),
-            dir.Path("a") + ": shortened while in use: expected the 12 bytes it had when it was "
-                            "opened, found 3");
+            dir.Path("a") +
+                ": shortened while in use: expected the 12 bytes it had when it was "
+                "opened, found 3");
 }
 
 TEST(MappedFileTest, AReadBehindTheEndOfAShrunkFileEndsTheProcessWithAWord) {

@@ -1,5 +1,6 @@
-// Patterns over parameter names, as job files and commands write them: `*` stands for any characters (also none,
-// also dots), `?` for exactly one; everything else for itself. Bytes, case matters. Pure.
+// Patterns over parameter names, as job files and commands write them: `*` stands for any
+// characters (also none, also dots), `?` for exactly one; everything else for itself. Bytes, case
+// matters. Pure.
 #ifndef MUSTER_COMMON_GLOB_GLOB_H_
 #define MUSTER_COMMON_GLOB_GLOB_H_
 

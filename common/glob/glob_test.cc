@@ -73,7 +73,8 @@ bool ByDefinition(std::string_view pattern, std::string_view text) {
 
 std::string Word(int number, int length, std::string_view alphabet) {
   std::string word;
-  for (int i = 0; i < length; ++i, number /= alphabet.size()) word += alphabet[number % alphabet.size()];
+  for (int i = 0; i < length; ++i, number /= alphabet.size())
+    word += alphabet[number % alphabet.size()];
   return word;
 }
 

@@ -8,7 +8,8 @@
 namespace muster {
 namespace {
 
-// So many are compared at most: a model of many thousand parameters has the same parts again and again.
+// So many are compared at most: a model of many thousand parameters has the same parts again and
+// again.
 constexpr size_t kMostCandidates = 5000;
 
 // Runs of whole parts of a name.

@@ -5,8 +5,9 @@
 namespace muster {
 namespace {
 
-const std::vector<std::string> kNames = {"transformer.wte.weight", "transformer.h.11.attn.c_attn.weight",
-                                         "transformer.h.11.attn.c_attn.bias", "transformer.ln_f.weight"};
+const std::vector<std::string> kNames = {
+    "transformer.wte.weight", "transformer.h.11.attn.c_attn.weight",
+    "transformer.h.11.attn.c_attn.bias", "transformer.ln_f.weight"};
 
 TEST(NearPattern, KeepsTheStarsAndMendsWhatIsBetween) {
   EXPECT_EQ(NearPattern("transfomer.h.11.*", kNames), "transformer.h.11.*");

@@ -37,7 +37,8 @@ bool Follows(const std::string& path, const std::set<std::string>& known) {
   return false;
 }
 
-// The value of the nearest field around `path` that has one, `path` itself included; null where none has.
+// The value of the nearest field around `path` that has one, `path` itself included; null where
+// none has.
 template <typename T>
 const T* Nearest(const std::map<std::string, T>& values, const std::string& path) {
   // "a?3": a key of `a` that is no name.
@@ -72,7 +73,8 @@ void AddPlaces(const JobFile& file, v1::SpecProblems* problems) {
     if (const std::string* source = Nearest(file.sources, problem.path()); source != nullptr) {
       problem.set_source(*source);
       problem.clear_line();
-    } else if (const int* line = Nearest(file.lines, problem.path()); problem.line() == 0 && line != nullptr) {
+    } else if (const int* line = Nearest(file.lines, problem.path());
+               problem.line() == 0 && line != nullptr) {
       problem.set_line(*line);
     }
   }
@@ -102,7 +104,8 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
   reader.Read(overridden.root, "", &job.spec);
   job.lines = reader.lines();
   // Values that were set have lines of their own texts.
-  std::erase_if(job.lines, [&](const auto& line) { return Nearest(job.sources, line.first) != nullptr; });
+  std::erase_if(job.lines,
+                [&](const auto& line) { return Nearest(job.sources, line.first) != nullptr; });
 
   v1::SpecProblems problems = overridden.problems;
   problems.MergeFrom(reader.problems().problems());
@@ -118,7 +121,8 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
   // As one reads the file; those without a line (missing fields, overrides) last.
   std::stable_sort(problems.mutable_problems()->begin(), problems.mutable_problems()->end(),
                    [](const v1::SpecProblem& a, const v1::SpecProblem& b) {
-                     return static_cast<uint32_t>(a.line() - 1) < static_cast<uint32_t>(b.line() - 1);
+                     return static_cast<uint32_t>(a.line() - 1) <
+                            static_cast<uint32_t>(b.line() - 1);
                    });
   return ProblemsError(file, problems);
 }

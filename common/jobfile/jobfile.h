@@ -24,17 +24,19 @@ struct JobFile {
 };
 
 // Reads and checks a job file, with the overrides in it.
-// INVALID_ARGUMENT JOB_SPEC_INVALID: with everything that is wrong with it as SpecProblems (common/rpc/error.h),
-// each with path and line, or with its override; the message prints them, one per line. NOT_FOUND,
-// PERMISSION_DENIED, INTERNAL: it cannot be read.
+// INVALID_ARGUMENT JOB_SPEC_INVALID: with everything that is wrong with it as SpecProblems
+// (common/rpc/error.h), each with path and line, or with its override; the message prints them, one
+// per line. NOT_FOUND, PERMISSION_DENIED, INTERNAL: it cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& overrides = {});
 
-// The same for a text. `file` is how messages call it; relative paths are against `base_folder`, an absolute
-// path.
+// The same for a text. `file` is how messages call it; relative paths are against `base_folder`, an
+// absolute path.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
-                                     const std::string& base_folder, const Overrides& overrides = {});
+                                     const std::string& base_folder,
+                                     const Overrides& overrides = {});
 
-// Gives problems the override that set their field, or the line of their field or of the nearest field around it.
+// Gives problems the override that set their field, or the line of their field or of the nearest
+// field around it.
 void AddPlaces(const JobFile& file, v1::SpecProblems* problems);
 
 // The error that LoadJobFile gives for these problems (at least one) of a file.

@@ -65,7 +65,8 @@ TEST(ParseJobFile, ReadsEveryKindOfField) {
     stages { validate {} }
     checkpoint { directory: "/jobs/a/ckpt" }
     export { path: "/jobs/a/out/model.safetensors" }
-    restart { max_restarts: 0 })", &expected));
+    restart { max_restarts: 0 })",
+                                                            &expected));
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(job->spec, expected))
       << job->spec.DebugString();
   EXPECT_EQ(job->lines.at("world_size"), 2);
@@ -77,7 +78,8 @@ TEST(ParseJobFile, ReadsEveryKindOfField) {
 TEST(ParseJobFile, AListOfOneMayBeItsElement) {
   std::string text = kGood;
   text.replace(text.find("[{fit: {steps: 10, validate_every: 5}}, {validate: {}}]"),
-               sizeof("[{fit: {steps: 10, validate_every: 5}}, {validate: {}}]") - 1, "{validate: }");
+               sizeof("[{fit: {steps: 10, validate_every: 5}}, {validate: {}}]") - 1,
+               "{validate: }");
   const auto job = ParseJobFile(text, "job.yaml", "/");
   ASSERT_TRUE(job.ok()) << job.status();
   ASSERT_EQ(job->spec.stages_size(), 1);
@@ -98,7 +100,8 @@ batch: 8
 clip_grad_norm: yes
 stages: {fit: {steps: 10}, validate: {}}
 seed:
-)", "job.yaml", "/");
+)",
+                                "job.yaml", "/");
   ASSERT_EQ(job.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(ErrorReason(job.status()), "JOB_SPEC_INVALID");
   const std::string u32 = "a whole number from 0 to 4294967295";
@@ -108,25 +111,42 @@ seed:
       "job.yaml:1: name: found 'Tiny'; allowed: 1 to 40 of a-z, 0-9 and '-', the first one no '-'\n"
       "job.yaml:2: wrld_size: unknown key; did you mean world_size?; allowed: name, world_size, "
       "device, seed, model, data, strategy, optimizer, schedule, batch, precision, clip_grad_norm, "
-      "stages, checkpoint, export, restart, loss, on_nan, loss_scale, priority, activation_checkpointing, "
+      "stages, checkpoint, export, restart, loss, on_nan, loss_scale, priority, "
+      "activation_checkpointing, "
       "profile, trainable, uneven_inputs, time_limit, when_cut_off, watchdog\n"
-      "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " + u32 + "\n"
-      "job.yaml:4: model.gpt2.context: found '1.5'; allowed: " + u32 + "\n"
-      "job.yaml:4: model.gpt2.layers: found 'two'; allowed: " + u32 + "\n"
-      "job.yaml:4: model.gpt2.heads: found '99999999999', which does not fit; allowed: " + u32 + "\n"
-      "job.yaml:5: model.mlp: only one of gpt2, mlp, llama, convnet, torchscript, plugin is allowed, and line 4 has gpt2\n"
-      "job.yaml:7: data.train.tokens.dtype: found 'uint8'; allowed: one of: uint16, uint32; did you "
-      "mean uint16?\n"
-      "job.yaml:7: data.train.tokens.path: is missing; allowed: one or more paths, or data.train.per_rank\n"
-      "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp, sharded_ddp, fsdp (write {ddp: ...})\n"
-      "job.yaml:9: optimizer.adamw.lr: found '.nan'; allowed: a finite number\n"
-      "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number\n"
-      "job.yaml:9: optimizer.adamw.betas: found a list of 1; allowed: 2 numbers, such as [0.9, 0.999]\n"
-      "job.yaml:10: batch: found '8'; allowed: a mapping with the keys per_rank, accumulate, order, "
-      "last\n"
-      "job.yaml:11: clip_grad_norm: found 'yes'; allowed: a finite number\n"
-      "job.yaml:12: stages[0].validate: only one of fit, validate is allowed, and line 12 has fit\n"
-      "job.yaml:13: seed: has no value; allowed: a whole number from 0 to 18446744073709551615");
+      "job.yaml:4: model.gpt2.vocab_size: found '-1', which does not fit; allowed: " +
+          u32 +
+          "\n"
+          "job.yaml:4: model.gpt2.context: found '1.5'; allowed: " +
+          u32 +
+          "\n"
+          "job.yaml:4: model.gpt2.layers: found 'two'; allowed: " +
+          u32 +
+          "\n"
+          "job.yaml:4: model.gpt2.heads: found '99999999999', which does not fit; allowed: " +
+          u32 +
+          "\n"
+          "job.yaml:5: model.mlp: only one of gpt2, mlp, llama, convnet, torchscript, plugin is "
+          "allowed, and line 4 has gpt2\n"
+          "job.yaml:7: data.train.tokens.dtype: found 'uint8'; allowed: one of: uint16, uint32; "
+          "did you "
+          "mean uint16?\n"
+          "job.yaml:7: data.train.tokens.path: is missing; allowed: one or more paths, or "
+          "data.train.per_rank\n"
+          "job.yaml:8: strategy: found 'ddp'; allowed: a mapping with the keys ddp, sharded_ddp, "
+          "fsdp (write {ddp: ...})\n"
+          "job.yaml:9: optimizer.adamw.lr: found '.nan'; allowed: a finite number\n"
+          "job.yaml:9: optimizer.adamw.eps: found the text '1e-8'; allowed: a finite number\n"
+          "job.yaml:9: optimizer.adamw.betas: found a list of 1; allowed: 2 numbers, such as [0.9, "
+          "0.999]\n"
+          "job.yaml:10: batch: found '8'; allowed: a mapping with the keys per_rank, accumulate, "
+          "order, "
+          "last\n"
+          "job.yaml:11: clip_grad_norm: found 'yes'; allowed: a finite number\n"
+          "job.yaml:12: stages[0].validate: only one of fit, validate is allowed, and line 12 has "
+          "fit\n"
+          "job.yaml:13: seed: has no value; allowed: a whole number from 0 to "
+          "18446744073709551615");
   EXPECT_EQ(Problems(job.status()).problems_size(), 17);
 }
 
@@ -152,7 +172,8 @@ TEST(ParseJobFile, TheValuesOfAMapAreTheirText) {
     path: a/b.so
     name: focal
     options: {width: 32, gamma: 2.0e+0, tied: true, note: "5", empty: "", a.b: c, path: x/y}
-)"), "job.yaml", "/jobs");
+)"),
+                                "job.yaml", "/jobs");
   ASSERT_TRUE(job.ok()) << job.status();
   EXPECT_EQ(job->spec.model().plugin().path(), "/jobs/a/b.so");
   const auto& options = job->spec.model().plugin().options();
@@ -165,8 +186,10 @@ TEST(ParseJobFile, TheValuesOfAMapAreTheirText) {
 
 TEST(ParseJobFile, AMapMayBeEmpty) {
   for (const char* options : {"{}", "~", ""}) {
-    const auto job = ParseJobFile(
-        WithModel(absl::StrCat("  plugin:\n    path: a\n    name: b\n    options: ", options, "\n")), "j", "/");
+    const auto job =
+        ParseJobFile(WithModel(absl::StrCat(
+                         "  plugin:\n    path: a\n    name: b\n    options: ", options, "\n")),
+                     "j", "/");
     ASSERT_TRUE(job.ok()) << job.status();
     EXPECT_TRUE(job->spec.model().plugin().options().empty());
   }
@@ -183,7 +206,8 @@ TEST(ParseJobFile, RefusesWhatIsNoTextInAMap) {
       none: ~
       inner: {a: b}
       [c]: d
-)"), "j", "/");
+)"),
+                                "j", "/");
   EXPECT_EQ(Message(job.status()),
             "j: 5 problems\n"
             "j:11: model.plugin.options.list: found a list; allowed: a text\n"
@@ -191,9 +215,11 @@ TEST(ParseJobFile, RefusesWhatIsNoTextInAMap) {
             "j:13: model.plugin.options.none: found nothing; allowed: a text\n"
             "j:14: model.plugin.options.inner: found a mapping; allowed: a text\n"
             "j:15: model.plugin.options?15: found a list as a key; allowed: a name");
-  const auto text = ParseJobFile(WithModel("  plugin: {path: a, name: b, options: fast}\n"), "j", "/");
-  EXPECT_EQ(Message(text.status()),
-            "j: 1 problem\nj:6: model.plugin.options: found 'fast'; allowed: a mapping (name: value)");
+  const auto text =
+      ParseJobFile(WithModel("  plugin: {path: a, name: b, options: fast}\n"), "j", "/");
+  EXPECT_EQ(
+      Message(text.status()),
+      "j: 1 problem\nj:6: model.plugin.options: found 'fast'; allowed: a mapping (name: value)");
 }
 
 TEST(ParseJobFile, RefusesATilde) {

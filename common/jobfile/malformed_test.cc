@@ -27,7 +27,7 @@ struct Case {
   const char* name;
   std::string text;
   std::string message;  // part of it
-  int line;  // of the first problem
+  int line;             // of the first problem
 };
 
 class Malformed : public testing::TestWithParam<Case> {};
@@ -69,7 +69,10 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Twice", "seed: 1\nname: a\nseed: 2\n", "seed: given twice, first in line 1", 3},
         Case{"ListAsKey", "[a, b]: 1\n", "found a list as a key", 1},
         Case{"MergeKey", "<<: {name: a}\n", "<<: unknown key", 1},
-        Case{"Binary", "\x7f" "ELF\x02\x01\x01\n", "", 1},
+        Case{"Binary",
+             "\x7f"
+             "ELF\x02\x01\x01\n",
+             "", 1},
         Case{"MapForNumber", "seed: {a: 1}\n", "seed: found a mapping", 1},
         Case{"ListForNumber", "seed: [1]\n", "seed: found a list", 1},
         Case{"ListForText", "name: [a]\n", "name: found a list", 1},
@@ -94,7 +97,8 @@ INSTANTIATE_TEST_SUITE_P(
              "stages[0].validate.a: unknown key; nothing may stand here", 1},
         Case{"NullInList", "model:\n  mlp:\n    hidden: [8, ~]\n    inputs: 1\n    classes: 1\n",
              "j:3: model.mlp.hidden[1]: has no value", 3},
-        Case{"ListInList", "model:\n  mlp:\n    inputs: 1\n    classes: 1\n    hidden:\n    - 8\n    - [8]\n",
+        Case{"ListInList",
+             "model:\n  mlp:\n    inputs: 1\n    classes: 1\n    hidden:\n    - 8\n    - [8]\n",
              "model.mlp.hidden[1]: found a list", 7}),
     [](const auto& info) { return info.param.name; });
 
@@ -111,8 +115,9 @@ struct Random {
 
 TEST(MalformedRandom, DamagedFilesAreReadOrRefusedWithAReason) {
   ASSERT_TRUE(ParseJobFile(kGood, "j", "/").ok());
-  const std::string splices[] = {"{", "}", "[", "]", ":", ": ", "\n", "- ", "&a ", "*a", "!!str ",
-                                 "\"", "'", "\t", "#", "|", ">", "~", "-1", "1e400", "? ", "%", "\xff"};
+  const std::string splices[] = {"{",   "}",  "[",      "]",     ":",  ": ", "\n",  "- ",
+                                 "&a ", "*a", "!!str ", "\"",    "'",  "\t", "#",   "|",
+                                 ">",   "~",  "-1",     "1e400", "? ", "%",  "\xff"};
   int refused = 0;
   for (uint64_t seed = 0; seed < 4000; ++seed) {
     Random random{seed};
@@ -120,10 +125,18 @@ TEST(MalformedRandom, DamagedFilesAreReadOrRefusedWithAReason) {
     for (uint64_t edits = 1 + random.Next() % 4; edits > 0; --edits) {
       const size_t at = random.Next() % text.size();
       switch (random.Next() % 4) {
-        case 0: text.erase(at, 1 + random.Next() % 8); break;
-        case 1: text.insert(at, splices[random.Next() % std::size(splices)]); break;
-        case 2: text[at] = static_cast<char>(1 + random.Next() % 255); break;
-        case 3: text.insert(at, text.substr(random.Next() % text.size(), 12)); break;
+        case 0:
+          text.erase(at, 1 + random.Next() % 8);
+          break;
+        case 1:
+          text.insert(at, splices[random.Next() % std::size(splices)]);
+          break;
+        case 2:
+          text[at] = static_cast<char>(1 + random.Next() % 255);
+          break;
+        case 3:
+          text.insert(at, text.substr(random.Next() % text.size(), 12));
+          break;
       }
       if (text.empty()) text = "x";
     }

@@ -68,8 +68,8 @@ bool HasEntry(const YAML::Node& map, const std::string& name) {
   });
 }
 
-// A mapping with another value for one key. Nodes are shared, also by anchors and aliases of the file: so
-// what is on the way to a change is made anew, and nothing is changed in place.
+// A mapping with another value for one key. Nodes are shared, also by anchors and aliases of the
+// file: so what is on the way to a change is made anew, and nothing is changed in place.
 YAML::Node WithEntry(const YAML::Node& map, const std::string& name, const YAML::Node& value) {
   YAML::Node changed(YAML::NodeType::Map);
   bool found = false;
@@ -108,10 +108,10 @@ class Setting {
       const std::vector<std::string> names = jobspec::Alternatives(*field->real_containing_oneof());
       for (const std::string& other : names) {
         if (!HasEntry(node, other)) continue;
-        return Refuse(child_path,
-                      absl::StrCat("only one of ", absl::StrJoin(names, ", "), " is allowed, and ",
-                                   ChildPath(path, other), " is given; to replace it, write --set '", path,
-                                   "={", name, ": ...}'"));
+        return Refuse(child_path, absl::StrCat("only one of ", absl::StrJoin(names, ", "),
+                                               " is allowed, and ", ChildPath(path, other),
+                                               " is given; to replace it, write --set '", path,
+                                               "={", name, ": ...}'"));
       }
     }
     const auto child = InField(Entry(node, name), *field, child_path, at + 1);
@@ -160,10 +160,11 @@ class Setting {
     }
     const size_t index = *steps_[at].index;
     if (index > elements.size()) {
-      return Refuse(ElementPath(path, index),
-                    absl::StrCat("the list has ", elements.size(),
-                                 elements.size() == 1 ? " element" : " elements",
-                                 "; allowed: an index up to ", elements.size(), ", which adds one"));
+      return Refuse(
+          ElementPath(path, index),
+          absl::StrCat("the list has ", elements.size(),
+                       elements.size() == 1 ? " element" : " elements",
+                       "; allowed: an index up to ", elements.size(), ", which adds one"));
     }
     if (index == elements.size()) elements.emplace_back();
     path_ = ElementPath(path, index);
@@ -171,7 +172,8 @@ class Setting {
                                                  : InValue(elements[index], field, path_, at + 1);
     if (!element.has_value()) return std::nullopt;
     YAML::Node changed(YAML::NodeType::Sequence);
-    for (size_t i = 0; i < elements.size(); ++i) changed.push_back(i == index ? *element : elements[i]);
+    for (size_t i = 0; i < elements.size(); ++i)
+      changed.push_back(i == index ? *element : elements[i]);
     return changed;
   }
 
@@ -214,7 +216,9 @@ Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>
     };
     const auto steps = ParseKey(key);
     if (equals == std::string::npos || !steps.has_value()) {
-      refuse("", "is no setting; allowed: KEY=VALUE, such as optimizer.adamw.lr=1e-4 or stages[0].fit.steps=10");
+      refuse("",
+             "is no setting; allowed: KEY=VALUE, such as optimizer.adamw.lr=1e-4 or "
+             "stages[0].fit.steps=10");
       continue;
     }
     const YamlDocument value = ParseYamlDocument(text.substr(equals + 1));

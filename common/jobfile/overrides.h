@@ -32,11 +32,12 @@ struct Overridden {
   std::set<std::string> meant;
 };
 
-// KEY is a path as in messages about the job file: names with dots, elements of lists with [i]. VALUE is YAML; it
-// replaces what stands there, and mappings that are missing on the way are made. An index that is the list's length
-// adds an element. Problems: an unknown name; an index beyond the end; a list without an index on the way; a value
-// that is no YAML; an alternative of a oneof while the tree has another one (set the field around it to replace both).
-// Values are not checked here: read the tree as `type` for that. `root` stays as it is. Throws nothing.
+// KEY is a path as in messages about the job file: names with dots, elements of lists with [i].
+// VALUE is YAML; it replaces what stands there, and mappings that are missing on the way are made.
+// An index that is the list's length adds an element. Problems: an unknown name; an index beyond
+// the end; a list without an index on the way; a value that is no YAML; an alternative of a oneof
+// while the tree has another one (set the field around it to replace both). Values are not checked
+// here: read the tree as `type` for that. `root` stays as it is. Throws nothing.
 Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>& settings,
                           const google::protobuf::Descriptor& type);
 

@@ -52,16 +52,16 @@ TEST(Overrides, MakeWhatIsMissingOnTheWay) {
 
 TEST(Overrides, TheLastOneWins) {
   EXPECT_EQ(Set({"seed=1", "seed=2"}).seed(), 2);
-  const v1::JobSpec spec = Set({"optimizer.adamw.eps=1e-3", "optimizer={sgd: {lr: 1}}",
-                                "optimizer.sgd.momentum=0.5"});
+  const v1::JobSpec spec =
+      Set({"optimizer.adamw.eps=1e-3", "optimizer={sgd: {lr: 1}}", "optimizer.sgd.momentum=0.5"});
   EXPECT_EQ(spec.optimizer().sgd().lr(), 1);
   EXPECT_EQ(spec.optimizer().sgd().momentum(), 0.5);
 }
 
 TEST(Overrides, ReachElementsOfListsAlsoOfOneWrittenAsItsElement) {
-  v1::JobSpec spec = Set({"stages[0].fit.steps=10", "stages[1]={fit: {steps: 5}}",
-                          "stages[2].fit.steps=6", "model.mlp.hidden[1]=9", "model.mlp.hidden[2]=10",
-                          "optimizer.adamw.betas=[0.5, 0.6]"});
+  v1::JobSpec spec =
+      Set({"stages[0].fit.steps=10", "stages[1]={fit: {steps: 5}}", "stages[2].fit.steps=6",
+           "model.mlp.hidden[1]=9", "model.mlp.hidden[2]=10", "optimizer.adamw.betas=[0.5, 0.6]"});
   ASSERT_EQ(spec.stages_size(), 3);
   EXPECT_EQ(spec.stages(0).fit().steps(), 10);
   EXPECT_EQ(spec.stages(1).fit().steps(), 5);
@@ -72,19 +72,21 @@ TEST(Overrides, ReachElementsOfListsAlsoOfOneWrittenAsItsElement) {
 
 TEST(Overrides, RelativePathsAreAgainstTheirOwnFolder) {
   std::string text = std::string(kGood) + "checkpoint: {directory: c}\nexport: {path: out}\n";
-  v1::JobSpec spec = Set({"data.train={safetensors: {path: [x, ../y, /z]}}", "export.path=w"}, text);
-  EXPECT_THAT(spec.data().train().safetensors().path(), testing::ElementsAre("/here/x", "/y", "/z"));
+  v1::JobSpec spec =
+      Set({"data.train={safetensors: {path: [x, ../y, /z]}}", "export.path=w"}, text);
+  EXPECT_THAT(spec.data().train().safetensors().path(),
+              testing::ElementsAre("/here/x", "/y", "/z"));
   EXPECT_EQ(spec.export_().path(), "/here/w");
   EXPECT_EQ(spec.checkpoint().directory(), "/file/c");
   // One element of a list is not the list.
   spec = Set({"data.train.safetensors.path[1]=x"});
-  EXPECT_THAT(spec.data().train().safetensors().path(), testing::ElementsAre("/file/rows", "/here/x"));
+  EXPECT_THAT(spec.data().train().safetensors().path(),
+              testing::ElementsAre("/file/rows", "/here/x"));
 }
 
 TEST(Overrides, ChangeNothingElseThatAnAliasShares) {
   std::string text = kGood;
-  text.replace(text.find("stages:"), std::string::npos,
-               "stages: [&s {fit: {steps: 3}}, *s]\n");
+  text.replace(text.find("stages:"), std::string::npos, "stages: [&s {fit: {steps: 3}}, *s]\n");
   const v1::JobSpec spec = Set({"stages[1].fit.steps=8"}, text);
   EXPECT_EQ(spec.stages(0).fit().steps(), 3);
   EXPECT_EQ(spec.stages(1).fit().steps(), 8);
@@ -131,17 +133,23 @@ TEST_P(RefusedOverride, NamesItselfInsteadOfALine) {
 INSTANTIATE_TEST_SUITE_P(
     Table, RefusedOverride,
     testing::Values(
-        Case{"UnknownKey", {"sead=1"}, "--set sead: unknown key; did you mean seed?; allowed: name, "},
+        Case{"UnknownKey",
+             {"sead=1"},
+             "--set sead: unknown key; did you mean seed?; allowed: name, "},
         Case{"UnknownKeyBelow",
              {"optimizer.adamw.larning_rate=1"},
-             "--set optimizer.adamw.larning_rate: unknown key; allowed: lr, betas, eps, weight_decay"},
+             "--set optimizer.adamw.larning_rate: unknown key; allowed: lr, betas, eps, "
+             "weight_decay"},
         Case{"UnknownKeyInTheValue",
              {"batch={per_rank: 1, acumulate: 2}"},
              "--set batch: batch.acumulate: unknown key; did you mean accumulate?"},
-        Case{"WrongValue", {"seed=x"}, "--set seed: found 'x'; allowed: a whole number from 0 to 184"},
+        Case{"WrongValue",
+             {"seed=x"},
+             "--set seed: found 'x'; allowed: a whole number from 0 to 184"},
         Case{"NoValue", {"seed="}, "--set seed: has no value; allowed: a whole number"},
         Case{"OutOfRange", {"batch.per_rank=0"}, "--set batch.per_rank: is missing or 0"},
-        Case{"BadElement", {"optimizer.adamw.betas=[0.9, x]"},
+        Case{"BadElement",
+             {"optimizer.adamw.betas=[0.9, x]"},
              "--set optimizer.adamw.betas: optimizer.adamw.betas[1]: found 'x'"},
         Case{"AnotherAlternative",
              {"optimizer.sgd.lr=0.1"},
@@ -150,14 +158,21 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"AnotherAlternativeOfAnotherSetting",
              {"schedule.constant=", "schedule.warmup_cosine.warmup_steps=1"},
              "schedule.constant is given"},
-        Case{"AnotherAlternativeOfAnElement", {"stages[0].validate="},
+        Case{"AnotherAlternativeOfAnElement",
+             {"stages[0].validate="},
              "to replace it, write --set 'stages[0]={validate: ...}'"},
-        Case{"BeyondTheList", {"stages[2].fit.steps=1"},
-             "--set stages[2].fit.steps: stages[2]: the list has 1 element; allowed: an index up to 1"},
-        Case{"ListWithoutIndex", {"stages.fit.steps=1"},
+        Case{"BeyondTheList",
+             {"stages[2].fit.steps=1"},
+             "--set stages[2].fit.steps: stages[2]: the list has 1 element; allowed: an index up "
+             "to 1"},
+        Case{"ListWithoutIndex",
+             {"stages.fit.steps=1"},
              "--set stages.fit.steps: stages: is a list: say which element, as in stages[0].fit"},
-        Case{"IndexOfNoList", {"batch[0].per_rank=1"}, "--set batch[0].per_rank: batch: is no list"},
-        Case{"BelowAScalar", {"seed.x=1"}, "--set seed.x: seed: has nothing below it; allowed: a whole"},
+        Case{
+            "IndexOfNoList", {"batch[0].per_rank=1"}, "--set batch[0].per_rank: batch: is no list"},
+        Case{"BelowAScalar",
+             {"seed.x=1"},
+             "--set seed.x: seed: has nothing below it; allowed: a whole"},
         Case{"NoEquals", {"seed"}, "--set seed: is no setting; allowed: KEY=VALUE"},
         Case{"NoKey", {"=1"}, "is no setting"}, Case{"EmptyName", {"a..b=1"}, "is no setting"},
         Case{"TrailingDot", {"seed.=1"}, "is no setting"},
@@ -174,7 +189,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Overrides, ProblemsOfTheFileKeepTheirLines) {
-  const auto job = Parse(std::string(kGood) + "sead: 1\n", {"clip_grad_norm=no", "batch.per_rank=2"});
+  const auto job =
+      Parse(std::string(kGood) + "sead: 1\n", {"clip_grad_norm=no", "batch.per_rank=2"});
   EXPECT_THAT(Message(job.status()),
               testing::AllOf(HasSubstr("j: 2 problems\nj:8: sead: unknown key"),
                              HasSubstr("\n--set clip_grad_norm: found 'no'")));

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/jobfile/near_name.h"
-#include "common/utf8/utf8.h"
 #include "common/jobspec/fields.h"
+#include "common/utf8/utf8.h"
 
 namespace muster::jobfile {
 namespace {
@@ -52,7 +52,8 @@ Read ReadInteger(const std::string& text, Integer* value) {
   // A second sign is none.
   if (digits.empty() || digits[0] == '-' || digits[0] == '+') return Read::kNotThis;
   uint64_t magnitude = 0;
-  const auto result = std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
+  const auto result =
+      std::from_chars(digits.data(), digits.data() + digits.size(), magnitude, base);
   if (result.ptr != digits.data() + digits.size()) return Read::kNotThis;
   if (result.ec != std::errc()) return Read::kOutOfRange;
   using Limits = std::numeric_limits<Integer>;
@@ -79,7 +80,8 @@ Read ReadDouble(const std::string& text, double* value) {
 
 Read ReadBool(const std::string& text, bool* value) {
   *value = text == "true" || text == "True" || text == "TRUE";
-  return *value || text == "false" || text == "False" || text == "FALSE" ? Read::kOk : Read::kNotThis;
+  return *value || text == "false" || text == "False" || text == "FALSE" ? Read::kOk
+                                                                         : Read::kNotThis;
 }
 
 // Reads with `read` and sets or adds with the reflection's two methods for the type.
@@ -125,7 +127,8 @@ Read PutNumber(const YAML::Node& node, const FieldDescriptor& field, Message* me
 }
 
 std::string SetError(const YAML::Node& node, const FieldDescriptor& field, Read result) {
-  return absl::StrCat("found ", Found(node), result == Read::kOutOfRange ? ", which does not fit" : "",
+  return absl::StrCat("found ", Found(node),
+                      result == Read::kOutOfRange ? ", which does not fit" : "",
                       "; allowed: ", Expected(field));
 }
 

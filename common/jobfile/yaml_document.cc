@@ -20,7 +20,8 @@ class DocumentStart : public YAML::EventHandler {
   void OnDocumentEnd() override {}
   void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
   void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
-  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                const std::string&) override {}
   void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
                        YAML::EmitterStyle::value) override {}
   void OnSequenceEnd() override {}
@@ -32,8 +33,8 @@ class DocumentStart : public YAML::EventHandler {
   int line_ = 0;
 };
 
-// The line where a second document begins; 0 when there is none. YAML::LoadAll would say the same, but on a
-// stray "}" it makes empty documents without end.
+// The line where a second document begins; 0 when there is none. YAML::LoadAll would say the same,
+// but on a stray "}" it makes empty documents without end.
 int SecondDocument(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);
@@ -42,7 +43,9 @@ int SecondDocument(const std::string& text) {
   return parser.HandleNextDocument(first) && parser.HandleNextDocument(second) ? second.line() : 0;
 }
 
-YamlDocument Refused(const std::string& problem, int line) { return {.problem = problem, .line = line}; }
+YamlDocument Refused(const std::string& problem, int line) {
+  return {.problem = problem, .line = line};
+}
 
 }  // namespace
 
@@ -59,7 +62,9 @@ YamlDocument ParseYamlDocument(const std::string& text) {
     YamlDocument document{.root = YAML::Load(text)};
     if (!document.root.IsDefined() || document.root.IsNull()) return {};
     if (const int line = SecondDocument(text); line > 0) {
-      return Refused("another document begins here, or text that belongs to nothing; allowed: one document", line);
+      return Refused(
+          "another document begins here, or text that belongs to nothing; allowed: one document",
+          line);
     }
     return document;
   } catch (const YAML::Exception& error) {

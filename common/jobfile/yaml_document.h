@@ -20,7 +20,8 @@ struct YamlDocument {
   int line = 0;
 };
 
-// What is too long, no UTF-8, no YAML, or more than one document has a problem. Throws nothing. Thread-safe.
+// What is too long, no UTF-8, no YAML, or more than one document has a problem. Throws nothing.
+// Thread-safe.
 YamlDocument ParseYamlDocument(const std::string& text);
 
 }  // namespace muster::jobfile

@@ -73,7 +73,8 @@ bool YamlMessageReader::IsName(const YAML::Node& key, const std::string& path) {
 
 bool YamlMessageReader::IsFirst(const std::string& path, int line) {
   const auto [first, inserted] = lines_.emplace(path, line);
-  if (!inserted) problems_.Add(path, absl::StrCat("given twice, first in line ", first->second), line);
+  if (!inserted)
+    problems_.Add(path, absl::StrCat("given twice, first in line ", first->second), line);
   return inserted;
 }
 
@@ -92,7 +93,8 @@ void YamlMessageReader::ReadKey(const YAML::Node& key, const YAML::Node& value,
   }
   if (!IsFirst(child, line)) return;
   if (const auto* oneof = field->real_containing_oneof(); oneof != nullptr) {
-    const FieldDescriptor* chosen = message->GetReflection()->GetOneofFieldDescriptor(*message, oneof);
+    const FieldDescriptor* chosen =
+        message->GetReflection()->GetOneofFieldDescriptor(*message, oneof);
     if (chosen != nullptr) {
       problems_.Add(child,
                     absl::StrCat("only one of ", absl::StrJoin(jobspec::Alternatives(*oneof), ", "),
@@ -139,7 +141,8 @@ void YamlMessageReader::ReadMap(const YAML::Node& value, const FieldDescriptor& 
     const int child_line = LineOf(entry.first, line);
     if (!IsFirst(child, child_line)) continue;
     if (!entry.second.IsScalar()) {
-      problems_.Add(child, absl::StrCat("found ", Found(entry.second), "; allowed: a text"), child_line);
+      problems_.Add(child, absl::StrCat("found ", Found(entry.second), "; allowed: a text"),
+                    child_line);
       continue;
     }
     Message* added = message->GetReflection()->AddMessage(message, &field);
@@ -183,8 +186,9 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
                                          int line, Message* message) {
   const auto* reflection = message->GetReflection();
   const int last = field.is_repeated() ? reflection->FieldSize(*message, &field) - 1 : 0;
-  const std::string found = field.is_repeated() ? reflection->GetRepeatedString(*message, &field, last)
-                                                : reflection->GetString(*message, &field);
+  const std::string found = field.is_repeated()
+                                ? reflection->GetRepeatedString(*message, &field, last)
+                                : reflection->GetString(*message, &field);
   if (found == "~" || found.rfind("~/", 0) == 0) {
     problems_.Add(path, absl::StrCat("found '", found, "'; '~' means nothing here, write the path"),
                   line);

@@ -1,5 +1,5 @@
-// Fills a protobuf message from a YAML mapping by walking the message's descriptor, so that a new field in the
-// schema is a new key in the file and nothing else has to be written.
+// Fills a protobuf message from a YAML mapping by walking the message's descriptor, so that a new
+// field in the schema is a new key in the file and nothing else has to be written.
 #ifndef MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
 #define MUSTER_COMMON_JOBFILE_YAML_MESSAGE_H_
 
@@ -14,26 +14,31 @@
 
 namespace muster::jobfile {
 
-// Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and values of
-// another type are problems. A list of one may be written as its element. A message without a value
-// (`ddp:`) is present and empty; a number or text without a value is a problem. A relative path
-// (jobspec::IsPath) becomes absolute against `base_folder`. In a map field, whose keys and values are texts,
-// every key is allowed, and a number or a truth value is its text as it stands in the file.
+// Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and
+// values of another type are problems. A list of one may be written as its element. A message
+// without a value (`ddp:`) is present and empty; a number or text without a value is a problem. A
+// relative path (jobspec::IsPath) becomes absolute against `base_folder`. In a map field, whose
+// keys and values are texts, every key is allowed, and a number or a truth value is its text as it
+// stands in the file.
 //
 // Goes on after a problem, so that one reading finds them all. Not thread-safe; one use.
 class YamlMessageReader {
  public:
-  // `base_folder` is absolute. `other_folders`: by path of a field, the folder instead for it and what is in it.
-  explicit YamlMessageReader(std::string base_folder, std::map<std::string, std::string> other_folders = {})
+  // `base_folder` is absolute. `other_folders`: by path of a field, the folder instead for it and
+  // what is in it.
+  explicit YamlMessageReader(std::string base_folder,
+                             std::map<std::string, std::string> other_folders = {})
       : base_folder_(std::move(base_folder)), other_folders_(std::move(other_folders)) {}
 
-  // Reads a mapping, or nothing at all, into `message`, whose own path is `path` ("" for the whole).
+  // Reads a mapping, or nothing at all, into `message`, whose own path is `path` ("" for the
+  // whole).
   void Read(const YAML::Node& node, const std::string& path, google::protobuf::Message* message);
 
   const jobspec::ProblemList& problems() const { return problems_; }
   // 1-based line of every field and list element that was read, by path.
   const std::map<std::string, int>& lines() const { return lines_; }
-  // Fields that a mistyped key was probably meant to be: that they are missing is no second problem.
+  // Fields that a mistyped key was probably meant to be: that they are missing is no second
+  // problem.
   const std::set<std::string>& meant() const { return meant_; }
 
  private:
@@ -65,8 +70,10 @@ class YamlMessageReader {
 // 1-based line of a node; `otherwise` where yaml-cpp knows none.
 int LineOf(const YAML::Node& node, int otherwise);
 
-// What to say of a key that the message does not have; *near: the field that was probably meant, or nothing.
-std::string UnknownKey(const std::string& name, const google::protobuf::Descriptor& type, std::string* near);
+// What to say of a key that the message does not have; *near: the field that was probably meant, or
+// nothing.
+std::string UnknownKey(const std::string& name, const google::protobuf::Descriptor& type,
+                       std::string* near);
 
 }  // namespace muster::jobfile
 

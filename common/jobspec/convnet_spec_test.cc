@@ -44,9 +44,7 @@ using Case = SpecCase;
 
 class ValidateConvnetFinds : public testing::TestWithParam<Case> {};
 
-TEST_P(ValidateConvnetFinds, TheOneProblem) {
-  ExpectTheOneProblem(ConvnetJob(), GetParam());
-}
+TEST_P(ValidateConvnetFinds, TheOneProblem) { ExpectTheOneProblem(ConvnetJob(), GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(
     Table, ValidateConvnetFinds,
@@ -73,9 +71,10 @@ INSTANTIATE_TEST_SUITE_P(
              "found 3 numbers; allowed: as many as widths, 2"},
         Case{"NoClasses", [](auto* s) { Convnet(s)->set_classes(0); }, "model.convnet.classes",
              "is missing or 0"},
-        Case{"SevenStages", [](auto* s) { AddStages(s, 5); }, "model.convnet.widths",
-             "found 7 stages; allowed: at most 6, after which an image of 28 x 20 pixels is down to "
-             "one"},
+        Case{
+            "SevenStages", [](auto* s) { AddStages(s, 5); }, "model.convnet.widths",
+            "found 7 stages; allowed: at most 6, after which an image of 28 x 20 pixels is down to "
+            "one"},
         Case{"OneNumberPerChannel", [](auto* s) { AddStages(s, 4); }, "batch.per_rank",
              "found 1; allowed: 2 or more"},
         Case{"Tokens",

@@ -162,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"RowsForLlama",
              [](auto* s) {
                *s->mutable_model() = Parse(R"(model {
-                   llama { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64 } })").model();
+                   llama { vocab_size: 256 context: 32 layers: 2 heads: 4 width: 64 } })")
+                                         .model();
                s->mutable_data()->mutable_validate()->mutable_safetensors()->add_path("/x");
              },
              "data.validate.safetensors", "llama reads tokens"},

@@ -21,7 +21,8 @@ uint32_t LlamaInner(uint64_t width) {
 void ResolveModel(v1::ModelSpec* model) {
   if (model->has_gpt2()) {
     v1::Gpt2Spec* gpt2 = model->mutable_gpt2();
-    if (!gpt2->has_inner() && gpt2->width() > 0) gpt2->set_inner(Clamp(uint64_t{4} * gpt2->width()));
+    if (!gpt2->has_inner() && gpt2->width() > 0)
+      gpt2->set_inner(Clamp(uint64_t{4} * gpt2->width()));
   } else if (model->has_llama()) {
     v1::LlamaSpec* llama = model->mutable_llama();
     if (!llama->has_kv_heads() && llama->heads() > 0) llama->set_kv_heads(llama->heads());
@@ -29,7 +30,8 @@ void ResolveModel(v1::ModelSpec* model) {
   }
 }
 
-// A schedule that ends at total_steps. Without a fit stage there is nothing to schedule, and no default either.
+// A schedule that ends at total_steps. Without a fit stage there is nothing to schedule, and no
+// default either.
 template <typename Schedule>
 void ResolveTotalSteps(uint64_t fit_steps, Schedule* schedule) {
   if (!schedule->has_total_steps() && fit_steps > 0) schedule->set_total_steps(Clamp(fit_steps));

@@ -24,7 +24,8 @@ void Visit(const google::protobuf::Message& message, const std::string& parent,
       const FieldValue value{&message, field, index,
                              field->is_repeated() ? ElementPath(path, i) : path};
       visit(value);
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) Visit(value.Message(), value.path, visit);
+      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE)
+        Visit(value.Message(), value.path, visit);
     }
   }
 }

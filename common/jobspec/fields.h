@@ -15,7 +15,7 @@ namespace muster::jobspec {
 struct FieldValue {
   const google::protobuf::Message* owner;
   const google::protobuf::FieldDescriptor* field;
-  int index;  // in the list; -1 for a singular field
+  int index;         // in the list; -1 for a singular field
   std::string path;  // "stages[1].fit.steps"
 
   std::string String() const;
@@ -27,9 +27,9 @@ struct FieldValue {
   const google::protobuf::Message& Message() const;
 };
 
-// Visits every value that is set (numbers and strings without presence: those that are not zero or empty),
-// messages before their own fields. Stable order: that of the field numbers. Maps are left out: their texts are the
-// plug-in's.
+// Visits every value that is set (numbers and strings without presence: those that are not zero or
+// empty), messages before their own fields. Stable order: that of the field numbers. Maps are left
+// out: their texts are the plug-in's.
 void ForEachValue(const google::protobuf::Message& message,
                   const std::function<void(const FieldValue&)>& visit);
 

@@ -67,8 +67,9 @@ TEST(ResolveDefaults, TheLossIsCrossEntropyUnlessAPluginMayHaveItsOwn) {
   spec.mutable_loss()->mutable_mse();
   EXPECT_TRUE(ResolveDefaults(spec).loss().has_mse());
   spec.mutable_loss()->mutable_cross_entropy()->set_ignore_index(-100);
-  EXPECT_TRUE(Equal(ResolveDefaults(spec).loss(),
-                    Parse("loss { cross_entropy { ignore_index: -100 label_smoothing: 0 } }").loss()));
+  EXPECT_TRUE(
+      Equal(ResolveDefaults(spec).loss(),
+            Parse("loss { cross_entropy { ignore_index: -100 label_smoothing: 0 } }").loss()));
   spec.clear_loss();
   spec.mutable_model()->mutable_plugin();
   EXPECT_FALSE(ResolveDefaults(spec).has_loss());
@@ -81,7 +82,9 @@ TEST(ValidateSpec, TakesWhatMayRun) {
     model { mlp { inputs: 4 hidden: [8, 8] classes: 3 } }
     data { validate { safetensors { path: "/rows" } } }
     batch { per_rank: 1 }
-    stages { validate {} })")).problems(), IsEmpty());
+    stages { validate {} })"))
+                  .problems(),
+              IsEmpty());
 }
 
 TEST(ValidateSpec, NamesEverythingThatAnEmptyJobLacks) {
@@ -119,8 +122,7 @@ INSTANTIATE_TEST_SUITE_P(
              "device", "allowed: cpu"},
         Case{"NoKindOfStrategy", [](auto* s) { s->mutable_strategy(); }, "strategy",
              "one of: ddp, sharded_ddp"},
-        Case{"Bucket",
-             [](auto* s) { s->mutable_strategy()->mutable_ddp()->set_bucket_mb(0); },
+        Case{"Bucket", [](auto* s) { s->mutable_strategy()->mutable_ddp()->set_bucket_mb(0); },
              "strategy.ddp.bucket_mb", "above 0"},
         Case{"BucketOfSharded",
              [](auto* s) { s->mutable_strategy()->mutable_sharded_ddp()->set_bucket_mb(-1); },
@@ -132,8 +134,8 @@ INSTANTIATE_TEST_SUITE_P(
              },
              "strategy.sharded_ddp.reduce_every", "9"},
         Case{"NoOptimizer", [](auto* s) { s->clear_optimizer(); }, "optimizer", "fit needs it"},
-        Case{"NoKindOfOptimizer", [](auto* s) { s->mutable_optimizer()->clear_kind(); }, "optimizer",
-             "one of: adamw, sgd"},
+        Case{"NoKindOfOptimizer", [](auto* s) { s->mutable_optimizer()->clear_kind(); },
+             "optimizer", "one of: adamw, sgd"},
         Case{"Lr", [](auto* s) { Adamw(s)->set_lr(-1); }, "optimizer.adamw.lr", "found -1"},
         Case{"NoLr", [](auto* s) { s->mutable_optimizer()->mutable_sgd(); }, "optimizer.sgd.lr",
              "is missing"},
@@ -155,8 +157,7 @@ INSTANTIATE_TEST_SUITE_P(
              "optimizer.sgd.momentum", "found 1.5"},
         Case{"Warmup", [](auto* s) { Cosine(s)->set_warmup_steps(101); },
              "schedule.warmup_cosine.warmup_steps", "found 101"},
-        Case{"WarmupTotal",
-             [](auto* s) { Cosine(s)->set_total_steps(9); },
+        Case{"WarmupTotal", [](auto* s) { Cosine(s)->set_total_steps(9); },
              "schedule.warmup_cosine.warmup_steps", "at most total_steps, 9"},
         Case{"MinRatio", [](auto* s) { Cosine(s)->set_min_ratio(1.1); },
              "schedule.warmup_cosine.min_ratio", "0 to 1"},
@@ -181,7 +182,8 @@ INSTANTIATE_TEST_SUITE_P(
                s->mutable_loss()->mutable_mse();
              },
              "loss", "found mse, but the model gives logits of tokens"},
-        Case{"NoSteps", [](auto* s) {
+        Case{"NoSteps",
+             [](auto* s) {
                s->clear_schedule();
                s->mutable_stages(0)->mutable_fit()->set_steps(0);
              },
@@ -204,7 +206,8 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoProfileDirectory", [](auto* s) { s->mutable_profile()->add_steps(3); },
              "profile.directory", "is missing"},
         Case{"WatchdogWithoutUnit", [](auto* s) { s->mutable_watchdog()->set_no_progress("90"); },
-             "watchdog.no_progress", "found '90'; allowed: a number above 0 with its unit, such as 90s"},
+             "watchdog.no_progress",
+             "found '90'; allowed: a number above 0 with its unit, such as 90s"},
         Case{"WatchdogOf0", [](auto* s) { s->mutable_watchdog()->set_no_progress("0s"); },
              "watchdog.no_progress", "found '0s'"},
         Case{"WatchdogForEver", [](auto* s) { s->mutable_watchdog()->set_startup("inf"); },

@@ -16,8 +16,8 @@ struct Line {
   friend bool operator==(const Line&, const Line&) = default;
 };
 
-// Every value that is set, messages before their fields and a map's entries by their keys. Equal messages
-// give equal lines, and different ones different lines. Pure.
+// Every value that is set, messages before their fields and a map's entries by their keys. Equal
+// messages give equal lines, and different ones different lines. Pure.
 std::vector<Line> LinesOf(const google::protobuf::Message& message);
 
 }  // namespace muster::jobspec

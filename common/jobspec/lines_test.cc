@@ -20,12 +20,12 @@ TEST(LinesOf, NamesEveryValueThatIsSetInTheOrderOfTheFields) {
   spec.mutable_optimizer()->mutable_adamw()->set_eps(0);
   spec.set_precision(v1::JobSpec::BFLOAT16);
   spec.add_stages()->mutable_validate();
-  EXPECT_THAT(LinesOf(spec),
-              ElementsAre(Line{"name", "\"a\\nb\""}, Line{"optimizer", "{}"},
-                          Line{"optimizer.adamw", "{}"}, Line{"optimizer.adamw.lr", "0.1"},
-                          Line{"optimizer.adamw.betas[0]", "0.9"}, Line{"optimizer.adamw.eps", "0"},
-                          Line{"precision", "BFLOAT16"}, Line{"stages[0]", "{}"},
-                          Line{"stages[0].validate", "{}"}));
+  EXPECT_THAT(
+      LinesOf(spec),
+      ElementsAre(Line{"name", "\"a\\nb\""}, Line{"optimizer", "{}"}, Line{"optimizer.adamw", "{}"},
+                  Line{"optimizer.adamw.lr", "0.1"}, Line{"optimizer.adamw.betas[0]", "0.9"},
+                  Line{"optimizer.adamw.eps", "0"}, Line{"precision", "BFLOAT16"},
+                  Line{"stages[0]", "{}"}, Line{"stages[0].validate", "{}"}));
 }
 
 TEST(LinesOf, ShowsEveryBitOfANumber) {
@@ -41,11 +41,10 @@ TEST(LinesOf, SortsAMapByItsKeys) {
   options["b"] = "2";
   options["a"] = "1";
   options["c"] = "";
-  EXPECT_THAT(LinesOf(spec),
-              ElementsAre(Line{"model", "{}"}, Line{"model.plugin", "{}"},
-                          Line{"model.plugin.options[\"a\"]", "\"1\""},
-                          Line{"model.plugin.options[\"b\"]", "\"2\""},
-                          Line{"model.plugin.options[\"c\"]", "\"\""}));
+  EXPECT_THAT(LinesOf(spec), ElementsAre(Line{"model", "{}"}, Line{"model.plugin", "{}"},
+                                         Line{"model.plugin.options[\"a\"]", "\"1\""},
+                                         Line{"model.plugin.options[\"b\"]", "\"2\""},
+                                         Line{"model.plugin.options[\"c\"]", "\"\""}));
 }
 
 }  // namespace

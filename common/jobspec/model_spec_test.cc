@@ -54,8 +54,8 @@ v1::TorchscriptSpec* ScriptOfRows(v1::JobSpec* s) {
 
 v1::LlamaSpec ResolvedLlama(const std::string& text) {
   v1::JobSpec spec = Parse(kGpt2Job);
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      text, spec.mutable_model()->mutable_llama()));
+  EXPECT_TRUE(
+      google::protobuf::TextFormat::ParseFromString(text, spec.mutable_model()->mutable_llama()));
   return ResolveDefaults(spec).model().llama();
 }
 
@@ -117,8 +117,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"Heads", [](auto* s) { Gpt2(s)->set_heads(3); }, "model.gpt2.heads",
              "found 3; allowed: a divisor of width, 64"},
         Case{"Inner", [](auto* s) { Gpt2(s)->set_inner(0); }, "model.gpt2.inner", "allowed: 1 to"},
-        Case{"Dropout", [](auto* s) { Gpt2(s)->set_dropout(1); }, "model.gpt2.dropout",
-             "below 1"},
+        Case{"Dropout", [](auto* s) { Gpt2(s)->set_dropout(1); }, "model.gpt2.dropout", "below 1"},
         Case{"DropoutNan",
              [](auto* s) { Gpt2(s)->set_dropout(std::numeric_limits<double>::quiet_NaN()); },
              "model.gpt2.dropout", "found nan"},

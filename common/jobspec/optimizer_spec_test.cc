@@ -38,7 +38,8 @@ void ExpectResolved(const std::string& settings, const std::string& expected) {
   const v1::JobSpec found = ResolveDefaults(Job(settings));
   const v1::JobSpec wanted = ResolveDefaults(Job(expected));
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(found, wanted))
-      << found.DebugString() << "\nexpected\n" << wanted.DebugString();
+      << found.DebugString() << "\nexpected\n"
+      << wanted.DebugString();
   // What is expected is complete: it says the same without ResolveDefaults.
   const v1::JobSpec plain = Job(expected);
   using google::protobuf::util::MessageDifferencer;
@@ -67,30 +68,36 @@ TEST(ResolveDefaults, FillsSchedules) {
   ExpectResolved("schedule { step { step_size: 5 } }",
                  sgd + "schedule { step { step_size: 5 gamma: 0.1 } }");
   ExpectResolved("schedule { one_cycle {} }",
-                 sgd + "schedule { one_cycle { total_steps: 100 pct_start: 0.3 div_factor: 25 "
-                       "final_div_factor: 1e4 anneal: COS three_phase: false } }");
-  ExpectResolved("schedule { one_cycle { total_steps: 9 pct_start: 0.5 div_factor: 2 "
-                 "final_div_factor: 3 anneal: LINEAR three_phase: true } }",
-                 sgd + "schedule { one_cycle { total_steps: 9 pct_start: 0.5 div_factor: 2 "
-                       "final_div_factor: 3 anneal: LINEAR three_phase: true } }");
+                 sgd +
+                     "schedule { one_cycle { total_steps: 100 pct_start: 0.3 div_factor: 25 "
+                     "final_div_factor: 1e4 anneal: COS three_phase: false } }");
+  ExpectResolved(
+      "schedule { one_cycle { total_steps: 9 pct_start: 0.5 div_factor: 2 "
+      "final_div_factor: 3 anneal: LINEAR three_phase: true } }",
+      sgd +
+          "schedule { one_cycle { total_steps: 9 pct_start: 0.5 div_factor: 2 "
+          "final_div_factor: 3 anneal: LINEAR three_phase: true } }");
 }
 
 TEST(ResolveDefaults, FillsTheLossScaleOfFloat16Only) {
   const std::string rest = std::string(kSgd) + "schedule { constant {} } ";
   ExpectResolved("precision: BFLOAT16", rest + "precision: BFLOAT16");
   ExpectResolved("precision: FLOAT16",
-                 rest + "precision: FLOAT16 loss_scale { initial: 65536 growth_factor: 2 "
-                        "backoff_factor: 0.5 growth_interval: 2000 }");
+                 rest +
+                     "precision: FLOAT16 loss_scale { initial: 65536 growth_factor: 2 "
+                     "backoff_factor: 0.5 growth_interval: 2000 }");
   ExpectResolved("precision: FLOAT16 loss_scale { growth_interval: 10 }",
-                 rest + "precision: FLOAT16 loss_scale { initial: 65536 growth_factor: 2 "
-                        "backoff_factor: 0.5 growth_interval: 10 }");
+                 rest +
+                     "precision: FLOAT16 loss_scale { initial: 65536 growth_factor: 2 "
+                     "backoff_factor: 0.5 growth_interval: 10 }");
 }
 
 TEST(ResolveDefaults, LeavesOpenWhatAGroupDoesNotSet) {
-  const std::string groups = " groups { match: \"*\" lr_scale: 0.5 } groups { match: \"b\" weight_decay: 0 } } ";
+  const std::string groups =
+      " groups { match: \"*\" lr_scale: 0.5 } groups { match: \"b\" weight_decay: 0 } } ";
   ExpectResolved("optimizer { sgd { lr: 0.1 }" + groups,
-                 "optimizer { sgd { lr: 0.1 momentum: 0 weight_decay: 0 nesterov: false }" + groups +
-                     "on_nan: FAIL schedule { constant {} }");
+                 "optimizer { sgd { lr: 0.1 momentum: 0 weight_decay: 0 nesterov: false }" +
+                     groups + "on_nan: FAIL schedule { constant {} }");
 }
 
 TEST(ValidateSpec, TakesWhatIsJustPossible) {
@@ -122,37 +129,53 @@ TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
   const Case cases[] = {
       {"schedule { constant { warmup_steps: 101 } }", "schedule.constant.warmup_steps",
        "found 101; allowed: at most the steps of all fit stages, 100"},
-      {"schedule { step { warmup_steps: 101 step_size: 1 } }", "schedule.step.warmup_steps", "found 101"},
+      {"schedule { step { warmup_steps: 101 step_size: 1 } }", "schedule.step.warmup_steps",
+       "found 101"},
       {"schedule { step {} }", "schedule.step.step_size", "is missing or 0; allowed: 1 or more"},
-      {"schedule { step { step_size: 1 gamma: 0 } }", "schedule.step.gamma", "found 0; allowed: a number above 0"},
+      {"schedule { step { step_size: 1 gamma: 0 } }", "schedule.step.gamma",
+       "found 0; allowed: a number above 0"},
       {"schedule { step { step_size: 1 gamma: -0.5 } }", "schedule.step.gamma", "found -0.5"},
       {"schedule { step { step_size: 1 gamma: nan } }", "schedule.step.gamma", "found nan"},
       {"schedule { linear { warmup_steps: 101 } }", "schedule.linear.warmup_steps",
        "found 101; allowed: at most"},
       {"schedule { linear { warmup_steps: 8 total_steps: 7 } }", "schedule.linear.warmup_steps",
        "found 8; allowed: at most total_steps, 7"},
-      {"schedule { linear { total_steps: 0 } }", "schedule.linear.total_steps", "found 0; allowed: 1 or more"},
-      {"schedule { linear { min_ratio: -0.1 } }", "schedule.linear.min_ratio", "found -0.1; allowed: 0 to 1"},
+      {"schedule { linear { total_steps: 0 } }", "schedule.linear.total_steps",
+       "found 0; allowed: 1 or more"},
+      {"schedule { linear { min_ratio: -0.1 } }", "schedule.linear.min_ratio",
+       "found -0.1; allowed: 0 to 1"},
       {"schedule { linear { min_ratio: 1.1 } }", "schedule.linear.min_ratio", "found 1.1"},
-      {"schedule { warmup_cosine { total_steps: 0 } }", "schedule.warmup_cosine.total_steps", "found 0"},
+      {"schedule { warmup_cosine { total_steps: 0 } }", "schedule.warmup_cosine.total_steps",
+       "found 0"},
       {"schedule { one_cycle { total_steps: 0 } }", "schedule.one_cycle.total_steps", "found 0"},
-      {"schedule { one_cycle { pct_start: 0 } }", "schedule.one_cycle.pct_start", "found 0; allowed: above 0 and below 1"},
+      {"schedule { one_cycle { pct_start: 0 } }", "schedule.one_cycle.pct_start",
+       "found 0; allowed: above 0 and below 1"},
       {"schedule { one_cycle { pct_start: 1 } }", "schedule.one_cycle.pct_start", "found 1"},
-      {"schedule { one_cycle { pct_start: 0.6 three_phase: true } }", "schedule.one_cycle.pct_start",
-       "found 0.6; allowed: at most 0.5 with three_phase"},
-      {"schedule { one_cycle { div_factor: 0.9 } }", "schedule.one_cycle.div_factor", "found 0.9; allowed: 1 or more"},
+      {"schedule { one_cycle { pct_start: 0.6 three_phase: true } }",
+       "schedule.one_cycle.pct_start", "found 0.6; allowed: at most 0.5 with three_phase"},
+      {"schedule { one_cycle { div_factor: 0.9 } }", "schedule.one_cycle.div_factor",
+       "found 0.9; allowed: 1 or more"},
       {"schedule { one_cycle { final_div_factor: 0.01 } }", "schedule.one_cycle.final_div_factor",
        "found 0.01; allowed: 1 / div_factor or more"},
-      {"schedule { one_cycle { final_div_factor: -1 } }", "schedule.one_cycle.final_div_factor", "found -1"},
+      {"schedule { one_cycle { final_div_factor: -1 } }", "schedule.one_cycle.final_div_factor",
+       "found -1"},
       {"loss_scale {}", "loss_scale", "only precision float16 uses it"},
-      {"precision: BFLOAT16 loss_scale { initial: 1 }", "loss_scale", "only precision float16 uses it"},
-      {"precision: FLOAT16 loss_scale { initial: 0 }", "loss_scale.initial", "found 0; allowed: a number above 0"},
-      {"precision: FLOAT16 loss_scale { initial: 1e39 }", "loss_scale.initial", "at most 3.40282e+38"},
-      {"precision: FLOAT16 loss_scale { growth_factor: 1 }", "loss_scale.growth_factor", "found 1; allowed: a number above 1"},
-      {"precision: FLOAT16 loss_scale { backoff_factor: 1 }", "loss_scale.backoff_factor", "above 0 and below 1"},
-      {"precision: FLOAT16 loss_scale { backoff_factor: 0 }", "loss_scale.backoff_factor", "above 0 and below 1"},
-      {"precision: FLOAT16 loss_scale { growth_interval: 0 }", "loss_scale.growth_interval", "found 0; allowed: 1 to 16777216"},
-      {"precision: FLOAT16 loss_scale { growth_interval: 16777217 }", "loss_scale.growth_interval", "found 16777217"},
+      {"precision: BFLOAT16 loss_scale { initial: 1 }", "loss_scale",
+       "only precision float16 uses it"},
+      {"precision: FLOAT16 loss_scale { initial: 0 }", "loss_scale.initial",
+       "found 0; allowed: a number above 0"},
+      {"precision: FLOAT16 loss_scale { initial: 1e39 }", "loss_scale.initial",
+       "at most 3.40282e+38"},
+      {"precision: FLOAT16 loss_scale { growth_factor: 1 }", "loss_scale.growth_factor",
+       "found 1; allowed: a number above 1"},
+      {"precision: FLOAT16 loss_scale { backoff_factor: 1 }", "loss_scale.backoff_factor",
+       "above 0 and below 1"},
+      {"precision: FLOAT16 loss_scale { backoff_factor: 0 }", "loss_scale.backoff_factor",
+       "above 0 and below 1"},
+      {"precision: FLOAT16 loss_scale { growth_interval: 0 }", "loss_scale.growth_interval",
+       "found 0; allowed: 1 to 16777216"},
+      {"precision: FLOAT16 loss_scale { growth_interval: 16777217 }", "loss_scale.growth_interval",
+       "found 16777217"},
       {"optimizer { sgd { lr: 1 nesterov: true } }", "optimizer.sgd.nesterov", "momentum is 0"},
       {"optimizer { sgd { lr: 1 } groups { match: \"a\" } }", "optimizer.groups[0]",
        "sets nothing; allowed: weight_decay, lr_scale, or both"},
@@ -178,7 +201,8 @@ TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
 TEST(ValidateSpec, RefusesUnknownAlternatives) {
   v1::JobSpec spec = Job("");
   spec.set_on_nan(static_cast<v1::JobSpec::OnNan>(9));
-  EXPECT_EQ(FormatProblems(ValidateSpec(spec)), "on_nan: found the unknown number 9; allowed: fail, skip_step\n");
+  EXPECT_EQ(FormatProblems(ValidateSpec(spec)),
+            "on_nan: found the unknown number 9; allowed: fail, skip_step\n");
 }
 
 }  // namespace

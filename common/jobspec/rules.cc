@@ -135,7 +135,8 @@ class RuleChecker {
     if (!field.is_repeated()) return CheckValue({&message, &field, -1, path});
     const int size = reflection.FieldSize(message, &field);
     if (rule.has_elements() && size != static_cast<int>(rule.elements())) {
-      problems_.Add(path, absl::StrCat("found a list of ", size, "; allowed: ", AllowedElements(rule)));
+      problems_.Add(path,
+                    absl::StrCat("found a list of ", size, "; allowed: ", AllowedElements(rule)));
     }
     for (int i = 0; i < size; ++i) CheckValue({&message, &field, i, ElementPath(path, i)});
     if (rule.text() == v1::FieldRule::UNITS) CheckUnits(message, field, path);
@@ -159,14 +160,14 @@ class RuleChecker {
   void CheckEnum(const FieldValue& value) {
     const auto& type = *value.field->enum_type();
     if (type.FindValueByNumber(value.Enum()) != nullptr) return;
-    problems_.Add(value.path, absl::StrCat("found the unknown number ", value.Enum(), "; allowed: ",
-                                           absl::StrJoin(EnumNames(type), ", ")));
+    problems_.Add(value.path, absl::StrCat("found the unknown number ", value.Enum(),
+                                           "; allowed: ", absl::StrJoin(EnumNames(type), ", ")));
   }
 
   void CheckNumber(const FieldValue& value) {
     const v1::FieldRule& rule = RuleOf(*value.field);
     const double number = value.Number();
-    const std::string allowed = !IsWithin(rule, number)   ? AllowedNumbers(rule)
+    const std::string allowed = !IsWithin(rule, number)  ? AllowedNumbers(rule)
                                 : !std::isfinite(number) ? "a finite number"
                                                          : "";
     if (allowed.empty()) return;
@@ -268,9 +269,8 @@ std::string AllowedNumbers(const v1::FieldRule& rule) {
       return rule.has_at_most() ? absl::StrCat(text(low), " to ", text(high))
                                 : absl::StrCat("from ", text(low), " to below ", text(high));
     }
-    return rule.has_at_most()
-               ? absl::StrCat("a number above ", text(low), ", at most ", text(high))
-               : absl::StrCat("above ", text(low), " and below ", text(high));
+    return rule.has_at_most() ? absl::StrCat("a number above ", text(low), ", at most ", text(high))
+                              : absl::StrCat("above ", text(low), " and below ", text(high));
   }
   if (rule.has_at_least()) return absl::StrCat(text(low), " or more");
   if (rule.has_above()) return absl::StrCat("a number above ", text(low));

@@ -46,7 +46,8 @@ std::vector<std::string> FieldsOfWhich(const std::function<bool(const FieldDescr
 TEST(Schema, SaysOfEveryFieldThatIsNoAlternativeWhatHoldsWhereItIsLeftOut) {
   EXPECT_THAT(FieldsOfWhich([](const FieldDescriptor& field) {
                 const v1::FieldRule& rule = RuleOf(field);
-                const int said = rule.needed() + !rule.default_().empty() + !rule.left_out().empty();
+                const int said =
+                    rule.needed() + !rule.default_().empty() + !rule.left_out().empty();
                 return said != (field.real_containing_oneof() == nullptr ? 1 : 0);
               }),
               IsEmpty());
@@ -68,7 +69,8 @@ TEST(Schema, GivesRangesToNumbersOnly) {
               IsEmpty());
 }
 
-// What is missing can be named: a number that is needed has a range, a list of messages is one of alternatives.
+// What is missing can be named: a number that is needed has a range, a list of messages is one of
+// alternatives.
 TEST(Schema, SaysWhatIsAllowedWhereSomethingIsNeeded) {
   EXPECT_THAT(FieldsOfWhich([](const FieldDescriptor& field) {
                 const v1::FieldRule& rule = RuleOf(field);
@@ -84,18 +86,20 @@ TEST(Schema, SaysWhatIsAllowedWhereSomethingIsNeeded) {
               IsEmpty());
 }
 
-// A default of a number without presence could not be told from 0, and one that breaks its rule from an error.
+// A default of a number without presence could not be told from 0, and one that breaks its rule
+// from an error.
 TEST(Schema, HasDefaultsThatFitTheirFieldsAndTheirRules) {
   ForEachField([](const FieldDescriptor& field) {
     const v1::FieldRule& rule = RuleOf(field);
     if (rule.default_().empty()) return;
-    const auto* prototype =
-        google::protobuf::MessageFactory::generated_factory()->GetPrototype(field.containing_type());
+    const auto* prototype = google::protobuf::MessageFactory::generated_factory()->GetPrototype(
+        field.containing_type());
     const std::unique_ptr<google::protobuf::Message> message(prototype->New());
     FillDefaults(message.get());
     const auto& reflection = *message->GetReflection();
     if (field.is_repeated()) {
-      EXPECT_EQ(reflection.FieldSize(*message, &field), rule.default_().size()) << field.full_name();
+      EXPECT_EQ(reflection.FieldSize(*message, &field), rule.default_().size())
+          << field.full_name();
     } else if (field.has_presence() || field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM) {
       EXPECT_TRUE(reflection.HasField(*message, &field)) << field.full_name();
     } else {

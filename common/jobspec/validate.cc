@@ -81,7 +81,8 @@ class Validator {
       Add(path + ".inputs", "is missing; allowed: the shape of a row, one number or more");
     }
     uint64_t numbers = 1;
-    for (const uint32_t one : script.inputs()) numbers = numbers > kMaxRow ? numbers : numbers * one;
+    for (const uint32_t one : script.inputs())
+      numbers = numbers > kMaxRow ? numbers : numbers * one;
     if (numbers > kMaxRow) {
       Add(path + ".inputs", absl::StrCat("found a row of more than ", kMaxRow, " numbers"));
     }

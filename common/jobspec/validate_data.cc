@@ -80,26 +80,27 @@ class DataValidator {
             absl::StrCat("is missing; allowed: one or more paths, or ", path, ".per_rank"));
       }
     } else if (!common.empty()) {
-      Add(path + ".per_rank", absl::StrCat("found together with ", kind, ".path; allowed: one of the two"));
+      Add(path + ".per_rank",
+          absl::StrCat("found together with ", kind, ".path; allowed: one of the two"));
     } else if (static_cast<uint32_t>(per_rank.size()) != spec_.world_size()) {
-      Add(path + ".per_rank", absl::StrCat("found ", per_rank.size(),
-                                           "; allowed: as many paths as world_size, ",
-                                           spec_.world_size()));
+      Add(path + ".per_rank",
+          absl::StrCat("found ", per_rank.size(), "; allowed: as many paths as world_size, ",
+                       spec_.world_size()));
     }
   }
 
   void NoRankFiles(const std::string& path, const std::string& kind, const Paths& per_rank) {
     if (per_rank.empty()) return;
-    Add(path + ".per_rank", absl::StrCat("found together with ", kind,
-                                         "; allowed: only with tokens and safetensors"));
+    Add(path + ".per_rank",
+        absl::StrCat("found together with ", kind, "; allowed: only with tokens and safetensors"));
   }
 
   // As many labels as inputs.
   void Pairs(const std::string& path, const std::string& name, const Paths& inputs,
              const Paths& labels) {
     if (inputs.empty() || labels.empty() || inputs.size() == labels.size()) return;
-    Add(path + ".labels", absl::StrCat("found ", labels.size(), "; allowed: as many paths as ", name,
-                                       ", ", inputs.size()));
+    Add(path + ".labels", absl::StrCat("found ", labels.size(), "; allowed: as many paths as ",
+                                       name, ", ", inputs.size()));
   }
 
   // Whether the model reads what the data are.

@@ -20,9 +20,10 @@ template <typename Schedule>
 void WarmupWithinStages(const std::string& path, const Schedule& schedule, uint64_t fit_steps,
                         ProblemList* problems, const char* unless = "") {
   if (fit_steps == 0 || schedule.warmup_steps() <= fit_steps) return;
-  problems->Add(path + ".warmup_steps",
-                absl::StrCat("found ", schedule.warmup_steps(),
-                             "; allowed: at most the steps of all fit stages, ", fit_steps, unless));
+  problems->Add(
+      path + ".warmup_steps",
+      absl::StrCat("found ", schedule.warmup_steps(),
+                   "; allowed: at most the steps of all fit stages, ", fit_steps, unless));
 }
 
 // The same of a schedule that ends at total_steps.
@@ -33,23 +34,23 @@ void WarmupWithinTotal(const std::string& path, const Schedule& schedule, uint64
     WarmupWithinStages(path, schedule, fit_steps, problems, ", unless total_steps says more");
   } else if (schedule.total_steps() > 0 && schedule.warmup_steps() > schedule.total_steps()) {
     problems->Add(path + ".warmup_steps",
-                  absl::StrCat("found ", schedule.warmup_steps(), "; allowed: at most total_steps, ",
-                               schedule.total_steps()));
+                  absl::StrCat("found ", schedule.warmup_steps(),
+                               "; allowed: at most total_steps, ", schedule.total_steps()));
   }
 }
 
 // cycle: with its defaults.
 void OneCycle(const std::string& path, const v1::OneCycleSchedule& cycle, ProblemList* problems) {
   if (cycle.three_phase() && cycle.pct_start() > 0.5) {
-    problems->Add(path + ".pct_start",
-                  Found(cycle.pct_start(),
-                        "at most 0.5 with three_phase, which falls as long as it rises"));
+    problems->Add(
+        path + ".pct_start",
+        Found(cycle.pct_start(), "at most 0.5 with three_phase, which falls as long as it rises"));
   }
   // Written so that NaN fails too.
   if (cycle.div_factor() >= 1 && !(cycle.div_factor() * cycle.final_div_factor() >= 1)) {
-    problems->Add(path + ".final_div_factor",
-                  Found(cycle.final_div_factor(),
-                        "1 / div_factor or more, so that lr is the highest rate"));
+    problems->Add(
+        path + ".final_div_factor",
+        Found(cycle.final_div_factor(), "1 / div_factor or more, so that lr is the highest rate"));
   }
 }
 

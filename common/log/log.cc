@@ -10,8 +10,8 @@
 namespace muster {
 
 void InitLog(const std::string& program) {
-  auto logger = std::make_shared<spdlog::logger>(
-      program, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  auto logger =
+      std::make_shared<spdlog::logger>(program, std::make_shared<spdlog::sinks::stderr_sink_mt>());
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%eZ %L %n: %v", spdlog::pattern_time_type::utc);
   logger->flush_on(spdlog::level::trace);
   spdlog::set_default_logger(logger);

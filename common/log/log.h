@@ -6,8 +6,9 @@
 
 namespace muster {
 
-// Makes spdlog's default logger write "2026-11-21T05:00:00.123Z I <program>: text" to stderr, flushed at each
-// line. Call once, at the start of main. The level comes from $MUSTER_LOG (trace ... error); default info.
+// Makes spdlog's default logger write "2026-11-21T05:00:00.123Z I <program>: text" to stderr,
+// flushed at each line. Call once, at the start of main. The level comes from $MUSTER_LOG (trace
+// ... error); default info.
 void InitLog(const std::string& program);
 
 }  // namespace muster

@@ -33,8 +33,8 @@ void CheckTensor(const std::string& name, std::vector<const Piece*> pieces, Prob
       return;
     }
     if (piece->dtype != pieces.front()->dtype) {
-      problems->Add(absl::StrCat(name, ": its pieces disagree on the dtype: ", pieces.front()->dtype,
-                                 " and ", piece->dtype));
+      problems->Add(absl::StrCat(name, ": its pieces disagree on the dtype: ",
+                                 pieces.front()->dtype, " and ", piece->dtype));
       return;
     }
   }

@@ -21,8 +21,8 @@ constexpr int64_t kVersion = 2;
 // Written before the manifest had a hash of itself.
 constexpr int64_t kVersionWithoutHash = 1;
 
-// The member that holds the manifest's own hash. It is the third one, so that no name that a user chose
-// stands before it.
+// The member that holds the manifest's own hash. It is the third one, so that no name that a user
+// chose stands before it.
 constexpr char kHashMember[] = "manifest_xxh3_128";
 constexpr char kNoHash[] = "00000000000000000000000000000000";
 
@@ -33,7 +33,8 @@ std::string HashLine(const std::string& hash) {
 // The hash of the text as it is with zeros in the place of the hash.
 std::string WithHash(std::string text) {
   const std::string blank = HashLine(kNoHash);
-  return text.replace(text.find(blank), blank.size(), HashLine(files::HashBytes(text.data(), text.size())));
+  return text.replace(text.find(blank), blank.size(),
+                      HashLine(files::HashBytes(text.data(), text.size())));
 }
 
 // `hash`: what the manifest says.
@@ -41,14 +42,14 @@ absl::Status CheckHash(const std::string& path, std::string text, const std::str
   const std::string line = HashLine(hash);
   const size_t at = text.find(line);
   if (hash.size() != sizeof(kNoHash) - 1 || at == std::string::npos) {
-    return absl::DataLossError(
-        absl::StrCat(path, ": expected the member ", HashLine("<32 digits>"), ", found '", hash, "'"));
+    return absl::DataLossError(absl::StrCat(path, ": expected the member ", HashLine("<32 digits>"),
+                                            ", found '", hash, "'"));
   }
   text.replace(at, line.size(), HashLine(kNoHash));
   const std::string found = files::HashBytes(text.data(), text.size());
   if (found == hash) return absl::OkStatus();
-  return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: expected the hash ", hash,
-                                          " (", kHashMember, "), found ", found));
+  return absl::DataLossError(absl::StrCat(path, ": was changed or is damaged: expected the hash ",
+                                          hash, " (", kHashMember, "), found ", found));
 }
 
 absl::Status CheckName(const std::string& directory, const Manifest& manifest) {
@@ -57,10 +58,10 @@ absl::Status CheckName(const std::string& directory, const Manifest& manifest) {
   if (!parsed.has_value() || *parsed == CheckpointName{manifest.step, manifest.generation}) {
     return absl::OkStatus();
   }
-  return absl::DataLossError(absl::StrCat(
-      files::JoinPath(directory, kFileName), ": expected step ", parsed->step, " and generation ",
-      parsed->generation, ", as the directory is called, found step ", manifest.step,
-      " and generation ", manifest.generation));
+  return absl::DataLossError(absl::StrCat(files::JoinPath(directory, kFileName), ": expected step ",
+                                          parsed->step, " and generation ", parsed->generation,
+                                          ", as the directory is called, found step ",
+                                          manifest.step, " and generation ", manifest.generation));
 }
 
 Json ToJson(const Steering& steering) {
@@ -192,7 +193,8 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
     const std::string format = json.at("format").get<std::string>();
     const int64_t version = json.at("version").get<int64_t>();
     if (format == kFormat && version > kVersion) {
-      // Of a newer program, which has its hash in the same place: then it is whole, for all that this one knows.
+      // Of a newer program, which has its hash in the same place: then it is whole, for all that
+      // this one knows.
       RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
       return absl::UnimplementedError(absl::StrCat(path, ": has version ", version, " of ", kFormat,
                                                    ", this program reads up to ", kVersion));

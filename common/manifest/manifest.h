@@ -78,22 +78,24 @@ struct Manifest {
 // The name of a piece's entry in its file.
 std::string EntryName(const Piece& piece);
 
-// Writes `directory`/MANIFEST.json, with a hash of itself in it, and makes it durable (the file, not the directory's entry).
+// Writes `directory`/MANIFEST.json, with a hash of itself in it, and makes it durable (the file,
+// not the directory's entry).
 absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
-// DATA_LOSS for one that is damaged (it hashes itself; version 1 does not), of a newer version, or of
-// another step or generation than the directory's name says where that is one of a checkpoint (path,
-// expected, found). Other errors, such as NOT_FOUND, say nothing of it: it could not be read.
+// DATA_LOSS for one that is damaged (it hashes itself; version 1 does not), of a newer version, or
+// of another step or generation than the directory's name says where that is one of a checkpoint
+// (path, expected, found). Other errors, such as NOT_FOUND, say nothing of it: it could not be
+// read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
 
-// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie in
-// files that are listed.
+// DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
+// in files that are listed.
 absl::Status CheckComplete(const Manifest& manifest);
 
-// Read, CheckComplete, and every file against its size, its hash and its own header. Reads everything
-// once. DATA_LOSS lists what is damaged, capped at 3; without any damage other errors say what could
-// not be found or read.
+// Read, CheckComplete, and every file against its size, its hash and its own header. Reads
+// everything once. DATA_LOSS lists what is damaged, capped at 3; without any damage other errors
+// say what could not be found or read.
 absl::StatusOr<Manifest> Verify(const std::string& directory);
 
 }  // namespace muster::manifest

@@ -119,12 +119,13 @@ TEST_F(ManifestTest, EveryTruncationOfTheManifestIsRefused) {
 
 TEST_F(ManifestTest, OtherVersionIsNamed) {
   Edit("\"version\": 2", "\"version\": 3");
-  EXPECT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss) << "its hash is another one";
+  EXPECT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kDataLoss)
+      << "its hash is another one";
   Rehash();
-  EXPECT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kUnimplemented) << "nobody calls it damaged";
-  EXPECT_THAT(
-      std::string(Read(dir_.path()).status().message()),
-      HasSubstr("has version 3 of muster-checkpoint, this program reads up to 2"));
+  EXPECT_EQ(Read(dir_.path()).status().code(), absl::StatusCode::kUnimplemented)
+      << "nobody calls it damaged";
+  EXPECT_THAT(std::string(Read(dir_.path()).status().message()),
+              HasSubstr("has version 3 of muster-checkpoint, this program reads up to 2"));
 }
 
 TEST_F(ManifestTest, AnyChangeOfItsTextIsDamage) {
@@ -141,8 +142,9 @@ TEST_F(ManifestTest, AnyChangeOfItsTextIsDamage) {
 
 TEST_F(ManifestTest, AChangedStepIsFound) {
   Edit("\"step\": 12", "\"step\": 1012");
-  EXPECT_THAT(std::string(Verify(dir_.path()).status().message()),
-              AllOf(HasSubstr("was changed or is damaged: expected the hash "), HasSubstr(", found ")));
+  EXPECT_THAT(
+      std::string(Verify(dir_.path()).status().message()),
+      AllOf(HasSubstr("was changed or is damaged: expected the hash "), HasSubstr(", found ")));
 }
 
 TEST_F(ManifestTest, TheHashIsThatOfTheTextWithZerosInItsPlace) {
@@ -169,7 +171,8 @@ TEST_F(ManifestTest, PiecesWithoutADtypeAreF32) {
   std::string text = *files::ReadFile(dir_.Path(kFileName));
   const std::string dtype = ",\n   \"dtype\": \"F32\"";
   int removed = 0;
-  for (size_t at; (at = text.find(dtype)) != std::string::npos; ++removed) text.erase(at, dtype.size());
+  for (size_t at; (at = text.find(dtype)) != std::string::npos; ++removed)
+    text.erase(at, dtype.size());
   ASSERT_EQ(removed, 3) << text;
   ASSERT_TRUE(files::WriteAtomically(dir_.Path(kFileName), text).ok());
   const auto read = Verify(dir_.path());
@@ -189,9 +192,10 @@ TEST_F(ManifestTest, StepAndGenerationAreThoseOfTheDirectorysName) {
     EXPECT_EQ(Verify(directory).ok(), agrees) << name;
     EXPECT_EQ(Read(directory + "/").ok(), agrees) << name;
   }
-  EXPECT_THAT(std::string(Read(dir_.Path("step-13-g3")).status().message()),
-              HasSubstr("expected step 13 and generation 3, as the directory is called, found step 12 "
-                        "and generation 3"));
+  EXPECT_THAT(
+      std::string(Read(dir_.Path("step-13-g3")).status().message()),
+      HasSubstr("expected step 13 and generation 3, as the directory is called, found step 12 "
+                "and generation 3"));
 }
 
 TEST_F(ManifestTest, PiecesOfAnotherDtypeThanTheFilesAreFound) {

@@ -1,4 +1,5 @@
-// The name of a checkpoint's directory says which one it is: "step-200-g3" after 200 steps, by generation 3.
+// The name of a checkpoint's directory says which one it is: "step-200-g3" after 200 steps, by
+// generation 3.
 #ifndef MUSTER_COMMON_MANIFEST_NAME_H_
 #define MUSTER_COMMON_MANIFEST_NAME_H_
 

@@ -69,10 +69,10 @@ absl::Status VerifyFile(const std::string& directory, const FileRecord& record,
       return absl::DataLossError(absl::StrCat(path, ": no entry '", name, "'"));
     }
     if (safetensors::Name(entry->dtype) != piece.dtype || entry->shape != expected) {
-      return absl::DataLossError(absl::StrCat(
-          path, ": entry '", name, "': expected ", piece.dtype, " ",
-          safetensors::ShapeString(expected), ", found ", safetensors::Name(entry->dtype), " ",
-          safetensors::ShapeString(entry->shape)));
+      return absl::DataLossError(absl::StrCat(path, ": entry '", name, "': expected ", piece.dtype,
+                                              " ", safetensors::ShapeString(expected), ", found ",
+                                              safetensors::Name(entry->dtype), " ",
+                                              safetensors::ShapeString(entry->shape)));
     }
   }
   return absl::OkStatus();

@@ -72,7 +72,8 @@ std::optional<Exit> Process::Wait(absl::Duration timeout) {
   siginfo_t info = {};
   while (waitid(P_PID, pid_, &info, WEXITED) != 0 && errno == EINTR) {
   }
-  exit_ = info.si_code == CLD_EXITED ? Exit{.code = info.si_status} : Exit{.signal = info.si_status};
+  exit_ =
+      info.si_code == CLD_EXITED ? Exit{.code = info.si_status} : Exit{.signal = info.si_status};
   return exit_;
 }
 

@@ -1,8 +1,10 @@
-// Child processes: started in a process group (or session) of their own, ended as a group, and always reaped.
+// Child processes: started in a process group (or session) of their own, ended as a group, and
+// always reaped.
 //
-// Life cycle: a Spawner lives as long as its children should; Spawn gives a Process, whose destructor ends
-// what still runs. A child holds nothing of its parent but stdin (/dev/null), stdout and stderr: every other
-// descriptor is closed, signal mask and dispositions are the default ones.
+// Life cycle: a Spawner lives as long as its children should; Spawn gives a Process, whose
+// destructor ends what still runs. A child holds nothing of its parent but stdin (/dev/null),
+// stdout and stderr: every other descriptor is closed, signal mask and dispositions are the default
+// ones.
 #ifndef MUSTER_COMMON_PROCESS_PROCESS_H_
 #define MUSTER_COMMON_PROCESS_PROCESS_H_
 
@@ -76,9 +78,9 @@ class Process {
   // Sends a signal to the whole group. No effect once the process was waited for.
   void Signal(int signal);
 
-  // How it ended, waiting at most `timeout` (absl::InfiniteDuration(): without end); nullopt: it still runs.
-  // What is left of its group is killed before its id is given back, so no other process can be hit.
-  // Later calls give the same answer.
+  // How it ended, waiting at most `timeout` (absl::InfiniteDuration(): without end); nullopt: it
+  // still runs. What is left of its group is killed before its id is given back, so no other
+  // process can be hit. Later calls give the same answer.
   std::optional<Exit> Wait(absl::Duration timeout);
 
   // SIGTERM to the group, SIGKILL after `grace`, and waits for the end.
@@ -100,8 +102,8 @@ class Process {
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Forks from one thread of its own: a parent death signal follows the thread that forked, not the process.
-// Thread-safe.
+// Forks from one thread of its own: a parent death signal follows the thread that forked, not the
+// process. Thread-safe.
 class Spawner {
  public:
   Spawner();
@@ -111,8 +113,8 @@ class Spawner {
   Spawner& operator=(const Spawner&) = delete;
 
   // Starts a process; returns once the new program runs (exec succeeded).
-  // NOT_FOUND: there is no such file. PERMISSION_DENIED: it cannot be executed. INVALID_ARGUMENT: argv is
-  // empty. INTERNAL: any other failure, with the system's words.
+  // NOT_FOUND: there is no such file. PERMISSION_DENIED: it cannot be executed. INVALID_ARGUMENT:
+  // argv is empty. INTERNAL: any other failure, with the system's words.
   absl::StatusOr<std::unique_ptr<Process>> Spawn(const SpawnOptions& options);
 
  private:

@@ -139,7 +139,8 @@ TEST(Process, AFileThatCannotBeExecutedIsAnErrorWithItsPath) {
 
 TEST(Process, StopIsPoliteFirst) {
   Spawner spawner;
-  auto process = MustSpawn(spawner, Shell("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"));
+  auto process =
+      MustSpawn(spawner, Shell("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"));
   ReadOutput(*process, "ready");
   EXPECT_EQ(process->Stop(kBound), Exit{.code = 3});
 }

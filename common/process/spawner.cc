@@ -61,8 +61,8 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Everything the child needs, made before the fork: after it only async-signal-safe calls are allowed,
-// because another thread may have held any lock (malloc's too) at the moment of the fork.
+// Everything the child needs, made before the fork: after it only async-signal-safe calls are
+// allowed, because another thread may have held any lock (malloc's too) at the moment of the fork.
 struct ChildPlan {
   std::vector<char*> argv;
   std::vector<char*> environment;
@@ -99,8 +99,8 @@ struct ChildPlan {
   sigprocmask(SIG_SETMASK, &none, nullptr);
 
   if (dup2(plan.input, STDIN_FILENO) < 0) Abandon(plan, "dup2");
-  if (plan.output >= 0 && (dup2(plan.output, STDOUT_FILENO) < 0 ||
-                           dup2(plan.output, STDERR_FILENO) < 0)) {
+  if (plan.output >= 0 &&
+      (dup2(plan.output, STDOUT_FILENO) < 0 || dup2(plan.output, STDERR_FILENO) < 0)) {
     Abandon(plan, "dup2");
   }
   if (close_range(STDERR_FILENO + 1, ~0U, CLOSE_RANGE_CLOEXEC) != 0) Abandon(plan, "close_range");

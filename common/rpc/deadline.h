@@ -8,8 +8,9 @@
 
 namespace muster {
 
-// For ClientContext::set_deadline, Channel::WaitForConnected, Server::Shutdown and the like; they also take a time of the system's
-// date, and a wait of several parts looks at the date anew before each. Infinite: never.
+// For ClientContext::set_deadline, Channel::WaitForConnected, Server::Shutdown and the like; they
+// also take a time of the system's date, and a wait of several parts looks at the date anew before
+// each. Infinite: never.
 inline gpr_timespec DeadlineAfter(absl::Duration timeout) {
   // What is too long for an int64 is infinite to both libraries.
   const gpr_timespec wait = gpr_time_from_nanos(absl::ToInt64Nanoseconds(timeout), GPR_TIMESPAN);

@@ -1,5 +1,5 @@
-// absl::Status <-> grpc::Status without loss: code, message, and the details ErrorInfo and SpecProblems
-// (proto/muster/v1/error.proto) in the `grpc-status-details-bin` trailer.
+// absl::Status <-> grpc::Status without loss: code, message, and the details ErrorInfo and
+// SpecProblems (proto/muster/v1/error.proto) in the `grpc-status-details-bin` trailer.
 #ifndef MUSTER_COMMON_RPC_ERROR_H_
 #define MUSTER_COMMON_RPC_ERROR_H_
 

@@ -6,8 +6,8 @@ namespace muster {
 namespace {
 
 TEST(Error, CodeMessageReasonAndProblemsSurviveTheTrip) {
-  absl::Status error = MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "no job 'a'",
-                                 {{"job", "a"}});
+  absl::Status error =
+      MakeError(absl::StatusCode::kNotFound, "JOB_NOT_FOUND", "no job 'a'", {{"job", "a"}});
   v1::SpecProblems problems;
   problems.add_problems()->set_path("model.gpt2");
   AttachProblems(&error, problems);

@@ -16,8 +16,8 @@ namespace muster {
 namespace {
 
 bool IsRefused(const addrinfo& where, absl::Time deadline) {
-  const int fd = socket(where.ai_family, where.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                        where.ai_protocol);
+  const int fd =
+      socket(where.ai_family, where.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, where.ai_protocol);
   if (fd < 0) return false;
   int error = connect(fd, where.ai_addr, where.ai_addrlen) == 0 ? 0 : errno;
   if (error == EINPROGRESS) {
@@ -56,7 +56,9 @@ bool IsRefused(const std::string& address, absl::Duration timeout) {
 }
 
 Knocker::Knocker(std::string address, std::function<void(absl::Time)> on_refused)
-    : address_(std::move(address)), on_refused_(std::move(on_refused)), thread_([this] { Run(); }) {}
+    : address_(std::move(address)),
+      on_refused_(std::move(on_refused)),
+      thread_([this] { Run(); }) {}
 
 Knocker::~Knocker() {
   {

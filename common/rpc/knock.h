@@ -1,4 +1,5 @@
-// Whether anybody listens at an address: the difference between a program that is down and a network that is cut.
+// Whether anybody listens at an address: the difference between a program that is down and a
+// network that is cut.
 #ifndef MUSTER_COMMON_RPC_KNOCK_H_
 #define MUSTER_COMMON_RPC_KNOCK_H_
 
@@ -12,11 +13,13 @@
 
 namespace muster {
 
-// A TCP connection to host:port is tried. True: the host itself answered that nobody listens there, at each of its addresses. False:
-// somebody listens, no answer came within `timeout`, or nothing is known (no such name, no route).
+// A TCP connection to host:port is tried. True: the host itself answered that nobody listens there,
+// at each of its addresses. False: somebody listens, no answer came within `timeout`, or nothing is
+// known (no such name, no route).
 bool IsRefused(const std::string& address, absl::Duration timeout);
 
-// Knocks again and again while it is told to, on a thread of its own: a name that is looked up may take long. Thread-safe.
+// Knocks again and again while it is told to, on a thread of its own: a name that is looked up may
+// take long. Thread-safe.
 class Knocker {
  public:
   // on_refused: called on that thread with the SteadyNow() of the moment before the attempt.

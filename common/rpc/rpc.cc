@@ -19,7 +19,9 @@ constexpr int kMaxMessageBytes = 16 << 20;
 // Of pings without anything else on the connection: none is too often.
 constexpr int kMinPingIntervalMs = 10;
 
-int Millis(absl::Duration duration) { return static_cast<int>(absl::ToInt64Milliseconds(duration)); }
+int Millis(absl::Duration duration) {
+  return static_cast<int>(absl::ToInt64Milliseconds(duration));
+}
 
 bool IsLoopback(const std::string& host) {
   return host == "localhost" || host == "[::1]" || host.rfind("127.", 0) == 0;
@@ -42,10 +44,11 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const Kee
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(keepalive.timeout));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // In truth the time that one attempt gets to connect: a busy machine needs more than a moment for it.
+  // In truth the time that one attempt gets to connect: a busy machine needs more than a moment for
+  // it.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  // After a refused attempt, give or take a fifth. Agents and workers have one lease, 1 s or more, to
-  // come back to a coordinator that was restarted, and it runs while the coordinator is away.
+  // After a refused attempt, give or take a fifth. Agents and workers have one lease, 1 s or more,
+  // to come back to a coordinator that was restarted, and it runs while the coordinator is away.
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
   // Two clients in one process (tests) must not share a connection's fate.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);

@@ -1,5 +1,5 @@
-// The one place where channels and servers are made: message limits, keepalive, health, and who may listen
-// where.
+// The one place where channels and servers are made: message limits, keepalive, health, and who may
+// listen where.
 #ifndef MUSTER_COMMON_RPC_RPC_H_
 #define MUSTER_COMMON_RPC_RPC_H_
 
@@ -16,16 +16,19 @@
 
 namespace muster {
 
-// A peer that is silently gone is noticed once nothing came for `time` and, asked, it did not answer for `timeout`.
+// A peer that is silently gone is noticed once nothing came for `time` and, asked, it did not
+// answer for `timeout`.
 struct KeepAlive {
   absl::Duration time = absl::Seconds(10);
   absl::Duration timeout = absl::Seconds(5);
-  // In about half of the lease; the timeout is never so short that a busy peer is taken for one that is gone.
+  // In about half of the lease; the timeout is never so short that a busy peer is taken for one
+  // that is gone.
   static KeepAlive Within(absl::Duration lease);
 };
 
 // A channel to host:port. Connects when first used. Messages up to 16 MiB.
-std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const KeepAlive& keepalive = {});
+std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
+                                           const KeepAlive& keepalive = {});
 
 struct ServerOptions {
   // host:port; port 0 takes a free one. Only loopback hosts unless allow_insecure.
@@ -40,8 +43,8 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: no host:port, or beyond loopback without allow_insecure. UNAVAILABLE: the port is
-  // taken.
+  // INVALID_ARGUMENT: no host:port, or beyond loopback without allow_insecure. UNAVAILABLE: the
+  // port is taken.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   // Shuts down with no grace.
@@ -52,7 +55,8 @@ class Server {
   const std::string& address() const { return address_; }
   // What grpc.health.v1.Health says of a service ("muster.v1.JobService"); SERVING from the start.
   void SetServing(const std::string& service, bool serving);
-  // Refuses new calls, waits up to `grace` for running ones, then cancels them; returns when all are over.
+  // Refuses new calls, waits up to `grace` for running ones, then cancels them; returns when all
+  // are over.
   void Shutdown(absl::Duration grace);
 
  private:

@@ -15,7 +15,8 @@ TEST(Server, TakesAFreePortAndIsReachedThere) {
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_GT((*server)->port(), 0);
   auto channel = OpenChannel((*server)->address());
-  EXPECT_TRUE(channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
+  EXPECT_TRUE(
+      channel->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
 }
 
 TEST(KeepAlive, NoticesADeadPeerWithinTheLease) {

@@ -1,4 +1,5 @@
-// JSON as file formats need it: a key given twice is an error, which a parser into a tree alone would hide.
+// JSON as file formats need it: a key given twice is an error, which a parser into a tree alone
+// would hide.
 #ifndef MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
 #define MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
 

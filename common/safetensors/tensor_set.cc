@@ -16,7 +16,8 @@ namespace {
 
 using Files = std::map<std::string, File>;
 
-// Opens what the index names; notes what cannot be opened. Returns the first failure's code, else INVALID_ARGUMENT.
+// Opens what the index names; notes what cannot be opened. Returns the first failure's code, else
+// INVALID_ARGUMENT.
 absl::StatusCode OpenFiles(const Index& index, const std::string& folder, Files* files,
                            Problems* problems) {
   std::set<std::string> names;
@@ -61,8 +62,7 @@ absl::StatusOr<Files> OpenSharded(const std::string& path) {
   ASSIGN_OR_RETURN(const Index index, ParseIndex(text.data(), text.size(), path));
   Files files;
   Problems problems;
-  const absl::StatusCode code =
-      OpenFiles(index, files::ParentDirectory(path), &files, &problems);
+  const absl::StatusCode code = OpenFiles(index, files::ParentDirectory(path), &files, &problems);
   CheckPlaces(index, files, &problems);
   RETURN_IF_ERROR(problems.ToStatus(code, path));
   return files;

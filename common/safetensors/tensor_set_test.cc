@@ -16,15 +16,18 @@ namespace {
 
 using ::testing::HasSubstr;
 
-std::string IndexError(const std::string& text, absl::StatusCode code = absl::StatusCode::kDataLoss) {
-  const auto index = ParseIndex(reinterpret_cast<const uint8_t*>(text.data()), text.size(), "i.json");
+std::string IndexError(const std::string& text,
+                       absl::StatusCode code = absl::StatusCode::kDataLoss) {
+  const auto index =
+      ParseIndex(reinterpret_cast<const uint8_t*>(text.data()), text.size(), "i.json");
   EXPECT_EQ(index.status().code(), code) << text;
   return std::string(index.status().message());
 }
 
 TEST(IndexTest, WhatIsNoIndexSaysWhatWasExpectedAndFound) {
   const std::string start = "i.json: not a safetensors index: ";
-  for (const char* text : {"", "{", "{\"weight_map\": {\"a\": \"x\"}", "model.safetensors", "{}{}"}) {
+  for (const char* text :
+       {"", "{", "{\"weight_map\": {\"a\": \"x\"}", "model.safetensors", "{}{}"}) {
     EXPECT_EQ(IndexError(text), start + "not valid JSON");
   }
   EXPECT_EQ(IndexError("{\"weight_map\": {\"a\": \"\xff\"}}"), start + "not valid JSON");
@@ -43,16 +46,19 @@ TEST(IndexTest, WhatIsNoIndexSaysWhatWasExpectedAndFound) {
 
 TEST(IndexTest, NamesThatLeaveTheFolderAreRefused) {
   for (const char* name : {"/etc/passwd", "../x", "a/../../x", "..", "a/..", "", "a\\u0000b"}) {
-    EXPECT_THAT(IndexError(std::string("{\"weight_map\": {\"t\": \"") + name + "\"}}",
-                           absl::StatusCode::kInvalidArgument),
-                HasSubstr("i.json: weight_map: expected names of files in the index's folder, found \""))
+    EXPECT_THAT(
+        IndexError(std::string("{\"weight_map\": {\"t\": \"") + name + "\"}}",
+                   absl::StatusCode::kInvalidArgument),
+        HasSubstr("i.json: weight_map: expected names of files in the index's folder, found \""))
         << name;
   }
-  EXPECT_EQ(IndexError(R"({"weight_map": {"a": "/1", "b": "x", "c": "/2", "d": "/1", "e": "/3", "f": "/4"}})",
-                       absl::StatusCode::kInvalidArgument),
-            "i.json: weight_map: expected names of files in the index's folder, found \"/1\"; "
-            "weight_map: expected names of files in the index's folder, found \"/2\"; weight_map: "
-            "expected names of files in the index's folder, found \"/3\"; and 1 more");
+  EXPECT_EQ(
+      IndexError(
+          R"({"weight_map": {"a": "/1", "b": "x", "c": "/2", "d": "/1", "e": "/3", "f": "/4"}})",
+          absl::StatusCode::kInvalidArgument),
+      "i.json: weight_map: expected names of files in the index's folder, found \"/1\"; "
+      "weight_map: expected names of files in the index's folder, found \"/2\"; weight_map: "
+      "expected names of files in the index's folder, found \"/3\"; and 1 more");
   for (const std::string name : {"a..b", "sub/x", "..x", "./x"}) {
     const std::string text = "{\"weight_map\": {\"t\": \"" + name + "\"}}";
     const auto index = ParseIndex(reinterpret_cast<const uint8_t*>(text.data()), text.size(), "");
@@ -132,10 +138,13 @@ TEST_F(TensorSetTest, MissingAndBrokenFilesAreNamedTogether) {
   Shard("1.safetensors", {"a"});
   Shard("2.safetensors", {"b"});
   std::filesystem::resize_file(dir_.Path("2.safetensors"), 5);
-  const std::string index = WriteIndex(
-      {{"a", "1.safetensors"}, {"b", "2.safetensors"}, {"c", "3.safetensors"}, {"d", "1.safetensors"}});
+  const std::string index = WriteIndex({{"a", "1.safetensors"},
+                                        {"b", "2.safetensors"},
+                                        {"c", "3.safetensors"},
+                                        {"d", "1.safetensors"}});
   const std::string error = ErrorOf(index, absl::StatusCode::kDataLoss);
-  EXPECT_EQ(error.find(index + ": " + dir_.Path("2.safetensors") + ": not a whole safetensors file"), 0u)
+  EXPECT_EQ(
+      error.find(index + ": " + dir_.Path("2.safetensors") + ": not a whole safetensors file"), 0u)
       << error;
   EXPECT_THAT(error, HasSubstr(dir_.Path("3.safetensors")));
   EXPECT_THAT(error, HasSubstr("'d': expected in 1.safetensors, found nowhere"));
@@ -150,11 +159,13 @@ TEST_F(TensorSetTest, TensorsInOtherPlacesThanTheIndexSaysAreRefused) {
                                         {"b", "1.safetensors"},
                                         {"c", "2.safetensors"},
                                         {"d", "2.safetensors"}});
-  EXPECT_EQ(ErrorOf(index),
-            index +
-                ": 'a': expected in 2.safetensors, found in 1.safetensors; 'b': expected in 1.safetensors "
-                "alone, found in 1.safetensors and 2.safetensors; 'd': expected in 2.safetensors, found "
-                "nowhere; and 1 more");
+  EXPECT_EQ(
+      ErrorOf(index),
+      index +
+          ": 'a': expected in 2.safetensors, found in 1.safetensors; 'b': expected in "
+          "1.safetensors "
+          "alone, found in 1.safetensors and 2.safetensors; 'd': expected in 2.safetensors, found "
+          "nowhere; and 1 more");
   EXPECT_EQ(ErrorOf(WriteIndex({{"a", "1.safetensors"}, {"b", "1.safetensors"}})),
             index + ": 'e' in 1.safetensors: expected in weight_map, found nothing");
 }

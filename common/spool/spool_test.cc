@@ -13,7 +13,9 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-std::string PathOf(const std::string& name) { return std::string(getenv("TEST_TMPDIR")) + "/" + name; }
+std::string PathOf(const std::string& name) {
+  return std::string(getenv("TEST_TMPDIR")) + "/" + name;
+}
 
 TEST(Spool, WhatIsWrittenAndAddedIsReadInOrder) {
   const std::string path = PathOf("whole");

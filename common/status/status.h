@@ -30,16 +30,16 @@ inline absl::Status Annotate(const absl::Status& status, const std::string& cont
 #define MUSTER_CONCAT(a, b) MUSTER_CONCAT_INNER(a, b)
 
 // RETURN_IF_ERROR(expression of type absl::Status);
-#define RETURN_IF_ERROR(expr)                              \
-  do {                                                     \
+#define RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                  \
     if (absl::Status muster_status = (expr); !muster_status.ok()) return muster_status; \
   } while (false)
 
 // ASSIGN_OR_RETURN(declaration, expression of type absl::StatusOr<T>);
 #define ASSIGN_OR_RETURN(lhs, expr) \
   ASSIGN_OR_RETURN_IMPL(MUSTER_CONCAT(muster_statusor_, __LINE__), lhs, expr)
-#define ASSIGN_OR_RETURN_IMPL(statusor, lhs, expr)       \
-  auto statusor = (expr);                                \
+#define ASSIGN_OR_RETURN_IMPL(statusor, lhs, expr)         \
+  auto statusor = (expr);                                  \
   if (!statusor.ok()) return std::move(statusor).status(); \
   lhs = std::move(statusor).value()
 

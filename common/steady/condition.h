@@ -1,8 +1,9 @@
 // Waits for state that an absl::Mutex guards, for a time on the steady clock.
 //
 // Abseil's own waits with a timeout (Mutex::AwaitWithTimeout, CondVar::WaitWithTimeout,
-// Notification::WaitForNotificationWithTimeout, SleepFor) turn the time into a date in Debian 12's version: when somebody
-// sets the system's date back by an hour, they last an hour longer. Waits without a timeout are right in Abseil, too.
+// Notification::WaitForNotificationWithTimeout, SleepFor) turn the time into a date in Debian 12's
+// version: when somebody sets the system's date back by an hour, they last an hour longer. Waits
+// without a timeout are right in Abseil, too.
 #ifndef MUSTER_COMMON_STEADY_CONDITION_H_
 #define MUSTER_COMMON_STEADY_CONDITION_H_
 
@@ -20,8 +21,8 @@ class SteadyCondition {
   // After each change of what is waited for, with or without the mutex.
   void Changed() { changed_.notify_all(); }
 
-  // With `mutex` held, which it gives up meanwhile: until holds(), which is asked with the mutex held, at most `timeout`
-  // (infinite: for good). Whether it holds.
+  // With `mutex` held, which it gives up meanwhile: until holds(), which is asked with the mutex
+  // held, at most `timeout` (infinite: for good). Whether it holds.
   template <typename Predicate>
   bool Await(absl::Mutex& mutex, absl::Duration timeout, Predicate holds) {
     Lockable lock{&mutex};

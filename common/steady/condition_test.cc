@@ -29,7 +29,8 @@ TEST_F(SteadyConditionTest, AWaitThatIsOverSaysThatItDoesNotHold) {
 }
 
 TEST_F(SteadyConditionTest, AChangeEndsTheWait) {
-  for (const absl::Duration timeout : {absl::Hours(1), absl::Hours(24 * 365 * 1000), absl::InfiniteDuration()}) {
+  for (const absl::Duration timeout :
+       {absl::Hours(1), absl::Hours(24 * 365 * 1000), absl::InfiniteDuration()}) {
     done_ = false;
     std::thread other([&] {
       absl::MutexLock lock(&mutex_);

@@ -18,8 +18,7 @@ constexpr size_t kNone = static_cast<size_t>(-1);
 
 }  // namespace
 
-Trainability::Trainability(std::vector<Parameter> parameters)
-    : parameters_(std::move(parameters)) {
+Trainability::Trainability(std::vector<Parameter> parameters) : parameters_(std::move(parameters)) {
   for (const Parameter& parameter : parameters_) mask_.push_back(parameter.trained);
 }
 
@@ -71,7 +70,9 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
       continue;
     }
     if (fits_any) {
-      problems.push_back(absl::StrCat("'", rule.pattern, "' fits only parameters that are neither float32 nor float64, which are not trained"));
+      problems.push_back(absl::StrCat(
+          "'", rule.pattern,
+          "' fits only parameters that are neither float32 nor float64, which are not trained"));
       continue;
     }
     std::string problem = absl::StrCat("no parameter is named as '", rule.pattern, "'");
@@ -80,8 +81,8 @@ absl::Status Trainability::Check(const std::vector<TrainableRule>& rules) const 
     problems.push_back(std::move(problem));
   }
   if (problems.empty()) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat(absl::StrJoin(problems, "; "), more > 0 ? absl::StrCat("; and ", more, " more") : ""));
+  return absl::InvalidArgumentError(absl::StrCat(
+      absl::StrJoin(problems, "; "), more > 0 ? absl::StrCat("; and ", more, " more") : ""));
 }
 
 void Trainability::Set(std::vector<TrainableRule> rules) {

@@ -42,8 +42,9 @@ class Trainability {
   const Mask& mask() const { return mask_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  // What the mask would be with these rules behind the others. INVALID_ARGUMENT names the patterns that fit no parameter, with
-  // near ones, and those that fit none that can be trained: three, and how many more.
+  // What the mask would be with these rules behind the others. INVALID_ARGUMENT names the patterns
+  // that fit no parameter, with near ones, and those that fit none that can be trained: three, and
+  // how many more.
   absl::StatusOr<Mask> With(const std::vector<TrainableRule>& rules) const;
 
   // Adds them, the next version. Errors: those of With; nothing is changed then.

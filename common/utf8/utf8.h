@@ -1,5 +1,5 @@
-// UTF-8, as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Protobuf texts must be
-// such: a peer refuses a message with any other.
+// UTF-8, as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Protobuf
+// texts must be such: a peer refuses a message with any other.
 #ifndef MUSTER_COMMON_UTF8_UTF8_H_
 #define MUSTER_COMMON_UTF8_UTF8_H_
 

@@ -144,7 +144,8 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
     if (jobs::Rank* rank = CurrentRank(worker.worker)) {
       rank->pid = worker.pid;
       dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
-      // Its own stream may be still to come, or it has ended and the agent has its reports: it is not lost before that shows.
+      // Its own stream may be still to come, or it has ended and the agent has its reports: it is
+      // not lost before that shows.
       if (rank->attached) membership_.WorkerHeard(worker.worker, now);
     } else {
       SendToNode(hello.node, StopWorker{worker.worker, options_.patience.kill});

@@ -36,8 +36,9 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
     return invalid(absl::StrCat("from: expected an absolute path, found '", request.from, "'"));
   }
   if (!job.live) return absl::OkStatus();
-  return invalid(absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state),
-                              ": from and from_scratch are for a job without processes; stop it first"));
+  return invalid(
+      absl::StrCat("job '", job.id, "' is ", jobs::Name(job.state),
+                   ": from and from_scratch are for a job without processes; stop it first"));
 }
 
 absl::Status DeletedSince(const std::string& job_id) {
@@ -67,8 +68,9 @@ absl::Status Cluster::CheckRequestId(const std::string& request_id) const {
   }
   if (!request_id.empty() && requests_.size() >= options_.limits.request_ids) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_REQUEST_IDS",
-                  absl::StrCat(requests_.size(), " request ids are kept, as many as allowed; those "
-                                                 "of a job go a day after `muster delete JOB`"));
+                  absl::StrCat(requests_.size(),
+                               " request ids are kept, as many as allowed; those "
+                               "of a job go a day after `muster delete JOB`"));
   }
   return absl::OkStatus();
 }
@@ -92,8 +94,9 @@ void Cluster::ForgetRequests(absl::Time now) {
 absl::Status Cluster::CheckOpenJobs() const {
   if (open_.size() < options_.limits.open_jobs) return absl::OkStatus();
   return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_JOBS",
-                absl::StrCat(open_.size(), " jobs have not ended yet, as many as allowed; wait for "
-                                           "some, or stop some"));
+                absl::StrCat(open_.size(),
+                             " jobs have not ended yet, as many as allowed; wait for "
+                             "some, or stop some"));
 }
 
 absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::Time now) {
@@ -108,8 +111,9 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   RETURN_IF_ERROR(CheckRequestId(submission.request_id));
   if (jobs_.size() >= options_.limits.jobs) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
-                  absl::StrCat("there are ", jobs_.size(), " jobs, as many as allowed; `muster "
-                                                           "delete JOB` forgets one that has ended"));
+                  absl::StrCat("there are ", jobs_.size(),
+                               " jobs, as many as allowed; `muster "
+                               "delete JOB` forgets one that has ended"));
   }
   RETURN_IF_ERROR(CheckOpenJobs());
   const uint64_t number = last_number_ + 1;
@@ -133,9 +137,8 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   job.create_time = now;
   submitted_[number] = id;
   open_[number] = id;
-  Remember({.request_id = submission.request_id,
-            .fingerprint = submission.fingerprint,
-            .job_id = id});
+  Remember(
+      {.request_id = submission.request_id, .fingerprint = submission.fingerprint, .job_id = id});
   ListsChanged(&job);
   Follow(&job, {}, now);
   return id;
@@ -165,10 +168,11 @@ absl::StatusOr<jobs::Job*> Cluster::OpenJob(const std::string& job_id) {
 
 absl::Status Cluster::CheckRoomFor(const jobs::Job& job) const {
   if (job.commands.open().size() >= options_.limits.open_commands) {
-    return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_COMMANDS",
-                  absl::StrCat(job.commands.open().size(), " operations of job '", job.id,
-                               "' are not done yet, as many as allowed; wait for some, or take some "
-                               "back (`muster operation JOB/N --cancel`)"));
+    return Refuse(
+        absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_COMMANDS",
+        absl::StrCat(job.commands.open().size(), " operations of job '", job.id,
+                     "' are not done yet, as many as allowed; wait for some, or take some "
+                     "back (`muster operation JOB/N --cancel`)"));
   }
   if (job.commands.newest() >= options_.limits.commands) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_COMMANDS",
@@ -206,9 +210,9 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     RETURN_IF_ERROR(CheckRoomFor(*job));
   }
   if (request.command.at_step > kLatestStep) {
-    return Refuse(absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
-                  absl::StrCat("at_step is ", *request.command.at_step, ", allowed is up to ",
-                               kLatestStep));
+    return Refuse(
+        absl::StatusCode::kInvalidArgument, "AT_STEP_INVALID",
+        absl::StrCat("at_step is ", *request.command.at_step, ", allowed is up to ", kLatestStep));
   }
   if (check != nullptr) {
     if (absl::Status refused = check(*job); !refused.ok()) return refused;
@@ -252,9 +256,10 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
   jobs::Job* job = FindJob(request.job_id);
   if (job == nullptr) return NoSuchJob(request.job_id);
   if (!job->terminal()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
-                  absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
-                               "; only a job that has FAILED or was CANCELLED begins its next attempt"));
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "JOB_NOT_ENDED",
+        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+                     "; only a job that has FAILED or was CANCELLED begins its next attempt"));
   }
   if (job->state == jobs::State::kSucceeded) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",

@@ -115,7 +115,9 @@ void Cluster::Changed(jobs::Job* job) {
   dirty_[job->id];
 }
 
-void Cluster::RaiseCeiling(jobs::Job* job) { job->version_ceiling = job->version + kVersionReserve; }
+void Cluster::RaiseCeiling(jobs::Job* job) {
+  job->version_ceiling = job->version + kVersionReserve;
+}
 
 void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
 
@@ -278,8 +280,8 @@ void Cluster::Schedule(absl::Time now) {
     }
     std::string reason = decision.reason;
     if (const std::string closed = ClosedNodes(now); !closed.empty()) {
-      reason = absl::StrReplaceAll(absl::StrCat(reason, "; ", closed),
-                                   {{"; no agent is attached", ""}});
+      reason =
+          absl::StrReplaceAll(absl::StrCat(reason, "; ", closed), {{"; no agent is attached", ""}});
     }
     if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
     if (job.state_reason == reason) continue;

@@ -3,9 +3,9 @@
 // disk, no wire.
 //
 // Each event is a method. Its caller then takes what changed with TakeBatch(), commits that, and
-// only after success lets out TakeEffects(). Until that batch is committed the object is ahead of what is stored: only
-// AgentHeard and WorkerBeat may be called, which change nothing durable that others act on. A new object made from the store's
-// Image carries on from what was committed.
+// only after success lets out TakeEffects(). Until that batch is committed the object is ahead of
+// what is stored: only AgentHeard and WorkerBeat may be called, which change nothing durable that
+// others act on. A new object made from the store's Image carries on from what was committed.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -37,7 +37,8 @@ namespace muster::cluster {
 // Mistakes that a simulation worth its name finds. No program makes them: there is no flag for it.
 enum class PlantedFault {
   kNone,
-  // Effects leave before what they follow from is durable: each transaction commits what belonged to the one before.
+  // Effects leave before what they follow from is durable: each transaction commits what belonged
+  // to the one before.
   kLatePersist,
   // A checkpoint counts whichever generation's process reports it.
   kUnfencedCommit,
@@ -63,24 +64,31 @@ class Cluster {
   Cluster(const Options& options, const store::Image& image, absl::Time now);
 
   // ---- Clients.
-  // A repeat (same request id and fingerprint) changes nothing and gives the first answer; where its
-  // job was deleted since: NOT_FOUND JOB_NOT_FOUND. All of them: ALREADY_EXISTS REQUEST_ID_REUSED.
+  // A repeat (same request id and fingerprint) changes nothing and gives the first answer; where
+  // its job was deleted since: NOT_FOUND JOB_NOT_FOUND. All of them: ALREADY_EXISTS
+  // REQUEST_ID_REUSED.
   //
-  // Errors of all that change something: INVALID_ARGUMENT REQUEST_ID_TOO_LONG; RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
+  // Errors of all that change something: INVALID_ARGUMENT REQUEST_ID_TOO_LONG; RESOURCE_EXHAUSTED
+  // TOO_MANY_REQUEST_IDS.
   //
-  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS; Submission::refusal.
+  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED TOO_MANY_JOBS,
+  // TOO_MANY_OPEN_JOBS; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
-  // Adds a command to the job's log; its number. A stop without at_step is a wish that the job itself keeps.
-  // Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED.
-  // INVALID_ARGUMENT AT_STEP_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS. check: what else there may be against it (asked unless it is a repeat); may be null.
+  // Adds a command to the job's log; its number. A stop without at_step is a wish that the job
+  // itself keeps. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED,
+  // JOB_ALREADY_PAUSED, JOB_NOT_PAUSED. INVALID_ARGUMENT AT_STEP_INVALID; RESOURCE_EXHAUSTED
+  // TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS. check: what else there may be against it (asked
+  // unless it is a repeat); may be null.
   using Check = std::function<absl::Status(const jobs::Job& job)>;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
                                    const Check& check = nullptr);
-  // A job that has ended FAILED or CANCELLED goes on under its id, as its next attempt; a command `resume`, which is done at once, is added to
-  // its log: its number. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED).
+  // A job that has ended FAILED or CANCELLED goes on under its id, as its next attempt; a command
+  // `resume`, which is done at once, is added to its log: its number. Errors: NOT_FOUND
+  // JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED).
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now);
-  // The same of kCancel, whose target has not taken effect; where no process can hold the target, it is taken back at once. The
-  // target's number. Errors: also NOT_FOUND OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
+  // The same of kCancel, whose target has not taken effect; where no process can hold the target,
+  // it is taken back at once. The target's number. Errors: also NOT_FOUND OPERATION_NOT_FOUND;
+  // FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
   // Forgets a job that has ended, and all that is stored of it. `answer` is kept for repeats; the
   // result is the answer to give: this one, or the first one's. Errors: NOT_FOUND JOB_NOT_FOUND;
@@ -90,14 +98,16 @@ class Cluster {
                                      absl::Time now);
 
   // ---- Agents. After an error the caller ends the stream with it.
-  // A process of the same agent takes the place of the former one at once; so does any where one of them has no id.
+  // A process of the same agent takes the place of the former one at once; so does any where one of
+  // them has no id.
   absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
   // A heartbeat. Whether it renewed the lease: then it is to be acknowledged.
   bool AgentHeard(SessionId session, absl::Time now);
   void WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now);
   void WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now);
-  // Reports that a worker of this node left on its disk, in order: taken like those that it tells itself, but that a gap before them
-  // (the store is older than they are) does not matter. Acknowledged also where nobody needs them any more.
+  // Reports that a worker of this node left on its disk, in order: taken like those that it tells
+  // itself, but that a gap before them (the store is older than they are) does not matter.
+  // Acknowledged also where nobody needs them any more.
   void ReportsSpooled(SessionId session, const WorkerId& worker, const std::vector<Report>& reports,
                       absl::Time now);
   void WorkerLogged(SessionId session, const WorkerId& worker,
@@ -110,14 +120,14 @@ class Cluster {
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 
-  // Whatever ran on a node that is not attached is gone, somebody says: it is replaced now. Errors: NOT_FOUND NODE_NOT_FOUND;
-  // FAILED_PRECONDITION NODE_ATTACHED.
+  // Whatever ran on a node that is not attached is gone, somebody says: it is replaced now. Errors:
+  // NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODE_ATTACHED.
   absl::Status ForgetNode(const NodeRequest& request, absl::Time now);
 
   // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
-  // Nothing is placed there any more, and what runs there saves a checkpoint at its next step, ends, and goes on elsewhere without
-  // using a restart. Asked again with another deadline, that one counts. Errors: NOT_FOUND
-  // NODE_NOT_FOUND; INVALID_ARGUMENT DEADLINE_INVALID.
+  // Nothing is placed there any more, and what runs there saves a checkpoint at its next step,
+  // ends, and goes on elsewhere without using a restart. Asked again with another deadline, that
+  // one counts. Errors: NOT_FOUND NODE_NOT_FOUND; INVALID_ARGUMENT DEADLINE_INVALID.
   absl::Status DrainNode(const NodeRequest& request, absl::Time now);
   // Nothing is placed there any more.
   absl::Status CordonNode(const NodeRequest& request, absl::Time now);
@@ -125,10 +135,12 @@ class Cluster {
   absl::Status UncordonNode(const NodeRequest& request, absl::Time now);
   // The agent is being stopped: as DrainNode, until another process of it attaches.
   void AgentDraining(SessionId session, const std::string& reason, absl::Time now);
-  // A slot whose process cannot be ended is not used until it has. The process has no thread that runs: its rank is taken for gone.
+  // A slot whose process cannot be ended is not used until it has. The process has no thread that
+  // runs: its rank is taken for gone.
   void SlotQuarantined(SessionId session, const SlotQuarantine& quarantine, absl::Time now);
   size_t QuarantinedSlots(const std::string& node) const;
-  // The same as AgentDraining for as long as this object lives: musterd is about to stop this agent.
+  // The same as AgentDraining for as long as this object lives: musterd is about to stop this
+  // agent.
   void Drain(const std::string& node, absl::Time now);
   // What still runs there is told to end now.
   void Interrupt(const std::string& node, absl::Time now);
@@ -145,12 +157,14 @@ class Cluster {
 
   // Time passed. To be called several times per lease.
   void Tick(absl::Time now);
-  // Whether silence counts; it does from the start. Not while the coordinator does not listen: those
-  // whose connection is refused take that for an answer. From `true` on everybody has a new lease.
+  // Whether silence counts; it does from the start. Not while the coordinator does not listen:
+  // those whose connection is refused take that for an answer. From `true` on everybody has a new
+  // lease.
   void Judge(bool judging, absl::Time now);
   // The process stood still for so long, and heard nobody: everybody gets a new lease.
   void WasAway(absl::Duration gap, absl::Time now);
-  // The store could not be written for so long, and nobody was taken in: who has no stream gets a new lease.
+  // The store could not be written for so long, and nobody was taken in: who has no stream gets a
+  // new lease.
   void StoreWasAway(absl::Duration gap, absl::Time now);
 
   // ---- What came of it.
@@ -184,7 +198,8 @@ class Cluster {
   Throughput ThroughputOf(const std::string& job_id) const;
   // As of the last tick.
   jobs::Slots OfferedSlots() const { return SlotsAt(last_tick_); }
-  // What to warn of where a job would not fit if everything that is offered were free: "needs 4 slots; 2 are offered". Else empty.
+  // What to warn of where a job would not fit if everything that is offered were free: "needs 4
+  // slots; 2 are offered". Else empty.
   std::string TooBigFor(uint32_t world_size) const;
 
  private:
@@ -235,13 +250,13 @@ class Cluster {
   absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
-  // A process knows what was acknowledged before an older database took the place of this one: its generation cannot go on, which is no
-  // failure of the job.
+  // A process knows what was acknowledged before an older database took the place of this one: its
+  // generation cannot go on, which is no failure of the job.
   void FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now);
   void StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step);
   void StoreValidation(const jobs::Job& job, uint64_t generation, const Validated& validated);
-  // Of what a rank 0 left that is given up: what it measured, of the steps that nobody does again. The next generation tells the
-  // others itself, and replaces what was there.
+  // Of what a rank 0 left that is given up: what it measured, of the steps that nobody does again.
+  // The next generation tells the others itself, and replaces what was there.
   void TakeMeasured(const WorkerId& worker, const Report& report);
   // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
@@ -254,10 +269,11 @@ class Cluster {
   // What a person decides for a job that halted by itself.
   absl::StatusOr<uint64_t> ResumeHalted(jobs::Job* job, const CommandRequest& request,
                                         absl::Time now);
-  // Processes of later generations than their job's run on this node: they are to end, and the job goes on above them.
+  // Processes of later generations than their job's run on this node: they are to end, and the job
+  // goes on above them.
   void EndStrangers(const AgentHello& hello, absl::Time now);
-  // A process of a later generation than the job's shows that the database was restored: what runs ends, and
-  // the next generation is above it. what: became of the process.
+  // A process of a later generation than the job's shows that the database was restored: what runs
+  // ends, and the next generation is above it. what: became of the process.
   void NewerGenerationFound(jobs::Job* job, uint64_t generation, const std::string& what,
                             absl::Time now);
   void StrangerGone(const std::string& job, const std::string& incarnation);
@@ -275,7 +291,8 @@ class Cluster {
   // Starts what fits, in the order of the line, and says why the others wait.
   void Schedule(absl::Time now);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
-  // The node was silent for too long. Its processes end by themselves, but for those of jobs that continue where they are cut off.
+  // The node was silent for too long. Its processes end by themselves, but for those of jobs that
+  // continue where they are cut off.
   void NodeLost(const membership::Agent& agent, absl::Time now);
   // It is back.
   void NodeFound(const std::string& node);
@@ -304,9 +321,11 @@ class Cluster {
   // Of all attached nodes that are closed, for people; empty: there are none.
   std::string ClosedNodes(absl::Time now) const;
   jobs::Slots SlotsAt(absl::Time now) const;
-  // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION STALE_INCARNATION.
+  // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION
+  // STALE_INCARNATION.
   absl::Status CheckName(const AgentHello& hello) const;
-  // Another agent process has the node's name. `left`: incarnations of workers of the former that this one still speaks for.
+  // Another agent process has the node's name. `left`: incarnations of workers of the former that
+  // this one still speaks for.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,
                         absl::Time now);
@@ -330,12 +349,14 @@ class Cluster {
   std::map<std::string, Speed> speed_;
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;
-  // Processes of a later generation than their job's, by job: incarnation and node. Their job does not start meanwhile.
+  // Processes of a later generation than their job's, by job: incarnation and node. Their job does
+  // not start meanwhile.
   std::map<std::string, std::map<std::string, std::string>> strangers_;
-  // Jobs of which an older database knew less than their processes: it may not know all nodes either on which these are. They do
-  // not start before awaited_until_.
+  // Jobs of which an older database knew less than their processes: it may not know all nodes
+  // either on which these are. They do not start before awaited_until_.
   std::set<std::string> restored_;
-  // Of each job whose processes lived when this started: the newest command then, and which of its processes have attached since.
+  // Of each job whose processes lived when this started: the newest command then, and which of its
+  // processes have attached since.
   struct Loaded {
     uint64_t newest_command = 0;
     std::set<std::string> came;
@@ -357,8 +378,9 @@ class Cluster {
   std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;
   bool judging_ = true;
-  // Nodes that were known when this object was made and have not come back since, for a while; and the jobs that had no processes
-  // then, as far as was known: such a job is not started before all of these nodes are back, or their leases are over.
+  // Nodes that were known when this object was made and have not come back since, for a while; and
+  // the jobs that had no processes then, as far as was known: such a job is not started before all
+  // of these nodes are back, or their leases are over.
   std::set<std::string> awaited_;
   absl::Time awaited_until_;
   std::set<std::string> loaded_;

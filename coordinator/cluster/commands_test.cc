@@ -59,7 +59,8 @@ TEST(Commands, WithoutProcessesACommandIsTakenBackAtOnce) {
 TEST(Commands, WhatLostProcessesMayHaveDoneIsTakenBackOnlyByTheNext) {
   World world;
   world.Start("job", 1);
-  const auto number = world.Command("job", {.kind = commands::Kind::kSetLearningRate, .at_step = 9});
+  const auto number =
+      world.Command("job", {.kind = commands::Kind::kSetLearningRate, .at_step = 9});
   ASSERT_EQ(*number, 1);
   ASSERT_EQ(*world.Command("job", {.kind = commands::Kind::kPause, .at_step = 9}), 2);
   // The node is lost: nobody hears what its processes did until their lease was over.

@@ -22,10 +22,10 @@ std::vector<jobs::Job*> Cluster::LiveJobsOn(const std::string& node) {
   std::vector<jobs::Job*> found;
   for (const auto& [number, id] : open_) {
     jobs::Job* job = FindJob(id);
-    const bool there = job->live && std::any_of(job->ranks.begin(), job->ranks.end(),
-                                                [&](const jobs::Rank& rank) {
-                                                  return rank.node == node && !rank.exited;
-                                                });
+    const bool there =
+        job->live && std::any_of(job->ranks.begin(), job->ranks.end(), [&](const jobs::Rank& rank) {
+          return rank.node == node && !rank.exited;
+        });
     if (there) found.push_back(job);
   }
   return found;
@@ -34,12 +34,13 @@ std::vector<jobs::Job*> Cluster::LiveJobsOn(const std::string& node) {
 void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
   const std::string node = agent.node;
   StrangersGone(node);
-  EndSessionsOf(node, absl::StrCat("the agent of node '", node, "' is lost"),
-                [this](const std::string& id) {
-                  const jobs::Job* job = Find(id);
-                  return job != nullptr && job->plan.continue_when_cut_off;
-                },
-                now);
+  EndSessionsOf(
+      node, absl::StrCat("the agent of node '", node, "' is lost"),
+      [this](const std::string& id) {
+        const jobs::Job* job = Find(id);
+        return job != nullptr && job->plan.continue_when_cut_off;
+      },
+      now);
   const std::vector<jobs::Job*> there = LiveJobsOn(node);
   const bool waits = std::any_of(there.begin(), there.end(), [](const jobs::Job* job) {
     return job->plan.continue_when_cut_off;
@@ -86,20 +87,20 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
                   absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"));
   }
   if (agent->attached()) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
-                  absl::StrCat("the agent of node '", node,
-                               "' is attached; stop it, and the node is gone"));
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
+        absl::StrCat("the agent of node '", node, "' is attached; stop it, and the node is gone"));
   }
   // Kept for as long as those of a deleted job.
-  Remember({.request_id = request.request_id,
-            .fingerprint = request.fingerprint,
-            .deleted_time = now});
+  Remember(
+      {.request_id = request.request_id, .fingerprint = request.fingerprint, .deleted_time = now});
   const std::string by =
       request.requested_by.empty() ? "" : absl::StrCat(" by ", request.requested_by);
   const std::string said = absl::StrCat("node '", node, "' is forgotten", by);
   effects_.push_back(Say{said});
   StrangersGone(node);
-  EndSessionsOf(node, said, [](const std::string&) { return false; }, now);
+  EndSessionsOf(
+      node, said, [](const std::string&) { return false; }, now);
   membership_.ForgetAgent(node);
   draining_.erase(node);
   quarantined_.erase(node);

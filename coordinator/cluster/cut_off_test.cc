@@ -49,7 +49,8 @@ TEST_F(CutOffTest, ItsRanksAreNotReplacedHoweverLongTheSilence) {
   EXPECT_EQ(job().generation, 1);
   EXPECT_EQ(job().state, jobs::State::kRunning);
   EXPECT_EQ(job().state_reason,
-            "node 'a' is cut off; its ranks are not replaced until its agent is back, or `muster nodes forget a`");
+            "node 'a' is cut off; its ranks are not replaced until its agent is back, or `muster "
+            "nodes forget a`");
   EXPECT_NE(world_.cluster().membership().FindAgent("a"), nullptr) << "it is listed";
 }
 

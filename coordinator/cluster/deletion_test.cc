@@ -38,8 +38,9 @@ TEST(Deletion, ARepeatedDeletionGivesTheFirstAnswerForADayAlsoAfterARestart) {
   for (int round = 0; round < 2; ++round) {
     EXPECT_EQ(*world.Delete("job", "request", "second"), "first");
     EXPECT_NE(world.cluster().Find("job"), nullptr);
-    EXPECT_EQ(RefusalReason(world.cluster().Delete("other", "request", "x", "", world.now()).status()),
-              "REQUEST_ID_REUSED");
+    EXPECT_EQ(
+        RefusalReason(world.cluster().Delete("other", "request", "x", "", world.now()).status()),
+        "REQUEST_ID_REUSED");
     // Nor does what was asked of the deleted one act on it.
     EXPECT_EQ(RefusalReason(world.Stop("job", "stop-request")), "JOB_NOT_FOUND");
     world.Restart();
@@ -75,7 +76,8 @@ TEST(Deletion, ADeletionTakesWhatWaitsToBeStoredAlong) {
   const WorkerId id = world.job("job").Worker(0);
   // All in one transaction.
   Cluster& cluster = world.cluster();
-  ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());
+  ASSERT_TRUE(
+      cluster.WorkerReported(10, {.sequence = 2, .what = StepDone{.step = 1}}, world.now()).ok());
   cluster.WorkerLogged(1, id, {"line"}, world.now());
   ASSERT_TRUE(cluster.WorkerReported(10, {.sequence = 3, .what = Finished{1}}, world.now()).ok());
   cluster.WorkerExited(1, {.worker = id}, world.now());

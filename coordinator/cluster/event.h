@@ -222,8 +222,8 @@ struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
                CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
-               CheckpointsRemoved, CommandApplied, CommandFinished,
-               TrainabilityInForce, RanksJoined, ExportReady, Exported, Finished, jobs::ReportedFailure>
+               CheckpointsRemoved, CommandApplied, CommandFinished, TrainabilityInForce,
+               RanksJoined, ExportReady, Exported, Finished, jobs::ReportedFailure>
       what;
 };
 

@@ -1,4 +1,5 @@
-// Events around a job's checkpoint folder: what is written, found and removed there, and where a generation starts.
+// Events around a job's checkpoint folder: what is written, found and removed there, and where a
+// generation starts.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -14,8 +15,10 @@
 namespace muster::cluster {
 
 void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now) {
-  jobs::Checkpoint checkpoint{
-      .step = written.step, .generation = job->generation, .path = written.path, .create_time = now};
+  jobs::Checkpoint checkpoint{.step = written.step,
+                              .generation = job->generation,
+                              .path = written.path,
+                              .create_time = now};
   if (const absl::Status status = jobs::CheckPath(*job, checkpoint); !status.ok()) {
     jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
                    absl::StrCat("a checkpoint is not recorded: ", Message(status)), written.step);
@@ -52,23 +55,28 @@ void Cluster::TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Ti
                                 .origin_reason = one.reason};
     absl::Status status = jobs::CheckPath(*job, checkpoint);
     if (status.ok() && one.generation >= job->generation && one.adopted) {
-      status = absl::InvalidArgumentError(absl::StrCat(one.path, " is not of an earlier generation"));
+      status =
+          absl::InvalidArgumentError(absl::StrCat(one.path, " is not of an earlier generation"));
     }
     if (!status.ok()) {
       jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
-                     absl::StrCat("a checkpoint that was found is not taken: ", Message(status)), one.step);
+                     absl::StrCat("a checkpoint that was found is not taken: ", Message(status)),
+                     one.step);
       continue;
     }
     if (one.adopted) {
-      jobs::AddEvent(job, now, "CHECKPOINT_ADOPTED",
-                     absl::StrCat("checkpoint ", one.path,
-                                  " was found in its folder, continues its course, and counts from now on"),
-                     one.step);
+      jobs::AddEvent(
+          job, now, "CHECKPOINT_ADOPTED",
+          absl::StrCat("checkpoint ", one.path,
+                       " was found in its folder, continues its course, and counts from now on"),
+          one.step);
       checkpoint.origin_reason.clear();
       adopted.push_back(std::move(checkpoint));
     } else {
-      jobs::AddEvent(job, now, "CHECKPOINT_FOUND",
-                     absl::StrCat("checkpoint ", one.path, " is kept and not gone on from: ", one.reason), one.step);
+      jobs::AddEvent(
+          job, now, "CHECKPOINT_FOUND",
+          absl::StrCat("checkpoint ", one.path, " is kept and not gone on from: ", one.reason),
+          one.step);
       jobs::Keep(job, std::move(checkpoint));
     }
   }
@@ -81,15 +89,18 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
   job->from_scratch = false;
   for (const std::string& path : jobs::WentOnFrom(job, started.checkpoint_path)) {
     jobs::AddEvent(job, now, "CHECKPOINT_KEPT",
-                   absl::StrCat("checkpoint ", path, " could not be read; it is kept and does not count any more"));
+                   absl::StrCat("checkpoint ", path,
+                                " could not be read; it is kept and does not count any more"));
   }
-  // A restored database has lost the newest commands, and whatever was given since has their numbers.
+  // A restored database has lost the newest commands, and whatever was given since has their
+  // numbers.
   for (const auto& [old_number, number] :
        job->commands.GoOnAbove(started.last_command, job->told_before, now)) {
-    jobs::AddEvent(job, now, "OPERATION_RENUMBERED",
-                   absl::StrCat("operation ", old_number, " goes on as operation ", number,
-                                ": the checkpoint that the job goes on from has other commands up to ",
-                                started.last_command));
+    jobs::AddEvent(
+        job, now, "OPERATION_RENUMBERED",
+        absl::StrCat("operation ", old_number, " goes on as operation ", number,
+                     ": the checkpoint that the job goes on from has other commands up to ",
+                     started.last_command));
   }
   job->commands.FinishTaken(started.last_command, started.step, now);
   if (job->told_commands < job->commands.commands().size()) {
@@ -102,8 +113,8 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
   }
   ListsChanged(job);
   if (started.checkpoint_path.empty()) return;
-  effects_.push_back(Say{absl::StrCat("job '", job->id, "' generation ", job->generation, " goes on from ",
-                                      started.checkpoint_path)});
+  effects_.push_back(Say{absl::StrCat("job '", job->id, "' generation ", job->generation,
+                                      " goes on from ", started.checkpoint_path)});
 }
 
 absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequest& request,
@@ -128,10 +139,11 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
   for (const RunningWorker& running : hello.running) {
     jobs::Job* job = FindJob(running.worker.job);
     if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
-    // Of the newest generation that is known here, unless a former course of the job had the same number.
-    const bool known = std::any_of(job->ranks.begin(), job->ranks.end(), [&](const jobs::Rank& rank) {
-      return rank.incarnation == running.worker.incarnation;
-    });
+    // Of the newest generation that is known here, unless a former course of the job had the same
+    // number.
+    const bool known = std::any_of(
+        job->ranks.begin(), job->ranks.end(),
+        [&](const jobs::Rank& rank) { return rank.incarnation == running.worker.incarnation; });
     if (known && running.worker.generation == job->generation) continue;
     strangers_[job->id][running.worker.incarnation] = hello.node;
     NewerGenerationFound(job, running.worker.generation,

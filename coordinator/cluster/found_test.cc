@@ -1,4 +1,5 @@
-// A job's checkpoint folder as its rank 0 tells of it: what was found, what cannot be read, and where a generation starts.
+// A job's checkpoint folder as its rank 0 tells of it: what was found, what cannot be read, and
+// where a generation starts.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -79,7 +80,8 @@ TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrAR
   Halt();
   EXPECT_EQ(job().state, jobs::State::kPaused);
   EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
-  for (const char* part : {"none can be read in /ckpt/job", "`muster resume job`", "--from DIR", "--from-scratch"}) {
+  for (const char* part :
+       {"none can be read in /ckpt/job", "`muster resume job`", "--from DIR", "--from-scratch"}) {
     EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;
   }
   EXPECT_FALSE(job().live);
@@ -97,7 +99,9 @@ TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrAR
 
 // The ranks' reports come in any order.
 TEST_F(FoundTest, AConsequenceThatIsToldFirstDoesNotHideThatTheJobHalts) {
-  Report({.sequence = 2, .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}}, 11);
+  Report({.sequence = 2,
+          .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}},
+         11);
   Halt();
   EXPECT_EQ(job().reason_code, "CHECKPOINTS_UNREADABLE");
   EXPECT_EQ(job().restarts, 0u);
@@ -117,7 +121,8 @@ TEST_F(FoundTest, ResumeLooksAgainAtOnce) {
 
 TEST_F(FoundTest, AHaltedJobIsPausedAlreadyAndStopsAtOnce) {
   Halt();
-  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = commands::Kind::kPause}).status()), "JOB_ALREADY_PAUSED");
+  EXPECT_EQ(RefusalReason(world_.Command("job", {.kind = commands::Kind::kPause}).status()),
+            "JOB_ALREADY_PAUSED");
   ASSERT_TRUE(world_.Stop("job").ok());
   EXPECT_EQ(job().state, jobs::State::kCancelled);
   EXPECT_TRUE(world_.Delete("job").ok());
@@ -239,8 +244,8 @@ TEST_F(FoundTest, ADirectoryThatARankHasStartedFromStaysWhereTheJobStarts) {
   ASSERT_TRUE(Resume(false, "/backup/step-10-g1").ok());
   AttachAll();
   Report({.sequence = 1, .what = SessionStarted{10, "/backup/step-10-g1", 0}}, rank0() + 1);
-  Report({.sequence = 1,
-          .what = jobs::ReportedFailure{.reason = "out of luck", .permanent = true}}, rank0());
+  Report({.sequence = 1, .what = jobs::ReportedFailure{.reason = "out of luck", .permanent = true}},
+         rank0());
   ExitAll();
   EXPECT_EQ(job().state, jobs::State::kFailed);
   EXPECT_EQ(job().start_from, "/backup/step-10-g1");
@@ -268,10 +273,12 @@ TEST_F(FoundTest, WhatContinuesTheCourseCountsAndTheRestIsKept) {
   world_.Exit(1, job().Worker(1), 9);
   world_.Exit(1, job().Worker(0), 15);
   AttachAll();
-  Report({.sequence = 1,
-          .what = CheckpointsFound{{{.step = 15, .generation = 1, .path = Path(15, 1), .adopted = true},
-                                    {.step = 7, .generation = 1, .path = Path(7, 1), .reason = "older"}}}},
-         rank0());
+  Report(
+      {.sequence = 1,
+       .what =
+           CheckpointsFound{{{.step = 15, .generation = 1, .path = Path(15, 1), .adopted = true},
+                             {.step = 7, .generation = 1, .path = Path(7, 1), .reason = "older"}}}},
+      rank0());
   Report({.sequence = 2, .what = SessionStarted{15, Path(15, 1), 0}}, rank0());
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{15, 10, 5}));
   EXPECT_EQ(job().checkpoints.back().origin, jobs::Origin::kAdopted);
@@ -285,9 +292,11 @@ TEST_F(FoundTest, WhatContinuesTheCourseCountsAndTheRestIsKept) {
 
 TEST_F(FoundTest, OnlyRank0SpeaksForTheFolder) {
   Report({.sequence = 2, .what = CheckpointWritten{15, Path(15, 1)}}, 11);
-  Report({.sequence = 3,
-          .what = CheckpointsFound{{{.step = 15, .generation = 0, .path = Path(15, 0), .adopted = true}}}},
-         11);
+  Report(
+      {.sequence = 3,
+       .what =
+           CheckpointsFound{{{.step = 15, .generation = 0, .path = Path(15, 0), .adopted = true}}}},
+      11);
   EXPECT_EQ(Steps(jobs::Usable(job())), (StepList{10, 5}));
 }
 
@@ -319,7 +328,9 @@ TEST_F(FoundTest, RemovalIsToldUntilItIsDone) {
 // After a database was restored.
 TEST_F(FoundTest, ANewerGenerationInTheFolderRaisesTheNextOneAndCostsNoRestart) {
   Report({.sequence = 4, .what = jobs::ReportedFailure{.reason = "stale", .newer_generation = 7}});
-  Report({.sequence = 2, .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}}, 11);
+  Report({.sequence = 2,
+          .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}},
+         11);
   EXPECT_EQ(job().state, jobs::State::kRecovering);
   world_.Restart();
   ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
@@ -337,7 +348,8 @@ TEST_F(FoundTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
   world_.effects.clear();
   ASSERT_TRUE(world_.Attach(1, hello).ok());
   bool told = false;
-  for (const StopWorker& stop : world_.Stops()) told |= stop.worker.incarnation == later.incarnation;
+  for (const StopWorker& stop : world_.Stops())
+    told |= stop.worker.incarnation == later.incarnation;
   EXPECT_TRUE(told);
   EXPECT_EQ(job().state, jobs::State::kRecovering);
   const jobs::Job before = job();
@@ -356,7 +368,8 @@ TEST_F(FoundTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
 TEST_F(FoundTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
   world_.Restart();
   AgentHello hello{.node = "a", .incarnation = "a", .host = "a", .slots = 2};
-  hello.running = {{job().Worker(0), 5}, {job().Worker(1), 6}, {{"job", 1, 0, "another course"}, 77}};
+  hello.running = {
+      {job().Worker(0), 5}, {job().Worker(1), 6}, {{"job", 1, 0, "another course"}, 77}};
   ASSERT_TRUE(world_.Attach(1, hello).ok());
   EXPECT_EQ(job().state, jobs::State::kRecovering);
   const jobs::Job before = job();
@@ -371,7 +384,8 @@ TEST_F(FoundTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
 TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
   Report({.sequence = 9, .what = StepDone{.step = 40}});
   EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_NE(job().state_reason.find("was the database restored?"), std::string::npos) << job().state_reason;
+  EXPECT_NE(job().state_reason.find("was the database restored?"), std::string::npos)
+      << job().state_reason;
   ExitAll();
   EXPECT_EQ(job().generation, 2u);
   EXPECT_EQ(job().restarts, 0u);
@@ -388,8 +402,9 @@ TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextReport
                   .ok());
   world_.Commit();
   EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_EQ(job().interruption,
-            "reports 4 to 5 of rank 0 were acknowledged and are not here: was the database restored?");
+  EXPECT_EQ(
+      job().interruption,
+      "reports 4 to 5 of rank 0 were acknowledged and are not here: was the database restored?");
   ExitAll();
   EXPECT_EQ(job().generation, 2u);
   EXPECT_EQ(job().restarts, 0u);

@@ -102,7 +102,8 @@ TEST(ClusterLimits, TheNextAttemptOfAJobIsOneMoreThatHasNotEnded) {
   ASSERT_EQ(world.SubmitReason("b"), "OK");
   const auto retry = world.cluster().NextAttempt({.job_id = "a"}, world.now());
   EXPECT_EQ(RefusalReason(retry.status()), "TOO_MANY_OPEN_JOBS");
-  const auto long_id = world.cluster().NextAttempt({.job_id = "a", .request_id = std::string(129, 'x')}, world.now());
+  const auto long_id = world.cluster().NextAttempt(
+      {.job_id = "a", .request_id = std::string(129, 'x')}, world.now());
   EXPECT_EQ(RefusalReason(long_id.status()), "REQUEST_ID_TOO_LONG");
 }
 
@@ -120,10 +121,10 @@ TEST(ClusterLimits, TheTenThousandthCommandWritesAsManyRowsAsTheFirst) {
   World world;
   world.Start("job", 2);
   const auto rows_of_one = [&] {
-    EXPECT_TRUE(world.cluster()
-                    .Command({.job_id = "job", .command = {.kind = commands::Kind::kRefresh}},
-                             world.now())
-                    .ok());
+    EXPECT_TRUE(
+        world.cluster()
+            .Command({.job_id = "job", .command = {.kind = commands::Kind::kRefresh}}, world.now())
+            .ok());
     const store::Batch batch = world.cluster().TakeBatch();
     size_t rows = 0;
     for (const auto& job : batch.jobs) {

@@ -22,9 +22,9 @@ void Cluster::WasAway(absl::Duration gap, absl::Time now) {
 }
 
 void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
-  effects_.push_back(Say{absl::StrCat("the store could not be written for ",
-                                      absl::FormatDuration(gap),
-                                      ": everybody without a stream gets a new lease")});
+  effects_.push_back(
+      Say{absl::StrCat("the store could not be written for ", absl::FormatDuration(gap),
+                       ": everybody without a stream gets a new lease")});
   membership_.GrantGraceToDetached(now);
   AwaitAnew(now);
 }
@@ -34,9 +34,7 @@ void Cluster::GrantFreshGrace(absl::Time now) {
   AwaitAnew(now);
 }
 
-void Cluster::AwaitAnew(absl::Time now) {
-  awaited_until_ = now + options_.timing.Grant();
-}
+void Cluster::AwaitAnew(absl::Time now) { awaited_until_ = now + options_.timing.Grant(); }
 
 void Cluster::Tick(absl::Time now) {
   last_tick_ = now;

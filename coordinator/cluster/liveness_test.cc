@@ -224,7 +224,8 @@ TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   }
   world.Pass(1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world.job("job").failures[0].reason, "lost its connection and was not heard of for 11s");
+  EXPECT_EQ(world.job("job").failures[0].reason,
+            "lost its connection and was not heard of for 11s");
   // Given up: even if it comes back now.
   EXPECT_EQ(RefusalReason(world.AttachWorker(20, id)), "STALE_INCARNATION");
 }

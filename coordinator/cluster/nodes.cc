@@ -1,4 +1,5 @@
-// What is known of nodes beyond their agents' leases: who is to be emptied, who gets nothing new, and who fails what runs there.
+// What is known of nodes beyond their agents' leases: who is to be emptied, who gets nothing new,
+// and who fails what runs there.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -22,10 +23,10 @@ absl::Status CheckDeadline(const std::optional<absl::Duration>& deadline) {
   if (!deadline.has_value() || (*deadline > absl::ZeroDuration() && *deadline <= kLongestDrain)) {
     return absl::OkStatus();
   }
-  return Refuse(absl::StatusCode::kInvalidArgument, "DEADLINE_INVALID",
-                absl::StrCat("the deadline is ", absl::FormatDuration(*deadline),
-                             "; allowed is more than 0s and at most ",
-                             absl::FormatDuration(kLongestDrain)));
+  return Refuse(
+      absl::StatusCode::kInvalidArgument, "DEADLINE_INVALID",
+      absl::StrCat("the deadline is ", absl::FormatDuration(*deadline),
+                   "; allowed is more than 0s and at most ", absl::FormatDuration(kLongestDrain)));
 }
 
 }  // namespace
@@ -86,9 +87,8 @@ absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time 
                                "'; `muster nodes` lists those whose agent is known"));
   }
   // It is kept for as long as those of a deleted job.
-  Remember({.request_id = request.request_id,
-            .fingerprint = request.fingerprint,
-            .deleted_time = now});
+  Remember(
+      {.request_id = request.request_id, .fingerprint = request.fingerprint, .deleted_time = now});
   return true;
 }
 
@@ -141,8 +141,8 @@ absl::Status Cluster::UncordonNode(const NodeRequest& request, absl::Time now) {
   mark.drain_deadline.reset();
   mark.left_out = {};
   Mark(mark);
-  effects_.push_back(Say{absl::StrCat("node '", request.node, "' is open again",
-                                      By(request.requested_by))});
+  effects_.push_back(
+      Say{absl::StrCat("node '", request.node, "' is open again", By(request.requested_by))});
   SendToNode(request.node, DrainAgent{false, "", std::nullopt});
   Schedule(now);
   return absl::OkStatus();
@@ -167,13 +167,17 @@ void Cluster::Drain(const std::string& node, absl::Time now) {
 }
 
 void Cluster::Interrupt(const std::string& node, absl::Time now) {
-  EachJobOn(node, [&](jobs::Job* job) {
-    return jobs::OnInterrupted(job, absl::StrCat("node '", node, "' is being stopped"), now);
-  }, now);
+  EachJobOn(
+      node,
+      [&](jobs::Job* job) {
+        return jobs::OnInterrupted(job, absl::StrCat("node '", node, "' is being stopped"), now);
+      },
+      now);
 }
 
 void Cluster::PreemptNode(const std::string& node, const std::string& reason, absl::Time now) {
-  EachJobOn(node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
+  EachJobOn(
+      node, [&](jobs::Job* job) { return Preempt(job, reason, now); }, now);
 }
 
 void Cluster::EachJobOn(const std::string& node,
@@ -189,21 +193,20 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
   bool older = false;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const membership::Worker* worker = membership_.FindWorker(job->id, rank);
-    older = older || (worker != nullptr && worker->attached() &&
-                      older_workers_.contains(worker->session));
+    older = older ||
+            (worker != nullptr && worker->attached() && older_workers_.contains(worker->session));
   }
   // Who asks again, with another deadline or for another node perhaps, tells nobody anything new.
   const bool first = job->interruption.empty();
-  const char* const anew = jobs::WritesCheckpoints(*job)
-                               ? ""
-                               : "; it writes no checkpoints: it begins anew elsewhere";
+  const char* const anew =
+      jobs::WritesCheckpoints(*job) ? "" : "; it writes no checkpoints: it begins anew elsewhere";
   jobs::Ended ended;
   std::string how;
   if (older) {
     // It would train on while the others end.
     ended = jobs::OnInterrupted(job, reason, now);
-    how = absl::StrCat("; it is ended at once: a worker of an older program does not know the notice",
-                       anew);
+    how = absl::StrCat(
+        "; it is ended at once: a worker of an older program does not know the notice", anew);
   } else if (jobs::OnPreempted(job, reason, now, &ended)) {
     how = anew;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
@@ -219,23 +222,21 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
   return ended;
 }
 
-void Cluster::SlotQuarantined(SessionId session, const SlotQuarantine& quarantine,
-                              absl::Time now) {
+void Cluster::SlotQuarantined(SessionId session, const SlotQuarantine& quarantine, absl::Time now) {
   AgentHeard(session, now);
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return;
   const std::string& node = agent->second;
   if (!quarantine.quarantined) {
     quarantined_[node].erase(quarantine.slot);
-    effects_.push_back(Say{absl::StrCat("node '", node, "': slot ", quarantine.slot,
-                                        " can be used again")});
+    effects_.push_back(
+        Say{absl::StrCat("node '", node, "': slot ", quarantine.slot, " can be used again")});
     return Schedule(now);
   }
   quarantined_[node].insert(quarantine.slot);
-  effects_.push_back(Say{absl::StrCat("node '", node, "': slot ", quarantine.slot,
-                                      " is not used: process ", quarantine.pid, " of job '",
-                                      quarantine.worker.job, "' does not end (", quarantine.reason,
-                                      ")")});
+  effects_.push_back(Say{absl::StrCat(
+      "node '", node, "': slot ", quarantine.slot, " is not used: process ", quarantine.pid,
+      " of job '", quarantine.worker.job, "' does not end (", quarantine.reason, ")")});
   if (CurrentRank(quarantine.worker) == nullptr) return;
   jobs::Job* job = FindJob(quarantine.worker.job);
   const jobs::Ended ended = jobs::OnGone(
@@ -295,10 +296,10 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
   const jobs::Rank& rank = job->ranks[root.rank];
   const membership::Agent* agent = membership_.FindAgent(root.node);
   if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
-  jobs::NodeHealth::Fault fault{.job = job->id,
-                                .reason = absl::StrCat("job '", job->id, "' generation ",
-                                                       job->generation, " rank ", root.rank, ": ",
-                                                       root.reason)};
+  jobs::NodeHealth::Fault fault{
+      .job = job->id,
+      .reason = absl::StrCat("job '", job->id, "' generation ", job->generation, " rank ",
+                             root.rank, ": ", root.reason)};
   if (root.kind == jobs::FailureKind::kNodeFault) {
     fault.kind = rank.attached ? jobs::NodeHealth::Fault::Kind::kSaidByWorker
                                : jobs::NodeHealth::Fault::Kind::kPrograms;
@@ -307,8 +308,7 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
     // Again and again, and it may be the node all the same.
     if (health_.FailuresOf(job->id, root.node, now) == jobs::NodeHealth::kFaults) {
       jobs::AddEvent(job, now, "NODE_DOUBTED",
-                     absl::StrCat("node '", root.node,
-                                  "' is taken only where no other has room: ",
+                     absl::StrCat("node '", root.node, "' is taken only where no other has room: ",
                                   health_.Doubts(root.node, now)));
     }
     return;

@@ -1,4 +1,5 @@
-// Saves that fail, exports that ask for leave, and submissions that would replace somebody else's file.
+// Saves that fail, exports that ask for leave, and submissions that would replace somebody else's
+// file.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -12,7 +13,8 @@ namespace {
 
 std::vector<std::string> Granted(World& world) {
   std::vector<std::string> paths;
-  for (const auto& granted : world.Orders<SendToWorker, ExportGranted>()) paths.push_back(granted.path);
+  for (const auto& granted : world.Orders<SendToWorker, ExportGranted>())
+    paths.push_back(granted.path);
   world.effects.clear();
   return paths;
 }

@@ -19,8 +19,8 @@ namespace {
 // A simulated cluster of agents that do as they are told, in which everything happens in any order:
 // workers attach, report, finish, die; agents break off, come back, start anew; the coordinator is
 // restarted; time passes. Whatever happens: a slot runs at most one process that counts, a rank has
-// one owner, terminal states never reopen, generations only grow, what is deleted had ended and never
-// comes back, and at the end, left in peace, every job ends.
+// one owner, terminal states never reopen, generations only grow, what is deleted had ended and
+// never comes back, and at the end, left in peace, every job ends.
 class Simulation {
  public:
   explicit Simulation(uint32_t seed) : random_(seed) {}
@@ -56,7 +56,9 @@ class Simulation {
     Node& node = nodes_[absl::StrCat("n", Pick(3))];
     switch (Pick(12)) {
       case 0:
-        if (jobs_ < 6) world_.Submit(absl::StrCat("j", jobs_++), 1 + Pick(4), Pick(3), static_cast<int32_t>(Pick(3)));
+        if (jobs_ < 6)
+          world_.Submit(absl::StrCat("j", jobs_++), 1 + Pick(4), Pick(3),
+                        static_cast<int32_t>(Pick(3)));
         break;
       case 1:
         Connect(&node);

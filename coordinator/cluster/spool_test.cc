@@ -14,7 +14,8 @@ cluster::Report Step(uint64_t sequence, uint64_t step) {
   return {.sequence = sequence, .what = StepDone{.step = step}};
 }
 
-// The job of World::Start after a restart of the coordinator; its agent is back as `incarnation`, and speaks for the workers.
+// The job of World::Start after a restart of the coordinator; its agent is back as `incarnation`,
+// and speaks for the workers.
 class SpoolTest : public ::testing::Test {
  protected:
   void ComeBack(const std::string& incarnation, uint32_t world_size = 1) {
@@ -72,14 +73,16 @@ TEST_F(SpoolTest, WhatWasTakenBeforeIsNotTakenAgain) {
   EXPECT_EQ(world_.job("job").step, 2);
 }
 
-// Of what an older database does not know: the process was another course's when it said that it had finished.
+// Of what an older database does not know: the process was another course's when it said that it
+// had finished.
 TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnotherGeneration) {
   world_.Start("job", 1);
   ComeBack("a");
   Tell(world_.job("job").Worker(0), {Step(9, 8), {.sequence = 10, .what = Finished{.step = 8}}});
   EXPECT_EQ(world_.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world_.job("job").interruption,
-            "reports 2 to 8 of rank 0 were acknowledged and are not here: was the database restored?");
+  EXPECT_EQ(
+      world_.job("job").interruption,
+      "reports 2 to 8 of rank 0 were acknowledged and are not here: was the database restored?");
   EXPECT_EQ(world_.job("job").ranks[0].acked_report, 1);
   EXPECT_EQ(Acks().size(), 1);
   world_.Commit();

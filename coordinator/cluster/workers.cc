@@ -57,14 +57,15 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
                   "this process is of an older program, which takes every command for a stop");
   }
   if (hello.protocol > kWorkerProtocol + 1) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
-                  absl::StrCat("this process speaks protocol ", hello.protocol,
-                               "; this musterd speaks ", kWorkerProtocol,
-                               " and knows the next one: update musterd first"));
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
+        absl::StrCat("this process speaks protocol ", hello.protocol, "; this musterd speaks ",
+                     kWorkerProtocol, " and knows the next one: update musterd first"));
   }
   if (hello.protocol < kWorkerProtocolOfStarts && (job->from_scratch || !job->start_from.empty())) {
-    return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-                  "this process is of an older program, which does not know where the job is to start");
+    return Refuse(
+        absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
+        "this process is of an older program, which does not know where the job is to start");
   }
   const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
@@ -78,18 +79,19 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     jobs::OnAttached(job, id.rank);
     dirty_[job->id].ranks.insert(id.rank);
   }
-  effects_.push_back(SendToWorker{session, WelcomeWorker{.spec = job->spec,
-                                                         .job_create_time = job->create_time,
-                                                         .timing = options_.timing,
-                                                         .patience = PatienceOf(*job),
-                                                         .checkpoints = jobs::Usable(*job),
-                                                         .known_checkpoints = jobs::NotUsable(*job),
-                                                         .from_scratch = job->from_scratch,
-                                                         .start_from = job->start_from,
-                                                         .acked_report = rank.acked_report,
-                                                         .rendezvous = job->rendezvous,
-                                                         .host = rank.host,
-                                                         .newest_command = job->commands.newest()}});
+  effects_.push_back(
+      SendToWorker{session, WelcomeWorker{.spec = job->spec,
+                                          .job_create_time = job->create_time,
+                                          .timing = options_.timing,
+                                          .patience = PatienceOf(*job),
+                                          .checkpoints = jobs::Usable(*job),
+                                          .known_checkpoints = jobs::NotUsable(*job),
+                                          .from_scratch = job->from_scratch,
+                                          .start_from = job->start_from,
+                                          .acked_report = rank.acked_report,
+                                          .rendezvous = job->rendezvous,
+                                          .host = rank.host,
+                                          .newest_command = job->commands.newest()}});
   job->told_commands = job->commands.newest();
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
     effects_.push_back(SendToWorker{session, std::move(delivery)});
@@ -110,8 +112,8 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     }
   }
   Changed(job);
-  // A worker that comes for the first time has its commands from the musterd before this one. Commands that were
-  // given since may have taken their numbers.
+  // A worker that comes for the first time has its commands from the musterd before this one.
+  // Commands that were given since may have taken their numbers.
   uint64_t told = job->commands.newest();
   const auto loaded = loaded_live_.find(job->id);
   if (loaded != loaded_live_.end() && loaded->second.came.insert(id.incarnation).second) {
@@ -141,8 +143,8 @@ bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
     job->step = std::max(job->step, heartbeat.step);
     if (!heartbeat.stage.empty()) job->stage = heartbeat.stage;
   }
-  // Seen by watchers, but not worth a write of its own. A commit may be under way: no version is shown above the ceiling that
-  // is in it or was in an earlier one.
+  // Seen by watchers, but not worth a write of its own. A commit may be under way: no version is
+  // shown above the ceiling that is in it or was in an earlier one.
   if (job->version < rows_[job->id].version_ceiling()) {
     ++job->version;
     effects_.push_back(JobChanged{job->id});
@@ -159,7 +161,8 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
   const WorkerId id = worker->second;
   membership_.WorkerHeard(id, now);
   jobs::Rank* rank = CurrentRank(id);
-  if (options_.planted_fault == PlantedFault::kUnfencedCommit && rank == nullptr && FindJob(id.job) != nullptr) {
+  if (options_.planted_fault == PlantedFault::kUnfencedCommit && rank == nullptr &&
+      FindJob(id.job) != nullptr) {
     const auto* written = std::get_if<CheckpointWritten>(&report.what);
     if (written != nullptr) RecordCheckpoint(FindJob(id.job), *written, now);
   }
@@ -170,7 +173,8 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
     return absl::OkStatus();
   }
   if (report.sequence == rank->acked_report + 1) {
-    // The acknowledgement leaves before what may close the stream; that of a checkpoint says that all it brings has been told.
+    // The acknowledgement leaves before what may close the stream; that of a checkpoint says that
+    // all it brings has been told.
     const bool last = std::holds_alternative<CheckpointWritten>(report.what);
     if (!last) effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
     TakeNext(job, id, report, now);
@@ -184,7 +188,8 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
 void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
   MayRunElsewhere(*job);
   const jobs::Ended ended = jobs::OnInterrupted(
-      job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"), now);
+      job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"),
+      now);
   ListsChanged(job);
   Follow(job, ended, now);
 }
@@ -240,79 +245,79 @@ void Cluster::TakeNext(jobs::Job* job, const WorkerId& id, const Report& report,
 void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
                    absl::Time now) {
   jobs::Ended ended;
-  std::visit(
-      Overload{
-          [](const std::monostate&) {},
-          [&](const jobs::Rendezvous& rendezvous) {
-            job->rendezvous = rendezvous;
-            for (uint32_t r = 0; r < job->ranks.size(); ++r) SendToRank(*job, r, rendezvous);
-          },
-          [&](const SessionStarted& started) {
-            membership_.SessionStarted(id, now);
-            jobs::OnSessionStarted(job, rank, started.step);
-            if (jobs::SettleStart(job)) ListsChanged(job);
-            if (rank == 0) TakeStart(job, started, now);
-          },
-          [&](const StepDone& step) {
-            job->ranks[rank].step = step.step;
-            RecordStep(job, step);
-            jobs::OnStep(job);
-            // Those with checkpoints: with the first one.
-            if (job->checkpoints.empty() && step.step == job->started_step + 1) Praise(*job);
-          },
-          [&](const StageStarted& stage) {
-            job->stage = stage.stage;
-            job->step = stage.step;
-          },
-          [&](const RanksJoined& joined) {
-            jobs::OnRanksJoined(job, joined.since);
-            for (uint32_t r = 0; r < job->ranks.size(); ++r) dirty_[job->id].ranks.insert(r);
-          },
-          [&](const Validated& validated) { RecordValidation(job, validated); },
-          [&](const CheckpointWritten& written) {
-            if (rank == 0) RecordCheckpoint(job, written, now);
-          },
-          [&](const CheckpointFailed& failed) {
-            jobs::OnSaveFailed(job, failed.step, failed.reason, now);
-            jobs::OnSave(job);
-          },
-          [&](const ExportReady& ready) { GrantExport(job, rank, ready.path); },
-          [&](const CheckpointsFound& found) {
-            if (rank == 0) TakeFound(job, found, now);
-          },
-          [&](const CheckpointsRemoved& removed) {
-            if (rank != 0) return;
-            jobs::Removed(job, removed.names);
-            ListsChanged(job);
-          },
-          [&](const CheckpointBad& bad) {
-            if (jobs::MarkBad(job, bad.path, bad.reason)) ListsChanged(job);
-            effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
-                                                " is damaged: ", bad.reason)});
-          },
-          [&](const CommandApplied& applied) { CommandTookEffect(job, applied, now); },
-          [&](const CommandFinished& finished) {
-            commands::Outcome outcome = finished.outcome;
-            outcome.time = now;
-            if (job->commands.Finished(finished.number, std::move(outcome))) ListsChanged(job);
-          },
-          [&](const TrainabilityInForce& report) { RecordTrainability(job, report, now); },
-          [&](const Exported& exported) {
-            job->exported_path = exported.path;
-            job->export_granted.clear();
-          },
-          [&](const Finished& finished) {
-            job->ranks[rank].step = finished.step;
-            if (rank == 0) job->ended_early = finished.ended_early;
-            jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
-          },
-          [&](const jobs::ReportedFailure& failure) {
-            if (failure.newer_generation > 0) MayRunElsewhere(*job);
-            ended = jobs::OnFailureReport(job, rank, failure, now);
-            ListsChanged(job);
-          },
-      },
-      report.what);
+  std::visit(Overload{
+                 [](const std::monostate&) {},
+                 [&](const jobs::Rendezvous& rendezvous) {
+                   job->rendezvous = rendezvous;
+                   for (uint32_t r = 0; r < job->ranks.size(); ++r) SendToRank(*job, r, rendezvous);
+                 },
+                 [&](const SessionStarted& started) {
+                   membership_.SessionStarted(id, now);
+                   jobs::OnSessionStarted(job, rank, started.step);
+                   if (jobs::SettleStart(job)) ListsChanged(job);
+                   if (rank == 0) TakeStart(job, started, now);
+                 },
+                 [&](const StepDone& step) {
+                   job->ranks[rank].step = step.step;
+                   RecordStep(job, step);
+                   jobs::OnStep(job);
+                   // Those with checkpoints: with the first one.
+                   if (job->checkpoints.empty() && step.step == job->started_step + 1) Praise(*job);
+                 },
+                 [&](const StageStarted& stage) {
+                   job->stage = stage.stage;
+                   job->step = stage.step;
+                 },
+                 [&](const RanksJoined& joined) {
+                   jobs::OnRanksJoined(job, joined.since);
+                   for (uint32_t r = 0; r < job->ranks.size(); ++r) dirty_[job->id].ranks.insert(r);
+                 },
+                 [&](const Validated& validated) { RecordValidation(job, validated); },
+                 [&](const CheckpointWritten& written) {
+                   if (rank == 0) RecordCheckpoint(job, written, now);
+                 },
+                 [&](const CheckpointFailed& failed) {
+                   jobs::OnSaveFailed(job, failed.step, failed.reason, now);
+                   jobs::OnSave(job);
+                 },
+                 [&](const ExportReady& ready) { GrantExport(job, rank, ready.path); },
+                 [&](const CheckpointsFound& found) {
+                   if (rank == 0) TakeFound(job, found, now);
+                 },
+                 [&](const CheckpointsRemoved& removed) {
+                   if (rank != 0) return;
+                   jobs::Removed(job, removed.names);
+                   ListsChanged(job);
+                 },
+                 [&](const CheckpointBad& bad) {
+                   if (jobs::MarkBad(job, bad.path, bad.reason)) ListsChanged(job);
+                   effects_.push_back(Say{absl::StrCat("job '", job->id, "': checkpoint ", bad.path,
+                                                       " is damaged: ", bad.reason)});
+                 },
+                 [&](const CommandApplied& applied) { CommandTookEffect(job, applied, now); },
+                 [&](const CommandFinished& finished) {
+                   commands::Outcome outcome = finished.outcome;
+                   outcome.time = now;
+                   if (job->commands.Finished(finished.number, std::move(outcome)))
+                     ListsChanged(job);
+                 },
+                 [&](const TrainabilityInForce& report) { RecordTrainability(job, report, now); },
+                 [&](const Exported& exported) {
+                   job->exported_path = exported.path;
+                   job->export_granted.clear();
+                 },
+                 [&](const Finished& finished) {
+                   job->ranks[rank].step = finished.step;
+                   if (rank == 0) job->ended_early = finished.ended_early;
+                   jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
+                 },
+                 [&](const jobs::ReportedFailure& failure) {
+                   if (failure.newer_generation > 0) MayRunElsewhere(*job);
+                   ended = jobs::OnFailureReport(job, rank, failure, now);
+                   ListsChanged(job);
+                 },
+             },
+             report.what);
   const std::string warning = job->live ? jobs::Warning(*job) : "";
   if (std::exchange(job->warned, warning) != warning && !warning.empty()) {
     effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", warning)});
@@ -324,9 +329,9 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
   if (!job->commands.Applied(applied.number, applied.step)) return;
   ListsChanged(job);
   const commands::Command& command = *job->commands.Find(applied.number);
-  effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", commands::Name(command.kind),
-                                      " (operation ", command.number, ") took effect after step ",
-                                      applied.step)});
+  effects_.push_back(
+      Say{absl::StrCat("job '", job->id, "': ", commands::Name(command.kind), " (operation ",
+                       command.number, ") took effect after step ", applied.step)});
   switch (command.kind) {
     case commands::Kind::kStop:
       jobs::OnStopTookEffect(job, options_.patience, now);

@@ -102,10 +102,11 @@ class World {
     cluster_->WorkerExited(session, exit, now());
     Commit();
   }
-  // A job of `world_size` ranks that train, on a node 'a' of as many slots: sessions 1 of the agent and 10 + rank of the
-  // workers, each of which has reported once.
+  // A job of `world_size` ranks that train, on a node 'a' of as many slots: sessions 1 of the agent
+  // and 10 + rank of the workers, each of which has reported once.
   void Start(const std::string& id, uint32_t world_size) {
-    ASSERT_TRUE(Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = world_size}).ok());
+    ASSERT_TRUE(
+        Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = world_size}).ok());
     Submit(id, world_size);
     for (uint32_t rank = 0; rank < world_size; ++rank) {
       ASSERT_TRUE(AttachWorker(10 + rank, job(id).Worker(rank)).ok());

@@ -7,7 +7,8 @@
 namespace muster::commands {
 namespace {
 
-// A worker does these although its checkpoint has their number (worker/train/command_schedule.h): they keep it.
+// A worker does these although its checkpoint has their number (worker/train/command_schedule.h):
+// they keep it.
 bool IsDoneAnew(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
          kind == Kind::kSaveCheckpoint;
@@ -62,18 +63,22 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number
   std::vector<Command> fresh;
   for (uint64_t n = known + 1; n <= std::min<uint64_t>(number, commands_.size()); ++n) {
     const Command& command = commands_[n - 1];
-    if (!command.outcome.has_value() && !command.applied_step.has_value() && !IsDoneAnew(command.kind)) {
+    if (!command.outcome.has_value() && !command.applied_step.has_value() &&
+        !IsDoneAnew(command.kind)) {
       fresh.push_back(command);
     }
   }
   while (commands_.size() < number) {
-    Append({.kind = Kind::kLost,
-            .create_time = now,
-            .outcome = Outcome{.time = now,
-                               .code = absl::StatusCode::kDataLoss,
-                               .reason = "OPERATION_LOST",
-                               .message = "the coordinator's database was restored without it; what it changed before the "
-                                          "checkpoint that the job goes on from is in force"}});
+    Append(
+        {.kind = Kind::kLost,
+         .create_time = now,
+         .outcome = Outcome{
+             .time = now,
+             .code = absl::StatusCode::kDataLoss,
+             .reason = "OPERATION_LOST",
+             .message =
+                 "the coordinator's database was restored without it; what it changed before the "
+                 "checkpoint that the job goes on from is in force"}});
   }
   for (Command& command : fresh) {
     const uint64_t old_number = command.number;
@@ -81,13 +86,15 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number
       if (command.kind == Kind::kCancel && command.target == from) command.target = to;
     }
     moved.emplace_back(old_number, Append(std::move(command)));
-    Finished(old_number,
-             {.time = now,
-              .code = absl::StatusCode::kAborted,
-              .reason = "OPERATION_RENUMBERED",
-              .message = absl::StrCat("the coordinator's database was restored, and the job had another operation of this "
-                                      "number; this one goes on as number ",
-                                      moved.back().second)});
+    Finished(
+        old_number,
+        {.time = now,
+         .code = absl::StatusCode::kAborted,
+         .reason = "OPERATION_RENUMBERED",
+         .message = absl::StrCat(
+             "the coordinator's database was restored, and the job had another operation of this "
+             "number; this one goes on as number ",
+             moved.back().second)});
   }
   return moved;
 }
@@ -106,8 +113,8 @@ void CommandLog::Sort(const Command& command) {
     }
   }
   sort(&open_, is_open);
-  sort(&pauses_in_force_, command.kind == Kind::kPause && command.applied_step.has_value() &&
-                              command.target == 0);
+  sort(&pauses_in_force_,
+       command.kind == Kind::kPause && command.applied_step.has_value() && command.target == 0);
   sort(&turns_to_come_,
        is_open && turns && !command.applied_step.has_value() && !command.at_step.has_value());
 }
@@ -197,9 +204,8 @@ bool CommandLog::EndAll(const std::string& how, bool stopped, absl::Time now) {
     if (!done) {
       outcome.code = absl::StatusCode::kFailedPrecondition;
       outcome.reason = kJobEnded;
-      outcome.message = absl::StrCat(
-          "the job ended (", how, ") before this was ",
-          command.applied_step.has_value() ? "finished" : "carried out");
+      outcome.message = absl::StrCat("the job ended (", how, ") before this was ",
+                                     command.applied_step.has_value() ? "finished" : "carried out");
     }
     Finished(number, std::move(outcome));
   }

@@ -1,6 +1,6 @@
-// The numbered command log of one job: durable, delivered in order, each command acknowledged with the step at which it took
-// effect, and ended with an outcome. To a client a command is an operation. A repeat is recognised by its number. Pure.
-// docs/commands.md describes the protocol.
+// The numbered command log of one job: durable, delivered in order, each command acknowledged with
+// the step at which it took effect, and ended with an outcome. To a client a command is an
+// operation. A repeat is recognised by its number. Pure. docs/commands.md describes the protocol.
 #ifndef MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 #define MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 
@@ -32,8 +32,8 @@ enum class Kind {
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
-// What it changes stays in force, and is part of every checkpoint that is written after it. Commands
-// of the other kinds are carried out anew by the processes that go on from a checkpoint.
+// What it changes stays in force, and is part of every checkpoint that is written after it.
+// Commands of the other kinds are carried out anew by the processes that go on from a checkpoint.
 bool ChangesState(Kind kind);
 
 // How a command ended.
@@ -57,8 +57,8 @@ struct Command {
   std::string contents;
   // Not before so many optimizer steps are done.
   std::optional<uint64_t> at_step;
-  // Of kCancel: the number of the command that is taken back. Of kPause that took effect: of the resume that ended it; 0: it is in
-  // force.
+  // Of kCancel: the number of the command that is taken back. Of kPause that took effect: of the
+  // resume that ended it; 0: it is in force.
   uint64_t target = 0;
   std::string requested_by;
   absl::Time create_time = absl::InfinitePast();
@@ -74,7 +74,8 @@ struct Delivery {
   enum class When {
     // As soon as it may.
     kAnew,
-    // Again after command.applied_step steps, where an earlier generation did it, and no later change before it.
+    // Again after command.applied_step steps, where an earlier generation did it, and no later
+    // change before it.
     kReplay,
     // Nothing: it is done, or was taken back.
     kNever,
@@ -92,27 +93,30 @@ class CommandLog {
   // Gives it its number.
   uint64_t Append(Command command);
 
-  // What a worker that holds all up to `newest` has yet to get. Of what took effect before: what changed the job's state is
-  // done again at its step, because the worker may start from an older one; what is done once is not; a job that was halted
-  // halts again.
+  // What a worker that holds all up to `newest` has yet to get. Of what took effect before: what
+  // changed the job's state is done again at its step, because the worker may start from an older
+  // one; what is done once is not; a job that was halted halts again.
   std::vector<Delivery> After(uint64_t newest) const;
 
   // Each is false when the number is not known, or when it was told before (the first report
-  // stands). One exception: a command that ended with JOB_ENDED and that a checkpoint has was carried
-  // out before its job ended, although nobody had heard of it. Applied() makes it done.
+  // stands). One exception: a command that ended with JOB_ENDED and that a checkpoint has was
+  // carried out before its job ended, although nobody had heard of it. Applied() makes it done.
   bool Applied(uint64_t number, uint64_t step);
   bool Finished(uint64_t number, Outcome outcome);
-  // A worker goes on after `step` steps from a checkpoint that has taken in commands up to `number`.
-  // Those of them that change state and had taken effect by then are done, also where no report said
-  // so because rank 0 was lost before it could.
+  // A worker goes on after `step` steps from a checkpoint that has taken in commands up to
+  // `number`. Those of them that change state and had taken effect by then are done, also where no
+  // report said so because rank 0 was lost before it could.
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
-  // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command asked. True when there were any.
+  // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command
+  // asked. True when there were any.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);
 
-  // A worker goes on from a checkpoint that has taken in commands up to `number`. Where the log is that of a restored database, it has
-  // lost some of them: those above `known`, the newest one that any earlier process of the job can have held. What was given since
-  // under their numbers goes on under a number above all of them, and the lost ones are ended. The result: old and new numbers.
-  std::vector<std::pair<uint64_t, uint64_t>> GoOnAbove(uint64_t number, uint64_t known, absl::Time now);
+  // A worker goes on from a checkpoint that has taken in commands up to `number`. Where the log is
+  // that of a restored database, it has lost some of them: those above `known`, the newest one that
+  // any earlier process of the job can have held. What was given since under their numbers goes on
+  // under a number above all of them, and the lost ones are ended. The result: old and new numbers.
+  std::vector<std::pair<uint64_t, uint64_t>> GoOnAbove(uint64_t number, uint64_t known,
+                                                       absl::Time now);
 
   // A cancel of it has not taken effect yet.
   bool IsBeingCancelled(uint64_t number) const { return being_cancelled_.contains(number); }
@@ -124,7 +128,8 @@ class CommandLog {
   uint64_t newest() const { return commands_.size(); }
   // Those without an outcome.
   const std::set<uint64_t>& open() const { return open_; }
-  // The numbers of those that were added or changed since the last call, or since they came from the store.
+  // The numbers of those that were added or changed since the last call, or since they came from
+  // the store.
   std::set<uint64_t> TakeChanged() { return std::exchange(changed_, {}); }
   // The job is halted, or will be once what waits for no step has taken effect.
   bool WillBePaused() const;
@@ -137,7 +142,8 @@ class CommandLog {
   void Sort(const Command& command);
 
   std::vector<Command> commands_;
-  // What is asked of the whole log, kept up to date: a log of many commands must not make the next one slower.
+  // What is asked of the whole log, kept up to date: a log of many commands must not make the next
+  // one slower.
   std::set<uint64_t> open_;
   std::set<uint64_t> pauses_in_force_;
   // Pauses and resumes that have not taken effect and wait for no step.

@@ -69,8 +69,8 @@ TEST(CommandLog, GoesOnWhereTheStoredOneEnded) {
 }
 
 TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
-  CommandLog log = LogOf({Kind::kSetTrainability, Kind::kSetLearningRate, Kind::kRefresh,
-                          Kind::kSetTrainability});
+  CommandLog log = LogOf(
+      {Kind::kSetTrainability, Kind::kSetLearningRate, Kind::kRefresh, Kind::kSetTrainability});
   for (const uint64_t number : {1, 2, 3}) {
     log.Applied(number, 10 * number);
     log.Finished(number, {.time = kNow});
@@ -135,13 +135,11 @@ TEST(CommandLog, TheEndOfTheJobEndsEachCommandWithThatReason) {
   log.Append({.kind = Kind::kStop, .at_step = 100});
   EXPECT_TRUE(log.EndAll("CANCELLED", true, later));
   EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
-  EXPECT_EQ(log.Find(2)->outcome->message,
-            "the job ended (CANCELLED) before this was finished");
+  EXPECT_EQ(log.Find(2)->outcome->message, "the job ended (CANCELLED) before this was finished");
   EXPECT_EQ(log.Find(3)->outcome, (Outcome{.time = later}));
   EXPECT_EQ(log.Find(4)->outcome->code, absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(log.Find(4)->outcome->reason, "JOB_ENDED");
-  EXPECT_EQ(log.Find(4)->outcome->message,
-            "the job ended (CANCELLED) before this was carried out");
+  EXPECT_EQ(log.Find(4)->outcome->message, "the job ended (CANCELLED) before this was carried out");
   EXPECT_EQ(log.Find(5)->outcome->reason, "JOB_ENDED");
   EXPECT_FALSE(log.EndAll("CANCELLED", true, later));
 }
@@ -221,12 +219,14 @@ TEST(CommandLog, LostCommandsAreFilledInAndWhatHasTheirNumbersGoesOnAboveThem) {
   EXPECT_FALSE(log.Find(1)->outcome.has_value());
   EXPECT_EQ(log.Find(2)->outcome->reason, "OPERATION_RENUMBERED");
   EXPECT_FALSE(log.Find(4)->outcome.has_value());  // a worker does it all the same
-  for (const uint64_t lost : {5, 6}) EXPECT_EQ(log.Find(lost)->outcome->reason, "OPERATION_LOST") << lost;
+  for (const uint64_t lost : {5, 6})
+    EXPECT_EQ(log.Find(lost)->outcome->reason, "OPERATION_LOST") << lost;
   EXPECT_EQ(log.Find(7)->contents, "new");
   EXPECT_EQ(log.Find(8)->target, 7u);
   for (const Delivery& delivery : log.After(1)) {
     const uint64_t number = delivery.command.number;
-    EXPECT_EQ(delivery.when == Delivery::When::kNever, number != 4 && number != 7 && number != 8) << number;
+    EXPECT_EQ(delivery.when == Delivery::When::kNever, number != 4 && number != 7 && number != 8)
+        << number;
   }
 }
 

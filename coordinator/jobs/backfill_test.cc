@@ -58,8 +58,8 @@ TEST(Backfill, AReservationIsForNodesOfOneProtocol) {
   slots.Offer("old", 4, 2);
   slots.Use({"new", 0});
   // The first in line waits for the new node; the old one is nobody's.
-  const auto decisions = PlaceInLine({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)}, slots,
-                                     {{1, absl::InfiniteFuture(), 3}}, kNow);
+  const auto decisions = PlaceInLine({Job("first", 1, 4), Job("second", 2, 3), Job("third", 3, 4)},
+                                     slots, {{1, absl::InfiniteFuture(), 3}}, kNow);
   EXPECT_EQ(decisions[0].placed->front().node, "old");
   EXPECT_EQ(decisions[1].placed->front().node, "new");
   EXPECT_FALSE(decisions[2].placed.has_value());
@@ -88,18 +88,20 @@ TEST(Backfill, AnUnknownEndIsNotLaterThanAnyLimit) {
 }
 
 TEST(Backfill, WhatIsPlacedInTheSamePassCountsAsRunning) {
-  EXPECT_EQ(Placed(4, {}, {Job("a", 1, 2, absl::Seconds(60)), Job("big", 2, 4),
-                           Job("short", 3, 2, absl::Seconds(60)), Job("long", 4, 1)}),
+  EXPECT_EQ(Placed(4, {},
+                   {Job("a", 1, 2, absl::Seconds(60)), Job("big", 2, 4),
+                    Job("short", 3, 2, absl::Seconds(60)), Job("long", 4, 1)}),
             (Ids{"a", "short"}));
 }
 
 TEST(Backfill, ManyShareWhatIsSpare) {
-  EXPECT_EQ(Placed(8, {{4, In(60)}},
-                   {Job("big", 1, 6), Job("a", 2, 1), Job("b", 3, 2), Job("c", 4, 1)}),
-            (Ids{"a", "c"}));
+  EXPECT_EQ(
+      Placed(8, {{4, In(60)}}, {Job("big", 1, 6), Job("a", 2, 1), Job("b", 3, 2), Job("c", 4, 1)}),
+      (Ids{"a", "c"}));
 }
 
-// Jobs that come at once, end when they will (never after their limit), on one node. When each starts.
+// Jobs that come at once, end when they will (never after their limit), on one node. When each
+// starts.
 struct Course {
   std::map<std::string, absl::Time> starts;
 };
@@ -133,9 +135,8 @@ Course CourseOf(uint32_t slots, std::vector<Planned> jobs, bool backfill) {
     for (const Decision& decision : PlaceInLine(line, offered, known, now)) {
       blocked = blocked || !decision.placed.has_value();
       if (!decision.placed.has_value() || (blocked && !backfill)) continue;
-      const auto planned = std::find_if(jobs.begin(), jobs.end(), [&](const Planned& job) {
-        return job.job.id == decision.id;
-      });
+      const auto planned = std::find_if(
+          jobs.begin(), jobs.end(), [&](const Planned& job) { return job.job.id == decision.id; });
       course.starts[decision.id] = now;
       running.push_back({*planned, *decision.placed, now + planned->runs});
     }
@@ -201,7 +202,8 @@ TEST(Backfill, WithLimitsTheFirstInLineStartsNotLaterThanTheyPromise) {
     const auto first = FirstThatWaits(slots, jobs);
     if (!first.has_value()) continue;
     const Course with = CourseOf(slots, jobs, true);
-    // Everybody takes as long as he may, and nobody overtakes: the latest start that was ever promised.
+    // Everybody takes as long as he may, and nobody overtakes: the latest start that was ever
+    // promised.
     for (Planned& planned : jobs) planned.runs = std::max(planned.runs, planned.job.time_limit);
     const bool known = std::none_of(jobs.begin(), jobs.end(), [](const Planned& planned) {
       return planned.runs == absl::InfiniteDuration();

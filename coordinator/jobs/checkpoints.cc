@@ -13,7 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of those whose files may still be there; a worker of an older program never says that they are gone.
+// Of those whose files may still be there; a worker of an older program never says that they are
+// gone.
 constexpr size_t kKeptDropped = 64;
 
 bool Earlier(const Checkpoint& a, const Checkpoint& b) {
@@ -86,10 +87,11 @@ absl::Status CheckPath(const Job& job, const Checkpoint& checkpoint) {
   const fs::path folder = fs::path(job.plan.checkpoint_directory) / job.id;
   const bool in_folder = path.parent_path().lexically_normal() == folder.lexically_normal();
   if (job.plan.checkpoint_directory.empty()) return absl::OkStatus();  // nothing to compare with
-  if (in_folder && manifest::ParseFinalName(NameOf(checkpoint.path)) == expected) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("expected ", (folder / manifest::FinalName(expected.step, expected.generation)).string(),
-                   ", found '", checkpoint.path, "'"));
+  if (in_folder && manifest::ParseFinalName(NameOf(checkpoint.path)) == expected)
+    return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "expected ", (folder / manifest::FinalName(expected.step, expected.generation)).string(),
+      ", found '", checkpoint.path, "'"));
 }
 
 void RecordCheckpoint(Job* job, Checkpoint checkpoint) {
@@ -141,7 +143,8 @@ bool MarkBad(Job* job, const std::string& path, const std::string& reason) {
 
 std::vector<Checkpoint> Usable(const Job& job) {
   std::vector<Checkpoint> usable;
-  std::copy_if(job.checkpoints.rbegin(), job.checkpoints.rend(), std::back_inserter(usable), IsGood);
+  std::copy_if(job.checkpoints.rbegin(), job.checkpoints.rend(), std::back_inserter(usable),
+               IsGood);
   return usable;
 }
 
@@ -166,7 +169,8 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path) {
       continue;
     }
     Retire(job, checkpoint,
-           absl::StrCat("generation ", job->generation, " could not read it and went on from step ", start.step));
+           absl::StrCat("generation ", job->generation, " could not read it and went on from step ",
+                        start.step));
     retired.push_back(checkpoint.path);
   }
   return retired;

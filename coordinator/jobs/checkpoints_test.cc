@@ -90,9 +90,9 @@ TEST(Checkpoints, OnlyTheJobsOwnFolderHoldsItsCheckpoints) {
     return CheckPath(job, {.step = 10, .generation = 2, .path = path}).ok();
   };
   EXPECT_TRUE(ok("/ckpt/job/step-10-g2"));
-  for (const char* path :
-       {"/ckpt/job/step-10-g1", "/ckpt/job/step-11-g2", "/ckpt/job/../other/step-10-g2",
-        "/ckpt/other/step-10-g2", "/etc", "", "step-10-g2", "/ckpt/job/step-10-g2/", "/ckpt/job/step-10-g2.tmp"}) {
+  for (const char* path : {"/ckpt/job/step-10-g1", "/ckpt/job/step-11-g2",
+                           "/ckpt/job/../other/step-10-g2", "/ckpt/other/step-10-g2", "/etc", "",
+                           "step-10-g2", "/ckpt/job/step-10-g2/", "/ckpt/job/step-10-g2.tmp"}) {
     EXPECT_FALSE(ok(path)) << path;
   }
 }

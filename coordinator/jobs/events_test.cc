@@ -27,7 +27,8 @@ TEST(Events, AreOfTheJobsGenerationAndStep) {
 
 TEST(Events, TheNewestAreKeptAndNumbersGoOn) {
   Job job;
-  for (size_t i = 1; i <= kKeptEvents + 5; ++i) AddEvent(&job, absl::UnixEpoch(), "R", absl::StrCat(i));
+  for (size_t i = 1; i <= kKeptEvents + 5; ++i)
+    AddEvent(&job, absl::UnixEpoch(), "R", absl::StrCat(i));
   ASSERT_EQ(job.events.size(), kKeptEvents);
   EXPECT_EQ(job.events.front().message, "6");
   EXPECT_EQ(job.events.front().number, 6);

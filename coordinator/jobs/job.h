@@ -40,12 +40,14 @@ struct Plan {
   uint32_t keep_checkpoints = 3;
   // Among jobs that wait for their first start the highest goes first.
   int32_t priority = 0;
-  // Ranks on a node that is cut off train on, and are not replaced until it is back or an operator says that it will not be.
+  // Ranks on a node that is cut off train on, and are not replaced until it is back or an operator
+  // says that it will not be.
   bool continue_when_cut_off = false;
   // membership::Patience, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
-  // Holds a folder of the job's id for its checkpoints; empty: it writes none. Not stored: it follows from the spec.
+  // Holds a folder of the job's id for its checkpoints; empty: it writes none. Not stored: it
+  // follows from the spec.
   std::string checkpoint_directory;
   // How long it may run; infinite: as long as it takes.
   absl::Duration time_limit = absl::InfiniteDuration();
@@ -69,7 +71,8 @@ struct Rank {
   bool finished = false;
   // Its process is gone.
   bool exited = false;
-  // Its process has spoken to the coordinator: from then on its end is no fault of the node's programs.
+  // Its process has spoken to the coordinator: from then on its end is no fault of the node's
+  // programs.
   bool attached = false;
   // The first step to which it brought no input, while it has none; else 0.
   uint64_t joined_since = 0;
@@ -77,7 +80,8 @@ struct Rank {
   bool operator==(const Rank&) const = default;
 };
 
-// How a checkpoint became known. Values are those of v1::Checkpoint::Origin and are stored: never renumbered.
+// How a checkpoint became known. Values are those of v1::Checkpoint::Origin and are stored: never
+// renumbered.
 enum class Origin {
   // The worker that wrote it said so.
   kRecorded = 1,
@@ -111,8 +115,8 @@ enum class FailureKind {
   kExitCode = 3,
   // It follows from another rank's end.
   kConsequence = 4,
-  // The node's fault, not the job's: its process could not be started, ended before its first message, or was lost with its
-  // agent; or the worker said so.
+  // The node's fault, not the job's: its process could not be started, ended before its first
+  // message, or was lost with its agent; or the worker said so.
   kNodeFault = 5,
 };
 
@@ -127,7 +131,8 @@ struct FailureNote {
   bool permanent = false;
   std::string reason;
   std::string log_tail;
-  // For programs: that of v1::WorkerFailure::Kind, FINAL_SAVE_FAILED for example. Empty: nothing special.
+  // For programs: that of v1::WorkerFailure::Kind, FINAL_SAVE_FAILED for example. Empty: nothing
+  // special.
   std::string code;
   // Of a rank that hung: membership::Hang's.
   std::vector<std::string> collectives;
@@ -179,7 +184,8 @@ struct TrainabilityChange {
 struct Trainability {
   // 0: no worker has said anything yet.
   uint64_t version = 0;
-  // v1::TrainabilityInForce, serialized: the rules and what is pending; and the one that has the model's parameters.
+  // v1::TrainabilityInForce, serialized: the rules and what is pending; and the one that has the
+  // model's parameters.
   std::string in_force;
   std::string parameters;
   // The newest ones, by version.
@@ -218,7 +224,8 @@ struct JobFields {
 
   State state = State::kQueued;
   std::string state_reason;
-  // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets state_reason sets or clears it.
+  // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets
+  // state_reason sets or clears it.
   std::string reason_code;
   // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is,
   // and no version above it is ever shown before a higher ceiling is stored.
@@ -230,8 +237,8 @@ struct JobFields {
   absl::Time end_time = absl::InfinitePast();
 
   uint64_t generation = 0;
-  // The highest generation that has ever shown itself, in the job's folder or on a node: after a database was restored it
-  // may be a later one. The next generation is above it.
+  // The highest generation that has ever shown itself, in the job's folder or on a node: after a
+  // database was restored it may be a later one. The next generation is above it.
   uint64_t newest_generation_seen = 0;
   // Processes of `generation` may exist.
   bool live = false;
@@ -246,14 +253,16 @@ struct JobFields {
   absl::Time live_since = absl::InfinitePast();
   // Halted as asked, until it is resumed; also over a restart.
   bool paused = false;
-  // Why it waits for a person as soon as `generation` has ended; empty: it does not. Also over a restart.
+  // Why it waits for a person as soon as `generation` has ended; empty: it does not. Also over a
+  // restart.
   std::string halt_reason;
   // What a person decided for the next start: to begin anew, or to go on from this directory.
   bool from_scratch = false;
   std::string start_from;
   // Why training ended before its last step, where nobody asked for it; empty: it did not.
   std::string ended_early;
-  // Why the newest generation is to end, or ended, although nothing failed, for people; empty: it is not.
+  // Why the newest generation is to end, or ended, although nothing failed, for people; empty: it
+  // is not.
   std::string interruption;
   // The newest generation has ended its work before it was done, to go on elsewhere.
   bool preempted = false;

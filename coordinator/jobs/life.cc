@@ -70,7 +70,8 @@ Ended Fail(Job* job, FailureNote note, absl::Time now) {
 
 std::string HaltReason(const Job& job, const std::string& found) {
   if (!job.start_from.empty()) {
-    std::string reason = absl::StrCat(found, "; once it is there, `muster resume ", job.id, "` looks again; ");
+    std::string reason =
+        absl::StrCat(found, "; once it is there, `muster resume ", job.id, "` looks again; ");
     if (const Checkpoint* newest = NewestBeforeStart(job); newest != nullptr) {
       absl::StrAppend(&reason, "`muster resume ", job.id, " --from ", newest->path,
                       "` goes on from the newest checkpoint that counted before; ");
@@ -78,7 +79,8 @@ std::string HaltReason(const Job& job, const std::string& found) {
     return absl::StrCat(reason, "`--from DIR` or `--from-scratch` begins elsewhere");
   }
   return absl::StrCat(found, "; once they are there again, `muster resume ", job.id,
-                      "` looks again; `muster resume ", job.id, " --from DIR` or `--from-scratch` goes on without them");
+                      "` looks again; `muster resume ", job.id,
+                      " --from DIR` or `--from-scratch` goes on without them");
 }
 
 bool Ignored(const Job& job, uint32_t rank) {
@@ -357,7 +359,10 @@ bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* end
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
   if (job->terminal() || generation < job->generation) return {};
   job->newest_generation_seen = std::max(job->newest_generation_seen, generation);
-  return job->live ? Interrupt(job, absl::StrCat("generation ", generation, " has been there before"), now) : Ended();
+  return job->live
+             ? Interrupt(job, absl::StrCat("generation ", generation, " has been there before"),
+                         now)
+             : Ended();
 }
 
 void Resume(Job* job) {

@@ -5,14 +5,16 @@
 //     ends
 //       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
 //     RUNNING <-> PAUSED                              as asked
-//     RECOVERING -> PAUSED, halted                  it has checkpoints, and none can be read: without processes and
+//     RECOVERING -> PAUSED, halted                  it has checkpoints, and none can be read:
+//                                                   without processes and
 //     slots, until Resume
 //   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
 //   processes: at once)
 //   FAILED, CANCELLED -> QUEUED | RECOVERING          the next attempt, where somebody asks for it
 //
 // A generation is one set of processes. It ends as a whole, its successor starts when none of them
-// is left, and generations only grow. A terminal state is left only by the next attempt: all other events are ignored.
+// is left, and generations only grow. A terminal state is left only by the next attempt: all other
+// events are ignored.
 //
 // How a generation ended (EndOf in conclusion.h) says what the next start costs: an interruption
 // (its agent was stopped, its node drained, its lease over) nothing; the fault of a node no
@@ -86,8 +88,8 @@ struct ReportedFailure {
 };
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
 
-// A job that FAILED or was CANCELLED goes on under its id: its generations, commands and checkpoints continue, and it has all its
-// restarts again. No effect on any other job.
+// A job that FAILED or was CANCELLED goes on under its id: its generations, commands and
+// checkpoints continue, and it has all its restarts again. No effect on any other job.
 void OnNextAttempt(Job* job, absl::Time now);
 
 // A process ended.
@@ -99,8 +101,8 @@ struct Exit {
   // Why it could not be started.
   std::string start_error;
   std::string log_tail;
-  // Why it ended, where its agent knows. Values are those of v1::WorkerExit::Cause. All but the first and the last are planned
-  // ends: no failure.
+  // Why it ended, where its agent knows. Values are those of v1::WorkerExit::Cause. All but the
+  // first and the last are planned ends: no failure.
   enum class Why {
     kUnknown = 0,
     kStoppedAsTold = 1,
@@ -111,14 +113,16 @@ struct Exit {
   };
   Why why = Why::kUnknown;
 };
-// What an older agent, which says no cause, says as the start_error of a worker that it did not start because it stops.
+// What an older agent, which says no cause, says as the start_error of a worker that it did not
+// start because it stops.
 inline constexpr char kAgentIsStopping[] = "the agent is stopping";
 inline bool IsPlanned(Exit::Why why) {
   return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
 }
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now);
 
-// The process may still exist, but nothing is known of it any more, or it hangs (collectives: FailureNote's).
+// The process may still exist, but nothing is known of it any more, or it hangs (collectives:
+// FailureNote's).
 Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
              const std::vector<std::string>& collectives = {});
 
@@ -128,16 +132,17 @@ Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now)
 // A node with ranks of a job that continues where it is cut off: cut off, or not any more.
 void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
 
-// The process is certainly gone: its node was silent for longer than it could hold its lease. That is
-// no failure of the job.
+// The process is certainly gone: its node was silent for longer than it could hold its lease. That
+// is no failure of the job.
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
 
 // The processes are to make room although nothing failed; the job starts anew later, which does not
 // count as a restart.
 Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now);
 
-// The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere: true where its processes are
-// to be told so now. They are not where they end anyway. What has not begun to train is interrupted.
+// The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere:
+// true where its processes are to be told so now. They are not where they end anyway. What has not
+// begun to train is interrupted.
 bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended);
 
 // Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state`
@@ -149,11 +154,12 @@ bool TimeIsUp(const Job& job, absl::Time now);
 // Like OnStop, but it ends FAILED.
 Ended OnTimeUp(Job* job, const Patience& patience, absl::Time now);
 
-// A stop that waited for its step has reached the workers. Nothing is ended that they may be saving.
+// A stop that waited for its step has reached the workers. Nothing is ended that they may be
+// saving.
 void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now);
 
-// A process of a newer generation than the job's shows itself: this one, if it lives, ends, which does not count as a restart, and
-// the next is above it.
+// A process of a newer generation than the job's shows itself: this one, if it lives, ends, which
+// does not count as a restart, and the next is above it.
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 
 // A halted job waits for slots again.

@@ -76,9 +76,8 @@ std::string NodeHealth::Doubts(const std::string& name, absl::Time now) const {
   const auto node = nodes_.find(name);
   if (node == nodes_.end()) return "";
   const auto& faults = node->second.faults;
-  const size_t lately = std::count_if(faults.begin(), faults.end(), [&](const auto& dated) {
-    return dated.time + kWindow > now;
-  });
+  const size_t lately = std::count_if(
+      faults.begin(), faults.end(), [&](const auto& dated) { return dated.time + kWindow > now; });
   return lately < kFaults ? "" : Summary(lately, faults.back().fault.reason);
 }
 
@@ -95,9 +94,11 @@ size_t NodeHealth::FailuresOf(const std::string& job, const std::string& name,
 std::set<std::string> NodeHealth::Suspects(const std::string& job, absl::Time now) const {
   std::set<std::string> suspects;
   for (const auto& [name, node] : nodes_) {
-    const bool at_fault = std::any_of(node.faults.begin(), node.faults.end(), [&](const auto& dated) {
-      return dated.time + kWindow > now && (dated.fault.kind == Fault::Kind::kPrograms || dated.fault.job == job);
-    });
+    const bool at_fault =
+        std::any_of(node.faults.begin(), node.faults.end(), [&](const auto& dated) {
+          return dated.time + kWindow > now &&
+                 (dated.fault.kind == Fault::Kind::kPrograms || dated.fault.job == job);
+        });
     // One that was left out has to show that it is well.
     if (at_fault || node.left_out.times > 0) suspects.insert(name);
   }

@@ -1,10 +1,13 @@
-// Which nodes fail the generations that run on them, and for how long nothing is placed there because of that. Pure.
+// Which nodes fail the generations that run on them, and for how long nothing is placed there
+// because of that. Pure.
 //
-// A fault of the node's own programs (a worker that could not be started, or that ended before its first message) speaks against
-// the node whatever the job is. What a worker calls a fault of its node (a mount that is not there) may be the job's: it speaks against
-// the node only together with those of other jobs. Three such faults within ten minutes, and the node is left out: for a minute, then
-// for twice as long each time, up to an hour. A generation that gets on there ends that series. All other failures only make the
-// same job take the node last; three failures, of whatever kind, and the node is doubted: that is only shown.
+// A fault of the node's own programs (a worker that could not be started, or that ended before its
+// first message) speaks against the node whatever the job is. What a worker calls a fault of its
+// node (a mount that is not there) may be the job's: it speaks against the node only together with
+// those of other jobs. Three such faults within ten minutes, and the node is left out: for a
+// minute, then for twice as long each time, up to an hour. A generation that gets on there ends
+// that series. All other failures only make the same job take the node last; three failures, of
+// whatever kind, and the node is doubted: that is only shown.
 #ifndef MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 #define MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 
@@ -41,7 +44,8 @@ class NodeHealth {
 
   // True when the node is left out from now on because of it.
   bool Failed(const std::string& node, Fault fault, absl::Time now);
-  // A generation got on there, or somebody says that the node is well. True when that changes anything.
+  // A generation got on there, or somebody says that the node is well. True when that changes
+  // anything.
   bool Forgive(const std::string& node);
   // As stored.
   void Restore(const std::string& node, LeftOut left_out);
@@ -50,8 +54,8 @@ class NodeHealth {
   const LeftOut* Find(const std::string& node, absl::Time now) const;
   // The series, for the store.
   LeftOut Series(const std::string& node) const;
-  // Why it is doubted, for people: three generations or more failed there lately, perhaps by the fault of their jobs, and none has got on there
-  // since. Empty: it is not.
+  // Why it is doubted, for people: three generations or more failed there lately, perhaps by the
+  // fault of their jobs, and none has got on there since. Empty: it is not.
   std::string Doubts(const std::string& node, absl::Time now) const;
   // How many of them were this job's.
   size_t FailuresOf(const std::string& job, const std::string& node, absl::Time now) const;

@@ -91,8 +91,10 @@ namespace {
 // What the first job in line that does not fit is sure of.
 class Reservation {
  public:
-  // On nodes of `protocol`, of which so many slots are free now and the rest are those of `running`.
-  Reservation(uint32_t needed, uint32_t protocol, uint32_t free, const std::vector<Running>& running)
+  // On nodes of `protocol`, of which so many slots are free now and the rest are those of
+  // `running`.
+  Reservation(uint32_t needed, uint32_t protocol, uint32_t free,
+              const std::vector<Running>& running)
       : protocol_(protocol), needed_(needed), start_(StartOf(needed, free, running)) {
     spare_ = start_ == absl::InfiniteFuture() ? SpareInAnyOrder(free, running)
                                               : FreeAt(start_, free, running) - needed_;
@@ -131,8 +133,9 @@ class Reservation {
     return absl::InfiniteFuture();
   }
 
-  // Slots that are left over at the moment at which the job starts, however the running ones end: the smallest number of free
-  // slots that some of their ends can make and that is enough, less what it needs.
+  // Slots that are left over at the moment at which the job starts, however the running ones end:
+  // the smallest number of free slots that some of their ends can make and that is enough, less
+  // what it needs.
   uint32_t SpareInAnyOrder(uint32_t free, const std::vector<Running>& running) const {
     std::vector<bool> reachable(free + 1, false);
     reachable[free] = true;

@@ -1,6 +1,7 @@
-// Which jobs get which slots. The first job in line that does not fit the free slots has a reservation: jobs behind it start only
-// where that does not delay it (backfill). So a big job is never starved by small ones. A job that would not fit if everything
-// were free waits for more slots to be offered, and holds up nobody. Pure.
+// Which jobs get which slots. The first job in line that does not fit the free slots has a
+// reservation: jobs behind it start only where that does not delay it (backfill). So a big job is
+// never starved by small ones. A job that would not fit if everything were free waits for more
+// slots to be offered, and holds up nobody. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 #define MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 
@@ -26,7 +27,8 @@ struct Slot {
 // The slots of attached agents.
 class Slots {
  public:
-  // protocol: which its workers speak. Those of two protocols do not understand each other's collectives.
+  // protocol: which its workers speak. Those of two protocols do not understand each other's
+  // collectives.
   void Offer(const std::string& node, uint32_t slots, uint32_t protocol = 0);
   // A slot of a node that does not offer it (any more) is ignored.
   void Use(const Slot& slot);
@@ -36,10 +38,10 @@ class Slots {
   uint32_t free(const std::string& node) const;
   uint32_t nodes() const { return static_cast<uint32_t>(free_.size()); }
 
-  // One slot per rank, on nodes of one protocol, of the newest that has enough: the nodes in the order
-  // of their free slots, the emptiest first (then by name), so that a job spans few nodes. Takes
-  // them. Absent, and nothing taken, when there are too few.
-  // avoid: nodes whose slots are taken only when there are no others.
+  // One slot per rank, on nodes of one protocol, of the newest that has enough: the nodes in the
+  // order of their free slots, the emptiest first (then by name), so that a job spans few nodes.
+  // Takes them. Absent, and nothing taken, when there are too few. avoid: nodes whose slots are
+  // taken only when there are no others.
   std::optional<std::vector<Slot>> Place(uint32_t world_size,
                                          const std::set<std::string>& avoid = {});
   // The same on nodes of this protocol.
@@ -90,12 +92,15 @@ struct Decision {
   std::string reason;
 };
 
-// What becomes of each job in line, in its order: those that have started, then the highest priority, then who came first.
+// What becomes of each job in line, in its order: those that have started, then the highest
+// priority, then who came first.
 //
-// The first job that does not fit (of those that ever could) has a reservation. Where the ends of enough running jobs are known, it
-// is for the time by which they have ended; a job behind may start now where it ends before then, or where enough slots are left
-// for the reservation at that time without its own, or where it runs on nodes of another protocol. Where they are not known, a job behind may start only where the
-// reservation is served as early without its slots in whatever order the running ones end.
+// The first job that does not fit (of those that ever could) has a reservation. Where the ends of
+// enough running jobs are known, it is for the time by which they have ended; a job behind may
+// start now where it ends before then, or where enough slots are left for the reservation at that
+// time without its own, or where it runs on nodes of another protocol. Where they are not known, a
+// job behind may start only where the reservation is served as early without its slots in whatever
+// order the running ones end.
 std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
                                   std::vector<Running> running, absl::Time now);
 

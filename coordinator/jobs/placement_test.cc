@@ -50,7 +50,8 @@ TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {
   slots.Offer("old-too", 1, 2);
   EXPECT_FALSE(slots.Place(4).has_value());
   EXPECT_EQ(slots.Shortage(4),
-            "needs 4 slots; 4 are offered by 3 nodes, 4 of them free, but not enough of them on nodes whose "
+            "needs 4 slots; 4 are offered by 3 nodes, 4 of them free, but not enough of them on "
+            "nodes whose "
             "programs have one version");
   EXPECT_EQ(*slots.Place(1), (Placed{{"new", 0}}));
   EXPECT_EQ(*slots.Place(3), (Placed{{"old", 0}, {"old", 1}, {"old-too", 0}}));
@@ -102,8 +103,7 @@ INSTANTIATE_TEST_SUITE_P(
                   {.id = "c", .number = 3, .priority = 7},
                   {.id = "d", .number = 4, .priority = 7}},
                  2,
-                 {"c", "d",
-                  "b: needs 1 slot; 2 are offered by 1 node, 0 of them free",
+                 {"c", "d", "b: needs 1 slot; 2 are offered by 1 node, 0 of them free",
                   "a: waits behind job 'b' of priority 0"}},
         LineCase{"TheExtremesOfPriority",
                  {{.id = "low", .number = 1, .priority = INT32_MIN},
@@ -128,7 +128,8 @@ TEST(Placement, ANodeToAvoidIsTakenOnlyWhenThereIsNoOther) {
   slots.Offer("bad", 4);
   slots.Offer("good", 2);
   Waiting job{.id = "a", .number = 1, .world_size = 2, .avoid = {"bad"}};
-  EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed, (std::vector<Slot>{{"good", 0}, {"good", 1}}));
+  EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed,
+            (std::vector<Slot>{{"good", 0}, {"good", 1}}));
   job.world_size = 3;
   EXPECT_EQ(*PlaceInLine({job}, slots, {}, absl::UnixEpoch())[0].placed,
             (std::vector<Slot>{{"good", 0}, {"good", 1}, {"bad", 0}}));

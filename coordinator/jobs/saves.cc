@@ -43,7 +43,8 @@ void OnSaveFailed(Job* job, uint64_t step, const std::string& message, absl::Tim
   job->save_failure = {.step = step, .message = message, .time = now, .count = before.count + 1};
   const uint32_t count = job->save_failure->count;
   if (SameButForNumbers(before.message, message) && count % kToldEvery != 0) return;
-  const std::string in_a_row = count == 1 ? "" : absl::StrCat(" (", count, " saves in a row failed)");
+  const std::string in_a_row =
+      count == 1 ? "" : absl::StrCat(" (", count, " saves in a row failed)");
   AddEvent(job, now, "SAVE_FAILED", absl::StrCat(message, in_a_row), step);
 }
 
@@ -69,9 +70,10 @@ std::string SaveWarning(const Job& job) {
 std::string Kept(const Job& job) {
   const auto newest = Newest(job);
   std::string text = !newest.has_value() ? "no checkpoint is kept"
-                                       : absl::StrCat("kept: the checkpoint of step ", newest->step,
-                                                      " in ", newest->path);
-  if (!job.exported_path.empty()) absl::StrAppend(&text, "; the weights are in ", job.exported_path);
+                                         : absl::StrCat("kept: the checkpoint of step ",
+                                                        newest->step, " in ", newest->path);
+  if (!job.exported_path.empty())
+    absl::StrAppend(&text, "; the weights are in ", job.exported_path);
   return text;
 }
 

@@ -19,7 +19,8 @@ std::string Full(uint64_t step) {
 
 std::vector<std::string> Reasons(const Job& job) {
   std::vector<std::string> reasons;
-  for (const JobEvent& event : job.events) reasons.push_back(absl::StrCat(event.reason, " ", event.step));
+  for (const JobEvent& event : job.events)
+    reasons.push_back(absl::StrCat(event.reason, " ", event.step));
   return reasons;
 }
 
@@ -63,7 +64,8 @@ TEST(Saves, TheWarningNamesTheNewestCheckpointThatCounts) {
   OnSaveFailed(&job, 10, "full", kNow);
   EXPECT_EQ(SaveWarning(job), "the last save failed: full; there is no checkpoint");
   EXPECT_EQ(Kept(job), "no checkpoint is kept");
-  job.checkpoints = {{.step = 40, .path = "/c/40"}, {.step = 50, .path = "/c/50", .bad_reason = "hash"}};
+  job.checkpoints = {{.step = 40, .path = "/c/40"},
+                     {.step = 50, .path = "/c/50", .bad_reason = "hash"}};
   OnSaveFailed(&job, 60, "full", kNow);
   EXPECT_EQ(SaveWarning(job), "the last 2 saves failed: full; the newest checkpoint is of step 40");
   EXPECT_EQ(Kept(job), "kept: the checkpoint of step 40 in /c/40");

@@ -37,8 +37,9 @@ struct LocalAgentOptions {
 class LocalAgent {
  public:
   // Takes over the agent that a former coordinator left, where it fits (same coordinator and slots;
-  // not asked: the program); otherwise ends that one and starts a new one. Errors: NOT_FOUND, PERMISSION_DENIED:
-  // the program cannot be started; UNAVAILABLE: the state directory cannot be written.
+  // not asked: the program); otherwise ends that one and starts a new one. Errors: NOT_FOUND,
+  // PERMISSION_DENIED: the program cannot be started; UNAVAILABLE: the state directory cannot be
+  // written.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
   ~LocalAgent();

@@ -1,5 +1,5 @@
-// What one coordinator takes on. Beyond a limit a call is refused by name, so that nothing one client or one job does slows down
-// or ends the others. docs/limits.md lists them.
+// What one coordinator takes on. Beyond a limit a call is refused by name, so that nothing one
+// client or one job does slows down or ends the others. docs/limits.md lists them.
 #ifndef MUSTER_COORDINATOR_LIMITS_LIMITS_H_
 #define MUSTER_COORDINATOR_LIMITS_LIMITS_H_
 
@@ -16,7 +16,8 @@ struct Limits {
 
   // Commands of a job that are not done. A stop and a cancel are always taken.
   size_t open_commands = 20000;
-  // Commands of a job in all: every new process of the job gets the whole log. A stop and a cancel are always taken.
+  // Commands of a job in all: every new process of the job gets the whole log. A stop and a cancel
+  // are always taken.
   size_t commands = 100000;
 
   size_t request_id_bytes = 128;

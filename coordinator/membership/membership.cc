@@ -100,7 +100,8 @@ absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId
   if (worker.id.incarnation != id.incarnation) {
     return Stale("STALE_INCARNATION", absl::StrCat(who, ": another process owns this rank"));
   }
-  if (worker.given_up) return Stale("STALE_INCARNATION", absl::StrCat(who, ": this process was given up"));
+  if (worker.given_up)
+    return Stale("STALE_INCARNATION", absl::StrCat(who, ": this process was given up"));
   if (worker.node_lost) {
     return Stale("STALE_INCARNATION",
                  absl::StrCat(who, ": its node '", worker.node, "' was given up"));
@@ -125,7 +126,8 @@ void Membership::Heard(Worker* worker, absl::Time now) {
   worker->agent_answered = Answered(worker->node, now);
   // Infinite until it first attaches.
   const bool holds = worker->lease_end != absl::InfiniteFuture();
-  worker->lease_end = holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
+  worker->lease_end =
+      holds ? std::max(worker->lease_end, now + timing_.Grant()) : now + timing_.Grant();
 }
 
 void Membership::WorkerHeard(const WorkerId& id, absl::Time now) {

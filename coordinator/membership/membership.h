@@ -2,12 +2,12 @@
 // time is an argument, streams are numbers, and nothing here is durable (after a restart the
 // coordinator expects again what its store says, with a fresh lease).
 //
-// An agent or worker is attached while it holds a stream. Hearing from it renews its lease. A broken
-// stream renews nothing: who vanished is replaced one lease after it was heard last, whenever the
-// connection was found to be dead; only holders of an older protocol count from the break of their
-// stream. Liveness (stream, heartbeat) and progress (watchdog.h) are judged
-// apart. ExpireAgents() and ExpireWorkers() name those that are lost, once, and forget them. All
-// leases here are the coordinator's, Timing::Grant() long: who holds one has ended before.
+// An agent or worker is attached while it holds a stream. Hearing from it renews its lease. A
+// broken stream renews nothing: who vanished is replaced one lease after it was heard last,
+// whenever the connection was found to be dead; only holders of an older protocol count from the
+// break of their stream. Liveness (stream, heartbeat) and progress (watchdog.h) are judged apart.
+// ExpireAgents() and ExpireWorkers() name those that are lost, once, and forget them. All leases
+// here are the coordinator's, Timing::Grant() long: who holds one has ended before.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -30,8 +30,8 @@ namespace muster::membership {
 // One control stream; unique within a coordinator process. 0: none.
 using SessionId = uint64_t;
 
-// From these protocols on heartbeats are acknowledged, and a lease is counted from the last one. The
-// lease of an older program is counted from the break of its stream.
+// From these protocols on heartbeats are acknowledged, and a lease is counted from the last one.
+// The lease of an older program is counted from the break of its stream.
 inline constexpr uint32_t kAcknowledgedAgentProtocol = 2;
 inline constexpr uint32_t kAcknowledgedWorkerProtocol = 3;
 
@@ -78,9 +78,11 @@ struct Worker {
   bool session_started = false;
   // Finished, or to be stopped: judged no more.
   bool released = false;
-  // It was silent or hung: its process is to end, and is refused. It is kept until that is known to have happened.
+  // It was silent or hung: its process is to end, and is refused. It is kept until that is known to
+  // have happened.
   bool given_up = false;
-  // The agent of its node is lost: nobody can end the process, which ends itself with its own lease.
+  // The agent of its node is lost: nobody can end the process, which ends itself with its own
+  // lease.
   bool node_lost = false;
 
   bool attached() const { return session != 0; }
@@ -117,16 +119,17 @@ class Membership {
   absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now,
                                          uint32_t protocol = kAcknowledgedWorkerProtocol);
   void WorkerHeard(const WorkerId& id, absl::Time now);
-  // A sign of life that also says where it is. Returns whether step or progress differ from before. activity: grows with each
-  // batch and block of bytes.
+  // A sign of life that also says where it is. Returns whether step or progress differ from before.
+  // activity: grows with each batch and block of bytes.
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);
-  // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is over. The result are the streams
-  // to close. Workers of jobs for which `continues` stay as they are: they are judged again once their agent is back.
+  // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is
+  // over. The result are the streams to close. Workers of jobs for which `continues` stay as they
+  // are: they are judged again once their agent is back.
   std::vector<SessionId> LoseNode(const std::string& node,
                                   const std::function<bool(const std::string& job)>& continues,
                                   absl::Time now);
@@ -148,7 +151,8 @@ class Membership {
     std::vector<std::string> collectives = {};
   };
   struct Expired {
-    // Silent, of nodes whose agent is there; then those that hang, one of a job at most. They are given up from now on.
+    // Silent, of nodes whose agent is there; then those that hang, one of a job at most. They are
+    // given up from now on.
     std::vector<LostWorker> workers;
     // Of nodes that were lost before: their processes have certainly ended.
     std::vector<Worker> gone;
@@ -158,9 +162,9 @@ class Membership {
   Expired ExpireWorkers(absl::Time now);
   // Every lease and watchdog begins anew: the coordinator itself was away.
   void GrantFreshGrace(absl::Time now);
-  // The leases of those without a stream, who may have tried in vain to come back, begin anew, and all
-  // watchdogs. Who has a stream was heard all the time, unless its end is told only later: then that
-  // lease begins anew, too.
+  // The leases of those without a stream, who may have tried in vain to come back, begin anew, and
+  // all watchdogs. Who has a stream was heard all the time, unless its end is told only later: then
+  // that lease begins anew, too.
   void GrantGraceToDetached(absl::Time now);
 
   // ---- Looking. Null when not known.
@@ -177,9 +181,9 @@ class Membership {
   void Heard(Agent* agent, absl::Time now) const;
   // `answered` as of now.
   absl::Duration Answered(const std::string& node, absl::Time now) const;
-  // Its agent was heard just now, and for a whole lease since the worker was. Else the silence may be
-  // that of the whole node, which is the agent's to be judged by, or the worker has not come back yet as
-  // its agent has.
+  // Its agent was heard just now, and for a whole lease since the worker was. Else the silence may
+  // be that of the whole node, which is the agent's to be judged by, or the worker has not come
+  // back yet as its agent has.
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds who hangs.
   void ExpireHung(absl::Time now, Expired* expired);

@@ -13,10 +13,8 @@ const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 Agent AgentOf(const std::string& node, const std::string& incarnation) {
-  return {.node = node,
-          .incarnation = incarnation,
-          .slots = 2,
-          .protocol = kAcknowledgedAgentProtocol};
+  return {
+      .node = node, .incarnation = incarnation, .slots = 2, .protocol = kAcknowledgedAgentProtocol};
 }
 WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnation = "i") {
   return {"job", generation, rank, incarnation};
@@ -150,7 +148,8 @@ TEST(Workers, OneThatWasGivenUpIsRefusedAndIsGoneAtTheLatestWithItsNode) {
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 2, At(12)).status()), "STALE_INCARNATION");
   members.WorkerHeard(Id(0), At(12));
   EXPECT_TRUE(members.ExpireWorkers(At(13)).gone.empty());
-  members.LoseNode("n", [](const std::string&) { return false; }, At(23));
+  members.LoseNode(
+      "n", [](const std::string&) { return false; }, At(23));
   EXPECT_EQ(members.ExpireWorkers(At(23)).gone.size(), 1);
 }
 
@@ -330,7 +329,10 @@ TEST(Workers, OfALostNodeStayExpectedWhereTheirJobContinues) {
   members.ExpectWorker(Id(0), "lost", true, At(0));
   const auto lost = members.ExpireAgents(At(11));
   ASSERT_EQ(lost.size(), 1);
-  EXPECT_TRUE(members.LoseNode("lost", [](const std::string& job) { return job == "job"; }, At(11)).empty());
+  EXPECT_TRUE(members
+                  .LoseNode(
+                      "lost", [](const std::string& job) { return job == "job"; }, At(11))
+                  .empty());
   members.ExpectForGood(lost[0].agent);
   for (double t : {12.0, 100.0, 100000.0}) {
     EXPECT_TRUE(members.ExpireAgents(At(t)).empty()) << t;
@@ -360,7 +362,8 @@ TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
   EXPECT_TRUE(members.ExpireAgents(At(510)).empty());
   EXPECT_TRUE(members.ExpireWorkers(At(510)).workers.empty());
   EXPECT_EQ(members.ExpireAgents(At(511)).size(), 1);
-  EXPECT_TRUE(members.ExpireWorkers(At(511)).workers.empty()) << "the whole node is silent: that is its agent's to be judged by";
+  EXPECT_TRUE(members.ExpireWorkers(At(511)).workers.empty())
+      << "the whole node is silent: that is its agent's to be judged by";
 }
 
 TEST(Grace, WhoseStreamBrokeWhileNobodyWasTakenInHasALeaseToComeBackWheneverThatIsTold) {

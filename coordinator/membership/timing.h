@@ -1,6 +1,6 @@
 // The ladder of times that liveness is judged by, all from one setting: heartbeat < lease <
-// progress watchdog < collective timeout; but for the watchdog, which a job may set. The coordinator,
-// which knows the culprit, acts before a collective's own timeout does.
+// progress watchdog < collective timeout; but for the watchdog, which a job may set. The
+// coordinator, which knows the culprit, acts before a collective's own timeout does.
 //
 // A lease has two ends. Who holds it (an agent, a worker) counts from the sending of the last
 // heartbeat that was acknowledged, and has killed what it holds by lease - Margin()
@@ -27,7 +27,8 @@ struct Timing {
   // Patience::startup of jobs that do not set it.
   absl::Duration startup = absl::Minutes(5);
 
-  // A mistake that simulations plant (cluster::PlantedFault): nothing lies between the two ends of a lease.
+  // A mistake that simulations plant (cluster::PlantedFault): nothing lies between the two ends of
+  // a lease.
   bool without_margin = false;
 
   absl::Duration Heartbeat() const { return lease / 5; }
@@ -38,15 +39,16 @@ struct Timing {
   }
   // What the kernel gets for ending a process that was sent SIGKILL. With the margin at most 1 s.
   absl::Duration Kill() const {
-    return without_margin ? absl::ZeroDuration() : std::min(absl::Milliseconds(750), 3 * lease / 10);
+    return without_margin ? absl::ZeroDuration()
+                          : std::min(absl::Milliseconds(750), 3 * lease / 10);
   }
   // An agent or worker that is not heard of for so long is gone, and may be replaced.
   absl::Duration Grant() const { return lease + Margin() + Kill(); }
-  // Generous: one micro-batch of a large model may take minutes, and what is dead rather than slow is known
-  // by its lease.
+  // Generous: one micro-batch of a large model may take minutes, and what is dead rather than slow
+  // is known by its lease.
   Patience DefaultPatience() const { return {.no_progress = 30 * lease, .startup = startup}; }
-  // The shortest Patience::no_progress that a job may set: heartbeats tell of progress, and they may be
-  // late by as much as a lease.
+  // The shortest Patience::no_progress that a job may set: heartbeats tell of progress, and they
+  // may be late by as much as a lease.
   absl::Duration ShortestPatience() const { return 3 * lease; }
   absl::Duration CollectiveTimeout(const Patience& patience) const {
     return std::max(60 * lease, 2 * patience.no_progress);

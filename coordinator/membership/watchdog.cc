@@ -39,9 +39,10 @@ bool CountsCollectives(const std::vector<Watched>& ranks) {
 
 void AddLast(const Watched& rank, std::vector<std::string>* out) {
   const auto& newest = rank.collectives->newest;
-  for (size_t i = newest.size() - std::min(newest.size(), kShownCollectives); i < newest.size(); ++i) {
-    out->push_back(absl::StrCat("rank ", rank.rank, ": number ", newest[i].number, ", ", newest[i].name,
-                                newest[i].ended ? ", ended" : ", not ended"));
+  for (size_t i = newest.size() - std::min(newest.size(), kShownCollectives); i < newest.size();
+       ++i) {
+    out->push_back(absl::StrCat("rank ", rank.rank, ": number ", newest[i].number, ", ",
+                                newest[i].name, newest[i].ended ? ", ended" : ", not ended"));
   }
 }
 
@@ -55,9 +56,10 @@ Hang Blame(const Watched& rank, const std::vector<Watched>& all, absl::Time now)
   AddLast(rank, &hang.collectives);
   const std::string where =
       rank.progress.empty() ? std::string() : absl::StrCat(" (last: ", rank.progress, ")");
-  const auto ahead = std::max_element(all.begin(), all.end(), [](const Watched& a, const Watched& b) {
-    return std::tie(a.collectives->begun, b.rank) < std::tie(b.collectives->begun, a.rank);
-  });
+  const auto ahead =
+      std::max_element(all.begin(), all.end(), [](const Watched& a, const Watched& b) {
+        return std::tie(a.collectives->begun, b.rank) < std::tie(b.collectives->begun, a.rank);
+      });
   const bool behind = ahead->collectives->begun > rank.collectives->begun;
   if (behind) AddLast(*ahead, &hang.collectives);
   const std::string others = behind ? absl::StrCat("; it is behind: it ", Counts(rank), ", rank ",
@@ -86,11 +88,12 @@ std::optional<Hang> FindMismatch(const std::vector<Watched>& ranks, absl::Durati
     if (rank.silent || rank.moved + kLeasesOfMismatch * lease > now) continue;
     for (const Collective& collective : rank.collectives->newest) {
       if (collective.ended) continue;
-      const Seen& first = by_number.try_emplace(collective.number, Seen{&rank, &collective}).first->second;
+      const Seen& first =
+          by_number.try_emplace(collective.number, Seen{&rank, &collective}).first->second;
       if (first.collective->name == collective.name) continue;
       Hang hang{.rank = rank.rank,
-                .reason = absl::StrCat("rank ", first.rank->rank, " is in ", first.collective->name, ", rank ",
-                                       rank.rank, " in ", collective.name,
+                .reason = absl::StrCat("rank ", first.rank->rank, " is in ", first.collective->name,
+                                       ", rank ", rank.rank, " in ", collective.name,
                                        ": the ranks call different collectives (number ",
                                        collective.number, ")")};
       AddLast(rank, &hang.collectives);
@@ -117,19 +120,22 @@ std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time no
   return wait;
 }
 
-std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease, absl::Time now) {
+std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease,
+                             absl::Time now) {
   if (auto mismatch = FindMismatch(ranks, lease, now); mismatch.has_value()) return mismatch;
   if (!CountsCollectives(ranks)) {
-    const auto first = std::min_element(
-        ranks.begin(), ranks.end(), [&](const Watched& a, const Watched& b) {
-          return std::make_tuple(!StandsStill(a, now), a.moved) < std::make_tuple(!StandsStill(b, now), b.moved);
+    const auto first =
+        std::min_element(ranks.begin(), ranks.end(), [&](const Watched& a, const Watched& b) {
+          return std::make_tuple(!StandsStill(a, now), a.moved) <
+                 std::make_tuple(!StandsStill(b, now), b.moved);
         });
     if (first == ranks.end() || !StandsStill(*first, now)) return std::nullopt;
     return Blame(*first, ranks, now);
   }
   const auto last = std::min_element(ranks.begin(), ranks.end(), Before);
   if (last == ranks.end()) return std::nullopt;
-  // Of several that are equally far behind, one that moves keeps nobody waiting but excuses nobody, either.
+  // Of several that are equally far behind, one that moves keeps nobody waiting but excuses nobody,
+  // either.
   const Watched* blamed = nullptr;
   for (const Watched& rank : ranks) {
     if (rank.collectives->begun != last->collectives->begun || !StandsStill(rank, now)) continue;

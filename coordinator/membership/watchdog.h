@@ -1,20 +1,26 @@
 // Which rank of a job hangs, by what the ranks say of themselves in their heartbeats. Pure.
 //
-// A rank stands still while nothing that it says changes: its step, what it does, its activity (batches, blocks of bytes), and the
-// collectives that it has begun and ended. How long a phase takes does not matter.
+// A rank stands still while nothing that it says changes: its step, what it does, its activity
+// (batches, blocks of bytes), and the collectives that it has begun and ended. How long a phase
+// takes does not matter.
 //
-// A rank hangs when it has stood still for its patience and nobody who moves is behind it. Who is behind has begun fewer collectives: a
-// rank that waits in a collective waits for one that has not begun it, so the rank that has begun the fewest waits for nobody. Hence:
-// - While one rank moves that is behind all the others (a slow validation, a slow save), they wait, and nobody hangs, however long.
-//   Who has waited has its whole patience again: its heartbeat may come later than that of the rank for which it waited.
-// - Where the rank that is behind stands still, it hangs, and no other one, whoever stood still first. Among equal ones it is the one
-//   that has ended the fewest, then the one that has stood still the longest.
+// A rank hangs when it has stood still for its patience and nobody who moves is behind it. Who is
+// behind has begun fewer collectives: a rank that waits in a collective waits for one that has not
+// begun it, so the rank that has begun the fewest waits for nobody. Hence:
+// - While one rank moves that is behind all the others (a slow validation, a slow save), they wait,
+//   and nobody hangs, however long. Who has waited has its whole patience again: its heartbeat may
+//   come later than that of the rank for which it waited.
+// - Where the rank that is behind stands still, it hangs, and no other one, whoever stood still
+//   first. Among equal ones it is the one that has ended the fewest, then the one that has stood
+//   still the longest.
 // - A rank that stands still while the others move hangs where none of them is behind it.
 //
-// Ranks that call different collectives wait for each other for ever. Where ranks stand still for two leases, in collectives of the same
-// number and of different names, that is said at once, with both names.
+// Ranks that call different collectives wait for each other for ever. Where ranks stand still for
+// two leases, in collectives of the same number and of different names, that is said at once, with
+// both names.
 //
-// A worker of an older program counts no collectives: then each rank of its job is judged by itself alone.
+// A worker of an older program counts no collectives: then each rank of its job is judged by itself
+// alone.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 
@@ -55,7 +61,8 @@ struct Collectives {
 // One rank that is to do something.
 struct Watched {
   uint32_t rank = 0;
-  // Its lease is over, and nobody knows whether it moves: that is judged elsewhere, and until then it excuses those who wait for it.
+  // Its lease is over, and nobody knows whether it moves: that is judged elsewhere, and until then
+  // it excuses those who wait for it.
   bool silent = false;
   bool session_started = false;
   Patience patience;
@@ -73,15 +80,18 @@ struct Hang {
   uint32_t rank = 0;
   // As a sentence about the rank: "made no progress for 30s at step 5".
   std::string reason;
-  // The last ones of this rank, and of the one that is furthest ahead of it: "rank 1: number 40, all_reduce 'bucket 2' step 5, ended".
+  // The last ones of this rank, and of the one that is furthest ahead of it: "rank 1: number 40,
+  // all_reduce 'bucket 2' step 5, ended".
   std::vector<std::string> collectives;
 };
 
-// Which ranks wait for one that moves: it has begun fewer collectives, and does not stand still. In the order of `ranks`.
+// Which ranks wait for one that moves: it has begun fewer collectives, and does not stand still. In
+// the order of `ranks`.
 std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time now);
 
 // The rank to blame; absent while no rank of this job hangs.
-std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease, absl::Time now);
+std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease,
+                             absl::Time now);
 
 }  // namespace muster::membership
 

@@ -26,7 +26,8 @@ struct Rank {
 // Ranks that have begun and ended so many collectives, and moved last at these times.
 class Job {
  public:
-  Rank& Add(double moved, uint64_t begun, uint64_t ended, const std::string& name = "all_reduce 'b'") {
+  Rank& Add(double moved, uint64_t begun, uint64_t ended,
+            const std::string& name = "all_reduce 'b'") {
     Rank& rank = ranks_.emplace_back();
     rank.watched = {.rank = static_cast<uint32_t>(ranks_.size() - 1),
                     .session_started = true,
@@ -36,7 +37,8 @@ class Job {
     rank.collectives = {.begun = begun, .ended = ended};
     for (uint64_t number = begun > 3 ? begun - 3 : 1; number <= begun; ++number) {
       rank.collectives.newest.push_back(
-          {number, number == begun ? absl::StrCat(name, " step ", number) : absl::StrCat("step ", number),
+          {number,
+           number == begun ? absl::StrCat(name, " step ", number) : absl::StrCat("step ", number),
            number <= ended});
     }
     return rank;
@@ -105,7 +107,8 @@ TEST(Watchdog, TheReasonSaysWhatTheRankDidAndWhoIsAhead) {
   const auto hang = job.Look(10);
   ASSERT_TRUE(hang.has_value());
   EXPECT_EQ(hang->reason,
-            "made no progress for 10s at step 7 (last: training); it is behind: it has begun 40 collectives "
+            "made no progress for 10s at step 7 (last: training); it is behind: it has begun 40 "
+            "collectives "
             "and ended 40, rank 0 has begun 43 collectives and ended 40");
   ASSERT_EQ(hang->collectives.size(), 6);
   EXPECT_EQ(hang->collectives[2], "rank 1: number 40, all_reduce 'b' step 40, ended");
@@ -149,7 +152,8 @@ TEST(Watchdog, DifferentCollectivesOfOneNumberAreNamedAfterTwoLeases) {
   const auto hang = job.Look(2.5);
   ASSERT_TRUE(hang.has_value());
   EXPECT_EQ(hang->reason,
-            "rank 0 is in all_gather 'unit 3' step 17, rank 1 in reduce_scatter 'unit 2' step 17: the ranks "
+            "rank 0 is in all_gather 'unit 3' step 17, rank 1 in reduce_scatter 'unit 2' step 17: "
+            "the ranks "
             "call different collectives (number 17)");
   EXPECT_EQ(hang->collectives.size(), 6);
 }

@@ -27,7 +27,8 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
                            "another backup is being made; try again when it is done")));
       return;
     }
-    // The copy may take a while, and gRPC's threads must not wait for a disk that long. gRPC keeps this object until Finish.
+    // The copy may take a while, and gRPC's threads must not wait for a disk that long. gRPC keeps
+    // this object until Finish.
     std::thread([this] { Copy(); }).detach();
   }
 

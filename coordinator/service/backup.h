@@ -11,8 +11,9 @@
 
 namespace muster::service {
 
-// The store and `running` outlive the server. Only one backup runs at a time: RESOURCE_EXHAUSTED BACKUP_RUNNING; `running` says whether one
-// does. The copy is made on a thread of its own, and removed once it is sent.
+// The store and `running` outlive the server. Only one backup runs at a time: RESOURCE_EXHAUSTED
+// BACKUP_RUNNING; `running` says whether one does. The copy is made on a thread of its own, and
+// removed once it is sent.
 grpc::ServerWriteReactor<v1::BackupChunk>* StartBackup(store::Store* store,
                                                        std::atomic<bool>* running);
 

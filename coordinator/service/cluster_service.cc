@@ -104,9 +104,9 @@ grpc::ServerUnaryReactor* ClusterService::ForgetNode(grpc::CallbackServerContext
                                                      v1::ForgetNodeResponse*) {
   auto* reactor = context->DefaultReactor();
   const cluster::NodeRequest asked{.node = request->node(),
-                                     .request_id = request->request_id(),
-                                     .fingerprint = FingerprintOf("forget_node", *request),
-                                     .requested_by = Shortened(request->requested_by())};
+                                   .request_id = request->request_id(),
+                                   .fingerprint = FingerprintOf("forget_node", *request),
+                                   .requested_by = Shortened(request->requested_by())};
   const auto result = std::make_shared<absl::Status>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) { *result = cluster.ForgetNode(asked, now); },

@@ -42,8 +42,9 @@ absl::Status BadRules(const std::string& message) {
 absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules) {
   if (rules.empty()) return BadRules("there are no rules");
   if (rules.size() > kMostRules) {
-    return BadRules(absl::StrCat("there are ", rules.size(), " rules; allowed are ", kMostRules,
-                                 " at a time (quote patterns, so that the shell does not fill them in)"));
+    return BadRules(
+        absl::StrCat("there are ", rules.size(), " rules; allowed are ", kMostRules,
+                     " at a time (quote patterns, so that the shell does not fill them in)"));
   }
   for (int i = 0; i < rules.size(); ++i) {
     const std::string& pattern = rules[i].has_freeze() ? rules[i].freeze() : rules[i].unfreeze();
@@ -102,10 +103,10 @@ grpc::ServerUnaryReactor* ControlService::GetTrainability(grpc::CallbackServerCo
     if (job == nullptr) return reactor->Finish(ToWire(NoSuchJob(request->job_id())));
     const auto parameters = ParametersOf(*job);
     if (!parameters.has_value()) {
-      return reactor->Finish(ToWire(Refuse(
-          absl::StatusCode::kFailedPrecondition, "NO_MODEL",
-          absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
-                       ", and no worker has made its model yet"))));
+      return reactor->Finish(
+          ToWire(Refuse(absl::StatusCode::kFailedPrecondition, "NO_MODEL",
+                        absl::StrCat("job '", job->id, "' is ", jobs::Name(job->state),
+                                     ", and no worker has made its model yet"))));
     }
     *response->mutable_trainability() = *TrainabilityOf(*job, SIZE_MAX);
     for (size_t i = 0; i < parameters->parameters().size(); ++i) {
@@ -137,9 +138,9 @@ grpc::ServerUnaryReactor* ControlService::SetLearningRate(grpc::CallbackServerCo
   const double rate = request->learning_rate();
   if (!std::isfinite(rate) || rate < 0) {
     auto* reactor = context->DefaultReactor();
-    reactor->Finish(ToWire(
-        Refuse(absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
-               absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"))));
+    reactor->Finish(ToWire(Refuse(
+        absl::StatusCode::kInvalidArgument, "LEARNING_RATE_INVALID",
+        absl::StrCat("learning_rate is ", rate, "; expected a finite number of 0 or more"))));
     return reactor;
   }
   v1::Command contents;

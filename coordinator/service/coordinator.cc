@@ -93,14 +93,12 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
     if (trouble.has_value()) raw->sessions_.EndUnanswered(RefusalOf(*trouble));
   };
   ASSIGN_OR_RETURN(self->engine_, Engine::Start(std::move(engine), store));
-  self->engine_->Post(
-      [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); }, nullptr);
-  self->job_service_ =
-      std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_, &self->steps_,
-                                   options.timing);
+  self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); },
+                      nullptr);
+  self->job_service_ = std::make_unique<JobService>(self->engine_.get(), &self->jobs_, &self->logs_,
+                                                    &self->steps_, options.timing);
   self->control_service_ = std::make_unique<ControlService>(self->engine_.get());
-  self->operation_service_ =
-      std::make_unique<OperationService>(self->engine_.get(), &self->jobs_);
+  self->operation_service_ = std::make_unique<OperationService>(self->engine_.get(), &self->jobs_);
   self->agent_service_ =
       std::make_unique<AgentService>(self->engine_.get(), &self->sessions_, &self->ids_);
   self->worker_service_ =
@@ -111,10 +109,10 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   ASSIGN_OR_RETURN(
       self->server_,
       Server::Start(server, {self->job_service_.get(), self->control_service_.get(),
-                                     self->operation_service_.get(), self->cluster_service_.get(),
-                                     self->agent_service_.get(), self->worker_service_.get()}));
-  self->engine_->Post(
-      [](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(true, now); }, nullptr);
+                             self->operation_service_.get(), self->cluster_service_.get(),
+                             self->agent_service_.get(), self->worker_service_.get()}));
+  self->engine_->Post([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(true, now); },
+                      nullptr);
   self->engine_->Aside([raw = self.get()](cluster::Cluster&, absl::Time) {
     raw->listens_ = true;
     raw->SayHealth();

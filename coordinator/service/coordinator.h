@@ -19,8 +19,8 @@ struct CoordinatorOptions {
   ServerOptions server;
   membership::Timing timing;
   jobs::Patience patience;
-  // What is stored is damaged, and the coordinator only answers UNAVAILABLE from now on: the process should
-  // end. Runs on a thread of the coordinator; must not block.
+  // What is stored is damaged, and the coordinator only answers UNAVAILABLE from now on: the
+  // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
 };
 
@@ -34,8 +34,9 @@ class Coordinator {
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   virtual ~Coordinator() = default;
 
-  // The node's agent is about to be stopped on purpose: the jobs that run there save a checkpoint at
-  // their next step boundary, end there, and go on elsewhere or later, which counts as no failure.
+  // The node's agent is about to be stopped on purpose: the jobs that run there save a checkpoint
+  // at their next step boundary, end there, and go on elsewhere or later, which counts as no
+  // failure.
   virtual void Drain(const std::string& node) = 0;
   // Of a node that is drained: waits until no process is left there, but no longer than `timeout`.
   // Whether that has come, or the store has failed.

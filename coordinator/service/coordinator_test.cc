@@ -180,7 +180,8 @@ TEST_F(CoordinatorTest, AWatchdogShorterThanThreeLeasesOfThisCoordinatorIsRefuse
   ASSERT_EQ(Problems(refused).problems_size(), 1);
   EXPECT_EQ(Problems(refused).problems(0).path(), "watchdog.no_progress");
   EXPECT_EQ(Problems(refused).problems(0).message(),
-            "found 29m; allowed: 30m or more, which is three leases of this coordinator (musterd --lease 10m)");
+            "found 29m; allowed: 30m or more, which is three leases of this coordinator (musterd "
+            "--lease 10m)");
   spec.mutable_watchdog()->set_no_progress("30m");
   EXPECT_TRUE(Submit(spec, "", &job).ok());
 }

@@ -16,7 +16,8 @@ namespace {
 
 // Ticks within a lease.
 constexpr int kTicksPerLease = 20;
-// The engine's thread waits for no disk: when it comes to itself so much of a lease later than it should, the process stood still.
+// The engine's thread waits for no disk: when it comes to itself so much of a lease later than it
+// should, the process stood still.
 constexpr double kPauseOfLease = 0.5;
 // A commit that takes longer is trouble, too: nobody is kept waiting.
 constexpr absl::Duration kSlowCommit = absl::Seconds(5);
@@ -28,10 +29,10 @@ absl::Status Stopping() { return absl::UnavailableError("the coordinator is stop
 }  // namespace
 
 absl::Status RefusalOf(const StoreTrouble& trouble) {
-  return Refuse(absl::StatusCode::kUnavailable, kStoreTrouble,
-                absl::StrCat("the coordinator's store cannot be written at present: ",
-                             trouble.message,
-                             "; what runs goes on; try again with the same request id"));
+  return Refuse(
+      absl::StatusCode::kUnavailable, kStoreTrouble,
+      absl::StrCat("the coordinator's store cannot be written at present: ", trouble.message,
+                   "; what runs goes on; try again with the same request id"));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
@@ -39,7 +40,8 @@ absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, sto
   if (!image.ok()) return image.status();
   for (jobs::Job& job : image->jobs) {
     v1::JobSpec spec;
-    if (spec.ParseFromString(job.spec)) job.plan.checkpoint_directory = spec.checkpoint().directory();
+    if (spec.ParseFromString(job.spec))
+      job.plan.checkpoint_directory = spec.checkpoint().directory();
   }
   auto cluster = std::make_unique<cluster::Cluster>(options.cluster, *image, options.clock());
   std::unique_ptr<Engine> engine(new Engine(std::move(options), store, std::move(cluster)));
@@ -248,8 +250,7 @@ void Engine::TakeResult(const absl::Status& committed) {
     HandToCommitter();
     return;
   }
-  commit_->back_off =
-      std::clamp(2 * commit_->back_off, kFirstBackOff, kLongestBackOff);
+  commit_->back_off = std::clamp(2 * commit_->back_off, kFirstBackOff, kLongestBackOff);
   commit_->next_try = now + commit_->back_off;
   commit_->held = true;
   BeInTrouble(std::string(committed.message()));
@@ -278,8 +279,9 @@ void Engine::LookForRoom(absl::Time now) {
 void Engine::BeInTrouble(const std::string& message) {
   if (trouble_.has_value()) return;
   trouble_ = StoreTrouble{message, options_.clock()};
-  spdlog::error("the store cannot be written: {}; what runs goes on, changes are held and tried again",
-                message);
+  spdlog::error(
+      "the store cannot be written: {}; what runs goes on, changes are held and tried again",
+      message);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }
 

@@ -8,10 +8,11 @@
 //   came, also while a commit is under way or is tried again.
 // - A commit that fails is held, with its effects, and tried again until it succeeds; meanwhile
 //   nothing else is applied. What peers report waits. Calls of clients are answered with
-//   UNAVAILABLE STORE_TROUBLE at once; those that were applied already take effect all the same once
-//   the disk is well, so a caller repeats with the same request id.
-// - Streams of agents and workers that are not taken in yet, whose hello would have to wait, are ended with UNAVAILABLE
-//   STORE_TROUBLE: whoever is told so holds on to its lease, and comes again. Once the store is well those without a stream have a new lease.
+//   UNAVAILABLE STORE_TROUBLE at once; those that were applied already take effect all the same
+//   once the disk is well, so a caller repeats with the same request id.
+// - Streams of agents and workers that are not taken in yet, whose hello would have to wait, are
+//   ended with UNAVAILABLE STORE_TROUBLE: whoever is told so holds on to its lease, and comes
+//   again. Once the store is well those without a stream have a new lease.
 // - When the disk is full, the store's reserve is given up for the commit that failed. Until the
 //   store can have it back, only deletions are applied, and reads are answered. So it begins where
 //   the disk was too full for a reserve when the store was opened.
@@ -82,15 +83,16 @@ class Engine {
   void Request(Apply apply, Done done);
   // The same of a deletion, which makes room: it is also applied while the disk is full.
   void RequestRoom(Apply apply, Done done);
-  // For answers from cluster() and store(): UNAVAILABLE STORE_TROUBLE at once while a commit is held.
+  // For answers from cluster() and store(): UNAVAILABLE STORE_TROUBLE at once while a commit is
+  // held.
   void Read(Done done);
-  // At any time, in its order among its like, before all that waits in the queue: a heartbeat, or what has to do with streams and not
-  // with the cluster's state. It may look at what is not committed yet, and may change only what is not durable. The time is that
-  // of the call.
+  // At any time, in its order among its like, before all that waits in the queue: a heartbeat, or
+  // what has to do with streams and not with the cluster's state. It may look at what is not
+  // committed yet, and may change only what is not durable. The time is that of the call.
   void Aside(Apply apply);
 
-  // Ends the threads; what is posted from now on is answered with UNAVAILABLE at once. A commit that is held is tried once more. Not
-  // from the engine's thread.
+  // Ends the threads; what is posted from now on is answered with UNAVAILABLE at once. A commit
+  // that is held is tried once more. Not from the engine's thread.
   void Stop();
 
   // ---- Only on the engine's thread, in Done or in an effect: what is committed.

@@ -68,7 +68,9 @@ class EngineTest : public testing::Test {
     EngineOptions options;
     options.cluster.timing.lease = absl::Seconds(10);
     options.cluster.new_incarnation = [] { return "i"; };
-    options.clock = [this] { return absl::FromUnixSeconds(1000) + absl::Milliseconds(millis_.load()); };
+    options.clock = [this] {
+      return absl::FromUnixSeconds(1000) + absl::Milliseconds(millis_.load());
+    };
     options.out = [this](const cluster::Effect& effect) {
       if (std::holds_alternative<cluster::JobChanged>(effect)) ++changes_;
     };
@@ -193,10 +195,9 @@ TEST_F(EngineTest, HeartbeatsCountFromTheirArrivalWhileACommitHangs) {
   ASSERT_TRUE(Submit("a").ok());
   engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) {
-        EXPECT_TRUE(cluster
-                        .AttachAgent(1, {.node = "n", .incarnation = "i", .host = "n", .slots = 1},
-                                     now)
-                        .ok());
+        EXPECT_TRUE(
+            cluster.AttachAgent(1, {.node = "n", .incarnation = "i", .host = "n", .slots = 1}, now)
+                .ok());
       },
       nullptr);
   ASSERT_TRUE(Read().ok());
@@ -228,10 +229,9 @@ TEST_F(EngineTest, HeartbeatsCountFromTheirArrivalWhileACommitHangs) {
 TEST_F(EngineTest, ASlowDiskIsNoPauseOfTheCoordinatorsOwn) {
   engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) {
-        EXPECT_TRUE(cluster
-                        .AttachAgent(1, {.node = "n", .incarnation = "i", .host = "n", .slots = 1},
-                                     now)
-                        .ok());
+        EXPECT_TRUE(
+            cluster.AttachAgent(1, {.node = "n", .incarnation = "i", .host = "n", .slots = 1}, now)
+                .ok());
       },
       nullptr);
   ASSERT_TRUE(Read().ok());
@@ -259,10 +259,9 @@ TEST_F(EngineTest, ASlowDiskIsNoPauseOfTheCoordinatorsOwn) {
 TEST_F(EngineTest, AfterAPauseOfTheCoordinatorsOwnEverybodyHasANewLease) {
   engine_->Post(
       [](cluster::Cluster& cluster, absl::Time now) {
-        EXPECT_TRUE(cluster
-                        .AttachAgent(1, {.node = "n", .incarnation = "i", .host = "n", .slots = 1},
-                                     now)
-                        .ok());
+        EXPECT_TRUE(
+            cluster.AttachAgent(1, {.node = "n", .incarnation = "i", .host = "n", .slots = 1}, now)
+                .ok());
       },
       nullptr);
   ASSERT_TRUE(Read().ok());
@@ -346,9 +345,8 @@ TEST_F(EngineTest, WhatIsHeldIsTriedOnceMoreWhenItStops) {
   store_.Fail(absl::UnavailableError("disk I/O error"));
   EXPECT_FALSE(Submit("a").ok());
   std::atomic<int> answered = 0;
-  engine_->Post(Submission("b"), [&](const absl::Status& status) {
-    answered += absl::IsUnavailable(status);
-  });
+  engine_->Post(Submission("b"),
+                [&](const absl::Status& status) { answered += absl::IsUnavailable(status); });
   store_.Fail(absl::OkStatus());
   engine_->Stop();
   EXPECT_GE(store_.Load()->jobs.size(), 1);
@@ -358,9 +356,8 @@ TEST_F(EngineTest, ItStopsAlsoWhileTheStoreIsInTrouble) {
   store_.Fail(absl::UnavailableError("disk I/O error"));
   EXPECT_FALSE(Submit("a").ok());
   std::atomic<int> answered = 0;
-  engine_->Post(Submission("b"), [&](const absl::Status& status) {
-    answered += absl::IsUnavailable(status);
-  });
+  engine_->Post(Submission("b"),
+                [&](const absl::Status& status) { answered += absl::IsUnavailable(status); });
   engine_->Stop();
   EXPECT_EQ(answered, 1);
   EXPECT_TRUE(store_.Load()->jobs.empty());

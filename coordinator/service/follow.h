@@ -106,9 +106,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     });
   }
   void OnCancel() override {
-    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
-      self->End(absl::CancelledError());
-    });
+    engine_->Aside(
+        [self = self_](cluster::Cluster&, absl::Time) { self->End(absl::CancelledError()); });
   }
   void OnDone() override { self_.reset(); }
 

@@ -71,7 +71,8 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
  private:
-  // The job as it is; where the attempt that is followed has ended and another has begun since, as it was at that end.
+  // The job as it is; where the attempt that is followed has ended and another has begun since, as
+  // it was at that end.
   v1::Job Seen() {
     v1::Job seen = ToWire(*job(), engine().cluster());
     for (const jobs::AttemptEnd& end : job()->ended_attempts) {
@@ -193,8 +194,7 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
   *response->mutable_resolved() = jobspec::ResolveDefaults(request->spec());
   engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const std::string warning =
-        engine_->cluster().TooBigFor(response->resolved().world_size());
+    const std::string warning = engine_->cluster().TooBigFor(response->resolved().world_size());
     if (!warning.empty()) response->add_warnings(warning);
     reactor->Finish(grpc::Status::OK);
   });
@@ -313,10 +313,10 @@ grpc::ServerUnaryReactor* JobService::RetryJob(grpc::CallbackServerContext* cont
   auto result = std::make_shared<absl::Status>();
   engine_->Request(
       [=](cluster::Cluster& cluster, absl::Time now) {
-        *result = cluster
-                      .NextAttempt(CommandOf("retry", *request, commands::Kind::kResume, contents),
-                                   now)
-                      .status();
+        *result =
+            cluster
+                .NextAttempt(CommandOf("retry", *request, commands::Kind::kResume, contents), now)
+                .status();
       },
       [=, this](const absl::Status& committed) {
         if (!committed.ok()) return reactor->Finish(ToWire(committed));

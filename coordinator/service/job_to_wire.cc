@@ -152,7 +152,8 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
     *out.mutable_trainability() = *std::move(trainability);
   }
   const auto& commands = job.commands.commands();
-  for (size_t i = commands.size() - std::min(commands.size(), kShownChanges); i < commands.size(); ++i) {
+  for (size_t i = commands.size() - std::min(commands.size(), kShownChanges); i < commands.size();
+       ++i) {
     *out.add_operations() = ToWire(job, commands[i]);
   }
   if (const auto& failure = job.save_failure; failure.has_value()) {

@@ -18,7 +18,8 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         MetricsPosition* position) {
   ASSIGN_OR_RETURN(const auto steps, store->ReadSteps(job_id, position->step, limit));
   ASSIGN_OR_RETURN(const auto passes, store->ReadValidations(job_id, position->validation, limit));
-  // Behind a full page there may be more of its kind, to go before what the other page has further on.
+  // Behind a full page there may be more of its kind, to go before what the other page has further
+  // on.
   uint64_t horizon = std::numeric_limits<uint64_t>::max();
   if (steps.size() == limit) horizon = std::min(horizon, steps.back().step);
   if (passes.size() == limit) horizon = std::min(horizon, passes.back().step);

@@ -21,8 +21,9 @@ struct MetricsPosition {
 };
 MetricsPosition StartOf(const v1::StreamMetricsRequest& request);
 
-// The next entries, at most `limit` of each kind, and moves the position behind them. Each pass comes right after the
-// step that it followed, whatever the pages hold; what comes into the store behind the position is not read any more.
+// The next entries, at most `limit` of each kind, and moves the position behind them. Each pass
+// comes right after the step that it followed, whatever the pages hold; what comes into the store
+// behind the position is not read any more.
 absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         const std::string& job_id, size_t limit,
                                                         MetricsPosition* position);

@@ -48,8 +48,7 @@ TEST_F(ReadMetricsTest, APassComesAfterItsStepWhateverThePages) {
   }
   for (size_t limit = 1; limit <= 8; ++limit) {
     position_ = {};
-    EXPECT_THAT(Read(limit),
-                ElementsAre("v0", "1", "2", "3", "4", "v4", "5", "v5", "6", "v6"))
+    EXPECT_THAT(Read(limit), ElementsAre("v0", "1", "2", "3", "4", "v4", "5", "v5", "6", "v6"))
         << "limit " << limit;
   }
 }

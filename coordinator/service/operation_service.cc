@@ -26,7 +26,8 @@ grpc::ServerUnaryReactor* Fail(grpc::ServerUnaryReactor* reactor, const absl::St
   return reactor;
 }
 
-// Answers once an operation is done, or its time is over. An actor on the engine's thread, except where gRPC calls in.
+// Answers once an operation is done, or its time is over. An actor on the engine's thread, except
+// where gRPC calls in.
 class OperationWait : public grpc::ServerUnaryReactor,
                       public Follower,
                       public std::enable_shared_from_this<OperationWait> {
@@ -49,15 +50,15 @@ class OperationWait : public grpc::ServerUnaryReactor,
           !full.ok()) {
         return self->End(full);
       }
-      self->alarm_.Set(
-          absl::ToChronoTime(absl::Now() + self->timeout_), [weak = std::weak_ptr(self)](bool due) {
-            const auto waiting = weak.lock();
-            if (!due || waiting == nullptr) return;
-            waiting->engine_->Read([waiting](const absl::Status& committed) {
-              if (!committed.ok()) return waiting->End(committed);
-              waiting->Answer();
-            });
-          });
+      self->alarm_.Set(absl::ToChronoTime(absl::Now() + self->timeout_),
+                       [weak = std::weak_ptr(self)](bool due) {
+                         const auto waiting = weak.lock();
+                         if (!due || waiting == nullptr) return;
+                         waiting->engine_->Read([waiting](const absl::Status& committed) {
+                           if (!committed.ok()) return waiting->End(committed);
+                           waiting->Answer();
+                         });
+                       });
       self->Poke();
     });
   }
@@ -73,9 +74,8 @@ class OperationWait : public grpc::ServerUnaryReactor,
   void JobDeleted() override { End(NoSuchJob(id_.job_id)); }
 
   void OnCancel() override {
-    engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
-      self->End(absl::CancelledError());
-    });
+    engine_->Aside(
+        [self = self_](cluster::Cluster&, absl::Time) { self->End(absl::CancelledError()); });
   }
   void OnDone() override { self_.reset(); }
 
@@ -136,8 +136,9 @@ grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* co
   // The token is the number of the last one of the page before.
   uint64_t after = 0;
   if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &after)) {
-    return Fail(reactor, absl::InvalidArgumentError(absl::StrCat(
-                             "page_token '", request->page_token(), "' is not one of this server's")));
+    return Fail(reactor,
+                absl::InvalidArgumentError(absl::StrCat("page_token '", request->page_token(),
+                                                        "' is not one of this server's")));
   }
   if (const absl::Status bad = CheckPageSize(request->page_size()); !bad.ok()) {
     return Fail(reactor, bad);

@@ -66,8 +66,8 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
   bool IsBeat(const v1::AgentMessage& message) const override { return message.has_heartbeat(); }
   void TakeBeat(const v1::AgentMessage& message, cluster::Cluster& cluster,
                 absl::Time came) override {
-    // Acknowledged at once, not with what the store takes: nothing of it has to be durable, and a slow disk
-    // must not end the agents' leases.
+    // Acknowledged at once, not with what the store takes: nothing of it has to be durable, and a
+    // slow disk must not end the agents' leases.
     if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
     v1::AgentDirective ack;
     ack.mutable_heartbeat_ack()->set_sequence(message.heartbeat().sequence());
@@ -80,8 +80,9 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
   void LinesLeftOut(uint64_t lines, const v1::AgentMessage& before, cluster::Cluster& cluster,
                     absl::Time now) override {
     cluster.WorkerLogged(id(), FromWire(before.worker_log().worker()),
-                         {absl::StrCat("(", lines, " lines of this node are left out: the "
-                                                   "coordinator could not keep up)")},
+                         {absl::StrCat("(", lines,
+                                       " lines of this node are left out: the "
+                                       "coordinator could not keep up)")},
                          now);
   }
 

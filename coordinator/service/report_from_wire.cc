@@ -93,9 +93,8 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
       break;
     case v1::WorkerReport::kValidated: {
       const auto& validated = report.validated();
-      cluster::Validated done{.step = validated.step(),
-                              .loss = validated.loss(),
-                              .samples = validated.samples()};
+      cluster::Validated done{
+          .step = validated.step(), .loss = validated.loss(), .samples = validated.samples()};
       if (validated.has_accuracy()) done.accuracy = validated.accuracy();
       if (validated.has_perplexity()) done.perplexity = validated.perplexity();
       result.what = done;

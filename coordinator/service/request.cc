@@ -75,15 +75,14 @@ grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequ
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
                                       const cluster::Cluster::Check& check) {
   auto number = std::make_shared<absl::StatusOr<uint64_t>>();
-  engine->Request(
-      [=](cluster::Cluster& cluster, absl::Time now) {
-        *number = cluster.Command(request, now, check);
-      },
-      [=](const absl::Status& committed) {
-        if (!committed.ok()) return reactor->Finish(ToWire(committed));
-        if (!number->ok()) return reactor->Finish(ToWire(number->status()));
-        AnswerWithOperation(engine->cluster(), request.job_id, **number, response, reactor);
-      });
+  engine->Request([=](cluster::Cluster& cluster,
+                      absl::Time now) { *number = cluster.Command(request, now, check); },
+                  [=](const absl::Status& committed) {
+                    if (!committed.ok()) return reactor->Finish(ToWire(committed));
+                    if (!number->ok()) return reactor->Finish(ToWire(number->status()));
+                    AnswerWithOperation(engine->cluster(), request.job_id, **number, response,
+                                        reactor);
+                  });
   return reactor;
 }
 

@@ -16,7 +16,8 @@
 
 namespace muster::service {
 
-// What makes two requests the same: the call and its contents, without the fields `request_id` and `requested_by`.
+// What makes two requests the same: the call and its contents, without the fields `request_id` and
+// `requested_by`.
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request);
 
 // Of a list; 0: the server's own choice. INVALID_ARGUMENT PAGE_SIZE_INVALID.
@@ -44,7 +45,8 @@ cluster::CommandRequest CommandOf(const std::string& call, const Request& reques
                       .requested_by = Shortened(request.requested_by())}};
 }
 
-// Stores the command, unless `check` (may be null) has something against it, and answers with its operation.
+// Stores the command, unless `check` (may be null) has something against it, and answers with its
+// operation.
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
                                       const cluster::Cluster::Check& check = nullptr);

@@ -1,5 +1,6 @@
 // The control streams of agents and workers. Actors on the engine's thread: messages are applied to
-// the cluster in the order in which they come, but heartbeats at once; orders leave in the order in which they were given.
+// the cluster in the order in which they come, but heartbeats at once; orders leave in the order in
+// which they were given.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
@@ -108,10 +109,12 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
  protected:
   // One message. After an error the stream ends with it.
   virtual absl::Status Take(const In& message, cluster::Cluster& cluster, absl::Time now) = 0;
-  // Heartbeats overtake all other messages: in `came`, the time at which it came, it may be before its Hello was taken.
+  // Heartbeats overtake all other messages: in `came`, the time at which it came, it may be before
+  // its Hello was taken.
   virtual bool IsBeat(const In& message) const = 0;
   virtual void TakeBeat(const In& message, cluster::Cluster& cluster, absl::Time came) = 0;
-  // Lines of a log, which may be left out where the coordinator cannot keep up; 0: it is something else. Called by gRPC.
+  // Lines of a log, which may be left out where the coordinator cannot keep up; 0: it is something
+  // else. Called by gRPC.
   virtual uint64_t LogLinesOf(const In&) const { return 0; }
   // So many lines were left out before this message, which has some.
   virtual void LinesLeftOut(uint64_t, const In&, cluster::Cluster&, absl::Time) {}

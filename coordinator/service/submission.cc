@@ -52,11 +52,11 @@ v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& t
   if (no_progress.has_value() && *no_progress < timing.ShortestPatience()) {
     auto* problem = problems.add_problems();
     problem->set_path("watchdog.no_progress");
-    problem->set_message(absl::StrCat(
-        "found ", spec.watchdog().no_progress(),
-        "; allowed: ", absl::FormatDuration(timing.ShortestPatience()),
-        " or more, which is three leases of this coordinator (musterd --lease ",
-        absl::FormatDuration(timing.lease), ")"));
+    problem->set_message(
+        absl::StrCat("found ", spec.watchdog().no_progress(),
+                     "; allowed: ", absl::FormatDuration(timing.ShortestPatience()),
+                     " or more, which is three leases of this coordinator (musterd --lease ",
+                     absl::FormatDuration(timing.lease), ")"));
   }
   return problems;
 }
@@ -106,8 +106,8 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
                    .no_progress = jobspec::DurationOf(spec.watchdog().no_progress()),
                    .startup = jobspec::DurationOf(spec.watchdog().startup()),
                    .checkpoint_directory = spec.checkpoint().directory(),
-                   .time_limit = jobspec::DurationOf(spec.time_limit())
-                                     .value_or(absl::InfiniteDuration())},
+                   .time_limit =
+                       jobspec::DurationOf(spec.time_limit()).value_or(absl::InfiniteDuration())},
           .refusal = refused.problems().empty() ? absl::OkStatus() : InvalidSpec(refused)};
 }
 

@@ -48,9 +48,11 @@ v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
 // A command of the job as clients see it.
 v1::Operation ToWire(const jobs::Job& job, const commands::Command& command);
-// Absent until a worker has made the model. `most`: of its rules, of what is pending, and of its history, the newest.
+// Absent until a worker has made the model. `most`: of its rules, of what is pending, and of its
+// history, the newest.
 std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most);
-// The model's parameters, with what is trained by the rules in force; empty until a worker has made the model.
+// The model's parameters, with what is trained by the rules in force; empty until a worker has made
+// the model.
 std::optional<muster::Trainability> ParametersOf(const jobs::Job& job);
 std::vector<TrainableRule> FromWire(
     const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules);

@@ -1,4 +1,5 @@
-// A file that takes up room for nothing, to be given up when the disk is full: what then makes room has to be written first.
+// A file that takes up room for nothing, to be given up when the disk is full: what then makes room
+// has to be written first.
 #ifndef MUSTER_COORDINATOR_STORE_BALLAST_H_
 #define MUSTER_COORDINATOR_STORE_BALLAST_H_
 

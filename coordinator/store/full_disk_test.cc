@@ -106,9 +106,10 @@ TEST_F(FullDisk, WithoutABallastIsKnownToo) {
   store_.reset();
   Fill();
   // As much as it needs to be opened, and less than a ballast.
-  ASSERT_EQ(truncate(dir_.Path("filler").c_str(),
-                     static_cast<off_t>(std::filesystem::file_size(dir_.Path("filler"))) - (1 << 20)),
-            0);
+  ASSERT_EQ(
+      truncate(dir_.Path("filler").c_str(),
+               static_cast<off_t>(std::filesystem::file_size(dir_.Path("filler"))) - (1 << 20)),
+      0);
   auto opened = SqliteStore::Open(dir_.path());
   ASSERT_TRUE(opened.ok()) << opened.status();
   EXPECT_TRUE((*opened)->OpenedShortOfRoom());

@@ -1,7 +1,8 @@
 // Which rows of a job's lists have changed since they were last put into a batch. Pure.
 //
-// The lists that have a bound are compared with what was put into a batch before, so that no row can be forgotten whoever
-// changes it; the log of commands, which may be long, says itself which ones have changed.
+// The lists that have a bound are compared with what was put into a batch before, so that no row
+// can be forgotten whoever changes it; the log of commands, which may be long, says itself which
+// ones have changed.
 #ifndef MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 #define MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 
@@ -22,7 +23,8 @@ class JobRows {
   // Of a job as it was loaded.
   explicit JobRows(jobs::Job stored) { TakeChanges(&stored); }
 
-  // The job's fields, and all rows that differ from those of the calls before. Takes the changed commands from its log.
+  // The job's fields, and all rows that differ from those of the calls before. Takes the changed
+  // commands from its log.
   Batch::JobRow TakeChanges(jobs::Job* job);
   // The same where no list has changed but `ranks` of the ranks.
   Batch::JobRow TakeRanks(const jobs::Job& job, const std::set<uint32_t>& ranks);

@@ -12,7 +12,9 @@ namespace muster::store {
 namespace {
 
 size_t Rows(const Batch::JobRow& row) {
-  const auto count = [](const auto& changes) { return changes.put.size() + changes.removed.size(); };
+  const auto count = [](const auto& changes) {
+    return changes.put.size() + changes.removed.size();
+  };
   return count(row.ranks) + count(row.checkpoints) + count(row.failures) + count(row.commands) +
          count(row.attempts) + row.trainability.has_value() + count(row.trainability_changes);
 }
@@ -59,8 +61,10 @@ INSTANTIATE_TEST_SUITE_P(
         OneChange{"OfARank", [](jobs::Job& job) { job.ranks[1].pid = 5; }},
         OneChange{"WithoutARank", [](jobs::Job& job) { job.ranks.pop_back(); }},
         OneChange{"OfACheckpoint", [](jobs::Job& job) { job.checkpoints[0].bad_reason = "gone"; }},
-        OneChange{"WithACheckpoint", [](jobs::Job& job) { job.checkpoints.push_back({.path = "p9"}); }},
-        // The new one, and the one that is dropped for it; the one that was dropped before is forgotten.
+        OneChange{"WithACheckpoint",
+                  [](jobs::Job& job) { job.checkpoints.push_back({.path = "p9"}); }},
+        // The new one, and the one that is dropped for it; the one that was dropped before is
+        // forgotten.
         OneChange{"OfAllCheckpoints",
                   [](jobs::Job& job) {
                     job.dropped_checkpoints = {job.checkpoints[0].path};

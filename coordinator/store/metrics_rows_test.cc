@@ -55,10 +55,11 @@ TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestOfAStepStands) {
 }
 
 TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
-  ASSERT_TRUE(store()
-                  .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(4, 4), Step(9, 9, "b")},
-                           .validations = {Pass(2, 2), Pass(4, 4), Pass(9, 9, "b")}})
-                  .ok());
+  ASSERT_TRUE(
+      store()
+          .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(4, 4), Step(9, 9, "b")},
+                   .validations = {Pass(2, 2), Pass(4, 4), Pass(9, 9, "b")}})
+          .ok());
   // A generation that goes on from step 2 after a restart.
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 30))}}).ok());
@@ -66,8 +67,7 @@ TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
   EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 10)), (std::vector<uint64_t>{2}));
   // And one that goes on from step 1, without a restart of the coordinator.
   ASSERT_TRUE(store().Commit({.steps = {Of(3, Step(2, 20))}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
-            (std::vector<StepRow>{Step(1, 1), Of(3, Step(2, 20))}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Of(3, Step(2, 20))}));
   EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
   EXPECT_EQ(StepsOf(store().ReadSteps("b", 0, 10)), (std::vector<uint64_t>{9}));
   EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
@@ -75,12 +75,14 @@ TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
 
 // From an agent's disk, whose spool may hold what was told before.
 TEST_P(StoreTest, AStepThatIsToldTwiceTakesNothingOfItsOwnGenerationAway) {
-  ASSERT_TRUE(store()
-                  .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3)}, .validations = {Pass(2, 2)}})
-                  .ok());
+  ASSERT_TRUE(
+      store()
+          .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3)}, .validations = {Pass(2, 2)}})
+          .ok());
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2)}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 2), Step(3, 3)}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
+            (std::vector<StepRow>{Step(1, 1), Step(2, 2), Step(3, 3)}));
   EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2)}));
 }
 
@@ -93,9 +95,10 @@ TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Step(2, 2)}, .validations = {Pass(2, 2)}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {Step(3, 3)}, .validations = {Pass(4, 4)}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)),
-                                                                  Of(2, Step(4, 40))}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
+            (std::vector<StepRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)), Of(2, Step(4, 40))}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 10),
+            (std::vector<ValidationRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
   // What generation 2 does next takes nothing away either.
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(5, 50))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));

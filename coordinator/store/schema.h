@@ -6,9 +6,10 @@
 
 namespace muster::store {
 
-// One after the other they make the newest schema of an empty file, or of one that an older musterd left: its
-// `PRAGMA user_version` says how many it has had. What was released is never changed: add one. New columns of a table
-// that is there come last, so that they are read and written in one order everywhere.
+// One after the other they make the newest schema of an empty file, or of one that an older musterd
+// left: its `PRAGMA user_version` says how many it has had. What was released is never changed: add
+// one. New columns of a table that is there come last, so that they are read and written in one
+// order everywhere.
 inline constexpr const char* kMigrations[] = {
     // ---- 1
     R"sql(
@@ -239,8 +240,8 @@ ALTER TABLE checkpoints ADD COLUMN origin_reason TEXT NOT NULL DEFAULT '';
     R"sql(
 ALTER TABLE jobs ADD COLUMN continue_when_cut_off INTEGER NOT NULL DEFAULT 0;
 )sql",
-    // ---- 10: planned ends, restarts that progress refills, nodes that are cordoned, drained or left out. A process that
-    // trains has attached.
+    // ---- 10: planned ends, restarts that progress refills, nodes that are cordoned, drained or
+    // left out. A process that trains has attached.
     R"sql(
 ALTER TABLE jobs ADD COLUMN interruption TEXT NOT NULL DEFAULT '';
 ALTER TABLE jobs ADD COLUMN preempted INTEGER NOT NULL DEFAULT 0;

@@ -16,7 +16,8 @@ namespace muster::store {
 
 absl::StatusOr<std::string> SqliteStore::Backup() {
   static std::atomic<int> made = 0;
-  // Beside the database: there is its room, and its rights. Open() removes what a killed musterd left.
+  // Beside the database: there is its room, and its rights. Open() removes what a killed musterd
+  // left.
   const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
   const absl::Status copied = CopyTo(path);
   if (copied.ok()) return path;
@@ -29,7 +30,8 @@ absl::Status SqliteStore::CopyTo(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
   close(fd);
-  // A connection of its own reads one state of the database; in write-ahead mode nobody waits for it.
+  // A connection of its own reads one state of the database; in write-ahead mode nobody waits for
+  // it.
   sqlite3* from = nullptr;
   sqlite3* to = nullptr;
   const auto close_both = absl::MakeCleanup([&] {

@@ -258,8 +258,7 @@ absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {
   Statement changes(db_, &statements_,
                     "SELECT * FROM trainability_changes ORDER BY job_id, version");
   while (changes.Next()) {
-    jobs::TrainabilityChange& change =
-        (*jobs)[changes.Text()].trainability.history.emplace_back();
+    jobs::TrainabilityChange& change = (*jobs)[changes.Text()].trainability.history.emplace_back();
     change.version = changes.Uint();
     change.generation = changes.Uint();
     change.time = changes.Time();

@@ -40,8 +40,8 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
   absl::Status opened = store->OpenFile();
-  // On a full disk there is no room for the files that SQLite keeps beside this one. Where it could not
-  // even make them, it does not say why.
+  // On a full disk there is no room for the files that SQLite keeps beside this one. Where it could
+  // not even make them, it does not say why.
   const bool full = absl::IsResourceExhausted(opened) ||
                     (absl::IsUnavailable(opened) && store->ballast_.DiskIsFull());
   if (full && store->ballast_.Release()) {
@@ -142,8 +142,8 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
     for (const char* table :
-         {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes", "attempts",
-          "steps", "validations", "logs", "events"}) {
+         {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
+          "attempts", "steps", "validations", "logs", "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)
@@ -180,19 +180,19 @@ absl::Status SqliteStore::Write(const Batch& batch) {
   for (const NodeMarkRow& row : batch.node_marks) {
     std::optional<int64_t> deadline;
     if (row.drain_deadline.has_value()) deadline = absl::ToInt64Microseconds(*row.drain_deadline);
-    RETURN_IF_ERROR(Statement(db_, &statements_,
-                              "REPLACE INTO node_marks VALUES (?,?,?,?,?,?,?,?,?,?)")
-                        .Bind(row.node)
-                        .Bind(row.cordoned)
-                        .Bind(row.drained)
-                        .Bind(row.reason)
-                        .Bind(row.agent_id)
-                        .Bind(absl::StrJoin(row.incarnations, " "))
-                        .Bind(row.left_out.until)
-                        .Bind(row.left_out.reason)
-                        .Bind(row.left_out.times)
-                        .Bind(deadline)
-                        .Run());
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_, "REPLACE INTO node_marks VALUES (?,?,?,?,?,?,?,?,?,?)")
+            .Bind(row.node)
+            .Bind(row.cordoned)
+            .Bind(row.drained)
+            .Bind(row.reason)
+            .Bind(row.agent_id)
+            .Bind(absl::StrJoin(row.incarnations, " "))
+            .Bind(row.left_out.until)
+            .Bind(row.left_out.reason)
+            .Bind(row.left_out.times)
+            .Bind(deadline)
+            .Run());
   }
   for (const RequestRow& row : batch.requests) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO requests VALUES (?,?,?,?,?)")
@@ -255,12 +255,13 @@ absl::Status SqliteStore::WriteStep(const StepRow& row) {
                         .Bind(row.step)
                         .Bind(row.generation)
                         .Run());
-    RETURN_IF_ERROR(Statement(db_, &statements_,
-                              "DELETE FROM validations WHERE job_id = ? AND step >= ? AND generation < ?")
-                        .Bind(row.job_id)
-                        .Bind(row.step)
-                        .Bind(row.generation)
-                        .Run());
+    RETURN_IF_ERROR(
+        Statement(db_, &statements_,
+                  "DELETE FROM validations WHERE job_id = ? AND step >= ? AND generation < ?")
+            .Bind(row.job_id)
+            .Bind(row.step)
+            .Bind(row.generation)
+            .Run());
     ASSIGN_OR_RETURN(const bool late, IsLate(row.job_id, row.step, row.generation));
     if (late) return absl::OkStatus();
     ASSIGN_OR_RETURN(newest, Newest(steps_, row.job_id));
@@ -285,7 +286,8 @@ absl::Status SqliteStore::WriteStep(const StepRow& row) {
   return Thin(row.job_id, newest, &steps_);
 }
 
-absl::StatusOr<bool> SqliteStore::IsLate(const std::string& job_id, uint64_t step, uint64_t generation) {
+absl::StatusOr<bool> SqliteStore::IsLate(const std::string& job_id, uint64_t step,
+                                         uint64_t generation) {
   Statement newer(db_, &statements_,
                   "SELECT 1 FROM steps WHERE job_id = ? AND step <= ? AND generation > ? LIMIT 1");
   newer.Bind(job_id).Bind(step).Bind(generation);
@@ -294,7 +296,8 @@ absl::StatusOr<bool> SqliteStore::IsLate(const std::string& job_id, uint64_t ste
   return late;
 }
 
-absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering, const std::string& job_id) {
+absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering,
+                                             const std::string& job_id) {
   Statement newest(db_, &statements_,
                    absl::StrCat("SELECT max(", numbering.column, ") FROM ", numbering.table,
                                 " WHERE job_id = ?"));
@@ -338,7 +341,8 @@ absl::Status SqliteStore::Thin(const std::string& job_id, uint64_t newest, Numbe
   if (known != numbering->newest.end() && known->second + 1 == newest) {
     dropped = metrics::DroppedBy(newest, options_.kept_metrics);
   } else {
-    // The first one since the file was opened, perhaps with a smaller bound; or one that is written again.
+    // The first one since the file was opened, perhaps with a smaller bound; or one that is written
+    // again.
     Statement rows(db_, &statements_,
                    absl::StrCat("SELECT ", numbering->column, " FROM ", numbering->table,
                                 " WHERE job_id = ?"));

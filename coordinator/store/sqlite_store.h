@@ -21,7 +21,8 @@ class SqliteStore : public Store {
   // Makes the directory and the file where they are missing. Errors: FAILED_PRECONDITION: another
   // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the
   // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk
-  // says no. A disk that is full costs the ballast where the file cannot be opened without its room.
+  // says no. A disk that is full costs the ballast where the file cannot be opened without its
+  // room.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory,
                                                            const StoreOptions& options = {});
   // Closes the file and frees the lock.
@@ -59,10 +60,12 @@ class SqliteStore : public Store {
   struct Numbering {
     const char* table;
     const char* column;
-    // The newest number of each job that was written since the file was opened: whatever it does not keep is gone.
+    // The newest number of each job that was written since the file was opened: whatever it does
+    // not keep is gone.
     std::map<std::string, uint64_t> newest;
   };
-  // Whether a newer generation has computed this step or one before it: then what this one says of it has not happened.
+  // Whether a newer generation has computed this step or one before it: then what this one says of
+  // it has not happened.
   absl::StatusOr<bool> IsLate(const std::string& job_id, uint64_t step, uint64_t generation);
   // 0: there is none.
   absl::StatusOr<uint64_t> Newest(const Numbering& numbering, const std::string& job_id);

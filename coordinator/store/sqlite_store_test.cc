@@ -56,8 +56,8 @@ TEST(SqliteStore, AFileOfVersion1IsBroughtUpToDate) {
       "INSERT INTO jobs VALUES ('a',1,x'00',2,100,3,3,3,'why',1001,5,6,NULL,1,1,0,0,0,'h',4242,"
       "'fit',17,0.5,0.25,10,'',9)");
   for (int rank : {0, 1}) {
-    execute(absl::StrCat("INSERT INTO ranks VALUES ('a',", rank,
-                         ",'n',0,'h','x','i',77,17,12,1,0,0)"));
+    execute(
+        absl::StrCat("INSERT INTO ranks VALUES ('a',", rank, ",'n',0,'h','x','i',77,17,12,1,0,0)"));
   }
   execute("INSERT INTO steps VALUES ('a',16,1,0.75,0.5,NULL,8,3000000)");
   execute("INSERT INTO steps VALUES ('a',17,1,0.5,0.5,1.5,8,3000000)");
@@ -130,7 +130,8 @@ TEST(SqliteStore, AFailedCommitLeavesNothingBehind) {
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(db, "DROP TABLE requests", nullptr, nullptr, nullptr), SQLITE_OK);
   sqlite3_close(db);
-  EXPECT_FALSE((*store)->Commit({.jobs = {NewRows(FullJob("b", 2))}, .requests = {{"r", "f", "b"}}}).ok());
+  EXPECT_FALSE(
+      (*store)->Commit({.jobs = {NewRows(FullJob("b", 2))}, .requests = {{"r", "f", "b"}}}).ok());
   EXPECT_TRUE((*store)->Commit({.nodes = {{"n", "i", "h", 1}}}).ok());
   store->reset();
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
@@ -168,15 +169,16 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
     };
     std::vector<std::string> filled;
     for (const std::string& table : query("SELECT name FROM sqlite_master WHERE type = 'table'")) {
-      if (!query(absl::StrCat("SELECT 1 FROM ", table, " LIMIT 1")).empty()) filled.push_back(table);
+      if (!query(absl::StrCat("SELECT 1 FROM ", table, " LIMIT 1")).empty())
+        filled.push_back(table);
     }
     sqlite3_close(db);
     return filled;
   };
   EXPECT_THAT(tables(),
               testing::UnorderedElementsAre("jobs", "ranks", "checkpoints", "failures", "commands",
-                                            "trainability", "trainability_changes", "requests", "steps", "validations", "logs", "events",
-                                            "attempts"));
+                                            "trainability", "trainability_changes", "requests",
+                                            "steps", "validations", "logs", "events", "attempts"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }

@@ -207,12 +207,12 @@ absl::Status SqliteStore::WriteLists(const Batch::JobRow& changes) {
 absl::Status SqliteStore::RemoveRows(const std::string& job_id, const Batch::JobRow& changes) {
   const auto remove = [&](const char* table, const char* column, const auto& keys) {
     for (const auto& key : keys) {
-      RETURN_IF_ERROR(Statement(db_, &statements_,
-                                absl::StrCat("DELETE FROM ", table, " WHERE job_id = ? AND ",
-                                             column, " = ?"))
-                          .Bind(job_id)
-                          .Bind(key)
-                          .Run());
+      RETURN_IF_ERROR(
+          Statement(db_, &statements_,
+                    absl::StrCat("DELETE FROM ", table, " WHERE job_id = ? AND ", column, " = ?"))
+              .Bind(job_id)
+              .Bind(key)
+              .Run());
     }
     return absl::OkStatus();
   };

@@ -1,8 +1,8 @@
 // The coordinator's durable state: one transaction per batch of changes, everything loaded at
 // start, steps and log lines read by range. docs/store.md is the schema.
 //
-// Not thread-safe, unless said: the coordinator's engine makes one call at a time. Two implementations, one
-// conformance suite: SQLite (sqlite_store.h) and memory (memory_store.h).
+// Not thread-safe, unless said: the coordinator's engine makes one call at a time. Two
+// implementations, one conformance suite: SQLite (sqlite_store.h) and memory (memory_store.h).
 #ifndef MUSTER_COORDINATOR_STORE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_H_
 
@@ -42,7 +42,8 @@ struct NodeMarkRow {
   std::string reason;
   // Of `drained`, where somebody asked for one: how long what runs there may take.
   std::optional<absl::Duration> drain_deadline;
-  // Of the agent that has this name, and its processes, the newest last: all others were replaced by it.
+  // Of the agent that has this name, and its processes, the newest last: all others were replaced
+  // by it.
   std::string agent_id;
   std::vector<std::string> incarnations;
   // Because generations kept failing there.
@@ -136,8 +137,8 @@ struct RowChanges {
 // What changed, by key; each row replaces the one it finds. Removals come before all else: a job
 // that is removed and among `jobs` too is a new one.
 struct Batch {
-  // Of a job's lists only the rows that changed: what a change costs does not depend on how long the lists are. job_rows.h
-  // makes it.
+  // Of a job's lists only the rows that changed: what a change costs does not depend on how long
+  // the lists are. job_rows.h makes it.
   struct JobRow {
     jobs::JobFields job;
     RowChanges<uint32_t, jobs::Rank> ranks;
@@ -162,10 +163,11 @@ struct Batch {
   uint64_t last_number = 0;
   std::vector<RequestRow> requests;
   std::vector<std::string> removed_requests;
-  // In the order in which they came; so are the passes, each after the step that it followed. A later course of
-  // training takes the place of an earlier one: a step takes away the later steps, and the passes after it or later, of
-  // older generations; its own has computed none of them anew, and may tell a step twice. What an older generation tells late counts where no newer one has a step at or
-  // before it, and takes nothing of a newer one away.
+  // In the order in which they came; so are the passes, each after the step that it followed. A
+  // later course of training takes the place of an earlier one: a step takes away the later steps,
+  // and the passes after it or later, of older generations; its own has computed none of them anew,
+  // and may tell a step twice. What an older generation tells late counts where no newer one has a
+  // step at or before it, and takes nothing of a newer one away.
   std::vector<StepRow> steps;
   std::vector<ValidationRow> validations;
   std::vector<LogRow> logs;
@@ -174,9 +176,8 @@ struct Batch {
 
   bool empty() const {
     return jobs.empty() && nodes.empty() && removed_nodes.empty() && node_marks.empty() &&
-           removed_jobs.empty() &&
-           requests.empty() && removed_requests.empty() && steps.empty() && validations.empty() && logs.empty() &&
-           events.empty();
+           removed_jobs.empty() && requests.empty() && removed_requests.empty() && steps.empty() &&
+           validations.empty() && logs.empty() && events.empty();
   }
 };
 
@@ -192,7 +193,8 @@ struct Image {
 };
 
 struct StoreOptions {
-  // Steps that are kept per job, and as many validation passes; older ones are thinned (coordinator/metrics).
+  // Steps that are kept per job, and as many validation passes; older ones are thinned
+  // (coordinator/metrics).
   uint64_t kept_metrics = metrics::kDefaultKept;
 };
 
@@ -203,17 +205,19 @@ class Store {
  public:
   virtual ~Store() = default;
 
-  // All of it or nothing; durable when it returns OK. After an error the same batch may be tried again; nothing of it is
-  // stored before that. DATA_LOSS: what is stored is damaged, and nothing will help. RESOURCE_EXHAUSTED: the disk is full.
+  // All of it or nothing; durable when it returns OK. After an error the same batch may be tried
+  // again; nothing of it is stored before that. DATA_LOSS: what is stored is damaged, and nothing
+  // will help. RESOURCE_EXHAUSTED: the disk is full.
   virtual absl::Status Commit(const Batch& batch) = 0;
   // Room that is kept for when the disk is full. Gives it up; whether there was any.
   virtual bool ReleaseReserve() { return false; }
   // Takes it back, or finds as much room elsewhere. False: there is none yet.
   virtual bool RestoreReserve() { return true; }
-  // When the store was opened the disk was so full that there is none: it begins as after ReleaseReserve().
+  // When the store was opened the disk was so full that there is none: it begins as after
+  // ReleaseReserve().
   virtual bool OpenedShortOfRoom() const { return false; }
-  // A consistent copy of what is committed, as a new file that the caller removes; its path. Thread-safe, also beside the other
-  // calls.
+  // A consistent copy of what is committed, as a new file that the caller removes; its path.
+  // Thread-safe, also beside the other calls.
   virtual absl::StatusOr<std::string> Backup() = 0;
   // DATA_LOSS: what is stored cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;

@@ -22,8 +22,14 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.id = id;
   job.number = number;
   job.spec = std::string("bytes\0with zero", 15);
-  job.plan = {.world_size = 2, .total_steps = 100, .max_restarts = 4, .keep_checkpoints = 5,
-              .priority = -7, .continue_when_cut_off = true, .no_progress = absl::Milliseconds(1500), .startup = absl::Hours(2),
+  job.plan = {.world_size = 2,
+              .total_steps = 100,
+              .max_restarts = 4,
+              .keep_checkpoints = 5,
+              .priority = -7,
+              .continue_when_cut_off = true,
+              .no_progress = absl::Milliseconds(1500),
+              .startup = absl::Hours(2),
               .time_limit = absl::Minutes(90)};
   job.state = jobs::State::kRecovering;
   job.state_reason = "why";

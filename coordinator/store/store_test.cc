@@ -28,8 +28,10 @@ TEST_P(StoreTest, EveryFieldOfAJobComesBack) {
 }
 
 TEST_P(StoreTest, JobsComeInTheOrderOfTheirNumbers) {
-  ASSERT_TRUE(
-      store().Commit({.jobs = {NewRows(FullJob("a", 3)), NewRows(FullJob("b", 1)), NewRows(FullJob("c", 2))}}).ok());
+  ASSERT_TRUE(store()
+                  .Commit({.jobs = {NewRows(FullJob("a", 3)), NewRows(FullJob("b", 1)),
+                                    NewRows(FullJob("c", 2))}})
+                  .ok());
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 3);
   EXPECT_EQ(image.jobs[0].id, "b");
@@ -132,10 +134,12 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
 }
 
 TEST_P(StoreTest, AJobThatIsRemovedAndMadeAnewIsTheNewOne) {
-  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 1))},
-                              .steps = {Step(1, 1), Step(2, 2)},
-                              .logs = {Line(1), Line(2)},
-                              .events = {Event(1)}}).ok());
+  ASSERT_TRUE(store()
+                  .Commit({.jobs = {NewRows(FullJob("a", 1))},
+                           .steps = {Step(1, 1), Step(2, 2)},
+                           .logs = {Line(1), Line(2)},
+                           .events = {Event(1)}})
+                  .ok());
   jobs::Job next;
   next.id = "a";
   next.number = 2;
@@ -214,7 +218,10 @@ TEST_P(StoreTest, EventsAreAddedAndStayWhateverIsWrittenOfTheirJob) {
 }
 
 TEST_P(StoreTest, OnlyTheNewestEventsOfAJobStay) {
-  ASSERT_TRUE(store().Commit({.jobs = {NewRows(FullJob("a", 1)), NewRows(FullJob("b", 2))}, .events = {Event(1, "b")}}).ok());
+  ASSERT_TRUE(store()
+                  .Commit({.jobs = {NewRows(FullJob("a", 1)), NewRows(FullJob("b", 2))},
+                           .events = {Event(1, "b")}})
+                  .ok());
   for (uint64_t number = 1; number <= jobs::kKeptEvents + 5; ++number) {
     ASSERT_TRUE(store().Commit({.events = {Event(number)}}).ok());
   }

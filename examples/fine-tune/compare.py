@@ -2,8 +2,8 @@
 
     python3 compare.py TOKENS FOLDER FOLDER
 
-TOKENS is a file of uint16 tokens, as `muster data pack` writes it. Ends with 1 unless the second model is better.
-"""
+TOKENS is a file of uint16 tokens, as `muster data pack` writes it. Ends with 1 unless the second
+model is better."""
 
 import sys
 

@@ -1,5 +1,6 @@
-// An example of a plug-in (docs/plugins.md): a classifier with a loss of its own, the focal loss (Lin et al. 2017), and a
-// step hook that keeps the weights of each neuron within a ball (max-norm, Srivastava et al. 2014). Two models:
+// An example of a plug-in (docs/plugins.md): a classifier with a loss of its own, the focal loss
+// (Lin et al. 2017), and a step hook that keeps the weights of each neuron within a ball (max-norm,
+// Srivastava et al. 2014). Two models:
 //   focal  {inputs, width, layers, classes, gamma, max_norm}: all of it
 //   plain  {inputs, width, layers, classes}: the same network, trained with the job's loss
 #include <cmath>
@@ -48,7 +49,8 @@ class Layer : public Unit {
   void KeepWithin(double max_norm) {
     const at::NoGradGuard no_grad;
     at::Tensor weight = parameter(0);
-    const at::Tensor norms = at::linalg_vector_norm(weight, 2, at::IntArrayRef{1}, /*keepdim=*/true);
+    const at::Tensor norms =
+        at::linalg_vector_norm(weight, 2, at::IntArrayRef{1}, /*keepdim=*/true);
     weight.mul_((max_norm / norms).clamp_max(1));
   }
 
@@ -116,7 +118,8 @@ class Focal : public ModelWithLoss, public StepHook {
     const at::Tensor log_p = at::log_softmax(logits, 1, at::kFloat).gather(1, target).squeeze(1);
     LossOutput loss{.mean = -((1 - log_p.exp()).pow(gamma_) * log_p).mean(),
                     .terms = batch.targets.numel()};
-    if (!context.training()) loss.correct = logits.argmax(1).eq(batch.targets).sum().item<int64_t>();
+    if (!context.training())
+      loss.correct = logits.argmax(1).eq(batch.targets).sum().item<int64_t>();
     return loss;
   }
 

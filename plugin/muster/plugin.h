@@ -1,14 +1,16 @@
-// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is one). This header and
-// LibTorch are all that a plug-in is built against: everything here is inline or called through virtual methods, so
-// a plug-in needs no symbol of the worker, and the worker exports none.
+// A model of your own for Muster, in a shared object (docs/plugins.md; examples/plugin is one).
+// This header and LibTorch are all that a plug-in is built against: everything here is inline or
+// called through virtual methods, so a plug-in needs no symbol of the worker, and the worker
+// exports none.
 //
-// Versions: the object carries a text with the version of this interface, of LibTorch and of the C++ library's ABI.
-// The worker compares them with its own before it loads the object, so nothing of it runs when they differ.
+// Versions: the object carries a text with the version of this interface, of LibTorch and of the
+// C++ library's ABI. The worker compares them with its own before it loads the object, so nothing
+// of it runs when they differ.
 //
-// Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it at its end.
-// Threading: a model is used by one thread, but ranks may be threads of one process: no global variables.
-// Errors: exceptions, of any kind. They end the job, without a restart, with the plug-in, the model and the unit named;
-// only std::bad_alloc may pass, and is tried again.
+// Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it
+// at its end. Threading: a model is used by one thread, but ranks may be threads of one process: no
+// global variables. Errors: exceptions, of any kind. They end the job, without a restart, with the
+// plug-in, the model and the unit named; only std::bad_alloc may pass, and is tried again.
 #ifndef MUSTER_PLUGIN_H_
 #define MUSTER_PLUGIN_H_
 
@@ -36,22 +38,24 @@
 #if defined(_LIBCPP_VERSION)
 #define MUSTER_PLUGIN_ABI "libc++"
 #elif defined(_GLIBCXX_DEBUG)
-#define MUSTER_PLUGIN_ABI \
-  "libstdc++ with _GLIBCXX_DEBUG and _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
+#define MUSTER_PLUGIN_ABI                                                         \
+  "libstdc++ with _GLIBCXX_DEBUG and _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT( \
+      _GLIBCXX_USE_CXX11_ABI)
 #else
-#define MUSTER_PLUGIN_ABI "libstdc++ with _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
+#define MUSTER_PLUGIN_ABI \
+  "libstdc++ with _GLIBCXX_USE_CXX11_ABI=" MUSTER_PLUGIN_TEXT(_GLIBCXX_USE_CXX11_ABI)
 #endif
 
 // What the worker searches the object for. This form never changes.
-#define MUSTER_PLUGIN_STAMP                                                              \
-  "muster-plugin-stamp:interface=" MUSTER_PLUGIN_TEXT(MUSTER_PLUGIN_INTERFACE) ";torch=" \
-      TORCH_VERSION ";abi=" MUSTER_PLUGIN_ABI ";"
+#define MUSTER_PLUGIN_STAMP                            \
+  "muster-plugin-stamp:interface=" MUSTER_PLUGIN_TEXT( \
+      MUSTER_PLUGIN_INTERFACE) ";torch=" TORCH_VERSION ";abi=" MUSTER_PLUGIN_ABI ";"
 
 namespace muster::plugin {
 
-// The model's options from the job file, as text. Ask for each by one of the methods; those that were given and never
-// asked for are unknown to the model, and the job is refused. Each throws when the text is no such value, or
-// when there is neither a text nor a `fallback`.
+// The model's options from the job file, as text. Ask for each by one of the methods; those that
+// were given and never asked for are unknown to the model, and the job is refused. Each throws when
+// the text is no such value, or when there is neither a text nor a `fallback`.
 class Options {
  public:
   explicit Options(std::map<std::string, std::string> given) : given_(std::move(given)) {}
@@ -82,7 +86,8 @@ class Options {
   bool Flag(const std::string& name, std::optional<bool> fallback = std::nullopt) {
     const std::string* text = Find(name);
     if (text == nullptr && fallback.has_value()) return *fallback;
-    if (text == nullptr || (*text != "true" && *text != "false")) Wrong(name, "true or false", text);
+    if (text == nullptr || (*text != "true" && *text != "false"))
+      Wrong(name, "true or false", text);
     return *text == "true";
   }
 
@@ -112,7 +117,8 @@ class Options {
   std::set<std::string> asked_;
 };
 
-// Initial values: they depend on the job's seed and the parameter's full name, and on nothing else. float32.
+// Initial values: they depend on the job's seed and the parameter's full name, and on nothing else.
+// float32.
 class Values {
  public:
   virtual ~Values() = default;
@@ -131,15 +137,16 @@ class Context {
  public:
   virtual ~Context() = default;
   virtual bool training() const = 0;
-  // The rank's own generator, started anew for every micro-batch. Draw from it and from nothing else (dropout, noise),
-  // or the job can neither be repeated nor resumed exactly.
+  // The rank's own generator, started anew for every micro-batch. Draw from it and from nothing
+  // else (dropout, noise), or the job can neither be repeated nor resumed exactly.
   virtual at::Generator& generator() = 0;
-  // Runs a child of the unit whose Forward this is (or, in a loss, the model's root). The only way to run a unit: the
-  // worker may have to gather its parameters first.
+  // Runs a child of the unit whose Forward this is (or, in a loss, the model's root). The only way
+  // to run a unit: the worker may have to gather its parameters first.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x) = 0;
 };
 
-// A piece of a model: named parameters and child units, and one forward. The worker gathers and shards unit by unit.
+// A piece of a model: named parameters and child units, and one forward. The worker gathers and
+// shards unit by unit.
 class Unit {
  public:
   // `name`: the full one, such as "body.0"; empty for a root.
@@ -148,21 +155,23 @@ class Unit {
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // A tensor on the CPU. Read the parameters by `parameter(index)` in each call: the tensors behind them change.
+  // A tensor on the CPU. Read the parameters by `parameter(index)` in each call: the tensors behind
+  // them change.
   virtual at::Tensor Forward(const at::Tensor& x, Context& context) = 0;
 
   const std::string& name() const { return name_; }
 
  protected:
   // Registration, in the constructor and in the order of the forward. Returns the index.
-  // `full_name` is what weights files, checkpoints and exports call it. float32, contiguous, its own memory.
+  // `full_name` is what weights files, checkpoints and exports call it. float32, contiguous, its
+  // own memory.
   size_t AddParameter(std::string full_name, at::Tensor value) {
     order_.emplace_back(true, parameters_.size());
     parameters_.push_back({std::move(full_name), std::move(value)});
     return parameters_.size() - 1;
   }
-  // State without a gradient that a forward changes in place, and only while training: float32 or int64. It is
-  // saved, exported and resumed like a parameter.
+  // State without a gradient that a forward changes in place, and only while training: float32 or
+  // int64. It is saved, exported and resumed like a parameter.
   size_t AddBuffer(std::string full_name, at::Tensor value) {
     buffers_.push_back({std::move(full_name), std::move(value)});
     return buffers_.size() - 1;
@@ -198,8 +207,9 @@ class Unit {
 struct Input {
   enum class Kind { kTokens, kRows };
   Kind kind = Kind::kRows;
-  // What the root gives is float32, or under `precision` bfloat16 and float16 what LibTorch's autocast makes of it.
-  // Tokens: int64 [B, context], each below vocab_size -> float32 [B, context, vocab_size].
+  // What the root gives is float32, or under `precision` bfloat16 and float16 what LibTorch's
+  // autocast makes of it. Tokens: int64 [B, context], each below vocab_size -> float32 [B, context,
+  // vocab_size].
   int64_t vocab_size = 0;
   int64_t context = 0;
   // Rows: float32 [B, row...] -> float32 [B, classes].
@@ -229,8 +239,8 @@ struct Input {
   }
 };
 
-// One micro-batch of one rank. Targets of tokens: int64 [B, context], the inputs shifted by one; of rows: int64 [B]
-// (classes) or float32 [B, target_numbers].
+// One micro-batch of one rank. Targets of tokens: int64 [B, context], the inputs shifted by one; of
+// rows: int64 [B] (classes) or float32 [B, target_numbers].
 struct Batch {
   at::Tensor inputs;
   at::Tensor targets;
@@ -264,8 +274,8 @@ class Model {
   const std::unique_ptr<Unit> root_;
 };
 
-// A model with a loss of its own: `Loss` calls context.Call(root(), batch.inputs), whose result may be anything. In
-// evaluation it is the validation loss.
+// A model with a loss of its own: `Loss` calls context.Call(root(), batch.inputs), whose result may
+// be anything. In evaluation it is the validation loss.
 class ModelWithLoss : public Model {
  public:
   using Model::Model;
@@ -273,15 +283,17 @@ class ModelWithLoss : public Model {
   LossOutput Loss(const Batch& batch, Context& context) override = 0;
 };
 
-// A model that derives from this too has a step hook. With fsdp all parameters are gathered for it, in every step.
+// A model that derives from this too has a step hook. With fsdp all parameters are gathered for it,
+// in every step.
 class StepHook {
  public:
   virtual ~StepHook() = default;
 
-  // Called on every rank before each optimizer step, `step` counting from 1 over the whole job. Never between the
-  // micro-batches of a step. It may change the values of parameters and buffers in place, and freeze and unfreeze parameters
-  // (requires_grad_), on all ranks alike: what it does may depend on `step` and on them, and on nothing that is not in a
-  // checkpoint. Only here: parameters that are frozen or unfrozen while a step runs end the job.
+  // Called on every rank before each optimizer step, `step` counting from 1 over the whole job.
+  // Never between the micro-batches of a step. It may change the values of parameters and buffers
+  // in place, and freeze and unfreeze parameters (requires_grad_), on all ranks alike: what it does
+  // may depend on `step` and on them, and on nothing that is not in a checkpoint. Only here:
+  // parameters that are frozen or unfrozen while a step runs end the job.
   virtual void BeforeStep(int64_t step) = 0;
 };
 
@@ -311,13 +323,12 @@ using muster_plugin_entry_function = const muster_plugin*();
 }
 
 // Once in a plug-in, outside of namespaces: MUSTER_PLUGIN({"name", MakeIt}, {"other", MakeOther})
-#define MUSTER_PLUGIN(...)                                                       \
-  extern "C" __attribute__((visibility("default"))) const muster_plugin*         \
-  muster_plugin_entry() {                                                        \
-    static const ::muster::plugin::ModelEntry models[] = {__VA_ARGS__};          \
-    static const muster_plugin plugin = {MUSTER_PLUGIN_STAMP, models,            \
-                                         sizeof(models) / sizeof(models[0])};    \
-    return &plugin;                                                              \
+#define MUSTER_PLUGIN(...)                                                                       \
+  extern "C" __attribute__((visibility("default"))) const muster_plugin* muster_plugin_entry() { \
+    static const ::muster::plugin::ModelEntry models[] = {__VA_ARGS__};                          \
+    static const muster_plugin plugin = {MUSTER_PLUGIN_STAMP, models,                            \
+                                         sizeof(models) / sizeof(models[0])};                    \
+    return &plugin;                                                                              \
   }
 
 #endif  // MUSTER_PLUGIN_H_

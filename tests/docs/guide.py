@@ -67,7 +67,8 @@ def free_port():
 
 
 class Reader:
-    """Somebody at a shell in `folder`, which holds the files of the repository that a page needs."""
+    """Somebody at a shell in `folder`, which holds the files of the repository that a page
+    needs."""
 
     def __init__(self, folder, programs):
         """`programs`: name -> file, for out/bin."""

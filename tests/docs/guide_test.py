@@ -50,7 +50,9 @@ def test_a_block_without_an_end_is_refused():
 
 
 def test_blocks_run_in_one_shell_in_their_order(reader):
-    blocks = guide.blocks("page.md", "```sh\nmkdir a && cd a\nx=1\n```\n```sh\ntouch b; echo $x\n```\n")
+    blocks = guide.blocks(
+        "page.md", "```sh\nmkdir a && cd a\nx=1\n```\n```sh\ntouch b; echo $x\n```\n"
+    )
     assert reader.run(blocks) == "1\n"
     assert (reader.folder / "a/b").exists()
 
@@ -82,7 +84,9 @@ def test_what_hangs_is_ended(reader, monkeypatch):
 
 
 def test_ports_and_folders_of_the_machine_become_private(reader):
-    said = run(reader, "echo 127.0.0.1:7070 127.0.0.1:7071 127.0.0.1:7070 /var/lib/muster\n").split()
+    said = run(
+        reader, "echo 127.0.0.1:7070 127.0.0.1:7071 127.0.0.1:7070 /var/lib/muster\n"
+    ).split()
     assert said[0] == said[2] != said[1]
     assert all(re.fullmatch(r"127\.0\.0\.1:\d+", port) for port in said[:3])
     assert "127.0.0.1:7070" not in said

@@ -51,7 +51,8 @@ def with_fewer_steps(file, steps, fewer):
 def tuned_weights_are_better(folder, printed):
     ((before, after),) = re.findall(r"held-out loss: pretrained ([\d.]+), tuned ([\d.]+)", printed)
     assert float(after) < float(before) - 0.1
-    # What Muster said at the end is what transformers computes from the exported weights; both print 4 digits.
+    # What Muster said at the end is what transformers computes from the exported weights; both
+    # print 4 digits.
     (reported,) = re.findall(r"SUCCEEDED: .* validation loss ([\d.]+),", printed)
     assert abs(float(reported) - float(after)) < 2e-4
     assert (folder / "out/fine-tune/tuned/config.json").is_file()

@@ -1,4 +1,5 @@
-"""docs/job-file.md says what is so: its reference is made of the schema's comments, which are true."""
+"""docs/job-file.md says what is so: its reference is made of the schema's comments, which are
+true."""
 
 import copy
 import difflib
@@ -94,7 +95,8 @@ JOBS = {
 
 @pytest.fixture
 def validate(tmp_path):
-    """Runs `muster validate` on a job: (exit code, its resolved spec or None, everything that it said)."""
+    """Runs `muster validate` on a job: (exit code, its resolved spec or None, everything that it
+    said)."""
     (tmp_path / FILE).write_bytes(b"contents")
     job_file = tmp_path / "job.yaml"
 
@@ -118,7 +120,8 @@ def job_with(message):
 
 
 def steps_to(message):
-    """The keys that lead to the first place of a message: "stages[].fit" -> ["stages", 0, "fit"]."""
+    """The keys that lead to the first place of a message: "stages[].fit" -> ["stages", 0,
+    "fit"]."""
     steps = []
     for step in filter(None, PLACES[message][0].split(".")):
         steps += [step.removesuffix("[]"), 0] if step.endswith("[]") else [step]

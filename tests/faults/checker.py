@@ -1,9 +1,9 @@
 """I1 to I9 of a run under faults, whatever the faults were: one list of what is violated, by name.
 
-I1 what was acknowledged is there. I2 generations only grow. I3 one owner per (job, generation, rank), and never two generations at
-once. I4 steps without gap or duplicate. I5 and I6 all is as in the undisturbed run, to the bit. I7 nothing damaged is used, nothing
-good condemned. I8 nothing is left behind. I9 every wait of the test is bounded, and says by name what did not come.
-"""
+I1 what was acknowledged is there. I2 generations only grow. I3 one owner per (job, generation,
+rank), and never two generations at once. I4 steps without gap or duplicate. I5 and I6 all is as in
+the undisturbed run, to the bit. I7 nothing damaged is used, nothing good condemned. I8 nothing is
+left behind. I9 every wait of the test is bounded, and says by name what did not come."""
 
 import dataclasses
 import hashlib
@@ -43,7 +43,9 @@ class Watcher:
             self.look(job)
 
     def look(self, job):
-        for name, before, now in zip(("version", "generation"), self._newest, (job.version, job.generation)):
+        for name, before, now in zip(
+            ("version", "generation"), self._newest, (job.version, job.generation)
+        ):
             if now < before:
                 self.problems.append(f"I2: the {name} went back from {before} to {now}")
         self._newest = (job.version, job.generation)
@@ -73,15 +75,22 @@ class Result:
     checkpoint: str
 
     def differences(self, other):
-        return [field.name for field in dataclasses.fields(self) if getattr(self, field.name) != getattr(other, field.name)]
+        return [
+            field.name
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) != getattr(other, field.name)
+        ]
 
 
 def state_hash(folder):
-    """Of all tensors of a checkpoint, whole: which rank wrote which piece of one depends on what happened before."""
+    """Of all tensors of a checkpoint, whole: which rank wrote which piece of one depends on what
+    happened before."""
     manifest = json.loads((folder / "MANIFEST.json").read_text())
     files = {entry["name"]: load_file(folder / entry["name"]) for entry in manifest["files"]}
     hashed = hashlib.sha256()
-    for piece in sorted(manifest["pieces"], key=lambda piece: (piece["slot"], piece["parameter"], piece["begin"])):
+    for piece in sorted(
+        manifest["pieces"], key=lambda piece: (piece["slot"], piece["parameter"], piece["begin"])
+    ):
         name = f"{piece['slot']}/{piece['parameter']}"
         if piece["begin"] == 0:
             hashed.update(name.encode())
@@ -100,8 +109,14 @@ def result_of(world, job_id="job"):
     return Result(
         losses=tuple((step.step, struct.pack("<d", step.loss)) for step in steps),
         weights=tensors_of(exported.read_bytes()) if exported.exists() else b"",
-        commands=tuple(sorted((op["name"], op["kind"], op.get("applied_at_step", "")) for op in operations)),
-        checkpoint=state_hash(muster.folder / "checkpoints" / job_id / newest.path.rsplit("/", 1)[1]) if newest else "",
+        commands=tuple(
+            sorted((op["name"], op["kind"], op.get("applied_at_step", "")) for op in operations)
+        ),
+        checkpoint=(
+            state_hash(muster.folder / "checkpoints" / job_id / newest.path.rsplit("/", 1)[1])
+            if newest
+            else ""
+        ),
     )
 
 
@@ -111,10 +126,21 @@ def tensors_of(safetensors):
     return safetensors[8 + length :]
 
 
-def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_steps=(), lost_commands=False, damaged=None):
-    """All that is wrong with an ended job; musterd runs still. `acknowledged`: names of operations. `lost_steps`: those whose
-    metrics docs/faults.md says are lost; `lost_commands`: the step at which a command took effect may be unknown; `damaged`: the path of a
-    checkpoint that the test has damaged."""
+def violations(
+    world,
+    watcher,
+    job,
+    result,
+    undisturbed,
+    acknowledged=(),
+    lost_steps=(),
+    lost_commands=False,
+    damaged=None,
+):
+    """All that is wrong with an ended job; musterd runs still. `acknowledged`: names of operations.
+    `lost_steps`: those whose metrics docs/faults.md says are lost; `lost_commands`: the step at
+    which a command took effect may be unknown; `damaged`: the path of a checkpoint that the test
+    has damaged."""
     found = list(watcher.problems)
     if job.state != api.Job.SUCCEEDED:
         return [*found, f"I9: the job ended {state_name(job)}: {job.state_reason}"]
@@ -125,26 +151,36 @@ def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_s
         if name not in commands:
             found.append(f"I1: operation {name} was acknowledged and is not there")
     kept = {checkpoint.path for checkpoint in job.checkpoints}
-    newest_kept = sorted(checkpoint.step for checkpoint in job.checkpoints if not checkpoint.bad_reason)
+    newest_kept = sorted(
+        checkpoint.step for checkpoint in job.checkpoints if not checkpoint.bad_reason
+    )
     for path, step in watcher.saved.items():
         newer = [other for other in newest_kept if other > step]
         if path != damaged and path not in kept and len(newer) < job.spec.checkpoint.keep:
-            found.append(f"I1: checkpoint {path} was acknowledged and is not there; newer ones: {newer}")
+            found.append(
+                f"I1: checkpoint {path} was acknowledged and is not there; newer ones: {newer}"
+            )
 
     # I3
     for one, other in lifespans.overlaps(world.lives()):
         seconds = min(one.end_after, other.end_after) - max(one.start, other.start)
         found.append(
-            f"I3: generation {one.generation} rank {one.rank} (pid {one.pid}) and generation {other.generation} rank {other.rank} "
+            f"I3: generation {one.generation} rank {one.rank} (pid {one.pid}) and generation "
+            f"{other.generation} rank {other.rank} "
             f"(pid {other.pid}) were alive at once for {seconds:.3f} s"
         )
 
     # I4
     steps = [step for step, _ in result.losses]
-    expected = [step for step in range(1, job.total_steps + 1) if step not in lost_steps or step in steps]
+    expected = [
+        step for step in range(1, job.total_steps + 1) if step not in lost_steps or step in steps
+    ]
     if steps != expected:
         missing = sorted(set(expected) - set(steps))
-        found.append(f"I4: of the steps 1 to {job.total_steps} {missing or 'some, twice,'} are missing or doubled in the metrics")
+        found.append(
+            f"I4: of the steps 1 to {job.total_steps} {missing or 'some, twice,'} are missing or "
+            f"doubled in the metrics"
+        )
 
     # I5, I6
     calm = dict(undisturbed.losses)
@@ -153,11 +189,15 @@ def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_s
         found.append(f"I6: the losses of steps {wrong[:5]} differ from the undisturbed run's")
     # Without what the faults themselves have asked for (a resume).
     planned = {name for name, *_ in undisturbed.commands}
-    result = dataclasses.replace(result, commands=tuple(command for command in result.commands if command[0] in planned))
+    result = dataclasses.replace(
+        result, commands=tuple(command for command in result.commands if command[0] in planned)
+    )
     for field in result.differences(undisturbed):
         if field == "losses" or (field == "commands" and lost_commands):
             continue
-        told = f": {result.commands} instead of {undisturbed.commands}" if field == "commands" else ""
+        told = (
+            f": {result.commands} instead of {undisturbed.commands}" if field == "commands" else ""
+        )
         found.append(f"I6: {field} differ from the undisturbed run's{told}")
 
     # I7
@@ -168,20 +208,37 @@ def violations(world, watcher, job, result, undisturbed, acknowledged=(), lost_s
                 found.append(f"I7: {damaged} is damaged, and counts")
             continue
         if checkpoint.bad_reason:
-            found.append(f"I7: {checkpoint.path} was condemned, and nobody had damaged it: {checkpoint.bad_reason}")
+            found.append(
+                f"I7: {checkpoint.path} was condemned, and nobody had damaged it: "
+                f"{checkpoint.bad_reason}"
+            )
             continue
-        verified = world.muster.cli("checkpoints", "verify", folder / checkpoint.path.rsplit("/", 1)[1], expect=None)
+        verified = world.muster.cli(
+            "checkpoints", "verify", folder / checkpoint.path.rsplit("/", 1)[1], expect=None
+        )
         if verified.code != 0:
-            found.append(f"I7: {checkpoint.path} counts, and does not verify: {(verified.out + verified.err)[-200:]}")
-    found += [f"I7: {path.name} was set aside, and nobody had damaged it" for path in folder.glob("*.bad*")
-              if damaged is None or not path.name.startswith(damaged.rsplit("/", 1)[1])]
+            found.append(
+                f"I7: {checkpoint.path} counts, and does not verify: "
+                f"{(verified.out + verified.err)[-200:]}"
+            )
+    found += [
+        f"I7: {path.name} was set aside, and nobody had damaged it"
+        for path in folder.glob("*.bad*")
+        if damaged is None or not path.name.startswith(damaged.rsplit("/", 1)[1])
+    ]
     return found
 
 
 def leftovers(world, expected=()):
     """I8, when all programs have been stopped. `expected`: names that the test itself made."""
     muster = world.muster
-    found = [f"I8: process {process.pid} is left: {process.command[:120]}" for process in muster.processes()]
+    found = [
+        f"I8: process {process.pid} is left: {process.command[:120]}"
+        for process in muster.processes()
+    ]
     found += [f"I8: {path} is left" for path in muster.folder.rglob("*") if ".tmp" in path.name]
-    found += [f"I8: {path} is left in the system's temporary folder" for path in muster.temporary.iterdir()]
+    found += [
+        f"I8: {path} is left in the system's temporary folder"
+        for path in muster.temporary.iterdir()
+    ]
     return [line for line in found if not any(name in line for name in expected)]

@@ -1,4 +1,5 @@
-"""Small disks of a test's own (tmpfs), which can be filled, freed, and taken away. They need root."""
+"""Small disks of a test's own (tmpfs), which can be filled, freed, and taken away. They need
+root."""
 
 import contextlib
 import os
@@ -11,7 +12,11 @@ def allowed():
     if os.geteuid() != 0:
         return "needs root"
     with tempfile.TemporaryDirectory() as folder:
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder], capture_output=True, text=True)
+        mounted = subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", folder],
+            capture_output=True,
+            text=True,
+        )
         if mounted.returncode != 0:
             return f"mounting is not allowed: {mounted.stderr.strip()}"
         subprocess.run(["umount", folder], check=True)
@@ -29,13 +34,16 @@ class Disk:
         self.mount()
 
     def mount(self):
-        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={self._size}", "tmpfs", self.folder], check=True)
+        subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", f"size={self._size}", "tmpfs", self.folder], check=True
+        )
 
     def unmount(self, lazy=True):
         subprocess.run(["umount", *(["-l"] if lazy else []), self.folder], check=True)
 
     def fill(self, leave=0):
-        """Until nothing more fits but `leave` bytes; gives how many bytes it took. Again: takes what was freed since."""
+        """Until nothing more fits but `leave` bytes; gives how many bytes it took. Again: takes
+        what was freed since."""
         descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         taken = 0
         try:
@@ -53,5 +61,7 @@ class Disk:
         self._filler.unlink(missing_ok=True)
 
     def close(self):
-        while subprocess.run(["umount", "-l", self.folder], stderr=subprocess.DEVNULL).returncode == 0:
+        while (
+            subprocess.run(["umount", "-l", self.folder], stderr=subprocess.DEVNULL).returncode == 0
+        ):
             pass

@@ -1,10 +1,13 @@
-"""What cannot pass yet: not_yet.txt, a line each: a kind or a kind and a seed, a colon, the reason."""
+"""What cannot pass yet: not_yet.txt, a line each: a kind or a kind and a seed, a colon, the
+reason."""
 
 import pathlib
 
 
 def _lines():
-    for line in (pathlib.Path(__file__).parent / "not_yet.txt").read_text(encoding="utf-8").splitlines():
+    for line in (
+        (pathlib.Path(__file__).parent / "not_yet.txt").read_text(encoding="utf-8").splitlines()
+    ):
         if line and not line.startswith("#"):
             name, _, reason = line.partition(":")
             yield name.split(), reason.strip()

@@ -1,5 +1,6 @@
-"""What faults are made of. Each is a function (run, strike) that does it, proves that it happened, and takes it back; what it cannot
-prove it refuses: NotHappened. Skipped: the machine cannot do it."""
+"""What faults are made of. Each is a function (run, strike) that does it, proves that it happened,
+and takes it back; what it cannot prove it refuses: NotHappened. Skipped: the machine cannot do
+it."""
 
 from tests.faults.world import ENDED
 
@@ -28,5 +29,8 @@ def fault(function):
 
 def running_job(run):
     job = run.world.get()
-    happened(job.state not in ENDED, f"the job had already ended when it was to be struck ({job.state_reason})")
+    happened(
+        job.state not in ENDED,
+        f"the job had already ended when it was to be struck ({job.state_reason})",
+    )
     return job

@@ -31,9 +31,9 @@ def mount_away(run, strike):
         "it says that its checkpoints cannot be read",
     )
     happened(job.state not in ENDED, f"the job ended: {job.state_reason}")
-    assert job.state == api.Job.PAUSED, (
-        f"CHECKPOINTS_UNREADABLE, but {api.Job.State.Name(job.state)}"
-    )
+    assert (
+        job.state == api.Job.PAUSED
+    ), f"CHECKPOINTS_UNREADABLE, but {api.Job.State.Name(job.state)}"
     harness.eventually(lambda: not run.world.workers(), "a job that halts has no process", BOUND)
     if unmounted:
         subprocess.run(["mount", "--bind", away, checkpoints], check=True)
@@ -72,7 +72,9 @@ def old_database(run, strike):
     generation = max(life.generation for life in run.world.lives())
     run.world.start()
     run.world.await_job(
-        lambda job: job.state == api.Job.RUNNING and job.step > 0 and job.generation > generation
+        lambda job: job.state == api.Job.RUNNING
+        and job.step > 0
+        and job.generation > generation
         or job.state in ENDED,
         f"a generation above {generation} trains",
     )
@@ -125,15 +127,17 @@ def damage(run, strike):
     generation = max(life.generation for life in run.world.lives())
     run.world.start()
     job = run.world.await_job(
-        lambda job: job.generation > generation and job.state == api.Job.RUNNING and job.step > 0
+        lambda job: job.generation > generation
+        and job.state == api.Job.RUNNING
+        and job.step > 0
         or job.state in ENDED,
         "it goes on from the one before",
     )
     first = first_step_above(run, generation)
     first = newest.step if first is None else first
-    assert first <= newest.step, (
-        f"I7: it went on with step {first}, from the damaged checkpoint of step {newest.step}"
-    )
+    assert (
+        first <= newest.step
+    ), f"I7: it went on with step {first}, from the damaged checkpoint of step {newest.step}"
     run.note(f"damaged {folder.name}, went on with step {first}; {job.state_reason}")
 
 

@@ -24,8 +24,17 @@ class Tracer:
             raise Skipped("needs strace")
         self.log = run.muster.folder.parent / f"{run.muster.folder.name}.{name}"
         self.log.unlink(missing_ok=True)
-        self.command = ["strace", "-f", "-qq", "-o", self.log, "-e", f"trace={self.CALLS}",
-                        "-e", f"inject={self.CALLS}:{inject}"]
+        self.command = [
+            "strace",
+            "-f",
+            "-qq",
+            "-o",
+            self.log,
+            "-e",
+            f"trace={self.CALLS}",
+            "-e",
+            f"inject={self.CALLS}:{inject}",
+        ]
 
     def attach(self, pid):
         command = [*map(str, self.command), "-p", str(pid)]
@@ -99,8 +108,8 @@ def kill_at_fsync(run, strike):
             cluster.start_daemon()
 
         def ended():
-            # Something durable, again and again: what is answered has to be there for good. A call fails at
-            # once while the connection waits to be made again.
+            # Something durable, again and again: what is answered has to be there for good. A call
+            # fails at once while the connection waits to be made again.
             with contextlib.suppress(grpc.RpcError):
                 run.acknowledge_a_job(spec)
             return cluster.daemon.poll() is not None

@@ -33,7 +33,11 @@ def partition_by_network(run, strike):
     node = run.world.node_of(run.dice.randrange(2))
     network = run.network
     partitioned(
-        run, strike, lambda **ways: network.cut(node, **ways), network.heal, lambda: network.lost(node)
+        run,
+        strike,
+        lambda **ways: network.cut(node, **ways),
+        network.heal,
+        lambda: network.lost(node),
     )
 
 
@@ -70,5 +74,8 @@ def garbage(run, strike):
     for connection in connections:
         connection.close()
     now = run.world.get()
-    assert (now.generation, now.restarts) == (job.generation, job.restarts), "strangers' connections ended a generation"
+    assert (now.generation, now.restarts) == (
+        job.generation,
+        job.restarts,
+    ), "strangers' connections ended a generation"
     run.planned()

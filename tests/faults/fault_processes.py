@@ -188,6 +188,6 @@ def hang(run, strike):
         lambda job: job.HasField("failure") or job.state in ENDED, "it is found"
     )
     run.note(f"found after {time.monotonic() - began:.1f} s")
-    assert job.failure.rank == rank, (
-        f"rank {rank} stood still, rank {job.failure.rank} was blamed: {job.failure.reason}"
-    )
+    assert (
+        job.failure.rank == rank
+    ), f"rank {rank} stood still, rank {job.failure.rank} was blamed: {job.failure.reason}"

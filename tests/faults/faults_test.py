@@ -1,7 +1,8 @@
-"""Faults of every kind, done to real programs: whatever happens, the job ends as if nothing had, to the bit, or by name.
+"""Faults of every kind, done to real programs: whatever happens, the job ends as if nothing had, to
+the bit, or by name.
 
-A few fixed seeds; new ones: `./test.sh --long`. What cannot pass yet is named in not_yet.txt, with the reason.
-"""
+A few fixed seeds; new ones: `./test.sh --long`. What cannot pass yet is named in not_yet.txt, with
+the reason."""
 
 import pytest
 
@@ -41,7 +42,9 @@ def calm(programs, plugin, tmp_path_factory):
 
     def of(strategy):
         if strategy not in made:
-            made[strategy] = run.undisturbed(programs, plugin, tmp_path_factory.mktemp("calm") / strategy, strategy)
+            made[strategy] = run.undisturbed(
+                programs, plugin, tmp_path_factory.mktemp("calm") / strategy, strategy
+            )
         return made[strategy]
 
     return of
@@ -60,7 +63,9 @@ def test_it_ends_as_if_nothing_had_happened(programs, plugin, calm, tmp_path, ki
     plan = plans.plan(seed, kind)
     print(plan)
     try:
-        violated, notes, seconds = run.play(programs, plugin, tmp_path / "work", plan, calm(plan.strategy))
+        violated, notes, seconds = run.play(
+            programs, plugin, tmp_path / "work", plan, calm(plan.strategy)
+        )
     except faults.Skipped as skipped:
         pytest.skip(f"{kind}: {skipped}")
     print(*notes, f"{seconds:.1f} s", sep="\n")
@@ -78,9 +83,17 @@ def test_a_plan_is_the_same_for_ever():
 
 def test_twenty_seeds_strike_everything():
     for kind in ("sigkill", "sigterm"):
-        struck = {strike.how["victim"] for seed in range(20) for strike in plans.plan(seed, kind).strikes}
+        struck = {
+            strike.how["victim"] for seed in range(20) for strike in plans.plan(seed, kind).strikes
+        }
         assert struck == set(plans.PROGRAMS), kind
     for kind in ("partition_proxy", "partition_network"):
-        assert {strike.how["way"] for seed in range(20) for strike in plans.plan(seed, kind).strikes} == {"both", "to", "back"}
-    numbers = [number for seed in range(20) for number in plans.plan(seed, "fsync_kill").strikes[0].how["numbers"]]
+        assert {
+            strike.how["way"] for seed in range(20) for strike in plans.plan(seed, kind).strikes
+        } == {"both", "to", "back"}
+    numbers = [
+        number
+        for seed in range(20)
+        for number in plans.plan(seed, "fsync_kill").strikes[0].how["numbers"]
+    ]
     assert sorted(numbers) == list(range(1, 201))

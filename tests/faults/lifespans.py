@@ -2,11 +2,11 @@
 
     python -m tests.faults.lifespans MARKER FILE
 
-polls /proc for processes whose environment holds MARKER, and their pidfds for their ends; it writes a JSON line for each beginning
-and each end, until it is terminated. Times are seconds since the machine was started. A beginning is /proc/PID/stat's, to a hundredth
-of a second; an end lies between two looks, and both are written: so that an overlap that is found is certain, however late the
-recorder was.
-"""
+polls /proc for processes whose environment holds MARKER, and their pidfds for their ends; it writes
+a JSON line for each beginning and each end, until it is terminated. Times are seconds since the
+machine was started. A beginning is /proc/PID/stat's, to a hundredth of a second; an end lies
+between two looks, and both are written: so that an overlap that is found is certain, however late
+the recorder was."""
 
 import dataclasses
 import json
@@ -39,7 +39,8 @@ class Life:
     job: str
     generation: int
     rank: int
-    # It began in [start, start + 1/TICKS), and ended in (end_after, end_by]; infinity: not seen to end.
+    # It began in [start, start + 1/TICKS), and ended in (end_after, end_by]; infinity: not seen to
+    # end.
     start: float
     end_after: float = float("inf")
     end_by: float = float("inf")
@@ -59,7 +60,9 @@ class Recorder:
         # Its environment must not hold the marker: it is no process of the test.
         environment = {name: value for name, value in os.environ.items() if value != marker}
         self._process = subprocess.Popen(
-            [sys.executable, pathlib.Path(__file__), marker, file], stdin=subprocess.DEVNULL, env=environment
+            [sys.executable, pathlib.Path(__file__), marker, file],
+            stdin=subprocess.DEVNULL,
+            env=environment,
         )
 
     def lives(self):
@@ -72,8 +75,13 @@ class Recorder:
             end = ended.get(key, {})
             lives.append(
                 Life(
-                    entry["pid"], entry["job"], entry["generation"], entry["rank"], entry["start"],
-                    end.get("after", float("inf")), end.get("by", float("inf")),
+                    entry["pid"],
+                    entry["job"],
+                    entry["generation"],
+                    entry["rank"],
+                    entry["start"],
+                    end.get("after", float("inf")),
+                    end.get("by", float("inf")),
                 )
             )
         return sorted(lives, key=lambda life: life.start)
@@ -84,7 +92,8 @@ class Recorder:
 
 
 def overlaps(lives):
-    """Pairs of processes of one job that lived at one time and must not have: of two generations, or twice the same rank."""
+    """Pairs of processes of one job that lived at one time and must not have: of two generations,
+    or twice the same rank."""
     return [
         (one, other)
         for index, one in enumerate(lives)
@@ -96,7 +105,8 @@ def overlaps(lives):
 
 
 def _worker(pid, marker, never):
-    """Its (job, generation, rank), if it is a worker of the test; None: not yet. What will never be one is added to `never`."""
+    """Its (job, generation, rank), if it is a worker of the test; None: not yet. What will never be
+    one is added to `never`."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
@@ -156,7 +166,14 @@ def _record(marker, file):
             watched[descriptor] = (pid, began)
             poll.register(descriptor, select.POLLIN)
             job, generation, rank = worker
-            entry = {"pid": pid, "began": began, "start": began, "job": job, "generation": generation, "rank": rank}
+            entry = {
+                "pid": pid,
+                "began": began,
+                "start": began,
+                "job": job,
+                "generation": generation,
+                "rank": rank,
+            }
             file.write(json.dumps(entry) + "\n")
         file.flush()
 

@@ -1,11 +1,12 @@
 """Many seeds of every kind, by hand: in pieces, and to be gone on with.
 
-    python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20] [--minutes 9] [--results FILE]
-        [--simulate PROGRAM] [--schedules 100000]
+    python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20]
+        [--minutes 9] [--results FILE] [--simulate PROGRAM] [--schedules 100000]
 
-Each (kind, seed, strategy) that passed is a line of the results file and is not played again; what failed is played again the next time, and
-its line replaced. Simulated schedules (tests/simulation) are the kind "simulated", in pieces; the seed is the first one of the piece. Ends with 0 once all have passed, with 3 while some are left, with 1 where one has failed.
-"""
+Each (kind, seed, strategy) that passed is a line of the results file and is not played again; what
+failed is played again the next time, and its line replaced. Simulated schedules (tests/simulation)
+are the kind "simulated", in pieces; the seed is the first one of the piece. Ends with 0 once all
+have passed, with 3 while some are left, with 1 where one has failed."""
 
 import argparse
 import datetime
@@ -22,7 +23,15 @@ from tests.faults import programs as programs_by_hand
 
 HERE = pathlib.Path(__file__).resolve().parent
 # Of these as many as asked for; of each other kind a quarter.
-MANY = ("sigkill", "sigterm", "partition_proxy", "partition_network", "enospc_checkpoints", "enospc_state", "fsync_kill")
+MANY = (
+    "sigkill",
+    "sigterm",
+    "partition_proxy",
+    "partition_network",
+    "enospc_checkpoints",
+    "enospc_state",
+    "fsync_kill",
+)
 # Simulated schedules that are played together, about a minute of them.
 PIECE = 5000
 
@@ -30,7 +39,10 @@ PIECE = 5000
 def simulate(program, first_seed):
     """What a piece of simulated schedules found wrong, and what it says of itself."""
     played = subprocess.run(
-        [program, f"--first-seed={first_seed}", f"--schedules={PIECE}"], capture_output=True, text=True, check=False
+        [program, f"--first-seed={first_seed}", f"--schedules={PIECE}"],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     lines = played.stdout.splitlines()
     violated = [line for line in lines if line.startswith("seed ")]
@@ -56,12 +68,23 @@ class Results:
 
     def add(self, case, verdict, seconds, version, told):
         now = f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M}"
-        self._lines[case] = [*case, verdict, f"{seconds:.1f}", now, version, " ".join(told.split())[:600]]
+        self._lines[case] = [
+            *case,
+            verdict,
+            f"{seconds:.1f}",
+            now,
+            version,
+            " ".join(told.split())[:600],
+        ]
         head = "kind\tseed\tstrategy\tverdict\tseconds\twhen\tversion\twhat happened"
-        order = sorted(self._lines.values(), key=lambda fields: (fields[0], int(fields[1]), fields[2]))
+        order = sorted(
+            self._lines.values(), key=lambda fields: (fields[0], int(fields[1]), fields[2])
+        )
         # Whole, or not at all.
         fresh = self._file.with_suffix(".new")
-        fresh.write_text("\n".join([head, *("\t".join(fields) for fields in order)]) + "\n", encoding="utf-8")
+        fresh.write_text(
+            "\n".join([head, *("\t".join(fields) for fields in order)]) + "\n", encoding="utf-8"
+        )
         fresh.rename(self._file)
 
     def count(self):
@@ -105,7 +128,10 @@ def main():
     left = [case for case in cases if not results.passed(case)]
     # First those that were never played.
     left.sort(key=lambda case: case in results._lines)
-    print(f"{len(cases)} cases, {len(cases) - len(left)} have passed; load {os.getloadavg()[0]:.1f}", flush=True)
+    print(
+        f"{len(cases)} cases, {len(cases) - len(left)} have passed; load {os.getloadavg()[0]:.1f}",
+        flush=True,
+    )
     work = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-long-"))
     calm, failed = {}, 0
     for number, case in enumerate(left):
@@ -126,13 +152,19 @@ def main():
         plan = plans.plan(int(seed), kind)
         folder = work / f"{number}"
         try:
-            violated, notes, seconds = run.play(programs, plugin, folder, plan, calm[strategy], strategy)
+            violated, notes, seconds = run.play(
+                programs, plugin, folder, plan, calm[strategy], strategy
+            )
             verdict = "FAILED" if violated else "passed"
             told = " // ".join([str(plan), *notes, *violated])
         except faults.Skipped as skipped:
             verdict, told, seconds = "skipped", str(skipped), 0.0
         results.add(case, verdict, seconds, arguments.version, told)
-        print(f"{verdict} {kind} {seed} {strategy} {seconds:.1f} s" + (f": {told[:2000]}" if verdict == "FAILED" else ""), flush=True)
+        print(
+            f"{verdict} {kind} {seed} {strategy} {seconds:.1f} s"
+            + (f": {told[:2000]}" if verdict == "FAILED" else ""),
+            flush=True,
+        )
         failed += verdict == "FAILED"
         shutil.rmtree(folder, ignore_errors=True)
     shutil.rmtree(work, ignore_errors=True)

@@ -1,5 +1,5 @@
-"""Model code that throws on one rank, while the others train or have joined: the job ends by name, with that rank blamed, at no cost in
-restarts; in each strategy."""
+"""Model code that throws on one rank, while the others train or have joined: the job ends by name,
+with that rank blamed, at no cost in restarts; in each strategy."""
 
 import pytest
 
@@ -8,7 +8,8 @@ from tests.faults import world
 from tests.process import api, harness
 
 STRATEGIES = ["ddp", "sharded_ddp", "fsdp"]
-# Rank 0 has input for three steps, rank 1 for ten; the row that the plug-in knows is in rank 1's ninth, when rank 0 has joined.
+# Rank 0 has input for three steps, rank 1 for ten; the row that the plug-in knows is in rank 1's
+# ninth, when rank 0 has joined.
 UNEVEN, MARKED_LATE = (12, 40), (1, 35)
 # Both have input for ten steps; it is in rank 1's fifth.
 EVEN, MARKED_EARLY = (40, 40), (1, 17)
@@ -29,7 +30,12 @@ def submit(cluster, strategy, place, joined):
         runfile("tests/faults/paced.so"),
         sizes=UNEVEN if joined else EVEN,
         marked=MARKED_LATE if joined else MARKED_EARLY,
-        options={"fault": place, "fault_step": 9 if joined else 5, "fault_on": "marked", "pace_ms": 0},
+        options={
+            "fault": place,
+            "fault_step": 9 if joined else 5,
+            "fault_on": "marked",
+            "pace_ms": 0,
+        },
         strategy={strategy: {}},
         batch={"per_rank": 4, "order": "sequential", "last": "uneven"},
         uneven_inputs={"join": {"divide_by": "active"}},

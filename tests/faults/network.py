@@ -1,8 +1,8 @@
-"""Nodes with a network of their own (namespaces, root, iproute2), joined by a router that can drop what goes one way or both.
+"""Nodes with a network of their own (namespaces, root, iproute2), joined by a router that can drop
+what goes one way or both.
 
-The host itself is one more machine behind the router: musterd and the test run there. What is dropped vanishes silently, as in a
-partition: nobody gets an error at once.
-"""
+The host itself is one more machine behind the router: musterd and the test run there. What is
+dropped vanishes silently, as in a partition: nobody gets an error at once."""
 
 import contextlib
 import os
@@ -19,7 +19,11 @@ def allowed():
     probe = f"mfprobe{os.getpid()}"
     made = subprocess.run(["ip", "netns", "add", probe], capture_output=True, text=True)
     subprocess.run(["ip", "netns", "delete", probe], capture_output=True)
-    return None if made.returncode == 0 else f"network namespaces are not allowed: {made.stderr.strip()}"
+    return (
+        None
+        if made.returncode == 0
+        else f"network namespaces are not allowed: {made.stderr.strip()}"
+    )
 
 
 def _ip(*arguments, check=True):
@@ -30,7 +34,8 @@ def _ip(*arguments, check=True):
 
 
 class Network:
-    """`host`: the address of the machine of musterd. Networks of one machine are told apart by the process and a number."""
+    """`host`: the address of the machine of musterd. Networks of one machine are told apart by the
+    process and a number."""
 
     _made = 0
 
@@ -50,7 +55,10 @@ class Network:
             self.run_in(self._router, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward")
             self.host = self._link("host", 0, None)
             # In number order, so that each node has the same address in every run.
-            self.addresses = {node: self._link(node, number, f"{self._name}n{number}") for number, node in enumerate(nodes, 1)}
+            self.addresses = {
+                node: self._link(node, number, f"{self._name}n{number}")
+                for number, node in enumerate(nodes, 1)
+            }
         except BaseException:
             self.close()
             raise
@@ -76,20 +84,45 @@ class Network:
 
     @staticmethod
     def run_in(space, *command):
-        return subprocess.run(["ip", "netns", "exec", space, *command], check=True, capture_output=True, text=True).stdout
+        return subprocess.run(
+            ["ip", "netns", "exec", space, *command], check=True, capture_output=True, text=True
+        ).stdout
 
     def prefix(self, node):
-        """What a program of the node runs under. Gloo would take the host's name for the address else."""
-        return ["ip", "netns", "exec", self._links[node][0], "env", f"GLOO_SOCKET_IFNAME={self._outside(node)}"]
+        """What a program of the node runs under. Gloo would take the host's name for the address
+        else."""
+        return [
+            "ip",
+            "netns",
+            "exec",
+            self._links[node][0],
+            "env",
+            f"GLOO_SOCKET_IFNAME={self._outside(node)}",
+        ]
 
     def _outside(self, node):
         return f"{self._name}o{list(self._links).index(node)}"
 
     def cut(self, node, to=True, back=True):
-        """Between the node and musterd. `to`: what the node sends to it vanishes; `back`: what it sends to the node."""
-        pairs = [(self.addresses[node], self.host)] * to + [(self.host, self.addresses[node])] * back
+        """Between the node and musterd. `to`: what the node sends to it vanishes; `back`: what it
+        sends to the node."""
+        pairs = [(self.addresses[node], self.host)] * to + [
+            (self.host, self.addresses[node])
+        ] * back
         for pair in pairs:
-            _ip("-n", self._router, "rule", "add", "from", pair[0], "to", pair[1], "priority", 100, "blackhole")
+            _ip(
+                "-n",
+                self._router,
+                "rule",
+                "add",
+                "from",
+                pair[0],
+                "to",
+                pair[1],
+                "priority",
+                100,
+                "blackhole",
+            )
             self._cuts.add(pair)
         _ip("-n", self._router, "route", "flush", "cache", check=False)
 
@@ -102,17 +135,35 @@ class Network:
 
     def heal(self):
         for source, target in self._cuts:
-            _ip("-n", self._router, "rule", "del", "from", source, "to", target, "priority", 100, "blackhole")
+            _ip(
+                "-n",
+                self._router,
+                "rule",
+                "del",
+                "from",
+                source,
+                "to",
+                target,
+                "priority",
+                100,
+                "blackhole",
+            )
         self._cuts.clear()
 
     def lost(self, node):
-        """Segments that had to be sent again so far, by the node and by musterd's machine: packets that nobody answered."""
+        """Segments that had to be sent again so far, by the node and by musterd's machine: packets
+        that nobody answered."""
+
         def retransmitted(text):
-            names, values = (line.split()[1:] for line in text.splitlines() if line.startswith("Tcp:"))
+            names, values = (
+                line.split()[1:] for line in text.splitlines() if line.startswith("Tcp:")
+            )
             return int(dict(zip(names, values))["RetransSegs"])
 
         with open("/proc/net/snmp", encoding="utf-8") as file:
-            return retransmitted(self.run_in(self._links[node][0], "cat", "/proc/net/snmp")) + retransmitted(file.read())
+            return retransmitted(
+                self.run_in(self._links[node][0], "cat", "/proc/net/snmp")
+            ) + retransmitted(file.read())
 
     def close(self):
         for space, _ in self._links.values():

@@ -1,12 +1,16 @@
-// A plug-in for tests of faults: a small classifier that trains at the pace that a test wants, and fails when it is told to.
-//   paced {inputs, width, classes}: an MLP with noise from the rank's generator, so that a resumed run that draws other numbers is seen.
-//     pace_ms: each step takes at least so long. evaluation_ms: the same of each micro-batch of a validation.
-//     hold_step, release: before this step the rank waits until the file `release` is there: the job cannot end before the
+// A plug-in for tests of faults: a small classifier that trains at the pace that a test wants, and
+//   fails when it is told to. paced {inputs, width, classes}: an MLP with noise from the rank's
+//   generator, so that a resumed run that draws other numbers is seen.
+//     pace_ms: each step takes at least so long. evaluation_ms: the same of each micro-batch of a
+//     validation. hold_step, release: before this step the rank waits until the file `release` is
+//     there: the job cannot end before the
 //       test is done with it.
-//     fault: none, forward, loss, backward, hook (each throws), or hang (the thread stands still, the process lives).
-//     fault_step: the step in which it happens.
-//     fault_on: marked (the rank whose input has a number above 100), empty (the one whose input is all zeros: it has joined), or
-//       first (the rank that makes the file `fault_file` first; no later one, also not after a restart).
+//     fault: none, forward, loss, backward, hook (each throws), or hang (the thread stands still,
+//     the process lives). fault_step: the step in which it happens. fault_on: marked (the rank
+//     whose input has a number above 100), empty (the one whose input is all zeros: it has joined),
+//     or
+//       first (the rank that makes the file `fault_file` first; no later one, also not after a
+//       restart).
 #include <unistd.h>
 
 #include <chrono>
@@ -70,7 +74,9 @@ class Fault {
     return First();
   }
 
-  [[noreturn]] void Throw() const { throw std::runtime_error("the " + what_ + " fails, as the test wants"); }
+  [[noreturn]] void Throw() const {
+    throw std::runtime_error("the " + what_ + " fails, as the test wants");
+  }
 
  private:
   bool First() {
@@ -90,7 +96,8 @@ class Fault {
 
 class Root : public Unit {
  public:
-  Root(int64_t inputs, int64_t width, int64_t classes, Fault& fault, Values& values) : Unit(""), fault_(fault) {
+  Root(int64_t inputs, int64_t width, int64_t classes, Fault& fault, Values& values)
+      : Unit(""), fault_(fault) {
     first_ = &AddChild(std::make_unique<Layer>("first", inputs, width, values));
     second_ = &AddChild(std::make_unique<Layer>("second", width, width, values));
     head_ = &AddChild(std::make_unique<Layer>("head", width, classes, values));
@@ -118,14 +125,17 @@ class Root : public Unit {
 
 struct Shape {
   explicit Shape(Options& options)
-      : inputs(options.Size("inputs")), width(options.Size("width")), classes(options.Size("classes")) {}
+      : inputs(options.Size("inputs")),
+        width(options.Size("width")),
+        classes(options.Size("classes")) {}
   int64_t inputs, width, classes;
 };
 
 class Paced : public ModelWithLoss, public StepHook {
  public:
   Paced(const Shape& shape, Options& options, std::unique_ptr<Fault> fault, Values& values)
-      : ModelWithLoss(std::make_unique<Root>(shape.inputs, shape.width, shape.classes, *fault, values)),
+      : ModelWithLoss(
+            std::make_unique<Root>(shape.inputs, shape.width, shape.classes, *fault, values)),
         shape_(shape),
         pace_(static_cast<int64_t>(options.Number("pace_ms", 0))),
         evaluation_(static_cast<int64_t>(options.Number("evaluation_ms", 0))),
@@ -140,7 +150,8 @@ class Paced : public ModelWithLoss, public StepHook {
     if (context.training() && fault_->Happens("loss", batch.inputs)) fault_->Throw();
     if (!context.training()) std::this_thread::sleep_for(evaluation_);
     const at::Tensor target = batch.targets.unsqueeze(1);
-    return {.mean = -at::log_softmax(logits, 1, at::kFloat).gather(1, target).mean(), .terms = batch.targets.numel()};
+    return {.mean = -at::log_softmax(logits, 1, at::kFloat).gather(1, target).mean(),
+            .terms = batch.targets.numel()};
   }
 
   void BeforeStep(int64_t step) override {

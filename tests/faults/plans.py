@@ -35,7 +35,9 @@ class Plan:
     def __str__(self):
         where = "local slots" if self.local else "3 nodes" if self.spare else "2 nodes"
         strikes = "; ".join(
-            f"at step {s.step} {s.fault}" + "".join(f" {key}={value}" for key, value in s.how.items()) for s in self.strikes
+            f"at step {s.step} {s.fault}"
+            + "".join(f" {key}={value}" for key, value in s.how.items())
+            for s in self.strikes
         )
         return f"{self.kind} seed {self.seed} {self.strategy} on {where}: {strikes}"
 
@@ -77,11 +79,21 @@ def _mount(dice, seed):
 
 
 def _slow(dice, seed):
-    return [("slow_fsync", {"victim": ("musterd", "worker")[seed % 2], "milliseconds": dice.choice((50, 200))})]
+    return [
+        (
+            "slow_fsync",
+            {"victim": ("musterd", "worker")[seed % 2], "milliseconds": dice.choice((50, 200))},
+        )
+    ]
 
 
 def _eio(dice, seed):
-    return [("failing_fsync", {"victim": ("musterd", "worker")[seed % 2], "times": 1 + dice.randrange(3)})]
+    return [
+        (
+            "failing_fsync",
+            {"victim": ("musterd", "worker")[seed % 2], "times": 1 + dice.randrange(3)},
+        )
+    ]
 
 
 def _nth_fsync(dice, seed):
@@ -95,7 +107,8 @@ def _storm(dice, seed):
 
 
 def _old_database(dice, seed):
-    # Agents and workers die with musterd, or train on and come back to one that knows less than they were told.
+    # Agents and workers die with musterd, or train on and come back to one that knows less than
+    # they were told.
     return [("old_database", {"later": 10 + dice.randrange(15), "alive": seed % 2 == 1})]
 
 
@@ -141,7 +154,8 @@ def plan(seed, kind):
     if kind == "hang":
         steps = [20]
     else:
-        # After these the job has to go on for some steps: what is struck is only seen in what is written.
+        # After these the job has to go on for some steps: what is struck is only seen in what is
+        # written.
         steps = sorted(dice.sample(range(2, 25 if kind in WRITES else 45), len(struck)))
     local = can_be_local and dice.random() < 0.25
     return Plan(

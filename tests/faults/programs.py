@@ -1,4 +1,5 @@
-"""Lets the tests' Python run outside of Bazel, on programs of any folder: for what is run by hand."""
+"""Lets the tests' Python run outside of Bazel, on programs of any folder: for what is run by
+hand."""
 
 import os
 import pathlib
@@ -8,7 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def use(plugin=None):
-    """Has to come before the first import of tests.process. `plugin`: the built paced.so, else that of bazel-bin."""
+    """Has to come before the first import of tests.process. `plugin`: the built paced.so, else that
+    of bazel-bin."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-"))
     for name in ("proto", "tests", "worker"):
         (folder / name).symlink_to(ROOT / name)

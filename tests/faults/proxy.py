@@ -1,5 +1,6 @@
-"""A TCP proxy before musterd that can be cut: bytes then wait on their way, in one direction or both, as packets do that a network
-loses and TCP sends again. A connection that is made while it is cut is accepted and stays silent."""
+"""A TCP proxy before musterd that can be cut: bytes then wait on their way, in one direction or
+both, as packets do that a network loses and TCP sends again. A connection that is made while it is
+cut is accepted and stays silent."""
 
 import contextlib
 import socket
@@ -65,7 +66,9 @@ class Proxy:
         for connection in (client, server):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._sockets.add(connection)
-        back = threading.Thread(target=self._pump, args=(server, client, self._from_target, "from"), daemon=True)
+        back = threading.Thread(
+            target=self._pump, args=(server, client, self._from_target, "from"), daemon=True
+        )
         back.start()
         self._pump(client, server, self._to_target, "to")
         back.join()

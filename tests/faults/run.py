@@ -70,7 +70,8 @@ class Run:
     # ---- Jobs that are only there to be acknowledged ----
 
     def acknowledge_a_job(self, spec):
-        """A job that waits in line, and is stopped again: each answer is remembered once it has come."""
+        """A job that waits in line, and is stopped again: each answer is remembered once it has
+        come."""
         job_id = f"extra-{uuid.uuid4().hex[:8]}"
         self.world.client.submit(job_id, spec, timeout=2)
         self._jobs[job_id] = "submitted"
@@ -80,7 +81,9 @@ class Run:
     def assert_acknowledged_jobs(self):
         for job_id, what in self._jobs.items():
             job = self.world.get(job_id)
-            assert what != "stopped" or job.state == api.Job.CANCELLED, f"I1: the stop of {job_id} was acknowledged; it is {world.state_name(job)}"
+            assert (
+                what != "stopped" or job.state == api.Job.CANCELLED
+            ), f"I1: the stop of {job_id} was acknowledged; it is {world.state_name(job)}"
 
     # ---- The run ----
 
@@ -105,7 +108,9 @@ class Run:
                 raise faults.Skipped(why)
             self.network = network.Network(nodes)
             listen, more = f"{self.network.host}:0", ("--insecure",)
-        self.world = world.World(self.muster, local=self.plan.local, nodes=nodes, more=more, listen=listen)
+        self.world = world.World(
+            self.muster, local=self.plan.local, nodes=nodes, more=more, listen=listen
+        )
         self.world.start_daemon()
         for node in nodes:
             if kind == "partition_proxy":
@@ -121,7 +126,8 @@ class Run:
         if self.plan.kind == "hang":
             options |= {"fault": "hang", "fault_step": self.plan.strikes[0].step}
             changes["watchdog"] = {"no_progress": "6s"}
-        # Before any node is there, unless musterd brings its own: then the commands come while it starts.
+        # Before any node is there, unless musterd brings its own: then the commands come while it
+        # starts.
         job = world.write_job(
             self.muster,
             self.plugin,
@@ -134,12 +140,15 @@ class Run:
         )
         self.muster.cli("submit", job, "--id", "job")
         return [
-            self.muster.cli(command, "job", *arguments, "--at-step", step, "-o", "json").json()["name"]
+            self.muster.cli(command, "job", *arguments, "--at-step", step, "-o", "json").json()[
+                "name"
+            ]
             for command, step, arguments in COMMANDS
         ]
 
     def play(self, undisturbed):
-        """The violations. `undisturbed`: the Result of this strategy's calm run; None: this is it, and its Result is given."""
+        """The violations. `undisturbed`: the Result of this strategy's calm run; None: this is it,
+        and its Result is given."""
         self.prepare()
         acknowledged = self.submit()
         self.watcher = checker.Watcher(self.muster.address)
@@ -153,17 +162,31 @@ class Run:
         self.watcher.look(job)
         self.watcher.close()
         if job.state != api.Job.SUCCEEDED:
-            return [f"I9: the job ended {world.state_name(job)}: {job.state_reason}\n{self.muster.log(30)}"]
+            return [
+                f"I9: the job ended {world.state_name(job)}: "
+                f"{job.state_reason}\n{self.muster.log(30)}"
+            ]
         self.world.await_told()
         result = checker.result_of(self.world)
         if undisturbed is None:
             self.finish()
             return result
         found = checker.violations(
-            self.world, self.watcher, job, result, undisturbed, acknowledged, self.lost_steps, self.lost_commands, self.damaged
+            self.world,
+            self.watcher,
+            job,
+            result,
+            undisturbed,
+            acknowledged,
+            self.lost_steps,
+            self.lost_commands,
+            self.damaged,
         )
         if self._planned == len(self.plan.strikes) and job.restarts:
-            found.append(f"a fault that is no failure of the job used {job.restarts} of its restarts: {job.state_reason} {job.failure.reason}")
+            found.append(
+                f"a fault that is no failure of the job used {job.restarts} of its restarts: "
+                f"{job.state_reason} {job.failure.reason}"
+            )
         for each in self.proxies.values():
             each.heal()
         self.world.stop()
@@ -182,8 +205,12 @@ def undisturbed(programs, plugin, folder, strategy):
         result = run.play(None)
     assert not isinstance(result, list), result
     assert [step for step, _ in result.losses] == list(range(1, plans.STEPS + 1))
-    assert len({loss for _, loss in result.losses}) > plans.STEPS // 2, "a loss that does not move proves nothing"
-    assert [applied for *_, applied in result.commands] == [str(step) for _, step, _ in COMMANDS], result.commands
+    assert (
+        len({loss for _, loss in result.losses}) > plans.STEPS // 2
+    ), "a loss that does not move proves nothing"
+    assert [applied for *_, applied in result.commands] == [
+        str(step) for _, step, _ in COMMANDS
+    ], result.commands
     return result
 
 

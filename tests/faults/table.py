@@ -2,8 +2,8 @@
 
     python -m tests.faults.table --programs DIR [--plugin paced.so] [--only WORD] [--keep DIR]
 
-Each row is one run of real programs: what was done, what happened, and whether that is what docs/faults.md promises.
-"""
+Each row is one run of real programs: what was done, what happened, and whether that is what
+docs/faults.md promises."""
 
 import argparse
 import datetime
@@ -35,7 +35,10 @@ def main():
 
     table_row.PLUGIN = plugin
     folder = programs_by_hand.check(arguments.programs)
-    print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n")
+    print(
+        f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} "
+        f"cores, load {os.getloadavg()[0]:.1f}\n"
+    )
     print("| what was done | what happened | as it should be |\n|---|---|---|", flush=True)
     bad = 0
     for done, play in table_row.ROWS:
@@ -51,7 +54,10 @@ def main():
             verdict = "yes" if good else "NO"
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            text, verdict = f"{type(error).__name__}: {str(error)[:300]}", "NO (the row did not end)"
+            text, verdict = (
+                f"{type(error).__name__}: {str(error)[:300]}",
+                "NO (the row did not end)",
+            )
         finally:
             left = [process.command for process in muster.processes()]
             muster.close()

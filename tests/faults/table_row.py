@@ -1,4 +1,5 @@
-"""What the table's rows are made of. Each is a function (muster) that plays it: what happened, and whether that is as it should be."""
+"""What the table's rows are made of. Each is a function (muster) that plays it: what happened, and
+whether that is as it should be."""
 
 import contextlib
 
@@ -40,7 +41,10 @@ def submit(world, file, job_id="job"):
 
 
 def told(job):
-    text = f"{w.state_name(job)} at step {job.step}, generation {job.generation}, {job.restarts} restarts used"
+    text = (
+        f"{w.state_name(job)} at step {job.step}, generation {job.generation}, {job.restarts} "
+        f"restarts used"
+    )
     if job.reason:
         text += f", reason {job.reason}"
     if job.state_reason:

@@ -28,7 +28,8 @@ def folder_away(muster):
         harness.kill(world.workers()[-1].pid)
         job = world.await_job(
             lambda job: job.reason == "CHECKPOINTS_UNREADABLE"
-            or job.generation > first and (job.step and job.step < 30 or job.step > 31)
+            or job.generation > first
+            and (job.step and job.step < 30 or job.step > 31)
             or job.state in w.ENDED,
             "the next generation does something",
         )
@@ -39,8 +40,9 @@ def folder_away(muster):
             os.rename(away, checkpoints) if not checkpoints.exists() else back(away, checkpoints)
             muster.cli("resume", "job", expect=None)
         else:
-            world.await_job(lambda job: job.step >= 12 or job.state in w.ENDED,
-                            "it goes on a little")
+            world.await_job(
+                lambda job: job.step >= 12 or job.state in w.ENDED, "it goes on a little"
+            )
             back(away, checkpoints)
             harness.kill(world.workers()[-1].pid) if world.workers() else None
         job = world.await_end()
@@ -48,9 +50,11 @@ def folder_away(muster):
         bad = [saved.path for saved in job.checkpoints if saved.bad_reason]
         world.stop()
         gone = [name for name in before if name not in left]
-        text = (f"while it was away: {while_away}; then: {told(job)}; "
-                f"of the {len(before)} checkpoints that were there "
-                f"{len(gone)} are gone, {len(bad)} are marked bad")
+        text = (
+            f"while it was away: {while_away}; then: {told(job)}; "
+            f"of the {len(before)} checkpoints that were there "
+            f"{len(gone)} are gone, {len(bad)} are marked bad"
+        )
         return text, waited and not bad and not gone and w.state_name(job) == "SUCCEEDED"
 
 
@@ -66,8 +70,15 @@ def old_database(muster):
         world.start()
         steps = 220
         checkpoint = {"directory": "checkpoints", "every_steps": 5, "keep": 3}
-        submit(world, job_file(muster, options={"hold_step": 198, "pace_ms": 4},
-                               stages=[{"fit": {"steps": steps}}], checkpoint=checkpoint))
+        submit(
+            world,
+            job_file(
+                muster,
+                options={"hold_step": 198, "pace_ms": 4},
+                stages=[{"fit": {"steps": steps}}],
+                checkpoint=checkpoint,
+            ),
+        )
         world.await_saved(50)
         world.copy_database(muster.folder / "backup.db")
         world.await_saved(195)
@@ -79,7 +90,8 @@ def old_database(muster):
         w.release(muster)
         world.start()
         job = world.await_job(
-            lambda job: job.state == w.api.Job.RUNNING and job.step > 0
+            lambda job: job.state == w.api.Job.RUNNING
+            and job.step > 0
             or job.reason == "CHECKPOINTS_UNREADABLE"
             or job.state in w.ENDED,
             "it goes on",
@@ -88,9 +100,11 @@ def old_database(muster):
         steps_seen = [entry.step for entry in world.client.metrics("job")]
         newest = max(first_steps(world).items())
         world.stop()
-        text = (f"{told(job)}; before: {', '.join(before)}; "
-                f"generation {newest[0]} began with step {newest[1]}; "
-                f"metrics of {len(steps_seen)} of {steps} steps")
+        text = (
+            f"{told(job)}; before: {', '.join(before)}; "
+            f"generation {newest[0]} began with step {newest[1]}; "
+            f"metrics of {len(steps_seen)} of {steps} steps"
+        )
         return text, w.state_name(job) == "SUCCEEDED" and newest[0] > 1 and newest[1] > 185
 
 
@@ -145,8 +159,9 @@ def broken_node(muster):
 def musterd_away(muster):
     with cluster(muster) as world:
         world.start()
-        submit(world, job_file(muster, options={"pace_ms": 20},
-                               stages=[{"fit": {"steps": 100000}}]))
+        submit(
+            world, job_file(muster, options={"pace_ms": 20}, stages=[{"fit": {"steps": 100000}}])
+        )
         job = world.await_step(3)
         for _ in range(4):
             world.kill_daemon()
@@ -155,7 +170,8 @@ def musterd_away(muster):
             before = job.step
             # Everybody is back, or it is over.
             job = world.await_job(
-                lambda job: job.state == w.api.Job.RUNNING and job.step > before + 2
+                lambda job: job.state == w.api.Job.RUNNING
+                and job.step > before + 2
                 or job.state in w.ENDED,
                 "it trains on",
             )
@@ -202,8 +218,12 @@ def cut_off(muster):
         world.links["node-2"] = proxy.address
         for node in ("node-1", "node-2"):
             world.start_agent(node)
-        submit(world, job_file(muster, options={"hold_step": 57, "pace_ms": 20},
-                               stages=[{"fit": {"steps": 60}}]))
+        submit(
+            world,
+            job_file(
+                muster, options={"hold_step": 57, "pace_ms": 20}, stages=[{"fit": {"steps": 60}}]
+            ),
+        )
         world.await_step(5)
         # Somewhere to go.
         world.start_agent("node-3")
@@ -211,7 +231,8 @@ def cut_off(muster):
         first = world.get().generation
         proxy.cut()
         job = world.await_job(
-            lambda job: job.generation > first and job.state == w.api.Job.RUNNING
+            lambda job: job.generation > first
+            and job.state == w.api.Job.RUNNING
             or job.state in w.ENDED,
             "it goes on elsewhere",
         )
@@ -225,8 +246,10 @@ def cut_off(muster):
         longest = max(both, default=0)
         stray = len(saves(muster.folder / "checkpoints/job")) - len(job.checkpoints)
         proxy.close()
-        text = (f"{told(job)}; two generations were alive at once for {longest:.1f} s; "
-                f"{stray} checkpoint directories left over")
+        text = (
+            f"{told(job)}; two generations were alive at once for {longest:.1f} s; "
+            f"{stray} checkpoint directories left over"
+        )
         good = job.state == w.api.Job.SUCCEEDED and job.restarts == 0
         return text, good and not found and stray == 0
 
@@ -238,8 +261,15 @@ def checkpoint_disk_full(muster):
         with cluster(muster) as world:
             world.start()
             checkpoint = {"directory": "checkpoints", "every_steps": 10, "keep": 2}
-            submit(world, job_file(muster, options={"hold_step": 28, "pace_ms": 50},
-                                   stages=[{"fit": {"steps": 30}}], checkpoint=checkpoint))
+            submit(
+                world,
+                job_file(
+                    muster,
+                    options={"hold_step": 28, "pace_ms": 50},
+                    stages=[{"fit": {"steps": 30}}],
+                    checkpoint=checkpoint,
+                ),
+            )
             world.await_step(1)
             # A folder and a small file fit, a checkpoint does not.
             disk.fill(leave=16384)
@@ -249,11 +279,16 @@ def checkpoint_disk_full(muster):
             w.release(muster)
             job = world.await_end()
             world.stop()
-            hint = [line.strip() for line in shown.splitlines()
-                    if "space" in line.lower() or "save" in line.lower()]
+            hint = [
+                line.strip()
+                for line in shown.splitlines()
+                if "space" in line.lower() or "save" in line.lower()
+            ]
             said = hint[0][:160] if hint else "says nothing of it"
-            text = (f"`muster get` while it ran: {said}; {told(job)}; "
-                    f"{len(job.checkpoints)} checkpoints")
+            text = (
+                f"`muster get` while it ran: {said}; {told(job)}; "
+                f"{len(job.checkpoints)} checkpoints"
+            )
             failed = job.state == w.api.Job.FAILED and job.reason == "FINAL_SAVE_FAILED"
             return text, bool(hint) and failed
     finally:
@@ -266,8 +301,10 @@ def state_disk_full(muster):
     try:
         with cluster(muster) as world:
             world.start()
-            submit(world, job_file(muster, options={"hold_step": 398},
-                                   stages=[{"fit": {"steps": 400}}]))
+            submit(
+                world,
+                job_file(muster, options={"hold_step": 398}, stages=[{"fit": {"steps": 400}}]),
+            )
             world.await_step(5)
             disk.fill()
             time.sleep(6)
@@ -306,8 +343,10 @@ def too_big(muster):
         if not good:
             muster.cli("stop", "job")
         world.stop()
-        text = (f"the small one: {text}; "
-                f"at submit the big one was {'warned of' if warned else 'not warned of'}")
+        text = (
+            f"the small one: {text}; "
+            f"at submit the big one was {'warned of' if warned else 'not warned of'}"
+        )
         return text, good and warned
 
 
@@ -316,8 +355,9 @@ def hung(muster):
     with cluster(muster) as world:
         world.start()
         options = {"fault": "hang", "fault_step": 12}
-        file = job_file(muster, options=options, stages=[{"fit": {"steps": 20}}],
-                        watchdog={"no_progress": "6s"})
+        file = job_file(
+            muster, options=options, stages=[{"fit": {"steps": 20}}], watchdog={"no_progress": "6s"}
+        )
         if muster.cli("validate", file, expect=None).code:
             file = job_file(muster, options=options, stages=[{"fit": {"steps": 20}}])
         submit(world, file)
@@ -326,16 +366,19 @@ def hung(muster):
         began = time.monotonic()
         culprit = int(w.harness.eventually(lambda: fault.read_text().strip(), "its pid"))
         ranks = {rank.pid: rank.rank for rank in world.get().ranks}
-        job = world.await_job(lambda job: job.HasField("failure") or job.state in w.ENDED,
-                              "it is found", bound=120)
+        job = world.await_job(
+            lambda job: job.HasField("failure") or job.state in w.ENDED, "it is found", bound=120
+        )
         took = time.monotonic() - began
         blamed = job.failure.rank
         reason = job.failure.reason
         job = world.await_end()
         world.stop()
         right = ranks.get(culprit) == blamed
-        text = (f"found after {took:.1f} s ({took / 2:.0f} leases), rank {blamed} blamed, "
-                f"rank {ranks.get(culprit)} hung ('{reason[:120]}'); {told(job)}")
+        text = (
+            f"found after {took:.1f} s ({took / 2:.0f} leases), rank {blamed} blamed, "
+            f"rank {ranks.get(culprit)} hung ('{reason[:120]}'); {told(job)}"
+        )
         return text, right and job.state == w.api.Job.SUCCEEDED and took < 20
 
 
@@ -365,8 +408,10 @@ def many_commands(muster):
         job = world.await_end(bound=200)
         world.stop()
         first, last = (1000 * statistics.median(part) for part in (times[:100], times[-100:]))
-        text = (f"{len(times)} commands: the first {first:.1f} ms, the last {last:.1f} ms each; "
-                f"{megabytes:.0f} MB written; {told(job)}")
+        text = (
+            f"{len(times)} commands: the first {first:.1f} ms, the last {last:.1f} ms each; "
+            f"{megabytes:.0f} MB written; {told(job)}"
+        )
         return text, last <= 3 * first
 
 
@@ -375,8 +420,17 @@ def recovery(muster):
     with cluster(muster) as world:
         world.start()
         checkpoint = {"directory": "checkpoints", "every_steps": 50, "keep": 2}
-        submit(world, job_file(muster, options={"pace_ms": 2}, stages=[{"fit": {"steps": 1000000}}],
-                               export=None, restart={"max_restarts": 50}, checkpoint=checkpoint))
+        submit(
+            world,
+            job_file(
+                muster,
+                options={"pace_ms": 2},
+                stages=[{"fit": {"steps": 1000000}}],
+                export=None,
+                restart={"max_restarts": 50},
+                checkpoint=checkpoint,
+            ),
+        )
         world.await_saved(50)
         times = []
         for _ in range(5):
@@ -384,7 +438,8 @@ def recovery(muster):
             began = time.monotonic()
             harness.kill(world.workers()[-1].pid)
             world.await_job(
-                lambda now: now.generation > job.generation and now.step > 0
+                lambda now: now.generation > job.generation
+                and now.step > 0
                 and now.state == w.api.Job.RUNNING,
                 "the next step",
             )
@@ -395,6 +450,8 @@ def recovery(muster):
         world.await_end()
         world.stop()
         median = statistics.median(times)
-        text = (f"median {median:.2f} s of {', '.join(f'{t:.2f}' for t in times)} "
-                f"(load {os.getloadavg()[0]:.1f})")
+        text = (
+            f"median {median:.2f} s of {', '.join(f'{t:.2f}' for t in times)} "
+            f"(load {os.getloadavg()[0]:.1f})"
+        )
         return text, median < 5

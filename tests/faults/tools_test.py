@@ -1,4 +1,5 @@
-"""What the tests of faults look through: a proxy that really cuts, life spans that really overlap, a checker that finds what is wrong."""
+"""What the tests of faults look through: a proxy that really cuts, life spans that really overlap,
+a checker that finds what is wrong."""
 
 import os
 import pathlib
@@ -99,15 +100,21 @@ def test_life_spans_are_recorded_and_overlaps_found(tmp_path):
         program.parent.mkdir(exist_ok=True)
         if not program.exists():
             shutil.copy(shutil.which("cat"), program)
-        # cat takes no such options, so they come after its end of options, as files that do not exist; it reads "-" first.
+        # cat takes no such options, so they come after its end of options, as files that do not
+        # exist; it reads "-" first.
         words = ["--", "-", "--job", "job", "--generation", str(generation), "--rank", str(rank)]
         return subprocess.Popen(
-            [program, *words], stdin=subprocess.PIPE, stderr=subprocess.DEVNULL, env=os.environ | {harness.MARKER: marker}
+            [program, *words],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {harness.MARKER: marker},
         )
 
     def seen(count, ended=0):
         harness.eventually(
-            lambda: len(recorder.lives()) >= count and sum(life.end_by < float("inf") for life in recorder.lives()) >= ended, "it is seen"
+            lambda: len(recorder.lives()) >= count
+            and sum(life.end_by < float("inf") for life in recorder.lives()) >= ended,
+            "it is seen",
         )
 
     one = start(1, 0)
@@ -144,7 +151,10 @@ def test_a_network_can_be_cut_one_way_and_silently():
         pytest.skip(f"network namespaces: {why}")
     made = network.Network(["a", "b"])
     try:
-        connect = "import socket, sys; s = socket.socket(); s.settimeout(0.7); print(s.connect_ex((sys.argv[1], int(sys.argv[2]))))"
+        connect = (
+            "import socket, sys; s = socket.socket(); s.settimeout(0.7); "
+            "print(s.connect_ex((sys.argv[1], int(sys.argv[2]))))"
+        )
 
         def reaches(node, address):
             """0, or the number of the error; 11: nothing came back."""

@@ -1,4 +1,5 @@
-"""Programs of two versions that are one apart, in one cluster, with a job that runs: does it end, and to the same bits?
+"""Programs of two versions that are one apart, in one cluster, with a job that runs: does it end,
+and to the same bits?
 
     python -m tests.faults.versions --old DIR --new DIR [--plugin paced.so]
 
@@ -71,14 +72,18 @@ def new_workers(mixed):
     mixed.world.await_step(30)
 
 
-@case("one node of each version: a job of two ranks waits, says so, starts once both are of one version")
+@case(
+    "one node of each version: a job of two ranks waits, says so, starts once both are of one "
+    "version"
+)
 def one_of_each(mixed):
     mixed.musterd(NEW)
     submit(mixed)
     mixed.agent("node-1", OLD)
     mixed.agent("node-2", NEW)
     mixed.world.await_job(
-        lambda job: "not enough of them on nodes whose programs have one version" in job.state_reason,
+        lambda job: "not enough of them on nodes whose programs have one version"
+        in job.state_reason,
         "it waits and says why",
     )
     mixed.end_agent("node-1")
@@ -143,7 +148,9 @@ def play(function, plugin, folder, calm):
     from tests.faults import checker, plans, run, world
     from tests.process import api
 
-    with run.Run(OLD, plugin, folder, plans.Plan("versions", 0, "ddp", False, False, ()), "ddp") as one:
+    with run.Run(
+        OLD, plugin, folder, plans.Plan("versions", 0, "ddp", False, False, ()), "ddp"
+    ) as one:
         one.world = world.World(one.muster)
         mixed = Mixed(one)
         function(mixed)
@@ -156,8 +163,16 @@ def play(function, plugin, folder, calm):
         versions = sorted({node.version for node in one.world.client.nodes().nodes})
         one.world.stop()
         wrong = result.differences(calm) + checker.leftovers(one.world)
-        text = f"SUCCEEDED, generation {job.generation}, {job.restarts} restarts used; versions of the agents at the end: {', '.join(versions)}"
-        text += f"; different from the undisturbed run: {', '.join(wrong)}" if wrong else "; losses, weights, commands and checkpoints are those of the undisturbed run, to the bit"
+        text = (
+            f"SUCCEEDED, generation {job.generation}, {job.restarts} restarts used; versions of "
+            f"the agents at the end: {', '.join(versions)}"
+        )
+        text += (
+            f"; different from the undisturbed run: {', '.join(wrong)}"
+            if wrong
+            else "; losses, weights, commands and checkpoints are those of the undisturbed run, "
+            "to the bit"
+        )
         return text, not wrong
 
 
@@ -177,7 +192,11 @@ def main():
 
     work = pathlib.Path(tempfile.mkdtemp(prefix="muster-versions-"))
     calm = run.undisturbed(NEW, plugin, work / "calm", "ddp")
-    print(f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC\n\n| what ran together | what happened | as it should be |\n|---|---|---|", flush=True)
+    print(
+        f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC\n\n| what ran "
+        f"together | what happened | as it should be |\n|---|---|---|",
+        flush=True,
+    )
     bad = 0
     for number, (done, function) in enumerate(CASES):
         if arguments.only not in done:

@@ -1,7 +1,8 @@
-"""A cluster of real programs that faults are done to: musterd and two nodes of one slot each, or musterd with two slots of its own.
+"""A cluster of real programs that faults are done to: musterd and two nodes of one slot each, or
+musterd with two slots of its own.
 
-What is killed from outside is started again by `start`, as a supervisor would. Every worker's life span is recorded.
-"""
+What is killed from outside is started again by `start`, as a supervisor would. Every worker's life
+span is recorded."""
 
 import contextlib
 import os
@@ -29,7 +30,8 @@ def state_name(job):
 
 
 class World:
-    """`links`: the address under which each node finds musterd, where that is not musterd's own; filled before `start`."""
+    """`links`: the address under which each node finds musterd, where that is not musterd's own;
+    filled before `start`."""
 
     def __init__(self, muster, local=False, slots=1, more=(), nodes=NODES, listen=None):
         self.muster = muster
@@ -45,7 +47,9 @@ class World:
         self.daemon = None
         self.agents = {}
         self._client = None
-        self._recorder = lifespans.Recorder(muster.marker, muster.folder.parent / f"{muster.folder.name}.lives")
+        self._recorder = lifespans.Recorder(
+            muster.marker, muster.folder.parent / f"{muster.folder.name}.lives"
+        )
 
     # ---- Programs ----
 
@@ -60,7 +64,10 @@ class World:
         if self.daemon is None or self.daemon.poll() is not None:
             try:
                 self.muster.musterd(
-                    local_slots=2 if self.local else None, listen=self.listen, more=self.more, prefix=self.daemon_prefix
+                    local_slots=2 if self.local else None,
+                    listen=self.listen,
+                    more=self.more,
+                    prefix=self.daemon_prefix,
                 )
             finally:
                 # Also one that ended before it listened.
@@ -81,7 +88,11 @@ class World:
         return self.muster.processes("muster-worker")
 
     def pid_of(self, rank, job_id="job"):
-        found = [p.pid for p in self.workers() if p.option("--job") == job_id and p.option("--rank") == str(rank)]
+        found = [
+            p.pid
+            for p in self.workers()
+            if p.option("--job") == job_id and p.option("--rank") == str(rank)
+        ]
         assert found, f"rank {rank} has no process"
         return found[-1]
 
@@ -138,18 +149,28 @@ class World:
             return harness.eventually(look, what, bound)
         except AssertionError as error:
             job = last[0] if last else None
-            told = f"{state_name(job)} ({job.state_reason}), generation {job.generation}, step {job.step}" if job else "?"
+            told = (
+                f"{state_name(job)} ({job.state_reason}), generation {job.generation}, step "
+                f"{job.step}"
+                if job
+                else "?"
+            )
             raise AssertionError(f"{error}; the job is {told}\n{self.muster.log()}") from None
 
     def await_step(self, step, job_id="job", bound=BOUND):
-        return self.await_job(lambda job: job.step >= step or job.state in ENDED, f"step {step}", job_id, bound)
+        return self.await_job(
+            lambda job: job.step >= step or job.state in ENDED, f"step {step}", job_id, bound
+        )
 
     def await_end(self, job_id="job", bound=BOUND):
         return self.await_job(lambda job: job.state in ENDED, f"{job_id} ends", job_id, bound)
 
     def await_saved(self, step, job_id="job", bound=BOUND):
         return self.await_job(
-            lambda job: any(saved.step >= step for saved in job.checkpoints) or job.state in ENDED, f"checkpoint {step}", job_id, bound
+            lambda job: any(saved.step >= step for saved in job.checkpoints) or job.state in ENDED,
+            f"checkpoint {step}",
+            job_id,
+            bound,
         )
 
     def copy_database(self, target):
@@ -160,10 +181,15 @@ class World:
             source.backup(copy)
 
     def await_told(self):
-        """Until nothing is left that an agent has to tell for workers that have ended. A job may be over before the node that was cut off is
-        back; what is left after the bound is for the checker to find."""
+        """Until nothing is left that an agent has to tell for workers that have ended. A job may be
+        over before the node that was cut off is back; what is left after the bound is for the
+        checker to find."""
         try:
-            harness.eventually(lambda: not list(self.muster.state.rglob("*.reports")), "all reports are told", TOLD_BOUND)
+            harness.eventually(
+                lambda: not list(self.muster.state.rglob("*.reports")),
+                "all reports are told",
+                TOLD_BOUND,
+            )
         except AssertionError:
             pass
 
@@ -180,10 +206,14 @@ class World:
 ROWS, WIDTH = 96, 8
 
 
-def write_job(muster, plugin, name="job.yaml", sizes=None, marked=None, world_size=2, options=None, **changes):
-    """A job of the plug-in of paced.cc: small, at the test's pace, held before its end until `release` is called.
+def write_job(
+    muster, plugin, name="job.yaml", sizes=None, marked=None, world_size=2, options=None, **changes
+):
+    """A job of the plug-in of paced.cc: small, at the test's pace, held before its end until
+    `release` is called.
 
-    `sizes`: rows of each rank, where they differ; `marked`: (rank, row) of the row that the plug-in knows."""
+    `sizes`: rows of each rank, where they differ; `marked`: (rank, row) of the row that the plug-in
+    knows."""
     folder = muster.folder
     random = torch.Generator().manual_seed(5)
 
@@ -198,19 +228,33 @@ def write_job(muster, plugin, name="job.yaml", sizes=None, marked=None, world_si
         data = {"train": {"safetensors": {"path": rows("rows.safetensors", ROWS)}}}
     else:
         paths = [
-            rows(f"rows-{rank}.safetensors", size, marked[1] if marked and marked[0] == rank else None)
+            rows(
+                f"rows-{rank}.safetensors",
+                size,
+                marked[1] if marked and marked[0] == rank else None,
+            )
             for rank, size in enumerate(sizes)
         ]
         data = {"train": {"safetensors": {}, "per_rank": paths}}
     options = {
-        "inputs": WIDTH, "width": 32, "classes": 4, "pace_ms": 5, "release": str(folder / "release"),
+        "inputs": WIDTH,
+        "width": 32,
+        "classes": 4,
+        "pace_ms": 5,
+        "release": str(folder / "release"),
         "fault_file": str(folder / "fault"),
     } | (options or {})
     job = {
         "name": "faults",
         "world_size": world_size,
         "seed": 7,
-        "model": {"plugin": {"path": str(plugin), "name": "paced", "options": {k: str(v) for k, v in options.items()}}},
+        "model": {
+            "plugin": {
+                "path": str(plugin),
+                "name": "paced",
+                "options": {k: str(v) for k, v in options.items()},
+            }
+        },
         "data": data,
         "optimizer": {"adamw": {"lr": 1.0e-3, "weight_decay": 0.1}},
         "schedule": {"warmup_cosine": {"warmup_steps": 5}},

@@ -1,8 +1,7 @@
 """The arrows between folders point downward only, and gRPC and LibTorch stay where they belong.
 
-Read from Bazel's own dependency graph of everything that is shipped (a genquery), so that a file cannot
-reach past its BUILD target unseen: a missing dependency does not link.
-"""
+Read from Bazel's own dependency graph of everything that is shipped (a genquery), so that a file
+cannot reach past its BUILD target unseen: a missing dependency does not link."""
 
 import collections
 import re
@@ -11,7 +10,8 @@ import pytest
 
 from tests.bazel import runfile
 
-# Folder -> the folders it may use. The longest prefix counts. A folder may always use itself, and third_party.
+# Folder -> the folders it may use. The longest prefix counts. A folder may always use itself, and
+# third_party.
 ARROWS = {
     "proto": [],
     "common": ["proto"],
@@ -24,15 +24,56 @@ ARROWS = {
     "worker/trace": ["common"],
     "worker/models": ["common", "plugin", "proto"],
     "worker/data": ["common", "worker/models"],
-    "worker/parallel": ["common", "worker/comm", "worker/layout", "worker/memory", "worker/models", "worker/data"],
-    "worker/optim": ["common", "worker/comm", "worker/layout", "worker/memory", "worker/models", "worker/data"],
-    "worker/checkpoint": ["common", "worker/comm", "worker/layout", "worker/memory", "worker/models", "worker/data"],
-    "worker/train": [
-        "common", "proto", "worker/comm", "worker/layout", "worker/memory", "worker/models", "worker/data", "worker/parallel",
-        "worker/optim", "worker/checkpoint", "worker/trace",
+    "worker/parallel": [
+        "common",
+        "worker/comm",
+        "worker/layout",
+        "worker/memory",
+        "worker/models",
+        "worker/data",
     ],
-    "worker/control": ["common", "proto", "worker/train", "worker/checkpoint", "worker/comm", "worker/data", "worker/layout", "worker/memory",
-                       "worker/optim", "worker/parallel", "worker/trace"],
+    "worker/optim": [
+        "common",
+        "worker/comm",
+        "worker/layout",
+        "worker/memory",
+        "worker/models",
+        "worker/data",
+    ],
+    "worker/checkpoint": [
+        "common",
+        "worker/comm",
+        "worker/layout",
+        "worker/memory",
+        "worker/models",
+        "worker/data",
+    ],
+    "worker/train": [
+        "common",
+        "proto",
+        "worker/comm",
+        "worker/layout",
+        "worker/memory",
+        "worker/models",
+        "worker/data",
+        "worker/parallel",
+        "worker/optim",
+        "worker/checkpoint",
+        "worker/trace",
+    ],
+    "worker/control": [
+        "common",
+        "proto",
+        "worker/train",
+        "worker/checkpoint",
+        "worker/comm",
+        "worker/data",
+        "worker/layout",
+        "worker/memory",
+        "worker/optim",
+        "worker/parallel",
+        "worker/trace",
+    ],
     "worker/agent": ["common", "proto"],
     "worker": ["common", "worker/control", "worker/memory"],
     "client": ["common", "proto"],
@@ -44,8 +85,16 @@ NEVER = {
     "coordinator": ["@torch//"],
     "client": ["@torch//"],
     "coordinator/jobs": ["//third_party/system:grpc", "//third_party/system:sqlite3", "//proto/"],
-    "coordinator/membership": ["//third_party/system:grpc", "//third_party/system:sqlite3", "//proto/"],
-    "coordinator/commands": ["//third_party/system:grpc", "//third_party/system:sqlite3", "//proto/"],
+    "coordinator/membership": [
+        "//third_party/system:grpc",
+        "//third_party/system:sqlite3",
+        "//proto/",
+    ],
+    "coordinator/commands": [
+        "//third_party/system:grpc",
+        "//third_party/system:sqlite3",
+        "//proto/",
+    ],
 }
 
 

@@ -6,7 +6,6 @@ import pathlib
 import torch
 from safetensors import safe_open
 
-
 DTYPES = {"F32": torch.float32, "I64": torch.int64}
 
 
@@ -20,7 +19,8 @@ def all_steps(directory, job_id):
 
 
 def read(folder, slots=None):
-    """{slot/parameter: tensor} of the named slots (None: all), put together from the ranks' pieces."""
+    """{slot/parameter: tensor} of the named slots (None: all), put together from the ranks'
+    pieces."""
     manifest = json.loads((folder / "MANIFEST.json").read_text())
     files = {
         file["name"]: safe_open(folder / file["name"], framework="pt") for file in manifest["files"]
@@ -49,14 +49,18 @@ def parameters(folder):
 
 def buffers(folder):
     """{buffer name: tensor}."""
-    return {name.removeprefix("buffer/"): tensor for name, tensor in read(folder, {"buffer"}).items()}
+    return {
+        name.removeprefix("buffer/"): tensor for name, tensor in read(folder, {"buffer"}).items()
+    }
 
 
 def with_checkpoints(spec, folder, every_steps=1):
-    """A save compares the parameters of all ranks bitwise, and fails the job when they differ: so a job that
-    saves after each step and succeeds shows that its ranks agreed after each step."""
+    """A save compares the parameters of all ranks bitwise, and fails the job when they differ: so a
+    job that saves after each step and succeeds shows that its ranks agreed after each step."""
     directory = folder / "checkpoints"
-    return spec | {"checkpoint": {"directory": str(directory), "every_steps": every_steps, "keep": 1000}}
+    return spec | {
+        "checkpoint": {"directory": str(directory), "every_steps": every_steps, "keep": 1000}
+    }
 
 
 def assert_bitwise_equal(found, expected):

@@ -19,7 +19,8 @@ PROGRAMS = {
 
 
 def install(find, folder):
-    """Puts the programs beside each other, as they find one another; `find` maps a Bazel path to a file."""
+    """Puts the programs beside each other, as they find one another; `find` maps a Bazel path to a
+    file."""
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     for name, path in PROGRAMS.items():
@@ -36,7 +37,8 @@ class JobFailed(Exception):
 
 
 class Cluster:
-    """musterd with `slots` local slots; everything it writes lies in `folder`. Use as a context manager.
+    """musterd with `slots` local slots; everything it writes lies in `folder`. Use as a context
+    manager.
 
     `more`: further arguments of musterd."""
 
@@ -87,7 +89,9 @@ class Cluster:
                 self._musterd.wait()
         self._log.close()
         # The programs' folder is this cluster's own, so these are its processes and no others.
-        left = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid)]
+        left = [
+            pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if self._is_ours(pid)
+        ]
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         assert not left, f"musterd left {len(left)} processes behind"
@@ -148,7 +152,9 @@ class Cluster:
         )
         if check and done.returncode != 0:
             words = " ".join(map(str, arguments))
-            raise JobFailed(f"muster {words}: exit code {done.returncode}\n{done.stderr}{done.stdout}")
+            raise JobFailed(
+                f"muster {words}: exit code {done.returncode}\n{done.stderr}{done.stdout}"
+            )
         return done.stdout
 
     def workers(self):
@@ -156,7 +162,10 @@ class Cluster:
         found = []
         for pid in filter(str.isdigit, os.listdir("/proc")):
             with contextlib.suppress(OSError):
-                if pathlib.Path(os.readlink(f"/proc/{pid}/exe")) == self.programs.resolve() / "muster-worker":
+                if (
+                    pathlib.Path(os.readlink(f"/proc/{pid}/exe"))
+                    == self.programs.resolve() / "muster-worker"
+                ):
                     found.append(int(pid))
         return found
 
@@ -165,7 +174,9 @@ class Cluster:
         while not port_file.exists():  # written atomically once musterd listens
             if self._musterd.poll() is not None or time.monotonic() > deadline:
                 self._log.flush()
-                raise JobFailed("musterd does not listen:\n" + (self.folder / "musterd.log").read_text())
+                raise JobFailed(
+                    "musterd does not listen:\n" + (self.folder / "musterd.log").read_text()
+                )
             time.sleep(0.02)
         return port_file.read_text().strip()
 

@@ -1,8 +1,7 @@
 """The PyTorch twin of the model `convnet`, and its training on several ranks, in one process.
 
-Each rank normalizes with its own micro-batches and moves its own BatchNorm statistics; after a step all ranks go on with
-the statistics of the last one (docs/collectives.md, "Buffers").
-"""
+Each rank normalizes with its own micro-batches and moves its own BatchNorm statistics; after a step
+all ranks go on with the statistics of the last one (docs/collectives.md, "Buffers")."""
 
 import dataclasses
 import math
@@ -28,7 +27,8 @@ class Block(torch.nn.Module):
         self.downsample = torch.nn.Sequential()
         if stride != 1 or inputs != outputs:
             self.downsample = torch.nn.Sequential(
-                torch.nn.Conv2d(inputs, outputs, 1, stride, bias=False), torch.nn.BatchNorm2d(outputs)
+                torch.nn.Conv2d(inputs, outputs, 1, stride, bias=False),
+                torch.nn.BatchNorm2d(outputs),
             )
 
     def forward(self, x):
@@ -82,7 +82,8 @@ def step_optimizer(model, optimizer, micro_batches):
 
 
 def train(spec):
-    """Runs the job's one fit stage with torch.optim.SGD; a step whose loss is not finite is left out."""
+    """Runs the job's one fit stage with torch.optim.SGD; a step whose loss is not finite is left
+    out."""
     model = build(spec).train()
     data = load_file(spec["data"]["train"]["safetensors"]["path"])
     batch = spec["batch"]
@@ -111,7 +112,9 @@ def train(spec):
             result.buffers[step].append(copy_of(model.named_buffers()))
         result.losses.append(sum(losses) / len(losses))
         if math.isfinite(result.losses[-1]):
-            step_optimizer(model, optimizer, len(losses))  # the last rank's statistics stay in the model
+            step_optimizer(
+                model, optimizer, len(losses)
+            )  # the last rank's statistics stay in the model
         else:
             model.load_state_dict(agreed, strict=False)  # the step is left out
         result.parameters[step] = copy_of(model.named_parameters())

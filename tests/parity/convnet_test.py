@@ -1,10 +1,11 @@
-"""Training a convnet with BatchNorm against its PyTorch twin, and against itself where the same bits are promised.
+"""Training a convnet with BatchNorm against its PyTorch twin, and against itself where the same
+bits are promised.
 
-Where the bound comes from: as in training_test.py both sides compute in float32 with the same kernels and add up gradients in
-different orders, a difference of about 1e-7 of a gradient, times the learning rate: 1e-6, absolute. BatchNorm divides by the
-deviation of a micro-batch, which is of the size of 1 here, so differences do not grow in it. Statistics are averages of
-activations, of the size of 1 too: the same bound (seen over 10 steps: 3e-7 and 4e-7). Counts are exact.
-"""
+Where the bound comes from: as in training_test.py both sides compute in float32 with the same
+kernels and add up gradients in different orders, a difference of about 1e-7 of a gradient, times
+the learning rate: 1e-6, absolute. BatchNorm divides by the deviation of a micro-batch, which is of
+the size of 1 here, so differences do not grow in it. Statistics are averages of activations, of the
+size of 1 too: the same bound (seen over 10 steps: 3e-7 and 4e-7). Counts are exact."""
 
 import math
 import os
@@ -88,7 +89,9 @@ def test_ten_steps_equal_pytorch(muster, tmp_path, world_size, shape):
     # Else this would not test training.
     assert largest_difference(expected.parameters[1], expected.parameters[STEPS]) > 1e-2
 
-    for step, (ours, theirs) in enumerate(zip(muster.losses(name), expected.losses, strict=True), 1):
+    for step, (ours, theirs) in enumerate(
+        zip(muster.losses(name), expected.losses, strict=True), 1
+    ):
         assert abs(ours - theirs) <= TOLERANCE, f"step {step}"
     folders = checkpoints.all_steps(tmp_path / "checkpoints", name)
     assert list(folders) == list(range(1, STEPS + 1))
@@ -110,22 +113,33 @@ def test_ten_steps_equal_pytorch(muster, tmp_path, world_size, shape):
             assert largest_difference(statistics, split(other)[0]) > 1000 * TOLERANCE
     print(f"largest differences: {worst}")
 
-    final = convnet_reference.validation_loss(spec, expected.parameters[STEPS], expected.buffers[STEPS][-1])
+    final = convnet_reference.validation_loss(
+        spec, expected.parameters[STEPS], expected.buffers[STEPS][-1]
+    )
     assert found["validation_loss"] == pytest.approx(final, abs=TOLERANCE)
     last = folders[STEPS]
-    assert_bitwise_equal(load_file(exported), checkpoints.parameters(last) | checkpoints.buffers(last))
+    assert_bitwise_equal(
+        load_file(exported), checkpoints.parameters(last) | checkpoints.buffers(last)
+    )
 
 
 def test_training_in_bfloat16_equals_torchs_autocast(muster, tmp_path):
-    # Convolutions in bfloat16, statistics in float32. What rounds the other way somewhere is off by 2^-8 of it.
+    # Convolutions in bfloat16, statistics in float32. What rounds the other way somewhere is off by
+    # 2^-8 of it.
     spec = job(tmp_path, 2) | {"precision": "bfloat16"}
     muster.run(with_checkpoints(spec, tmp_path), "bfloat16")
-    expected, full = (convnet_reference.train(spec | {"precision": name}) for name in ("bfloat16", "float32"))
+    expected, full = (
+        convnet_reference.train(spec | {"precision": name}) for name in ("bfloat16", "float32")
+    )
     found = muster.losses("bfloat16")
-    difference = max(abs(ours - theirs) for ours, theirs in zip(found, expected.losses, strict=True))
+    difference = max(
+        abs(ours - theirs) for ours, theirs in zip(found, expected.losses, strict=True)
+    )
     assert difference <= 5e-3
     assert abs(found[0] - expected.losses[0]) < abs(full.losses[0] - expected.losses[0]) / 4
-    statistics, _ = split(checkpoints.buffers(checkpoints.all_steps(tmp_path / "checkpoints", "bfloat16")[1]))
+    statistics, _ = split(
+        checkpoints.buffers(checkpoints.all_steps(tmp_path / "checkpoints", "bfloat16")[1])
+    )
     moved = largest_difference(statistics, split(expected.agreed[1])[0])
     print(f"losses differ by {difference:.1e}, statistics after a step by {moved:.1e}")
     assert moved <= 1e-4

@@ -1,5 +1,5 @@
-"""Data files of every format, written by NumPy and others, through a real job: its losses are those of plain PyTorch on
-the same samples, in the same order (docs/data.md, docs/sampler.md)."""
+"""Data files of every format, written by NumPy and others, through a real job: its losses are those
+of plain PyTorch on the same samples, in the same order (docs/data.md, docs/sampler.md)."""
 
 import gzip
 import struct
@@ -38,7 +38,8 @@ def job(folder, data, world_size=2, **batch):
 
 
 def expected(spec, steps):
-    """Losses of each step, and the model after them; `steps` yields the micro-batches (inputs, labels) of each."""
+    """Losses of each step, and the model after them; `steps` yields the micro-batches (inputs,
+    labels) of each."""
     model = reference.build(spec)
     optimizer = torch.optim.SGD(model.parameters(), LEARNING_RATE)
     losses = []
@@ -57,7 +58,12 @@ def expected(spec, steps):
 def common_steps(spec, inputs, labels):
     batch = spec["batch"]
     plan = sampler.steps(
-        len(labels), spec["seed"], spec["world_size"], batch["per_rank"], batch["accumulate"], last=batch["last"]
+        len(labels),
+        spec["seed"],
+        spec["world_size"],
+        batch["per_rank"],
+        batch["accumulate"],
+        last=batch["last"],
     )
     for ranks in plan:
         yield [(inputs[samples], labels[samples]) for rank in ranks for samples in rank]
@@ -76,7 +82,9 @@ def check(muster, name, spec, steps, inputs, labels):
 
 def rows(count, seed):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(count, 4, 5, generator=generator), torch.randint(CLASSES, (count,), generator=generator)
+    return torch.randn(count, 4, 5, generator=generator), torch.randint(
+        CLASSES, (count,), generator=generator
+    )
 
 
 def write_safetensors(folder, name, inputs, labels):

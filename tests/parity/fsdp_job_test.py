@@ -1,6 +1,7 @@
-"""Whole jobs with fsdp are those of ddp to the bit: losses, norms, validation passes over uneven shards, every tensor of every
-checkpoint, and the weights that are exported; also with activation checkpointing, which changes no bit either.
-tests/parity/fsdp has all combinations of settings, without workers."""
+"""Whole jobs with fsdp are those of ddp to the bit: losses, norms, validation passes over uneven
+shards, every tensor of every checkpoint, and the weights that are exported; also with activation
+checkpointing, which changes no bit either. tests/parity/fsdp has all combinations of settings,
+without workers."""
 
 import json
 
@@ -46,12 +47,20 @@ def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
     expected = run(muster, tmp_path, kind, f"ddp-{world_size}", {"ddp": {}}, world_size=world_size)
     assert list(expected["states"]) == list(range(1, STEPS + 1))
     settings = {
-        "fsdp": {"strategy": {"fsdp": {}}, "profile": {"directory": str(tmp_path / "traces"), "steps": [2, 5]}},
-        "keep": {"strategy": {"fsdp": {"reshard_after_forward": False}}, "activation_checkpointing": {}},
+        "fsdp": {
+            "strategy": {"fsdp": {}},
+            "profile": {"directory": str(tmp_path / "traces"), "steps": [2, 5]},
+        },
+        "keep": {
+            "strategy": {"fsdp": {"reshard_after_forward": False}},
+            "activation_checkpointing": {},
+        },
         "sharded": {"strategy": {"sharded_ddp": {}}, "activation_checkpointing": {}},
     }
     for name, setting in settings.items():
-        found = run(muster, tmp_path, kind, f"{name}-{world_size}", world_size=world_size, **setting)
+        found = run(
+            muster, tmp_path, kind, f"{name}-{world_size}", world_size=world_size, **setting
+        )
         assert found["metrics"] == expected["metrics"]
         assert found["validation"] == expected["validation"]
         assert found["states"].keys() == expected["states"].keys()
@@ -66,7 +75,13 @@ def test_fsdp_jobs_are_ddp_jobs(muster, tmp_path, kind, world_size):
 
 
 def test_what_the_rules_freeze_stays_and_has_no_moments(muster, tmp_path):
-    rules = {"rules": [{"freeze": "transformer.h.*"}, {"unfreeze": "*bias"}, {"freeze": "transformer.h.1.*"}]}
+    rules = {
+        "rules": [
+            {"freeze": "transformer.h.*"},
+            {"unfreeze": "*bias"},
+            {"freeze": "transformer.h.1.*"},
+        ]
+    }
     settings = {"frozen-ddp": {"ddp": {}}, "frozen-fsdp": {"fsdp": {"frozen": "resident"}}}
     runs = {
         name: run(muster, tmp_path, "gpt2", name, strategy, world_size=2, trainable=rules)
@@ -98,7 +113,8 @@ def test_validation_alone_needs_no_whole_model_either(muster, tmp_path):
 
 
 def check_trace(path, world_size):
-    """Each rank's phases, units in the order in which they are gathered and freed, and collectives that begin and end."""
+    """Each rank's phases, units in the order in which they are gathered and freed, and collectives
+    that begin and end."""
     events = json.loads(path.read_text())["traceEvents"]
     for rank in range(world_size):
         own = [event for event in events if event["pid"] == rank]
@@ -107,7 +123,11 @@ def check_trace(path, world_size):
         assert phases.count("optimizer") == 1
         begun, ended = ([event["id"] for event in own if event["ph"] == kind] for kind in "be")
         assert begun == ended == list(range(len(begun)))
-        units = [event["name"] for event in own if event["ph"] == "i" and "transformer.h.1" in event["name"]]
+        units = [
+            event["name"]
+            for event in own
+            if event["ph"] == "i" and "transformer.h.1" in event["name"]
+        ]
         forward = ["gather transformer.h.1", "forward of transformer.h.1", "free transformer.h.1"]
         backward = ["gather", "backward of", "after backward of", "free"]
         assert units == 2 * (forward + [f"{what} transformer.h.1" for what in backward])

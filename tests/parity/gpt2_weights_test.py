@@ -1,4 +1,5 @@
-"""GPT-2 weights go from transformers to Muster and back, and both compute the same logits from them."""
+"""GPT-2 weights go from transformers to Muster and back, and both compute the same logits from
+them."""
 
 import pytest
 import torch
@@ -8,15 +9,17 @@ from transformers import AutoModelForCausalLM, GPT2LMHeadModel
 from tests import bazel
 from tests.parity import cluster, logits, reference, workloads
 
-# Sizes that a layout mistake does not survive: odd widths, heads of odd size, contexts and vocabularies
-# that divide nothing, inner widths that are not 4 times the width.
+# Sizes that a layout mistake does not survive: odd widths, heads of odd size, contexts and
+# vocabularies that divide nothing, inner widths that are not 4 times the width.
 CONFIGURATIONS = {
     "usual": dict(vocab_size=256, context=32, layers=2, heads=4, width=64),
     "odd-everything": dict(vocab_size=257, context=17, layers=3, heads=3, width=27, inner=70),
     "untied": dict(vocab_size=257, context=17, layers=2, heads=5, width=35, tied=False),
     "one-head": dict(vocab_size=1003, context=17, layers=1, heads=1, width=13, inner=11),
     "head-of-one": dict(vocab_size=61, context=9, layers=2, heads=7, width=7, inner=1),
-    "narrow-inner-untied": dict(vocab_size=1003, context=33, layers=3, heads=9, width=45, inner=31, tied=False),
+    "narrow-inner-untied": dict(
+        vocab_size=1003, context=33, layers=3, heads=9, width=45, inner=31, tied=False
+    ),
     "one-position": dict(vocab_size=3, context=1, layers=1, heads=2, width=6),
 }
 
@@ -34,7 +37,9 @@ def test_logits_equal_those_of_transformers(options, tmp_path):
     model = hugging_face_model(options)
     model.save_pretrained(tmp_path / "model")
     tokens = logits.random_tokens(options)
-    found = logits.of_muster(tmp_path, "gpt2", options, tmp_path / "model" / "model.safetensors", tokens)
+    found = logits.of_muster(
+        tmp_path, "gpt2", options, tmp_path / "model" / "model.safetensors", tokens
+    )
     logits.assert_close(found, logits.of_transformers(model, tokens))
 
 
@@ -54,7 +59,9 @@ def test_exported_weights_open_in_transformers(options, tmp_path):
     for name in expected:
         assert torch.equal(found[name], expected[name]), name
     # The same weights and kernels in the same library: the same bits.
-    assert torch.equal(logits.of_transformers(opened, tokens), logits.of_transformers(model, tokens))
+    assert torch.equal(
+        logits.of_transformers(opened, tokens), logits.of_transformers(model, tokens)
+    )
     logits.assert_close(ours, logits.of_transformers(opened, tokens))
 
 

@@ -1,5 +1,5 @@
-"""The model of join_test, and its training by PyTorch's own DistributedDataParallel under join(), in processes that import no more
-than they need."""
+"""The model of join_test, and its training by PyTorch's own DistributedDataParallel under join(),
+in processes that import no more than they need."""
 
 import os
 import time
@@ -12,7 +12,9 @@ INPUTS, CLASSES = 6, 5
 class Block(torch.nn.Module):
     def __init__(self, inputs, outputs):
         super().__init__()
-        self.linear = torch.nn.Linear(inputs, outputs, bias=False)  # a bias before BatchNorm has no gradient but noise
+        self.linear = torch.nn.Linear(
+            inputs, outputs, bias=False
+        )  # a bias before BatchNorm has no gradient but noise
         self.norm = torch.nn.BatchNorm1d(outputs)
         self.unused = torch.nn.Linear(3, 5)
 
@@ -39,22 +41,28 @@ def train_rank(rank, folder, epochs, sgd, divide_by):
     if rank == 0:  # join() ends by sending all ranks the model of the last one with input
         torch.save(dict(model.module.named_parameters()), folder / f"{divide_by}.pt")
     torch.distributed.barrier()
-    # No destructors: DistributedDataParallel's waits, with Python's lock held, for a thread of Gloo that wants that lock to let go
-    # of a tensor (pytorch/pytorch#56297), about once in thirty times.
+    # No destructors: DistributedDataParallel's waits, with Python's lock held, for a thread of Gloo
+    # that wants that lock to let go of a tensor (pytorch/pytorch#56297), about once in thirty
+    # times.
     os._exit(0)
 
 
 def train_with_ddp(folder, epochs, sgd):
-    """The parameters at the end of an epoch: {"initial" or "active": {name: tensor}}. `epochs`: by rank, (inputs, labels) of each
-    micro-batch."""
+    """The parameters at the end of an epoch: {"initial" or "active": {name: tensor}}. `epochs`: by
+    rank, (inputs, labels) of each micro-batch."""
     ends = {}
     for divide_by in ("initial", "active"):
-        ranks = torch.multiprocessing.spawn(train_rank, (folder, epochs, sgd, divide_by), len(epochs), join=False)
+        ranks = torch.multiprocessing.spawn(
+            train_rank, (folder, epochs, sgd, divide_by), len(epochs), join=False
+        )
         end_of_wait = time.monotonic() + 120
         while not ranks.join(timeout=5):
             if time.monotonic() > end_of_wait:
                 for process in ranks.processes:
                     process.kill()
-                raise TimeoutError(f"PyTorch's ranks under join(), divide by {divide_by}, have not ended in 120 seconds")
+                raise TimeoutError(
+                    f"PyTorch's ranks under join(), divide by {divide_by}, have not ended in 120 "
+                    f"seconds"
+                )
         ends[divide_by] = torch.load(folder / f"{divide_by}.pt")
     return ends

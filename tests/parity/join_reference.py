@@ -1,9 +1,9 @@
-"""Training of any torch module in one process on uneven inputs, from docs/uneven-inputs.md: what Muster's ranks are compared with.
+"""Training of any torch module in one process on uneven inputs, from docs/uneven-inputs.md: what
+Muster's ranks are compared with.
 
-The process takes the micro-batches of all ranks one after the other, adds up their gradients and divides once by what `divide_by`
-says. Each rank normalizes with its own micro-batches and moves its own BatchNorm statistics; after a step all go on with those of
-the highest rank that had input.
-"""
+The process takes the micro-batches of all ranks one after the other, adds up their gradients and
+divides once by what `divide_by` says. Each rank normalizes with its own micro-batches and moves its
+own BatchNorm statistics; after a step all go on with those of the highest rank that had input."""
 
 import dataclasses
 import fnmatch
@@ -28,7 +28,9 @@ class Step:
 
 def divisor_of(divide_by, world_size, accumulate, terms):
     """`terms`: of each micro-batch that was brought."""
-    return {"initial": world_size * accumulate, "active": len(terms), "samples": sum(terms)}[divide_by]
+    return {"initial": world_size * accumulate, "active": len(terms), "samples": sum(terms)}[
+        divide_by
+    ]
 
 
 def state_of(model, optimizer):
@@ -51,8 +53,8 @@ def freeze(model, rules):
 
 
 def train(spec, model, data, steps, changes):
-    """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them; `changes`: {steps done: rules}. Yields a
-    Step for each."""
+    """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them; `changes`:
+    {steps done: rules}. Yields a Step for each."""
     batch, world_size = spec["batch"], spec["world_size"]
     divide_by = spec["uneven_inputs"]["join"]["divide_by"]
     accumulate = batch.get("accumulate", 1)
@@ -100,5 +102,10 @@ def steps_of_an_epoch(counts, accumulate):
 def own_steps(spec, sizes):
     batch = spec["batch"]
     return sampler.own_steps(
-        sizes, spec["seed"], batch["per_rank"], batch.get("accumulate", 1), batch.get("order", "shuffled"), "uneven"
+        sizes,
+        spec["seed"],
+        batch["per_rank"],
+        batch.get("accumulate", 1),
+        batch.get("order", "shuffled"),
+        "uneven",
     )

@@ -1,8 +1,10 @@
-"""Ranks with different amounts of input: every strategy against a single process, step by step, over two epochs.
+"""Ranks with different amounts of input: every strategy against a single process, step by step,
+over two epochs.
 
-The model has BatchNorm and parameters that nothing uses. Most ranks' last micro-batch is short. Each step is saved, and a save
-compares parameters and buffers of all ranks bitwise (join_step_test has the optimizer's state). Tolerance: training_test's, 1e-6
-with AdamW at eps 1e-5; between strategies there is none.
+The model has BatchNorm and parameters that nothing uses. Most ranks' last micro-batch is short.
+Each step is saved, and a save compares parameters and buffers of all ranks bitwise (join_step_test
+has the optimizer's state). Tolerance: training_test's, 1e-6 with AdamW at eps 1e-5; between
+strategies there is none.
 
 JOIN_CASES=all runs the whole product instead of all pairs.
 """
@@ -48,13 +50,20 @@ def pairwise(*factors):
 
 
 FACTORS = (DIVIDE_BY, PATTERNS, [1, 2], list(OPTIMIZERS))
-CASES = list(itertools.product(*FACTORS)) if os.environ.get("JOIN_CASES") == "all" else pairwise(*FACTORS)
+CASES = (
+    list(itertools.product(*FACTORS))
+    if os.environ.get("JOIN_CASES") == "all"
+    else pairwise(*FACTORS)
+)
 
 
 def parts(sizes):
     random = torch.Generator().manual_seed(8)
     return [
-        (torch.randn(size, INPUTS, generator=random), torch.randint(CLASSES, (size,), generator=random))
+        (
+            torch.randn(size, INPUTS, generator=random),
+            torch.randint(CLASSES, (size,), generator=random),
+        )
         for size in sizes
     ]
 
@@ -74,7 +83,13 @@ def job(folder, pattern, accumulate, divide_by, optimizer, **more):
         "name": "join",
         "seed": 21,
         "world_size": len(pattern),
-        "model": {"torchscript": {"path": str(folder / "model.pt"), "inputs": [INPUTS], "classes": CLASSES}},
+        "model": {
+            "torchscript": {
+                "path": str(folder / "model.pt"),
+                "inputs": [INPUTS],
+                "classes": CLASSES,
+            }
+        },
         "data": {"train": {"safetensors": {}, "per_rank": paths}},
         "batch": {"per_rank": PER_RANK, "accumulate": accumulate, "last": "uneven"},
         "uneven_inputs": {"join": {"divide_by": divide_by}},
@@ -130,19 +145,28 @@ def test_every_strategy_is_the_single_process(tmp_path, divide_by, pattern, accu
 def test_reduced_in_every_micro_batch(tmp_path, strategy):
     """Windows end short on ranks 1 and 2; sums are taken in another order."""
     pattern = (7, 3, 1)
-    spec = job(tmp_path, pattern, 3, "active", "sgd") | {"strategy": {strategy: {"reduce_every": "micro_batch"}}}
+    spec = job(tmp_path, pattern, 3, "active", "sgd") | {
+        "strategy": {strategy: {"reduce_every": "micro_batch"}}
+    }
     found = run(spec, tmp_path / "run")
     for step, wanted in enumerate(own_reference(spec, pattern), 1):
         assert_close(found[step], wanted.state, f"step {step}")
 
 
 # While ranks 1 and 2 have joined: to one that has not frozen it, and back.
-CHANGES = {2: [{"freeze": "0.*"}], 3: [{"freeze": "*"}], 5: [{"unfreeze": "1.*"}, {"unfreeze": "2.*"}], 7: [{"unfreeze": "*"}]}
+CHANGES = {
+    2: [{"freeze": "0.*"}],
+    3: [{"freeze": "*"}],
+    5: [{"unfreeze": "1.*"}, {"unfreeze": "2.*"}],
+    7: [{"unfreeze": "*"}],
+}
 
 
 @pytest.mark.parametrize("divide_by", DIVIDE_BY)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(tmp_path, divide_by, optimizer):
+def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(
+    tmp_path, divide_by, optimizer
+):
     pattern = (7, 0, 1)
     more = {"clip_grad_norm": 0.3, "activation_checkpointing": {}}
     spec = job(tmp_path, pattern, 2, divide_by, optimizer, **more)
@@ -154,7 +178,8 @@ def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(tmp_pat
 @pytest.mark.parametrize("order", ["shuffled", "sequential"])
 @pytest.mark.parametrize("count", [67, 50, 7])
 def test_the_first_ranks_get_the_rest_of_a_common_data_set(tmp_path, order, count):
-    """Of 48 samples a step: a rest for two ranks, one of two samples, and data that fill no step."""
+    """Of 48 samples a step: a rest for two ranks, one of two samples, and data that fill no
+    step."""
     spec = job(tmp_path, (1, 1, 1), 2, "active", "sgd")
     ((inputs, labels),) = parts([count])
     save_file({"inputs": inputs, "labels": labels}, tmp_path / "common.safetensors")
@@ -166,7 +191,8 @@ def test_the_first_ranks_get_the_rest_of_a_common_data_set(tmp_path, order, coun
 
 
 def language_job(folder):
-    """Everything that could carry hidden state: dropout, float16 with its loss scale, accumulation, clipping, recomputation."""
+    """Everything that could carry hidden state: dropout, float16 with its loss scale, accumulation,
+    clipping, recomputation."""
     spec = workloads.gpt2(folder, dropout=0.2)
     paths = []
     for rank, tokens in enumerate([40 * 17 + 1, 5 * 17 + 1, 0]):
@@ -190,9 +216,17 @@ def test_a_run_resumed_while_ranks_have_joined_is_the_undisturbed_one_in_any_str
     spec = language_job(tmp_path)
     calm = sessions.run(spec | {"strategy": STRATEGIES["ddp"]}, tmp_path / "calm")
     assert list(calm) == list(range(1, 13))
-    for name, start in [("sharded_ddp", None), ("fsdp", None), ("ddp", 3), ("sharded_ddp", 4), ("fsdp", 8)]:
+    for name, start in [
+        ("sharded_ddp", None),
+        ("fsdp", None),
+        ("ddp", 3),
+        ("sharded_ddp", 4),
+        ("fsdp", 8),
+    ]:
         found = sessions.run(
-            spec | {"strategy": STRATEGIES[name]}, tmp_path / f"{name}-{start}", start=start and calm[start]
+            spec | {"strategy": STRATEGIES[name]},
+            tmp_path / f"{name}-{start}",
+            start=start and calm[start],
         )
         assert list(found) == list(range(start or 1, 13))
         for step, folder in found.items():
@@ -216,4 +250,8 @@ def test_the_last_step_has_the_parameters_of_pytorchs_own_join(tmp_path, pattern
     for name, divide_by in itertools.product(STRATEGIES, ends):
         join = {"strategy": STRATEGIES[name], "uneven_inputs": {"join": {"divide_by": divide_by}}}
         found = run(spec | join, tmp_path / f"{name}-{divide_by}")[max(pattern)]
-        assert_close({key: found[f"param/{key}"] for key in ends[divide_by]}, ends[divide_by], f"{name}, {divide_by}")
+        assert_close(
+            {key: found[f"param/{key}"] for key in ends[divide_by]},
+            ends[divide_by],
+            f"{name}, {divide_by}",
+        )

@@ -1,8 +1,8 @@
 """Llama weights go from transformers to Muster and back; logits and gradients are equal.
 
-Both compute in float32; the differences are those of attention (a fused kernel here, written out there) and of the
-order of sums, some 1e-6 of the values, which are of the order of 1 to 10: 1e-4 leaves room and hides no mistake.
-"""
+Both compute in float32; the differences are those of attention (a fused kernel here, written out
+there) and of the order of sums, some 1e-6 of the values, which are of the order of 1 to 10: 1e-4
+leaves room and hides no mistake."""
 
 import copy
 
@@ -14,26 +14,49 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from tests import bazel
 from tests.parity import cluster, logits, reference, workloads
 
-# Sizes that a layout mistake does not survive: groups of three, contexts and vocabularies that divide nothing,
-# the narrowest heads, other positions and norms than the usual ones.
+# Sizes that a layout mistake does not survive: groups of three, contexts and vocabularies that
+# divide nothing, the narrowest heads, other positions and norms than the usual ones.
 CONFIGURATIONS = {
-    "grouped-query": dict(vocab_size=256, context=32, layers=2, heads=8, kv_heads=2, width=64, inner=176),
+    "grouped-query": dict(
+        vocab_size=256, context=32, layers=2, heads=8, kv_heads=2, width=64, inner=176
+    ),
     "multi-head": dict(vocab_size=256, context=32, layers=2, heads=4, width=64, inner=176),
     "multi-query-tied": dict(
         vocab_size=257, context=17, layers=2, heads=5, kv_heads=1, width=30, inner=70, tied=True
     ),
     "odd-everything": dict(
-        vocab_size=1003, context=19, layers=3, heads=9, kv_heads=3, width=54, inner=71, norm_eps=1e-2
+        vocab_size=1003,
+        context=19,
+        layers=3,
+        heads=9,
+        kv_heads=3,
+        width=54,
+        inner=71,
+        norm_eps=1e-2,
     ),
     "head-of-two-tied": dict(
         vocab_size=61, context=9, layers=2, heads=7, kv_heads=7, width=14, inner=1, tied=True
     ),
     # Long enough for the slow pairs to turn.
     "other-theta": dict(
-        vocab_size=61, context=301, layers=1, heads=2, kv_heads=1, width=32, inner=24, rope_theta=137.5
+        vocab_size=61,
+        context=301,
+        layers=1,
+        heads=2,
+        kv_heads=1,
+        width=32,
+        inner=24,
+        rope_theta=137.5,
     ),
     "large-theta": dict(
-        vocab_size=61, context=301, layers=1, heads=2, kv_heads=1, width=32, inner=24, rope_theta=5e5
+        vocab_size=61,
+        context=301,
+        layers=1,
+        heads=2,
+        kv_heads=1,
+        width=32,
+        inner=24,
+        rope_theta=5e5,
     ),
 }
 
@@ -85,16 +108,20 @@ def test_exported_weights_open_in_transformers(options, tmp_path):
     exported = tmp_path / "exported" / "model.safetensors"
     ours = logits.of_muster(tmp_path, "llama", options, weights, tokens, "--export", exported)
 
-    opened = AutoModelForCausalLM.from_pretrained(exported.parent, attn_implementation="eager").eval()
+    opened = AutoModelForCausalLM.from_pretrained(
+        exported.parent, attn_implementation="eager"
+    ).eval()
     assert type(opened) is LlamaForCausalLM
     expected = model.state_dict()
     found = opened.state_dict()
     assert found.keys() == expected.keys()
     for name in expected:
         assert torch.equal(found[name], expected[name]), name
-    # The same weights and kernels, so the configuration is the same too. Only where the weights lie in memory differs,
-    # which can change last bits.
-    logits.assert_close(logits.of_transformers(opened, tokens), logits.of_transformers(model, tokens), 1e-6)
+    # The same weights and kernels, so the configuration is the same too. Only where the weights lie
+    # in memory differs, which can change last bits.
+    logits.assert_close(
+        logits.of_transformers(opened, tokens), logits.of_transformers(model, tokens), 1e-6
+    )
     logits.assert_close(ours, logits.of_transformers(opened, tokens))
 
 
@@ -114,7 +141,9 @@ def test_weights_in_half_precision_load(tmp_path):
     options = CONFIGURATIONS["grouped-query"]
     model = hugging_face_model(options)
     with torch.no_grad():
-        for parameter in model.parameters():  # not model.bfloat16(): that rounds the rotary frequencies too
+        for (
+            parameter
+        ) in model.parameters():  # not model.bfloat16(): that rounds the rotary frequencies too
             parameter.copy_(parameter.bfloat16())
     weights = save(copy.deepcopy(model).bfloat16(), tmp_path / "model", shards=True)
     tokens = logits.random_tokens(options)
@@ -145,7 +174,9 @@ def test_what_a_job_exports_opens_in_transformers(tied, tmp_path):
     assert job["spec"]["model"]["llama"]["inner"] == options["inner"]
     assert job["exported_path"] == str(exported)
 
-    opened = AutoModelForCausalLM.from_pretrained(exported.parent, attn_implementation="eager").eval()
+    opened = AutoModelForCausalLM.from_pretrained(
+        exported.parent, attn_implementation="eager"
+    ).eval()
     trained = reference.train(spec)
     assert losses == pytest.approx(trained.losses, abs=1e-6)
     expected = trained.parameters[8]
@@ -160,8 +191,9 @@ def test_what_a_job_exports_opens_in_transformers(tied, tmp_path):
 
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_training_in_half_precision_equals_transformers(precision, tmp_path):
-    # The norms and rotations are float32 here and the projections are not: every mixture must be taken. Attention
-    # rounds in other places than transformers' written-out one; losses differ by 4e-5 and less.
+    # The norms and rotations are float32 here and the projections are not: every mixture must be
+    # taken. Attention rounds in other places than transformers' written-out one; losses differ by
+    # 4e-5 and less.
     spec = workloads.llama(tmp_path) | {
         "world_size": 2,
         "precision": precision,

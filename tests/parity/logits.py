@@ -12,7 +12,8 @@ from tests.parity import cluster
 
 
 def random_values(model, seed=1):
-    """Random values everywhere: transformers starts biases at 0 and norms at 1, which would hide mistakes."""
+    """Random values everywhere: transformers starts biases at 0 and norms at 1, which would hide
+    mistakes."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in model.parameters():
@@ -60,5 +61,8 @@ def gradients_of_transformers(model, tokens):
 
 def assert_close(found, expected, tolerance=1e-4):
     assert found.shape == expected.shape
-    print(f"largest difference {(found - expected).abs().max():.1e}, largest value {expected.abs().max():.1f}")
+    print(
+        f"largest difference {(found - expected).abs().max():.1e}, largest value "
+        f"{expected.abs().max():.1f}"
+    )
     torch.testing.assert_close(found, expected, rtol=0, atol=tolerance)

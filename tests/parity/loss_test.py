@@ -1,8 +1,7 @@
 """Losses and what validation measures, against torch.nn.functional.
 
-Training with a loss shows its value and, through the parameters, its gradients. Tolerances as in training_test:
-SGD multiplies float32 rounding by its rate and nothing else, so 1e-6.
-"""
+Training with a loss shows its value and, through the parameters, its gradients. Tolerances as in
+training_test: SGD multiplies float32 rounding by its rate and nothing else, so 1e-6."""
 
 import copy
 import math
@@ -48,7 +47,11 @@ CASES = {
     "plain": ("mlp", None, None),
     "ignored": ("mlp", {"cross_entropy": {"ignore_index": IGNORED}}, some_ignored),
     "smoothed": ("mlp", {"cross_entropy": {"label_smoothing": 0.2}}, None),
-    "both": ("mlp", {"cross_entropy": {"ignore_index": IGNORED, "label_smoothing": 0.1}}, some_ignored),
+    "both": (
+        "mlp",
+        {"cross_entropy": {"ignore_index": IGNORED, "label_smoothing": 0.1}},
+        some_ignored,
+    ),
     "mse": ("mlp", {"mse": {}}, numbers),
     # A token of the vocabulary that is everywhere, as padding is.
     "tokens": ("gpt2", {"cross_entropy": {"ignore_index": 3, "label_smoothing": 0.1}}, None),
@@ -92,16 +95,21 @@ def test_training_equals_pytorch(muster, tmp_path, case):
 @pytest.mark.parametrize("world_size", [1, 2])
 @pytest.mark.parametrize("case", ["both", "mse", "tokens"])
 def test_validation_is_over_the_terms_that_count(muster, tmp_path, case, world_size):
-    # 13 samples of tokens, 23 rows: the last round is uneven. One row at a time, so that micro-batches without any
-    # term are met too.
-    spec = job(tmp_path, case, world_size) | {"batch": {"per_rank": 1}, "stages": [{"validate": {}}]}
+    # 13 samples of tokens, 23 rows: the last round is uneven. One row at a time, so that
+    # micro-batches without any term are met too.
+    spec = job(tmp_path, case, world_size) | {
+        "batch": {"per_rank": 1},
+        "stages": [{"validate": {}}],
+    }
     found = muster.run(spec, f"validate-{case}-{world_size}")
     loss = reference.validation_loss(spec)
     assert found["validation_loss"] == pytest.approx(loss, abs=1e-6)
     if case == "mse":
         assert "validation_accuracy" not in found and "validation_perplexity" not in found
         return
-    assert found["validation_accuracy"] == pytest.approx(reference.validation_accuracy(spec), abs=1e-12)
+    assert found["validation_accuracy"] == pytest.approx(
+        reference.validation_accuracy(spec), abs=1e-12
+    )
     if case == "tokens":
         assert found["validation_perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
     else:

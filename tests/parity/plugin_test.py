@@ -79,7 +79,12 @@ def job(folder, plugin, name, more_options={}, **more):
             "weights": str(folder / "initial.safetensors"),
         },
         "data": {
-            which: {"npy": {"inputs": str(folder / f"{which}-inputs.npy"), "labels": str(folder / f"{which}-labels.npy")}}
+            which: {
+                "npy": {
+                    "inputs": str(folder / f"{which}-inputs.npy"),
+                    "labels": str(folder / f"{which}-labels.npy"),
+                }
+            }
             for which in ("train", "validate")
         },
         "batch": {"per_rank": 5, "accumulate": 2},
@@ -106,7 +111,9 @@ def test_without_a_loss_of_its_own_it_takes_the_jobs(muster, plugin, tmp_path):
     loss = {"cross_entropy": {"label_smoothing": 0.1}}
     spec = job(tmp_path, plugin, "plain", loss=loss)
     muster.run(spec, "plain")
-    expected = twin.train(spec, twin_model(), loss=lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1))
+    expected = twin.train(
+        spec, twin_model(), loss=lambda x, y: F.cross_entropy(x, y, label_smoothing=0.1)
+    )
     twin.assert_close(muster.losses("plain"), expected.losses, 1e-6)
     with pytest.raises(cluster.JobFailed, match="model 'focal': the model has a loss of its own"):
         muster.run(job(tmp_path, plugin, "focal", loss=loss), "two-losses")
@@ -114,19 +121,24 @@ def test_without_a_loss_of_its_own_it_takes_the_jobs(muster, plugin, tmp_path):
 
 @pytest.mark.parametrize("precision", twin.HALF_PRECISION)
 @pytest.mark.parametrize("name, loss", [("focal", focal_loss(2)), ("plain", twin.cross_entropy)])
-def test_it_trains_in_half_precision_as_pytorch_does(muster, plugin, tmp_path, name, loss, precision):
+def test_it_trains_in_half_precision_as_pytorch_does(
+    muster, plugin, tmp_path, name, loss, precision
+):
     spec = job(tmp_path, plugin, name, precision=precision)
     spec["stages"].append({"validate": {}})
     muster.run(spec, f"{name}-{precision}")
     spec["stages"].pop()
-    twin.assert_trained_in_half_precision(muster.losses(f"{name}-{precision}"), spec, twin_model, loss)
+    twin.assert_trained_in_half_precision(
+        muster.losses(f"{name}-{precision}"), spec, twin_model, loss
+    )
 
 
 def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_path):
     ends = []
     for disturb in (False, True):
         job_id = "disturbed" if disturb else "undisturbed"
-        # Wide, so that the kill after the first checkpoint comes long before the end; values from the seed.
+        # Wide, so that the kill after the first checkpoint comes long before the end; values from
+        # the seed.
         spec = job(
             tmp_path,
             plugin,
@@ -146,7 +158,9 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, plugin, tmp_
             os.kill(muster.workers()[0], signal.SIGKILL)
         found = muster.wait(job_id)
         assert int(found.get("restarts", 0)) == (1 if disturb else 0), found
-        ends.append((muster.losses(job_id), exports.contents(tmp_path / "out" / "model.safetensors")))
+        ends.append(
+            (muster.losses(job_id), exports.contents(tmp_path / "out" / "model.safetensors"))
+        )
     assert len(ends[0][0]) == 40
     assert ends[0] == ends[1]
 
@@ -168,8 +182,10 @@ def faulty_job(folder, fault):
     "fault, said",
     {
         "hook-throws": "before step 3: plug-in FILE: model 'faulty': step hook: no third step",
-        "forward-throws-when-training": "plug-in FILE: model 'faulty': root: threw something that is no std::exception",
-        "loss-no-gradient": "plug-in FILE: model 'faulty': loss: expected a mean that depends on the parameters",
+        "forward-throws-when-training": "plug-in FILE: model 'faulty': root: threw something "
+        "that is no std::exception",
+        "loss-no-gradient": "plug-in FILE: model 'faulty': loss: expected a mean that depends on "
+        "the parameters",
     }.items(),
 )
 def test_code_that_fails_ends_the_job_with_rank_and_plugin(muster, tmp_path, fault, said):

@@ -1,12 +1,13 @@
-"""bfloat16 and float16 against torch.autocast and torch.amp.GradScaler on the CPU, and what is not finite.
+"""bfloat16 and float16 against torch.autocast and torch.amp.GradScaler on the CPU, and what is not
+finite.
 
-Where the bounds come from: both sides run the same kernels on the same casts, so that a step from equal parameters gives
-losses that differ by float32 rounding only. But parameters differ by float32 rounding after it, and where such a
-difference decides to which side a weight or an activation is rounded, the value is off by one unit of its type: 2^-8 of it
-in bfloat16, 2^-11 in float16. Losses are sums over many of them. LOSSES is about ten times what was seen; a forward in
-float32, or in the other type, is further away than that for the mlp (checked below). GPT-2's attention is one fused
-kernel on either side, and not the same one: it rounds elsewhere from the first step on.
-"""
+Where the bounds come from: both sides run the same kernels on the same casts, so that a step from
+equal parameters gives losses that differ by float32 rounding only. But parameters differ by float32
+rounding after it, and where such a difference decides to which side a weight or an activation is
+rounded, the value is off by one unit of its type: 2^-8 of it in bfloat16, 2^-11 in float16. Losses
+are sums over many of them. LOSSES is about ten times what was seen; a forward in float32, or in the
+other type, is further away than that for the mlp (checked below). GPT-2's attention is one fused
+kernel on either side, and not the same one: it rounds elsewhere from the first step on."""
 
 import math
 
@@ -19,7 +20,8 @@ from tests.parity import checkpoints, cluster, reference, shared_cluster, worklo
 WORKLOADS = {"gpt2": workloads.gpt2, "mlp": workloads.mlp}
 STEPS = 30
 LOSSES = {"bfloat16": 2e-3, "float16": 2e-4}
-# Adam takes steps of up to the whole rate, 1e-3, in the direction of what may be rounding: these are a few of 30 steps.
+# Adam takes steps of up to the whole rate, 1e-3, in the direction of what may be rounding: these
+# are a few of 30 steps.
 PARAMETERS = {"bfloat16": 5e-3, "float16": 1e-3}
 FIRST_LOSS = {"gpt2": 2e-5, "mlp": 1e-6}
 
@@ -66,7 +68,9 @@ def test_training_equals_torchs_autocast(muster, tmp_path, kind, precision):
     assert moved <= PARAMETERS[precision]
     # What a step computes from equal parameters.
     first = {
-        name: reference.train(spec | {"precision": name, "stages": [{"fit": {"steps": 1}}]}).losses[0]
+        name: reference.train(spec | {"precision": name, "stages": [{"fit": {"steps": 1}}]}).losses[
+            0
+        ]
         for name in ("float32", "bfloat16", "float16")
     }
     print(f"{job}: first loss {found[0]}, torch {first}")

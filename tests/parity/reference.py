@@ -1,8 +1,8 @@
 """Training in plain PyTorch, one process, from a job file: what Muster's numbers are compared with.
 
-The process takes the micro-batches of all ranks one after the other, adds up their gradients in place,
-divides once by their number and steps torch.optim. Nothing here comes from Muster but the formats.
-"""
+The process takes the micro-batches of all ranks one after the other, adds up their gradients in
+place, divides once by their number and steps torch.optim. Nothing here comes from Muster but the
+formats."""
 
 import dataclasses
 import fnmatch
@@ -169,13 +169,16 @@ def rate_factor(schedule, total_steps):
             return (step + 1) / warmup
         if step >= total:
             return least
-        return least + (1 - least) * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (total - warmup)))
+        return least + (1 - least) * 0.5 * (
+            1 + math.cos(math.pi * (step - warmup) / (total - warmup))
+        )
 
     return factor
 
 
 def build_optimizer(options, model):
-    """torch.optim with one param_group for each parameter, which has what the job's groups set for it."""
+    """torch.optim with one param_group for each parameter, which has what the job's groups set for
+    it."""
     kind, settings = next((kind, options[kind]) for kind in ("adamw", "sgd") if kind in options)
     param_groups = []
     for name, parameter in model.named_parameters():
@@ -216,14 +219,16 @@ class Result:
     losses: list  # mean over all micro-batches, one for each step
     norms: list  # of the gradient, before clipping
     parameters: dict  # step -> {name: tensor}
-    scales: list = dataclasses.field(default_factory=list)  # that each step's loss was multiplied by
+    scales: list = dataclasses.field(
+        default_factory=list
+    )  # that each step's loss was multiplied by
     steps: dict = dataclasses.field(default_factory=dict)  # step -> AdamW's own count of its steps
     moments: dict = dataclasses.field(default_factory=dict)  # step -> {slot/name: tensor}
 
 
 def train(spec, seed_of_sampler=None, before_step=None):
-    """Runs the job's one fit stage. `seed_of_sampler` is for tests of the tests. `before_step(step, model)` may freeze and
-    unfreeze parameters."""
+    """Runs the job's one fit stage. `seed_of_sampler` is for tests of the tests. `before_step(step,
+    model)` may freeze and unfreeze parameters."""
     model = build(spec).train()
     data = open_data(spec, "train")
     batch = spec["batch"]

@@ -1,8 +1,10 @@
-"""Freezing and unfreezing while a job runs, against a single process of PyTorch that flips requires_grad.
+"""Freezing and unfreezing while a job runs, against a single process of PyTorch that flips
+requires_grad.
 
-One schedule has it all: a parameter frozen from the start and freed late (the largest one), others freed, frozen and freed again, everything
-frozen, and one that changes with every step. After every step the parameters, the moments and AdamW's count of steps of each
-parameter are compared; what is frozen keeps its bits.
+One schedule has it all: a parameter frozen from the start and freed late (the largest one), others
+freed, frozen and freed again, everything frozen, and one that changes with every step. After every
+step the parameters, the moments and AdamW's count of steps of each parameter are compared; what is
+frozen keeps its bits.
 
 The tolerance is training_test's: 1e-6, with AdamW at eps 1e-5.
 """
@@ -89,7 +91,9 @@ def job(folder, world_size, accumulate, clip, optimizer):
 
 def largest_difference(found, expected, what):
     assert found.keys() == expected.keys(), f"{what}: {sorted(found.keys() ^ expected.keys())[:3]}"
-    return max(((found[name] - expected[name]).abs().max().item() for name in expected), default=0.0)
+    return max(
+        ((found[name] - expected[name]).abs().max().item() for name in expected), default=0.0
+    )
 
 
 @pytest.mark.parametrize("world_size, accumulate, clip, optimizer", CASES)
@@ -103,14 +107,21 @@ def test_each_step_is_that_of_pytorch(tmp_path, world_size, accumulate, clip, op
         assert list(found) == list(range(1, STEPS + 1))
         for step, folder in found.items():
             state = checkpoints.read(folder)
-            found = {key.removeprefix("param/"): value for key, value in state.items() if key.startswith("param/")}
+            found = {
+                key.removeprefix("param/"): value
+                for key, value in state.items()
+                if key.startswith("param/")
+            }
             moments = {key: value for key, value in state.items() if not key.startswith("param/")}
             what = f"{name}, step {step}"
             assert largest_difference(found, expected.parameters[step], what) <= TOLERANCE, what
             assert largest_difference(moments, expected.moments[step], what) <= TOLERANCE, what
             for parameter in found:
                 if before is not None and not trained(parameter, step):
-                    for key in [f"param/{parameter}", *(k for k in moments if k.endswith("/" + parameter))]:
+                    for key in [
+                        f"param/{parameter}",
+                        *(k for k in moments if k.endswith("/" + parameter)),
+                    ]:
                         assert torch.equal(state[key], before[key]), f"{what}: {key} changed"
             before = state
             # All strategies to the bit.
@@ -120,11 +131,22 @@ def test_each_step_is_that_of_pytorch(tmp_path, world_size, accumulate, clip, op
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_what_is_frozen_goes_with_a_checkpoint_into_any_strategy_and_world_size(tmp_path, optimizer):
-    """From step 6 on everything is frozen: whoever goes on writes, one step later, what he was given."""
+def test_what_is_frozen_goes_with_a_checkpoint_into_any_strategy_and_world_size(
+    tmp_path, optimizer
+):
+    """From step 6 on everything is frozen: whoever goes on writes, one step later, what he was
+    given."""
     changes = {done: rules for done, rules in CHANGES.items() if done <= 6}
     start, expected = None, None
-    chain = [("sharded_ddp", 4), ("fsdp", 2), ("ddp", 2), ("fsdp", 4), ("sharded_ddp", 1), ("ddp", 1), ("fsdp", 2)]
+    chain = [
+        ("sharded_ddp", 4),
+        ("fsdp", 2),
+        ("ddp", 2),
+        ("fsdp", 4),
+        ("sharded_ddp", 1),
+        ("ddp", 1),
+        ("fsdp", 2),
+    ]
     for hop, (strategy, world_size) in enumerate(chain):
         spec = job(tmp_path, world_size, 1, None, optimizer) | {
             "strategy": STRATEGIES[strategy],
@@ -143,14 +165,21 @@ def test_what_is_frozen_goes_with_a_checkpoint_into_any_strategy_and_world_size(
 def test_a_run_goes_on_from_the_middle_of_the_schedule_in_another_strategy(tmp_path):
     spec = job(tmp_path, 2, 2, 0.5, "adamw")
     calm = sessions.run(spec | {"strategy": STRATEGIES["fsdp"]}, tmp_path / "calm", CHANGES)
-    resumed = sessions.run(spec | {"strategy": STRATEGIES["sharded_ddp"]}, tmp_path / "resumed", CHANGES, calm[9])
+    resumed = sessions.run(
+        spec | {"strategy": STRATEGIES["sharded_ddp"]}, tmp_path / "resumed", CHANGES, calm[9]
+    )
     assert list(resumed) == list(range(9, STEPS + 1))
     for step in range(10, STEPS + 1):
-        checkpoints.assert_bitwise_equal(checkpoints.read(resumed[step]), checkpoints.read(calm[step]))
+        checkpoints.assert_bitwise_equal(
+            checkpoints.read(resumed[step]), checkpoints.read(calm[step])
+        )
 
 
 def test_the_schedule_has_all_there_is_to_show():
-    names = [name for name, _ in reference.build({"model": {"gpt2": workloads_options()}}).named_parameters()]
+    names = [
+        name
+        for name, _ in reference.build({"model": {"gpt2": workloads_options()}}).named_parameters()
+    ]
     masks = [tuple(trained(name, step) for name in names) for step in range(1, STEPS + 1)]
     assert any(not any(mask) for mask in masks), "everything is frozen once"
     assert all(a != b for a, b in zip(masks[8:13], masks[9:14])), "each step is another mask"

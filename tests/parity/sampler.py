@@ -1,4 +1,5 @@
-"""docs/sampler.md in Python: which samples a step takes. Written from that page, not from the C++ code."""
+"""docs/sampler.md in Python: which samples a step takes. Written from that page, not from the C++
+code."""
 
 _MASK = (1 << 64) - 1
 _GAMMA = 0x9E3779B97F4A7C15
@@ -11,7 +12,8 @@ def _mix(z):
 
 
 def permutation(seed, epoch, size, rank=None):
-    """The order of an epoch: Fisher-Yates from the end, driven by splitmix64. `rank`: that of its own file."""
+    """The order of an epoch: Fisher-Yates from the end, driven by splitmix64. `rank`: that of its
+    own file."""
     order = list(range(size))
     state = _mix((_mix((seed + _GAMMA) & _MASK) + epoch) & _MASK)
     if rank is not None:
@@ -24,7 +26,8 @@ def permutation(seed, epoch, size, rank=None):
 
 
 def steps(size, seed, world_size, per_rank, accumulate=1, order="shuffled", last="drop"):
-    """Yields, for each step without end, a list over ranks of lists over micro-batches of sample indices."""
+    """Yields, for each step without end, a list over ranks of lists over micro-batches of sample
+    indices."""
     global_batch = world_size * accumulate * per_rank
     if last == "drop" and size < global_batch:
         raise ValueError(f"{size} samples are less than a step takes, {global_batch}")
@@ -46,7 +49,8 @@ def steps(size, seed, world_size, per_rank, accumulate=1, order="shuffled", last
 
 
 def own_steps(sizes, seed, per_rank, accumulate=1, order="shuffled", last="drop"):
-    """As steps, but each rank has a file of its own with so many samples, and the indices are within that."""
+    """As steps, but each rank has a file of its own with so many samples, and the indices are
+    within that."""
     taken = accumulate * per_rank
     end = max(sizes) if last == "uneven" else min(sizes)
     epoch = 0
@@ -60,7 +64,10 @@ def own_steps(sizes, seed, per_rank, accumulate=1, order="shuffled", last="drop"
                 break
             if last == "uneven":
                 rests = [own[place : place + taken] for own in orders]
-                yield [[rest[i : i + per_rank] for i in range(0, len(rest), per_rank)] for rest in rests]
+                yield [
+                    [rest[i : i + per_rank] for i in range(0, len(rest), per_rank)]
+                    for rest in rests
+                ]
                 continue
             yield [
                 [

@@ -1,8 +1,8 @@
 """Every learning-rate schedule against torch.optim.lr_scheduler, over 200 steps of a real job.
 
-Both sides compute in float64, torch mostly by one recurrence after the other: 1e-9 of the whole rate is far above its
-rounding and far below a slip of one step, which is at least 1e-6 of it in each case.
-"""
+Both sides compute in float64, torch mostly by one recurrence after the other: 1e-9 of the whole
+rate is far above its rounding and far below a slip of one step, which is at least 1e-6 of it in
+each case."""
 
 import pytest
 import torch
@@ -32,7 +32,9 @@ def constant(optimizer):
 
 
 def cosine(steps, ratio):
-    return lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, T_max=steps, eta_min=LR * ratio)
+    return lambda optimizer: lr_scheduler.CosineAnnealingLR(
+        optimizer, T_max=steps, eta_min=LR * ratio
+    )
 
 
 def linear(steps, ratio):
@@ -69,7 +71,14 @@ SCHEDULES = {
     "step_default": ({"step": {"step_size": 70}}, step(70, 0.1)),
     "one_cycle": ({"one_cycle": {}}, one_cycle()),
     "one_cycle_linear": (
-        {"one_cycle": {"pct_start": 0.123, "div_factor": 10, "final_div_factor": 7, "anneal": "linear"}},
+        {
+            "one_cycle": {
+                "pct_start": 0.123,
+                "div_factor": 10,
+                "final_div_factor": 7,
+                "anneal": "linear",
+            }
+        },
         one_cycle(pct_start=0.123, div_factor=10, final_div_factor=7, anneal_strategy="linear"),
     ),
     "one_cycle_three_phase": (

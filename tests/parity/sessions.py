@@ -1,4 +1,5 @@
-"""Jobs run by muster-session: a worker's own code in one process, ranks as threads, and every step saved."""
+"""Jobs run by muster-session: a worker's own code in one process, ranks as threads, and every step
+saved."""
 
 import json
 import shutil
@@ -9,18 +10,27 @@ from tests.parity import checkpoints, cluster
 
 
 def run(spec, folder, changes=None, start=None):
-    """The folders of the checkpoints, by step. `changes`: {steps done: rules of trainability}; `start`: folder of the checkpoint to
-    go on from. Needs //worker/control:muster-session."""
+    """The folders of the checkpoints, by step. `changes`: {steps done: rules of trainability};
+    `start`: folder of the checkpoint to go on from. Needs //worker/control:muster-session."""
     folder.mkdir()
     spec = checkpoints.with_checkpoints(spec, folder)
     (folder / "job.yaml").write_text(json.dumps(spec))
-    commands = [{"at_step": done, "set_trainability": {"rules": rules}} for done, rules in sorted((changes or {}).items())]
+    commands = [
+        {"at_step": done, "set_trainability": {"rules": rules}}
+        for done, rules in sorted((changes or {}).items())
+    ]
     (folder / "commands").write_text("".join(json.dumps(command) + "\n" for command in commands))
-    command = [bazel.runfile("worker/control/muster-session"), folder / "job.yaml", "--commands", folder / "commands"]
+    command = [
+        bazel.runfile("worker/control/muster-session"),
+        folder / "job.yaml",
+        "--commands",
+        folder / "commands",
+    ]
     if start is not None:
         own = folder / "checkpoints/job" / start.name
         shutil.copytree(start, own)
-        # It is the same process of the same generation for the folder, which so is not taken for another's.
+        # It is the same process of the same generation for the folder, which so is not taken for
+        # another's.
         for name in (".muster-job", ".muster-epoch"):
             shutil.copy(start.parent / name, own.parent)
         command += ["--from", own]

@@ -1,4 +1,5 @@
-"""The cluster of a test file: `muster = shared_cluster.with_slots(2)` is a fixture for all of its tests."""
+"""The cluster of a test file: `muster = shared_cluster.with_slots(2)` is a fixture for all of its
+tests."""
 
 import pytest
 

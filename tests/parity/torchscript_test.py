@@ -1,8 +1,8 @@
-"""TorchScript files as Python writes them: trained as PyTorch trains the module, exported, resumed, and refused.
+"""TorchScript files as Python writes them: trained as PyTorch trains the module, exported, resumed,
+and refused.
 
-Tolerances as in training_test.py: 1e-6 where both sides run the same kernels in float32 and only add in another
-order (gradients of micro-batches over ranks).
-"""
+Tolerances as in training_test.py: 1e-6 where both sides run the same kernels in float32 and only
+add in another order (gradients of micro-batches over ranks)."""
 
 import json
 import os
@@ -81,7 +81,12 @@ def rows_job(folder, **more):
         "world_size": 2,
         "model": {"torchscript": {"path": str(folder / "model.pt"), "inputs": [2], "classes": 3}},
         "data": {
-            name: {"npy": {"inputs": str(folder / f"{name}-inputs.npy"), "labels": str(folder / f"{name}-labels.npy")}}
+            name: {
+                "npy": {
+                    "inputs": str(folder / f"{name}-inputs.npy"),
+                    "labels": str(folder / f"{name}-labels.npy"),
+                }
+            }
             for name in ("train", "validate")
         },
         "batch": {"per_rank": 5, "accumulate": 2},
@@ -95,7 +100,9 @@ def rows_job(folder, **more):
 def tokens_job(folder, **more):
     workloads.write_tokens(folder / "train.bin", 37, 1000, seed=1)
     return rows_job(folder) | {
-        "model": {"torchscript": {"path": str(folder / "model.pt"), "vocab_size": 37, "context": 11}},
+        "model": {
+            "torchscript": {"path": str(folder / "model.pt"), "vocab_size": 37, "context": 11}
+        },
         "data": {"train": {"tokens": {"path": str(folder / "train.bin")}}},
         **more,
     }
@@ -117,7 +124,9 @@ def test_twenty_steps_and_the_export_equal_pytorch(muster, tmp_path, case):
     model = build()
     start = {name: tensor.clone() for name, tensor in model.named_parameters()}
     expected = twin.train(spec, model, context=11)
-    assert max((tensor - start[name]).abs().max() for name, tensor in model.named_parameters()) > 1e-2
+    assert (
+        max((tensor - start[name]).abs().max() for name, tensor in model.named_parameters()) > 1e-2
+    )
 
     twin.assert_close(muster.losses(f"equal-{case}"), expected.losses, 1e-6)
     exported = load_file(tmp_path / "out" / "model.safetensors")
@@ -180,7 +189,9 @@ def test_a_killed_and_resumed_run_equals_an_undisturbed_one(muster, tmp_path):
             kill_a_worker_after_the_first_checkpoint(muster, tmp_path / "checkpoints" / job_id)
         job = muster.wait(job_id)
         assert int(job.get("restarts", 0)) == (1 if disturb else 0), job
-        ends.append((muster.losses(job_id), exports.contents(tmp_path / "out" / "model.safetensors")))
+        ends.append(
+            (muster.losses(job_id), exports.contents(tmp_path / "out" / "model.safetensors"))
+        )
     assert len(ends[0][0]) == 40
     assert ends[0] == ends[1]
 
@@ -200,7 +211,12 @@ def options(folder, name="model.pt", **more):
 def probe(*arguments):
     """muster-logits, which makes the model as a worker does; returns what it says."""
     done = subprocess.run(
-        [bazel.runfile("worker/models/muster-logits"), "--model", "torchscript", *map(str, arguments)],
+        [
+            bazel.runfile("worker/models/muster-logits"),
+            "--model",
+            "torchscript",
+            *map(str, arguments),
+        ],
         capture_output=True,
         text=True,
         env=cluster.environment(),
@@ -213,10 +229,14 @@ def test_a_weights_file_goes_on_top_by_its_names(tmp_path):
     script(tmp_path / "model.pt", language_model())
     shape = {"path": str(tmp_path / "model.pt"), "vocab_size": 37, "context": 11}
     other = logits.random_values(language_model())
-    tensors = {name: tensor.clone() for name, tensor in other.state_dict().items()}  # both names of the tied weight
+    tensors = {
+        name: tensor.clone() for name, tensor in other.state_dict().items()
+    }  # both names of the tied weight
     save_file(tensors, tmp_path / "weights.safetensors")
     tokens = logits.random_tokens(shape)
-    found = logits.of_muster(tmp_path, "torchscript", shape, tmp_path / "weights.safetensors", tokens)
+    found = logits.of_muster(
+        tmp_path, "torchscript", shape, tmp_path / "weights.safetensors", tokens
+    )
     with torch.no_grad():
         torch.testing.assert_close(found, other(tokens), rtol=0, atol=1e-6)
 
@@ -244,7 +264,9 @@ def write_custom_class(path):
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in entries.items():
             if name.endswith(".py") and b"class Sequential" in data:
-                data = data.replace(b"training : bool", b"training : bool\n  s : __torch__.torch.classes.mine.Stack")
+                data = data.replace(
+                    b"training : bool", b"training : bool\n  s : __torch__.torch.classes.mine.Stack"
+                )
             archive.writestr(name, data)
 
 
@@ -265,7 +287,9 @@ def write_half(path):
 
 
 def write_traced_while_training(path):
-    torch.jit.trace(normalized_model().train(), torch.randn(4, 2), check_trace=False).save(str(path))
+    torch.jit.trace(normalized_model().train(), torch.randn(4, 2), check_trace=False).save(
+        str(path)
+    )
 
 
 def write_two_outputs(path):
@@ -287,8 +311,12 @@ def write_safetensors(path):
 BAD_FILES = {
     write_unknown_operator: ["cannot be loaded by LibTorch", "muster_test::twice"],
     write_custom_class: ["cannot be loaded by LibTorch", "mine.Stack"],
-    write_state_dict: ["expected a TorchScript file (torch.jit.save), found an archive without code"],
-    write_pickled_module: ["expected a TorchScript file (torch.jit.save), found an archive without code"],
+    write_state_dict: [
+        "expected a TorchScript file (torch.jit.save), found an archive without code"
+    ],
+    write_pickled_module: [
+        "expected a TorchScript file (torch.jit.save), found an archive without code"
+    ],
     write_frozen: ["expected parameters to train, found none"],
     write_half: ["parameter '0.weight': expected Float, found Half"],
     write_traced_while_training: ["in evaluation too", "script it instead"],
@@ -297,7 +325,9 @@ BAD_FILES = {
 }
 
 
-@pytest.mark.parametrize("write", BAD_FILES, ids=lambda write: write.__name__.removeprefix("write_"))
+@pytest.mark.parametrize(
+    "write", BAD_FILES, ids=lambda write: write.__name__.removeprefix("write_")
+)
 def test_what_cannot_be_trained_is_refused(tmp_path, write):
     write(tmp_path / "model.pt")
     said = probe("--options", json.dumps(options(tmp_path)))

@@ -1,14 +1,16 @@
 """Muster's training against plain PyTorch, and against itself where it promises the same bits.
 
-Where the tolerances come from (contract.md 5): both sides compute in float32 with the same kernels, but add
-in different orders: gradients of micro-batches (per rank, then over ranks, here; one after the other there),
-the norm for clipping (float64 here, float32 there), fused against plain optimizer loops. Each such difference is
-about 1e-7 of its value.
-  SGD            a difference of a gradient reaches the parameter times the learning rate: 1e-6, absolute.
-  AdamW, 1e-5    divides by sqrt(v) + eps, which blows rounding up at most 1e-7 / 1e-5 times the rate: 1e-6.
-  AdamW, 1e-8    gradients that are zero but for rounding (GPT-2's key bias: softmax does not see it) are blown
-                 up to steps of the whole rate, in a random direction. They do not matter to the loss, so losses are
-                 compared: 1e-5.
+Where the tolerances come from (contract.md 5): both sides compute in float32 with the same kernels,
+but add in different orders: gradients of micro-batches (per rank, then over ranks, here; one after
+the other there), the norm for clipping (float64 here, float32 there), fused against plain optimizer
+loops. Each such difference is about 1e-7 of its value.
+  SGD            a difference of a gradient reaches the parameter times the learning rate: 1e-6,
+                 absolute.
+  AdamW, 1e-5    divides by sqrt(v) + eps, which blows rounding up at most 1e-7 / 1e-5 times the
+                 rate: 1e-6.
+  AdamW, 1e-8    gradients that are zero but for rounding (GPT-2's key bias: softmax does not see
+                 it) are blown up to steps of the whole rate, in a random direction. They do not
+                 matter to the loss, so losses are compared: 1e-5.
 """
 
 import copy
@@ -35,7 +37,8 @@ STRATEGIES = {
 }
 # The epochs of the small data sets end within the 50 steps, so their ends are met too.
 ORDERS = {"gpt2": ("shuffled", "drop"), "mlp": ("shuffled", "pad")}
-# Between the gradients' norms, which fall with the samples in a step: some steps are clipped and some are not.
+# Between the gradients' norms, which fall with the samples in a step: some steps are clipped and
+# some are not.
 MAX_NORMS = {"gpt2": {1: 1.0, 2: 0.9, 3: 0.8, 4: 0.8}, "mlp": {1: 0.6, 2: 0.5, 3: 0.5, 4: 0.5}}
 STEPS = 50
 
@@ -77,7 +80,8 @@ EQUAL_PYTORCH = [
     for optimizer in ("sgd", "adamw")
     for world_size in (1, 2, 3)
 ] + [
-    # Bitwise ddp, as tests/parity/sharded_ddp and tests/parity/fsdp show in every combination; but not in whole workers.
+    # Bitwise ddp, as tests/parity/sharded_ddp and tests/parity/fsdp show in every combination; but
+    # not in whole workers.
     ("gpt2", "adamw", "sharded", 3),
     ("gpt2", "adamw", "fsdp", 3),
     # The additions have another order, whose differences are of the size of those above.
@@ -122,7 +126,9 @@ def test_fifty_steps_equal_pytorch(muster, tmp_path, kind, optimizer, strategy, 
 def test_losses_of_adamw_with_small_eps_equal_pytorch(muster, tmp_path, world_size):
     spec = training_job(tmp_path, "gpt2", "adamw_1e-8", world_size)
     muster.run(spec, f"small-eps-{world_size}")
-    assert_losses_close(muster.losses(f"small-eps-{world_size}"), reference.train(spec).losses, 1e-5)
+    assert_losses_close(
+        muster.losses(f"small-eps-{world_size}"), reference.train(spec).losses, 1e-5
+    )
 
 
 def test_sequential_order_equals_pytorch(muster, tmp_path):
@@ -202,14 +208,18 @@ def test_validation_loss_is_the_mean_over_all_samples(muster, tmp_path, kind, wo
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "sharded_ddp", "fsdp"])
-def test_validation_counts_each_sample_of_files_of_different_length_once(muster, tmp_path, strategy):
+def test_validation_counts_each_sample_of_files_of_different_length_once(
+    muster, tmp_path, strategy
+):
     """One is empty. The sums are exact whatever the shares: accuracy to the last bit."""
     spec = workloads.mlp(tmp_path)
     whole = load_file(tmp_path / "validate.safetensors")
     paths = []
     for rank, (begin, end) in enumerate([(0, 14), (14, 14), (14, 23)]):
         paths.append(str(tmp_path / f"{rank}.safetensors"))
-        save_file({name: tensor[begin:end].contiguous() for name, tensor in whole.items()}, paths[-1])
+        save_file(
+            {name: tensor[begin:end].contiguous() for name, tensor in whole.items()}, paths[-1]
+        )
     job = spec | {
         "world_size": 3,
         "strategy": {strategy: {}},

@@ -1,8 +1,8 @@
-"""Training of any torch module in plain PyTorch, one process, from a job: what models from outside are compared with.
+"""Training of any torch module in plain PyTorch, one process, from a job: what models from outside
+are compared with.
 
-As in reference.py, the process takes the micro-batches of all ranks one after the other, adds up their gradients,
-divides once, and steps torch.optim, in the job's precision.
-"""
+As in reference.py, the process takes the micro-batches of all ranks one after the other, adds up
+their gradients, divides once, and steps torch.optim, in the job's precision."""
 
 import dataclasses
 
@@ -75,7 +75,9 @@ def train(spec, model, loss=cross_entropy, before_step=lambda model: None, conte
         scaler.step(optimizer)
         scaler.update()
         losses.append(sum(step_losses) / len(step_losses))
-    return Result(losses, {name: tensor.detach().clone() for name, tensor in model.state_dict().items()})
+    return Result(
+        losses, {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+    )
 
 
 def assert_close(found, expected, tolerance):
@@ -90,15 +92,18 @@ def assert_close(found, expected, tolerance):
     assert difference[worst] <= tolerance, f"{worst}: {difference[worst]}"
 
 
-# bfloat16 has 8 bits, float16 11: what rounds the other way somewhere is off by one unit of them, and 20 steps add up.
+# bfloat16 has 8 bits, float16 11: what rounds the other way somewhere is off by one unit of them,
+# and 20 steps add up.
 HALF_PRECISION = {"bfloat16": 1e-2, "float16": 2e-3}
 
 
 def assert_trained_in_half_precision(losses, spec, build, loss=cross_entropy):
-    """Of a job's `spec` with a precision: its losses are those of PyTorch under autocast, and not those in float32."""
+    """Of a job's `spec` with a precision: its losses are those of PyTorch under autocast, and not
+    those in float32."""
     expected = train(spec, build(), loss).losses
     full = train(spec | {"precision": "float32"}, build(), loss).losses
     assert_close(losses, expected, HALF_PRECISION[spec["precision"]])
-    # The effect of the precision itself on the first loss, which no step has touched, is larger than its difference.
+    # The effect of the precision itself on the first loss, which no step has touched, is larger
+    # than its difference.
     assert full[0] != expected[0]
     assert abs(losses[0] - expected[0]) < abs(full[0] - expected[0]) / 10

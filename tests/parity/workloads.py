@@ -28,9 +28,12 @@ def mlp_rows(path, inputs, classes, count, seed):
 
 
 def language_model(folder, kind, options, model):
-    """A job (without optimizer and stages) on tokens, from the weights of a model of transformers."""
+    """A job (without optimizer and stages) on tokens, from the weights of a model of
+    transformers."""
     write_tokens(folder / "train.bin", options["vocab_size"], 1000, seed=1)
-    write_tokens(folder / "validate.bin", options["vocab_size"], options["context"] * 13 + 1, seed=2)
+    write_tokens(
+        folder / "validate.bin", options["vocab_size"], options["context"] * 13 + 1, seed=2
+    )
     model.save_pretrained(folder / "initial")
     (folder / "initial" / "model.safetensors").rename(folder / "weights.safetensors")
     return {
@@ -46,7 +49,15 @@ def language_model(folder, kind, options, model):
 
 def gpt2(folder, weights_seed=5, **options):
     """GPT-2 with `options` over the small defaults."""
-    options = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 3, "width": 27, "inner": 70, **options}
+    options = {
+        "vocab_size": 37,
+        "context": 17,
+        "layers": 2,
+        "heads": 3,
+        "width": 27,
+        "inner": 70,
+        **options,
+    }
     torch.manual_seed(weights_seed)
     model = reference.GPT2LMHeadModel(reference.gpt2_config(options))
     return language_model(folder, "gpt2", options, model)
@@ -54,7 +65,15 @@ def gpt2(folder, weights_seed=5, **options):
 
 def llama(folder, weights_seed=5, **options):
     """Llama with `options` over the small defaults."""
-    small = {"vocab_size": 37, "context": 17, "layers": 2, "heads": 6, "kv_heads": 2, "width": 36, "inner": 96}
+    small = {
+        "vocab_size": 37,
+        "context": 17,
+        "layers": 2,
+        "heads": 6,
+        "kv_heads": 2,
+        "width": 36,
+        "inner": 96,
+    }
     options = small | options
     torch.manual_seed(weights_seed)
     model = reference.LlamaForCausalLM(reference.llama_config(options))

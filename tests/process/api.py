@@ -46,7 +46,10 @@ class Jobs:
 
     def __init__(self, address):
         # A coordinator that was killed is found again at once.
-        options = [("grpc.initial_reconnect_backoff_ms", 50), ("grpc.max_reconnect_backoff_ms", 200)]
+        options = [
+            ("grpc.initial_reconnect_backoff_ms", 50),
+            ("grpc.max_reconnect_backoff_ms", 200),
+        ]
         options += [("grpc.min_reconnect_backoff_ms", 50), ("grpc.enable_http_proxy", 0)]
         self._channel = grpc.insecure_channel(address, options=options)
         self._stub = job_service_pb2_grpc.JobServiceStub(self._channel)
@@ -61,7 +64,9 @@ class Jobs:
         )
 
     def submit(self, job_id, spec, timeout=60):
-        request = job_service_pb2.SubmitJobRequest(job_id=job_id, spec=spec, request_id=str(uuid.uuid4()))
+        request = job_service_pb2.SubmitJobRequest(
+            job_id=job_id, spec=spec, request_id=str(uuid.uuid4())
+        )
         return self._stub.SubmitJob(request, timeout=timeout)
 
     def stop(self, job_id, timeout=60):
@@ -70,14 +75,19 @@ class Jobs:
 
     def nodes(self):
         """With the state of the store."""
-        return self._cluster.ListNodes(cluster_service_pb2.ListNodesRequest(), timeout=60, wait_for_ready=True)
+        return self._cluster.ListNodes(
+            cluster_service_pb2.ListNodesRequest(), timeout=60, wait_for_ready=True
+        )
 
     def control(self):
-        """Calls of ControlService by name: control()("SetLearningRate", job_id=..., ...) gives the operation."""
+        """Calls of ControlService by name: control()("SetLearningRate", job_id=..., ...) gives the
+        operation."""
         stub = control_service_pb2_grpc.ControlServiceStub(self._channel)
 
         def call(name, **fields):
-            request = getattr(control_service_pb2, f"{name}Request")(request_id=str(uuid.uuid4()), **fields)
+            request = getattr(control_service_pb2, f"{name}Request")(
+                request_id=str(uuid.uuid4()), **fields
+            )
             return getattr(stub, name)(request, timeout=60, wait_for_ready=True)
 
         return call

@@ -50,12 +50,15 @@ def test_every_problem_is_reported_at_once_with_path_and_line(cluster):
         ]:
             named = [entry for entry in (result.err + result.out).splitlines() if path in entry]
             assert named, f"{command} does not name {path}:\n{result.err}"
-            assert any(f":{line(part)}" in entry or f"line {line(part)}" in entry for entry in named), named
+            assert any(
+                f":{line(part)}" in entry or f"line {line(part)}" in entry for entry in named
+            ), named
     assert_nothing_is_stored(cluster)
 
 
 @pytest.mark.parametrize(
-    "text", ["", "just text", "a: [1, 2", "name: x\nname: y\n", "- a\n- b\n"],
+    "text",
+    ["", "just text", "a: [1, 2", "name: x\nname: y\n", "- a\n- b\n"],
     ids=["empty", "text", "broken", "twice", "list"],
 )
 def test_a_file_that_is_no_job_is_refused(cluster, text):
@@ -113,7 +116,9 @@ def test_token_file_too_short_for_one_sample(cluster):
 
 def test_token_beyond_the_vocabulary(cluster):
     job_file = jobs.write_job(cluster.folder)
-    (cluster.folder / "train.bin").write_bytes(b"\1\0" * 777 + struct.pack("<H", 300) + b"\1\0" * 1000)
+    (cluster.folder / "train.bin").write_bytes(
+        b"\1\0" * 777 + struct.pack("<H", 300) + b"\1\0" * 1000
+    )
     assert_fails_naming(cluster, job_file, "train.bin", "300", "256")
 
 
@@ -123,7 +128,9 @@ def test_missing_weights(cluster):
 
 
 def test_weights_of_another_shape(cluster):
-    save_file({"transformer.wte.weight": torch.zeros(100, 32)}, cluster.folder / "weights.safetensors")
+    save_file(
+        {"transformer.wte.weight": torch.zeros(100, 32)}, cluster.folder / "weights.safetensors"
+    )
     job_file = jobs.write_job(cluster.folder, model=gpt2() | {"weights": "weights.safetensors"})
     assert_fails_naming(cluster, job_file, "weights.safetensors", "wte.weight")
 
@@ -171,7 +178,10 @@ def test_verify_finds_one_flipped_bit_and_a_cut_file(muster):
     manifest = others[1] / "MANIFEST.json"
     manifest.write_text(manifest.read_text().replace('"step": ', '"step": 10', 1))
     for action in ("verify", "inspect"):
-        assert "was changed or is damaged" in muster.cli("checkpoints", action, others[1], expect=1).err
+        assert (
+            "was changed or is damaged"
+            in muster.cli("checkpoints", action, others[1], expect=1).err
+        )
     manifest.unlink()
     assert "MANIFEST.json" in muster.cli("checkpoints", "verify", others[1], expect=1).err
     muster.cli("checkpoints", "verify", muster.folder / "no-such", expect=1)
@@ -203,11 +213,14 @@ def test_more_ranks_than_slots_waits_and_says_why(cluster):
     # The agent attaches a moment after musterd listens.
     warns = lambda text: "5" in text and "2" in text  # noqa: E731
     harness.eventually(
-        lambda: warns((warning := cluster.cli("validate", job_file)).out + warning.err), "the warning names both numbers"
+        lambda: warns((warning := cluster.cli("validate", job_file)).out + warning.err),
+        "the warning names both numbers",
     )
     cluster.cli("submit", job_file, "--id", "big")
     client = api.Jobs(cluster.address)
-    job = harness.eventually(lambda: warns((job := client.get("big")).state_reason) and job, "so does the reason")
+    job = harness.eventually(
+        lambda: warns((job := client.get("big")).state_reason) and job, "so does the reason"
+    )
     client.close()
     assert job.state == api.Job.QUEUED
     cluster.cli("wait", "big", "--timeout", "1s", expect=101)
@@ -221,7 +234,10 @@ def test_a_job_id_is_taken_once(cluster):
     cluster.cli("submit", job_file, "--id", "same")
     assert "same" in cluster.cli("submit", job_file, "--id", "same", expect=1).err
     assert len(cluster.cli("list", "-o", "json").json()["jobs"]) == 1
-    assert "\n--id: 'Not An Id!': expected" in cluster.cli("submit", job_file, "--id", "Not An Id!", expect=2).err
+    assert (
+        "\n--id: 'Not An Id!': expected"
+        in cluster.cli("submit", job_file, "--id", "Not An Id!", expect=2).err
+    )
     cluster.cli("stop", "same")
 
 
@@ -230,7 +246,9 @@ def test_an_unknown_job_is_102(cluster, command):
     assert "nobody" in cluster.cli(command, "nobody", expect=102).err
 
 
-@pytest.mark.parametrize("command", ["list", "get a", "watch a", "wait a", "logs a", "stop a", "submit FILE"])
+@pytest.mark.parametrize(
+    "command", ["list", "get a", "watch a", "wait a", "logs a", "stop a", "submit FILE"]
+)
 def test_an_absent_coordinator_is_104(muster, command):
     job_file = jobs.write_job(muster.folder)
     muster.address = "127.0.0.1:1"
@@ -244,7 +262,9 @@ def test_an_absent_coordinator_is_104(muster, command):
 def test_a_coordinator_that_goes_while_it_is_watched_is_104(muster):
     daemon = muster.musterd()
     muster.cli("submit", jobs.write_job(muster.folder), "--id", "watched")
-    watch = muster.spawn("muster", "watch", "watched", "-o", "json", stdout=open(muster.folder / "out", "wb"))
+    watch = muster.spawn(
+        "muster", "watch", "watched", "-o", "json", stdout=open(muster.folder / "out", "wb")
+    )
     harness.eventually(lambda: (muster.folder / "out").stat().st_size, "watch shows the job")
     harness.kill(daemon.pid)
     muster.wait(watch, expect=104)

@@ -1,9 +1,9 @@
 """kill -9 of anything at any moment: the job ends as if nothing had happened, to the bit.
 
-A seed gives a plan: who is killed, and at which point of the job's progress (a step that was reported, or the
-beginning of a save: never a time). What is killed from outside is started again by the test, as a supervisor
-would: musterd on its state folder and port, agents under their names. Workers are the agents' business.
-"""
+A seed gives a plan: who is killed, and at which point of the job's progress (a step that was
+reported, or the beginning of a save: never a time). What is killed from outside is started again by
+the test, as a supervisor would: musterd on its state folder and port, agents under their names.
+Workers are the agents' business."""
 
 import dataclasses
 import random
@@ -38,7 +38,9 @@ def plan(seed):
     steps = sorted(source.sample(range(1, LAST_STRIKE), 2 + source.randrange(2)))
     strikes = [Strike(step, source.random() < 0.4, source.choice(VICTIMS)) for step in steps]
     # Whatever the dice say, every victim and the save come up in every round of seeds.
-    first = dataclasses.replace(strikes[0], victim=VICTIMS[seed % len(VICTIMS)], in_save=seed % 2 == 0)
+    first = dataclasses.replace(
+        strikes[0], victim=VICTIMS[seed % len(VICTIMS)], in_save=seed % 2 == 0
+    )
     return [first, *strikes[1:]]
 
 
@@ -124,12 +126,17 @@ def run(muster, strikes, source, local):
         )
         if strike.in_save:
             watch.drain()
-            assert watch.await_name(lambda name: name.endswith(".tmp")), f"no save to strike in; {done}"
+            assert watch.await_name(
+                lambda name: name.endswith(".tmp")
+            ), f"no save to strike in; {done}"
         killed = cluster.strike(strike.victim, source)
         done.append((strike, killed))
         cluster.start()
-        # What comes too late proves nothing. An end that was stored before the strike would show now.
-        assert killed and reported_step(client) is not None, f"the job had ended before it was struck: {done}"
+        # What comes too late proves nothing. An end that was stored before the strike would show
+        # now.
+        assert (
+            killed and reported_step(client) is not None
+        ), f"the job had ended before it was struck: {done}"
     watch.close()
     print(*done, sep="\n")
 
@@ -146,7 +153,16 @@ def run(muster, strikes, source, local):
     assert muster.files("checkpoints/chaos") == sorted(
         checkpoint.path.rsplit("/", 1)[1] for checkpoint in job.checkpoints
     )
-    expected = {"checkpoints", "config.json", "job.yaml", "model.safetensors", "programs.log", "state", "tmp", "train.bin"}
+    expected = {
+        "checkpoints",
+        "config.json",
+        "job.yaml",
+        "model.safetensors",
+        "programs.log",
+        "state",
+        "tmp",
+        "train.bin",
+    }
     assert set(muster.files(".")) == expected
     return job, losses, (muster.folder / "model.safetensors").read_bytes()
 
@@ -160,7 +176,9 @@ def undisturbed(programs, tmp_path_factory):
         muster.close()
     assert (job.generation, job.restarts) == (1, 0)
     assert [step for step, _ in losses] == list(range(1, STEPS + 1))
-    assert len({bits for _, bits in losses}) > STEPS // 2, "a loss that does not move proves nothing"
+    assert (
+        len({bits for _, bits in losses}) > STEPS // 2
+    ), "a loss that does not move proves nothing"
     return losses, weights
 
 
@@ -176,4 +194,7 @@ def test_the_plans_hit_everything():
     strikes = [strike for seed in range(SEEDS) for strike in plan(seed)]
     for victim in VICTIMS:
         for in_save in (False, True):
-            assert any(s.victim == victim and s.in_save == in_save for s in strikes), (victim, in_save)
+            assert any(s.victim == victim and s.in_save == in_save for s in strikes), (
+                victim,
+                in_save,
+            )

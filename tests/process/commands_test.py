@@ -1,4 +1,5 @@
-"""Commands that need real programs: a coordinator that dies over a request, deletion, documents, what `run` leaves."""
+"""Commands that need real programs: a coordinator that dies over a request, deletion, documents,
+what `run` leaves."""
 
 import os
 import pathlib
@@ -16,8 +17,8 @@ from tests.process import api, harness, jobs
 
 
 class CuttingProxy:
-    """Between a client and musterd. When the client sends `marker`, it hands that on or not, calls `cut`, and breaks
-    the connection before any answer; what connects later gets through."""
+    """Between a client and musterd. When the client sends `marker`, it hands that on or not, calls
+    `cut`, and breaks the connection before any answer; what connects later gets through."""
 
     def __init__(self, upstream, marker, hand_on, cut):
         self._upstream = upstream
@@ -46,7 +47,9 @@ class CuttingProxy:
                 continue
             muted = threading.Event()
             threading.Thread(target=self._upward, args=(client, server, muted), daemon=True).start()
-            threading.Thread(target=self._downward, args=(client, server, muted), daemon=True).start()
+            threading.Thread(
+                target=self._downward, args=(client, server, muted), daemon=True
+            ).start()
 
     def _upward(self, client, server, muted):
         seen = b""
@@ -128,7 +131,9 @@ def test_a_coordinator_killed_over_a_request_leaves_one_effect(muster, command, 
 
 def test_yaml_is_the_document_of_json(muster):
     daemon = muster.musterd(local_slots=1)
-    harness.eventually(lambda: muster.cli("nodes", "-o", "json").json()["nodes"], "the agent is attached")
+    harness.eventually(
+        lambda: muster.cli("nodes", "-o", "json").json()["nodes"], "the agent is attached"
+    )
     # It waits for a second slot. A name of nothing but digits is a name all the same.
     muster.cli("submit", jobs.write_job(muster.folder), "--set", "name='007'", "--id", "a")
     for command in (["get", "a"], ["list"], ["ranks", "a"], ["nodes"], ["validate", "job.yaml"]):
@@ -166,12 +171,15 @@ def test_a_deleted_job_stays_deleted_and_its_checkpoints_stay(muster):
 def test_the_next_run_removes_what_a_killed_one_left(muster):
     job_file = jobs.write_job(muster.folder, stages=[{"fit": {"steps": 1000000}}])
     run = muster.spawn("muster", "run", job_file)
-    harness.eventually(lambda: list(muster.folder.glob("checkpoints/*/step-*[0-9]")), "a checkpoint is there")
+    harness.eventually(
+        lambda: list(muster.folder.glob("checkpoints/*/step-*[0-9]")), "a checkpoint is there"
+    )
     os.kill(run.pid, signal.SIGKILL)
     run.wait()
     muster.assert_no_process()
     assert len(list(muster.temporary.iterdir())) == 1
-    # From standard input, with a value set: paths are those of the current directory, which is the test's folder.
+    # From standard input, with a value set: paths are those of the current directory, which is the
+    # test's folder.
     done = subprocess.run(
         [str(muster.programs / "muster"), "run", "-", "--set", "stages[0].fit.steps=6"],
         input=job_file.read_text(),

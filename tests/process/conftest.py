@@ -10,7 +10,8 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def muster(programs, tmp_path):
-    """A Muster without any program running yet. After a test that passed nothing of it may be left."""
+    """A Muster without any program running yet. After a test that passed nothing of it may be
+    left."""
     folder = tmp_path / "work"
     folder.mkdir()
     muster = harness.Muster(programs, folder)

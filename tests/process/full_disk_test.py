@@ -16,7 +16,11 @@ def become_root_of_a_namespace():
     new_user, new_mounts = 0x10000000, 0x00020000
     if ctypes.CDLL(None, use_errno=True).unshare(new_user | new_mounts) != 0:
         return
-    for name, text in [("setgroups", "deny"), ("uid_map", f"0 {user} 1"), ("gid_map", f"0 {group} 1")]:
+    for name, text in [
+        ("setgroups", "deny"),
+        ("uid_map", f"0 {user} 1"),
+        ("gid_map", f"0 {group} 1"),
+    ]:
         with open(f"/proc/self/{name}", "w") as file:
             file.write(text)
 
@@ -33,7 +37,9 @@ class Disk:
         self.folder = folder
         folder.mkdir()
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], check=True, capture_output=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
+            check=True,
+            capture_output=True,
         )
         self._filler = folder / "filler"
 
@@ -92,7 +98,8 @@ def await_end(client, job):
 
 
 def fill_up(disk, client, job):
-    """The job as it is once the disk is full. A save that was under way removes an older checkpoint, and so makes room: call it again."""
+    """The job as it is once the disk is full. A save that was under way removes an older
+    checkpoint, and so makes room: call it again."""
     disk.fill()
     return client.get(job)
 
@@ -104,7 +111,9 @@ def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_dis
         muster.folder, checkpoint=checkpoint, stages=[{"fit": {"steps": 1000000}}], export=None
     )
     job = submit(muster, job_file)
-    first = harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")[0].step
+    first = harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")[
+        0
+    ].step
 
     def failing():
         found = fill_up(disk, running, job)
@@ -118,7 +127,9 @@ def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_dis
     assert f"the newest checkpoint is of step {full.checkpoints[-1].step}" in full.state_reason
     assert full.checkpoints[-1].step >= first
     told = [event for event in full.events if event.reason == "SAVE_FAILED"]
-    assert 1 <= len(told) < full.save_failure.count, "each failure of one kind is no event of its own"
+    assert (
+        1 <= len(told) < full.save_failure.count
+    ), "each failure of one kind is no event of its own"
     shown = muster.cli("get", job).out
     assert "failed saves" in shown and "SAVE_FAILED" in shown, shown
     assert "SAVE_FAILED" in muster.cli("list").out

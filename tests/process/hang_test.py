@@ -64,10 +64,14 @@ def test_the_rank_that_hangs_is_blamed_and_the_job_goes_on(cluster, rank, strate
     assert (ended["state"], ended["step"], ended["restarts"]) == ("SUCCEEDED", "12", 1)
     failure = ended["failure"]
     assert (failure["rank"], failure["generation"]) == (int(rank), "1"), failure
-    assert "made no progress for" in failure["reason"] and "it is behind" in failure["reason"], failure
+    assert (
+        "made no progress for" in failure["reason"] and "it is behind" in failure["reason"]
+    ), failure
     shown = failure["collectives"]
     other = 1 - int(rank)
-    assert shown[0].startswith(f"rank {rank}: number ") and shown[-1].startswith(f"rank {other}: number "), shown
+    assert shown[0].startswith(f"rank {rank}: number ") and shown[-1].startswith(
+        f"rank {other}: number "
+    ), shown
     assert shown[-1].endswith("not ended"), shown
 
 
@@ -90,7 +94,8 @@ def test_a_slow_validation_is_no_hang_however_long_it_takes(cluster):
 
 @pytest.mark.parametrize("fault", ["other-order", "one-unit-more"])
 def test_ranks_that_call_different_units_end_with_an_error_that_names_them(cluster, fault):
-    """The units are of one size, so what the ranks exchange is mixed up without any error of its own."""
+    """The units are of one size, so what the ranks exchange is mixed up without any error of its
+    own."""
     muster = cluster
     job_file = write_job(
         muster,

@@ -99,9 +99,15 @@ class Muster:
 
     def environment(self):
         environment = {
-            name: value for name, value in os.environ.items() if not name.startswith(("TEST_", "MUSTER_"))
+            name: value
+            for name, value in os.environ.items()
+            if not name.startswith(("TEST_", "MUSTER_"))
         }
-        environment |= {MARKER: self.marker, "TMPDIR": str(self.temporary), "XDG_STATE_HOME": str(self.state)}
+        environment |= {
+            MARKER: self.marker,
+            "TMPDIR": str(self.temporary),
+            "XDG_STATE_HOME": str(self.state),
+        }
         if self.address:
             environment["MUSTER_ADDRESS"] = self.address
         return environment
@@ -109,7 +115,8 @@ class Muster:
     # ---- Programs ----
 
     def spawn(self, program, *arguments, prefix=(), **options):
-        """A program in the background, its output in programs.log unless options say otherwise. `prefix`: what it runs under."""
+        """A program in the background, its output in programs.log unless options say otherwise.
+        `prefix`: what it runs under."""
         options = {"stdout": self._log, "stderr": self._log, "env": self.environment()} | options
         command = [*map(str, prefix), str(self.programs / program), *map(str, arguments)]
         child = subprocess.Popen(
@@ -119,7 +126,8 @@ class Muster:
         return child
 
     def musterd(self, local_slots=None, listen=None, more=(), prefix=()):
-        """musterd on this test's state folder; a second call takes the same port again. `more`: arguments."""
+        """musterd on this test's state folder; a second call takes the same port again. `more`:
+        arguments."""
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
         arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--state", self.state]
@@ -138,7 +146,9 @@ class Muster:
         return child
 
     def agent(self, node, slots=1):
-        return self.spawn("muster-agent", "--coordinator", self.address, "--slots", slots, "--node", node)
+        return self.spawn(
+            "muster-agent", "--coordinator", self.address, "--slots", slots, "--node", node
+        )
 
     def cli(self, *arguments, expect=0, timeout=BOUND):
         """A command to its end. expect: the exit code, or None for any."""
@@ -160,7 +170,9 @@ class Muster:
 
     def log(self, lines=60):
         self._log.flush()
-        return "\n".join((self.folder / "programs.log").read_text(errors="replace").splitlines()[-lines:])
+        return "\n".join(
+            (self.folder / "programs.log").read_text(errors="replace").splitlines()[-lines:]
+        )
 
     # ---- What runs ----
 
@@ -174,7 +186,9 @@ class Muster:
             try:
                 if wanted not in (entry / "environ").read_bytes().split(b"\0"):
                     continue
-                command = (entry / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+                command = (
+                    (entry / "cmdline").read_bytes().rstrip(b"\0").replace(b"\0", b" ").decode()
+                )
             except OSError:
                 continue
             process = Process(int(entry.name), command)
@@ -218,11 +232,14 @@ class Muster:
     def files(self, folder):
         """Names in a folder, without Muster's own notes beside a job's checkpoints."""
         own = (".muster-job", ".muster-epoch")
-        return sorted(path.name for path in (self.folder / folder).iterdir() if path.name not in own)
+        return sorted(
+            path.name for path in (self.folder / folder).iterdir() if path.name not in own
+        )
 
 
 class FolderWatch:
-    """Waits for names to appear in a folder (inotify: a poll would miss what lives for a millisecond)."""
+    """Waits for names to appear in a folder (inotify: a poll would miss what lives for a
+    millisecond)."""
 
     _CREATE, _MOVED_TO = 0x100, 0x80
 

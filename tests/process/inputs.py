@@ -168,7 +168,8 @@ def gpt2_weights(**changes):
 
 
 def sharded(folder, tensors, parts=2):
-    """Writes tensors as `parts` files with an index, as transformers does; returns the index as a dict."""
+    """Writes tensors as `parts` files with an index, as transformers does; returns the index as a
+    dict."""
     names = list(tensors)
     weight_map = {}
     for part in range(parts):

@@ -12,7 +12,14 @@ TINY = {
     "device": "cpu",
     "seed": 7,
     "model": {
-        "gpt2": {"vocab_size": 256, "context": 16, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1}
+        "gpt2": {
+            "vocab_size": 256,
+            "context": 16,
+            "layers": 2,
+            "heads": 2,
+            "width": 32,
+            "dropout": 0.1,
+        }
     },
     "data": {"train": {"tokens": {"path": "train.bin", "dtype": "uint16"}}},
     "optimizer": {"adamw": {"lr": 1.0e-3, "weight_decay": 0.1}},
@@ -27,7 +34,9 @@ TINY = {
 
 def write_tokens(path, count, vocabulary=256, seed=1):
     source = random.Random(seed)
-    path.write_bytes(struct.pack(f"<{count}H", *(source.randrange(vocabulary) for _ in range(count))))
+    path.write_bytes(
+        struct.pack(f"<{count}H", *(source.randrange(vocabulary) for _ in range(count)))
+    )
 
 
 def write_job(folder, name="job.yaml", **changes):

@@ -1,5 +1,5 @@
-"""Ranks with different amounts of input, with real programs: who has joined is seen, and survives kills; the end at the first that
-runs out; an error of one rank is told by all."""
+"""Ranks with different amounts of input, with real programs: who has joined is seen, and survives
+kills; the end at the first that runs out; an error of one rank is told by all."""
 
 import pytest
 import torch
@@ -52,14 +52,23 @@ def get(muster, job_id="job"):
 
 
 def joined(job):
-    since = {rank["rank"]: int(rank["joined_since_step"]) for rank in job["ranks"] if "joined_since_step" in rank}
-    assert job["joined_ranks"] == len(since) and job["active_ranks"] == len(job["ranks"]) - len(since)
+    since = {
+        rank["rank"]: int(rank["joined_since_step"])
+        for rank in job["ranks"]
+        if "joined_since_step" in rank
+    }
+    assert job["joined_ranks"] == len(since) and job["active_ranks"] == len(job["ranks"]) - len(
+        since
+    )
     return since
 
 
 def await_paused(muster, generation=1):
     return harness.eventually(
-        lambda: (job := get(muster))["state"] == "PAUSED" and int(job["generation"]) == generation and job, "it is halted"
+        lambda: (job := get(muster))["state"] == "PAUSED"
+        and int(job["generation"]) == generation
+        and job,
+        "it is halted",
     )
 
 
@@ -91,7 +100,12 @@ def test_who_has_joined_is_seen_and_survives_kills(cluster, strategy):
     assert joined(await_paused(muster, generation=2)) == {1: 3, 2: 1}
 
     muster.cli("resume", "job", "--wait")
-    assert joined(harness.eventually(lambda: (job := get(muster))["state"] == "PAUSED" and job["step"] == "11" and job, "the next epoch")) == {2: 1}
+    assert joined(
+        harness.eventually(
+            lambda: (job := get(muster))["state"] == "PAUSED" and job["step"] == "11" and job,
+            "the next epoch",
+        )
+    ) == {2: 1}
     muster.cli("resume", "job")
     muster.cli("wait", "job")
     weights.append(exports.contents(muster.folder / "model.safetensors"))
@@ -102,12 +116,17 @@ def test_who_has_joined_is_seen_and_survives_kills(cluster, strategy):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_training_ends_where_the_first_rank_runs_out(cluster, strategy):
     muster = cluster
-    path = write_job(muster, [37, 9], 100, strategy={strategy: {}}, uneven_inputs={"stop_at_first": {}})
+    path = write_job(
+        muster, [37, 9], 100, strategy={strategy: {}}, uneven_inputs={"stop_at_first": {}}
+    )
     muster.agent("node", slots=2)
     muster.cli("submit", path, "--id", "job", "--wait")
     job = get(muster)
     assert job["state"] == "SUCCEEDED" and job["step"] == "3"
-    assert job["state_reason"] == "rank 1 has run out of input after step 3 (uneven_inputs: stop_at_first)"
+    assert (
+        job["state_reason"]
+        == "rank 1 has run out of input after step 3 (uneven_inputs: stop_at_first)"
+    )
     assert [checkpoint["step"] for checkpoint in job["checkpoints"]] == ["3"]
     assert (muster.folder / "model.safetensors").exists()
 
@@ -121,6 +140,8 @@ def test_a_bad_sample_of_one_rank_is_told_by_all(cluster, strategy):
     job = get(muster)
     cause = "rank 2, micro-batch 0, samples 20, 21, 22 and 1 more of data.train"
     assert job["state"] == "FAILED" and job["failure"]["rank"] == 2
-    assert cause in job["failure"]["reason"] and "row 21" in job["failure"]["reason"], job["failure"]
+    assert cause in job["failure"]["reason"] and "row 21" in job["failure"]["reason"], job[
+        "failure"
+    ]
     # Most are ended before they have said that they know.
     assert all(cause in text for text in job["failure"].get("consequences", [])), job["failure"]

@@ -1,5 +1,6 @@
-"""A job's checkpoint folder and its coordinator's database each lose touch with the other: nothing is deleted, nothing begins anew by
-itself, and the job ends as if nothing had happened, to the bit."""
+"""A job's checkpoint folder and its coordinator's database each lose touch with the other: nothing
+is deleted, nothing begins anew by itself, and the job ends as if nothing had happened, to the
+bit."""
 
 import json
 import pathlib
@@ -41,13 +42,16 @@ def job(muster, job_id="job"):
 def await_paused(muster, wanted):
     """Held, with its processes, after so many steps."""
     harness.eventually(
-        lambda: (found := job(muster))["state"] == "PAUSED" and not found.get("reason") and int(found["step"]) == wanted,
+        lambda: (found := job(muster))["state"] == "PAUSED"
+        and not found.get("reason")
+        and int(found["step"]) == wanted,
         f"the job is held after step {wanted}\n{muster.log()}",
     )
 
 
 def start(muster, *holds):
-    """musterd, an agent, and the job, which is held after so many steps, each time until it is resumed."""
+    """musterd, an agent, and the job, which is held after so many steps, each time until it is
+    resumed."""
     daemon = muster.musterd()
     muster.cli("submit", write_job(muster), "--id", "job")
     for hold in holds:
@@ -82,7 +86,8 @@ def undisturbed(programs, tmp_path_factory):
 
 
 def halt(muster):
-    """The job's folder goes away, and then a worker: the job halts. Gives the folder, where it is now, and what it holds."""
+    """The job's folder goes away, and then a worker: the job halts. Gives the folder, where it is
+    now, and what it holds."""
     daemon, _ = start(muster, 17)
     folder, away = muster.folder / "checkpoints" / "job", muster.folder / "away"
     folder.rename(away)
@@ -137,7 +142,9 @@ def test_somebody_may_decide_that_it_begins_anew_and_all_is_kept(muster, undistu
     harness.eventually(lambda: folder.exists(), "it begins anew")
     muster.cli("wait", "job")
     assert names(away) == held
-    assert {name.split("-g")[1] for name in names(folder)}.isdisjoint({name.split("-g")[1] for name in held})
+    assert {name.split("-g")[1] for name in names(folder)}.isdisjoint(
+        {name.split("-g")[1] for name in held}
+    )
     listed = muster.cli("checkpoints", "list", "job").out
     assert "kept, does not count: the job was told to begin anew" in listed
     assert result(muster, "job") == undisturbed
@@ -161,8 +168,8 @@ def test_a_halted_job_stops_and_is_deleted_at_once(muster):
 
 
 def restore_the_database(muster, meanwhile=lambda: None):
-    """A backup early on; then the job goes on, over a restart, and everything is killed. Gives what the folder
-    held then, and the job's generation."""
+    """A backup early on; then the job goes on, over a restart, and everything is killed. Gives what
+    the folder held then, and the job's generation."""
     folder = muster.folder / "checkpoints" / "job"
     daemon, agent = start(muster, 10, 60, 80)
     harness.kill(daemon.pid)
@@ -230,6 +237,8 @@ def test_a_command_after_the_restore_is_carried_out_although_its_number_was_used
     assert renumbered["error"]["reason"] == "OPERATION_RENUMBERED"
     operations = muster.cli("operations", "job", "-o", "json").json()["operations"]
     carried_out = [o for o in operations if o.get("kind") == "SET_LEARNING_RATE" and "result" in o]
-    assert [o["result"]["learning_rate"]["new_rate"] for o in carried_out] == [0.003], json.dumps(operations, indent=1)
+    assert [o["result"]["learning_rate"]["new_rate"] for o in carried_out] == [0.003], json.dumps(
+        operations, indent=1
+    )
     assert int(carried_out[0]["applied_at_step"]) >= newest(held)
     end(muster)

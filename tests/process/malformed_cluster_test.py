@@ -1,4 +1,5 @@
-"""Malformed inputs through the real programs, one of each kind: the job fails for good and says why."""
+"""Malformed inputs through the real programs, one of each kind: the job fails for good and says
+why."""
 
 import yaml
 

@@ -40,7 +40,12 @@ plugin(
     lambda data: data[: len(data) // 2],
 )
 plugin("plugin-without-its-end", "is cut off: expected at least", "found", cut(16))
-plugin("plugin-for-another-machine", "for this machine (ELF machine 62", "machine 183", for_another_machine)
+plugin(
+    "plugin-for-another-machine",
+    "for this machine (ELF machine 62",
+    "machine 183",
+    for_another_machine,
+)
 plugin("plugin-for-32-bits", "64 bits)", "32 bits", lambda data: data[:4] + b"\1" + data[5:])
 plugin(
     "plugin-for-another-interface",

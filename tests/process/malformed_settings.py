@@ -297,7 +297,13 @@ text(
     "allowed: one document",
     "another document",
 )
-text("key-twice", GOOD_TEXT[:-2] + ',\n "name": "b"}', "job.yaml:36: name", "first in line 2", "given twice")
+text(
+    "key-twice",
+    GOOD_TEXT[:-2] + ',\n "name": "b"}',
+    "job.yaml:36: name",
+    "first in line 2",
+    "given twice",
+)
 text(
     "unknown-key",
     GOOD_TEXT.replace("world_size", "wrold_size"),

@@ -33,7 +33,8 @@ def in_zip(change):
 
 
 def member(suffix, contents):
-    """The one member whose name ends so gets other contents: bytes, or a function of the old ones."""
+    """The one member whose name ends so gets other contents: bytes, or a function of the old
+    ones."""
 
     def change(members):
         (name,) = [name for name in members if name.endswith(suffix)]
@@ -154,7 +155,10 @@ torchscript(
     member(
         CODE,
         lambda code: re.sub(
-            rb"return (.*)", rb'return ops._c10d_functional.all_reduce(\1, "sum", "0")', code, count=1
+            rb"return (.*)",
+            rb'return ops._c10d_functional.all_reduce(\1, "sum", "0")',
+            code,
+            count=1,
         ),
     ),
 )

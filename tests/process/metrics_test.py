@@ -91,7 +91,9 @@ def test_csv_follows_a_job_over_a_restart_of_the_coordinator(muster):
         assert math.isclose(float(row["tokens_per_second"]), 128 / seconds, rel_tol=1e-6)
         assert float(row["grad_norm"]) > 0 and row["loss_scale"] == ""
     # A forward's operations depend on the model alone.
-    flops = [float(row["model_flops_per_second"]) * float(row["seconds"]) for row in table if row["loss"]]
+    flops = [
+        float(row["model_flops_per_second"]) * float(row["seconds"]) for row in table if row["loss"]
+    ]
     assert min(flops) > 0 and math.isclose(min(flops), max(flops), rel_tol=1e-6)
     lines = muster.cli("metrics", "job", "-o", "json").out.splitlines()
     assert [int(json.loads(line)["step"]) for line in lines] == [entry.step for entry in entries]
@@ -144,6 +146,8 @@ def test_old_steps_are_thinned(muster):
 
 def test_a_bound_that_is_too_small_is_refused(muster):
     state = muster.folder / "state"
-    child = muster.spawn("musterd", "--listen", "127.0.0.1:0", "--state", state, "--keep-metrics", "47")
+    child = muster.spawn(
+        "musterd", "--listen", "127.0.0.1:0", "--state", state, "--keep-metrics", "47"
+    )
     muster.wait(child, expect=2)
     assert "--keep-metrics" in muster.log()

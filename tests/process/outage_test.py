@@ -1,4 +1,5 @@
-"""musterd is away for longer than a lease, on a host that answers: training goes on, and nothing of it is lost."""
+"""musterd is away for longer than a lease, on a host that answers: training goes on, and nothing of
+it is lost."""
 
 import select
 
@@ -47,7 +48,10 @@ def test_four_outages_of_three_leases_disturb_nobody(muster, local):
     lease = float(muster.lease.removesuffix("s"))
     step = 0
     for outage in range(4):
-        harness.eventually(lambda: client.get("job").step > step, f"it trains before outage {outage}\n{muster.log()}")
+        harness.eventually(
+            lambda: client.get("job").step > step,
+            f"it trains before outage {outage}\n{muster.log()}",
+        )
         workers = muster.processes("muster-worker")
         assert len(workers) == 2
         kill_daemon(daemon)
@@ -56,7 +60,9 @@ def test_four_outages_of_three_leases_disturb_nobody(muster, local):
         before = step
         daemon = muster.musterd(local_slots=2 if local else None)
         job = harness.eventually(
-            lambda: (now := client.get("job")).state == api.Job.RUNNING and now.step > before + 1 and now,
+            lambda: (now := client.get("job")).state == api.Job.RUNNING
+            and now.step > before + 1
+            and now,
             f"the job is taken over after outage {outage}\n{muster.log()}",
         )
         assert (job.generation, job.restarts) == (1, 0), job.state_reason
@@ -68,7 +74,9 @@ def test_four_outages_of_three_leases_disturb_nobody(muster, local):
     assert (job.generation, job.restarts) == (1, 0)
     assert steps_of(client) == list(range(1, job.step + 1)), "each step was told, and once"
     assert [checkpoint.step for checkpoint in job.checkpoints][-1] == job.step
-    assert muster.files("checkpoints/job") == sorted(c.path.rsplit("/", 1)[1] for c in job.checkpoints)
+    assert muster.files("checkpoints/job") == sorted(
+        c.path.rsplit("/", 1)[1] for c in job.checkpoints
+    )
     client.close()
     muster.stop(*agents, daemon)
 
@@ -91,7 +99,8 @@ def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, k
     kill_daemon(daemon)
     assert step < 200, "most of the job is without musterd"
     harness.eventually(
-        lambda: not muster.processes("muster-worker"), f"the workers end without musterd\n{muster.log()}"
+        lambda: not muster.processes("muster-worker"),
+        f"the workers end without musterd\n{muster.log()}",
     )
     if killed == "agents":
         for agent in muster.processes("muster-agent"):
@@ -107,14 +116,17 @@ def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, k
     assert (job.generation, job.restarts, job.step) == (1, 0, 300)
     assert steps_of(client) == list(range(1, 301))
     assert [checkpoint.step for checkpoint in job.checkpoints] == [200, 250, 300]
-    assert muster.files("checkpoints/job") == sorted(c.path.rsplit("/", 1)[1] for c in job.checkpoints)
+    assert muster.files("checkpoints/job") == sorted(
+        c.path.rsplit("/", 1)[1] for c in job.checkpoints
+    )
     client.close()
     muster.stop(*agents, daemon)
 
 
 def test_without_autonomy_all_end_within_the_lease(muster):
     """As `muster run` wants it: nobody will start its coordinator again."""
-    # No checkpoints: nobody comes after these processes who would tidy up a save that their end cut off.
+    # No checkpoints: nobody comes after these processes who would tidy up a save that their end cut
+    # off.
     job_file = jobs.write_job(
         muster.folder, batch=SLOW, stages=[{"fit": {"steps": 100000}}], export=None, checkpoint=None
     )

@@ -1,4 +1,5 @@
-"""A node behind a network that is cut: its processes have ended before any other takes their place, and no restart is used."""
+"""A node behind a network that is cut: its processes have ended before any other takes their place,
+and no restart is used."""
 
 import contextlib
 import os
@@ -35,7 +36,8 @@ pytestmark = pytest.mark.skipif(not available(), reason="network namespaces need
 
 
 class Island:
-    """A network namespace that one pair of interfaces joins to this host. Cut one way, packets go to a neighbour that is not there."""
+    """A network namespace that one pair of interfaces joins to this host. Cut one way, packets go
+    to a neighbour that is not there."""
 
     def __init__(self):
         tag = uuid.uuid4().hex[:6]
@@ -47,7 +49,10 @@ class Island:
         ip("link", "add", self._near, "type", "veth", "peer", "name", self._far, "netns", self.name)
         ip("addr", "add", f"{self.near}/30", "dev", self._near)
         ip("link", "set", self._near, "up")
-        for words in (["addr", "add", f"{self.far}/30", "dev", self._far], ["link", "set", self._far, "up"]):
+        for words in (
+            ["addr", "add", f"{self.far}/30", "dev", self._far],
+            ["link", "set", self._far, "up"],
+        ):
             ip("-n", self.name, *words)
         ip("-n", self.name, "link", "set", "lo", "up")
 
@@ -129,7 +134,16 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
     )
     daemon = muster.musterd(listen=f"{island.near}:0", more=["--insecure"])
     client = api.Jobs(muster.address)
-    arguments = ["--coordinator", muster.address, "--slots", 1, "--node", "far", "--host", island.far]
+    arguments = [
+        "--coordinator",
+        muster.address,
+        "--slots",
+        1,
+        "--node",
+        "far",
+        "--host",
+        island.far,
+    ]
     far = muster.spawn("muster-agent", *arguments, prefix=["ip", "netns", "exec", island.name])
     muster.cli("submit", job_file, "--id", "job")
     harness.eventually(lambda: client.get("job").step >= 30, f"it trains far away\n{muster.log()}")
@@ -152,14 +166,17 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
     assert lives.ended[1].keys() == lives.began[1].keys(), "the former generation has ended"
     assert max(lives.ended[1].values()) <= min(lives.began[2].values())
     job = harness.eventually(
-        lambda: (now := client.get("job")).state == api.Job.RUNNING and now.step > 30 and now, "it trains on"
+        lambda: (now := client.get("job")).state == api.Job.RUNNING and now.step > 30 and now,
+        "it trains on",
     )
     assert (job.generation, job.restarts) == (2, 0), job.state_reason
 
     island.heal(*ways)
     if frozen:
         os.kill(far.pid, signal.SIGCONT)
-    harness.eventually(lambda: client.get("job").step > job.step + 5, "the one that is back disturbs nobody")
+    harness.eventually(
+        lambda: client.get("job").step > job.step + 5, "the one that is back disturbs nobody"
+    )
     job = client.get("job")
     assert (job.generation, job.restarts, job.state) == (2, 0, api.Job.RUNNING)
     muster.cli("stop", "job")

@@ -1,5 +1,6 @@
-"""Agents and nodes that are stopped on purpose, and nodes that cannot start workers: no failure of a job, no restart used, and
-where there are checkpoints no step computed twice. With real programs; weights are compared to the bit."""
+"""Agents and nodes that are stopped on purpose, and nodes that cannot start workers: no failure of
+a job, no restart used, and where there are checkpoints no step computed twice. With real programs;
+weights are compared to the bit."""
 
 import pathlib
 import shutil
@@ -22,7 +23,9 @@ def submit(muster, job_id, **changes):
         "export": {"path": f"{job_id}.safetensors"},
         "restart": {"max_restarts": 0},
     } | changes
-    muster.cli("submit", jobs.write_job(muster.folder, name=f"{job_id}.yaml", **changes), "--id", job_id)
+    muster.cli(
+        "submit", jobs.write_job(muster.folder, name=f"{job_id}.yaml", **changes), "--id", job_id
+    )
 
 
 def get(muster, job_id):
@@ -30,7 +33,9 @@ def get(muster, job_id):
 
 
 def await_step(muster, job_id, step):
-    harness.eventually(lambda: int(get(muster, job_id).get("step", 0)) >= step, f"{job_id} reaches step {step}")
+    harness.eventually(
+        lambda: int(get(muster, job_id).get("step", 0)) >= step, f"{job_id} reaches step {step}"
+    )
 
 
 def await_node(muster, name, state="ATTACHED"):
@@ -55,14 +60,18 @@ def metrics(muster, job_id):
 def assert_went_on(muster, job_id):
     """It ended well in its second generation, without a restart, each step done once."""
     job = get(muster, job_id)
-    assert (job["state"], int(job["generation"]), int(job.get("restarts", 0))) == ("SUCCEEDED", 2, 0), job
+    assert (job["state"], int(job["generation"]), int(job.get("restarts", 0))) == (
+        "SUCCEEDED",
+        2,
+        0,
+    ), job
     assert "failure" not in job, job
     steps = metrics(muster, job_id)
     assert [step for step, _, _ in steps] == list(range(1, STEPS + 1))
     first = [step for step, generation, _ in steps if generation == 1]
     assert first, "nothing was done before"
-    # A checkpoint was written where the first generation ended: the second one begins with the next step. What it had computed and
-    # not kept would show here as a row of the second generation.
+    # A checkpoint was written where the first generation ended: the second one begins with the next
+    # step. What it had computed and not kept would show here as a row of the second generation.
     generations = [int(checkpoint["generation"]) for checkpoint in job["checkpoints"]]
     assert generations == [1, 2], job["checkpoints"]
     assert int(job["checkpoints"][0]["step"]) == first[-1]
@@ -120,7 +129,8 @@ def test_a_halted_job_obeys_and_halts_again_elsewhere(cluster):
     cluster.stop(agent)
     cluster.agent("b", slots=2)
     harness.eventually(
-        lambda: (job := get(cluster, "job"))["state"] == "PAUSED" and int(job["generation"]) == 2, "it is halted again"
+        lambda: (job := get(cluster, "job"))["state"] == "PAUSED" and int(job["generation"]) == 2,
+        "it is halted again",
     )
     cluster.cli("resume", "job")
     cluster.cli("wait", "job")
@@ -160,7 +170,8 @@ def test_drain_names_the_jobs_that_begin_anew_and_keeps_its_deadline(cluster):
 
 
 def halt_at_a_directory_that_is_not_there(cluster):
-    """A job that was stopped is to go on from there. Gives that directory, and the newest checkpoint that counted before."""
+    """A job that was stopped is to go on from there. Gives that directory, and the newest
+    checkpoint that counted before."""
     cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
@@ -169,7 +180,8 @@ def halt_at_a_directory_that_is_not_there(cluster):
     directory = cluster.folder / "copy"
     cluster.cli("resume", "job", "--from", directory)
     job = harness.eventually(
-        lambda: (found := get(cluster, "job"))["state"] == "PAUSED" and found, "it cannot start there"
+        lambda: (found := get(cluster, "job"))["state"] == "PAUSED" and found,
+        "it cannot start there",
     )
     assert job["reason"] == "CHECKPOINTS_UNREADABLE", job
     assert f"`muster resume job --from {newest}`" in job["state_reason"], job
@@ -195,7 +207,8 @@ def test_after_a_wrong_directory_the_reason_names_the_way_back_to_the_former_che
     _, newest = halt_at_a_directory_that_is_not_there(cluster)
     cluster.cli("resume", "job")
     harness.eventually(
-        lambda: (job := get(cluster, "job"))["state"] == "PAUSED" and int(job["generation"]) == 3, "it halts again"
+        lambda: (job := get(cluster, "job"))["state"] == "PAUSED" and int(job["generation"]) == 3,
+        "it halts again",
     )
     cluster.cli("resume", "job", "--from", newest)
     cluster.cli("wait", "job")
@@ -222,7 +235,16 @@ def test_a_node_whose_worker_program_is_missing_costs_no_restart(cluster):
     worker = programs / "muster-worker"
     worker.write_text("#!/bin/sh\nexit 0\n")
     worker.chmod(0o755)
-    arguments = ["--coordinator", cluster.address, "--node", "bad", "--slots", 4, "--worker", worker]
+    arguments = [
+        "--coordinator",
+        cluster.address,
+        "--node",
+        "bad",
+        "--slots",
+        4,
+        "--worker",
+        worker,
+    ]
     cluster.spawn("muster-agent", *arguments)
     await_node(cluster, "bad")
     # A script whose interpreter is missing cannot be started.
@@ -242,13 +264,28 @@ def test_where_no_worker_starts_the_job_waits_and_says_why(cluster):
     worker.write_text("#!/bin/sh\nexit 7\n")
     worker.chmod(0o755)
     cluster.spawn(
-        "muster-agent", "--coordinator", cluster.address, "--node", "bad", "--slots", 2, "--worker", worker
+        "muster-agent",
+        "--coordinator",
+        cluster.address,
+        "--node",
+        "bad",
+        "--slots",
+        2,
+        "--worker",
+        worker,
     )
     submit(cluster, "job")
     await_node(cluster, "bad", "LEFT_OUT")
     job = get(cluster, "job")
-    assert (job["state"], int(job.get("restarts", 0)), int(job["generation"])) == ("RECOVERING", 0, 3), job
-    assert "exited with code 7 before it finished, before it had spoken to the coordinator" in job["state_reason"], job
+    assert (job["state"], int(job.get("restarts", 0)), int(job["generation"])) == (
+        "RECOVERING",
+        0,
+        3,
+    ), job
+    assert (
+        "exited with code 7 before it finished, before it had spoken to the coordinator"
+        in job["state_reason"]
+    ), job
     cluster.cli("stop", "job", "--wait")
 
 

@@ -13,7 +13,15 @@ def test_run_trains_and_leaves_only_what_was_asked_for(muster):
     result = muster.cli("run", job_file)
     muster.assert_no_process(at_once=True)
     assert "20/20" in (result.out + result.err), result.err
-    expected = {"checkpoints", "config.json", "job.yaml", "model.safetensors", "programs.log", "tmp", "train.bin"}
+    expected = {
+        "checkpoints",
+        "config.json",
+        "job.yaml",
+        "model.safetensors",
+        "programs.log",
+        "tmp",
+        "train.bin",
+    }
     assert set(muster.files(".")) == expected
 
 

@@ -1,4 +1,5 @@
-"""musterd on a disk that becomes full while a job trains: training is not disturbed, and nothing is lost."""
+"""musterd on a disk that becomes full while a job trains: training is not disturbed, and nothing is
+lost."""
 
 import os
 import subprocess
@@ -20,7 +21,9 @@ class Disk:
         self._filler = folder / "filler"
         folder.mkdir()
         mounted = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder], capture_output=True, text=True
+            ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", folder],
+            capture_output=True,
+            text=True,
         )
         if mounted.returncode != 0:
             pytest.skip(f"a small disk needs root: {mounted.stderr.strip()}")
@@ -74,7 +77,9 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     next(entry for entry in client.metrics("job", follow=True) if entry.step >= 20)
 
     disk.fill()
-    harness.eventually(lambda: trouble(muster), "`muster nodes` says that the store cannot be written")
+    harness.eventually(
+        lambda: trouble(muster), "`muster nodes` says that the store cannot be written"
+    )
     told = muster.cli("nodes")
     assert "full" in told.err, told.err
     # Changes are refused at once, with the reason; what makes room is not.

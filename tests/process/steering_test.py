@@ -1,5 +1,5 @@
-"""A running job is changed from outside, with real programs, while they are killed: what was asked happens once, at one step,
-and the weights are those of an undisturbed run to the bit."""
+"""A running job is changed from outside, with real programs, while they are killed: what was asked
+happens once, at one step, and the weights are those of an undisturbed run to the bit."""
 
 import pathlib
 
@@ -19,13 +19,23 @@ def write_job(muster, **changes):
     # No export before the end: the job's own name for it.
     return jobs.write_job(
         muster.folder,
-        **{"stages": [{"fit": {"steps": LAST}}], "checkpoint": {"directory": "checkpoints", "every_steps": 5}} | changes,
+        **{
+            "stages": [{"fit": {"steps": LAST}}],
+            "checkpoint": {"directory": "checkpoints", "every_steps": 5},
+        }
+        | changes,
     )
 
 
 def queue(muster, job_id, commands, **changes):
-    """Submits the job where nothing can run yet, and asks for changes at their steps: so they are there in time."""
-    muster.cli("submit", write_job(muster, export={"path": f"{job_id}.safetensors"}, **changes), "--id", job_id)
+    """Submits the job where nothing can run yet, and asks for changes at their steps: so they are
+    there in time."""
+    muster.cli(
+        "submit",
+        write_job(muster, export={"path": f"{job_id}.safetensors"}, **changes),
+        "--id",
+        job_id,
+    )
     names = [
         muster.cli(command, job_id, *arguments, "--at-step", step, "-o", "json").json()["name"]
         for command, step, *arguments in commands
@@ -83,14 +93,16 @@ def test_kills_between_commands_change_nothing(cluster, strategy):
     muster = cluster
     expected = undisturbed(muster, {strategy: {}})
 
-    # Halted after step 8, three steps behind the checkpoint of step 5: the freeze has taken effect and is rolled back over.
+    # Halted after step 8, three steps behind the checkpoint of step 5: the freeze has taken effect
+    # and is rolled back over.
     queue(muster, "job", COMMANDS + [("pause", 8)], strategy={strategy: {}})
     await_state(muster, "job", "PAUSED")
     frozen = operation(muster, "job/1")
     assert frozen["applied_at_step"] == "6" and frozen["done"], frozen
     kill_a_worker(muster)
     harness.eventually(
-        lambda: (job := muster.cli("get", "job", "-o", "json").json())["generation"] == "2" and job["state"] == "PAUSED",
+        lambda: (job := muster.cli("get", "job", "-o", "json").json())["generation"] == "2"
+        and job["state"] == "PAUSED",
         "it is halted again",
     )
     # The coordinator dies between the acceptance of a command and its acknowledgement.
@@ -103,10 +115,15 @@ def test_kills_between_commands_change_nothing(cluster, strategy):
     muster.cli("wait", "job")
 
     assert weights(muster, "job") == expected
-    done = {op["name"]: op for op in muster.cli("operations", "job", "-o", "json").json()["operations"]}
+    done = {
+        op["name"]: op for op in muster.cli("operations", "job", "-o", "json").json()["operations"]
+    }
     steps = {name: op.get("applied_at_step") for name, op in done.items()}
     assert [steps[f"job/{n}"] for n in (1, 2, 3, 4)] == ["6", "7", "11", "8"], steps
-    assert done["job/5"]["kind"] == "SAVE_CHECKPOINT" and "step-9-" in done["job/5"]["result"]["checkpoint"]["path"]
+    assert (
+        done["job/5"]["kind"] == "SAVE_CHECKPOINT"
+        and "step-9-" in done["job/5"]["result"]["checkpoint"]["path"]
+    )
     assert all(op["done"] and "error" not in op for op in done.values()), done
     job = muster.cli("get", "job", "-o", "json").json()
     assert job["restarts"] == 1
@@ -123,14 +140,21 @@ def test_what_is_asked_of_a_job(cluster):
     await_state(muster, "job", "RUNNING")
 
     refused = muster.cli("freeze", "job", "transfomer.h.0.*", expect=2)
-    assert "no parameter is named as 'transfomer.h.0.*'; did you mean 'transformer.h.0.*'?" in refused.err
-    plan = muster.cli("freeze", "job", FREEZE, "--dry-run", "-o", "json").json()["result"]["trainability_plan"]
+    assert (
+        "no parameter is named as 'transfomer.h.0.*'; did you mean 'transformer.h.0.*'?"
+        in refused.err
+    )
+    plan = muster.cli("freeze", "job", FREEZE, "--dry-run", "-o", "json").json()["result"][
+        "trainability_plan"
+    ]
     assert plan["change"]["frozen_count"] == "12" and len(plan["ranks"]) == 2
     assert int(plan["ranks"][0]["state_bytes"]) < int(plan["ranks"][0]["state_bytes_before"])
     before = muster.cli("get", "job", "-o", "json").json()["trainability"]
     assert before["version"] == "1" and before["frozen_params"] == "0"
     frozen = muster.cli("freeze", "job", FREEZE, "--wait", "-o", "json").json()
-    assert frozen["result"]["trainability"]["trainable_params"] == plan["change"]["trainable_params"]
+    assert (
+        frozen["result"]["trainability"]["trainable_params"] == plan["change"]["trainable_params"]
+    )
     text = muster.cli("trainability", "job").out
     assert "freeze transformer.h.0.*" in text and "froze 12 parameters" in text
 
@@ -143,7 +167,9 @@ def test_what_is_asked_of_a_job(cluster):
     muster.cli("pause", "job", expect=1)
     saved = muster.cli("checkpoint", "job", "--wait", "-o", "json").json()
     assert pathlib.Path(saved["result"]["checkpoint"]["path"]).is_dir()
-    rate = muster.cli("set-lr", "job", "0.5", "--wait", "-o", "json").json()["result"]["learning_rate"]
+    rate = muster.cli("set-lr", "job", "0.5", "--wait", "-o", "json").json()["result"][
+        "learning_rate"
+    ]
     assert rate["new_rate"] == 0.5
     assert "expected a finite number" in muster.cli("set-lr", "job", "nan", expect=2).err
     muster.cli("resume", "job", "--wait")
@@ -167,11 +193,20 @@ def test_what_is_asked_of_a_job(cluster):
 def test_masks_that_differ_end_the_job_by_name(cluster):
     """The plug-in's step hook freezes its weight on one rank only, before step 3."""
     muster = cluster
-    save_file({"inputs": torch.randn(24, 3), "labels": torch.arange(24) % 2}, muster.folder / "rows.safetensors")
+    save_file(
+        {"inputs": torch.randn(24, 3), "labels": torch.arange(24) % 2},
+        muster.folder / "rows.safetensors",
+    )
     options = {"fault": "steers-one-rank", "path": str(muster.folder / "first")}
     job_file = write_job(
         muster,
-        model={"plugin": {"path": str(runfile("worker/models/plugin_faults.so")), "name": "faulty", "options": options}},
+        model={
+            "plugin": {
+                "path": str(runfile("worker/models/plugin_faults.so")),
+                "name": "faulty",
+                "options": options,
+            }
+        },
         data={"train": {"safetensors": {"path": "rows.safetensors"}}},
         checkpoint=None,
     )
@@ -180,6 +215,7 @@ def test_masks_that_differ_end_the_job_by_name(cluster):
     muster.cli("wait", "job", expect=100)
     job = muster.cli("get", "job", "-o", "json").json()
     assert job["restarts"] == 0
-    assert "roll call of step 3: the ranks differ in which parameters are trained: 'weight' was frozen or unfrozen on rank" in (
-        job["failure"]["reason"]
+    assert (
+        "roll call of step 3: the ranks differ in which parameters are trained: 'weight' was "
+        "frozen or unfrozen on rank" in (job["failure"]["reason"])
     )

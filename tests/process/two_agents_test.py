@@ -54,7 +54,9 @@ def test_a_job_from_submit_to_its_end(muster):
     assert [(rank.rank, rank.step) for rank in job.ranks] == [(0, 20), (1, 20)]
     assert {rank.node for rank in job.ranks} == {"node-1", "node-2"}
     assert [checkpoint.step for checkpoint in job.checkpoints] == [10, 15, 20]
-    assert muster.files("checkpoints/first") == sorted(c.path.rsplit("/", 1)[1] for c in job.checkpoints)
+    assert muster.files("checkpoints/first") == sorted(
+        c.path.rsplit("/", 1)[1] for c in job.checkpoints
+    )
     assert job.exported_path == str(muster.folder / "model.safetensors")
     assert 0 < job.loss < 7 and 0 < job.validation_loss < 7 and job.validation_step == 20
     with safe_open(job.exported_path, "pt") as weights:
@@ -79,7 +81,9 @@ def test_a_job_from_submit_to_its_end(muster):
 def assert_memory_is_told(muster, client, job_id):
     """Of the ranks of a TINY job that trains."""
     ranks = harness.eventually(
-        lambda: (job := client.get(job_id)) and all(r.memory.buckets.bytes for r in job.ranks) and job.ranks,
+        lambda: (job := client.get(job_id))
+        and all(r.memory.buckets.bytes for r in job.ranks)
+        and job.ranks,
         "every rank's heartbeat says what its memory is used for",
     )
     # Embeddings of 256 tokens and 16 places, two layers, the last norm; float32.
@@ -92,7 +96,9 @@ def assert_memory_is_told(muster, client, job_id):
         # All gradients, and the other rank's contributions to half of them; padding.
         assert parameters <= memory.buckets.bytes < 1.6 * parameters
         assert memory.activations.peak_bytes > memory.other.bytes
-        assert memory.resident_bytes > memory.total.peak_bytes >= memory.total.bytes >= 4 * parameters
+        assert (
+            memory.resident_bytes > memory.total.peak_bytes >= memory.total.bytes >= 4 * parameters
+        )
     listed = muster.cli("ranks", job_id, "-o", "json").json()["ranks"]
     assert [rank["memory"]["parameters"]["bytes"] for rank in listed] == [str(parameters)] * 2
     assert "memory in MiB, now/peak:\nRANK  TOTAL" in muster.cli("ranks", job_id).out
@@ -121,7 +127,9 @@ def test_jobs_run_first_come_first_served(muster):
     daemon = muster.musterd(local_slots=2)
     client = api.Jobs(muster.address)
     for name in ("one", "two", "three"):
-        muster.cli("submit", jobs.write_job(muster.folder, checkpoint=None, export=None), "--id", name)
+        muster.cli(
+            "submit", jobs.write_job(muster.folder, checkpoint=None, export=None), "--id", name
+        )
     for name in ("one", "two", "three"):
         muster.cli("wait", name)
     ended = [client.get(name) for name in ("one", "two", "three")]

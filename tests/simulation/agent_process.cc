@@ -1,4 +1,3 @@
-#include "coordinator/membership/refusal.h"
 #include "tests/simulation/agent_process.h"
 
 #include <signal.h>
@@ -9,6 +8,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "coordinator/membership/refusal.h"
 
 namespace muster::simulation {
 namespace {
@@ -154,19 +154,21 @@ void AgentProcess::Do(const agent::SendHello& effect) {
 }
 
 void AgentProcess::Do(const agent::SendHeartbeat& effect) {
-  Send([this, stream = stream_, process = process_, sequence = effect.sequence](
-           cluster::Cluster& cluster, absl::Time now) {
-    if (cluster.AgentHeard(stream, now)) {
-      const uint64_t activity = cluster.DrainActivity(stream);
-      scene_.network.SendDown(stream, [this, stream, process, sequence, activity] {
-        if (process != process_) return;
-        Run([this, stream, sequence, activity] {
-          if (stream == stream_) Handle(agent::HeartbeatAcked{sequence, activity});
-        });
-      });
-    }
-    return absl::OkStatus();
-  }, /*aside=*/true);
+  Send(
+      [this, stream = stream_, process = process_, sequence = effect.sequence](
+          cluster::Cluster& cluster, absl::Time now) {
+        if (cluster.AgentHeard(stream, now)) {
+          const uint64_t activity = cluster.DrainActivity(stream);
+          scene_.network.SendDown(stream, [this, stream, process, sequence, activity] {
+            if (process != process_) return;
+            Run([this, stream, sequence, activity] {
+              if (stream == stream_) Handle(agent::HeartbeatAcked{sequence, activity});
+            });
+          });
+        }
+        return absl::OkStatus();
+      },
+      /*aside=*/true);
 }
 
 void AgentProcess::Do(const agent::SendStarted& effect) {

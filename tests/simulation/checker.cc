@@ -24,7 +24,8 @@ void Checker::ProcessStarts(const cluster::WorkerId& worker) {
   for (const auto& [incarnation, other] : alive_[worker.job]) {
     const auto excuse = excused_until_.find(incarnation);
     const bool excused = excuse != excused_until_.end() && timeline_.now() <= excuse->second;
-    // An older database may not know the nodes of the newest one; what its processes write is fenced by the epoch.
+    // An older database may not know the nodes of the newest one; what its processes write is
+    // fenced by the epoch.
     const bool unknown = restored_.contains(worker.job);
     if (other.generation == worker.generation || excused || fences_only_ || unknown) continue;
     timeline_.Wrong("generation ", worker.generation, " of job ", worker.job, " starts while rank ",
@@ -41,7 +42,8 @@ void Checker::ProcessStarts(const cluster::WorkerId& worker) {
 
 void Checker::Removes(const std::string& path) {
   for (const auto& [id, seen] : seen_) {
-    // The musterd whose database was replaced may have ordered it, with a newer checkpoint recorded.
+    // The musterd whose database was replaced may have ordered it, with a newer checkpoint
+    // recorded.
     if (timeline_.now() < restored_at_ + kOrdersUnderWay) continue;
     if (seen.checkpoints.contains(path)) {
       timeline_.Wrong("checkpoint ", path, " is removed, which is recorded");
@@ -139,8 +141,8 @@ void Checker::Restored(const store::Image& image) {
 Training Checker::Undisturbed(const jobs::Job& job) const {
   std::vector<std::pair<int64_t, int64_t>> rates;
   if (restored_.contains(job.id) || job.attempt > 1) {
-    // The log has lost some of them; or it took those for ended with an attempt whose rank 0 could not say any more that they were in
-    // force.
+    // The log has lost some of them; or it took those for ended with an attempt whose rank 0 could
+    // not say any more that they were in force.
     rates = last_.at(job.id).rates;
   } else {
     for (const commands::Command& command : job.commands.commands()) {
@@ -185,13 +187,12 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
     }
     absl::StrAppend(&rates, "; the log:");
     for (const commands::Command& command : job.commands.commands()) {
-      absl::StrAppend(&rates, " ", command.number, " after step ",
-                      command.applied_step.value_or(0), " ",
-                      command.outcome.has_value()
-                          ? absl::StatusCodeToString(command.outcome->code)
-                          : "open");
+      absl::StrAppend(
+          &rates, " ", command.number, " after step ", command.applied_step.value_or(0), " ",
+          command.outcome.has_value() ? absl::StatusCodeToString(command.outcome->code) : "open");
     }
-    timeline_.Wrong("job ", job.id, " ended with other parameters than a run that nothing disturbed: it did",
+    timeline_.Wrong("job ", job.id,
+                    " ended with other parameters than a run that nothing disturbed: it did",
                     rates);
   }
   std::map<int64_t, std::vector<int64_t>> done;
@@ -204,8 +205,8 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
       // A save that nobody heard of is made again, and may be taken back before.
-      const bool lasts = command.kind == Kind::kSetLearningRate && job.attempt == 1 &&
-                         !restored_.contains(job.id);
+      const bool lasts =
+          command.kind == Kind::kSetLearningRate && job.attempt == 1 && !restored_.contains(job.id);
       if (!steps.empty() && taken_back && lasts) {
         timeline_.Wrong("command ", command.number, " was taken back and done");
       }
@@ -236,8 +237,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   if (next != job.step + 1) {
     timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);
   }
-  const bool told =
-      !rows->empty() && rows->back().step == job.step && !restored_.contains(job.id);
+  const bool told = !rows->empty() && rows->back().step == job.step && !restored_.contains(job.id);
   if (told && rows->back().loss != last->second.loss()) {
     timeline_.Wrong("job ", job.id, ": its last loss is another one than its ranks'");
   }

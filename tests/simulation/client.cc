@@ -108,8 +108,8 @@ void Client::Check(const cluster::Cluster& cluster) {
     for (const commands::Command& command :
          job == nullptr ? std::vector<commands::Command>() : job->commands.commands()) {
       // An older database has lost some, and others go on under a new number.
-      const bool renumbered = command.outcome.has_value() &&
-                              command.outcome->reason == "OPERATION_RENUMBERED";
+      const bool renumbered =
+          command.outcome.has_value() && command.outcome->reason == "OPERATION_RENUMBERED";
       if (command.kind == Kind::kLost || renumbered) continue;
       if (++by_request[command.contents] > 1) {
         scene_.timeline.Wrong(command.contents, " made several commands");

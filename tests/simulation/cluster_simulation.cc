@@ -47,8 +47,19 @@ class Simulation {
              .to_worker = [this](StreamId stream, const auto& order) { ToWorker(stream, order); },
              .committed = [this](const auto& batch,
                                  const auto& cluster) { checker_.Committed(batch, cluster); }}),
-        scene_{timeline_, network_, disk_, checker_, coordinator_, MakeTiming(),
-               options.old_nodes, {}, {}, {}, {}, {}, {}},
+        scene_{timeline_,
+               network_,
+               disk_,
+               checker_,
+               coordinator_,
+               MakeTiming(),
+               options.old_nodes,
+               {},
+               {},
+               {},
+               {},
+               {},
+               {}},
         client_(&scene_) {
     if (options.old_nodes) checker_.JudgeFencesOnly();
     agent::CoreOptions core;
@@ -310,7 +321,8 @@ class Simulation {
           coordinator_.Backup();
           return false;
         }
-        // A job that it does not know at all is submitted anew, and refused a folder that is not its own.
+        // A job that it does not know at all is submitted anew, and refused a folder that is not
+        // its own.
         if (!client_.AllAreIn(*coordinator_.backup().Load())) return false;
         away_until_ = timeline_.now() + timeline_.Between(0, 3);
         coordinator_.Kill();

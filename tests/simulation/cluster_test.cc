@@ -46,12 +46,11 @@ TEST(SimulatedCluster, SameSeedSameStory) {
   EXPECT_EQ(Story(options), Story(options));
 }
 
-// What a node loses starts elsewhere as soon as it may, and not only at the next second: nothing but
-// the margins of the leases keeps generations apart.
+// What a node loses starts elsewhere as soon as it may, and not only at the next second: nothing
+// but the margins of the leases keeps generations apart.
 SimulationOptions LeasesAlone() {
-  return {.faults = {Fault::kPartition, Fault::kOneWayPartition},
-          .slots = 8,
-          .ticks_per_lease = 200};
+  return {
+      .faults = {Fault::kPartition, Fault::kOneWayPartition}, .slots = 8, .ticks_per_lease = 200};
 }
 
 TEST(SimulatedCluster, MarginsOfLeasesAloneKeepGenerationsApart) {

@@ -41,7 +41,8 @@ class CoordinatorProcess : public Network::Server {
   // Dies at its next transaction: before or after that is durable,
   // in both cases before anybody hears of it.
   void DieAtCommit(bool after) { dies_ = after ? Dies::kAfterCommit : Dies::kBeforeCommit; }
-  // No transaction succeeds: the first one is held with its effects, and nothing else is applied but heartbeats.
+  // No transaction succeeds: the first one is held with its effects, and nothing else is applied
+  // but heartbeats.
   void FailCommits(bool fail) { commits_fail_ = fail; }
 
   // ---- What happens to it; nothing while it is not running.

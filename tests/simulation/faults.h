@@ -75,7 +75,8 @@ inline constexpr std::array kFaultKinds = {
     FaultKind{Fault::kStoreFails, "store-fails", "no transaction succeeds, for up to 3 leases", ""},
     FaultKind{Fault::kOldDatabase, "old-database", "musterd is started with an older database", ""},
     FaultKind{Fault::kDiskFull, "disk-full", "no checkpoint can be written, for a while", ""},
-    FaultKind{Fault::kDiskGone, "disk-gone", "no checkpoint can be read or written, for a while", ""},
+    FaultKind{Fault::kDiskGone, "disk-gone", "no checkpoint can be read or written, for a while",
+              ""},
 };
 
 inline const char* Name(Fault fault) { return kFaultKinds[static_cast<size_t>(fault)].name; }

@@ -228,9 +228,9 @@ void TrainingSession::Apply(const train::CommandSchedule::Due& due) {
   } else {
     if (std::holds_alternative<train::SetLearningRateCommand>(command.what)) {
       {
-      training_.learning_rate = command.number;
-      training_.rates.emplace_back(training_.step, command.number);
-    }
+        training_.learning_rate = command.number;
+        training_.rates.emplace_back(training_.step, command.number);
+      }
     }
     if (std::holds_alternative<train::PauseCommand>(command.what)) paused_ = true;
     if (std::holds_alternative<train::ResumeCommand>(command.what)) paused_ = false;

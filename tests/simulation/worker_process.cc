@@ -160,11 +160,12 @@ void WorkerProcess::Connect() {
     Run([this, stream, end] { Ended(*stream, end); });
   });
   scene_.worker_streams[stream_] = this;
-  const cluster::WorkerHello hello{.worker = id_,
-                                   .pid = pid_,
-                                   .newest_command = held_.size(),
-                                   .acked_report = scene_.old_nodes ? 0 : reports_ - unacked_.size(),
-                                   .protocol = cluster::kWorkerProtocol - scene_.old_nodes};
+  const cluster::WorkerHello hello{
+      .worker = id_,
+      .pid = pid_,
+      .newest_command = held_.size(),
+      .acked_report = scene_.old_nodes ? 0 : reports_ - unacked_.size(),
+      .protocol = cluster::kWorkerProtocol - scene_.old_nodes};
   scene_.network.SendUp(stream_, [this, stream = stream_, hello] {
     scene_.coordinator.Take(stream, [stream, hello](cluster::Cluster& cluster, absl::Time now) {
       return cluster.AttachWorker(stream, hello, now);

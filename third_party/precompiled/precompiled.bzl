@@ -1,13 +1,13 @@
 """Precompiled headers: what many files include is read once instead of once for each of them.
 
-GCC takes NAME.gch in place of NAME where `-include NAME` asks for it, if NAME.gch lies in a folder of the include path and was
-made with the same options. So a precompiled_header is a library whose only header is NAME.gch, and .bazelrc says by
---per_file_copt which files include NAME. There is no NAME beside it: where the options differ, the compiler says so
-instead of reading all of it anew.
+GCC takes NAME.gch in place of NAME where `-include NAME` asks for it, if NAME.gch lies in a folder
+of the include path and was made with the same options. So a precompiled_header is a library whose
+only header is NAME.gch, and .bazelrc says by --per_file_copt which files include NAME. There is no
+NAME beside it: where the options differ, the compiler says so instead of reading all of it anew.
 
-Bazel compiles a file again when one of those changes that the compiler names in its .d file. There GCC names neither NAME.gch nor
-what is in it, unless both are compiled for that: -MD here, -fpch-deps there.
-"""
+Bazel compiles a file again when one of those changes that the compiler names in its .d file. There
+GCC names neither NAME.gch nor what is in it, unless both are compiled for that: -MD here,
+-fpch-deps there. """
 
 load("@bazel_tools//tools/cpp:toolchain_utils.bzl", "find_cpp_toolchain")
 
@@ -27,7 +27,8 @@ def _precompiled_header_impl(ctx):
         cc_toolchain = toolchain,
         source_file = ctx.file.header.path,
         output_file = output.path,
-        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts + ["-x", "c++-header", "-MD", "-MF", "/dev/null"],
+        user_compile_flags = ctx.fragments.cpp.copts + ctx.fragments.cpp.cxxopts + ctx.attr.copts +
+                             ["-x", "c++-header", "-MD", "-MF", "/dev/null"],
         include_directories = context.includes,
         quote_include_directories = context.quote_includes,
         system_include_directories = context.system_includes,
@@ -35,7 +36,10 @@ def _precompiled_header_impl(ctx):
         use_pic = True,
     )
     ctx.actions.run(
-        executable = cc_common.get_tool_for_action(feature_configuration = features, action_name = "c++-compile"),
+        executable = cc_common.get_tool_for_action(
+            feature_configuration = features,
+            action_name = "c++-compile",
+        ),
         arguments = cc_common.get_memory_inefficient_command_line(
             feature_configuration = features,
             action_name = "c++-compile",
@@ -59,9 +63,15 @@ def _precompiled_header_impl(ctx):
 precompiled_header = rule(
     implementation = _precompiled_header_impl,
     attrs = {
-        "header": attr.label(allow_single_file = [".hh"], mandatory = True, doc = "What is included in one."),
+        "header": attr.label(
+            allow_single_file = [".hh"],
+            mandatory = True,
+            doc = "What is included in one.",
+        ),
         "included": attr.string(mandatory = True, doc = "NAME of `-include NAME`."),
-        "copts": attr.string_list(doc = "What --per_file_copt adds for the files that include it: must be the same."),
+        "copts": attr.string_list(
+            doc = "What --per_file_copt adds for the files that include it: must be the same.",
+        ),
         "deps": attr.label_list(providers = [CcInfo]),
         "_cc_toolchain": attr.label(default = "@bazel_tools//tools/cpp:current_cc_toolchain"),
     },

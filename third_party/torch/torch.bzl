@@ -1,11 +1,11 @@
 """Finds LibTorch on this machine.
 
-Order: $LIBTORCH (a folder with include/ and lib/), the virtual environment that the project's scripts
-make (~/.cache/muster/venv), then whatever `python3` imports as torch.
-"""
+Order: $LIBTORCH (a folder with include/ and lib/), the virtual environment that the project's
+scripts make (~/.cache/muster/venv), then whatever `python3` imports as torch. """
 
 def _has_torch(ctx, root):
-    return ctx.path(root + "/lib/libtorch_cpu.so").exists and ctx.path(root + "/include/torch").exists
+    library = ctx.path(root + "/lib/libtorch_cpu.so")
+    return library.exists and ctx.path(root + "/include/torch").exists
 
 def _from_python(ctx, python):
     result = ctx.execute([
@@ -24,13 +24,16 @@ def _torch_repository_impl(ctx):
         venv = ctx.os.environ.get("HOME", "/root") + "/.cache/muster/venv/bin/python3"
         for python in [venv, "python3"]:
             tried.append(python)
-            root = _from_python(ctx, python) if python == "python3" or ctx.path(venv).exists else None
+            there = python == "python3" or ctx.path(venv).exists
+            root = _from_python(ctx, python) if there else None
             if root:
                 break
     if not root or not _has_torch(ctx, root):
-        fail("LibTorch not found (tried: %s). Set LIBTORCH to a folder with include/ and lib/, or run ./quickstart.sh" % ", ".join(tried))
+        fail("LibTorch not found (tried: %s). " % ", ".join(tried) +
+             "Set LIBTORCH to a folder with include/ and lib/, or run ./quickstart.sh")
 
-    # Only these four: torch/include also holds its own protobuf and fmt, which clash with the system's.
+    # Only these four: torch/include also holds its own protobuf and fmt, which clash with the
+    # system's.
     for folder in ["ATen", "c10", "torch", "caffe2"]:
         ctx.symlink(root + "/include/" + folder, "include/" + folder)
     for header in ["Context", "DeviceGuard", "TensorUtils", "TracerMode"]:

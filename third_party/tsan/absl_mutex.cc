@@ -1,6 +1,6 @@
-// Tells ThreadSanitizer about absl::Mutex. Debian's Abseil is not instrumented, so without this every lock is
-// invisible to it and every guarded member looks like a race. These definitions stand before the library's
-// in symbol lookup (also for gRPC's use of them) and call on to it.
+// Tells ThreadSanitizer about absl::Mutex. Debian's Abseil is not instrumented, so without this
+// every lock is invisible to it and every guarded member looks like a race. These definitions stand
+// before the library's in symbol lookup (also for gRPC's use of them) and call on to it.
 #include <dlfcn.h>
 #include <sanitizer/tsan_interface.h>
 
@@ -81,8 +81,8 @@ void Mutex::ReaderUnlock() {
 }
 
 void Mutex::LockWhen(const Condition& condition) {
-  static auto* real = Real<void(Mutex*, const Condition&)>(
-      "_ZN4absl7debian35Mutex8LockWhenERKNS0_9ConditionE");
+  static auto* real =
+      Real<void(Mutex*, const Condition&)>("_ZN4absl7debian35Mutex8LockWhenERKNS0_9ConditionE");
   Locking locking(this);
   real(this, condition);
 }
@@ -111,8 +111,7 @@ bool Mutex::AwaitWithDeadline(const Condition& condition, Time deadline) {
 }
 
 void CondVar::Wait(Mutex* mutex) {
-  static auto* real =
-      Real<void(CondVar*, Mutex*)>("_ZN4absl7debian37CondVar4WaitEPNS0_5MutexE");
+  static auto* real = Real<void(CondVar*, Mutex*)>("_ZN4absl7debian37CondVar4WaitEPNS0_5MutexE");
   Waiting waiting(mutex);
   real(this, mutex);
 }

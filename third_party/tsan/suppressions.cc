@@ -1,5 +1,5 @@
-// gRPC and protobuf come from Debian and are not instrumented: what they synchronise by atomics is invisible
-// to ThreadSanitizer, so what happens inside them is left out.
+// gRPC and protobuf come from Debian and are not instrumented: what they synchronise by atomics is
+// invisible to ThreadSanitizer, so what happens inside them is left out.
 extern "C" const char* __tsan_default_suppressions();
 
 extern "C" const char* __tsan_default_suppressions() {
@@ -8,7 +8,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libgpr.so\n"
          "called_from_lib:libprotobuf.so\n"
          "called_from_lib:libupb.so\n"
-         // absl::Status counts its references in the library, where ThreadSanitizer does not see it.
+         // absl::Status counts its references in the library, where ThreadSanitizer does not see
+         // it.
          "called_from_lib:libabsl_status.so\n"
          "called_from_lib:libabsl_strings.so\n"
          "called_from_lib:libabsl_time.so\n"

@@ -94,7 +94,8 @@ class Agent::Loop {
   }
   absl::Status Wait() {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(+[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
+    mutex_.Await(absl::Condition(
+        +[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
     return *why_;
   }
 
@@ -247,15 +248,18 @@ class Agent::Loop {
   }
 
   void Do(const DropStream&) {
-    spdlog::warn("the coordinator at {} does not answer; trying another connection", options_.coordinator);
+    spdlog::warn("the coordinator at {} does not answer; trying another connection",
+                 options_.coordinator);
     ++attempt_;  // What the old one still says is no longer of interest.
     channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(core_.lease()));
     OnClosed(absl::UnavailableError("it does not answer"));
   }
 
   void Do(const LeaseOver& effect) {
-    spdlog::warn("no answer from the coordinator at {} for {}: the lease is over, the workers here are killed",
-                 options_.coordinator, absl::FormatDuration(effect.unanswered));
+    spdlog::warn(
+        "no answer from the coordinator at {} for {}: the lease is over, the workers here are "
+        "killed",
+        options_.coordinator, absl::FormatDuration(effect.unanswered));
   }
 
   void Do(const Quit& effect) { quit_ = effect.why; }
@@ -276,7 +280,9 @@ class Agent::Loop {
       post([this, directive = std::move(directive)] { OnDirective(directive); });
     };
     events.on_written = [this, post] { post([this] { writing_ = false; }); };
-    events.on_closed = [this, post](absl::Status status) { post([this, status] { OnClosed(status); }); };
+    events.on_closed = [this, post](absl::Status status) {
+      post([this, status] { OnClosed(status); });
+    };
     opened_ = SteadyNow();
     stream_ = CoordinatorStream::Open(channel_, std::move(events));
     Handle(Opened{});
@@ -315,14 +321,15 @@ class Agent::Loop {
     replay_.Reset();
     writing_ = welcomed_ = false;
     if (IsFinal(status)) {
-      spdlog::error("the coordinator at {} refuses this agent: {}", options_.coordinator, Message(status));
+      spdlog::error("the coordinator at {} refuses this agent: {}", options_.coordinator,
+                    Message(status));
       Handle(Refused{status});
       return;
     }
     knocker_.Begin(core_.lease() / kAttemptsPerLease);
     if (!away_) {
-      spdlog::warn("no connection to the coordinator at {} ({}); trying again", options_.coordinator,
-                   status.ok() ? "it closed the stream" : Message(status));
+      spdlog::warn("no connection to the coordinator at {} ({}); trying again",
+                   options_.coordinator, status.ok() ? "it closed the stream" : Message(status));
       away_ = true;
     }
     // Spread out: all agents of a cluster lose their coordinator at the same moment.
@@ -346,7 +353,7 @@ class Agent::Loop {
   const std::unique_ptr<Identity> identity_;
   const std::string incarnation_;
   std::shared_ptr<grpc::Channel> channel_;
-  Mailbox mailbox_;         // Thread-safe.
+  Mailbox mailbox_;           // Thread-safe.
   process::Spawner spawner_;  // As long as the workers: they die with its thread.
   std::minstd_rand jitter_;
   Core core_;
@@ -381,13 +388,14 @@ class Agent::Loop {
 };
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& options) {
-  if (options.coordinator.empty()) return absl::InvalidArgumentError("no coordinator address given");
+  if (options.coordinator.empty())
+    return absl::InvalidArgumentError("no coordinator address given");
   if (options.node.empty()) return absl::InvalidArgumentError("no node name given");
-  if (options.core.slots == 0) return absl::InvalidArgumentError("an agent offers at least one slot");
+  if (options.core.slots == 0)
+    return absl::InvalidArgumentError("an agent offers at least one slot");
   RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
   ASSIGN_OR_RETURN(auto identity, Identity::Take(options.state_directory));
-  return std::unique_ptr<Agent>(
-      new Agent(std::make_unique<Loop>(options, std::move(identity))));
+  return std::unique_ptr<Agent>(new Agent(std::make_unique<Loop>(options, std::move(identity))));
 }
 
 Agent::Agent(std::unique_ptr<Loop> loop) : loop_(std::move(loop)) {}

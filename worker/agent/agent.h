@@ -1,7 +1,8 @@
-// muster-agent: offers this host's slots to the coordinator, runs its workers, ships their logs and exits.
+// muster-agent: offers this host's slots to the coordinator, runs its workers, ships their logs and
+// exits.
 //
-// One thread owns all state (`Core` decides, this class acts); gRPC's threads and the workers' watchers post
-// to it. docs/agent.md describes the behaviour.
+// One thread owns all state (`Core` decides, this class acts); gRPC's threads and the workers'
+// watchers post to it. docs/agent.md describes the behaviour.
 #ifndef MUSTER_WORKER_AGENT_AGENT_H_
 #define MUSTER_WORKER_AGENT_AGENT_H_
 
@@ -25,10 +26,11 @@ struct AgentOptions {
   std::string host = "127.0.0.1";
   // Path of muster-worker.
   std::string worker;
-  // Where the agent keeps its id, on a local disk; used by one agent at a time. Empty, for tests: it
-  // has none, and whoever comes with its name later takes that over.
+  // Where the agent keeps its id, on a local disk; used by one agent at a time. Empty, for tests:
+  // it has none, and whoever comes with its name later takes that over.
   std::string state_directory;
-  // Where workers leave reports that they cannot tell while the coordinator is away; empty: nowhere, and they wait for it.
+  // Where workers leave reports that they cannot tell while the coordinator is away; empty:
+  // nowhere, and they wait for it.
   std::string spool;
   // What all of them together may take; each worker gets its part.
   size_t spool_limit = 64 << 20;
@@ -44,8 +46,8 @@ struct AgentOptions {
 class Agent {
  public:
   // Starts to attach; does not wait for the coordinator.
-  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the worker binary. FAILED_PRECONDITION,
-  // UNAVAILABLE: the state directory is in use, or cannot be used.
+  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the worker
+  // binary. FAILED_PRECONDITION, UNAVAILABLE: the state directory is in use, or cannot be used.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(const AgentOptions& options);
   // RequestStop and Wait.
   ~Agent();
@@ -53,8 +55,9 @@ class Agent {
   // Stops the workers, reports their exits, ends. A second time: kills them.
   void RequestStop();
 
-  // Why it ended: OK after RequestStop; UNAVAILABLE: its lease ended (AfterLease::kQuit); otherwise the
-  // coordinator's refusal (FAILED_PRECONDITION: a newer agent holds this node's name). Its workers are gone.
+  // Why it ended: OK after RequestStop; UNAVAILABLE: its lease ended (AfterLease::kQuit); otherwise
+  // the coordinator's refusal (FAILED_PRECONDITION: a newer agent holds this node's name). Its
+  // workers are gone.
   absl::Status Wait();
 
  private:

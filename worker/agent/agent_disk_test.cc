@@ -38,9 +38,9 @@ TEST(Agent, WhatAWorkerLeftOnTheDiskIsToldBeforeItsExit) {
   coordinator.AwaitHello();
   const auto worker = Worker(kLeavesReports);
   const std::string path = options.spool + "/" + worker.incarnation() + ".reports";
-  ASSERT_TRUE(WriteSpool(path + ".left",
-                         {.worker = worker.SerializeAsString(), .reports = {"one", "two"}})
-                  .ok());
+  ASSERT_TRUE(
+      WriteSpool(path + ".left", {.worker = worker.SerializeAsString(), .reports = {"one", "two"}})
+          .ok());
   coordinator.StartWorker(worker);
   coordinator.AwaitLine("ready");
   coordinator.Stop();

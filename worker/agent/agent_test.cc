@@ -54,9 +54,11 @@ TEST(Agent, AWorkerGetsItsIdentityAndItsExitCodeAndTailAreReported) {
   EXPECT_EQ(exit.exit_code(), 3);
   EXPECT_EQ(exit.pid(), coordinator.AwaitStarted(worker).pid());
   const std::vector<std::string> tail = absl::StrSplit(exit.log_tail(), '\n');
-  EXPECT_THAT(tail, ElementsAre(absl::StrCat("--generation 1 --rank 1 --incarnation incarnation-1 --agent-pid ",
-                                             getpid()),
-                                "threads 1"));
+  EXPECT_THAT(
+      tail,
+      ElementsAre(absl::StrCat("--generation 1 --rank 1 --incarnation incarnation-1 --agent-pid ",
+                               getpid()),
+                  "threads 1"));
 }
 
 TEST(Agent, AWorkersLinesComeBeforeItsExit) {
@@ -84,7 +86,8 @@ TEST(Agent, LongAndUnreadableLinesArrive) {
   FakeCoordinator coordinator;
   auto agent = MustStart(Options(coordinator));
   coordinator.AwaitHello();
-  const auto worker = Worker("head -c 100000 /dev/zero | tr '\\0' x; echo; printf 'bad \\377 byte\\n'");
+  const auto worker =
+      Worker("head -c 100000 /dev/zero | tr '\\0' x; echo; printf 'bad \\377 byte\\n'");
   coordinator.StartWorker(worker);
   coordinator.AwaitExit(worker);
   coordinator.AwaitLine(std::string(16384, 'x') + " [83616 more bytes]");
@@ -123,7 +126,8 @@ TEST(Agent, AProgramThatCannotRunIsAStartError) {
   auto agent = MustStart(options);
   coordinator.AwaitHello();
   coordinator.StartWorker(Worker(""));
-  EXPECT_THAT(coordinator.AwaitExit(Worker("")).start_error(), HasSubstr("bad-interpreter: No such file"));
+  EXPECT_THAT(coordinator.AwaitExit(Worker("")).start_error(),
+              HasSubstr("bad-interpreter: No such file"));
 }
 
 TEST(Agent, ARepeatedStartStartsNothing) {
@@ -165,7 +169,8 @@ TEST(Agent, StopOfAnUnknownWorkerIsAnswered) {
   auto agent = MustStart(Options(coordinator));
   coordinator.AwaitHello();
   coordinator.StopWorker(Worker("never started"), absl::ZeroDuration());
-  EXPECT_THAT(coordinator.AwaitExit(Worker("never started")).start_error(), HasSubstr("does not know"));
+  EXPECT_THAT(coordinator.AwaitExit(Worker("never started")).start_error(),
+              HasSubstr("does not know"));
 }
 
 TEST(Agent, GrandchildrenEndWithTheWorker) {
@@ -174,7 +179,8 @@ TEST(Agent, GrandchildrenEndWithTheWorker) {
   coordinator.AwaitHello();
   const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/go";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const auto worker = Worker(absl::StrCat("sleep 1000 & echo pid $!; read line < ", fifo, "; exit 0"));
+  const auto worker =
+      Worker(absl::StrCat("sleep 1000 & echo pid $!; read line < ", fifo, "; exit 0"));
   coordinator.StartWorker(worker);
   const auto log = coordinator.Await([](const auto& m) { return m.worker_log().lines_size() > 0; });
   Watched grandchild(std::stoll(log.worker_log().lines(0).substr(4)));
@@ -190,8 +196,8 @@ TEST(Agent, ADescendantThatLeftTheGroupAndPrintsWithoutEndIsNotWaitedFor) {
   const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/left";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
   // It ends with its pipe's reader.
-  const auto worker = Worker(absl::StrCat("setsid sh -c 'echo > ", fifo, "; exec yes' & read line < ",
-                                          fifo, "; exit 0"));
+  const auto worker = Worker(
+      absl::StrCat("setsid sh -c 'echo > ", fifo, "; exec yes' & read line < ", fifo, "; exit 0"));
   coordinator.StartWorker(worker);
   EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 0);
 }
@@ -253,8 +259,8 @@ TEST(Agent, LinesOfTheTimeWithoutCoordinatorComeLaterTheNewestOnly) {
   coordinator.AwaitHello();
   const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/lines";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const auto worker = Worker(absl::StrCat("echo ready; read line < ", fifo, "; seq 1 100; echo > ", fifo,
-                                          "; exec sleep 1000"));
+  const auto worker = Worker(absl::StrCat("echo ready; read line < ", fifo, "; seq 1 100; echo > ",
+                                          fifo, "; exec sleep 1000"));
   coordinator.StartWorker(worker);
   coordinator.AwaitLine("ready");
   coordinator.Stop();
@@ -324,7 +330,8 @@ TEST(Agent, ARefusedAgentEndsWithItsWorkersAndTheReason) {
   coordinator.StartWorker(Worker(kForever));
   Watched process(coordinator.AwaitStarted(Worker(kForever)).pid());
   coordinator.Stop();
-  coordinator.RefuseWith(MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", "a newer one"));
+  coordinator.RefuseWith(
+      MakeError(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", "a newer one"));
   coordinator.Restart();
   EXPECT_EQ(ErrorReason(agent->Wait()), "STALE_INCARNATION");
   EXPECT_TRUE(process.Ends());

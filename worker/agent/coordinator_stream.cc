@@ -6,11 +6,13 @@
 
 namespace muster::agent {
 
-std::unique_ptr<CoordinatorStream> CoordinatorStream::Open(const std::shared_ptr<grpc::Channel>& channel,
-                                                           Events events) {
-  auto stream = std::unique_ptr<CoordinatorStream>(new CoordinatorStream(channel, std::move(events)));
+std::unique_ptr<CoordinatorStream> CoordinatorStream::Open(
+    const std::shared_ptr<grpc::Channel>& channel, Events events) {
+  auto stream =
+      std::unique_ptr<CoordinatorStream>(new CoordinatorStream(channel, std::move(events)));
   stream->stub_->async()->Attach(&stream->context_, stream.get());
-  // Writes come from other threads than the reactor's: the hold keeps OnDone away until the stream ended.
+  // Writes come from other threads than the reactor's: the hold keeps OnDone away until the stream
+  // ended.
   stream->AddHold();
   stream->StartRead(&stream->incoming_);
   stream->StartCall();

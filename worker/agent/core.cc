@@ -120,8 +120,8 @@ void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
 }
 
 void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
-  // It waited in the stream while this process stood still, and others may have its place since. Where not, the coordinator says it
-  // again after the next hello.
+  // It waited in the stream while this process stood still, and others may have its place since.
+  // Where not, the coordinator says it again after the next hello.
   if (now >= lease_.End()) return;
   if (const auto running = running_.find(request.worker); running != running_.end()) {
     if (running->second.pid != 0) {
@@ -143,15 +143,16 @@ void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
   }
   if (request.slot >= options_.slots) {
     Bury({.worker = request.worker,
-          .ending = StartError{absl::StrCat("slot ", request.slot, " was asked for, counted from 0; "
-                                            "this agent offers ", options_.slots)},
+          .ending = StartError{absl::StrCat("slot ", request.slot,
+                                            " was asked for, counted from 0; "
+                                            "this agent offers ",
+                                            options_.slots)},
           .cause = Cause::kNodeFault},
          effects);
     return;
   }
-  running_.emplace(request.worker,
-                   Running{.continue_when_cut_off = request.continue_when_cut_off,
-                           .slot = request.slot});
+  running_.emplace(request.worker, Running{.continue_when_cut_off = request.continue_when_cut_off,
+                                           .slot = request.slot});
   effects.push_back(Launch{request.worker, request.slot, request.continue_when_cut_off});
 }
 
@@ -193,9 +194,7 @@ void Core::On(const Launched& launched, absl::Time, Effects& effects) {
 
 void Core::On(const LaunchFailed& failed, absl::Time, Effects& effects) {
   running_.erase(failed.worker);
-  Bury({.worker = failed.worker,
-        .ending = StartError{failed.reason},
-        .cause = Cause::kNodeFault},
+  Bury({.worker = failed.worker, .ending = StartError{failed.reason}, .cause = Cause::kNodeFault},
        effects);
 }
 
@@ -204,13 +203,15 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   if (running == running_.end()) return;
   const int64_t pid = running->second.pid;
   Cause cause = running->second.cause;
-  // Also where the word to stop it came before its end was seen: what followed from it is no failure.
+  // Also where the word to stop it came before its end was seen: what followed from it is no
+  // failure.
   const bool may_be_its_own = cause == Cause::kUnknown || cause == Cause::kStoppedAsTold;
   if (may_be_its_own && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
     cause = Cause::kLeaseOver;
   }
   // Who stops this agent may send its workers the signal, too, as systemd does.
-  if (cause == Cause::kUnknown && drain_.has_value() && ended.ending == Ending(ExitSignal{SIGTERM})) {
+  if (cause == Cause::kUnknown && drain_.has_value() &&
+      ended.ending == Ending(ExitSignal{SIGTERM})) {
     cause = drain_->cause;
   }
   if (running->second.quarantined) {
@@ -227,7 +228,8 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
 
 void Core::On(const SpoolFound& found, absl::Time, Effects& effects) {
   // It did its work, which its reports say, or was killed with its agent.
-  Bury({.worker = found.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault}, effects, true);
+  Bury({.worker = found.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault}, effects,
+       true);
 }
 
 void Core::On(const SpoolTold& told, absl::Time, Effects& effects) {
@@ -276,9 +278,7 @@ void Core::On(const WritesSeen& seen, absl::Time now, Effects&) {
   drain_->bytes = seen.bytes;
 }
 
-absl::Time Core::DrainEnd() const {
-  return std::max(drain_->until, drain_->moves_until);
-}
+absl::Time Core::DrainEnd() const { return std::max(drain_->until, drain_->moves_until); }
 
 bool Core::Waits() const {
   return std::any_of(running_.begin(), running_.end(),
@@ -374,7 +374,8 @@ void Core::KillOverdue(absl::Time now, Effects& effects) {
         effects.push_back(SendQuarantine{running.slot, {worker, running.pid}, true});
       }
     }
-    if (running.pid == 0 || running.killed || now < running.kill_at.value_or(absl::InfiniteFuture())) {
+    if (running.pid == 0 || running.killed ||
+        now < running.kill_at.value_or(absl::InfiniteFuture())) {
       continue;
     }
     running.killed = true;
@@ -390,7 +391,8 @@ void Core::EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& ef
 
 void Core::Bury(EndedWorker worker, Effects& effects, bool spooled) {
   const WorkerId id = worker.worker;
-  // Attached to a coordinator that does not take them, the exit is all there is to tell. Between Opened and Welcomed that is not known.
+  // Attached to a coordinator that does not take them, the exit is all there is to tell. Between
+  // Opened and Welcomed that is not known.
   if (spooled && heartbeat_interval_.has_value() && !takes_spools_) spooled = false;
   if (connected_ && !spooled) effects.push_back(SendExit{worker});
   if (spooled && takes_spools_) effects.push_back(SendSpool{id});
@@ -408,7 +410,8 @@ void Core::QuitWhenDone(absl::Time now, Effects& effects) {
 }
 
 bool Core::AllAcked() const {
-  return std::all_of(past_.begin(), past_.end(), [](const auto& entry) { return entry.second.acked; });
+  return std::all_of(past_.begin(), past_.end(),
+                     [](const auto& entry) { return entry.second.acked; });
 }
 
 }  // namespace muster::agent

@@ -1,9 +1,10 @@
-// The agent's decisions, without threads, processes, clock or network: (state, event, now) -> effects.
+// The agent's decisions, without threads, processes, clock or network: (state, event, now) ->
+// effects.
 //
-// What it keeps: the workers that run, and those that ended. An ended worker is reported again on every new
-// stream until the coordinator acknowledges it; acknowledged ones are remembered for a while, so that a
-// repeated StartWorker starts nothing. Of processes that former agents could not end it keeps the
-// slots.
+// What it keeps: the workers that run, and those that ended. An ended worker is reported again on
+// every new stream until the coordinator acknowledges it; acknowledged ones are remembered for a
+// while, so that a repeated StartWorker starts nothing. Of processes that former agents could not
+// end it keeps the slots.
 #ifndef MUSTER_WORKER_AGENT_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_H_
 
@@ -40,8 +41,9 @@ struct HeartbeatAcked {
   // Changes while the workers get on, where this agent is emptied; 0: the coordinator does not say.
   uint64_t workers_activity = 0;
 };
-// A connection that was tried at `begun` was refused by the coordinator's host, so nobody listens there; or by the
-// coordinator itself, which can neither take anybody in nor give anything away while it cannot write its store.
+// A connection that was tried at `begun` was refused by the coordinator's host, so nobody listens
+// there; or by the coordinator itself, which can neither take anybody in nor give anything away
+// while it cannot write its store.
 struct NobodyListens {
   absl::Time begun;
 };
@@ -110,16 +112,16 @@ struct HangingGone {
 struct SpoolTold {
   WorkerId worker;
 };
-// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to go on elsewhere. A second time: without
-// grace.
+// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to go on
+// elsewhere. A second time: without grace.
 struct ShutdownRequested {};
 // NextDeadline() has passed. Harmless at any time.
 struct Ticked {};
 
-using Event =
-    std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused, StartRequested,
-                 StopRequested, ExitAcked, DrainRequested, WritesSeen, Launched, LaunchFailed, Ended,
-                 SpoolFound, SpoolTold, HangingFound, HangingGone, ShutdownRequested, Ticked>;
+using Event = std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Broken, Refused,
+                           StartRequested, StopRequested, ExitAcked, DrainRequested, WritesSeen,
+                           Launched, LaunchFailed, Ended, SpoolFound, SpoolTold, HangingFound,
+                           HangingGone, ShutdownRequested, Ticked>;
 
 // ---- Effects, to be carried out in order ----
 
@@ -181,12 +183,14 @@ struct SendExit {
   EndedWorker worker;
   bool operator==(const SendExit&) const = default;
 };
-// What the worker left on the disk is to be told; SpoolTold follows, or the stream breaks. Its exit waits for that.
+// What the worker left on the disk is to be told; SpoolTold follows, or the stream breaks. Its exit
+// waits for that.
 struct SendSpool {
   WorkerId worker;
   bool operator==(const SendSpool&) const = default;
 };
-// Heartbeats are not answered on this stream: the connection may be dead. Another is to be tried; Broken follows.
+// Heartbeats are not answered on this stream: the connection may be dead. Another is to be tried;
+// Broken follows.
 struct DropStream {
   bool operator==(const DropStream&) const = default;
 };
@@ -202,16 +206,16 @@ struct Quit {
 };
 
 using Effect =
-    std::variant<Launch, SendSignal, SendDraining, SendQuarantine, Hangs, HangsNoMore,
-                 SendHello, SendHeartbeat, SendStarted, SendExit, SendSpool, DropStream, LeaseOver,
-                 Quit>;
+    std::variant<Launch, SendSignal, SendDraining, SendQuarantine, Hangs, HangsNoMore, SendHello,
+                 SendHeartbeat, SendStarted, SendExit, SendSpool, DropStream, LeaseOver, Quit>;
 using Effects = std::vector<Effect>;
 
 enum class AfterLease {
   // Kill the workers and go on trying to attach.
   kKeepTrying,
-  // Kill the workers and end: the coordinator that started this agent is gone. An agent that has no worker and nothing to tell does not
-  // wait for a coordinator that is down: it ends a lease after the last answer.
+  // Kill the workers and end: the coordinator that started this agent is gone. An agent that has no
+  // worker and nothing to tell does not wait for a coordinator that is down: it ends a lease after
+  // the last answer.
   kQuit,
 };
 
@@ -245,7 +249,9 @@ class Core {
   // The last that a coordinator named.
   // Infinite before the first welcome, and with an older coordinator while its stream stands.
   absl::Time lease_end() const { return lease_.End(); }
-  absl::Duration lease() const { return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease; }
+  absl::Duration lease() const {
+    return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease;
+  }
   // Workers are waited for that may write: WritesSeen is wanted every second or so.
   bool draining() const { return drain_.has_value() && Waits(); }
 

@@ -190,10 +190,9 @@ TEST_F(DrainCoreTest, AProcessThatCannotBeKilledTakesItsSlotOutOfUse) {
   Run(kA, 7);
   Do(StopRequested{.worker = kA, .grace = absl::Seconds(1)});
   const SendQuarantine said{0, {kA, 7}, true};
-  EXPECT_THAT(Pass(absl::Seconds(11)),
-              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL}),
-                          VariantWith<Hangs>(Hangs{0, {kA, 7}}),
-                          VariantWith<SendQuarantine>(said)));
+  EXPECT_THAT(Pass(absl::Seconds(11)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL}),
+                                                   VariantWith<Hangs>(Hangs{0, {kA, 7}}),
+                                                   VariantWith<SendQuarantine>(said)));
   Do(Broken{});
   EXPECT_THAT(
       Do(Opened{}),

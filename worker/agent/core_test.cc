@@ -19,7 +19,8 @@ TEST_F(CoreTest, FirstHelloIsEmpty) {
 
 TEST_F(CoreTest, StartLaunchesAndReportsStartAndExit) {
   Attach();
-  EXPECT_THAT(Do(StartRequested{.worker = kA, .slot = 1}), ElementsAre(VariantWith<Launch>(Launch{kA, 1})));
+  EXPECT_THAT(Do(StartRequested{.worker = kA, .slot = 1}),
+              ElementsAre(VariantWith<Launch>(Launch{kA, 1})));
   EXPECT_THAT(Do(Launched{.worker = kA, .pid = 7}),
               ElementsAre(VariantWith<SendStarted>(SendStarted{{kA, 7}})));
   EXPECT_THAT(Do(Ended{.worker = kA, .ending = ExitCode{3}, .log_tail = "tail"}),
@@ -31,7 +32,8 @@ TEST_F(CoreTest, ARepeatedStartStartsNothing) {
   Do(StartRequested{.worker = kA});
   EXPECT_THAT(Do(StartRequested{.worker = kA}), IsEmpty()) << "the first one is under way";
   Do(Launched{.worker = kA, .pid = 7});
-  EXPECT_THAT(Do(StartRequested{.worker = kA}), ElementsAre(VariantWith<SendStarted>(SendStarted{{kA, 7}})));
+  EXPECT_THAT(Do(StartRequested{.worker = kA}),
+              ElementsAre(VariantWith<SendStarted>(SendStarted{{kA, 7}})));
   Do(Ended{.worker = kA, .ending = ExitCode{0}});
   EXPECT_THAT(Do(StartRequested{.worker = kA}),
               ElementsAre(VariantWith<SendExit>(SendExit{Exited(kA, 7, 0)})));
@@ -44,16 +46,17 @@ TEST_F(CoreTest, AFailedLaunchIsAnExitWithItsReason) {
   Attach();
   Do(StartRequested{.worker = kA});
   EXPECT_THAT(Do(LaunchFailed{.worker = kA, .reason = "no memory"}),
-              ElementsAre(VariantWith<SendExit>(SendExit{{kA, 0, StartError{"no memory"}, "", Cause::kNodeFault}})));
+              ElementsAre(VariantWith<SendExit>(
+                  SendExit{{kA, 0, StartError{"no memory"}, "", Cause::kNodeFault}})));
 }
 
 TEST_F(CoreTest, ASlotBeyondTheOfferedIsAnError) {
   Attach();
   const Effects effects = Do(StartRequested{.worker = kA, .slot = 2});
-  EXPECT_THAT(effects, ElementsAre(VariantWith<SendExit>(SendExit{
-                           {kA, 0,
-                            StartError{"slot 2 was asked for, counted from 0; this agent offers 2"}, "",
-                            Cause::kNodeFault}})));
+  EXPECT_THAT(effects,
+              ElementsAre(VariantWith<SendExit>(SendExit{
+                  {kA, 0, StartError{"slot 2 was asked for, counted from 0; this agent offers 2"},
+                   "", Cause::kNodeFault}})));
 }
 
 TEST_F(CoreTest, HelloCarriesRunningWorkersAndUnackedExits) {
@@ -77,8 +80,10 @@ TEST_F(CoreTest, StopIsSigtermThenSigkillAfterTheGrace) {
   Run(kA, 7);
   EXPECT_THAT(Do(StopRequested{.worker = kA, .grace = absl::Seconds(1)}),
               ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
-  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
-  EXPECT_THAT(TickAfter(absl::Seconds(1)), ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{1})));
+  EXPECT_THAT(TickAfter(absl::Seconds(1)),
+              ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
+  EXPECT_THAT(TickAfter(absl::Seconds(1)),
+              ElementsAre(VariantWith<SendHeartbeat>(SendHeartbeat{1})));
 }
 
 TEST_F(CoreTest, ASecondStopOnlyMakesTheGraceShorter) {
@@ -162,7 +167,8 @@ TEST_F(CoreTest, WhatAFormerAgentsWorkerLeftIsToldToo) {
   EXPECT_THAT(Do(SpoolFound{kA}), IsEmpty());
   EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<SendHello>(SendHello{.running = {{kA, 0}}})));
   EXPECT_THAT(Do(TakesSpools()), ElementsAre(VariantWith<SendSpool>(SendSpool{kA})));
-  const EndedWorker gone = {.worker = kA, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault};
+  const EndedWorker gone = {
+      .worker = kA, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault};
   EXPECT_THAT(Do(SpoolTold{kA}), ElementsAre(VariantWith<SendExit>(SendExit{gone})));
 }
 
@@ -190,8 +196,10 @@ TEST_F(CoreTest, OnlySoManyAcknowledgedExitsAreRemembered) {
     core.Handle(StopRequested{.worker = worker}, now_);
     core.Handle(ExitAcked{worker}, now_);
   }
-  EXPECT_THAT(core.Handle(StartRequested{.worker = kB}, now_), ElementsAre(VariantWith<SendExit>(testing::_)));
-  EXPECT_THAT(core.Handle(StartRequested{.worker = kA}, now_), ElementsAre(VariantWith<Launch>(testing::_)));
+  EXPECT_THAT(core.Handle(StartRequested{.worker = kB}, now_),
+              ElementsAre(VariantWith<SendExit>(testing::_)));
+  EXPECT_THAT(core.Handle(StartRequested{.worker = kA}, now_),
+              ElementsAre(VariantWith<Launch>(testing::_)));
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// A real AgentService on a real port, for tests: records what an agent says, and says what the test wants.
+// A real AgentService on a real port, for tests: records what an agent says, and says what the test
+// wants.
 #ifndef MUSTER_WORKER_AGENT_FAKE_COORDINATOR_H_
 #define MUSTER_WORKER_AGENT_FAKE_COORDINATOR_H_
 
@@ -25,7 +26,9 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   // A bound, never reached unless something hangs.
   static constexpr absl::Duration kBound = absl::Seconds(60);
 
-  explicit FakeCoordinator(absl::Duration lease = absl::Seconds(60)) : lease_(lease) { Start("127.0.0.1:0"); }
+  explicit FakeCoordinator(absl::Duration lease = absl::Seconds(60)) : lease_(lease) {
+    Start("127.0.0.1:0");
+  }
   ~FakeCoordinator() override { Stop(); }
 
   const std::string& address() const { return address_; }
@@ -101,12 +104,14 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   v1::WorkerStarted AwaitStarted(const v1::WorkerIdentity& worker) {
     return Await([&](const Message& m) {
              return m.has_worker_started() && Same(m.worker_started().worker(), worker);
-           }).worker_started();
+           })
+        .worker_started();
   }
   v1::WorkerExit AwaitExit(const v1::WorkerIdentity& worker) {
     return Await([&](const Message& m) {
              return m.has_worker_exit() && Same(m.worker_exit().worker(), worker);
-           }).worker_exit();
+           })
+        .worker_exit();
   }
   // Waits for that line of any worker's log.
   void AwaitLine(const std::string& line) {
@@ -192,7 +197,8 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
       directive.mutable_welcome()->mutable_heartbeat_interval()->set_nanos(10'000'000);
       const int64_t lease = absl::ToInt64Nanoseconds(lease_);
       directive.mutable_welcome()->mutable_lease()->set_seconds(lease / 1'000'000'000);
-      directive.mutable_welcome()->mutable_lease()->set_nanos(static_cast<int>(lease % 1'000'000'000));
+      directive.mutable_welcome()->mutable_lease()->set_nanos(
+          static_cast<int>(lease % 1'000'000'000));
       directive.mutable_welcome()->set_protocol(protocol);
       stream->Send(directive);
     }

@@ -38,9 +38,8 @@ void HangingProcesses::Add(uint32_t slot, const RunningWorker& worker) {
   Log(slot, worker);
   // Where there is no start time the process has just ended, which is about to be seen.
   const auto stat = process::ReadProcessStat(static_cast<pid_t>(worker.pid));
-  const HangingProcess process = {.slot = slot,
-                                  .worker = worker,
-                                  .start_time = stat.ok() ? stat->start_time : 0};
+  const HangingProcess process = {
+      .slot = slot, .worker = worker, .start_time = stat.ok() ? stat->start_time : 0};
   processes_[worker.worker] = Entry{.process = process};
   Keep();
 }

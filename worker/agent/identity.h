@@ -1,4 +1,5 @@
-// Who an agent is, over its processes: an id that it keeps on its disk, in a directory that one agent uses at a time.
+// Who an agent is, over its processes: an id that it keeps on its disk, in a directory that one
+// agent uses at a time.
 #ifndef MUSTER_WORKER_AGENT_IDENTITY_H_
 #define MUSTER_WORKER_AGENT_IDENTITY_H_
 
@@ -12,8 +13,9 @@ namespace muster::agent {
 
 class Identity {
  public:
-  // Takes the directory, which is made where it is missing, until this object ends; so does the end of the process, however it comes.
-  // Empty: the agent has no id; for tests. Errors: FAILED_PRECONDITION: another agent uses it; UNAVAILABLE: it cannot be written.
+  // Takes the directory, which is made where it is missing, until this object ends; so does the end
+  // of the process, however it comes. Empty: the agent has no id; for tests. Errors:
+  // FAILED_PRECONDITION: another agent uses it; UNAVAILABLE: it cannot be written.
   static absl::StatusOr<std::unique_ptr<Identity>> Take(const std::string& directory);
 
   // An agent has left its id there.

@@ -8,9 +8,9 @@
 
 namespace muster::agent {
 
-// Lines come without their end ("\n" or "\r\n"), valid UTF-8 (anything else becomes U+FFFD, as protobuf
-// strings must be valid), and at most kMaxLineBytes long: the rest of a longer one is left out, and the line
-// says how much.
+// Lines come without their end ("\n" or "\r\n"), valid UTF-8 (anything else becomes U+FFFD, as
+// protobuf strings must be valid), and at most kMaxLineBytes long: the rest of a longer one is left
+// out, and the line says how much.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLineBytes = 16 << 10;

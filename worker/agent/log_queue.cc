@@ -34,7 +34,8 @@ std::optional<LogQueue::Batch> LogQueue::TakeFrom(const WorkerId& worker) {
   return TakeFrom(entry);
 }
 
-// The worker of the oldest line; end() where only dropped lines are left to tell. A host has few workers.
+// The worker of the oldest line; end() where only dropped lines are left to tell. A host has few
+// workers.
 LogQueue::Workers::iterator LogQueue::Oldest() {
   auto oldest = workers_.end();
   for (auto entry = workers_.begin(); entry != workers_.end(); ++entry) {
@@ -52,8 +53,9 @@ LogQueue::Batch LogQueue::TakeFrom(Workers::iterator entry) {
   Pending& pending = entry->second;
   Batch batch{.worker = entry->first, .lines = {}};
   if (pending.dropped > 0) {
-    batch.lines.push_back(absl::StrCat("[muster-agent: ", std::exchange(pending.dropped, 0),
-                                       " lines are missing here: the coordinator was away, or too slow]"));
+    batch.lines.push_back(
+        absl::StrCat("[muster-agent: ", std::exchange(pending.dropped, 0),
+                     " lines are missing here: the coordinator was away, or too slow]"));
   }
   size_t bytes = 0;
   while (!pending.lines.empty() && batch.lines.size() < options_.batch_lines &&

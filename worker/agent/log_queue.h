@@ -36,8 +36,8 @@ class LogQueue {
 
   void Push(const WorkerId& worker, std::vector<std::string> lines);
 
-  // The next lines of one worker, oldest worker first; nullopt when there are none. Where lines of it were
-  // dropped, the first line says how many.
+  // The next lines of one worker, oldest worker first; nullopt when there are none. Where lines of
+  // it were dropped, the first line says how many.
   std::optional<Batch> Take();
   // The next lines of this worker.
   std::optional<Batch> TakeFrom(const WorkerId& worker);

@@ -45,9 +45,10 @@ TEST(LogQueue, OneWorkersLinesCanBeTakenFirst) {
 TEST(LogQueue, BeyondItsBoundTheNewestStayAndTheLossIsTold) {
   LogQueue queue({.max_lines = 3});
   queue.Push(kA, {"1", "2", "3", "4", "5"});
-  EXPECT_THAT(queue.Take()->lines,
-              ElementsAre("[muster-agent: 2 lines are missing here: the coordinator was away, or too slow]",
-                          "3", "4", "5"));
+  EXPECT_THAT(
+      queue.Take()->lines,
+      ElementsAre("[muster-agent: 2 lines are missing here: the coordinator was away, or too slow]",
+                  "3", "4", "5"));
   queue.Push(kA, {"6"});
   EXPECT_THAT(queue.Take()->lines, ElementsAre("6"));
 }

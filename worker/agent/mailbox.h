@@ -13,7 +13,8 @@
 
 namespace muster::agent {
 
-// Unbounded, first in first out. Thread-safe. Waits on the steady clock (common/steady/condition.h).
+// Unbounded, first in first out. Thread-safe. Waits on the steady clock
+// (common/steady/condition.h).
 class Mailbox {
  public:
   using Task = std::function<void()>;

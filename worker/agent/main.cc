@@ -31,10 +31,12 @@ std::string HostName() {
 // Beside this program, as installed; in a build tree it is one folder up.
 std::string DefaultWorker() {
   std::error_code error;
-  const std::filesystem::path here = std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
+  const std::filesystem::path here =
+      std::filesystem::read_symlink("/proc/self/exe", error).parent_path();
   const std::filesystem::path built = here.parent_path() / "muster-worker";
   const std::filesystem::path beside = here / "muster-worker";
-  return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built : beside;
+  return !std::filesystem::exists(beside, error) && std::filesystem::exists(built, error) ? built
+                                                                                          : beside;
 }
 
 std::string DefaultState(const muster::agent::AgentOptions& options) {
@@ -72,7 +74,8 @@ absl::Status RunUntilEnd(muster::agent::Agent& agent, const sigset_t& signals) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app("Offers this host's slots to a Muster coordinator and runs its workers.", "muster-agent");
+  CLI::App app("Offers this host's slots to a Muster coordinator and runs its workers.",
+               "muster-agent");
   muster::agent::AgentOptions options;
   options.node = HostName();
   options.worker = DefaultWorker();
@@ -82,14 +85,16 @@ int main(int argc, char** argv) {
   app.add_option("--slots", options.core.slots, "Workers that may run here at a time")
       ->required()
       ->check(CLI::PositiveNumber);
-  app.add_option("--node", options.node, "Name of this node, unique in the cluster")->capture_default_str();
+  app.add_option("--node", options.node, "Name of this node, unique in the cluster")
+      ->capture_default_str();
   app.add_option("--host", options.host, "Where other nodes reach this one")->capture_default_str();
   app.add_option("--worker", options.worker, "The muster-worker program")->capture_default_str();
   app.add_option("--spool", options.spool,
                  "Where workers that end while the coordinator is down leave what they have to "
                  "tell it, at most 64 MiB; default: spool in the state directory");
   app.add_flag("--exit-with-lease", exit_with_lease,
-               "End when the lease is over: the coordinator is cut off, or was down for longer than its --autonomy, "
+               "End when the lease is over: the coordinator is cut off, or was down for longer "
+               "than its --autonomy, "
                "or there is nothing here to keep for it (agents that musterd starts)");
   app.add_option("--state", options.state_directory,
                  "Directory on a local disk for what the agent keeps: its id, by which it gets its "
@@ -98,7 +103,8 @@ int main(int argc, char** argv) {
                  "default: agent-NODE-HOST-PORT in $STATE_DIRECTORY, else in "
                  "$XDG_STATE_HOME/muster, else in ~/.local/state/muster, else in /var/lib/muster");
   app.add_option("--drain-timeout", drain_timeout,
-                 "After SIGTERM or `muster drain`: how long the jobs here may take to save a checkpoint and to end, "
+                 "After SIGTERM or `muster drain`: how long the jobs here may take to save a "
+                 "checkpoint and to end, "
                  "longer while they compute or write; a second SIGTERM waits for nothing")
       ->capture_default_str();
   try {

@@ -21,7 +21,8 @@ namespace {
 using ::testing::HasSubstr;
 
 std::string AgentBinary() {
-  return std::string(getenv("TEST_SRCDIR")) + "/" + getenv("TEST_WORKSPACE") + "/worker/agent/muster-agent";
+  return std::string(getenv("TEST_SRCDIR")) + "/" + getenv("TEST_WORKSPACE") +
+         "/worker/agent/muster-agent";
 }
 
 class Program {
@@ -62,7 +63,8 @@ constexpr char kForever[] = "echo ready; exec sleep 1000";
 
 TEST(MusterAgent, KilledItTakesItsWorkersWithIt) {
   FakeCoordinator coordinator;
-  Program agent({"--coordinator", coordinator.address(), "--slots", "2", "--worker", ScriptedWorker()});
+  Program agent(
+      {"--coordinator", coordinator.address(), "--slots", "2", "--worker", ScriptedWorker()});
   coordinator.AwaitHello();
   coordinator.StartWorker(Worker(kForever, 0));
   coordinator.StartWorker(Worker(kForever, 1));
@@ -76,7 +78,8 @@ TEST(MusterAgent, KilledItTakesItsWorkersWithIt) {
 
 TEST(MusterAgent, SigtermStopsItsWorkersAndItExitsWithZero) {
   FakeCoordinator coordinator;
-  Program agent({"--coordinator", coordinator.address(), "--slots", "1", "--worker", ScriptedWorker()});
+  Program agent(
+      {"--coordinator", coordinator.address(), "--slots", "1", "--worker", ScriptedWorker()});
   coordinator.AwaitHello();
   coordinator.StartWorker(Worker(kForever));
   Watched worker(coordinator.AwaitStarted(Worker(kForever)).pid());
@@ -97,7 +100,8 @@ TEST(MusterAgent, WrongArgumentsAreAUsageError) {
 }
 
 TEST(MusterAgent, AMissingWorkerBinaryIsNamed) {
-  Program agent({"--coordinator", "127.0.0.1:1", "--slots", "1", "--worker", "/no/such/muster-worker"});
+  Program agent(
+      {"--coordinator", "127.0.0.1:1", "--slots", "1", "--worker", "/no/such/muster-worker"});
   EXPECT_EQ(agent.End().code, 1);
   EXPECT_THAT(agent.Output(), HasSubstr("no worker binary at '/no/such/muster-worker'"));
 }
@@ -134,8 +138,8 @@ TEST(MusterAgent, WithoutAHomeItKeepsItsStateWhereSystemdSays) {
 TEST(MusterAgent, WithoutAPlaceForItsStateItDoesNotStartAndNamesTheFlag) {
   const files::TempDir dir;
   ASSERT_TRUE(files::WriteAtomically(dir.Path("file"), "x").ok());
-  const std::vector<std::string> arguments = {"--coordinator", "127.0.0.1:1", "--slots", "1",
-                                              "--worker", ScriptedWorker()};
+  const std::vector<std::string> arguments = {"--coordinator", "127.0.0.1:1",   "--slots", "1",
+                                              "--worker",      ScriptedWorker()};
   Program agent(arguments, {{"XDG_STATE_HOME", dir.Path("file")}});
   EXPECT_EQ(agent.End().code, 1);
   const std::string output = agent.Output();

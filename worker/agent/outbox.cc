@@ -6,9 +6,7 @@
 
 namespace muster::agent {
 
-void Outbox::Push(v1::AgentMessage message) {
-  waiting_.push_back({.message = std::move(message)});
-}
+void Outbox::Push(v1::AgentMessage message) { waiting_.push_back({.message = std::move(message)}); }
 
 void Outbox::PushAfterLogs(const WorkerId& worker, v1::AgentMessage message) {
   waiting_.push_back({.message = std::move(message), .after_logs_of = worker});

@@ -24,8 +24,8 @@ constexpr size_t kFields = 7;
 std::string ToLine(const HangingProcess& process) {
   const WorkerId& worker = process.worker.worker;
   return absl::StrCat(process.slot, "\t", process.worker.pid, "\t", process.start_time, "\t",
-                      worker.generation, "\t", worker.rank, "\t",
-                      absl::CEscape(worker.incarnation), "\t", absl::CEscape(worker.job), "\n");
+                      worker.generation, "\t", worker.rank, "\t", absl::CEscape(worker.incarnation),
+                      "\t", absl::CEscape(worker.job), "\n");
 }
 
 std::optional<HangingProcess> FromLine(const std::string& line) {

@@ -50,9 +50,9 @@ TEST(QuarantineFile, OfADamagedFileTheWholeLinesCount) {
   ASSERT_TRUE(file.Write({kFirst}).ok());
   const std::string whole = *files::ReadFile(dir.Path("quarantine"));
   const std::string damaged = "nonsense\n1\t2\t3\n-1\t2\t3\t4\t5\ti\tj\n1\t0\t3\t4\t5\ti\tj\n";
-  ASSERT_TRUE(files::WriteAtomically(dir.Path("quarantine"),
-                                     damaged + std::string("\0\xff\n", 3) + whole)
-                  .ok());
+  ASSERT_TRUE(
+      files::WriteAtomically(dir.Path("quarantine"), damaged + std::string("\0\xff\n", 3) + whole)
+          .ok());
   EXPECT_THAT(file.Read(), ElementsAre(kFirst));
 }
 

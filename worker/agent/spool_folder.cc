@@ -39,13 +39,14 @@ absl::Status SpoolFolder::Open() {
 
 std::string SpoolFolder::PathOf(const WorkerId& worker) const {
   const std::string& name = worker.incarnation;
-  const bool plain = !name.empty() && name.size() <= 100 && std::all_of(name.begin(), name.end(), [](unsigned char c) {
-    return std::isalnum(c) || c == '-';
-  });
+  const bool plain = !name.empty() && name.size() <= 100 &&
+                     std::all_of(name.begin(), name.end(),
+                                 [](unsigned char c) { return std::isalnum(c) || c == '-'; });
   return path_.empty() || !plain ? "" : files::JoinPath(path_, absl::StrCat(name, kEnding));
 }
 
-std::map<std::string, std::string> SpoolFolder::Environment(const WorkerId& worker, size_t limit) const {
+std::map<std::string, std::string> SpoolFolder::Environment(const WorkerId& worker,
+                                                            size_t limit) const {
   const std::string path = PathOf(worker);
   if (path.empty()) return {};
   return {{kSpoolVariable, std::filesystem::absolute(path).string()},
@@ -69,7 +70,8 @@ std::vector<WorkerId> SpoolFolder::List() const {
       continue;
     }
     v1::WorkerIdentity worker;
-    if (!spooled.ok() || !worker.ParseFromString(spooled->worker) || PathOf(FromWire(worker)) != path) {
+    if (!spooled.ok() || !worker.ParseFromString(spooled->worker) ||
+        PathOf(FromWire(worker)) != path) {
       spdlog::warn("{} holds no worker's reports: renamed to {}.bad", path, path);
       rename(path.c_str(), absl::StrCat(path, ".bad").c_str());
       continue;

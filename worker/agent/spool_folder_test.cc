@@ -19,10 +19,13 @@ using ::testing::Pair;
 
 const WorkerId kWorker = {.job = "a", .generation = 2, .rank = 1, .incarnation = "1b4e-28"};
 
-std::string PathOf(const std::string& name) { return std::string(getenv("TEST_TMPDIR")) + "/" + name; }
+std::string PathOf(const std::string& name) {
+  return std::string(getenv("TEST_TMPDIR")) + "/" + name;
+}
 
 // As a worker does it, with what it was told.
-void Spool(const SpoolFolder& folder, const WorkerId& worker, const std::vector<std::string>& reports) {
+void Spool(const SpoolFolder& folder, const WorkerId& worker,
+           const std::vector<std::string>& reports) {
   const auto environment = folder.Environment(worker, 1000);
   ASSERT_TRUE(environment.contains(kSpoolVariable));
   ASSERT_TRUE(WriteSpool(environment.at(kSpoolVariable),
@@ -49,7 +52,8 @@ TEST(SpoolFolder, AWorkerIsToldItsFileAndItsLimit) {
   SpoolFolder folder(PathOf("told"));
   ASSERT_TRUE(folder.Open().ok());
   EXPECT_THAT(folder.Environment(kWorker, 5),
-              ElementsAre(Pair(kSpoolVariable, PathOf("told/1b4e-28.reports")), Pair(kSpoolLimitVariable, "5")));
+              ElementsAre(Pair(kSpoolVariable, PathOf("told/1b4e-28.reports")),
+                          Pair(kSpoolLimitVariable, "5")));
 }
 
 TEST(SpoolFolder, WhatIsNoFileOfReportsIsPutAsideAndOtherFilesStay) {

@@ -20,7 +20,8 @@ std::string DefaultStateDirectory(const std::string& node, const std::string& co
     return found == environment.end() ? std::string() : found->second;
   };
   std::string name = absl::StrCat("agent-", node, "-", coordinator);
-  std::replace_if(name.begin(), name.end(), [](char c) { return c == '/' || c == ':'; }, '-');
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return c == '/' || c == ':'; }, '-');
 
   std::string of_user = value("XDG_STATE_HOME");
   if (of_user.empty() && !value("HOME").empty()) {

@@ -118,9 +118,9 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
   switch (directive.kind_case()) {
     case v1::AgentDirective::kWelcome: {
       const v1::AgentWelcome& welcome = directive.welcome();
-      Welcomed event{.heartbeat_interval = FromWire(welcome.heartbeat_interval()),
-                     .lease = {.lease = FromWire(welcome.lease()),
-                               .autonomy = FromWire(welcome.autonomy())}};
+      Welcomed event{
+          .heartbeat_interval = FromWire(welcome.heartbeat_interval()),
+          .lease = {.lease = FromWire(welcome.lease()), .autonomy = FromWire(welcome.autonomy())}};
       event.takes_spools = welcome.protocol() >= 2;
       if (welcome.has_lease_margin()) event.lease.margin = FromWire(welcome.lease_margin());
       event.knows_draining = welcome.protocol() >= 2;
@@ -130,10 +130,10 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
       return HeartbeatAcked{.sequence = directive.heartbeat_ack().sequence(),
                             .workers_activity = directive.heartbeat_ack().workers_activity()};
     case v1::AgentDirective::kStartWorker:
-      return StartRequested{.worker = FromWire(directive.start_worker().worker()),
-                            .slot = directive.start_worker().slot(),
-                            .continue_when_cut_off =
-                                directive.start_worker().continue_when_cut_off()};
+      return StartRequested{
+          .worker = FromWire(directive.start_worker().worker()),
+          .slot = directive.start_worker().slot(),
+          .continue_when_cut_off = directive.start_worker().continue_when_cut_off()};
     case v1::AgentDirective::kStopWorker:
       return StopRequested{.worker = FromWire(directive.stop_worker().worker()),
                            .grace = FromWire(directive.stop_worker().grace())};

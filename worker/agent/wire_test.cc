@@ -44,7 +44,8 @@ TEST(AgentWire, EveryDirectiveIsAnEvent) {
   EXPECT_EQ(welcomed.lease.lease, absl::Milliseconds(1500));
   EXPECT_FALSE(welcomed.lease.margin.has_value()) << "an older coordinator";
   const auto terms = EventOf<Welcomed>(
-      "welcome { lease { seconds: 2 } lease_margin { nanos: 200000000 } autonomy { seconds: 60 } protocol: 2 }");
+      "welcome { lease { seconds: 2 } lease_margin { nanos: 200000000 } autonomy { seconds: 60 } "
+      "protocol: 2 }");
   EXPECT_TRUE(terms.takes_spools);
   EXPECT_FALSE(welcomed.takes_spools);
   EXPECT_EQ(terms.lease.margin, absl::Milliseconds(200));
@@ -58,8 +59,8 @@ TEST(AgentWire, EveryDirectiveIsAnEvent) {
   EXPECT_EQ(drain.deadline, std::nullopt);
   EXPECT_EQ(EventOf<DrainRequested>("drain { drain: true deadline { seconds: 1800 } }").deadline,
             absl::Minutes(30));
-  const auto start =
-      EventOf<StartRequested>(absl::StrCat("start_worker { worker {", kWire, "} slot: 4 continue_when_cut_off: true }"));
+  const auto start = EventOf<StartRequested>(
+      absl::StrCat("start_worker { worker {", kWire, "} slot: 4 continue_when_cut_off: true }"));
   EXPECT_EQ(start.worker, kWorker);
   EXPECT_EQ(start.slot, 4);
   EXPECT_TRUE(start.continue_when_cut_off);
@@ -97,8 +98,9 @@ TEST(AgentWire, AnExitSaysHowTheWorkerEnded) {
   ExpectMessage(exit(ExitCode{3}), text("exit_code: 3"));
   ExpectMessage(exit(ExitSignal{15}), text("signal: 15"));
   ExpectMessage(exit(StartError{"why"}), text("start_error: 'why'"));
-  ExpectMessage(ToMessage(SendExit{{.worker = kWorker, .ending = ExitSignal{9}, .cause = Cause::kLeaseOver}}),
-                absl::StrCat("worker_exit { worker {", kWire, "} pid: 0 signal: 9 planned: LEASE_OVER }"));
+  ExpectMessage(
+      ToMessage(SendExit{{.worker = kWorker, .ending = ExitSignal{9}, .cause = Cause::kLeaseOver}}),
+      absl::StrCat("worker_exit { worker {", kWire, "} pid: 0 signal: 9 planned: LEASE_OVER }"));
 }
 
 }  // namespace

@@ -29,9 +29,8 @@ process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
   command.environment["OMP_NUM_THREADS"] = "1";
   return {
       .argv = {command.binary, "--coordinator", command.coordinator, "--job", worker.job,
-               "--generation", absl::StrCat(worker.generation), "--rank",
-               absl::StrCat(worker.rank), "--incarnation", worker.incarnation, "--agent-pid",
-               absl::StrCat(getpid())},
+               "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),
+               "--incarnation", worker.incarnation, "--agent-pid", absl::StrCat(getpid())},
       .environment = std::move(command.environment),
       .grouping = process::Grouping::kOwnGroup,
       .output = process::Output::kPipe,

@@ -54,8 +54,8 @@ void WorkerProcess::Watch() {
     if (waits[1].revents != 0) ReadSome(&no_limit);
     if (waits[0].revents != 0) exit = process_->Wait(absl::InfiniteDuration());
   }
-  // What it wrote before its end is within what the pipe holds. A descendant that left the group may keep
-  // the pipe open, and even write to it: that is not waited for.
+  // What it wrote before its end is within what the pipe holds. A descendant that left the group
+  // may keep the pipe open, and even write to it: that is not waited for.
   size_t left = static_cast<size_t>(std::max(fcntl(process_->output(), F_GETPIPE_SZ), 0));
   while (left > 0 && ReadSome(&left)) {
   }

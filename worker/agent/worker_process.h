@@ -16,8 +16,8 @@ namespace muster::agent {
 
 class WorkerProcess {
  public:
-  // Both are called on the thread of this object: lines in order, then once the end, after which neither is
-  // called again.
+  // Both are called on the thread of this object: lines in order, then once the end, after which
+  // neither is called again.
   struct Events {
     std::function<void(std::vector<std::string> lines)> on_lines;
     std::function<void(process::Exit exit, std::string log_tail)> on_exit;

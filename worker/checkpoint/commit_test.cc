@@ -28,12 +28,13 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 std::vector<StateTensor> Tensors(float offset) {
-  return {{"param", "w", at::arange(35, at::kFloat).add_(offset).view({5, 7})},
-          {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
-          {"step", "w", at::full({}, offset, at::kFloat)},
-          {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)},
-          // Beyond float32's whole numbers, and long enough to be cut.
-          {"buffer", "n", at::arange(40, at::kLong).add_((int64_t{1} << 40) + 1 + int64_t(offset))}};
+  return {
+      {"param", "w", at::arange(35, at::kFloat).add_(offset).view({5, 7})},
+      {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
+      {"step", "w", at::full({}, offset, at::kFloat)},
+      {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)},
+      // Beyond float32's whole numbers, and long enough to be cut.
+      {"buffer", "n", at::arange(40, at::kLong).add_((int64_t{1} << 40) + 1 + int64_t(offset))}};
 }
 
 // On each of `ranks`.
@@ -222,18 +223,15 @@ TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
   RecordingDisk disk;
   ASSERT_TRUE(SaveInTurn(dir.Path("ckpt"), 5, MakeStates(1, 2), disk).ok());
   EXPECT_THAT(disk.calls,
-              ::testing::ElementsAre("write rank-0.safetensors", "sync rank-0.safetensors",
-                                     "write rank-1.safetensors", "sync rank-1.safetensors",
-                                     "write MANIFEST.json", "sync MANIFEST.json",
-                                     "sync directory step-5-g1.tmp", "rename to step-5-g1",
-                                     "sync directory ckpt"));
+              ::testing::ElementsAre(
+                  "write rank-0.safetensors", "sync rank-0.safetensors", "write rank-1.safetensors",
+                  "sync rank-1.safetensors", "write MANIFEST.json", "sync MANIFEST.json",
+                  "sync directory step-5-g1.tmp", "rename to step-5-g1", "sync directory ckpt"));
 }
 
 class LoadTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    ASSERT_TRUE(SaveInTurn(dir_.path(), 1, MakeStates(1, 2)).ok());
-  }
+  void SetUp() override { ASSERT_TRUE(SaveInTurn(dir_.path(), 1, MakeStates(1, 2)).ok()); }
 
   // Loading fails, says so, and leaves the tensors alone.
   std::string ErrorOf(absl::StatusCode code) {
@@ -273,8 +271,9 @@ TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
   other[0].tensor = at::full({7, 5}, 1, at::kFloat);
   other[3].parameter = "bias";
   const std::string refusal =
-      path_ + ": checkpoint of step 1 (model toy) does not fit: param/w: expected [7, 5], "
-              "found [5, 7]; no param/bias; unexpected param/b";
+      path_ +
+      ": checkpoint of step 1 (model toy) does not fit: param/w: expected [7, 5], "
+      "found [5, 7]; no param/bias; unexpected param/b";
   State state = Replicated(other, 1);
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
   state.held.clear();  // a rank that holds nothing of it says the same

@@ -38,9 +38,9 @@ absl::Status RemoveCheckpoint(const std::string& path);
 // Removes a directory with everything in it. OK when there is none.
 absl::Status RemoveDirectory(const std::string& path);
 
-// Removes what generations up to this one left unfinished: step-N-gG.tmp and nonce files. Never anything
-// else: whole checkpoints, .bad ones, and files and names of any other shape stay. Gives the names
-// removed. Only while nobody writes there.
+// Removes what generations up to this one left unfinished: step-N-gG.tmp and nonce files. Never
+// anything else: whole checkpoints, .bad ones, and files and names of any other shape stay. Gives
+// the names removed. Only while nobody writes there.
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          int64_t generation);
 

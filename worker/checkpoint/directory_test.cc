@@ -44,16 +44,17 @@ class DirectoryTest : public ::testing::Test {
 };
 
 TEST_F(DirectoryTest, RemoveLeftoversTakesWhatWasNotFinishedAndNothingElse) {
-  for (const char* name : {"step-1-g1", "step-2-g1", "step-3-g2.tmp", "step-3-g4.tmp", "step-2-g1.bad", "mine",
-                           "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
+  for (const char* name :
+       {"step-1-g1", "step-2-g1", "step-3-g2.tmp", "step-3-g4.tmp", "step-2-g1.bad", "mine",
+        "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
     Make(name);
   }
   ASSERT_TRUE(WriteNonce(dir_.path(), 7).ok());
   const auto removed = RemoveLeftovers(dir_.path(), /*generation=*/3);
   ASSERT_TRUE(removed.ok()) << removed.status();
   EXPECT_THAT(*removed, ElementsAre(".muster-nonce-0000000000000007", "step-3-g2.tmp"));
-  for (const char* name : {"step-1-g1/file", "step-2-g1/file", "step-3-g4.tmp", "step-2-g1.bad", "mine",
-                           "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
+  for (const char* name : {"step-1-g1/file", "step-2-g1/file", "step-3-g4.tmp", "step-2-g1.bad",
+                           "mine", "step-x-g1", "notes.tmp", "step-4-g1.tmp.tmp"}) {
     EXPECT_TRUE(Exists(name)) << name;
   }
   EXPECT_THAT(*RemoveLeftovers(dir_.path(), 3), IsEmpty());
@@ -97,7 +98,8 @@ TEST_F(DirectoryTest, ACheckpointLosesItsNameBeforeItLosesFiles) {
 }
 
 TEST_F(DirectoryTest, ListsWholeCheckpointsOnlyInOrder) {
-  for (const char* name : {"step-2-g1", "step-1-g2", "step-1-g1", "step-3-g1.tmp", "step-3-g1.bad", "mine"}) {
+  for (const char* name :
+       {"step-2-g1", "step-1-g2", "step-1-g1", "step-3-g1.tmp", "step-3-g1.bad", "mine"}) {
     Make(name);
   }
   const auto names = ListCheckpoints(dir_.path());
@@ -113,7 +115,8 @@ TEST_F(DirectoryTest, ANonceOfAnotherValueIsRefused) {
   ASSERT_TRUE(files::WriteAtomically(dir_.Path(".muster-nonce-0000000000000007"), "8").ok());
   const absl::Status status = CheckNonce(dir_.path(), 7);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_NE(std::string(status.message()).find("expected 7, found '8'"), std::string::npos) << status;
+  EXPECT_NE(std::string(status.message()).find("expected 7, found '8'"), std::string::npos)
+      << status;
 }
 
 TEST_F(DirectoryTest, NonceIsSeenWhereItWasWritten) {

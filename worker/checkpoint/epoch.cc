@@ -30,8 +30,7 @@ std::string ToText(const Epoch& epoch) {
 absl::StatusOr<Epoch> Read(const std::string& folder) {
   const std::string path = files::JoinPath(folder, kEpochFile);
   ASSIGN_OR_RETURN(const std::string text, files::ReadFile(path));
-  const std::vector<std::string> words =
-      absl::StrSplit(absl::StripSuffix(text, "\n"), ' ');
+  const std::vector<std::string> words = absl::StrSplit(absl::StripSuffix(text, "\n"), ' ');
   Epoch epoch;
   if (words.size() != 3 || !absl::SimpleAtoi(words[0], &epoch.generation)) {
     return absl::FailedPreconditionError(absl::StrCat(
@@ -43,15 +42,17 @@ absl::StatusOr<Epoch> Read(const std::string& folder) {
   return epoch;
 }
 
-absl::Status Newer(const std::string& folder, int64_t found, const Epoch& mine, const std::string& why) {
+absl::Status Newer(const std::string& folder, int64_t found, const Epoch& mine,
+                   const std::string& why) {
   absl::Status status = absl::AbortedError(
-      absl::StrCat(folder, ": expected no generation newer than this one, ", mine.generation, ", found ", why,
-                   "; this process changes nothing there any more and ends"));
+      absl::StrCat(folder, ": expected no generation newer than this one, ", mine.generation,
+                   ", found ", why, "; this process changes nothing there any more and ends"));
   status.SetPayload(kPayload, absl::Cord(absl::StrCat(found)));
   return status;
 }
 
-// OK unless `found` is newer. `found` of another job tells nothing: the folder was given to this one since.
+// OK unless `found` is newer. `found` of another job tells nothing: the folder was given to this
+// one since.
 absl::Status Compare(const std::string& folder, const Epoch& found, const Epoch& mine) {
   if (found == mine || found.instance != mine.instance || found.generation < mine.generation) {
     return absl::OkStatus();
@@ -95,22 +96,24 @@ absl::Status BeginEpoch(const std::string& folder, const Epoch& mine, files::Dis
 absl::Status CheckEpoch(const std::string& folder, const Epoch& mine) {
   const absl::StatusOr<Epoch> found = Read(folder);
   if (absl::IsNotFound(found.status())) {
-    return absl::NotFoundError(absl::StrCat(
-        Message(found.status()), ": this folder is not the one in which the session began; is its file "
-        "system mounted, or was the folder moved?"));
+    return absl::NotFoundError(
+        absl::StrCat(Message(found.status()),
+                     ": this folder is not the one in which the session began; is its file "
+                     "system mounted, or was the folder moved?"));
   }
   RETURN_IF_ERROR(found.status());
   RETURN_IF_ERROR(Compare(folder, *found, mine));
   if (*found == mine) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat(files::JoinPath(folder, kEpochFile), ": expected '", absl::StripSuffix(ToText(mine), "\n"),
-                   "', found '", absl::StripSuffix(ToText(*found), "\n"), "'"));
+  return absl::FailedPreconditionError(absl::StrCat(
+      files::JoinPath(folder, kEpochFile), ": expected '", absl::StripSuffix(ToText(mine), "\n"),
+      "', found '", absl::StripSuffix(ToText(*found), "\n"), "'"));
 }
 
 std::optional<int64_t> NewerGeneration(const absl::Status& status) {
   const auto payload = status.GetPayload(kPayload);
   int64_t generation = 0;
-  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &generation)) return std::nullopt;
+  if (!payload.has_value() || !absl::SimpleAtoi(std::string(*payload), &generation))
+    return std::nullopt;
   return generation;
 }
 

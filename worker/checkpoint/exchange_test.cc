@@ -29,8 +29,7 @@ std::vector<std::vector<PartResult>> Exchanged(const std::vector<PartResult>& re
 TEST(ExchangeTest, EveryRankHearsSizesHashesAndErrorsInRankOrder) {
   const std::string hash = "99aa06d3014798d86001c324468d497f";
   const std::vector<PartResult> results = {manifest::FileRecord{"not sent", 5, hash},
-                                           absl::DataLossError("broken"),
-                                           manifest::FileRecord{}};
+                                           absl::DataLossError("broken"), manifest::FileRecord{}};
   for (const auto& heard : Exchanged(results)) {
     ASSERT_EQ(heard.size(), 3u);
     EXPECT_EQ(*heard[0], (manifest::FileRecord{"", 5, hash}));
@@ -41,7 +40,8 @@ TEST(ExchangeTest, EveryRankHearsSizesHashesAndErrorsInRankOrder) {
 
 TEST(ExchangeTest, LongErrorsAreCut) {
   const std::string text(1000, 'x');
-  for (const auto& heard : Exchanged({absl::InternalError(text), manifest::FileRecord{"", 7, ""}})) {
+  for (const auto& heard :
+       Exchanged({absl::InternalError(text), manifest::FileRecord{"", 7, ""}})) {
     const std::string found(heard[0].status().message());
     EXPECT_GT(found.size(), 400u);
     EXPECT_EQ(found, text.substr(0, found.size()));

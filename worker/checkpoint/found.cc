@@ -39,7 +39,8 @@ bool WrittenBefore(const std::string& a, const std::string& b) {
   return std::tie(first->generation, first->step) < std::tie(second->generation, second->step);
 }
 
-void Judge(const std::vector<std::string>& recorded, int64_t generation, std::vector<Found>* found) {
+void Judge(const std::vector<std::string>& recorded, int64_t generation,
+           std::vector<Found>* found) {
   std::string newest_recorded;
   for (const std::string& name : recorded) {
     if (newest_recorded.empty() || WrittenBefore(newest_recorded, name)) newest_recorded = name;

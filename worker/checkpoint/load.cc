@@ -47,7 +47,8 @@ absl::Status VerifiedCheckpoint::CheckFits(const State& state, Surplus surplus) 
       problems.Add(absl::StrCat(name, ": expected ", ShapeString(item.shape), ", found ",
                                 ShapeString(piece.shape)));
     } else if (DTypeName(item.type) != piece.dtype) {
-      problems.Add(absl::StrCat(name, ": expected ", DTypeName(item.type), ", found ", piece.dtype));
+      problems.Add(
+          absl::StrCat(name, ": expected ", DTypeName(item.type), ", found ", piece.dtype));
     }
     saved.erase(found);
   }
@@ -74,7 +75,8 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
   }
   // An entry of a file: what of which item it is.
   std::map<std::string, int64_t> numbers;  // of files
-  for (const manifest::FileRecord& file : manifest_.files) numbers.emplace(file.name, numbers.size());
+  for (const manifest::FileRecord& file : manifest_.files)
+    numbers.emplace(file.name, numbers.size());
   files.holders.resize(numbers.size());
   std::map<std::pair<int64_t, int64_t>, const manifest::Piece*> pieces;  // by file and item
   for (const manifest::Piece& piece : manifest_.pieces) {
@@ -89,7 +91,8 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
   for (const HeldPiece& piece : state.held) {
     held[piece.item] = &piece;
     if (piece.tensor.numel() == 0) continue;
-    mine.holders[0].push_back({static_cast<int64_t>(piece.item), piece.begin, piece.begin + piece.tensor.numel()});
+    mine.holders[0].push_back(
+        {static_cast<int64_t>(piece.item), piece.begin, piece.begin + piece.tensor.numel()});
   }
   ASSIGN_OR_RETURN(const std::vector<layout::Move> moves, layout::Redistribute(files, mine, names));
 
@@ -100,9 +103,10 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
     const safetensors::File& file = files_.at(piece.file);
     const HeldPiece& target = *held[move.parameter];
     const int64_t size = target.tensor.element_size();
-    copies.push_back({file.data(*file.Find(names[move.parameter])) + (move.begin - piece.begin) * size,
-                      static_cast<char*>(target.tensor.mutable_data_ptr()) + (move.begin - target.begin) * size,
-                      static_cast<size_t>((move.end - move.begin) * size)});
+    copies.push_back(
+        {file.data(*file.Find(names[move.parameter])) + (move.begin - piece.begin) * size,
+         static_cast<char*>(target.tensor.mutable_data_ptr()) + (move.begin - target.begin) * size,
+         static_cast<size_t>((move.end - move.begin) * size)});
   }
   return copies;
 }

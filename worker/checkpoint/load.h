@@ -38,9 +38,10 @@ class VerifiedCheckpoint {
     size_t bytes;
   };
 
-  // What fills the pieces that `state` holds, whoever wrote it: ranges of the mapped files, by file. Valid while this
-  // object and the tensors live. FAILED_PRECONDITION with all differences (capped at 3) when the items of `state`, held
-  // or not, are not what was saved: names, shapes and dtypes expected and found. CheckState's errors.
+  // What fills the pieces that `state` holds, whoever wrote it: ranges of the mapped files, by
+  // file. Valid while this object and the tensors live. FAILED_PRECONDITION with all differences
+  // (capped at 3) when the items of `state`, held or not, are not what was saved: names, shapes and
+  // dtypes expected and found. CheckState's errors.
   absl::StatusOr<std::vector<Copy>> PlanCopies(const State& state,
                                                Surplus surplus = Surplus::kRefuse) const;
 
@@ -56,8 +57,8 @@ class VerifiedCheckpoint {
 // Does not fail.
 void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies);
 
-// Open, PlanCopies, Fill: fills everything that `state` holds, whatever the strategy and the world size that wrote it,
-// or touches nothing.
+// Open, PlanCopies, Fill: fills everything that `state` holds, whatever the strategy and the world
+// size that wrote it, or touches nothing.
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus = Surplus::kRefuse);
 

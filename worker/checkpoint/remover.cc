@@ -36,8 +36,8 @@ void Remover::Remove(const std::vector<std::string>& names) {
     }
   }
   for (const std::string& name : refused) {
-    options_.on_error(absl::InvalidArgumentError(
-        absl::StrCat("to be removed: expected the name of a checkpoint, step-N-gG, found '", name, "'")));
+    options_.on_error(absl::InvalidArgumentError(absl::StrCat(
+        "to be removed: expected the name of a checkpoint, step-N-gG, found '", name, "'")));
   }
 }
 
@@ -51,8 +51,7 @@ void Remover::Begin(const std::string& folder, const Epoch& epoch) {
 
 bool Remover::Drain(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  return idle_.Await(mutex_, timeout,
-                     [this] { return !begun_ || (waiting_.empty() && !busy_); });
+  return idle_.Await(mutex_, timeout, [this] { return !begun_ || (waiting_.empty() && !busy_); });
 }
 
 void Remover::Loop() {

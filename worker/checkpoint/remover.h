@@ -1,9 +1,10 @@
-// Removes checkpoints that no longer count, in the background: a slow file system holds up neither the control stream nor
-// training.
+// Removes checkpoints that no longer count, in the background: a slow file system holds up neither
+// the control stream nor training.
 //
-// Names come by Remove, from any thread, and wait until Begin: no session removes anything before it has found where it
-// starts. Only names of whole checkpoints in the folder are taken, and the folder's epoch is read before each removal.
-// Threading: thread-safe; the callbacks come under no lock, those of removals from the remover's own thread.
+// Names come by Remove, from any thread, and wait until Begin: no session removes anything before
+// it has found where it starts. Only names of whole checkpoints in the folder are taken, and the
+// folder's epoch is read before each removal. Threading: thread-safe; the callbacks come under no
+// lock, those of removals from the remover's own thread.
 #ifndef MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 #define MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 
@@ -41,8 +42,8 @@ class Remover {
 
   void Remove(const std::vector<std::string>& names);
   void Begin(const std::string& folder, const Epoch& epoch);
-  // Waits for the removal that is under way, not for the others: who named them names them again. Nothing is removed,
-  // and nobody called, after it.
+  // Waits for the removal that is under way, not for the others: who named them names them again.
+  // Nothing is removed, and nobody called, after it.
   void Stop();
   // Waits until nothing is left to remove. False after `timeout`.
   bool Drain(absl::Duration timeout);

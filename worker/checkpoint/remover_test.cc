@@ -34,9 +34,10 @@ class RemoverTest : public ::testing::Test {
   std::vector<std::string> removed_;
   std::vector<std::string> errors_;
   Remover::Options options_{
-      .on_removed = [this](const std::vector<std::string>& names) {
-        removed_.insert(removed_.end(), names.begin(), names.end());
-      },
+      .on_removed =
+          [this](const std::vector<std::string>& names) {
+            removed_.insert(removed_.end(), names.begin(), names.end());
+          },
       .on_error = [this](const absl::Status& error) { errors_.emplace_back(error.message()); }};
 };
 

@@ -82,7 +82,8 @@ layout::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
     std::vector<int64_t> writers(ranks), ends;
     std::iota(writers.begin(), writers.end(), 0);
     random.Shuffle(writers);
-    for (int64_t cuts = random.Below(ranks); cuts > 0; --cuts) ends.push_back(random.Below(elements + 1));
+    for (int64_t cuts = random.Below(ranks); cuts > 0; --cuts)
+      ends.push_back(random.Below(elements + 1));
     ends.push_back(elements);
     std::sort(ends.begin(), ends.end());
     int64_t begin = 0;
@@ -96,7 +97,8 @@ layout::Placement RandomWriters(const Truth& truth, int ranks, Random& random) {
   return written;
 }
 
-// Blank pieces on `rank`: what it writes and perhaps more; of other items some part, an empty one, or nothing.
+// Blank pieces on `rank`: what it writes and perhaps more; of other items some part, an empty one,
+// or nothing.
 State BlankState(const Truth& truth, const layout::Placement& written, int rank, Random& random) {
   State state{truth.items, written, {}};
   for (size_t item = 0; item < truth.items.size(); ++item) {
@@ -112,7 +114,8 @@ State BlankState(const Truth& truth, const layout::Placement& written, int rank,
     }
     if (!writes && random.Below(3) == 0) continue;
     at::Tensor tensor = at::full({end - begin}, kBlank, truth.items[item].type);
-    if ((end - begin) % 2 == 0 && random.Below(2) == 0) tensor = tensor.view({2, (end - begin) / 2});
+    if ((end - begin) % 2 == 0 && random.Below(2) == 0)
+      tensor = tensor.view({2, (end - begin) / 2});
     state.held.push_back({item, begin, tensor});
   }
   random.Shuffle(state.held);
@@ -166,12 +169,14 @@ TEST(ReshardingTest, RanksThatHoldAllLoadWhatSlicesWroteAndTheOtherWayRound) {
   const at::Tensor values = at::arange(100, at::kFloat);
   const auto slices = [](int rank, const at::Tensor& all) {
     StateBuilder builder(3);
-    builder.AddSharded({"exp_avg", "w", {10, 10}}, {{0, 0, 48}, {2, 48, 100}});  // rank 1 has padding only
+    builder.AddSharded({"exp_avg", "w", {10, 10}},
+                       {{0, 0, 48}, {2, 48, 100}});  // rank 1 has padding only
     if (rank == 0) builder.Hold(0, all.slice(0, 0, 48).clone());
     if (rank == 2) builder.Hold(48, all.slice(0, 48, 100).clone());
     return builder.Build();
   };
-  ASSERT_TRUE(SaveInTurn(dir.path(), 1, {slices(0, values), slices(1, values), slices(2, values)}).ok());
+  ASSERT_TRUE(
+      SaveInTurn(dir.path(), 1, {slices(0, values), slices(1, values), slices(2, values)}).ok());
   const State whole = Replicated({{"exp_avg", "w", at::full({10, 10}, kBlank, at::kFloat)}}, 2);
   ASSERT_TRUE(Load(dir.Path("step-1-g1"), whole).ok());
   EXPECT_TRUE(whole.held[0].tensor.flatten().equal(values));
@@ -205,7 +210,8 @@ class BrokenShardsTest : public ::testing::Test {
   }
 
   void SetUp() override {
-    const absl::Status saved = SaveInTurn(dir_.path(), 1, {Slices(0, 1), Slices(1, 1), Slices(2, 1)});
+    const absl::Status saved =
+        SaveInTurn(dir_.path(), 1, {Slices(0, 1), Slices(1, 1), Slices(2, 1)});
     ASSERT_TRUE(saved.ok()) << saved;
   }
 
@@ -276,7 +282,8 @@ TEST_F(BrokenShardsTest, EveryPieceThatIsNotWhatAShardHoldsIsFound) {
       {"has another dtype", [](auto& pieces, size_t i) { pieces[i].dtype = "I64"; }},
       {"has another shape", [](auto& pieces, size_t i) { pieces[i].shape.push_back(2); }},
       {"is elsewhere", [](auto& pieces, size_t i) { pieces[i].file = "rank-7.safetensors"; }},
-      {"is another's", [](auto& pieces, size_t i) {
+      {"is another's",
+       [](auto& pieces, size_t i) {
          pieces[i].file = ShardName(pieces[i].file == ShardName(0) ? 1 : 0);
        }},
   };
@@ -289,7 +296,8 @@ TEST_F(BrokenShardsTest, EveryPieceThatIsNotWhatAShardHoldsIsFound) {
       ASSERT_TRUE(manifest::Write(bad, path_).ok());
       // A tensor that is gone altogether is another model's, not damage.
       if (what == "is missing" && good.pieces[i].slot == "step") {
-        EXPECT_EQ(Load(path_, Slices(0, 500)).status().code(), absl::StatusCode::kFailedPrecondition);
+        EXPECT_EQ(Load(path_, Slices(0, 500)).status().code(),
+                  absl::StatusCode::kFailedPrecondition);
         continue;
       }
       ExpectBroken(AnyOf(HasSubstr(good.pieces[i].slot + "/w"), HasSubstr("rank-7.safetensors")));

@@ -32,7 +32,8 @@ absl::StatusOr<VerifiedCheckpoint> Open(const std::string& path, const std::stri
   absl::StatusOr<VerifiedCheckpoint> checkpoint = VerifiedCheckpoint::Open(path);
   if (!checkpoint.ok() || job.empty() || checkpoint->manifest().job == job) return checkpoint;
   return absl::DataLossError(absl::StrCat(path, ": expected a checkpoint of job '", job,
-                                          "', found one of job '", checkpoint->manifest().job, "'"));
+                                          "', found one of job '", checkpoint->manifest().job,
+                                          "'"));
 }
 
 // As far as it can be done; what stays in memory is read from there.
@@ -135,8 +136,8 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
     if (reading.verdict == Verdict::kOthersReadIt) {
       // It is there, and it is whole: these ranks' view of the file system is at fault.
       outcome.at_fault = Failed(reading.results);
-      outcome.status = absl::InternalError(absl::StrCat(
-          path, ": ", status.message(), "; the other ranks read it"));
+      outcome.status = absl::InternalError(
+          absl::StrCat(path, ": ", status.message(), "; the other ranks read it"));
       return outcome;
     }
     const bool damaged = reading.verdict == Verdict::kDamaged;

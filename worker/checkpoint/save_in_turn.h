@@ -1,4 +1,5 @@
-// For tests: a checkpoint as all ranks would write it, one rank after another, without a communicator.
+// For tests: a checkpoint as all ranks would write it, one rank after another, without a
+// communicator.
 #ifndef MUSTER_WORKER_CHECKPOINT_SAVE_IN_TURN_H_
 #define MUSTER_WORKER_CHECKPOINT_SAVE_IN_TURN_H_
 
@@ -18,7 +19,8 @@
 namespace muster::checkpoint {
 
 // Commits `directory`/step-N-g1 of the model "toy". `states`: by rank.
-inline absl::Status SaveInTurn(const std::string& directory, int64_t step, const std::vector<State>& states,
+inline absl::Status SaveInTurn(const std::string& directory, int64_t step,
+                               const std::vector<State>& states,
                                files::Disk& disk = files::Disk::Real()) {
   const std::string temporary = files::JoinPath(directory, TemporaryName(step, 1));
   RETURN_IF_ERROR(files::CreateDirectories(temporary));

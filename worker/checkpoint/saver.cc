@@ -23,8 +23,8 @@ namespace {
 std::string Hash(const std::vector<manifest::Piece>& pieces) {
   std::string text;
   for (const manifest::Piece& piece : pieces) {
-    absl::StrAppend(&text, piece.slot, "/", piece.parameter, " ", piece.dtype, " ", piece.begin, " ", piece.end, " ",
-                    piece.file);
+    absl::StrAppend(&text, piece.slot, "/", piece.parameter, " ", piece.dtype, " ", piece.begin,
+                    " ", piece.end, " ", piece.file);
     for (const int64_t size : piece.shape) absl::StrAppend(&text, " ", size);
     absl::StrAppend(&text, "\n");
   }
@@ -62,11 +62,13 @@ absl::StatusOr<SharedOutcome> Saver::CheckSharedDirectory() {
 }
 
 absl::Status Saver::CheckEpochHere() const {
-  return options_.epoch.has_value() ? CheckEpoch(options_.directory, *options_.epoch) : absl::OkStatus();
+  return options_.epoch.has_value() ? CheckEpoch(options_.directory, *options_.epoch)
+                                    : absl::OkStatus();
 }
 
 PartResult Saver::CheckPlan(const State& state) const {
-  // Before anything is written: where a mount is gone, its empty directory is no place for a checkpoint.
+  // Before anything is written: where a mount is gone, its empty directory is no place for a
+  // checkpoint.
   RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
   return manifest::FileRecord{"", 0, Hash(Pieces(state, Parts(state)))};
@@ -101,7 +103,8 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
                    Exchange(*communicator_, CheckPlan(state), "checkpoint plan", point.step));
   for (PartResult& plan : plans) {
     if (plan.ok() && plans[0].ok() && plan->hash != plans[0]->hash) {
-      plan = absl::InvalidArgumentError("its items, or who writes what of them, are not those of rank 0");
+      plan = absl::InvalidArgumentError(
+          "its items, or who writes what of them, are not those of rank 0");
     }
   }
   outcome.status = Annotate(Combine(plans), absl::StrCat("checkpoint ", outcome.name));

@@ -2,8 +2,9 @@
 // docs/checkpoint-format.md).
 //
 // Every public method is collective: all ranks call it at the same point with equal arguments
-// (except what of the state they hold), and all get the same outcome. A Status that is not OK means that
-// the communicator failed: the session is over. What went wrong with files alone is in the outcome.
+// (except what of the state they hold), and all get the same outcome. A Status that is not OK means
+// that the communicator failed: the session is over. What went wrong with files alone is in the
+// outcome.
 //
 // Threading: one thread; no other collective of the same communicator may be under way.
 #ifndef MUSTER_WORKER_CHECKPOINT_SAVER_H_
@@ -81,8 +82,8 @@ struct Rejected {
   std::string reason;
 };
 
-// Whether all ranks see one directory. A type of its own: absl::StatusOr<absl::Status> would take an error of the
-// communicator for the outcome.
+// Whether all ranks see one directory. A type of its own: absl::StatusOr<absl::Status> would take
+// an error of the communicator for the outcome.
 struct SharedOutcome {
   absl::Status status;
   // The ranks that are not OK.
@@ -91,8 +92,8 @@ struct SharedOutcome {
 
 struct RestoreOutcome {
   // NOT_FOUND: none of the candidates, see `rejected`. FAILED_PRECONDITION: a whole checkpoint of
-  // another model. INTERNAL: some ranks cannot read, or read otherwise, what the others read: `at_fault`.
-  // In every case no tensor was touched.
+  // another model. INTERNAL: some ranks cannot read, or read otherwise, what the others read:
+  // `at_fault`. In every case no tensor was touched.
   absl::Status status;
   std::string name;
   manifest::Manifest manifest;
@@ -109,23 +110,27 @@ class Saver {
   // Once rank 0 has begun it. Not collective.
   void SetEpoch(const Epoch& epoch) { options_.epoch = epoch; }
   // Asked on rank 0 before a checkpoint gets its name; after an error it gets none.
-  void SetStillMine(std::function<absl::Status()> still_mine) { still_mine_ = std::move(still_mine); }
+  void SetStillMine(std::function<absl::Status()> still_mine) {
+    still_mine_ = std::move(still_mine);
+  }
 
   // Proves by a nonce file that all ranks see the same directory. The outcome, on all ranks, is
-  // FAILED_PRECONDITION naming the ranks that do not; or rank 0's error where it cannot write there.
+  // FAILED_PRECONDITION naming the ranks that do not; or rank 0's error where it cannot write
+  // there.
   absl::StatusOr<SharedOutcome> CheckSharedDirectory();
 
-  // Writes and commits `state`; each rank writes what state.written says. Saving the same point again
-  // gives the first outcome; another point of the same step is ALREADY_EXISTS. INVALID_ARGUMENT: a
-  // rank's state is not CheckWritable, or the ranks disagree on items or on who writes what; no file
-  // was touched then. An ABORTED Status: the directory has a newer epoch, nothing was committed and the
-  // session is over; on rank 0 it has NewerGeneration().
+  // Writes and commits `state`; each rank writes what state.written says. Saving the same point
+  // again gives the first outcome; another point of the same step is ALREADY_EXISTS.
+  // INVALID_ARGUMENT: a rank's state is not CheckWritable, or the ranks disagree on items or on who
+  // writes what; no file was touched then. An ABORTED Status: the directory has a newer epoch,
+  // nothing was committed and the session is over; on rank 0 it has NewerGeneration().
   absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state);
 
-  // Fills what each rank holds of a state from the first one of `candidates` (newest first) that all
-  // ranks can read, whatever strategy and world size wrote it. What is to be filled may depend on the
-  // checkpoint: `state_for` is called on all ranks for a candidate that all can read; it may be a
-  // collective of another communicator. Its errors are those of Restore, and so is ABORTED as in Save.
+  // Fills what each rank holds of a state from the first one of `candidates` (newest first) that
+  // all ranks can read, whatever strategy and world size wrote it. What is to be filled may depend
+  // on the checkpoint: `state_for` is called on all ranks for a candidate that all can read; it may
+  // be a collective of another communicator. Its errors are those of Restore, and so is ABORTED as
+  // in Save.
   using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<Candidate>& candidates,
                                          const StateFor& state_for);
@@ -142,8 +147,8 @@ class Saver {
   // OK without an epoch.
   absl::Status CheckEpochHere() const;
   absl::Status EndOfEpoch(const absl::Status& told) const;
-  // What this rank has to say of `state` before anything is written: an error, or (as a file's hash)
-  // what the manifest will tell.
+  // What this rank has to say of `state` before anything is written: an error, or (as a file's
+  // hash) what the manifest will tell.
   PartResult CheckPlan(const State& state) const;
   // Writes this rank's part into the temporary directory.
   PartResult WritePart(const std::string& temporary, const std::vector<layout::Range>& part,

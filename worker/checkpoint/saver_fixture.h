@@ -83,8 +83,7 @@ class SaverTest : public ::testing::TestWithParam<int> {
                              .model_kind = "toy"};
         options.node = static_cast<size_t>(rank) < nodes_.size() ? nodes_[rank] : "node";
         options.wait = wait_;
-        Saver saver(std::move(options), communicator.get(),
-                    rank == broken_rank ? broken : *disk_);
+        Saver saver(std::move(options), communicator.get(), rank == broken_rank ? broken : *disk_);
         body(rank, saver);
       });
     }

@@ -138,8 +138,9 @@ TEST_P(SaverTest, WhatNobodyWritesFailsTheSaveBeforeAnythingIsWritten) {
     const auto outcome = saver.Save({10, 0, 0, 0}, state);
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(outcome->status.message()),
-                AllOf(HasSubstr("checkpoint step-10-g1: rank 0: "), HasSubstr("'exp_avg/w': elements [")));
+    EXPECT_THAT(
+        std::string(outcome->status.message()),
+        AllOf(HasSubstr("checkpoint step-10-g1: rank 0: "), HasSubstr("'exp_avg/w': elements [")));
     EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
     // It does not count as saved.
     EXPECT_FALSE(saver.Save({10, 0, 0, 0}, state)->status.ok());
@@ -156,7 +157,8 @@ TEST_P(SaverTest, ARankThatDoesNotHoldWhatItWritesIsNamedBeforeAnythingIsWritten
     ASSERT_TRUE(outcome.ok());
     const std::string who = std::to_string(lacking);
     EXPECT_THAT(std::string(outcome->status.message()),
-                AllOf(HasSubstr(": rank " + who + ": state of rank " + who + ": exp_avg/w: writes elements ["),
+                AllOf(HasSubstr(": rank " + who + ": state of rank " + who +
+                                ": exp_avg/w: writes elements ["),
                       HasSubstr("but holds none")));
   });
   EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
@@ -169,14 +171,15 @@ TEST_P(SaverTest, RanksThatDisagreeOnWhoWritesWhatAreNamedBeforeAnythingIsWritte
     if (rank == 1) std::swap(state.written.holders[0], state.written.holders[1]);
     const auto outcome = saver.Save({10, 0, 0, 0}, state);
     ASSERT_TRUE(outcome.ok());
-    EXPECT_EQ(outcome->status,
-              absl::InvalidArgumentError("checkpoint step-10-g1: rank 1: its items, or who writes what "
-                                         "of them, are not those of rank 0"));
+    EXPECT_EQ(outcome->status, absl::InvalidArgumentError(
+                                   "checkpoint step-10-g1: rank 1: its items, or who writes what "
+                                   "of them, are not those of rank 0"));
   });
   EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
 }
 
-// Two generations in one folder, as after a partition: the older one is stopped at any point before its rename.
+// Two generations in one folder, as after a partition: the older one is stopped at any point before
+// its rename.
 TEST_P(SaverTest, AnOlderGenerationCommitsNothingOnceANewerOneHasBegun) {
   const std::string folder = dir_.Path("ckpt");
   ASSERT_TRUE(files::CreateDirectories(folder).ok());
@@ -185,7 +188,8 @@ TEST_P(SaverTest, AnOlderGenerationCommitsNothingOnceANewerOneHasBegun) {
   // Begins the newer generation while the older one's file is being made durable.
   class Overtaken : public files::Disk {
    public:
-    Overtaken(std::string folder, Epoch epoch) : folder_(std::move(folder)), epoch_(std::move(epoch)) {}
+    Overtaken(std::string folder, Epoch epoch)
+        : folder_(std::move(folder)), epoch_(std::move(epoch)) {}
     absl::Status Sync(int fd, const std::string& path) override {
       if (path.find("rank-0") != std::string::npos) EXPECT_TRUE(BeginEpoch(folder_, epoch_).ok());
       return files::Disk::Sync(fd, path);

@@ -38,10 +38,11 @@ absl::Status CheckHeld(const State& state, int64_t rank, const std::vector<Range
     const int64_t end = piece == nullptr ? 0 : begin + piece->tensor.numel();
     if (piece != nullptr && begin <= range.begin && range.end <= end) continue;
     problems.Add(absl::StrCat(
-        Name(state.items[range.parameter]), ": writes elements [", range.begin, ", ", range.end, ") but holds ",
-        piece == nullptr ? "none" : absl::StrCat("[", begin, ", ", end, ")")));
+        Name(state.items[range.parameter]), ": writes elements [", range.begin, ", ", range.end,
+        ") but holds ", piece == nullptr ? "none" : absl::StrCat("[", begin, ", ", end, ")")));
   }
-  return problems.ToStatus(absl::StatusCode::kInvalidArgument, absl::StrCat("state of rank ", rank));
+  return problems.ToStatus(absl::StatusCode::kInvalidArgument,
+                           absl::StrCat("state of rank ", rank));
 }
 
 }  // namespace
@@ -54,8 +55,8 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
   RETURN_IF_ERROR(CheckState(state));
   const layout::Placement& written = state.written;
   if (static_cast<int64_t>(written.holders.size()) != world_size) {
-    return absl::InvalidArgumentError(absl::StrCat("state: expected ", world_size, " ranks that write it, found ",
-                                                   written.holders.size()));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "state: expected ", world_size, " ranks that write it, found ", written.holders.size()));
   }
   std::vector<std::string> names;
   std::vector<int64_t> elements;
@@ -76,8 +77,8 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
   for (size_t writer = 0; writer < written.holders.size(); ++writer) {
     for (const Range& range : written.holders[writer]) {
       if (std::exchange(last_writer[range.parameter], writer) == writer) {
-        return absl::InvalidArgumentError(absl::StrCat("state ", names[range.parameter], ": rank ", writer,
-                                                       " writes two pieces of it"));
+        return absl::InvalidArgumentError(absl::StrCat("state ", names[range.parameter], ": rank ",
+                                                       writer, " writes two pieces of it"));
       }
     }
   }
@@ -107,7 +108,8 @@ std::vector<std::vector<Range>> Parts(const State& state) {
   return parts;
 }
 
-std::vector<manifest::Piece> Pieces(const State& state, const std::vector<std::vector<Range>>& parts) {
+std::vector<manifest::Piece> Pieces(const State& state,
+                                    const std::vector<std::vector<Range>>& parts) {
   std::vector<manifest::Piece> pieces;
   for (size_t rank = 0; rank < parts.size(); ++rank) {
     for (const Range& range : parts[rank]) {

@@ -46,8 +46,8 @@ absl::Status CheckState(const State& state) {
   std::set<std::string> names;
   for (const StateItem& item : state.items) {
     if (item.type != at::kFloat && item.type != at::kLong) {
-      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), ": expected Float or Long, found ",
-                                                     at::toString(item.type)));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "state ", Name(item), ": expected Float or Long, found ", at::toString(item.type)));
     }
     if (!names.insert(Name(item)).second) {
       return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), " is there twice"));
@@ -56,12 +56,13 @@ absl::Status CheckState(const State& state) {
   std::vector<bool> seen(state.items.size());
   for (const HeldPiece& piece : state.held) {
     if (piece.item >= state.items.size()) {
-      return absl::InvalidArgumentError(absl::StrCat("state: a piece of item ", piece.item, ", expected one of ",
-                                                     state.items.size()));
+      return absl::InvalidArgumentError(absl::StrCat("state: a piece of item ", piece.item,
+                                                     ", expected one of ", state.items.size()));
     }
     const StateItem& item = state.items[piece.item];
     if (seen[piece.item]) {
-      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), ": two pieces on one rank"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("state ", Name(item), ": two pieces on one rank"));
     }
     seen[piece.item] = true;
     if (absl::Status status = CheckPiece(item, piece); !status.ok()) return status;
@@ -77,7 +78,8 @@ State Replicated(const std::vector<StateTensor>& tensors, int world_size) {
   return builder.Build();
 }
 
-void StateBuilder::AddReplicated(std::string slot, std::string parameter, const at::Tensor& tensor) {
+void StateBuilder::AddReplicated(std::string slot, std::string parameter,
+                                 const at::Tensor& tensor) {
   replicated_.push_back(items_.size());
   StateItem item{std::move(slot), std::move(parameter), {}, at::ScalarType::Undefined};
   if (tensor.defined()) {  // CheckState refuses one that is not
@@ -105,11 +107,12 @@ State StateBuilder::Build() const {
   State state{items_, layout::CutEvenly(elements, world_size_, kCutAlignment), held_};
   layout::Placement& written = state.written;
   for (auto& ranges : written.holders) {
-    for (layout::Range& range : ranges) range.parameter = static_cast<int64_t>(replicated_[range.parameter]);
+    for (layout::Range& range : ranges)
+      range.parameter = static_cast<int64_t>(replicated_[range.parameter]);
   }
   for (const Written& one : sharded_) {
-    written.holders.at(one.part.rank).push_back(
-        {static_cast<int64_t>(one.item), one.part.begin, one.part.end});
+    written.holders.at(one.part.rank)
+        .push_back({static_cast<int64_t>(one.item), one.part.begin, one.part.end});
   }
   written.elements.clear();
   for (const StateItem& item : items_) written.elements.push_back(Elements(item));

@@ -1,5 +1,5 @@
-// The training state as a checkpoint sees it: a list of named items, what this rank holds of them, and who writes what.
-// A rank may hold parts only (sharded strategies) or all (ddp).
+// The training state as a checkpoint sees it: a list of named items, what this rank holds of them,
+// and who writes what. A rank may hold parts only (sharded strategies) or all (ddp).
 #ifndef MUSTER_WORKER_CHECKPOINT_STATE_H_
 #define MUSTER_WORKER_CHECKPOINT_STATE_H_
 
@@ -15,8 +15,8 @@
 
 namespace muster::checkpoint {
 
-// One whole tensor of the state. `slot` is "param", "buffer", "exp_avg", "exp_avg_sq", "step" (a scalar, shape []),
-// "momentum_buffer" or "scaler".
+// One whole tensor of the state. `slot` is "param", "buffer", "exp_avg", "exp_avg_sq", "step" (a
+// scalar, shape []), "momentum_buffer" or "scaler".
 struct StateItem {
   std::string slot;
   std::string parameter;  // the parameter's full name, or the buffer's
@@ -30,8 +30,8 @@ std::string Name(const StateItem& item);
 // 1 for a scalar.
 int64_t Elements(const StateItem& item);
 
-// Elements [begin, begin + tensor.numel()) of a flattened item. The tensor is live: what is loaded is written into it.
-// Contiguous, on the CPU, of the item's type, of any shape.
+// Elements [begin, begin + tensor.numel()) of a flattened item. The tensor is live: what is loaded
+// is written into it. Contiguous, on the CPU, of the item's type, of any shape.
 struct HeldPiece {
   size_t item = 0;  // index in State::items
   int64_t begin = 0;
@@ -42,8 +42,9 @@ struct HeldPiece {
 struct State {
   // The same list in the same order on all ranks; names are there once.
   std::vector<StateItem> items;
-  // Who writes what, by rank, the same on all ranks: each element of each item once, an item at most once by each rank,
-  // nothing that the rank does not hold. Offsets are not used. Items without elements are nobody's here (see Parts).
+  // Who writes what, by rank, the same on all ranks: each element of each item once, an item at
+  // most once by each rank, nothing that the rank does not hold. Offsets are not used. Items
+  // without elements are nobody's here (see Parts).
   layout::Placement written;
   // Of this rank; an item at most once.
   std::vector<HeldPiece> held;
@@ -59,17 +60,18 @@ struct StateTensor {
   at::Tensor tensor;
 };
 
-// The state of which every rank holds everything (ddp): the concatenation of all tensors, cut evenly at multiples of 16
-// elements, is what the ranks write.
+// The state of which every rank holds everything (ddp): the concatenation of all tensors, cut
+// evenly at multiples of 16 elements, is what the ranks write.
 State Replicated(const std::vector<StateTensor>& tensors, int world_size);
 
-// Puts a State together in which some items are whole on all ranks and others in parts. All ranks add the same items in
-// the same order.
+// Puts a State together in which some items are whole on all ranks and others in parts. All ranks
+// add the same items in the same order.
 class StateBuilder {
  public:
   explicit StateBuilder(int world_size) : world_size_(world_size) {}
 
-  // Every rank holds all of it. What is added so is shared out for writing like the state of Replicated.
+  // Every rank holds all of it. What is added so is shared out for writing like the state of
+  // Replicated.
   void AddReplicated(std::string slot, std::string parameter, const at::Tensor& tensor);
 
   // `rank`, in [0, world size), holds and writes elements [begin, end).
@@ -78,7 +80,8 @@ class StateBuilder {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Each element is in one of `parts`; empty ones are left out. Other ranks may hold the same (Hold): they load it.
+  // Each element is in one of `parts`; empty ones are left out. Other ranks may hold the same
+  // (Hold): they load it.
   void AddSharded(StateItem item, const std::vector<Part>& parts);
   // What this rank holds of the item added last.
   void Hold(int64_t begin, const at::Tensor& tensor);

@@ -45,7 +45,8 @@ std::vector<Entry> EntriesOf(const State& state, int rank) {
   return entries;
 }
 
-// What ddp has always written: readers of the format count on no order, but a checkpoint should not change for nothing.
+// What ddp has always written: readers of the format count on no order, but a checkpoint should not
+// change for nothing.
 TEST(ReplicatedTest, RanksWriteEvenPartsAndItemsWithoutElementsLieBeforeWhatFollows) {
   const State state = Replicated(Floats({35, 0, 35, 1, 3, 0, 40, 0}), 3);
   EXPECT_THAT(EntriesOf(state, 0), ElementsAre(Entry{0, 0, 32}));
@@ -64,7 +65,8 @@ TEST(ReplicatedTest, NothingAtAllIsTheLastRanks) {
   EXPECT_TRUE(CheckWritable(Replicated({}, 2), 1, 2).ok());
 }
 
-// Element by element from the format's words: part r ends after floor(grains * (r + 1) / ranks) grains of 16.
+// Element by element from the format's words: part r ends after floor(grains * (r + 1) / ranks)
+// grains of 16.
 TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
   std::mt19937 random(1);
   for (int trial = 0; trial < 500; ++trial) {
@@ -75,7 +77,8 @@ TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
     const int64_t grains = (total + 15) / 16;
     const auto writer = [&](int64_t element) {  // for total: of what comes after everything
       int rank = 0;
-      while (rank + 1 < ranks && element >= std::min(total, grains * (rank + 1) / ranks * 16)) ++rank;
+      while (rank + 1 < ranks && element >= std::min(total, grains * (rank + 1) / ranks * 16))
+        ++rank;
       return rank;
     };
     std::vector<std::vector<Entry>> expected(ranks);
@@ -96,7 +99,8 @@ TEST(ReplicatedTest, EveryElementIsWrittenByTheRankOfItsGrainForRandomShapes) {
   }
 }
 
-// Rank 1 of 2 in a sharded strategy: parameters everywhere, moments in slices, `step` with those who have a slice.
+// Rank 1 of 2 in a sharded strategy: parameters everywhere, moments in slices, `step` with those
+// who have a slice.
 State Sharded() {
   StateBuilder builder(2);
   builder.AddReplicated("param", "w", at::arange(40, at::kFloat).view({4, 10}));
@@ -112,14 +116,16 @@ State Sharded() {
 TEST(StateBuilderTest, WholeItemsAreCutEvenlyAndPartsStayWhereTheyAre) {
   const State state = Sharded();
   ASSERT_TRUE(CheckWritable(state, 1, 2).ok()) << CheckWritable(state, 1, 2);
-  EXPECT_THAT(EntriesOf(state, 0), ElementsAre(Entry{0, 0, 32}, Entry{1, 0, 16}, Entry{2, 0, 1},
-                                               Entry{3, 0, 3}));
-  EXPECT_THAT(EntriesOf(state, 1), ElementsAre(Entry{0, 32, 40}, Entry{1, 16, 40}, Entry{4, 0, 30}));
+  EXPECT_THAT(EntriesOf(state, 0),
+              ElementsAre(Entry{0, 0, 32}, Entry{1, 0, 16}, Entry{2, 0, 1}, Entry{3, 0, 3}));
+  EXPECT_THAT(EntriesOf(state, 1),
+              ElementsAre(Entry{0, 32, 40}, Entry{1, 16, 40}, Entry{4, 0, 30}));
 }
 
 TEST(CheckWritableTest, WhoWritesWhatItDoesNotHoldIsNamed) {
   EXPECT_EQ(Error(CheckWritable(Sharded(), 0, 2)),
-            "state of rank 0: exp_avg/w: writes elements [0, 16) but holds [16, 40); exp_avg/b: writes elements [0, 3) "
+            "state of rank 0: exp_avg/w: writes elements [0, 16) but holds [16, 40); exp_avg/b: "
+            "writes elements [0, 3) "
             "but holds none");
 }
 
@@ -130,7 +136,8 @@ TEST(CheckWritableTest, WhatIsNotWrittenOnceIsNamed) {
   state.written.holders[1][2].begin = 12;
   EXPECT_THAT(Error(CheckWritable(state, 1, 2)), HasSubstr("'exp_avg/w': elements [12, 16)"));
   state.written.holders[1][2].end = 41;
-  EXPECT_THAT(Error(CheckWritable(state, 1, 2)), HasSubstr("[12, 41) of 'exp_avg/w', which has 40"));
+  EXPECT_THAT(Error(CheckWritable(state, 1, 2)),
+              HasSubstr("[12, 41) of 'exp_avg/w', which has 40"));
 }
 
 TEST(CheckWritableTest, TwoPiecesOfAnItemOnOneRankAreRefused) {
@@ -144,15 +151,18 @@ TEST(CheckWritableTest, AnotherNumberOfRanksOrItemsIsRefused) {
   State state = Sharded();
   EXPECT_EQ(Error(CheckWritable(state, 1, 3)), "state: expected 3 ranks that write it, found 2");
   state.items[0].shape = {41};
-  EXPECT_EQ(Error(CheckWritable(state, 1, 2)), "state: what the ranks write is not of the items' sizes");
+  EXPECT_EQ(Error(CheckWritable(state, 1, 2)),
+            "state: what the ranks write is not of the items' sizes");
 }
 
 TEST(CheckStateTest, TensorsThatCannotBeWrittenAreNamed) {
   EXPECT_EQ(Error(CheckState(Replicated({{"param", "w", at::arange(4, at::kDouble)}}, 1))),
             "state param/w: expected Float or Long, found Double");
   EXPECT_FALSE(CheckState(Replicated({{"param", "w", at::Tensor()}}, 1)).ok());
-  EXPECT_EQ(Error(CheckState(Replicated({{"param", "w", at::arange(4, at::kFloat).view({2, 2}).t()}}, 1))),
-            "state param/w: expected a contiguous tensor of Float on the CPU, found a strided Float on cpu");
+  EXPECT_EQ(Error(CheckState(
+                Replicated({{"param", "w", at::arange(4, at::kFloat).view({2, 2}).t()}}, 1))),
+            "state param/w: expected a contiguous tensor of Float on the CPU, found a strided "
+            "Float on cpu");
   State state = Replicated(Floats({4}), 1);
   state.held[0].tensor = at::arange(4, at::kLong);
   EXPECT_EQ(Error(CheckState(state)),

@@ -120,7 +120,8 @@ std::string ConfigOf(const std::string& path) {
   return files::JoinPath(files::ParentDirectory(path), "config.json");
 }
 
-// Weights of transformers do not show all that they are for: what lies beside them under its names does.
+// Weights of transformers do not show all that they are for: what lies beside them under its names
+// does.
 absl::Status CheckConfig(const std::string& path, const models::Model& model) {
   const size_t name = path.find_last_of('/') + 1;  // 0 without a folder
   if (!absl::StartsWith(path.substr(name), "model.safetensors")) return absl::OkStatus();
@@ -158,7 +159,8 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model,
       problems.Add(absl::StrCat(set.Describe(sources[0]), " and ", set.Describe(sources[i]),
                                 " are one parameter of this model, but differ in the file"));
     }
-    // A buffer that is not finite in the model itself (a mask of -inf, say) is not in its weights either.
+    // A buffer that is not finite in the model itself (a mask of -inf, say) is not in its weights
+    // either.
     if (sources.empty() || (!is_deferred(tensor) && NotFinite(tensor).has_value())) continue;
     const at::Tensor values = Read(sources[0], tensor.scalar_type());
     if (const auto wrong = NotFinite(values); wrong.has_value()) {
@@ -182,8 +184,8 @@ absl::Status LoadWeights(const std::string& path, const models::Model& model,
 }
 
 absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>& parameters,
-                          const std::vector<Buffer>& buffers,
-                          const safetensors::Metadata& metadata, const BeforeRead& before_read) {
+                          const std::vector<Buffer>& buffers, const safetensors::Metadata& metadata,
+                          const BeforeRead& before_read) {
   struct Stored {
     Entry entry;
     at::Tensor tensor;

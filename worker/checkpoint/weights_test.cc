@@ -42,7 +42,8 @@ bool Same(const models::Model& a, const models::Model& b) {
   return true;
 }
 
-// One weight, and the three buffers of a BatchNorm: an odd number of channels, which aligns nothing by itself.
+// One weight, and the three buffers of a BatchNorm: an odd number of channels, which aligns nothing
+// by itself.
 class Normed : public models::Model {
  public:
   explicit Normed(double value) : Model("normed", std::make_unique<Root>(value)) {}
@@ -145,9 +146,11 @@ TEST_F(WeightsTest, AConfigBesideTheWeightsMustBeTheModels) {
       "gpt2", {{"vocab_size", 5}, {"context", 3}, {"layers", 1}, {"heads", 2}, {"width", 2}}, 1);
   const std::string path = dir_.Path("model.safetensors");
   ASSERT_TRUE(ExportModel(path, *other).ok());
-  EXPECT_EQ(ErrorOf(path, *Gpt2(2)), dir_.Path("config.json") + ": is of weights that are no gpt2 with these options: "
-                                                                "n_head: expected 1, found 2");
-  EXPECT_THAT(ErrorOf(ShardedFile(Tensors(*other)), *Gpt2(2)), HasSubstr("n_head: expected 1, found 2"));
+  EXPECT_EQ(ErrorOf(path, *Gpt2(2)), dir_.Path("config.json") +
+                                         ": is of weights that are no gpt2 with these options: "
+                                         "n_head: expected 1, found 2");
+  EXPECT_THAT(ErrorOf(ShardedFile(Tensors(*other)), *Gpt2(2)),
+              HasSubstr("n_head: expected 1, found 2"));
   EXPECT_TRUE(LoadWeights(path, *other).ok());
   // It says nothing of files with other names.
   EXPECT_TRUE(LoadWeights(File(Tensors(*other), "mine.safetensors"), *Gpt2(2)).ok());
@@ -191,7 +194,8 @@ TEST_F(WeightsTest, ProblemsOfShardedWeightsNameTheFile) {
   const std::string path = ShardedFile(tensors);
   EXPECT_EQ(ErrorOf(path, *Gpt2(2)),
             path +
-                ": 'transformer.wte.weight' in even.safetensors: expected the shape [5, 2], found [4, 2]; "
+                ": 'transformer.wte.weight' in even.safetensors: expected the shape [5, 2], found "
+                "[4, 2]; "
                 "unexpected 'transformer.wpe.wieght' in odd.safetensors; missing "
                 "'transformer.wpe.weight'");
   std::filesystem::remove(dir_.Path("odd.safetensors"));
@@ -228,14 +232,15 @@ TEST_F(WeightsTest, OnlyTheCountOfBatchesMayBeMissing) {
                   .ok());
   EXPECT_EQ(model.Buffers()[0].tensor[1].item<float>(), 4);
   EXPECT_EQ(model.Buffers()[2].tensor.item<int64_t>(), 1);
-  const absl::Status status =
-      LoadWeights(File({{"bn.weight", value(6)}, {"bn.num_batches_tracked", at::full({}, 2.0, at::kFloat)}}),
-                  model);
+  const absl::Status status = LoadWeights(
+      File({{"bn.weight", value(6)}, {"bn.num_batches_tracked", at::full({}, 2.0, at::kFloat)}}),
+      model);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(std::string(status.message()),
-            dir_.Path("w.safetensors") +
-                ": 'bn.num_batches_tracked': expected I64, found F32; missing 'bn.running_mean'; missing "
-                "'bn.running_var'");
+  EXPECT_EQ(
+      std::string(status.message()),
+      dir_.Path("w.safetensors") +
+          ": 'bn.num_batches_tracked': expected I64, found F32; missing 'bn.running_mean'; missing "
+          "'bn.running_var'");
   EXPECT_EQ(model.Parameters()[0].tensor[0].item<float>(), 3);
 }
 
@@ -267,8 +272,9 @@ TEST_F(WeightsTest, NumbersThatAreNotFiniteAreRefused) {
   auto tensors = Tensors(*Gpt2(1));
   tensors[1].second = tensors[1].second.to(at::kHalf);
   tensors[1].second.data_ptr<at::Half>()[3] = std::numeric_limits<float>::infinity();
-  EXPECT_THAT(ErrorOf(File(tensors), *Gpt2(2)),
-              HasSubstr("'transformer.wpe.weight': expected finite numbers, found inf as number 3"));
+  EXPECT_THAT(
+      ErrorOf(File(tensors), *Gpt2(2)),
+      HasSubstr("'transformer.wpe.weight': expected finite numbers, found inf as number 3"));
 }
 
 // A mask, say. What a job exports can be trained from again.

@@ -116,9 +116,11 @@ TEST_P(AllToAll, UnevenSizesManyInFlightWaitedForInAnyOrder) {
 TEST_P(AllToAll, AnyType) {
   Run([&](Communicator& ranks) {
     int64_t step = 0;
-    for (auto type : {at::kByte, at::kBool, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexDouble}) {
+    for (auto type :
+         {at::kByte, at::kBool, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexDouble}) {
       const int n = world_size();
-      const at::Tensor in = at::full({3 * n}, ranks.rank() % 2, type), out = at::full({3 * n}, 1, type);
+      const at::Tensor in = at::full({3 * n}, ranks.rank() % 2, type),
+                       out = at::full({3 * n}, 1, type);
       ASSERT_TRUE(ranks.AllToAll(out, Sizes(n, 3), in, Sizes(n, 3), {"any", step++})->Wait().ok());
       for (int peer = 0; peer < n; ++peer) {
         EXPECT_TRUE(out.narrow(0, 3 * peer, 3).equal(at::full({3}, peer % 2, type)));
@@ -154,13 +156,16 @@ TEST_P(AllToAll, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
       return sizes;
     };
     refused(out, changed(1), in, two,
-            "all_to_all 'wrong' at step 4: the output's sizes add up to " + std::to_string(2 * n - 1) +
-                ", but the output holds " + elements + " Float");
+            "all_to_all 'wrong' at step 4: the output's sizes add up to " +
+                std::to_string(2 * n - 1) + ", but the output holds " + elements + " Float");
     refused(out, two, in, changed(0),
-            "the input's sizes add up to " + std::to_string(2 * n - 2) + ", but the input holds " + elements);
+            "the input's sizes add up to " + std::to_string(2 * n - 2) + ", but the input holds " +
+                elements);
     refused(out, two, in, changed(-1), "the input's size for rank 0 is -1");
-    refused(out, changed(INT64_MAX), in, two, "the output's size for rank 0 is 9223372036854775807");
-    refused(out, Sizes(n + 1, 2), in, two, "the output has " + std::to_string(n + 1) + " sizes, expected one for each");
+    refused(out, changed(INT64_MAX), in, two,
+            "the output's size for rank 0 is 9223372036854775807");
+    refused(out, Sizes(n + 1, 2), in, two,
+            "the output has " + std::to_string(n + 1) + " sizes, expected one for each");
     refused(out, two, in, {}, "the input has 0 sizes");
     refused(at::empty({2 * n}, at::kDouble), two, in, two, "the output is Double, the input Float");
     refused(at::Tensor(), two, in, two, "the output is undefined");

@@ -9,13 +9,14 @@
 //
 // Threading: one thread issues operations; any thread may Wait or Abort.
 //
-// Sums are rank-ordered: element i of the result is ((r0[i] + r1[i]) + r2[i]) + ..., divided once, in
-// the result's own type. So the bits depend neither on where a buffer begins nor on the implementation,
-// and a reduce-scatter gives the same ones as an all-reduce.
+// Sums are rank-ordered: element i of the result is ((r0[i] + r1[i]) + r2[i]) + ..., divided once,
+// in the result's own type. So the bits depend neither on where a buffer begins nor on the
+// implementation, and a reduce-scatter gives the same ones as an all-reduce.
 //
 // Errors (absl::Status of Work::Wait):
-//   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root, overlap); nothing was sent, the
-//                       communicator stays usable on this rank, but the ranks are out of step.
+//   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root, overlap); nothing was
+//                       sent, the communicator stays usable on this rank, but the ranks are out of
+//                       step.
 //   UNAVAILABLE         a peer is gone or aborted, or its communicator was destroyed early.
 //                       "rank 1: all_reduce 'bucket 3' at step 17: rank 0 is gone: <why>"
 //   DEADLINE_EXCEEDED   a peer is alive but did not take part within the timeout.
@@ -42,10 +43,11 @@ struct OpLabel {
   int64_t step = 0;
 };
 
-// One operation in flight. Buffers must stay untouched until Wait has returned OK; after an error they
-// hold anything, and may change until the communicator is destroyed. The tensors given are kept alive
-// until the operation is done (after an error, as long as they are needed), no longer: the caller may let
-// go of an input at once. Destroying a Work without Wait waits first. A communicator outlives its works.
+// One operation in flight. Buffers must stay untouched until Wait has returned OK; after an error
+// they hold anything, and may change until the communicator is destroyed. The tensors given are
+// kept alive until the operation is done (after an error, as long as they are needed), no longer:
+// the caller may let go of an input at once. Destroying a Work without Wait waits first. A
+// communicator outlives its works.
 class Work {
  public:
   virtual ~Work() = default;
@@ -72,20 +74,21 @@ class Communicator {
                                              double divide_by = 1.0) = 0;
 
   // out = (rank-ordered sum over the ranks of part `rank()` of their `in`) / divide_by; in has
-  // world_size times the elements of out, part r of it for rank r. float32, float64, and int64 (which
-  // cannot be divided); or `in` bfloat16 with `out` float32: the contributions are converted, then
-  // summed in float32, so half the bytes are sent. out may be this rank's own part of in (in place);
-  // it must not overlap in otherwise. in is not changed elsewhere. Every rank gives the same divide_by.
+  // world_size times the elements of out, part r of it for rank r. float32, float64, and int64
+  // (which cannot be divided); or `in` bfloat16 with `out` float32: the contributions are
+  // converted, then summed in float32, so half the bytes are sent. out may be this rank's own part
+  // of in (in place); it must not overlap in otherwise. in is not changed elsewhere. Every rank
+  // gives the same divide_by.
   virtual std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in,
                                                  OpLabel label, double divide_by = 1.0) = 0;
 
-  // in_sizes[j] elements of in, in order, go to rank j; out_sizes[j] elements of out, in order, come
-  // from rank j: the same number as rank j's in_sizes[rank()]. Sizes may be 0; one per rank, and they add
-  // up to the tensor's elements. Any type. in and out must not overlap.
+  // in_sizes[j] elements of in, in order, go to rank j; out_sizes[j] elements of out, in order,
+  // come from rank j: the same number as rank j's in_sizes[rank()]. Sizes may be 0; one per rank,
+  // and they add up to the tensor's elements. Any type. in and out must not overlap.
   virtual std::unique_ptr<Work> AllToAll(const at::Tensor& out,
                                          const std::vector<int64_t>& out_sizes,
-                                         const at::Tensor& in,
-                                         const std::vector<int64_t>& in_sizes, OpLabel label) = 0;
+                                         const at::Tensor& in, const std::vector<int64_t>& in_sizes,
+                                         OpLabel label) = 0;
 
   // In place: flat = root's flat. Any type.
   virtual std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) = 0;

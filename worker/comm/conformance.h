@@ -86,7 +86,8 @@ class Conformance : public testing::TestWithParam<std::tuple<Implementation, int
   }
 
   // INVALID_ARGUMENT, naming the rank, and with `text`.
-  static void ExpectRefused(const Communicator& ranks, std::unique_ptr<Work> work, const std::string& text) {
+  static void ExpectRefused(const Communicator& ranks, std::unique_ptr<Work> work,
+                            const std::string& text) {
     const absl::Status status = work->Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
     const std::string prefix = "rank " + std::to_string(ranks.rank()) + ": ";

@@ -1,5 +1,7 @@
 // What every Communicator does when all goes well, on every implementation and world size.
 // Reduce-scatter and all-to-all have files of their own.
+#include "worker/comm/conformance.h"
+
 #include <algorithm>
 #include <atomic>
 #include <cmath>
@@ -13,7 +15,6 @@
 #include "ATen/ops/full.h"
 #include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
-#include "worker/comm/conformance.h"
 
 namespace muster::comm {
 namespace {
@@ -26,11 +27,10 @@ class Sums : public Conformance {
       int64_t step = 0;
       for (int64_t elements : {0, 1, 15, 16, 17, 63, 1000, 4099, 300001}) {
         at::Tensor flat = ToTensor(Contribution<T>(ranks.rank(), elements, step));
-        const absl::Status status =
-            ranks.AllReduceSum(flat, {"sum", step}, divide_by)->Wait();
+        const absl::Status status = ranks.AllReduceSum(flat, {"sum", step}, divide_by)->Wait();
         ASSERT_TRUE(status.ok()) << status;
-        EXPECT_TRUE(SameBits(
-            flat, SerialSum<T>(world_size(), elements, step, static_cast<T>(divide_by))))
+        EXPECT_TRUE(
+            SameBits(flat, SerialSum<T>(world_size(), elements, step, static_cast<T>(divide_by))))
             << elements << " elements";
         ++step;
       }
@@ -238,11 +238,12 @@ TEST_P(Conformance, BytesSentAreThoseOfADirectExchange) {
     // One slice of 16 for rank 0, which sends the sum back; the other slices are empty.
     EXPECT_EQ(sent_by(ranks.AllReduceSum(at::ones({16}, at::kDouble), {"sum", 2})),
               ranks.rank() == 0 ? others * 16 * 8 : 16 * 8);
-    EXPECT_EQ(sent_by(ranks.AllGather(at::empty({world_size() * 5}, at::kLong), at::ones({5}, at::kLong),
-                                      {"gather", 3})),
+    EXPECT_EQ(sent_by(ranks.AllGather(at::empty({world_size() * 5}, at::kLong),
+                                      at::ones({5}, at::kLong), {"gather", 3})),
               others * 5 * 8);
-    EXPECT_EQ(sent_by(ranks.Broadcast(at::ones({9}, at::kByte), world_size() - 1, {"broadcast", 4})),
-              ranks.rank() == world_size() - 1 ? others * 9 : 0);
+    EXPECT_EQ(
+        sent_by(ranks.Broadcast(at::ones({9}, at::kByte), world_size() - 1, {"broadcast", 4})),
+        ranks.rank() == world_size() - 1 ? others * 9 : 0);
     EXPECT_FALSE(ranks.AllReduceSum(at::ones({4}, at::kByte), {"wrong", 5})->Wait().ok());
     EXPECT_EQ(ranks.bytes_sent(), before);
   });

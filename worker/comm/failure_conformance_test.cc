@@ -43,16 +43,17 @@ const Kind kKinds[] = {
      [](Communicator& ranks, OpLabel label) {
        return ranks.AllGather(at::empty({100000 * ranks.world_size()}), at::ones({100000}), label);
      }},
-    {"all_reduce",
-     [](Communicator& ranks, OpLabel label) { return ranks.AllReduceSum(at::ones({100000}), label); }},
+    {"all_reduce", [](Communicator& ranks,
+                      OpLabel label) { return ranks.AllReduceSum(at::ones({100000}), label); }},
     {"reduce_scatter",
      [](Communicator& ranks, OpLabel label) {
-       return ranks.ReduceScatterSum(at::empty({100000}), at::ones({100000 * ranks.world_size()}), label);
+       return ranks.ReduceScatterSum(at::empty({100000}), at::ones({100000 * ranks.world_size()}),
+                                     label);
      }},
     {"reduce_scatter",
      [](Communicator& ranks, OpLabel label) {
-       return ranks.ReduceScatterSum(at::empty({100000}), at::ones({100000 * ranks.world_size()}, at::kBFloat16),
-                                     label);
+       return ranks.ReduceScatterSum(at::empty({100000}),
+                                     at::ones({100000 * ranks.world_size()}, at::kBFloat16), label);
      }},
     {"all_to_all",
      [](Communicator& ranks, OpLabel label) {
@@ -60,8 +61,8 @@ const Kind kKinds[] = {
        const std::vector<int64_t> sizes(n, 100000);
        return ranks.AllToAll(at::empty({100000 * n}), sizes, at::ones({100000 * n}), sizes, label);
      }},
-    {"broadcast",
-     [](Communicator& ranks, OpLabel label) { return ranks.Broadcast(at::ones({100000}), 0, label); }},
+    {"broadcast", [](Communicator& ranks,
+                     OpLabel label) { return ranks.Broadcast(at::ones({100000}), 0, label); }},
 };
 
 TEST_P(FailureConformance, EveryKindOfOperationFailsByNameWhenAPeerLeaves) {
@@ -76,8 +77,10 @@ TEST_P(FailureConformance, EveryKindOfOperationFailsByNameWhenAPeerLeaves) {
       if (rank == 0) return;
       const auto first = kind.issue(*ranks, {"missed", 17});
       const auto second = kind.issue(*ranks, {"missed", 18});
-      ExpectNames(second->Wait(), rank, std::string(kind.name) + " 'missed' at step 18", "rank 0 is gone");
-      ExpectNames(first->Wait(), rank, std::string(kind.name) + " 'missed' at step 17", "rank 0 is gone");
+      ExpectNames(second->Wait(), rank, std::string(kind.name) + " 'missed' at step 18",
+                  "rank 0 is gone");
+      ExpectNames(first->Wait(), rank, std::string(kind.name) + " 'missed' at step 17",
+                  "rank 0 is gone");
     });
   }
 }
@@ -94,7 +97,8 @@ TEST_P(FailureConformance, EveryKindOfOperationInFlightFailsWithThePeersCause) {
       }
       const auto work = kind.issue(*ranks, {"cut off", 1});
       all_issued.count_down();
-      ExpectNames(work->Wait(), rank, std::string(kind.name) + " 'cut off' at step 1", "rank 0 aborted: loss is NaN");
+      ExpectNames(work->Wait(), rank, std::string(kind.name) + " 'cut off' at step 1",
+                  "rank 0 aborted: loss is NaN");
     });
   }
 }
@@ -159,8 +163,7 @@ TEST_P(FailureConformance, AbortFailsThisRanksOperationsWithItsOwnCause) {
     for (auto& work : works) {
       const absl::Status status = work->Wait();
       EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
-      EXPECT_EQ(std::string(status.message()),
-                "rank 0: all_reduce 'stuck' at step 2: loss is NaN");
+      EXPECT_EQ(std::string(status.message()), "rank 0: all_reduce 'stuck' at step 2: loss is NaN");
     }
     aborted_promise.set_value();
     works.clear();
@@ -221,13 +224,14 @@ TEST_P(FailureConformance, ASilentPeerIsNamedWhenTheTimeoutEnds) {
       std::chrono::seconds(2));
 }
 
-INSTANTIATE_TEST_SUITE_P(
-    All, FailureConformance,
-    testing::Combine(testing::Values(Implementation::kLocal, Implementation::kGloo),
-                     testing::Values(1, 2, 3, 4)),
-    [](const auto& info) {
-      return std::string(Name(std::get<0>(info.param))) + std::to_string(std::get<1>(info.param));
-    });
+INSTANTIATE_TEST_SUITE_P(All, FailureConformance,
+                         testing::Combine(testing::Values(Implementation::kLocal,
+                                                          Implementation::kGloo),
+                                          testing::Values(1, 2, 3, 4)),
+                         [](const auto& info) {
+                           return std::string(Name(std::get<0>(info.param))) +
+                                  std::to_string(std::get<1>(info.param));
+                         });
 
 }  // namespace
 }  // namespace muster::comm

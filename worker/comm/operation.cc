@@ -65,8 +65,8 @@ absl::Status CheckDivisor(const OperationSpec& spec) {
 absl::Status CheckAllReduce(const OperationSpec& spec) {
   const at::ScalarType type = spec.output.scalar_type();
   if (type != at::kFloat && type != at::kDouble && type != at::kLong) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot sum ", c10::toString(type), "; float32, float64 and int64 can be summed"));
+    return absl::InvalidArgumentError(absl::StrCat("cannot sum ", c10::toString(type),
+                                                   "; float32, float64 and int64 can be summed"));
   }
   return CheckDivisor(spec);
 }
@@ -93,8 +93,8 @@ absl::Status CheckReduceScatter(const OperationSpec& spec, int world_size) {
   }
   if (spec.input.numel() != spec.output.numel() * world_size) {
     return absl::InvalidArgumentError(absl::StrCat("the input holds ", Elements(spec.input),
-                                                   ", expected ", world_size, " times the output's ",
-                                                   Elements(spec.output)));
+                                                   ", expected ", world_size,
+                                                   " times the output's ", Elements(spec.output)));
   }
   const char* own_part = static_cast<const char*>(spec.input.const_data_ptr()) +
                          spec.rank * spec.output.numel() * spec.input.element_size();
@@ -108,15 +108,16 @@ absl::Status CheckReduceScatter(const OperationSpec& spec, int world_size) {
 absl::Status CheckSizes(const std::vector<int64_t>& sizes, const at::Tensor& tensor, int world_size,
                         const char* role) {
   if (sizes.size() != static_cast<size_t>(world_size)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(role, " has ", sizes.size(), " sizes, expected one for each of ", world_size, " ranks"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        role, " has ", sizes.size(), " sizes, expected one for each of ", world_size, " ranks"));
   }
   int64_t sum = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     // The upper limit keeps the sum from overflowing.
     if (sizes[rank] < 0 || sizes[rank] > tensor.numel()) {
-      return absl::InvalidArgumentError(absl::StrCat(role, "'s size for rank ", rank, " is ", sizes[rank],
-                                                     ", but ", role, " holds ", Elements(tensor)));
+      return absl::InvalidArgumentError(absl::StrCat(role, "'s size for rank ", rank, " is ",
+                                                     sizes[rank], ", but ", role, " holds ",
+                                                     Elements(tensor)));
     }
     sum += sizes[rank];
   }

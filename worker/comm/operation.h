@@ -1,5 +1,5 @@
-// What one collective call is: its description for errors, and the checks of its arguments. Shared by
-// the implementations of Communicator.
+// What one collective call is: its description for errors, and the checks of its arguments. Shared
+// by the implementations of Communicator.
 #ifndef MUSTER_WORKER_COMM_OPERATION_H_
 #define MUSTER_WORKER_COMM_OPERATION_H_
 
@@ -20,9 +20,9 @@ struct OperationSpec {
   OperationKind kind;
   OpLabel label;
   int rank = 0;
-  at::Tensor output;  // also the input of the operations in place
-  at::Tensor input;   // undefined in the operations in place
-  int root = 0;       // broadcast only
+  at::Tensor output;               // also the input of the operations in place
+  at::Tensor input;                // undefined in the operations in place
+  int root = 0;                    // broadcast only
   double divide_by = 1.0;          // the sums only
   std::vector<int64_t> out_sizes;  // all-to-all only
   std::vector<int64_t> in_sizes;   // all-to-all only
@@ -31,7 +31,8 @@ struct OperationSpec {
 // "all_reduce 'bucket 3' at step 17".
 std::string Describe(const OperationSpec& spec);
 
-// "all_reduce of 1024 Float": what the ranks must agree on. The sizes of an all-to-all are no part of it.
+// "all_reduce of 1024 Float": what the ranks must agree on. The sizes of an all-to-all are no part
+// of it.
 std::string Shape(const OperationSpec& spec);
 
 // status with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.

@@ -44,7 +44,8 @@ const float* Load(const uint16_t* source, int64_t n, float* buffer) {
 }
 
 template <typename Source, typename T>
-void Sum(const std::vector<const Source*>& sources, T* destination, int64_t elements, double divide_by) {
+void Sum(const std::vector<const Source*>& sources, T* destination, int64_t elements,
+         double divide_by) {
   const bool divides = std::is_floating_point_v<T> && divide_by != 1.0;
   const T divisor = divides ? static_cast<T>(divide_by) : T{1};
   T sum[kChunk], converted[kChunk];

@@ -61,7 +61,8 @@ TEST(RankOrderedSum, AddsIntegersExactly) {
 }
 
 TEST(RankOrderedSum, Bfloat16IsConvertedExactlyAndSummedInFloat32) {
-  // 1, 2^-8 (one plus that is no bfloat16), -0, the smallest subnormal, infinity, a NaN with payload.
+  // 1, 2^-8 (one plus that is no bfloat16), -0, the smallest subnormal, infinity, a NaN with
+  // payload.
   const std::vector<uint16_t> values{0x3f80, 0x3b80, 0x8000, 0x0001, 0x7f80, 0x7fc1};
   std::vector<float> out(values.size());
   RankOrderedSumOfBfloat16({values.data()}, out.data(), out.size(), 1.0);

@@ -28,15 +28,18 @@ class ReduceScatter : public Conformance {
         const int64_t elements = size * world_size();
         const auto contribution = Contribution<T>(ranks.rank(), elements, step);
         const auto expected =
-            Part(SerialSum<T>(world_size(), elements, step, static_cast<T>(divide_by)), ranks.rank(), world_size());
+            Part(SerialSum<T>(world_size(), elements, step, static_cast<T>(divide_by)),
+                 ranks.rank(), world_size());
         const at::Tensor in = ToTensor(contribution), out = at::full({size}, 99, in.options());
-        const absl::Status status = ranks.ReduceScatterSum(out, in, {"apart", step}, divide_by)->Wait();
+        const absl::Status status =
+            ranks.ReduceScatterSum(out, in, {"apart", step}, divide_by)->Wait();
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_TRUE(SameBits(out, expected)) << size << " elements";
         EXPECT_TRUE(SameBits(in, contribution)) << "changed the input of " << size << " elements";
 
         const at::Tensor own = in.narrow(0, ranks.rank() * size, size);
-        const absl::Status in_place = ranks.ReduceScatterSum(own, in, {"in place", step}, divide_by)->Wait();
+        const absl::Status in_place =
+            ranks.ReduceScatterSum(own, in, {"in place", step}, divide_by)->Wait();
         ASSERT_TRUE(in_place.ok()) << in_place;
         auto changed = contribution;
         std::copy(expected.begin(), expected.end(), changed.begin() + ranks.rank() * size);
@@ -82,7 +85,8 @@ TEST_P(ReduceScatter, Bfloat16IsSummedInRankOrderInFloat32) {
         const int64_t elements = size * world_size();
         std::vector<float> expected(size);
         for (int rank = 0; rank < world_size(); ++rank) {
-          const auto part = Part(Bfloat16Contribution(rank, elements, size), ranks.rank(), world_size());
+          const auto part =
+              Part(Bfloat16Contribution(rank, elements, size), ranks.rank(), world_size());
           for (int64_t i = 0; i < size; ++i) {
             const float value = std::bit_cast<float>(static_cast<uint32_t>(part[i]) << 16);
             expected[i] = rank == 0 ? value : expected[i] + value;
@@ -93,7 +97,8 @@ TEST_P(ReduceScatter, Bfloat16IsSummedInRankOrderInFloat32) {
         const auto contribution = Bfloat16Contribution(ranks.rank(), elements, size);
         const at::Tensor in = at::empty({elements}, at::kBFloat16), out = at::full({size}, 99.0f);
         if (elements > 0) std::memcpy(in.mutable_data_ptr(), contribution.data(), in.nbytes());
-        const absl::Status status = ranks.ReduceScatterSum(out, in, {"bfloat16", size}, divide_by)->Wait();
+        const absl::Status status =
+            ranks.ReduceScatterSum(out, in, {"bfloat16", size}, divide_by)->Wait();
         ASSERT_TRUE(status.ok()) << status;
         EXPECT_TRUE(SameBits(out, expected)) << size << " elements";
         EXPECT_TRUE(SameBits(in, contribution)) << "changed the input";
@@ -119,7 +124,8 @@ TEST_P(ReduceScatter, SeveralInFlightAreSummedEachFromItsOwnMemory) {
         const absl::Status status = works[i]->Wait();
         ASSERT_TRUE(status.ok()) << status;
         const auto all = SerialSum<float>(world_size(), outs[i].numel() * world_size(), i, 5.0f);
-        EXPECT_TRUE(SameBits(outs[i], Part(all, ranks.rank(), world_size()))) << i << " in round " << round;
+        EXPECT_TRUE(SameBits(outs[i], Part(all, ranks.rank(), world_size())))
+            << i << " in round " << round;
       }
     }
   });
@@ -141,7 +147,9 @@ TEST_P(ReduceScatter, SendsEachOfTheOthersItsPart) {
     ASSERT_TRUE(ranks.ReduceScatterSum(at::empty({1000}), in, {"float32", 1})->Wait().ok());
     // (W - 1) / W of the input.
     EXPECT_EQ(ranks.bytes_sent(), 4000 * (world_size() - 1));
-    ASSERT_TRUE(ranks.ReduceScatterSum(at::empty({1000}), in.to(at::kBFloat16), {"bfloat16", 2})->Wait().ok());
+    ASSERT_TRUE(ranks.ReduceScatterSum(at::empty({1000}), in.to(at::kBFloat16), {"bfloat16", 2})
+                    ->Wait()
+                    .ok());
     EXPECT_EQ(ranks.bytes_sent(), 6000 * (world_size() - 1));
   });
 }
@@ -149,34 +157,43 @@ TEST_P(ReduceScatter, SendsEachOfTheOthersItsPart) {
 TEST_P(ReduceScatter, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
   Run([&](Communicator& ranks) {
     const int n = world_size();
-    const auto refused = [&](const at::Tensor& out, const at::Tensor& in, const char* text, double divide_by = 1.0) {
+    const auto refused = [&](const at::Tensor& out, const at::Tensor& in, const char* text,
+                             double divide_by = 1.0) {
       ExpectRefused(ranks, ranks.ReduceScatterSum(out, in, {"wrong", 4}, divide_by), text);
     };
-    refused(at::empty({3}), at::empty({n * 3 + 1}), "reduce_scatter 'wrong' at step 4: the input holds");
+    refused(at::empty({3}), at::empty({n * 3 + 1}),
+            "reduce_scatter 'wrong' at step 4: the input holds");
     refused(at::empty({3}), at::empty({n * 3 + 1}), "times the output's 3 Float");
     refused(at::empty({3}, at::kDouble), at::empty({n * 3}), "cannot sum Float into Double");
-    refused(at::empty({3}, at::kBFloat16), at::empty({n * 3}, at::kBFloat16), "cannot sum BFloat16 into BFloat16");
-    refused(at::empty({3}, at::kDouble), at::empty({n * 3}, at::kBFloat16), "cannot sum BFloat16 into Double");
+    refused(at::empty({3}, at::kBFloat16), at::empty({n * 3}, at::kBFloat16),
+            "cannot sum BFloat16 into BFloat16");
+    refused(at::empty({3}, at::kDouble), at::empty({n * 3}, at::kBFloat16),
+            "cannot sum BFloat16 into Double");
     refused(at::empty({3}, at::kInt), at::empty({n * 3}, at::kInt), "cannot sum Int into Int");
     refused(at::empty({3}, at::kLong), at::empty({n * 3}, at::kLong), "cannot be divided", 2.0);
     refused(at::empty({3}), at::empty({n * 3}), "divisor", -1.0);
     refused(at::Tensor(), at::empty({n}), "the output is undefined");
     refused(at::empty({1}), at::Tensor(), "the input is undefined");
     refused(at::empty({2, 3}).t(), at::empty({n * 6}), "the output is not contiguous");
-    refused(at::empty({3}), at::empty({n * 3}, at::TensorOptions(at::kMeta)), "the input is on meta");
+    refused(at::empty({3}), at::empty({n * 3}, at::TensorOptions(at::kMeta)),
+            "the input is on meta");
     // In place is this rank's own part, and nothing else.
     const at::Tensor whole = at::ones({n * 3 + 1});
-    const std::string overlap = "the output overlaps the input without being part " + std::to_string(ranks.rank());
+    const std::string overlap =
+        "the output overlaps the input without being part " + std::to_string(ranks.rank());
     refused(whole.narrow(0, ranks.rank() * 3 + 1, 3), whole.narrow(0, 0, n * 3), overlap.c_str());
     const at::Tensor raw = at::empty({n * 12}, at::kByte);
-    refused(raw.view(at::kFloat).narrow(0, 0, 3), raw.narrow(0, 0, n * 6).view(at::kBFloat16), "overlaps");
+    refused(raw.view(at::kFloat).narrow(0, 0, 3), raw.narrow(0, 0, n * 6).view(at::kBFloat16),
+            "overlaps");
     if (n > 1) {
-      refused(whole.narrow(0, (ranks.rank() + 1) % n * 3, 3), whole.narrow(0, 0, n * 3), overlap.c_str());
+      refused(whole.narrow(0, (ranks.rank() + 1) % n * 3, 3), whole.narrow(0, 0, n * 3),
+              overlap.c_str());
     }
     // The neighbours of the input's memory are no part of it.
     const at::Tensor memory = at::ones({n + 2});
     for (const at::Tensor& out : {memory.narrow(0, 0, 1), memory.narrow(0, n + 1, 1)}) {
-      const absl::Status status = ranks.ReduceScatterSum(out, memory.narrow(0, 1, n), {"right", 5})->Wait();
+      const absl::Status status =
+          ranks.ReduceScatterSum(out, memory.narrow(0, 1, n), {"right", 5})->Wait();
       EXPECT_TRUE(status.ok()) << status;
       EXPECT_EQ(out.item<float>(), n);
     }

@@ -22,8 +22,8 @@ inline int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// The slice of `rank` when `elements` are cut for `world_size` ranks. All slices have the same size,
-// but for the last ones, which may be shorter or empty.
+// The slice of `rank` when `elements` are cut for `world_size` ranks. All slices have the same
+// size, but for the last ones, which may be shorter or empty.
 inline Slice SliceOf(int64_t elements, int rank, int world_size) {
   const int64_t size = RoundUp((elements + world_size - 1) / world_size, kSliceAlignment);
   return {std::min(elements, rank * size), std::min(elements, (rank + 1) * size)};

@@ -22,7 +22,8 @@ TEST(SliceOf, CoversEveryElementOnceInRankOrderAtAlignedCuts) {
 }
 
 TEST(SliceOf, IsCutWhereFusedKernelsGiveTheSameBits) {
-  // At multiples of 16 elements, whatever the ranks: cut elsewhere a fused optimizer changes last bits.
+  // At multiples of 16 elements, whatever the ranks: cut elsewhere a fused optimizer changes last
+  // bits.
   EXPECT_EQ(SliceOf(40, 0, 2).end, 32);
   EXPECT_EQ(SliceOf(40, 1, 2).size(), 8);
 }

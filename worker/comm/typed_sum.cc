@@ -13,7 +13,8 @@ std::vector<const T*> As(const std::vector<const void*>& sources) {
 }
 
 template <typename T>
-void Sum(const std::vector<const void*>& sources, void* destination, int64_t elements, double divide_by) {
+void Sum(const std::vector<const void*>& sources, void* destination, int64_t elements,
+         double divide_by) {
   RankOrderedSum(As<T>(sources), static_cast<T*>(destination), elements, divide_by);
 }
 
@@ -23,8 +24,8 @@ void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources
               int64_t elements) {
   switch ((spec.input.defined() ? spec.input : spec.output).scalar_type()) {
     case at::kBFloat16:
-      return RankOrderedSumOfBfloat16(As<uint16_t>(sources), static_cast<float*>(destination), elements,
-                                      spec.divide_by);
+      return RankOrderedSumOfBfloat16(As<uint16_t>(sources), static_cast<float*>(destination),
+                                      elements, spec.divide_by);
     case at::kFloat:
       return Sum<float>(sources, destination, elements, spec.divide_by);
     case at::kDouble:

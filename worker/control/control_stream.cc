@@ -111,7 +111,8 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
     absl::MutexLock lock(&mutex_);
     last = outbox_.last();
     if (settled()) return true;
-    if (attached_ && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled)) return true;
+    if (attached_ && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
+      return true;
     // Nothing comes over a stream that may be dead.
     settle_ = last;
     unspooled_ = 0;
@@ -148,9 +149,8 @@ void ControlStreamImpl::SetProgress(v1::WorkerHeartbeat progress) {
 
 absl::StatusOr<v1::Rendezvous> ControlStreamImpl::WaitForRendezvous(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  const auto known = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-    return rendezvous_.has_value();
-  };
+  const auto known = [this]()
+                         ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return rendezvous_.has_value(); };
   if (changed_.Await(mutex_, timeout, known)) return *rendezvous_;
   return absl::DeadlineExceededError(absl::StrCat("rank 0 did not say within ",
                                                   absl::FormatDuration(timeout),

@@ -67,7 +67,8 @@ inline void Welcome(ServerStream* stream, uint64_t acked = 0, double lease_secon
   auto* welcome = directive.mutable_welcome();
   welcome->mutable_spec()->set_name("job");
   welcome->mutable_heartbeat_interval()->set_nanos(1000000);
-  welcome->mutable_lease()->set_nanos(static_cast<int32_t>((lease_seconds - int(lease_seconds)) * 1e9));
+  welcome->mutable_lease()->set_nanos(
+      static_cast<int32_t>((lease_seconds - int(lease_seconds)) * 1e9));
   welcome->mutable_lease()->set_seconds(static_cast<int64_t>(lease_seconds));
   welcome->set_acked_sequence(acked);
   stream->Write(directive);
@@ -116,7 +117,9 @@ struct Client {
     options.worker.set_job_id("job");
     options.pid = 42;
     options.connect_timeout = timeout;
-    options.on_remove = [this](const auto& names) { removed.insert(removed.end(), names.begin(), names.end()); };
+    options.on_remove = [this](const auto& names) {
+      removed.insert(removed.end(), names.begin(), names.end());
+    };
     options.measure = [this](v1::WorkerHeartbeat* heartbeat) {
       heartbeat->mutable_memory()->set_resident_bytes(++measured);
     };

@@ -131,7 +131,8 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   {
     absl::MutexLock lock(&mutex_);
     stream_ = nullptr;
-    mutex_.Await(absl::Condition(+[](bool* writing) { return !*writing; }, &writing_));
+    mutex_.Await(absl::Condition(
+        +[](bool* writing) { return !*writing; }, &writing_));
   }
   const absl::Status status = FromGrpc(stream->Finish());
   absl::MutexLock lock(&mutex_);

@@ -24,14 +24,15 @@ absl::StatusOr<train::DataConfig> Data(const char* path, const v1::DataSet& spec
   const bool per_rank = !spec.per_rank().empty();
   switch (spec.kind_case()) {
     case v1::DataSet::kTokens:
-      return train::TokenFiles{
-          .paths = Strings(per_rank ? spec.per_rank() : spec.tokens().path()),
-          .type = spec.tokens().dtype() == v1::TokenData::UINT32 ? data::TokenType::kUint32
-                                                                 : data::TokenType::kUint16,
-          .per_rank = per_rank};
+      return train::TokenFiles{.paths = Strings(per_rank ? spec.per_rank() : spec.tokens().path()),
+                               .type = spec.tokens().dtype() == v1::TokenData::UINT32
+                                           ? data::TokenType::kUint32
+                                           : data::TokenType::kUint16,
+                               .per_rank = per_rank};
     case v1::DataSet::kSafetensors:
-      return train::RowFiles{.paths = Strings(per_rank ? spec.per_rank() : spec.safetensors().path()),
-                             .per_rank = per_rank};
+      return train::RowFiles{
+          .paths = Strings(per_rank ? spec.per_rank() : spec.safetensors().path()),
+          .per_rank = per_rank};
     case v1::DataSet::kIdx:
       return data::IdxOptions{.images = Strings(spec.idx().images()),
                               .labels = Strings(spec.idx().labels()),
@@ -248,8 +249,9 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
   }
   job.on_nan =
       spec.on_nan() == v1::JobSpec::SKIP_STEP ? train::OnNan::kSkipStep : train::OnNan::kFail;
-  job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL ? train::RefreshMode::kManual
-                                                                        : train::RefreshMode::kAuto;
+  job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL
+                    ? train::RefreshMode::kManual
+                    : train::RefreshMode::kAuto;
   for (const v1::TrainableRule& rule : spec.trainable().rules()) {
     job.trainable.push_back(RuleFromWire(rule));
   }

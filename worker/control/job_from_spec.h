@@ -8,8 +8,8 @@
 
 namespace muster::control {
 
-// spec: with its defaults, and valid (common/jobspec). INVALID_ARGUMENT for an alternative that this program
-// does not know.
+// spec: with its defaults, and valid (common/jobspec). INVALID_ARGUMENT for an alternative that
+// this program does not know.
 absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec);
 
 }  // namespace muster::control

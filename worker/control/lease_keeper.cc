@@ -67,7 +67,8 @@ absl::Status LeaseKeeper::StillMine() const {
   const int64_t end = end_;
   if (end == INT64_MAX || absl::ToUnixNanos(events_.clock()) < end) return absl::OkStatus();
   return absl::UnavailableError(
-      "the lease is over: the coordinator did not answer in time, and may have given this rank to another process");
+      "the lease is over: the coordinator did not answer in time, and may have given this rank to "
+      "another process");
 }
 
 void LeaseKeeper::Watch() {

@@ -21,7 +21,8 @@ TEST(MemoryReport, HasEachPurposeInItsField) {
     buckets { bytes: 4 peak_bytes: 14 }
     activations { bytes: 5 peak_bytes: 15 }
     gathered { bytes: 6 peak_bytes: 16 }
-    resident_bytes: 1000)", &expected));
+    resident_bytes: 1000)",
+                                                            &expected));
   const v1::RankMemory report = MemoryReport(usage, 1000);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(report, expected))
       << report.ShortDebugString();

@@ -1,5 +1,5 @@
-// The worker's reports that the coordinator has not made durable yet: numbered from 1, sent in order, kept
-// until acknowledged, sent again after a reconnect. Pure; the stream guards it.
+// The worker's reports that the coordinator has not made durable yet: numbered from 1, sent in
+// order, kept until acknowledged, sent again after a reconnect. Pure; the stream guards it.
 #ifndef MUSTER_WORKER_CONTROL_OUTBOX_H_
 #define MUSTER_WORKER_CONTROL_OUTBOX_H_
 
@@ -47,8 +47,8 @@ class Outbox {
  private:
   std::deque<v1::WorkerReport> kept_;  // (acknowledged, last_]
   size_t bytes_ = 0;
-  uint64_t last_ = 0;                  // newest number given
-  uint64_t next_ = 1;                  // next to be sent
+  uint64_t last_ = 0;  // newest number given
+  uint64_t next_ = 1;  // next to be sent
 };
 
 }  // namespace muster::control

@@ -11,9 +11,9 @@ ReportSpool::ReportSpool(const ReportSpoolOptions& options, const v1::WorkerIden
     : options_(options), worker_(worker.SerializeAsString()) {}
 
 absl::Status ReportSpool::Add(const std::vector<std::string>& reports, uint64_t through) {
-  const absl::Status status = written_
-                                  ? AppendToSpool(options_.path, reports)
-                                  : WriteSpool(options_.path, {.worker = worker_, .reports = reports});
+  const absl::Status status =
+      written_ ? AppendToSpool(options_.path, reports)
+               : WriteSpool(options_.path, {.worker = worker_, .reports = reports});
   if (!status.ok()) {
     BeginAnew();
     return Annotate(status, "reports cannot be kept for the coordinator");

@@ -1,4 +1,5 @@
-// This worker's reports on its agent's disk, while the coordinator is away (common/spool/spool.h). Not thread-safe.
+// This worker's reports on its agent's disk, while the coordinator is away (common/spool/spool.h).
+// Not thread-safe.
 #ifndef MUSTER_WORKER_CONTROL_REPORT_SPOOL_H_
 #define MUSTER_WORKER_CONTROL_REPORT_SPOOL_H_
 
@@ -28,8 +29,8 @@ class ReportSpool {
   // All reports up to this one that were not acknowledged when they were added are in the file.
   uint64_t through() const { return through_; }
 
-  // Serialized reports that follow through(), in order, the last of which is `through`. An error takes nothing away that is there; the
-  // next call begins anew.
+  // Serialized reports that follow through(), in order, the last of which is `through`. An error
+  // takes nothing away that is there; the next call begins anew.
   absl::Status Add(const std::vector<std::string>& reports, uint64_t through);
   // From the machine's end, too.
   absl::Status Sync();

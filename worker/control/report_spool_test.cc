@@ -19,7 +19,9 @@ v1::WorkerIdentity Who() {
   return worker;
 }
 
-std::string PathOf(const std::string& name) { return std::string(getenv("TEST_TMPDIR")) + "/" + name; }
+std::string PathOf(const std::string& name) {
+  return std::string(getenv("TEST_TMPDIR")) + "/" + name;
+}
 
 TEST(ReportSpool, KeepsWhatIsAddedWithWhoseItIs) {
   ReportSpool spool({.path = PathOf("kept")}, Who());
@@ -49,7 +51,8 @@ TEST(ReportSpool, BegunAnewItIsReplacedByTheNextReports) {
   ASSERT_TRUE(spool.Add({"one", "two"}, 2).ok());
   spool.BeginAnew();
   EXPECT_EQ(spool.through(), 0);
-  EXPECT_THAT(ReadSpool(PathOf("anew"))->reports, ElementsAre("one", "two")) << "until then it is there";
+  EXPECT_THAT(ReadSpool(PathOf("anew"))->reports, ElementsAre("one", "two"))
+      << "until then it is there";
   ASSERT_TRUE(spool.Add({"thin"}, 2).ok());
   EXPECT_THAT(ReadSpool(PathOf("anew"))->reports, ElementsAre("thin"));
 }

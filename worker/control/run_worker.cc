@@ -128,9 +128,7 @@ class Course {
   // The coordinator counts as listening for so long after a heartbeat was on its way to it.
   void WatchedFor(absl::Duration lease) { lease_ = absl::ToChronoNanoseconds(lease); }
   // The coordinator hears of this session, and finds out itself who hangs.
-  bool Watched() const {
-    return std::chrono::steady_clock::now() - told_.load() < lease_.load();
-  }
+  bool Watched() const { return std::chrono::steady_clock::now() - told_.load() < lease_.load(); }
 
  private:
   std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
@@ -144,7 +142,8 @@ class StreamExportGate : public train::ExportGate {
     return stream_->WaitForExportGranted(path, timeout);
   }
   absl::Duration patience() const override {
-    // A coordinator that is there may be held up as well, by a full disk. One that is not: the lease is over long before.
+    // A coordinator that is there may be held up as well, by a full disk. One that is not: the
+    // lease is over long before.
     constexpr absl::Duration kLeast = absl::Hours(12);
     return std::max(kLeast, FromProto(stream_->welcome().autonomy()));
   }
@@ -180,16 +179,15 @@ absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identi
                                       absl::Duration timeout, const Course& course,
                                       std::unique_ptr<comm::RendezvousStore> store) {
   Communicators result{.store = std::move(store), .control = nullptr, .gradients = nullptr};
-  comm::GlooOptions options{.rank = static_cast<int>(identity.rank),
-                            .world_size = static_cast<int>(stream.welcome().spec().world_size()),
-                            .name = "control",
-                            .connect_timeout = absl::ToChronoMilliseconds(timeout),
-                            .timeout = absl::ToChronoMilliseconds(timeout),
-                            // While the coordinator is down it finds out nothing, and nobody has to be in time for it.
-                            .watched = [&] {
-                              return course.Watched() || (stream.Away() && stream.StillMine().ok());
-                            },
-                            .hostname = stream.welcome().host()};
+  comm::GlooOptions options{
+      .rank = static_cast<int>(identity.rank),
+      .world_size = static_cast<int>(stream.welcome().spec().world_size()),
+      .name = "control",
+      .connect_timeout = absl::ToChronoMilliseconds(timeout),
+      .timeout = absl::ToChronoMilliseconds(timeout),
+      // While the coordinator is down it finds out nothing, and nobody has to be in time for it.
+      .watched = [&] { return course.Watched() || (stream.Away() && stream.StillMine().ok()); },
+      .hostname = stream.welcome().host()};
   ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
   options.name = "gradients";
   ASSIGN_OR_RETURN(result.gradients, comm::CreateGlooCommunicator(options, *result.store));
@@ -239,12 +237,12 @@ void ReportEnd(ControlStream& stream, Outcome& outcome) {
     if (!outcome.end.ended_early.empty()) spdlog::warn("{}", outcome.end.ended_early);
   }
   stream.Report(EndReport(outcome));
-  const absl::Status flushed =
-      stream.Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
+  const absl::Status flushed = stream.Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
   if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
 }
 
-// What a rank could not do for the meeting: hosting the store depends on nobody, all else on the others.
+// What a rank could not do for the meeting: hosting the store depends on nobody, all else on the
+// others.
 Outcome FailedToMeet(const absl::Status& error, bool hosting) {
   Outcome outcome{.error = Annotate(error, "meeting the other ranks"),
                   .kind = train::FailureKind::kConsequence};
@@ -255,9 +253,9 @@ Outcome FailedToMeet(const absl::Status& error, bool hosting) {
   return outcome;
 }
 
-// Ends the communicators after an error. A cause is durable before the others can learn of it: as soon as
-// one of them reports the consequence, the coordinator ends all processes, this one too, and the cause would
-// be lost.
+// Ends the communicators after an error. A cause is durable before the others can learn of it: as
+// soon as one of them reports the consequence, the coordinator ends all processes, this one too,
+// and the cause would be lost.
 void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outcome& outcome) {
   if (outcome.kind != train::FailureKind::kConsequence) ReportEnd(stream, outcome);
   communicators.control->Abort(outcome.error);
@@ -268,19 +266,19 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
               const Communicators& communicators, checkpoint::Remover& remover, Course& course) {
   const StreamCommands commands(&stream);
   OwnCheckpoints own(stream.welcome().spec().checkpoint().keep());
-  StreamEvents events(
-      &stream, identity.generation,
-      {.on_started =
-           [&] {
-             if (identity.rank != 0 || !job.checkpoint.has_value()) return;
-             remover.Begin(train::CheckpointFolder(identity, *job.checkpoint),
-                           train::EpochOf(identity));
-           },
-       .on_checkpoint =
-           [&](const std::string& path) {
-             const auto surplus = own.Written(path.substr(path.rfind('/') + 1), stream.Away());
-             if (!surplus.empty()) remover.Remove(surplus);
-           }});
+  StreamEvents events(&stream, identity.generation,
+                      {.on_started =
+                           [&] {
+                             if (identity.rank != 0 || !job.checkpoint.has_value()) return;
+                             remover.Begin(train::CheckpointFolder(identity, *job.checkpoint),
+                                           train::EpochOf(identity));
+                           },
+                       .on_checkpoint =
+                           [&](const std::string& path) {
+                             const auto surplus =
+                                 own.Written(path.substr(path.rfind('/') + 1), stream.Away());
+                             if (!surplus.empty()) remover.Remove(surplus);
+                           }});
   const StreamLease lease(&stream);
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
@@ -306,20 +304,20 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
   parts.from_scratch = stream.welcome().from_scratch();
   parts.start_from = stream.welcome().start_from();
   const auto session = train::Session::Create(identity, job, parts);
-  const absl::StatusOr<train::SessionEnd> end =
-      session.ok() ? (*session)->Run() : session.status();
+  const absl::StatusOr<train::SessionEnd> end = session.ok() ? (*session)->Run() : session.status();
   if (end.ok()) return {.end = *end};
   const auto phase = session.ok() ? train::Phase::kRun : train::Phase::kCreate;
   Outcome outcome{.end = {.step = events.step()},
                   .error = end.status(),
                   .kind = train::Classify(end.status(), phase)};
-  // While the session lives: its end would wait for operations in which the others may not take part.
+  // While the session lives: its end would wait for operations in which the others may not take
+  // part.
   LeaveOthers(stream, communicators, outcome);
   return outcome;
 }
 
-// A coordinator of the version before may not know all fields, and their defaults; and what is not valid must end
-// as an error, not in the code that trusts it.
+// A coordinator of the version before may not know all fields, and their defaults; and what is not
+// valid must end as an error, not in the code that trusts it.
 absl::StatusOr<train::Job> ReadJob(const v1::JobSpec& given) {
   const v1::JobSpec spec = jobspec::ResolveDefaults(given);
   const v1::SpecProblems problems = jobspec::ValidateSpec(spec);
@@ -343,7 +341,8 @@ Outcome RunSession(ControlStream& stream, const train::Identity& identity,
   return Train(stream, identity, *job, *communicators, remover, course);
 }
 
-// What was named for removal is gone before a job that is done counts as ended; each of the two waits is no longer than this.
+// What was named for removal is gone before a job that is done counts as ended; each of the two
+// waits is no longer than this.
 constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
 constexpr absl::Duration kRemovalBeat = absl::Seconds(1);
 
@@ -381,16 +380,20 @@ absl::Status RunWorker(const WorkerOptions& options) {
   };
   // The coordinator names them to rank 0; whoever else is told takes no part.
   std::atomic<ControlStream*> told = nullptr;
-  checkpoint::Remover remover(
-      {.on_removed =
-           [&told](const std::vector<std::string>& names) {
-             v1::WorkerReport report;
-             for (const std::string& name : names) report.mutable_checkpoints_removed()->add_names(name);
-             if (ControlStream* stream = told) stream->Report(std::move(report));
-           },
-       .on_error =
-           [](const absl::Status& error) { spdlog::warn("an old checkpoint stays: {}", Message(error)); }});
-  stream_options.on_remove = [&remover, rank = identity.rank](const std::vector<std::string>& names) {
+  checkpoint::Remover remover({.on_removed =
+                                   [&told](const std::vector<std::string>& names) {
+                                     v1::WorkerReport report;
+                                     for (const std::string& name : names)
+                                       report.mutable_checkpoints_removed()->add_names(name);
+                                     if (ControlStream* stream = told)
+                                       stream->Report(std::move(report));
+                                   },
+                               .on_error =
+                                   [](const absl::Status& error) {
+                                     spdlog::warn("an old checkpoint stays: {}", Message(error));
+                                   }});
+  stream_options.on_remove = [&remover,
+                              rank = identity.rank](const std::vector<std::string>& names) {
     if (rank == 0) remover.Remove(names);
   };
   stream_options.on_fatal = options.on_fatal;

@@ -1,4 +1,5 @@
-// Whole workers as threads of this process, against a coordinator that only welcomes, acknowledges and notes.
+// Whole workers as threads of this process, against a coordinator that only welcomes, acknowledges
+// and notes.
 #include "worker/control/run_worker.h"
 
 #include <gmock/gmock.h>
@@ -158,10 +159,13 @@ TEST_F(RunWorkerTest, HeartbeatsSayWhatTheMemoryIsUsedFor) {
   spec.mutable_optimizer()->mutable_adamw()->add_betas(0.95);
   EXPECT_TRUE(Run(0).ok());
   const v1::RankMemory& memory = coordinator_.last_heartbeat(0).memory();
-  // Embeddings of 256 tokens and 8 places, two layer norms, attention and MLP of one layer, the last layer norm; width 8.
-  const uint64_t bytes = 4 * (256 * 8 + 8 * 8 + 2 * 16 + (8 * 24 + 24) + (8 * 8 + 8) + (8 * 32 + 32) + (32 * 8 + 8) + 16);
+  // Embeddings of 256 tokens and 8 places, two layer norms, attention and MLP of one layer, the
+  // last layer norm; width 8.
+  const uint64_t bytes = 4 * (256 * 8 + 8 * 8 + 2 * 16 + (8 * 24 + 24) + (8 * 8 + 8) +
+                              (8 * 32 + 32) + (32 * 8 + 8) + 16);
   EXPECT_EQ(memory.parameters().peak_bytes(), bytes);
-  EXPECT_EQ(memory.moments().peak_bytes(), 2 * bytes + 4 * 16) << "two moments, and the steps of 16 parameters";
+  EXPECT_EQ(memory.moments().peak_bytes(), 2 * bytes + 4 * 16)
+      << "two moments, and the steps of 16 parameters";
   EXPECT_GE(memory.buckets().peak_bytes(), bytes);
   EXPECT_GT(memory.activations().peak_bytes(), 0u);
   EXPECT_GT(memory.total().peak_bytes(), 4 * bytes);
@@ -186,7 +190,8 @@ TEST_F(RunWorkerTest, HeartbeatsTellOfTheCollectivesAndThatTheSessionMoves) {
   EXPECT_GE(heartbeat.activity(), 4u);
 }
 
-// As soon as the coordinator hears of a consequence it ends all workers, also the one that knows the cause.
+// As soon as the coordinator hears of a consequence it ends all workers, also the one that knows
+// the cause.
 TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
   v1::WorkerWelcome welcome = Welcome(2);
   v1::DataSet& train = *welcome.mutable_spec()->mutable_data()->mutable_train();

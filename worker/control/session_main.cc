@@ -1,10 +1,11 @@
-// muster-session: job files run by a worker's own code in one process, their ranks as threads over comm/local, without
-// coordinator, agents and network. For tests of what a session reads: one process per file, also under a sanitizer.
+// muster-session: job files run by a worker's own code in one process, their ranks as threads over
+// comm/local, without coordinator, agents and network. For tests of what a session reads: one
+// process per file, also under a sanitizer.
 //
-// Each file's end is one line on stderr, "FILE: done" or "FILE: ERROR". Exit codes, of the last file that did not
-// end well, as those of `muster run`: 0 done, 2 refused job file, 100 the job failed.
+// Each file's end is one line on stderr, "FILE: done" or "FILE: ERROR". Exit codes, of the last
+// file that did not end well, as those of `muster run`: 0 done, 2 refused job file, 100 the job
+// failed.
 #include <ATen/Parallel.h>
-
 #include <google/protobuf/util/json_util.h>
 
 #include <CLI/CLI.hpp>

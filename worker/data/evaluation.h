@@ -4,7 +4,8 @@
 // Round b covers samples [b*W*P, (b+1)*W*P), cut at the size; rank r takes the part of it that
 // starts at b*W*P + r*P. In the last round some ranks may have fewer samples, or none.
 //
-// With files of their own, round b covers samples [b*P, (b+1)*P) of every rank's file, cut at its size.
+// With files of their own, round b covers samples [b*P, (b+1)*P) of every rank's file, cut at its
+// size.
 #ifndef MUSTER_WORKER_DATA_EVALUATION_H_
 #define MUSTER_WORKER_DATA_EVALUATION_H_
 

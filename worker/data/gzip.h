@@ -1,4 +1,5 @@
-// Unpacks a gzip file in memory (RFC 1952; several members follow one another, as gzip itself reads them).
+// Unpacks a gzip file in memory (RFC 1952; several members follow one another, as gzip itself reads
+// them).
 #ifndef MUSTER_WORKER_DATA_GZIP_H_
 #define MUSTER_WORKER_DATA_GZIP_H_
 
@@ -19,7 +20,8 @@ class Gunzip {
   Gunzip(const uint8_t* data, size_t size, std::string path);
   ~Gunzip();
 
-  // Unpacks up to `count` bytes; fewer only at the end. DATA_LOSS: not gzip, damaged (its checksum too), or cut off.
+  // Unpacks up to `count` bytes; fewer only at the end. DATA_LOSS: not gzip, damaged (its checksum
+  // too), or cut off.
   absl::StatusOr<size_t> Read(uint8_t* out, size_t count);
 
   // The most that so many packed bytes can hold (deflate's best is below 1032 to 1).

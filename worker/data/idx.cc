@@ -13,13 +13,14 @@ constexpr int kMostDimensions = 4;
 
 absl::StatusOr<size_t> IdxHeaderSize(const uint8_t* magic, const std::string& path) {
   if (magic[0] != 0 || magic[1] != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("%s: not an IDX file: expected two zero bytes at its beginning, found 0x%02x%02x",
-                        path, magic[0], magic[1]));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "%s: not an IDX file: expected two zero bytes at its beginning, found 0x%02x%02x", path,
+        magic[0], magic[1]));
   }
   if (magic[2] != kUnsignedByte) {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "%s: IDX: expected elements of type 0x08 (unsigned bytes), found type 0x%02x", path, magic[2]));
+        "%s: IDX: expected elements of type 0x08 (unsigned bytes), found type 0x%02x", path,
+        magic[2]));
   }
   if (magic[3] < 1 || magic[3] > kMostDimensions) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": IDX: expected 1 to ", kMostDimensions,

@@ -1,5 +1,5 @@
-// The header of an IDX file (the layout of MNIST): two zero bytes, the element type, the number of dimensions, the
-// dimensions as 32-bit numbers, big endian; then the data.
+// The header of an IDX file (the layout of MNIST): two zero bytes, the element type, the number of
+// dimensions, the dimensions as 32-bit numbers, big endian; then the data.
 #ifndef MUSTER_WORKER_DATA_IDX_H_
 #define MUSTER_WORKER_DATA_IDX_H_
 
@@ -21,8 +21,8 @@ struct IdxHeader {
   int64_t data_bytes = 0;  // that the shape takes
 };
 
-// Length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: no IDX file, or elements that are no
-// unsigned bytes, or no or more than 4 dimensions. `path` is for errors only.
+// Length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: no IDX file, or
+// elements that are no unsigned bytes, or no or more than 4 dimensions. `path` is for errors only.
 absl::StatusOr<size_t> IdxHeaderSize(const uint8_t* magic, const std::string& path);
 
 // Of the whole header. INVALID_ARGUMENT: a shape that overflows.

@@ -58,8 +58,9 @@ absl::StatusOr<Array> OpenPacked(const std::string& path) {
   // Before any memory is taken: a header may say anything.
   const uint64_t most = Gunzip::MostUnpacked(file.size());
   if (static_cast<uint64_t>(header.data_bytes) > most) {
-    return WrongSize(path, header, absl::StrCat("a gzip file of ", file.size(), " bytes, which holds at most ",
-                                                most));
+    return WrongSize(
+        path, header,
+        absl::StrCat("a gzip file of ", file.size(), " bytes, which holds at most ", most));
   }
   const std::shared_ptr<uint8_t[]> data(new uint8_t[header.data_bytes]);
   ASSIGN_OR_RETURN(count, gunzip.Read(data.get(), header.data_bytes));
@@ -84,8 +85,9 @@ absl::StatusOr<Array> Open(const std::string& path, const std::string& name,
   for (const size_t rank : ranks) {
     if (array.shape.size() == rank) return array;
   }
-  return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, ": expected ", expected, ", found [",
-                                                 absl::StrJoin(array.shape, ", "), "]"));
+  return absl::InvalidArgumentError(absl::StrCat(path, ": ", name, ": expected ", expected,
+                                                 ", found [", absl::StrJoin(array.shape, ", "),
+                                                 "]"));
 }
 
 absl::StatusOr<ByteValues> Values(double mean, double std) {
@@ -104,9 +106,9 @@ absl::StatusOr<ByteValues> Values(double mean, double std) {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec) {
   if (options.images.size() != options.labels.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("expected as many files of labels as of images, ",
-                                                   options.images.size(), ", found ",
-                                                   options.labels.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected as many files of labels as of images, ", options.images.size(),
+                     ", found ", options.labels.size()));
   }
   if (spec.target_numbers > 0) {
     return absl::InvalidArgumentError(

@@ -1,4 +1,5 @@
-// Images with labels from IDX files, the layout of MNIST (docs/data.md). Pairs of files follow one another.
+// Images with labels from IDX files, the layout of MNIST (docs/data.md). Pairs of files follow one
+// another.
 #ifndef MUSTER_WORKER_DATA_IDX_DATASET_H_
 #define MUSTER_WORKER_DATA_IDX_DATASET_H_
 
@@ -19,10 +20,11 @@ struct IdxOptions {
   double std = 1;
 };
 
-// A name that ends in .gz is unpacked into memory, at most to the size that its own header says; others are mapped.
-// Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different lengths, for what is no IDX file of
-// unsigned bytes, for targets that are numbers, and a scale that leaves float32; NOT_FOUND etc. for files that cannot
-// be opened; DATA_LOSS for a file that is shorter or longer than its header says, or damaged.
+// A name that ends in .gz is unpacked into memory, at most to the size that its own header says;
+// others are mapped. Errors: those of MakeRowDataset; INVALID_ARGUMENT for lists of different
+// lengths, for what is no IDX file of unsigned bytes, for targets that are numbers, and a scale
+// that leaves float32; NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a file that is
+// shorter or longer than its header says, or damaged.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenIdx(const IdxOptions& options, const InputSpec& spec);
 
 }  // namespace muster::data

@@ -57,7 +57,8 @@ class IdxDatasetTest : public ::testing::Test {
     return dir_.Path(name);
   }
 
-  absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::string& images, const std::string& labels,
+  absl::StatusOr<std::unique_ptr<Dataset>> Open(const std::string& images,
+                                                const std::string& labels,
                                                 const InputSpec& spec = kSpec) {
     return OpenIdx({.images = {images}, .labels = {labels}}, spec);
   }
@@ -149,8 +150,10 @@ TEST_F(IdxDatasetTest, AnyDamageOfAGzipFileIsFound) {
 
 TEST_F(IdxDatasetTest, WhatIsLongerThanItsHeaderSaysIsRefused) {
   const std::string images = Idx({2, 2, 3}, Counting(13));
-  EXPECT_THAT(Text(ErrorOf(Write("i", images), Labels())),
-              HasSubstr("i: IDX: expected 12 bytes after the header, as its shape [2, 2, 3] says, found 13"));
+  EXPECT_THAT(
+      Text(ErrorOf(Write("i", images), Labels())),
+      HasSubstr(
+          "i: IDX: expected 12 bytes after the header, as its shape [2, 2, 3] says, found 13"));
   EXPECT_THAT(Text(ErrorOf(Write("i.gz", Gzip(images)), Labels())), HasSubstr("found more"));
 }
 
@@ -174,14 +177,17 @@ TEST_F(IdxDatasetTest, WhatIsNoImageIsRefusedWithExpectedAndFound) {
               HasSubstr("expected 1 to 4 dimensions, found 5"));
   EXPECT_THAT(Text(ErrorOf(labels, labels)),
               HasSubstr("images: expected [N, H, W] or [N, C, H, W], found [2]"));
-  EXPECT_THAT(Text(ErrorOf(Images(), Images())), HasSubstr("labels: expected [N], found [2, 2, 3]"));
+  EXPECT_THAT(Text(ErrorOf(Images(), Images())),
+              HasSubstr("labels: expected [N], found [2, 2, 3]"));
   EXPECT_THAT(Text(ErrorOf(Write("i", Idx({2, 2, 2}, Counting(8))), labels)),
               HasSubstr("images: expected [N, ...] with 6 numbers per row, found [2, 1, 2, 2]"));
 }
 
 TEST_F(IdxDatasetTest, LabelsThatDoNotFitAreRefused) {
-  EXPECT_THAT(Text(ErrorOf(Images(), Write("l", Idx({3}, {0, 1, 2})))),
-              HasSubstr("labels: expected int64 [2] (classes, one for each row of inputs), found uint8 [3]"));
+  EXPECT_THAT(
+      Text(ErrorOf(Images(), Write("l", Idx({3}, {0, 1, 2})))),
+      HasSubstr(
+          "labels: expected int64 [2] (classes, one for each row of inputs), found uint8 [3]"));
   EXPECT_EQ(Text(ErrorOf(Images(), Write("l", Idx({2}, {0, 4})))),
             dir_.Path("l") + ": labels: row 1, byte offset 9: expected a class in [0, 4), found 4");
   InputSpec ignoring = kSpec;
@@ -189,14 +195,16 @@ TEST_F(IdxDatasetTest, LabelsThatDoNotFitAreRefused) {
   EXPECT_TRUE(Open(Images(), Write("l", Idx({2}, "\x01\xff")), ignoring).ok());
   InputSpec numbers = kSpec;
   numbers.target_numbers = 1;
-  EXPECT_THAT(Text(ErrorOf(Images(), Labels(), numbers)), HasSubstr("the model's loss takes numbers"));
+  EXPECT_THAT(Text(ErrorOf(Images(), Labels(), numbers)),
+              HasSubstr("the model's loss takes numbers"));
   EXPECT_THAT(Text(OpenIdx({.images = {Images()}, .labels = {}}, kSpec).status()),
               HasSubstr("expected as many files of labels as of images, 1, found 0"));
 }
 
 TEST_F(IdxDatasetTest, AScaleThatLeavesFloat32IsRefused) {
-  EXPECT_THAT(Text(OpenIdx({.images = {Images()}, .labels = {Labels()}, .std = 1e-300}, kSpec).status()),
-              HasSubstr("the byte 1 becomes inf"));
+  EXPECT_THAT(
+      Text(OpenIdx({.images = {Images()}, .labels = {Labels()}, .std = 1e-300}, kSpec).status()),
+      HasSubstr("the byte 1 becomes inf"));
 }
 
 TEST_F(IdxDatasetTest, AFileThatIsShortenedInUseIsNamed) {

@@ -12,7 +12,9 @@ namespace {
 // All bits of the exponent are set in NaN and infinities alone.
 constexpr uint32_t kExponent = 0x7F800000;
 
-uint32_t IsSpecial(float number) { return (std::bit_cast<uint32_t>(number) & kExponent) == kExponent; }
+uint32_t IsSpecial(float number) {
+  return (std::bit_cast<uint32_t>(number) & kExponent) == kExponent;
+}
 
 // GCC 12 at -O2 vectorises only what costs nothing; this loop must not be left scalar.
 __attribute__((optimize("O3"))) bool AnySpecial(const float* numbers, size_t count) {

@@ -21,8 +21,8 @@ absl::Status Broken(const std::string& path, const std::string& what) {
   return absl::DataLossError(absl::StrCat(path, ": not a whole .npy file: ", what));
 }
 
-// The header is a Python literal, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, padded with spaces
-// and ended by a line feed. This reads that much of Python and no more.
+// The header is a Python literal, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), },
+// padded with spaces and ended by a line feed. This reads that much of Python and no more.
 class Literal {
  public:
   Literal(std::string_view text, const std::string& path) : text_(text), path_(path) {}
@@ -38,7 +38,8 @@ class Literal {
       if (key == "descr") {
         if (Peek() == '[') {
           return absl::InvalidArgumentError(absl::StrCat(
-              path_, ": expected a dtype of one number, such as '<f4', found one of several fields"));
+              path_,
+              ": expected a dtype of one number, such as '<f4', found one of several fields"));
         }
         ASSIGN_OR_RETURN(header.descr, String());
       } else if (key == "fortran_order") {
@@ -58,8 +59,10 @@ class Literal {
 
  private:
   absl::Status Unexpected(const std::string& found) const {
-    return Broken(path_, absl::StrCat("the header: expected {'descr': ..., 'fortran_order': ..., 'shape': "
-                                      "...}, found ", found));
+    return Broken(path_,
+                  absl::StrCat("the header: expected {'descr': ..., 'fortran_order': ..., 'shape': "
+                               "...}, found ",
+                               found));
   }
 
   // The next character that is no space; 0 at the end.
@@ -133,7 +136,8 @@ class Literal {
 
 }  // namespace
 
-absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size, const std::string& path) {
+absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size,
+                                         const std::string& path) {
   const size_t common = std::min(size, kMagic.size());
   if (common > 0 && std::memcmp(data, kMagic.data(), common) != 0) {
     return absl::InvalidArgumentError(
@@ -156,8 +160,8 @@ absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size, const
                                      " bytes, found a length of ", length));
   }
   if (length > size - start) {
-    return Broken(path, absl::StrCat("expected a header of ", length, " bytes, found ", size - start,
-                                     " bytes after its length"));
+    return Broken(path, absl::StrCat("expected a header of ", length, " bytes, found ",
+                                     size - start, " bytes after its length"));
   }
   const std::string_view text(reinterpret_cast<const char*>(data) + start, length);
   ASSIGN_OR_RETURN(NpyHeader header, Literal(text, path).Parse());

@@ -38,7 +38,8 @@ absl::StatusOr<Array> Open(const std::string& path, const std::string& name) {
   }
   if (header.fortran_order && header.shape.size() > 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        path, ": ", name, ": expected C order, found Fortran order; numpy.ascontiguousarray changes it"));
+        path, ": ", name,
+        ": expected C order, found Fortran order; numpy.ascontiguousarray changes it"));
   }
   uint64_t expected = is_float ? 4 : 8;
   bool overflow = false;
@@ -68,8 +69,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenNpy(const std::vector<std::string>&
                                                  const std::vector<std::string>& labels,
                                                  const InputSpec& spec) {
   if (inputs.size() != labels.size()) {
-    return absl::InvalidArgumentError(absl::StrCat("expected as many files of labels as of inputs, ",
-                                                   inputs.size(), ", found ", labels.size()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected as many files of labels as of inputs, ", inputs.size(), ", found ",
+                     labels.size()));
   }
   std::vector<RowFile> files;
   for (size_t i = 0; i < inputs.size(); ++i) {

@@ -18,7 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 constexpr InputSpec kClasses{.kind = InputSpec::Kind::kRows, .row_elements = 4, .classes = 3};
-constexpr InputSpec kNumbers{.kind = InputSpec::Kind::kRows, .row_elements = 4, .target_numbers = 2};
+constexpr InputSpec kNumbers{
+    .kind = InputSpec::Kind::kRows, .row_elements = 4, .target_numbers = 2};
 
 // As NumPy writes it: the header padded so that the data begin at a multiple of 64.
 std::string Npy(const std::string& header, const std::string& data, int version = 1) {
@@ -98,20 +99,26 @@ TEST_F(NpyDatasetTest, TargetsMayBeNumbers) {
   const std::string narrow = Write("z.npy", Npy(Header("'<f4'", "(2,)"), Bytes<float>({5, 6})));
   EXPECT_EQ((*OpenNpy({Inputs()}, {narrow}, one))->Read(samples)->targets.sizes(),
             (at::IntArrayRef{1, 1}));
-  EXPECT_THAT(std::string(ErrorOf(Inputs(), Labels(), kNumbers).message()),
-              HasSubstr("expected float32 [2, 2] (numbers, one row for each row of inputs), found int64 [2]"));
+  EXPECT_THAT(
+      std::string(ErrorOf(Inputs(), Labels(), kNumbers).message()),
+      HasSubstr(
+          "expected float32 [2, 2] (numbers, one row for each row of inputs), found int64 [2]"));
   EXPECT_THAT(std::string(ErrorOf(Inputs(), labels).message()),
-              HasSubstr("labels: expected int64 [2] (classes, one for each row of inputs), found float32 [2, 2]"));
+              HasSubstr("labels: expected int64 [2] (classes, one for each row of inputs), found "
+                        "float32 [2, 2]"));
 }
 
 TEST_F(NpyDatasetTest, EveryTruncationIsRefused) {
-  const std::string file = Npy(Header("'<f4'", "(2, 2, 2)"), Bytes<float>({0, 1, 2, 3, 4, 5, 6, 7}));
+  const std::string file =
+      Npy(Header("'<f4'", "(2, 2, 2)"), Bytes<float>({0, 1, 2, 3, 4, 5, 6, 7}));
   for (size_t size = 0; size < file.size(); ++size) {
     const absl::Status status = ErrorOf(Write("x.npy", file.substr(0, size)), Labels());
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << size << status;
   }
-  EXPECT_THAT(ErrorOfInputs(file.substr(0, file.size() - 1)),
-              HasSubstr("x.npy: inputs: expected 32 bytes after the header, as '<f4' [2, 2, 2] takes, found 31"));
+  EXPECT_THAT(
+      ErrorOfInputs(file.substr(0, file.size() - 1)),
+      HasSubstr(
+          "x.npy: inputs: expected 32 bytes after the header, as '<f4' [2, 2, 2] takes, found 31"));
   EXPECT_THAT(ErrorOfInputs(file + "x"), HasSubstr("found 33"));
 }
 
@@ -121,16 +128,20 @@ TEST_F(NpyDatasetTest, WhatIsNotReadIsRefusedClearly) {
               HasSubstr("inputs: expected C order, found Fortran order; numpy.ascontiguousarray"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f8'", "(2, 2, 1)"), data)),
               HasSubstr("expected dtype '<f4' (float32), found '<f8'"));
-  EXPECT_THAT(ErrorOfInputs(Npy(Header("'>f4'", "(2, 2, 2)"), data)), HasSubstr("found '>f4' (big endian)"));
-  EXPECT_THAT(ErrorOfInputs(Npy(Header("'|O'", "(2,)"), data)), HasSubstr("found '|O' (Python objects)"));
-  EXPECT_THAT(ErrorOfInputs(Npy(Header("[('a', '<f4')]", "(2,)"), data)), HasSubstr("one of several fields"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'>f4'", "(2, 2, 2)"), data)),
+              HasSubstr("found '>f4' (big endian)"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'|O'", "(2,)"), data)),
+              HasSubstr("found '|O' (Python objects)"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("[('a', '<f4')]", "(2,)"), data)),
+              HasSubstr("one of several fields"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "()"), std::string(4, '\0'))),
               HasSubstr("inputs: expected [N, ...] with 4 numbers per row, found []"));
   EXPECT_THAT(ErrorOfInputs("PK\x03\x04zip"), HasSubstr("not a .npy file"));
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(2, 2, 2)"), data, 4)),
               HasSubstr("expected format version 1.0, 2.0 or 3.0, found 4.0"));
-  EXPECT_THAT(std::string(
-                  ErrorOf(Inputs(), Write("y.npy", Npy(Header("'<i4'", "(2,)"), std::string(8, '\0')))).message()),
+  EXPECT_THAT(std::string(ErrorOf(Inputs(), Write("y.npy", Npy(Header("'<i4'", "(2,)"),
+                                                               std::string(8, '\0'))))
+                              .message()),
               HasSubstr("labels: expected dtype '<i8' (int64) or '<f4' (float32), found '<i4'"));
   EXPECT_THAT(std::string(OpenNpy({Inputs()}, {}, kClasses).status().message()),
               HasSubstr("expected as many files of labels as of inputs, 1, found 0"));
@@ -158,14 +169,16 @@ TEST_F(NpyDatasetTest, AStrangeHeaderIsRefused) {
     const absl::Status status =
         ErrorOf(Write("x.npy", Npy(header, std::string(32, '\0'))), Labels());
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << header << "\n" << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("not a whole .npy file: the header: expected"))
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("not a whole .npy file: the header: expected"))
         << header;
   }
   EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", "(4611686018427387904, 4611686018427387904)"), "")),
               HasSubstr("expected more than 2^64 bytes"));
   std::string many = "(";
   for (int i = 0; i < 1000; ++i) many += "1,";
-  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", many + ")"), "")), HasSubstr("too many dimensions"));
+  EXPECT_THAT(ErrorOfInputs(Npy(Header("'<f4'", many + ")"), "")),
+              HasSubstr("too many dimensions"));
 }
 
 TEST_F(NpyDatasetTest, NumbersThatAreNotFiniteAreFoundWhereverTheyAre) {

@@ -145,9 +145,9 @@ class RowDataset : public Dataset {
       return absl::OkStatus();
     }
     if (labels.type == ElementType::kFloat32 || labels.shape != std::vector<int64_t>{rows}) {
-      return Wrong(labels, absl::StrCat("expected int64 ", ShapeString({rows}),
-                                        " (classes, one for each row of inputs), found ",
-                                        Describe(labels)));
+      return Wrong(
+          labels, absl::StrCat("expected int64 ", ShapeString({rows}),
+                               " (classes, one for each row of inputs), found ", Describe(labels)));
     }
     for (int64_t row = 0; row < rows; ++row) RETURN_IF_ERROR(ReadClass(labels, row).status());
     return absl::OkStatus();
@@ -192,8 +192,9 @@ class RowDataset : public Dataset {
       std::memcpy(&found, array.data + row * sizeof(found), sizeof(found));
     }
     if ((found < 0 || found >= spec_.classes) && found != spec_.ignored) {
-      return WrongElement(array, row, 1, 0,
-                          absl::StrCat("expected a class in [0, ", spec_.classes, "), found ", found));
+      return WrongElement(
+          array, row, 1, 0,
+          absl::StrCat("expected a class in [0, ", spec_.classes, "), found ", found));
     }
     return found;
   }

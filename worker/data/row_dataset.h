@@ -1,5 +1,5 @@
-// Rows of numbers with their labels: what the file formats of rows have in common. A format finds its arrays
-// in its files; this reads samples from them, and checks them.
+// Rows of numbers with their labels: what the file formats of rows have in common. A format finds
+// its arrays in its files; this reads samples from them, and checks them.
 #ifndef MUSTER_WORKER_DATA_ROW_DATASET_H_
 #define MUSTER_WORKER_DATA_ROW_DATASET_H_
 
@@ -23,10 +23,10 @@ struct Array {
   std::string name;  // what errors call it: "inputs"
   ElementType type = ElementType::kFloat32;
   std::vector<int64_t> shape;
-  const uint8_t* data = nullptr;  // at any alignment; as many bytes as the shape says
-  int64_t offset = 0;             // of the data in the file, for errors
-  std::shared_ptr<const void> owner;           // of the data
-  const files::MappedFile* mapped = nullptr;   // of the owner; null when the data are in memory
+  const uint8_t* data = nullptr;              // at any alignment; as many bytes as the shape says
+  int64_t offset = 0;                         // of the data in the file, for errors
+  std::shared_ptr<const void> owner;          // of the data
+  const files::MappedFile* mapped = nullptr;  // of the owner; null when the data are in memory
 };
 
 // The rows of one file, or of one pair of files.
@@ -39,11 +39,12 @@ struct RowFile {
 using ByteValues = std::array<float, 256>;
 
 // The files follow one another. Targets are as batch.h says for `spec`.
-// Errors: INVALID_ARGUMENT for an empty list, a model that does not take rows, inputs or labels of another type or
-// shape than the model's, a class outside [0, spec.classes) that is not spec.ignored, files whose rows differ in
-// shape, or no row at all.
-// Errors of Read besides Dataset's: INVALID_ARGUMENT for inputs or targets that are not finite, or a class that is
-// wrong by now, FAILED_PRECONDITION for a file that has been shortened; each with file, row and byte offset.
+// Errors: INVALID_ARGUMENT for an empty list, a model that does not take rows, inputs or labels of
+// another type or shape than the model's, a class outside [0, spec.classes) that is not
+// spec.ignored, files whose rows differ in shape, or no row at all. Errors of Read besides
+// Dataset's: INVALID_ARGUMENT for inputs or targets that are not finite, or a class that is wrong
+// by now, FAILED_PRECONDITION for a file that has been shortened; each with file, row and byte
+// offset.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
                                                         const InputSpec& spec,
                                                         const ByteValues& bytes = {},

@@ -17,13 +17,13 @@ absl::StatusOr<Array> Find(const std::shared_ptr<const safetensors::File>& file,
                            const std::string& name) {
   const safetensors::Entry* entry = file->Find(name);
   if (entry == nullptr) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        file->path(), ": expected 'inputs' and 'labels', found no '", name, "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(file->path(), ": expected 'inputs' and 'labels', found no '", name, "'"));
   }
   if (entry->dtype != DType::kF32 && entry->dtype != DType::kI64) {
     return absl::InvalidArgumentError(absl::StrCat(
-        file->path(), ": ", name, ": expected ", name == "inputs" ? "F32" : "I64 or F32", ", found ",
-        safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape)));
+        file->path(), ": ", name, ": expected ", name == "inputs" ? "F32" : "I64 or F32",
+        ", found ", safetensors::Name(entry->dtype), " ", safetensors::ShapeString(entry->shape)));
   }
   return Array{.path = file->path(),
                .name = name,

@@ -1,5 +1,5 @@
-// Rows from safetensors files: `inputs` float32 [N, ...] and `labels` in each (docs/data.md). Files of a list
-// follow one another.
+// Rows from safetensors files: `inputs` float32 [N, ...] and `labels` in each (docs/data.md). Files
+// of a list follow one another.
 #ifndef MUSTER_WORKER_DATA_SAFETENSORS_DATASET_H_
 #define MUSTER_WORKER_DATA_SAFETENSORS_DATASET_H_
 
@@ -12,8 +12,8 @@
 
 namespace muster::data {
 
-// Errors: those of MakeRowDataset; INVALID_ARGUMENT for a file without `inputs` or `labels`; NOT_FOUND etc.
-// for files that cannot be opened; DATA_LOSS for a broken file.
+// Errors: those of MakeRowDataset; INVALID_ARGUMENT for a file without `inputs` or `labels`;
+// NOT_FOUND etc. for files that cannot be opened; DATA_LOSS for a broken file.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenSafetensors(const std::vector<std::string>& paths,
                                                          const InputSpec& spec,
                                                          Emptiness emptiness = Emptiness::kRefused);

@@ -73,8 +73,9 @@ TEST_F(SafetensorsDatasetTest, DataThatDoNotFitAreRefusedWithExpectedAndFound) {
       HasSubstr("inputs: expected [N, ...] with 5 numbers per row, found [2, 2, 2]"));
   EXPECT_THAT(ErrorOf({Rows("a", 0, 2), Rows("b", 0, 2, {4})}),
               HasSubstr("expected rows of [2, 2]"));
-  EXPECT_THAT(ErrorOf({Rows("a", 0, 2, {2, 2}, 2)}),
-              ContainsRegex("labels: row 1, byte offset [0-9]+: expected a class in \\[0, 3\\), found 3"));
+  EXPECT_THAT(
+      ErrorOf({Rows("a", 0, 2, {2, 2}, 2)}),
+      ContainsRegex("labels: row 1, byte offset [0-9]+: expected a class in \\[0, 3\\), found 3"));
   EXPECT_THAT(ErrorOf({Rows("a", 0, 0)}), HasSubstr("expected a row, found none"));
   EXPECT_THAT(ErrorOf({}), HasSubstr("at least one path"));
   EXPECT_THAT(ErrorOf({Rows("a", 0, 1)}, {.kind = InputSpec::Kind::kTokens}),
@@ -113,9 +114,10 @@ TEST_F(SafetensorsDatasetTest, TargetsMayBeNumbersAndBadOnesAreLocated) {
               HasSubstr(dir_.Path("a") + ": labels: row 1, byte offset " +
                         std::to_string(plan->prefix.size() + 36) + ": expected finite numbers"));
   spec.target_numbers = 2;
-  EXPECT_THAT(ErrorOf({dir_.Path("a")}, spec),
-              HasSubstr("labels: expected float32 [2, 2] (numbers, one row for each row of inputs), "
-                        "found float32 [2, 1]"));
+  EXPECT_THAT(
+      ErrorOf({dir_.Path("a")}, spec),
+      HasSubstr("labels: expected float32 [2, 2] (numbers, one row for each row of inputs), "
+                "found float32 [2, 1]"));
 }
 
 TEST_F(SafetensorsDatasetTest, OtherTypesAreRefused) {
@@ -126,7 +128,8 @@ TEST_F(SafetensorsDatasetTest, OtherTypesAreRefused) {
                                                           {"labels", DType::kF32, DType::kI32}}) {
     const auto plan = safetensors::Plan({{"inputs", inputs, {1, 4}}, {"labels", labels, {1}}}, {});
     const size_t bytes = 4 * safetensors::ElementSize(inputs) + safetensors::ElementSize(labels);
-    ASSERT_TRUE(files::WriteAtomically(dir_.Path("a"), plan->prefix + std::string(bytes, '\0')).ok());
+    ASSERT_TRUE(
+        files::WriteAtomically(dir_.Path("a"), plan->prefix + std::string(bytes, '\0')).ok());
     EXPECT_THAT(ErrorOf({dir_.Path("a")}), HasSubstr(dir_.Path("a") + ": " + name + ": expected "));
   }
 }

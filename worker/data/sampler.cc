@@ -63,9 +63,9 @@ Position Sampler::After(Position position) const {
 std::vector<int64_t> Sampler::Samples(Position position, int64_t rank, int64_t micro_batch) {
   const Position begin = Begin(position);
   if (options_.order == Order::kShuffled && cached_epoch_ != begin.epoch) {
-    permutation_ = Permutation(
-        options_.seed, begin.epoch, options_.size,
-        options_.own.has_value() ? std::optional(options_.own->rank) : std::nullopt);
+    permutation_ =
+        Permutation(options_.seed, begin.epoch, options_.size,
+                    options_.own.has_value() ? std::optional(options_.own->rank) : std::nullopt);
     cached_epoch_ = begin.epoch;
   }
   const int64_t first = Place(begin, rank, micro_batch);

@@ -204,9 +204,10 @@ TEST(SamplerTest, TheShortestOwnFileMustFillAStep) {
                                         .per_rank = 3,
                                         .accumulate = 2,
                                         .own = OwnFile{.rank = 1, .shortest = 5}});
-  EXPECT_THAT(std::string(refused.status().message()),
-              HasSubstr("the shortest of the ranks' files has 5 samples, less than one step takes of it: 2 "
-                        "micro-batches x 3 samples"));
+  EXPECT_THAT(
+      std::string(refused.status().message()),
+      HasSubstr("the shortest of the ranks' files has 5 samples, less than one step takes of it: 2 "
+                "micro-batches x 3 samples"));
 }
 
 TEST(SamplerTest, UnevenGivesTheRestToTheFirstRanks) {

@@ -79,8 +79,8 @@ class TokenDataset : public Dataset {
     if (!found.has_value()) return absl::OkStatus();
     const size_t at = first + *found;
     return absl::InvalidArgumentError(
-        absl::StrCat(file.path(), ": token ", Tokens(file)[at], " at byte offset ", at * sizeof(Token),
-                     " is beyond the model's vocabulary of ", vocab_size_));
+        absl::StrCat(file.path(), ": token ", Tokens(file)[at], " at byte offset ",
+                     at * sizeof(Token), " is beyond the model's vocabulary of ", vocab_size_));
   }
 
   const int64_t context_;

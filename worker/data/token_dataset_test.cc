@@ -144,7 +144,8 @@ TEST_F(TokenDatasetTest, TheIgnoredTargetIsAnOrdinaryTokenWithinTheVocabulary) {
   ignoring.ignored = 5;
   EXPECT_TRUE(OpenTokens({Counting("a", 8, 0)}, TokenType::kUint16, ignoring).ok());
   ignoring.ignored = 1003;  // beyond it, it could not be an input
-  EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring), HasSubstr("token 1000"));
+  EXPECT_THAT(ErrorOf({Counting("b", 8, 1000)}, TokenType::kUint16, ignoring),
+              HasSubstr("token 1000"));
 }
 
 }  // namespace

@@ -14,7 +14,8 @@ int64_t RoundUp(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
 }
 
-// Calls visit(rank, range) for every range of every slice of `group`, by rising offset in the group.
+// Calls visit(rank, range) for every range of every slice of `group`, by rising offset in the
+// group.
 template <typename Visit>
 void VisitRanges(const Group& group, const std::vector<ParameterSpec>& specs, int world_size,
                  const Visit& visit) {
@@ -112,8 +113,8 @@ std::vector<Group> AssignBuckets(const std::vector<ParameterSpec>& specs, int wo
   for (OpenBucket& bucket : open) {
     if (!bucket.parameters.empty()) close(bucket);
   }
-  // A bucket is complete with the gradient of its last parameter. What is left open at the end of one type may be
-  // complete long before the last bucket of another.
+  // A bucket is complete with the gradient of its last parameter. What is left open at the end of
+  // one type may be complete long before the last bucket of another.
   std::sort(closed.begin(), closed.end(),
             [](const auto& a, const auto& b) { return a.back() > b.back(); });
   std::vector<Group> groups;
@@ -152,7 +153,8 @@ Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterS
   placement.elements.reserve(specs.size());
   for (const ParameterSpec& spec : specs) placement.elements.push_back(spec.elements);
 
-  // Counted before they are made: growing thousands of vectors together costs more than a second look.
+  // Counted before they are made: growing thousands of vectors together costs more than a second
+  // look.
   std::vector<int64_t> counts(world_size, 0);
   for (const Group& group : groups) {
     VisitRanges(group, specs, world_size, [&](int64_t rank, const Range&) { ++counts[rank]; });

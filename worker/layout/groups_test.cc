@@ -26,7 +26,8 @@ std::vector<ParameterSpec> Specs(const std::vector<int64_t>& elements) {
   return specs;
 }
 
-// "2@0 1@16 |48": members of a group as parameter@offset, then its padded size; the type where it is not float32.
+// "2@0 1@16 |48": members of a group as parameter@offset, then its padded size; the type where it
+// is not float32.
 std::string Show(const std::vector<Group>& groups) {
   std::string text;
   for (const Group& group : groups) {
@@ -131,7 +132,8 @@ TEST(AssignBuckets, MixedTypesAndFrozenParameters) {
       // Frozen parameters are nowhere.
       {with(Specs({1, 2, 3}), {}, {1}), {1024, 1024}, "2@0 0@16 |32 "},
       {with(Specs({1, 2}), {}, {0, 1}), {1024, 1024}, ""},
-      // A bucket has one type. The one that is complete first, float32 with parameter 1, comes first.
+      // A bucket has one type. The one that is complete first, float32 with parameter 1, comes
+      // first.
       {with(Specs({1, 1, 1, 1}), {kDouble, kFloat, kDouble, kFloat}),
        {1024, 1024},
        "3@0 1@16 |32 2@0 0@16 |32d "},
@@ -261,7 +263,8 @@ Plan ExamplePlan() {
   return {specs, groups, 3};
 }
 
-// Known to all builds of all machines: a change here breaks the comparison between ranks of different builds.
+// Known to all builds of all machines: a change here breaks the comparison between ranks of
+// different builds.
 TEST(Fingerprint, IsTheSameInEveryBuild) {
   // From libxxhash through Python, over what struct.pack("<q", ...) makes of the numbers.
   EXPECT_EQ(ExamplePlan().Hash(), 0x4840989a47b6834du);

@@ -1,4 +1,5 @@
-// What holds for all layouts, shown on random ones. A failure prints its seed, which makes the case again.
+// What holds for all layouts, shown on random ones. A failure prints its seed, which makes the case
+// again.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -45,7 +46,8 @@ BucketLimits RandomLimits(Dice& dice) {
 }
 
 // The trainable parameters in buckets and the frozen ones in a group of each type.
-std::vector<Group> GroupsOfAll(const std::vector<ParameterSpec>& specs, int world_size, Dice& dice) {
+std::vector<Group> GroupsOfAll(const std::vector<ParameterSpec>& specs, int world_size,
+                               Dice& dice) {
   std::vector<Group> groups = AssignBuckets(specs, world_size, RandomLimits(dice));
   for (const auto type : {ElementType::kFloat32, ElementType::kFloat64, ElementType::kInt64}) {
     std::vector<int64_t> frozen;
@@ -63,7 +65,8 @@ std::vector<int64_t> ElementsOf(const std::vector<ParameterSpec>& specs) {
   return elements;
 }
 
-// All parameters cut anywhere and dealt out, some of them twice, stored in any order with gaps between them.
+// All parameters cut anywhere and dealt out, some of them twice, stored in any order with gaps
+// between them.
 Placement Scattered(const std::vector<int64_t>& elements, int64_t holders, Dice& dice) {
   Placement placement{elements, std::vector<std::vector<Range>>(holders)};
   std::vector<Range> pieces;
@@ -262,7 +265,8 @@ TEST(LayoutProperty, ElementsComeFromTheHolderItselfElseFromTheLowest) {
     const auto specs = RandomSpecs(dice, /*huge=*/2000);
     const Placement a = RandomPlacement(specs, dice);
     const Placement b = RandomPlacement(specs, dice);
-    std::vector<std::vector<std::vector<int64_t>>> holders(specs.size());  // by parameter and element
+    std::vector<std::vector<std::vector<int64_t>>> holders(
+        specs.size());  // by parameter and element
     for (size_t i = 0; i < specs.size(); ++i) holders[i].resize(specs[i].elements);
     for (size_t holder = 0; holder < a.holders.size(); ++holder) {
       for (const Range& range : a.holders[holder]) {
@@ -334,7 +338,8 @@ std::vector<Place> PlacesOf(const std::vector<Group>& groups, size_t parameters,
   int64_t base = 0;
   for (const Group& group : groups) {
     const int64_t slice = group.elements / world_size;
-    for (const auto& member : group.members) places[member.parameter] = {base, member.offset, slice};
+    for (const auto& member : group.members)
+      places[member.parameter] = {base, member.offset, slice};
     base += slice;
   }
   return places;
@@ -364,7 +369,8 @@ TEST(LayoutProperty, OneMillionParametersOn4096Ranks) {
     const int64_t out = source.offset + move.begin, in = target.offset + move.begin;
     const int64_t size = move.end - move.begin;
     wrong += move.from != out / source.slice || move.to != in / target.slice ||
-             move.from != (out + size - 1) / source.slice || move.to != (in + size - 1) / target.slice ||
+             move.from != (out + size - 1) / source.slice ||
+             move.to != (in + size - 1) / target.slice ||
              move.from_offset != source.group_begin + out % source.slice ||
              move.to_offset != target.group_begin + in % target.slice;
     moved += size;

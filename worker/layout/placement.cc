@@ -58,7 +58,8 @@ absl::Status CheckRanges(const Placement& placement, const std::vector<std::stri
       }
     }
   }
-  return problems.ToStatus(absl::StatusCode::kInvalidArgument, "placement with ranges that are none");
+  return problems.ToStatus(absl::StatusCode::kInvalidArgument,
+                           "placement with ranges that are none");
 }
 
 // A range seen from its parameter.
@@ -74,12 +75,12 @@ bool ByBegin(const Piece& a, const Piece& b) {
 }
 
 bool AreDisjoint(const Piece* begin, const Piece* end) {  // by rising begin
-  return std::adjacent_find(begin, end, [](const Piece& a, const Piece& b) {
-           return b.begin < a.end;
-         }) == end;
+  return std::adjacent_find(begin, end,
+                            [](const Piece& a, const Piece& b) { return b.begin < a.end; }) == end;
 }
 
-// All ranges of a placement (whose ranges are checked) by parameter; those of one parameter by (begin, holder).
+// All ranges of a placement (whose ranges are checked) by parameter; those of one parameter by
+// (begin, holder).
 class PieceTable {
  public:
   explicit PieceTable(const Placement& placement) : starts_(placement.elements.size() + 1, 0) {
@@ -114,8 +115,8 @@ class PieceTable {
   std::unique_ptr<Piece[]> pieces_;
 };
 
-// Appends what [begin, end) covers, by rising begin and disjoint, each element from its lowest holder.
-// begin..end: of one parameter, by (begin, holder).
+// Appends what [begin, end) covers, by rising begin and disjoint, each element from its lowest
+// holder. begin..end: of one parameter, by (begin, holder).
 void AppendLowest(const Piece* begin, const Piece* end, std::vector<Piece>& cover) {
   const size_t first = cover.size();
   auto higher = [](const Piece* a, const Piece* b) { return a->holder > b->holder; };
@@ -163,7 +164,8 @@ class Sources {
     }
   }
 
-  // Calls take(piece, begin, end) for the parts of `range` that somebody has, and miss(begin, end) for the others.
+  // Calls take(piece, begin, end) for the parts of `range` that somebody has, and miss(begin, end)
+  // for the others.
   template <typename Take, typename Miss>
   void Find(int64_t holder, const Range& range, const Take& take, const Miss& miss) const {
     const Piece* const begin = pieces_.begin(range.parameter);
@@ -208,10 +210,12 @@ class Sources {
     }
   }
 
-  // Of parameters with several holders for an element: by (holder, begin), and the lowest holders in cover_.
+  // Of parameters with several holders for an element: by (holder, begin), and the lowest holders
+  // in cover_.
   PieceTable pieces_;
   std::vector<Piece> cover_;
-  std::vector<std::pair<int64_t, int64_t>> cover_starts_;  // begin and end; empty when nothing is there
+  std::vector<std::pair<int64_t, int64_t>>
+      cover_starts_;  // begin and end; empty when nothing is there
 };
 
 // Appends the moves to one holder by (from, to_offset).
@@ -358,7 +362,8 @@ absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Plac
   const Sources sources(from);
   Problems problems;
   std::vector<Move> moves;
-  // Every move begins where a range of one of the two begins: exact as long as no element has several holders.
+  // Every move begins where a range of one of the two begins: exact as long as no element has
+  // several holders.
   moves.reserve(CountRanges(from) + CountRanges(to));
   std::vector<Move> received;  // by one holder
   MoveOrder order;

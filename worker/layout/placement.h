@@ -1,7 +1,9 @@
-// Who holds which elements of which parameters, and how to get from one such placement to another. Pure.
+// Who holds which elements of which parameters, and how to get from one such placement to another.
+// Pure.
 //
-// A holder is a rank, or a file of a checkpoint. Everything that moves state between ranks, strategies, world sizes and
-// files is Redistribute over two placements: O(ranges), never parameters x holders.
+// A holder is a rank, or a file of a checkpoint. Everything that moves state between ranks,
+// strategies, world sizes and files is Redistribute over two placements: O(ranges), never
+// parameters x holders.
 #ifndef MUSTER_WORKER_LAYOUT_PLACEMENT_H_
 #define MUSTER_WORKER_LAYOUT_PLACEMENT_H_
 
@@ -31,15 +33,16 @@ struct Placement {
 // Every holder has all of every parameter, end to end (ddp). holders: 1 and more, here and below.
 Placement Replicated(const std::vector<int64_t>& elements, int holders);
 
-// The concatenation of all parameters cut into nearly even parts, at multiples of `alignment` elements of it.
+// The concatenation of all parameters cut into nearly even parts, at multiples of `alignment`
+// elements of it.
 Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t alignment);
 
 // The ranges of the parameters that are `chosen`, by number.
 Placement Only(Placement placement, const std::vector<bool>& chosen);
 
-// OK when every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that are no ranges of their
-// parameter. DATA_LOSS: elements that have no holder or several. Parameters are named by `names` (by number where it is
-// empty); at most 3 problems and how many more.
+// OK when every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that
+// are no ranges of their parameter. DATA_LOSS: elements that have no holder or several. Parameters
+// are named by `names` (by number where it is empty); at most 3 problems and how many more.
 absl::Status CheckComplete(const Placement& placement, const std::vector<std::string>& names = {});
 
 // Elements [begin, end) of `parameter` go from one holder's storage to another's.
@@ -54,10 +57,11 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-// Everything that `to` holds, each element taken from one holder in `from`: the holder of the same number where it has it
-// (so nothing travels that need not), else the lowest one that has it. Ordered by (to, from, to_offset). The holders of
-// the two need not be of one number or one kind. INVALID_ARGUMENT: the parameters differ in number or elements, or ranges
-// are none of their parameter; DATA_LOSS: `to` has elements that nobody holds in `from` (capped as above).
+// Everything that `to` holds, each element taken from one holder in `from`: the holder of the same
+// number where it has it (so nothing travels that need not), else the lowest one that has it.
+// Ordered by (to, from, to_offset). The holders of the two need not be of one number or one kind.
+// INVALID_ARGUMENT: the parameters differ in number or elements, or ranges are none of their
+// parameter; DATA_LOSS: `to` has elements that nobody holds in `from` (capped as above).
 absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Placement& to,
                                                const std::vector<std::string>& names = {});
 

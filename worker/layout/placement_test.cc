@@ -21,8 +21,8 @@ using ::testing::IsEmpty;
 std::string Show(const Move& m) {
   return std::to_string(m.from) + "@" + std::to_string(m.from_offset) + "->" +
          std::to_string(m.to) + "@" + std::to_string(m.to_offset) + " " +
-         std::to_string(m.parameter) + "[" + std::to_string(m.begin) + "," +
-         std::to_string(m.end) + ")";
+         std::to_string(m.parameter) + "[" + std::to_string(m.begin) + "," + std::to_string(m.end) +
+         ")";
 }
 
 // "from@offset->to@offset parameter[begin,end)", one by one, or the error.
@@ -162,21 +162,20 @@ TEST(CheckComplete, SaysWhatIsNoRange) {
 
 TEST(CheckComplete, CountsWhatItDoesNotShow) {
   const absl::Status status = CheckComplete({std::vector<int64_t>(1000, 7), {{}, {}}}, {"a"});
-  EXPECT_EQ(Message(status),
-            "incomplete placement of 1000 parameters on 2 holders: 'a': elements [0, 7) have no holder; "
-            "parameter 1: elements [0, 7) have no holder; parameter 2: elements [0, 7) have no holder; "
-            "and 997 more");
+  EXPECT_EQ(
+      Message(status),
+      "incomplete placement of 1000 parameters on 2 holders: 'a': elements [0, 7) have no holder; "
+      "parameter 1: elements [0, 7) have no holder; parameter 2: elements [0, 7) have no holder; "
+      "and 997 more");
 }
 
 TEST(Redistribute, TakesEachElementFromWhereItIs) {
   // Halves become thirds.
   const Placement two = CutEvenly({48}, 2, 8), three = CutEvenly({48}, 3, 8);
-  EXPECT_THAT(Moves(two, three),
-              ElementsAre("0@0->0@0 0[0,16)", "0@16->1@0 0[16,24)", "1@0->1@8 0[24,32)",
-                          "1@8->2@0 0[32,48)"));
-  EXPECT_THAT(Moves(three, two),
-              ElementsAre("0@0->0@0 0[0,16)", "1@0->0@16 0[16,24)", "1@8->1@0 0[24,32)",
-                          "2@0->1@8 0[32,48)"));
+  EXPECT_THAT(Moves(two, three), ElementsAre("0@0->0@0 0[0,16)", "0@16->1@0 0[16,24)",
+                                             "1@0->1@8 0[24,32)", "1@8->2@0 0[32,48)"));
+  EXPECT_THAT(Moves(three, two), ElementsAre("0@0->0@0 0[0,16)", "1@0->0@16 0[16,24)",
+                                             "1@8->1@0 0[24,32)", "2@0->1@8 0[32,48)"));
   EXPECT_THAT(Moves(two, two), ElementsAre("0@0->0@0 0[0,24)", "1@0->1@0 0[24,48)"));
 }
 
@@ -232,7 +231,8 @@ TEST(Redistribute, RefusesOtherParameters) {
   const auto number = Redistribute(Replicated({4}, 1), Replicated({4, 4}, 1)).status();
   EXPECT_EQ(number.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Message(number), "redistribution from 1 parameters to 2");
-  const auto elements = Redistribute(Replicated({4, 5}, 1), Replicated({4, 6}, 1), {"a", "b"}).status();
+  const auto elements =
+      Redistribute(Replicated({4, 5}, 1), Replicated({4, 6}, 1), {"a", "b"}).status();
   EXPECT_EQ(elements.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(Message(elements), HasSubstr("'b' has 5 elements on one side and 6 on the other"));
 }
@@ -241,9 +241,10 @@ TEST(Redistribute, SaysWhatNobodyHas) {
   const Placement from{{10, 2}, {{{0, 0, 4, 0}}, {{0, 6, 9, 0}}}};
   const auto status = Redistribute(from, Replicated({10, 2}, 2), {"a", "b"}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-  EXPECT_EQ(Message(status),
-            "redistribution: 'a': elements [4, 6) for holder 0 have no holder; 'a': elements [9, 10) for "
-            "holder 0 have no holder; 'b': elements [0, 2) for holder 0 have no holder; and 3 more");
+  EXPECT_EQ(
+      Message(status),
+      "redistribution: 'a': elements [4, 6) for holder 0 have no holder; 'a': elements [9, 10) for "
+      "holder 0 have no holder; 'b': elements [0, 2) for holder 0 have no holder; and 3 more");
   // What nobody asks for may be missing.
   EXPECT_TRUE(Redistribute(from, {{10, 2}, {{{0, 7, 9, 0}}}}).ok());
 }

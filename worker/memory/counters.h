@@ -20,15 +20,17 @@ struct Use {
 };
 
 struct Usage {
-  // Its peak is of all together: not more than the sum of the purposes' peaks, which may lie at different times.
+  // Its peak is of all together: not more than the sum of the purposes' peaks, which may lie at
+  // different times.
   Use total;
   std::array<Use, kPurposes> by_purpose;
 
   const Use& of(Purpose purpose) const { return by_purpose[static_cast<size_t>(purpose)]; }
 };
 
-// Thread-safe and without locks. Each number is exact by itself: sums and peaks miss nothing. Read gives numbers of moments
-// that lie close together; they belong to one moment only while nobody adds and removes.
+// Thread-safe and without locks. Each number is exact by itself: sums and peaks miss nothing. Read
+// gives numbers of moments that lie close together; they belong to one moment only while nobody
+// adds and removes.
 class Counters {
  public:
   void Add(Purpose purpose, size_t bytes) {
@@ -43,15 +45,14 @@ class Counters {
 
   Usage Read() const;
 
-  // Every peak is what is in use now. A peak that another thread makes during the call may be missed.
+  // Every peak is what is in use now. A peak that another thread makes during the call may be
+  // missed.
   void ResetPeaks();
 
  private:
   // A cache line of its own: threads that count for different purposes do not wait for each other.
   struct alignas(64) Counter {
-    void Add(size_t bytes) {
-      Raise(in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes);
-    }
+    void Add(size_t bytes) { Raise(in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes); }
     void Remove(size_t bytes) { in_use.fetch_sub(bytes, std::memory_order_relaxed); }
     void Raise(uint64_t reached) {
       uint64_t known = peak.load(std::memory_order_relaxed);

@@ -46,12 +46,15 @@ TEST(Counters, KeepWhatIsInUseAndTheMostThatWas) {
       {"a peak in the middle", {100, 50, -100, 30}, {80, 150}},
       {"a peak that is reached twice", {100, -100, 100}, {100, 100}},
       {"no bytes", {0, 7, 0}, {7, 7}},
-      {"more than 32 bits", {int64_t{5} << 32, -(int64_t{4} << 32)}, {uint64_t{1} << 32, uint64_t{5} << 32}},
+      {"more than 32 bits",
+       {int64_t{5} << 32, -(int64_t{4} << 32)},
+       {uint64_t{1} << 32, uint64_t{5} << 32}},
   };
   for (const Case& c : cases) {
     Counters counters;
     for (const int64_t change : c.changes) {
-      change >= 0 ? counters.Add(Purpose::kMoments, change) : counters.Remove(Purpose::kMoments, -change);
+      change >= 0 ? counters.Add(Purpose::kMoments, change)
+                  : counters.Remove(Purpose::kMoments, -change);
     }
     EXPECT_EQ(counters.Read().of(Purpose::kMoments), c.end) << c.what;
     EXPECT_EQ(counters.Read().total, c.end) << c.what;

@@ -30,9 +30,11 @@ class CountingAllocator final : public c10::Allocator {
   c10::DataPtr allocate(size_t bytes) override {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &Free, cpu};
-    // A size that leaves no room for the header is refused by the allocator underneath, as it would be without us.
+    // A size that leaves no room for the header is refused by the allocator underneath, as it would
+    // be without us.
     const size_t room = std::numeric_limits<size_t>::max() - bytes;
-    char* const memory = static_cast<char*>(under_->raw_allocate(bytes + std::min(kHeaderBytes, room)));
+    char* const memory =
+        static_cast<char*>(under_->raw_allocate(bytes + std::min(kHeaderBytes, room)));
     new (memory) Header{bytes, CurrentPurpose()};
     counters.Add(CurrentPurpose(), bytes);
     char* const data = memory + kHeaderBytes;

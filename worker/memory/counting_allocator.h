@@ -1,10 +1,12 @@
-// Counts what LibTorch's CPU allocator gives out, by the purpose that the allocating thread has set (memory_scope.h). Freed
-// memory comes off the purpose under which it was allocated, whichever thread frees it.
+// Counts what LibTorch's CPU allocator gives out, by the purpose that the allocating thread has set
+// (memory_scope.h). Freed memory comes off the purpose under which it was allocated, whichever
+// thread frees it.
 //
-// The counters are the process's: ranks that are threads of one process share them. Counted are the bytes asked for. Not
-// counted is memory that does not come from this allocator (docs/memory.md).
+// The counters are the process's: ranks that are threads of one process share them. Counted are the
+// bytes asked for. Not counted is memory that does not come from this allocator (docs/memory.md).
 //
-// Cost: 64 bytes in front of each allocation, and four uncontended atomic operations per allocation with its release.
+// Cost: 64 bytes in front of each allocation, and four uncontended atomic operations per allocation
+// with its release.
 #ifndef MUSTER_WORKER_MEMORY_COUNTING_ALLOCATOR_H_
 #define MUSTER_WORKER_MEMORY_COUNTING_ALLOCATOR_H_
 
@@ -12,8 +14,9 @@
 
 namespace muster::memory {
 
-// Puts the counting allocator around the one that is there, for good. While no other thread uses LibTorch: first of all in
-// main. What was allocated before is never counted; it is freed as it would have been. Calls after the first do nothing.
+// Puts the counting allocator around the one that is there, for good. While no other thread uses
+// LibTorch: first of all in main. What was allocated before is never counted; it is freed as it
+// would have been. Calls after the first do nothing.
 void InstallCountingAllocator();
 
 // Since InstallCountingAllocator; zeros without it.

@@ -27,7 +27,9 @@ at::Tensor early = at::ones({1000});
 // What changed since it was made.
 class Since {
  public:
-  int64_t bytes(Purpose purpose) const { return Difference(MemoryInUse().of(purpose), before_.of(purpose)); }
+  int64_t bytes(Purpose purpose) const {
+    return Difference(MemoryInUse().of(purpose), before_.of(purpose));
+  }
   int64_t total() const { return Difference(MemoryInUse().total, before_.total); }
 
  private:
@@ -162,8 +164,8 @@ TEST_F(CountingAllocatorTest, ViewsAndForeignMemoryAreNotCounted) {
   std::vector<float> own(1000);
   int freed = 0;
   {
-    const at::Tensor blob =
-        at::from_blob(own.data(), {1000}, [&freed](void*) { ++freed; }, at::TensorOptions(at::kFloat));
+    const at::Tensor blob = at::from_blob(
+        own.data(), {1000}, [&freed](void*) { ++freed; }, at::TensorOptions(at::kFloat));
     const at::Tensor view = blob.narrow(0, 10, 20).view({4, 5});
     EXPECT_EQ(since.total(), 0);
   }

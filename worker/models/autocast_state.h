@@ -1,4 +1,5 @@
-// Autocast of this thread on the CPU: what ATen/autocast_mode.h has, without all of ATen that it includes.
+// Autocast of this thread on the CPU: what ATen/autocast_mode.h has, without all of ATen that it
+// includes.
 #ifndef MUSTER_WORKER_MODELS_AUTOCAST_STATE_H_
 #define MUSTER_WORKER_MODELS_AUTOCAST_STATE_H_
 
@@ -19,7 +20,9 @@ struct AutocastState {
 // While it lives, another one.
 class ScopedAutocastState {
  public:
-  explicit ScopedAutocastState(const AutocastState& state) : before_(AutocastState::Now()) { state.Set(); }
+  explicit ScopedAutocastState(const AutocastState& state) : before_(AutocastState::Now()) {
+    state.Set();
+  }
   ~ScopedAutocastState() { before_.Set(); }
   ScopedAutocastState(const ScopedAutocastState&) = delete;
   ScopedAutocastState& operator=(const ScopedAutocastState&) = delete;

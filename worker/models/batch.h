@@ -25,12 +25,14 @@ struct InputSpec {
   // Tokens: every token is below `vocab_size`; samples have `context` inputs (and as many targets).
   int64_t vocab_size = 0;
   int64_t context = 0;
-  // Rows: every row has `row_elements` numbers, whatever its shape; labels are below `classes`, or `ignored`.
+  // Rows: every row has `row_elements` numbers, whatever its shape; labels are below `classes`, or
+  // `ignored`.
   int64_t row_elements = 0;
   int64_t classes = 0;
   // A target outside of the vocabulary or the classes that the loss leaves out.
   std::optional<int64_t> ignored;
-  // Rows, for a loss over numbers: so many of them are a row's target, float32, instead of a class. 0: classes.
+  // Rows, for a loss over numbers: so many of them are a row's target, float32, instead of a class.
+  // 0: classes.
   int64_t target_numbers = 0;
 };
 

@@ -1,6 +1,7 @@
-// A residual network (He et al. 2015, "Deep Residual Learning for Image Recognition") of basic blocks with
-// BatchNorm, for small images: a 3x3 stem without pooling, stages that halve the image from the second on, global
-// average pooling, one linear layer. Names, layouts and initial values as in torchvision's ResNet.
+// A residual network (He et al. 2015, "Deep Residual Learning for Image Recognition") of basic
+// blocks with BatchNorm, for small images: a 3x3 stem without pooling, stages that halve the image
+// from the second on, global average pooling, one linear layer. Names, layouts and initial values
+// as in torchvision's ResNet.
 #ifndef MUSTER_WORKER_MODELS_CONVNET_H_
 #define MUSTER_WORKER_MODELS_CONVNET_H_
 

@@ -10,8 +10,8 @@
 #include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 namespace {
@@ -65,7 +65,8 @@ TEST(ConvnetTest, HasTorchvisionsNamesInForwardOrder) {
             "fc.weight 7,4,\nfc.bias 7,\n");
   std::string buffers;
   for (const Buffer& buffer : model->Buffers()) {
-    if (buffer.name.find("bn1.r") == 0 || buffer.name.find("bn1.n") == 0) buffers += buffer.name + " ";
+    if (buffer.name.find("bn1.r") == 0 || buffer.name.find("bn1.n") == 0)
+      buffers += buffer.name + " ";
     if (buffer.name.find("downsample") != std::string::npos) buffers += buffer.name + " ";
   }
   EXPECT_EQ(buffers,
@@ -83,7 +84,8 @@ TEST(ConvnetTest, UnitsAreTheStemEachBlockAndTheHead) {
 }
 
 TEST(ConvnetTest, InitialValuesAreTorchvisions) {
-  const auto model = Make({{"inputs", {3, 8, 8}}, {"widths", {32, 48}}, {"blocks", {1, 1}}, {"classes", 500}});
+  const auto model =
+      Make({{"inputs", {3, 8, 8}}, {"widths", {32, 48}}, {"blocks", {1, 1}}, {"classes", 500}});
   for (const Parameter& parameter : model->Parameters()) {
     const at::Tensor& values = parameter.tensor;
     if (values.dim() == 4) {  // kaiming_normal_, fan_out, relu
@@ -110,7 +112,8 @@ TEST(ConvnetTest, InitialValuesAreTorchvisions) {
 
 TEST(ConvnetTest, InitialValuesDependOnSeedAndNameAlone) {
   const auto model = Make();
-  const auto wider = Make({{"inputs", {2, 9, 9}}, {"widths", {3, 5}}, {"blocks", {1, 1}}, {"classes", 7}});
+  const auto wider =
+      Make({{"inputs", {2, 9, 9}}, {"widths", {3, 5}}, {"blocks", {1, 1}}, {"classes", 7}});
   EXPECT_TRUE(model->Parameters()[3].tensor.equal(wider->Parameters()[3].tensor));
   EXPECT_FALSE(model->Parameters()[3].tensor.equal(Make(Options(), 2)->Parameters()[3].tensor));
   EXPECT_FALSE(model->Parameters()[3].tensor.equal(model->Parameters()[6].tensor));
@@ -130,7 +133,8 @@ TEST(ConvnetTest, TakesRowsOfAnyShape) {
   EXPECT_EQ(model->Loss(batch, context).terms, 4);
 }
 
-// The stem's statistics after a forward, from the definition: momentum 0.1, the variance over n - 1.
+// The stem's statistics after a forward, from the definition: momentum 0.1, the variance over n -
+// 1.
 TEST(ConvnetTest, TrainingForwardsMoveTheStatistics) {
   const auto model = Make();
   const at::Tensor weight = model->Parameters()[0].tensor;
@@ -167,7 +171,8 @@ TEST(ConvnetTest, EvaluationUsesTheStatisticsAndLeavesThemAlone) {
     EXPECT_TRUE(after[i].equal(before[i])) << model->Buffers()[i].name;
   }
   EXPECT_GT((training - evaluated).abs().max().item<float>(), 1e-3);
-  // A row's result does not depend on what else is in the batch, as it would with the batch's statistics.
+  // A row's result does not depend on what else is in the batch, as it would with the batch's
+  // statistics.
   const at::Tensor alone = model->Logits(Images().narrow(0, 2, 1), context);
   EXPECT_LT((alone[0] - evaluated[2]).abs().max().item<float>(), 1e-5);
   // The statistics count.
@@ -188,7 +193,8 @@ TEST(ConvnetTest, EveryParameterGetsAGradient) {
 }
 
 TEST(ConvnetTest, OneValuePerChannelCannotBeTrainedOn) {
-  const auto model = Make({{"inputs", {1, 2, 1}}, {"widths", {3, 4}}, {"blocks", {1, 1}}, {"classes", 2}});
+  const auto model =
+      Make({{"inputs", {1, 2, 1}}, {"widths", {3, 4}}, {"blocks", {1, 1}}, {"classes", 2}});
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
   EXPECT_THROW(model->Logits(at::zeros({1, 2}), context), ModelError);
   EXPECT_NO_THROW(model->Logits(at::zeros({2, 2}), context));

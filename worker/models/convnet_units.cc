@@ -37,8 +37,8 @@ class ConvUnit : public Unit {
     size_t mean, variance, batches;
   };
 
-  // kernel x kernel, padded so that stride 1 keeps the image's size. Initial values as in torchvision:
-  // kaiming_normal_(mode="fan_out", nonlinearity="relu").
+  // kernel x kernel, padded so that stride 1 keeps the image's size. Initial values as in
+  // torchvision: kaiming_normal_(mode="fan_out", nonlinearity="relu").
   Conv AddConv(const std::string& name, int64_t in, int64_t out, int64_t kernel, int64_t stride,
                uint64_t seed) {
     const double deviation = std::sqrt(2.0 / static_cast<double>(out * kernel * kernel));
@@ -83,7 +83,9 @@ class ConvUnit : public Unit {
 class Stem : public ConvUnit {
  public:
   Stem(int64_t in, int64_t out, uint64_t seed)
-      : ConvUnit("stem"), conv1_(AddConv("conv1", in, out, 3, 1, seed)), bn1_(AddNorm("bn1", out)) {}
+      : ConvUnit("stem"),
+        conv1_(AddConv("conv1", in, out, 3, 1, seed)),
+        bn1_(AddNorm("bn1", out)) {}
 
   at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override {
     return at::relu(Apply(bn1_, Apply(conv1_, x), context));
@@ -143,8 +145,7 @@ class Root : public Unit {
     int64_t in = shape.widths[0];
     for (size_t stage = 0; stage < shape.widths.size(); ++stage) {
       for (int64_t block = 0; block < shape.blocks[stage]; ++block) {
-        const std::string name =
-            "layer" + std::to_string(stage + 1) + "." + std::to_string(block);
+        const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(block);
         const int64_t stride = stage > 0 && block == 0 ? 2 : 1;
         AddChild(std::make_unique<Block>(name, in, shape.widths[stage], stride, seed));
         in = shape.widths[stage];

@@ -25,7 +25,8 @@ struct ConvnetShape {
 inline constexpr double kBatchNormEpsilon = 1e-5;
 inline constexpr double kBatchNormMomentum = 0.1;
 
-// The number of pixels of a side after a convolution of stride 2: 3x3 with padding 1, or 1x1 without.
+// The number of pixels of a side after a convolution of stride 2: 3x3 with padding 1, or 1x1
+// without.
 inline int64_t HalfSide(int64_t side) { return (side + 1) / 2; }
 
 // rows float32 [B, ...] of channels x height x width numbers -> logits float32 [B, classes].

@@ -1,4 +1,5 @@
-// Parameters whose values are made when somebody wants them, one at a time, so that nobody needs memory for a whole model.
+// Parameters whose values are made when somebody wants them, one at a time, so that nobody needs
+// memory for a whole model.
 //
 //   DeferredValues values;
 //   {
@@ -42,7 +43,9 @@ class DeferredValues {
   at::Tensor Add(const std::vector<int64_t>& shape, Maker maker);
 
   // Whether the tensor has no memory because its values are here.
-  bool Has(const at::Tensor& tensor) const { return makers_.contains(tensor.unsafeGetTensorImpl()); }
+  bool Has(const at::Tensor& tensor) const {
+    return makers_.contains(tensor.unsafeGetTensorImpl());
+  }
   // The values: made anew, or, of a tensor that has them, the tensor.
   at::Tensor Of(const at::Tensor& tensor) const;
   // From now on others. Has(tensor).

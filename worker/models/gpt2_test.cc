@@ -12,8 +12,8 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/language_model_maker.h"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 namespace {
@@ -27,8 +27,12 @@ const LanguageModelMaker& Maker() {
   return maker;
 }
 nlohmann::json Small() { return Maker().small(); }
-nlohmann::json With(const std::string& key, const nlohmann::json& value) { return Maker().With(key, value); }
-std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) { return Maker().Make(options, seed); }
+nlohmann::json With(const std::string& key, const nlohmann::json& value) {
+  return Maker().With(key, value);
+}
+std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) {
+  return Maker().Make(options, seed);
+}
 
 at::Tensor Train(Model& model, const at::Tensor& tokens, uint64_t seed) {
   ForwardContext context(Mode::kTrain, MakeGenerator(seed));
@@ -129,7 +133,8 @@ TEST(Gpt2Test, AttentionWithDropoutIsTheFusedOneWhenNothingIsDropped) {
 }
 
 TEST(Gpt2Test, FlopsAreThoseOfTheMatrixProducts) {
-  // A block: 6 positions times 2 * (8 * 24 + 8 * 8 + 2 * 8 * 32), and 2 * 2 * 6 * 6 * 8 for attention.
+  // A block: 6 positions times 2 * (8 * 24 + 8 * 8 + 2 * 8 * 32), and 2 * 2 * 6 * 6 * 8 for
+  // attention.
   EXPECT_EQ(Make(Small())->ForwardFlops(), 2 * (6 * 2 * 768 + 1152) + 6 * 2 * 8 * 17);
 }
 

@@ -74,8 +74,7 @@ class Block : public Unit {
 
     // split, not narrow: its gradient is one concatenation.
     const std::vector<Tensor> qkv = Apply(attention_in_, Norm(ln_1_, flat)).split(width, 1);
-    Tensor mixed =
-        Attention(split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
+    Tensor mixed = Attention(split(qkv[0]), split(qkv[1]), split(qkv[2]), shape_.dropout, context);
     mixed = mixed.transpose(1, 2).reshape({rows, width});
     const Tensor attended =
         flat.add(Dropout(Apply(attention_out_, mixed), shape_.dropout, context));

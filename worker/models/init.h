@@ -11,7 +11,8 @@
 
 namespace muster::models {
 
-// All float32, contiguous, without a gradient. In a scope of deferred_values.h they have no memory yet.
+// All float32, contiguous, without a gradient. In a scope of deferred_values.h they have no memory
+// yet.
 at::Tensor NormalInit(uint64_t seed, const std::string& name, const std::vector<int64_t>& shape,
                       double deviation);
 // Uniform in [-bound, bound).

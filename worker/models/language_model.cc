@@ -37,9 +37,8 @@ LanguageModel::LanguageModel(std::string kind, std::unique_ptr<Unit> root,
 }
 
 InputSpec LanguageModel::UnitsInput() const {
-  return {.kind = InputSpec::Kind::kTokens,
-          .vocab_size = shape_.vocab_size,
-          .context = shape_.context};
+  return {
+      .kind = InputSpec::Kind::kTokens, .vocab_size = shape_.vocab_size, .context = shape_.context};
 }
 
 double LanguageModel::ForwardFlops() const {
@@ -73,8 +72,9 @@ absl::Status LanguageModel::CheckHuggingFaceConfig(const std::string& text) cons
     if (found.is_null() || Equal(expected, found)) continue;
     problems.Add(absl::StrCat(key, ": expected ", expected.dump(), ", found ", found.dump()));
   }
-  return problems.ToStatus(absl::StatusCode::kInvalidArgument,
-                           absl::StrCat("is of weights that are no ", kind(), " with these options"));
+  return problems.ToStatus(
+      absl::StatusCode::kInvalidArgument,
+      absl::StrCat("is of weights that are no ", kind(), " with these options"));
 }
 
 }  // namespace muster::models

@@ -1,5 +1,6 @@
-// A causal language model as transformers has it: what such models share besides their units. Tokens go in, the layers
-// have all one shape, and weights files and config.json are Hugging Face's.
+// A causal language model as transformers has it: what such models share besides their units.
+// Tokens go in, the layers have all one shape, and weights files and config.json are Hugging
+// Face's.
 #ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 #define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 
@@ -28,7 +29,8 @@ struct LanguageModelShape {
 struct LanguageModelNames {
   // What files of the bare model, without a head, leave out in front.
   std::string prefix;
-  // The token embedding, which `lm_head.weight` is too where they are tied: then a file may hold either, or both.
+  // The token embedding, which `lm_head.weight` is too where they are tied: then a file may hold
+  // either, or both.
   std::string embedding;
   // Endings of the constants that old files carry.
   std::vector<std::string> constants;

@@ -28,30 +28,41 @@ const Kind& Gpt2() {
       "transformer.h.",
       {{{{"model_type", "llama"}}, R"(model_type: expected "gpt2", found "llama")"},
        {{{"n_head", 4}}, "n_head: expected 2, found 4"},
-       {{{"activation_function", "relu"}}, R"(activation_function: expected "gelu_new", found "relu")"},
+       {{{"activation_function", "relu"}},
+        R"(activation_function: expected "gelu_new", found "relu")"},
        {{{"layer_norm_epsilon", 1e-6}}, "layer_norm_epsilon: expected 1e-05, found 1e-06"},
        {{{"scale_attn_weights", false}}, "scale_attn_weights: expected true, found false"},
-       {{{"scale_attn_by_inverse_layer_idx", true}}, "scale_attn_by_inverse_layer_idx: expected false, found true"}}};
+       {{{"scale_attn_by_inverse_layer_idx", true}},
+        "scale_attn_by_inverse_layer_idx: expected false, found true"}}};
   return kind;
 }
 
 const Kind& Llama() {
-  static const auto& kind = *new Kind{
-      {"llama",
-       {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 4}, {"kv_heads", 2}, {"width", 8}, {"inner", 12}}},
-      "model.layers.",
-      {{{{"model_type", "gemma"}}, R"(model_type: expected "llama", found "gemma")"},
-       {{{"hidden_act", "gelu"}}, R"(hidden_act: expected "silu", found "gelu")"},
-       {{{"num_attention_heads", 2}}, "num_attention_heads: expected 4, found 2"},
-       {{{"num_key_value_heads", 4}}, "num_key_value_heads: expected 2, found 4"},
-       {{{"head_dim", 4}}, "head_dim: expected 2, found 4"},
-       {{{"rms_norm_eps", 1e-6}}, "rms_norm_eps: expected 1e-05, found 1e-06"},
-       {{{"rope_theta", 5e5}}, "rope_theta: expected 10000.0, found 500000.0"},
-       {{{"rope_parameters", {{"rope_theta", 5e5}}}}, "rope_parameters.rope_theta: expected 10000.0, found 500000.0"},
-       {{{"rope_parameters", {{"rope_type", "llama3"}}}},
-        R"(rope_parameters.rope_type: expected "default", found "llama3")"},
-       {{{"rope_scaling", {{"rope_type", "yarn"}}}}, R"(rope_scaling.rope_type: expected "default", found "yarn")"},
-       {{{"rope_scaling", {{"type", "linear"}}}}, R"(rope_scaling.type: expected "default", found "linear")"}}};
+  static const auto& kind =
+      *new Kind{{"llama",
+                 {{"vocab_size", 17},
+                  {"context", 6},
+                  {"layers", 2},
+                  {"heads", 4},
+                  {"kv_heads", 2},
+                  {"width", 8},
+                  {"inner", 12}}},
+                "model.layers.",
+                {{{{"model_type", "gemma"}}, R"(model_type: expected "llama", found "gemma")"},
+                 {{{"hidden_act", "gelu"}}, R"(hidden_act: expected "silu", found "gelu")"},
+                 {{{"num_attention_heads", 2}}, "num_attention_heads: expected 4, found 2"},
+                 {{{"num_key_value_heads", 4}}, "num_key_value_heads: expected 2, found 4"},
+                 {{{"head_dim", 4}}, "head_dim: expected 2, found 4"},
+                 {{{"rms_norm_eps", 1e-6}}, "rms_norm_eps: expected 1e-05, found 1e-06"},
+                 {{{"rope_theta", 5e5}}, "rope_theta: expected 10000.0, found 500000.0"},
+                 {{{"rope_parameters", {{"rope_theta", 5e5}}}},
+                  "rope_parameters.rope_theta: expected 10000.0, found 500000.0"},
+                 {{{"rope_parameters", {{"rope_type", "llama3"}}}},
+                  R"(rope_parameters.rope_type: expected "default", found "llama3")"},
+                 {{{"rope_scaling", {{"rope_type", "yarn"}}}},
+                  R"(rope_scaling.rope_type: expected "default", found "yarn")"},
+                 {{{"rope_scaling", {{"type", "linear"}}}},
+                  R"(rope_scaling.type: expected "default", found "linear")"}}};
   return kind;
 }
 
@@ -114,8 +125,10 @@ TEST_P(LanguageModelTest, AConfigOfOtherWeightsIsRefused) {
     EXPECT_EQ(status, absl::InvalidArgumentError("is of weights that are no " + maker().kind() +
                                                  " with these options: " + said));
   }
-  EXPECT_EQ(model->CheckHuggingFaceConfig("[]"), absl::InvalidArgumentError("expected a JSON object"));
-  EXPECT_EQ(model->CheckHuggingFaceConfig("{"), absl::InvalidArgumentError("expected a JSON object"));
+  EXPECT_EQ(model->CheckHuggingFaceConfig("[]"),
+            absl::InvalidArgumentError("expected a JSON object"));
+  EXPECT_EQ(model->CheckHuggingFaceConfig("{"),
+            absl::InvalidArgumentError("expected a JSON object"));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LanguageModelTest, ::testing::Values(&Gpt2(), &Llama()),

@@ -1,5 +1,5 @@
-// Llama (Touvron et al. 2023) as in Hugging Face's LlamaForCausalLM: names, layouts, initialisation. Without biases,
-// dropout and scaled rotary positions.
+// Llama (Touvron et al. 2023) as in Hugging Face's LlamaForCausalLM: names, layouts,
+// initialisation. Without biases, dropout and scaled rotary positions.
 #ifndef MUSTER_WORKER_MODELS_LLAMA_H_
 #define MUSTER_WORKER_MODELS_LLAMA_H_
 

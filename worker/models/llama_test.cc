@@ -29,8 +29,12 @@ const LanguageModelMaker& Maker() {
   return maker;
 }
 nlohmann::json Small() { return Maker().small(); }
-nlohmann::json With(const std::string& key, const nlohmann::json& value) { return Maker().With(key, value); }
-std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) { return Maker().Make(options, seed); }
+nlohmann::json With(const std::string& key, const nlohmann::json& value) {
+  return Maker().With(key, value);
+}
+std::unique_ptr<Model> Make(const nlohmann::json& options, uint64_t seed = 1) {
+  return Maker().Make(options, seed);
+}
 
 TEST(LlamaTest, ParametersHaveHuggingFaceNamesInForwardOrder) {
   std::vector<std::string> names;
@@ -38,15 +42,13 @@ TEST(LlamaTest, ParametersHaveHuggingFaceNamesInForwardOrder) {
     names.push_back(parameter.name);
   }
   EXPECT_THAT(
-      names,
-      ElementsAre("model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
-                  "model.layers.0.self_attn.q_proj.weight",
-                  "model.layers.0.self_attn.k_proj.weight",
-                  "model.layers.0.self_attn.v_proj.weight",
-                  "model.layers.0.self_attn.o_proj.weight",
-                  "model.layers.0.post_attention_layernorm.weight",
-                  "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
-                  "model.layers.0.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"));
+      names, ElementsAre(
+                 "model.embed_tokens.weight", "model.layers.0.input_layernorm.weight",
+                 "model.layers.0.self_attn.q_proj.weight", "model.layers.0.self_attn.k_proj.weight",
+                 "model.layers.0.self_attn.v_proj.weight", "model.layers.0.self_attn.o_proj.weight",
+                 "model.layers.0.post_attention_layernorm.weight",
+                 "model.layers.0.mlp.gate_proj.weight", "model.layers.0.mlp.up_proj.weight",
+                 "model.layers.0.mlp.down_proj.weight", "model.norm.weight", "lm_head.weight"));
 }
 
 TEST(LlamaTest, TiedModelHasNoHeadOfItsOwn) {
@@ -115,7 +117,8 @@ TEST(RotaryTest, TurnsTheHalvesOfAHeadAgainstEachOther) {
   for (int64_t position = 0; position < 5; ++position) {
     const at::Tensor found = turned[0][position][0];
     for (int64_t i = 0; i < 2; ++i) {
-      const double angle = static_cast<double>(position) / std::pow(100, 2.0 * static_cast<double>(i) / 4);
+      const double angle =
+          static_cast<double>(position) / std::pow(100, 2.0 * static_cast<double>(i) / 4);
       const double a = static_cast<double>(i) + 1, b = a + 2;
       EXPECT_NEAR(found[i].item<float>(), a * std::cos(angle) - b * std::sin(angle), 1e-5);
       EXPECT_NEAR(found[i + 2].item<float>(), b * std::cos(angle) + a * std::sin(angle), 1e-5);
@@ -124,7 +127,8 @@ TEST(RotaryTest, TurnsTheHalvesOfAHeadAgainstEachOther) {
 }
 
 TEST(LlamaTest, FlopsAreThoseOfTheMatrixProducts) {
-  // A layer: 6 positions times 2 * (8 * 8 + 2 * 4 * 8 + 8 * 8 + 3 * 12 * 8), and 2 * 2 * 6 * 6 * 8 for attention.
+  // A layer: 6 positions times 2 * (8 * 8 + 2 * 4 * 8 + 8 * 8 + 3 * 12 * 8), and 2 * 2 * 6 * 6 * 8
+  // for attention.
   EXPECT_EQ(Make(Small())->ForwardFlops(), 2 * (6 * 2 * 480 + 1152) + 6 * 2 * 8 * 17);
 }
 
@@ -135,9 +139,8 @@ TEST(LlamaTest, WeightNamesOfOtherWritersAreUnderstood) {
             "model.layers.1.mlp.up_proj.weight");
   EXPECT_EQ(tied->ResolveWeight("lm_head.weight").parameter, "model.embed_tokens.weight");
   EXPECT_EQ(untied->ResolveWeight("lm_head.weight").parameter, "lm_head.weight");
-  for (const char* name :
-       {"model.layers.0.self_attn.rotary_emb.inv_freq", "model.rotary_emb.inv_freq",
-        "rotary_emb.inv_freq"}) {
+  for (const char* name : {"model.layers.0.self_attn.rotary_emb.inv_freq",
+                           "model.rotary_emb.inv_freq", "rotary_emb.inv_freq"}) {
     EXPECT_EQ(tied->ResolveWeight(name).kind, WeightName::Kind::kIgnored) << name;
   }
   for (const char* name : {"layers.2.mlp.up_proj.weight", "model.layers.0.self_attn.q_proj.bias"}) {

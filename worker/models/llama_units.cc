@@ -16,7 +16,8 @@ namespace {
 
 using at::Tensor;
 
-// Root mean square norm (Zhang and Sennrich 2019), in float32 whatever the rest computes in; of the weight's type.
+// Root mean square norm (Zhang and Sennrich 2019), in float32 whatever the rest computes in; of the
+// weight's type.
 Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
   return at::rms_norm(x.to(at::kFloat), {x.size(-1)}, weight.to(at::kFloat), eps)
       .to(weight.scalar_type());
@@ -54,8 +55,7 @@ class Layer : public Unit {
     const Tensor q = rotary_->Turn(split(q_, shape_.heads));
     const Tensor k = rotary_->Turn(split(k_, shape_.kv_heads));
     const Tensor v = split(v_, shape_.kv_heads);
-    const Tensor mixed =
-        CausalAttention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
+    const Tensor mixed = CausalAttention(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2));
     return at::linear(mixed.transpose(1, 2).flatten(2), parameter(o_));
   }
 
@@ -87,8 +87,7 @@ class Root : public Unit {
     const auto rotary =
         std::make_shared<const Rotary>(shape.context, shape.head(), shape.rope_theta);
     for (int64_t i = 0; i < shape.layers; ++i) {
-      AddChild(
-          std::make_unique<Layer>("model.layers." + std::to_string(i), shape, rotary, seed));
+      AddChild(std::make_unique<Layer>("model.layers." + std::to_string(i), shape, rotary, seed));
     }
     norm_ = AddParameter("model.norm.weight", ConstantInit({shape.width}, 1));
     head_ = shape.tied ? embedding_ : AddEmbedding("lm_head.weight", seed);

@@ -27,7 +27,8 @@ struct LlamaShape {
 
 inline constexpr double kLlamaInitDeviation = 0.02;
 
-// tokens int64 [B, C], C <= context -> logits [B, C, vocab_size]. float32, unless autocast says otherwise.
+// tokens int64 [B, C], C <= context -> logits [B, C, vocab_size]. float32, unless autocast says
+// otherwise.
 std::unique_ptr<Unit> MakeLlamaRoot(const LlamaShape& shape, uint64_t seed);
 
 }  // namespace muster::models

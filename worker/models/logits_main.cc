@@ -14,8 +14,8 @@
 #include "common/status/status.h"
 #include "nlohmann/json.hpp"
 #include "worker/checkpoint/weights.h"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster {
 namespace {

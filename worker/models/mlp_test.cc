@@ -6,8 +6,8 @@
 #include "ATen/ops/zeros.h"
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 namespace {
@@ -57,8 +57,8 @@ TEST(MlpTest, FlopsAreThoseOfTheMatrixProducts) {
 }
 
 TEST(MlpTest, ModelWithoutHiddenLayers) {
-  const auto linear =
-      CreateFromJson("mlp", {{"inputs", 4}, {"classes", 2}}, 1);  // as in the job file without `hidden`
+  const auto linear = CreateFromJson("mlp", {{"inputs", 4}, {"classes", 2}},
+                                     1);  // as in the job file without `hidden`
   ASSERT_TRUE(linear.ok());
   EXPECT_EQ((*linear)->Parameters().size(), 2u);
   EXPECT_EQ((*linear)->HuggingFaceConfig(), "");

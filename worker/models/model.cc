@@ -75,7 +75,8 @@ LossOutput CrossEntropy(const at::Tensor& logits, const at::Tensor& all_targets,
 absl::Status Model::SetLoss(const LossOptions& loss) {
   if (loss.kind == LossKind::kMse && UnitsInput().kind == InputSpec::Kind::kTokens) {
     return absl::InvalidArgumentError(
-        absl::StrCat("loss: found mse, but the model ", kind_, " gives logits of tokens; allowed: cross_entropy"));
+        absl::StrCat("loss: found mse, but the model ", kind_,
+                     " gives logits of tokens; allowed: cross_entropy"));
   }
   loss_ = loss;
   return absl::OkStatus();
@@ -117,9 +118,9 @@ absl::Status Model::CheckBatch(const Batch& batch) const {
                  : IsNumbers(batch.targets, batch.inputs.size(0), spec.target_numbers))) {
       return absl::OkStatus();
     }
-    expected = absl::StrCat("inputs Float [B, ...] with ", spec.row_elements,
-                            " numbers per row and targets ",
-                            classes ? "Long [B]" : absl::StrCat("Float [B, ", spec.target_numbers, "]"));
+    expected = absl::StrCat(
+        "inputs Float [B, ...] with ", spec.row_elements, " numbers per row and targets ",
+        classes ? "Long [B]" : absl::StrCat("Float [B, ", spec.target_numbers, "]"));
   }
   return absl::InvalidArgumentError(absl::StrCat("batch for ", kind_, ": expected ", expected,
                                                  ", found inputs ", Describe(batch.inputs),

@@ -20,9 +20,10 @@ namespace muster::models {
 
 struct LossOutput {
   at::Tensor mean_loss;  // scalar float32, differentiable: the mean over `terms`
-  int64_t terms = 0;     // loss terms behind the mean: tokens, rows or numbers; ignored targets are none
-  // Of the terms, those whose largest logit is the target's: of rows or of tokens. Only in Mode::kEvaluate, and only
-  // where targets are classes or tokens.
+  int64_t terms =
+      0;  // loss terms behind the mean: tokens, rows or numbers; ignored targets are none
+  // Of the terms, those whose largest logit is the target's: of rows or of tokens. Only in
+  // Mode::kEvaluate, and only where targets are classes or tokens.
   std::optional<int64_t> correct;
 };
 
@@ -57,7 +58,8 @@ class Model {
 
   const std::string& kind() const { return kind_; }
 
-  // Which loss stands on top; once, before the first batch. INVALID_ARGUMENT: a loss that the model cannot have.
+  // Which loss stands on top; once, before the first batch. INVALID_ARGUMENT: a loss that the model
+  // cannot have.
   virtual absl::Status SetLoss(const LossOptions& loss);
 
   // What the model takes with its loss; data sets are opened against it.
@@ -71,21 +73,23 @@ class Model {
   // Whether exp(loss) is a perplexity: the loss is a cross entropy over tokens.
   virtual bool HasPerplexity() const;
 
-  // The mean loss of the batch over all terms. Without any term (all targets ignored) 0, with zero gradients.
+  // The mean loss of the batch over all terms. Without any term (all targets ignored) 0, with zero
+  // gradients.
   virtual LossOutput Loss(const Batch& batch, ForwardContext& context);
 
-  // Called on every rank between steps, before the step that makes `step` optimizer steps done: never inside an
-  // accumulation window. An error fails the job.
+  // Called on every rank between steps, before the step that makes `step` optimizer steps done:
+  // never inside an accumulation window. An error fails the job.
   virtual absl::Status BeforeStep(int64_t step) { return absl::OkStatus(); }
-  // Whether BeforeStep does anything. Where it does, every step begins by waiting until all parameters are there.
+  // Whether BeforeStep does anything. Where it does, every step begins by waiting until all
+  // parameters are there.
   virtual bool HasStepHook() const { return false; }
 
   // Whether its forward or its loss runs collectives of its own, so that every rank has to run
   // them.
   virtual bool RunsCollectives() const { return false; }
 
-  // Floating-point operations of one sample's forward, a multiply-add counted as 2: matrix products and
-  // convolutions only. 0: not known.
+  // Floating-point operations of one sample's forward, a multiply-add counted as 2: matrix products
+  // and convolutions only. 0: not known.
   virtual double ForwardFlops() const { return 0; }
 
   // INVALID_ARGUMENT naming expected and found when the shapes or dtypes do not fit (values are
@@ -100,8 +104,9 @@ class Model {
   // is no such thing.
   virtual std::string HuggingFaceConfig() const { return ""; }
 
-  // Whether weights that lie beside `text`, a config.json of transformers, can be this model's, in what the weights do not
-  // show of themselves. INVALID_ARGUMENT: every difference; OK where there is nothing to compare.
+  // Whether weights that lie beside `text`, a config.json of transformers, can be this model's, in
+  // what the weights do not show of themselves. INVALID_ARGUMENT: every difference; OK where there
+  // is nothing to compare.
   virtual absl::Status CheckHuggingFaceConfig(const std::string& text) const {
     return absl::OkStatus();
   }

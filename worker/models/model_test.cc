@@ -1,4 +1,5 @@
-// The losses, against their formulas in float64. tests/parity compares training with them with PyTorch.
+// The losses, against their formulas in float64. tests/parity compares training with them with
+// PyTorch.
 #include "worker/models/model.h"
 
 #include <algorithm>
@@ -82,8 +83,9 @@ LossOutput LossOf(Model& model, const Batch& batch, Mode mode = Mode::kTrain) {
   return model.Loss(batch, context);
 }
 
-// The mean cross entropy over the targets that count, and its gradient by the logits: -sum q log p and p - q, with
-// q = 1 - smoothing + smoothing / classes at the target and smoothing / classes elsewhere.
+// The mean cross entropy over the targets that count, and its gradient by the logits: -sum q log p
+// and p - q, with q = 1 - smoothing + smoothing / classes at the target and smoothing / classes
+// elsewhere.
 struct Expected {
   double loss = 0;
   std::vector<std::vector<double>> gradient{kRows, std::vector<double>(kClasses)};

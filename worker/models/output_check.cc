@@ -27,7 +27,8 @@ Batch ProbeBatch(const InputSpec& input, const std::vector<int64_t>& row) {
   if (input.kind == InputSpec::Kind::kTokens) {
     const at::Tensor tokens =
         at::arange(kSamples * input.context, at::kLong).remainder(input.vocab_size);
-    return {tokens.view({kSamples, input.context}), at::zeros({kSamples, input.context}, at::kLong)};
+    return {tokens.view({kSamples, input.context}),
+            at::zeros({kSamples, input.context}, at::kLong)};
   }
   std::vector<int64_t> shape = {kSamples};
   shape.insert(shape.end(), row.begin(), row.end());
@@ -45,9 +46,9 @@ absl::Status CheckLogits(const at::Tensor& logits, const InputSpec& input) {
       logits.sizes() == at::IntArrayRef(expected)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("output for ", kSamples, " samples: expected Float [",
-                                                 absl::StrJoin(expected, ", "), "], found ",
-                                                 Describe(logits)));
+  return absl::InvalidArgumentError(
+      absl::StrCat("output for ", kSamples, " samples: expected Float [",
+                   absl::StrJoin(expected, ", "), "], found ", Describe(logits)));
 }
 
 }  // namespace muster::models

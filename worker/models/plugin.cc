@@ -43,9 +43,8 @@ class SeededValues : public plugin::Values {
 
 InputSpec ToSpec(const plugin::Input& input) {
   if (input.kind == plugin::Input::Kind::kTokens) {
-    return {.kind = InputSpec::Kind::kTokens,
-            .vocab_size = input.vocab_size,
-            .context = input.context};
+    return {
+        .kind = InputSpec::Kind::kTokens, .vocab_size = input.vocab_size, .context = input.context};
   }
   int64_t elements = 1;
   for (int64_t size : input.row) elements *= size;
@@ -61,7 +60,8 @@ std::string Wrong(const plugin::Input& input, bool own_loss) {
   constexpr int64_t kMax = int64_t{1} << 31;
   const auto size = [](int64_t value) { return value >= 1 && value <= kMax; };
   if (input.kind == plugin::Input::Kind::kTokens) {
-    return size(input.vocab_size) && size(input.context) ? "" : "tokens need vocab_size and context";
+    return size(input.vocab_size) && size(input.context) ? ""
+                                                         : "tokens need vocab_size and context";
   }
   int64_t elements = 1;
   for (int64_t one : input.row) {
@@ -70,14 +70,16 @@ std::string Wrong(const plugin::Input& input, bool own_loss) {
   if (input.row.empty()) return "rows need a shape";
   if (input.target_numbers != 0) {
     if (!own_loss) return "target_numbers are for a model with a loss of its own (ModelWithLoss)";
-    return size(input.target_numbers) && input.classes == 0 ? "" : "either classes or target_numbers";
+    return size(input.target_numbers) && input.classes == 0 ? ""
+                                                            : "either classes or target_numbers";
   }
   return size(input.classes) ? "" : "rows need classes";
 }
 
 class PluginModel : public Model {
  public:
-  PluginModel(std::string who, std::unique_ptr<plugin::Model> inner, std::unique_ptr<PluginUnit> root)
+  PluginModel(std::string who, std::unique_ptr<plugin::Model> inner,
+              std::unique_ptr<PluginUnit> root)
       : Model("plugin", std::move(root)),
         who_(std::move(who)),
         inner_(std::move(inner)),
@@ -132,9 +134,10 @@ class PluginModel : public Model {
     // It may freeze and unfreeze, but a parameter that was computed is none any more.
     for (const auto& [name, tensor] : Parameters()) {
       if (tensor.is_leaf()) continue;
-      return absl::FailedPreconditionError(absl::StrCat(
-          who, ": parameter '", name,
-          "': expected a leaf, found the result of an operation; change values under at::NoGradGuard"));
+      return absl::FailedPreconditionError(
+          absl::StrCat(who, ": parameter '", name,
+                       "': expected a leaf, found the result of an operation; change values under "
+                       "at::NoGradGuard"));
     }
     return absl::OkStatus();
   }
@@ -195,15 +198,16 @@ absl::StatusOr<const muster_plugin*> Load(const std::string& path) {
   return found;
 }
 
-absl::StatusOr<const plugin::ModelEntry*> FindModel(const std::string& path, const std::string& name) {
+absl::StatusOr<const plugin::ModelEntry*> FindModel(const std::string& path,
+                                                    const std::string& name) {
   ASSIGN_OR_RETURN(const muster_plugin* const found, Load(path));
   std::vector<std::string> names;
   for (size_t i = 0; i < found->count; ++i) {
     if (found->models[i].name == name) return &found->models[i];
     names.push_back(found->models[i].name);
   }
-  return absl::InvalidArgumentError(absl::StrCat(path, ": has no model '", name, "'; allowed is one of: ",
-                                                 absl::StrJoin(names, ", ")));
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": has no model '", name, "'; allowed is one of: ", absl::StrJoin(names, ", ")));
 }
 
 absl::Status CheckAllAsked(const std::string& who, const plugin::Options& options) {
@@ -217,7 +221,8 @@ absl::Status CheckAllAsked(const std::string& who, const plugin::Options& option
                    "; allowed: ", absl::StrJoin(options.asked(), ", ")));
 }
 
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, const plugin::ModelEntry& entry,
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who,
+                                                 const plugin::ModelEntry& entry,
                                                  plugin::Options options, uint64_t seed) {
   // A plug-in may read and change what it is given.
   const DeferredValues::Scope not_deferred(nullptr);
@@ -239,13 +244,12 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, const p
 absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed) {
   const std::map<std::string, std::string> given(spec.options().begin(), spec.options().end());
   ASSIGN_OR_RETURN(const plugin::ModelEntry* const entry, FindModel(spec.path(), spec.name()));
-  const std::string who =
-      absl::StrCat("plug-in ", spec.path(), ": model '", spec.name(), "'");
+  const std::string who = absl::StrCat("plug-in ", spec.path(), ": model '", spec.name(), "'");
   std::unique_ptr<Model> model;
   try {
     ASSIGN_OR_RETURN(model, CallPlugin(who, [&] {
-      return MakeModel(who, *entry, plugin::Options(given), seed);
-    }));
+                       return MakeModel(who, *entry, plugin::Options(given), seed);
+                     }));
   } catch (const ModelError& error) {
     return absl::InvalidArgumentError(error.what());
   }

@@ -67,7 +67,9 @@ std::string OwnRank() {
 // 3 numbers -> 3 numbers.
 class Square : public Unit {
  public:
-  explicit Square(const std::string& name) : Unit(name) { AddParameter(name + ".weight", at::eye(3)); }
+  explicit Square(const std::string& name) : Unit(name) {
+    AddParameter(name + ".weight", at::eye(3));
+  }
   at::Tensor Forward(const at::Tensor& x, Context&) override { return at::linear(x, parameter(0)); }
 };
 
@@ -105,8 +107,8 @@ class TwoUnits : public Unit {
 // A root that takes its time, or all time there is, on one rank.
 class Slow : public Unit {
  public:
-  // "hangs": never comes back from its 5th forward in training, unless there is a file `path`, which it makes before, with its
-  // process id. "slow-evaluation": moves, but slowly.
+  // "hangs": never comes back from its 5th forward in training, unless there is a file `path`,
+  // which it makes before, with its process id. "slow-evaluation": moves, but slowly.
   Slow(std::string fault, bool this_rank, std::string path)
       : Unit(""), fault_(std::move(fault)), this_rank_(this_rank), path_(std::move(path)) {
     AddParameter("weight", at::ones({2, 3}));

@@ -36,8 +36,8 @@ constexpr int kMachine = EM_AARCH64;
 #error "which ELF machine is this?"
 #endif
 
-// The dynamic loader maps what the headers say whatever the file's size: one that was cut off would end the process
-// with SIGBUS. Of another machine's file it says that there is no such file.
+// The dynamic loader maps what the headers say whatever the file's size: one that was cut off would
+// end the process with SIGBUS. Of another machine's file it says that there is no such file.
 absl::Status CheckElf(const files::MappedFile& file) {
   const uint64_t size = file.size();
   ElfW(Ehdr) header;
@@ -46,16 +46,16 @@ absl::Status CheckElf(const files::MappedFile& file) {
     return Invalid(file.path(), "something else");
   }
   const auto cut_off = [&](uint64_t expected) {
-    return absl::DataLossError(absl::StrCat(file.path(), ": is cut off: expected at least ", expected,
-                                            " bytes, found ", size));
+    return absl::DataLossError(absl::StrCat(file.path(), ": is cut off: expected at least ",
+                                            expected, " bytes, found ", size));
   };
   if (size < sizeof(header)) return cut_off(sizeof(header));
   std::memcpy(&header, file.data(), sizeof(header));
   const int bits = header.e_ident[EI_CLASS] == ELFCLASS64 ? 64 : 32;
   if (bits != kBits || header.e_ident[EI_DATA] != ELFDATA2LSB || header.e_machine != kMachine) {
     return absl::InvalidArgumentError(absl::StrCat(
-        file.path(), ": expected a shared object for this machine (ELF machine ", kMachine, ", ", kBits,
-        " bits), found one for machine ", header.e_machine, ", ", bits, " bits"));
+        file.path(), ": expected a shared object for this machine (ELF machine ", kMachine, ", ",
+        kBits, " bits), found one for machine ", header.e_machine, ", ", bits, " bits"));
   }
   if (header.e_type != ET_DYN) {
     return Invalid(file.path(), header.e_type == ET_REL ? "an object file that is not linked yet"
@@ -72,7 +72,8 @@ absl::Status CheckElf(const files::MappedFile& file) {
   for (int i = 0; i < header.e_phnum; ++i) {
     ElfW(Phdr) segment;
     std::memcpy(&segment, file.data() + header.e_phoff + i * sizeof(segment), sizeof(segment));
-    if (segment.p_type == PT_LOAD) end = std::max(end, end_of(segment.p_offset, segment.p_filesz, 1));
+    if (segment.p_type == PT_LOAD)
+      end = std::max(end, end_of(segment.p_offset, segment.p_filesz, 1));
   }
   return end > size ? cut_off(end) : absl::OkStatus();
 }
@@ -104,9 +105,8 @@ absl::Status CheckPluginFile(const std::string& path) {
   static constexpr struct {
     const char* key;
     const char* what;
-  } kCompared[] = {{"interface", "the plug-in interface"},
-                   {"torch", "LibTorch"},
-                   {"abi", "the C++ library"}};
+  } kCompared[] = {
+      {"interface", "the plug-in interface"}, {"torch", "LibTorch"}, {"abi", "the C++ library"}};
   Versions theirs = ParseStamp(found.substr(0, found.find('\0')));
   Versions ours = ParseStamp(kOwn);
   Problems problems;

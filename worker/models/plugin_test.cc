@@ -23,8 +23,8 @@
 #include "nlohmann/json.hpp"
 #include "torch/version.h"
 #include "worker/models/recording_context.h"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 namespace {
@@ -87,28 +87,30 @@ TEST(PluginTest, InitialValuesDependOnTheSeedAndTheNameOnly) {
 
 TEST(PluginTest, ItsOwnLossIsTheLoss) {
   const auto model = MakeFocal({{"gamma", "3"}});
-  const Batch batch = {at::randn({6, 2, 2}, MakeGenerator(1)), at::tensor({0, 1, 2, 0, 1, 2}, at::kLong)};
+  const Batch batch = {at::randn({6, 2, 2}, MakeGenerator(1)),
+                       at::tensor({0, 1, 2, 0, 1, 2}, at::kLong)};
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
   const LossOutput loss = model->Loss(batch, context);
   const at::Tensor logits = model->Logits(batch.inputs, context);
-  const at::Tensor log_p = at::log_softmax(logits, 1).gather(1, batch.targets.unsqueeze(1)).squeeze(1);
+  const at::Tensor log_p =
+      at::log_softmax(logits, 1).gather(1, batch.targets.unsqueeze(1)).squeeze(1);
   const at::Tensor expected = ((1 - log_p.exp()).pow(3) * -log_p).mean();
   EXPECT_TRUE(at::allclose(loss.mean_loss, expected));
   EXPECT_EQ(loss.terms, 6);
   EXPECT_FALSE(loss.correct.has_value());
   context.set_mode(Mode::kEvaluate);
-  EXPECT_EQ(model->Loss(batch, context).correct, logits.argmax(1).eq(batch.targets).sum().item<int64_t>());
+  EXPECT_EQ(model->Loss(batch, context).correct,
+            logits.argmax(1).eq(batch.targets).sum().item<int64_t>());
   EXPECT_THAT(Message(model->SetLoss({})), HasSubstr("has a loss of its own"));
 }
 
 TEST(PluginTest, AModelWithoutALossTakesTheJobs) {
-  const auto model =
-      *Make(kFocal, "plain", {{"inputs", "4"}, {"width", "5"}, {"classes", "3"}});
+  const auto model = *Make(kFocal, "plain", {{"inputs", "4"}, {"width", "5"}, {"classes", "3"}});
   ASSERT_TRUE(model->SetLoss({.label_smoothing = 0.1}).ok());
   const Batch batch = {at::randn({3, 4}, MakeGenerator(1)), at::tensor({0, 1, 2}, at::kLong)};
   ForwardContext context(Mode::kTrain, MakeGenerator(0));
-  const at::Tensor expected = at::cross_entropy_loss(model->Logits(batch.inputs, context), batch.targets, {},
-                                                     at::Reduction::Mean, -100, 0.1);
+  const at::Tensor expected = at::cross_entropy_loss(
+      model->Logits(batch.inputs, context), batch.targets, {}, at::Reduction::Mean, -100, 0.1);
   EXPECT_TRUE(model->Loss(batch, context).mean_loss.equal(expected));
 }
 
@@ -143,11 +145,14 @@ TEST(PluginTest, EveryCallOfAUnitGoesThroughTheContext) {
 TEST(PluginTest, UnknownNamesAndOptionsSayWhatThereIs) {
   EXPECT_EQ(Error(Make(kFocal, "focl", {})),
             "examples/plugin/focal.so: has no model 'focl'; allowed is one of: focal, plain");
-  EXPECT_EQ(Error(Make(kFocal, "plain", {{"inputs", "4"}, {"width", "5"}, {"classes", "3"}, {"gama", "2"}})),
-            "plug-in examples/plugin/focal.so: model 'plain': unknown options: gama; allowed: classes, "
-            "inputs, layers, width");
+  EXPECT_EQ(
+      Error(Make(kFocal, "plain",
+                 {{"inputs", "4"}, {"width", "5"}, {"classes", "3"}, {"gama", "2"}})),
+      "plug-in examples/plugin/focal.so: model 'plain': unknown options: gama; allowed: classes, "
+      "inputs, layers, width");
   EXPECT_EQ(Error(Make(kFocal, "plain", {{"inputs", "4x"}})),
-            "plug-in examples/plugin/focal.so: model 'plain': option inputs: expected an integer from 1 on, "
+            "plug-in examples/plugin/focal.so: model 'plain': option inputs: expected an integer "
+            "from 1 on, "
             "found '4x'");
   EXPECT_THAT(Error(Make(kFocal, "plain", nlohmann::json::object())),
               HasSubstr("option inputs: expected an integer from 1 on, found nothing"));
@@ -178,16 +183,21 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"no-tensor", "parameter 'nothing': found no tensor"},
         Fault{"half-buffer", "buffer 'half': expected Float or Long, found Half"},
         Fault{"no-child", "expected a child, found nothing"},
-        Fault{"no-classes", "input: rows need classes"}, Fault{"no-row", "input: rows need a shape"},
+        Fault{"no-classes", "input: rows need classes"},
+        Fault{"no-row", "input: rows need a shape"},
         Fault{"numbers-without-loss", "a loss of its own (ModelWithLoss)"},
-        Fault{"forward-throws", "root: no luck"}, Fault{"torch-throws", "root: mat1 and mat2 shapes"},
+        Fault{"forward-throws", "root: no luck"},
+        Fault{"torch-throws", "root: mat1 and mat2 shapes"},
         Fault{"returns-nothing", "root: expected a tensor from Forward, found nothing"},
         Fault{"stranger", "calls root, which is none of its children"},
         Fault{"other-shape", "expected Float [2, 2], found Float [2]"},
         Fault{"loss-throws", "loss: loss of face"},
-        Fault{"loss-not-scalar", "loss: expected a mean that is one Float without dimensions, found Float [2, 2]"},
-        Fault{"loss-nothing", "loss: expected a mean that is one Float without dimensions, found nothing"},
-        Fault{"loss-bfloat16", "found BFloat16 []; under bfloat16 and float16 take the logits to Float first"},
+        Fault{"loss-not-scalar",
+              "loss: expected a mean that is one Float without dimensions, found Float [2, 2]"},
+        Fault{"loss-nothing",
+              "loss: expected a mean that is one Float without dimensions, found nothing"},
+        Fault{"loss-bfloat16",
+              "found BFloat16 []; under bfloat16 and float16 take the logits to Float first"},
         Fault{"loss-no-terms", "loss: expected 1 or more terms, found 0"}),
     [](const auto& info) {
       std::string name = info.param.name;
@@ -208,10 +218,12 @@ TEST(PluginTest, WhatFailsOnlyInTrainingIsAModelErrorWithItsName) {
     }
     return "";
   };
-  EXPECT_EQ(thrown("forward-throws-when-training"),
-            "plug-in worker/models/plugin_faults.so: model 'faulty': root: threw something that is no "
-            "std::exception");
-  EXPECT_THAT(thrown("loss-no-gradient"), HasSubstr("loss: expected a mean that depends on the parameters"));
+  EXPECT_EQ(
+      thrown("forward-throws-when-training"),
+      "plug-in worker/models/plugin_faults.so: model 'faulty': root: threw something that is no "
+      "std::exception");
+  EXPECT_THAT(thrown("loss-no-gradient"),
+              HasSubstr("loss: expected a mean that depends on the parameters"));
 }
 
 TEST(PluginTest, AModelSaysWhetherItRunsCollectivesOfItsOwn) {
@@ -237,7 +249,8 @@ TEST(PluginTest, WhatTheWorkerThrowsInACallStaysAsItIs) {
     }
   };
   Losing context(Mode::kTrain, MakeGenerator(0));
-  EXPECT_THROW(MakeFocal()->Loss({at::randn({2, 4}), at::tensor({0, 1}, at::kLong)}, context), Lost);
+  EXPECT_THROW(MakeFocal()->Loss({at::randn({2, 4}), at::tensor({0, 1}, at::kLong)}, context),
+               Lost);
 }
 
 TEST(PluginTest, AStepHookMayFreezeAndItsFailureIsAStatusWithItsName) {
@@ -269,7 +282,8 @@ class PluginFileTest : public ::testing::Test {
   std::string Patched(const std::string& from, const std::string& to) {
     std::string bytes = Bytes();
     EXPECT_EQ(from.size(), to.size());
-    for (size_t at; (at = bytes.find(from)) != std::string::npos;) bytes.replace(at, from.size(), to);
+    for (size_t at; (at = bytes.find(from)) != std::string::npos;)
+      bytes.replace(at, from.size(), to);
     return Write("patched.so", bytes);
   }
   std::string Write(const std::string& name, const std::string& bytes) {
@@ -287,8 +301,9 @@ class PluginFileTest : public ::testing::Test {
 TEST_F(PluginFileTest, OtherVersionsAreRefusedWithBothBeforeAnythingIsLoaded) {
   const auto other = Make(Patched("interface=2;", "interface=7;"), "focal", {});
   EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(Error(other), HasSubstr("other versions, build it anew: the plug-in interface: the plug-in was "
-                                      "built against '7', this worker against '2'"));
+  EXPECT_THAT(Error(other),
+              HasSubstr("other versions, build it anew: the plug-in interface: the plug-in was "
+                        "built against '7', this worker against '2'"));
   EXPECT_THAT(Error(Make(Patched("torch=2.", "torch=1."), "focal", {})),
               AllOf(HasSubstr("LibTorch: the plug-in was built against '1."),
                     HasSubstr("this worker against '" TORCH_VERSION "'")));
@@ -302,12 +317,14 @@ TEST_F(PluginFileTest, FilesThatAreNoPluginsSayWhatTheyAre) {
   EXPECT_EQ(Make(folder_.Path("none.so"), "x", {}).status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Error(Make(folder_.Path("none.so"), "x", {})), HasSubstr("none.so"));
   EXPECT_THAT(Error(Make(Write("empty.so", ""), "x", {})), HasSubstr("found an empty file"));
-  EXPECT_THAT(Error(Make(Write("text.so", "int main() {}\n"), "x", {})), HasSubstr("found something else"));
+  EXPECT_THAT(Error(Make(Write("text.so", "int main() {}\n"), "x", {})),
+              HasSubstr("found something else"));
   EXPECT_THAT(Error(Make(Patched("muster-plugin-stamp", "muster-plugin-stump"), "x", {})),
               HasSubstr("found a shared object without MUSTER_PLUGIN"));
   EXPECT_THAT(Error(Make(Patched("muster_plugin_entry", "muster_plugin_exit_"), "x", {})),
               HasSubstr("has no symbol muster_plugin_entry"));
-  EXPECT_THAT(Error(Make(folder_.path(), "x", {})), HasSubstr("expected a regular file, found a directory"));
+  EXPECT_THAT(Error(Make(folder_.path(), "x", {})),
+              HasSubstr("expected a regular file, found a directory"));
 }
 
 TEST_F(PluginFileTest, AFileThatIsCutOffAnywhereIsRefused) {

@@ -32,11 +32,13 @@ using plugin::UnitAccess;
 std::string Wrong(const at::Tensor& tensor, bool may_be_int64) {
   if (!tensor.defined()) return "found no tensor";
   if (!tensor.device().is_cpu()) return "expected one on the CPU";
-  if (tensor.layout() != at::kStrided || !tensor.is_contiguous()) return "expected a contiguous one";
+  if (tensor.layout() != at::kStrided || !tensor.is_contiguous())
+    return "expected a contiguous one";
   if (!tensor.is_leaf()) return "expected a leaf, found the result of a computation";
   const auto type = tensor.scalar_type();
   if (type == at::kFloat || (may_be_int64 && type == at::kLong)) return "";
-  return absl::StrCat("expected Float", may_be_int64 ? " or Long" : "", ", found ", c10::toString(type));
+  return absl::StrCat("expected Float", may_be_int64 ? " or Long" : "", ", found ",
+                      c10::toString(type));
 }
 
 // Finds everything wrong with the tensors of a tree.
@@ -61,7 +63,8 @@ class TreeCheck {
   }
 
  private:
-  void Visit(const char* what, const std::string& name, const at::Tensor& tensor, bool may_be_int64) {
+  void Visit(const char* what, const std::string& name, const at::Tensor& tensor,
+             bool may_be_int64) {
     std::string wrong = Wrong(tensor, may_be_int64);
     if (name.empty()) wrong = "expected a name";
     if (!names_.insert(name).second) wrong = "the name comes twice";
@@ -91,7 +94,8 @@ absl::StatusOr<std::unique_ptr<PluginUnit>> PluginUnit::Create(const std::string
   RETURN_IF_ERROR(problems.ToStatus(absl::StatusCode::kInvalidArgument, who));
   auto unit = absl::WrapUnique(new PluginUnit(who, inner, std::move(row)));
   if (unit->Parameters().empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(who, ": expected parameters to train, found none"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": expected parameters to train, found none"));
   }
   return unit;
 }
@@ -130,7 +134,8 @@ at::Tensor PluginUnit::Forward(const at::Tensor& x, ForwardContext& context) {
 at::Tensor PluginContext::Call(plugin::Unit& unit, const at::Tensor& x) {
   for (PluginUnit* callable : callable_) {
     if (&callable->inner() != &unit) continue;
-    if (!x.defined()) throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit), " with no tensor"));
+    if (!x.defined())
+      throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit), " with no tensor"));
     try {
       return context_.Call(*callable, x);
     } catch (const ModelError&) {
@@ -141,8 +146,8 @@ at::Tensor PluginContext::Call(plugin::Unit& unit, const at::Tensor& x) {
       throw WorkersOwn{std::current_exception()};
     }
   }
-  throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit),
-                                 ", which is none of its children (AddChild)"));
+  throw ModelError(
+      absl::StrCat(who_, ": calls ", NameOf(unit), ", which is none of its children (AddChild)"));
 }
 
 }  // namespace muster::models

@@ -1,4 +1,5 @@
-// A plug-in's units (plugin/muster/plugin.h) as units of a model: the tree is the same, unit by unit.
+// A plug-in's units (plugin/muster/plugin.h) as units of a model: the tree is the same, unit by
+// unit.
 #ifndef MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
 #define MUSTER_WORKER_MODELS_PLUGIN_UNITS_H_
 
@@ -22,8 +23,8 @@ struct WorkersOwn {
   std::exception_ptr exception;
 };
 
-// Runs plug-in code: its exceptions of any kind become a ModelError "<who>: <text>". One that is told already stays
-// as it is, and so do the worker's own and lack of memory.
+// Runs plug-in code: its exceptions of any kind become a ModelError "<who>: <text>". One that is
+// told already stays as it is, and so do the worker's own and lack of memory.
 template <typename Body>
 auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
   try {
@@ -46,8 +47,9 @@ auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
 
 class PluginUnit : public Unit {
  public:
-  // `inner` outlives this. `who` names plug-in and model in errors; `row` is the shape into which rows are brought, for a
-  // root. INVALID_ARGUMENT: a parameter or buffer that is not as unit.h says, or a name that comes twice.
+  // `inner` outlives this. `who` names plug-in and model in errors; `row` is the shape into which
+  // rows are brought, for a root. INVALID_ARGUMENT: a parameter or buffer that is not as unit.h
+  // says, or a name that comes twice.
   static absl::StatusOr<std::unique_ptr<PluginUnit>> Create(const std::string& who,
                                                             plugin::Unit& inner,
                                                             std::vector<int64_t> row);
@@ -68,7 +70,8 @@ class PluginUnit : public Unit {
 // What plug-in code sees of a context: it may call `callable` and nothing else.
 class PluginContext : public plugin::Context {
  public:
-  PluginContext(const std::string& who, std::span<PluginUnit* const> callable, ForwardContext& context)
+  PluginContext(const std::string& who, std::span<PluginUnit* const> callable,
+                ForwardContext& context)
       : who_(who), callable_(callable), context_(context) {}
 
   bool training() const override { return context_.training(); }

@@ -166,7 +166,8 @@ TEST(Recompute, ObserversAreToldOfEachCallOnce) {
   context.set_use_observer(&uses);
   context.Recompute({root.children()[1].get()});
   context.Call(root, at::ones({3, 5})).sum().backward();
-  EXPECT_EQ(uses.uses, (std::vector<std::string>{"", "a", "b recomputed", "b recomputed", "c", "again", "again"}));
+  EXPECT_EQ(uses.uses, (std::vector<std::string>{"", "a", "b recomputed", "b recomputed", "c",
+                                                 "again", "again"}));
 }
 
 class InPlace : public Unit {
@@ -185,7 +186,8 @@ TEST(Recompute, AUnitThatChangesItsInputIsRefusedByName) {
     context.Call(unit, at::ones({3, 5}));
     FAIL() << "a wrong gradient later";
   } catch (const ModelError& error) {
-    EXPECT_NE(std::string(error.what()).find("unit 'h.0' changes its input in place"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("unit 'h.0' changes its input in place"),
+              std::string::npos);
   }
 }
 

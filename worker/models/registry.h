@@ -1,5 +1,5 @@
-// All models by kind. To add one: write its file, a message in job_spec.proto (ModelSpec.kind) and a case in
-// registry.cc.
+// All models by kind. To add one: write its file, a message in job_spec.proto (ModelSpec.kind) and
+// a case in registry.cc.
 #ifndef MUSTER_WORKER_MODELS_REGISTRY_H_
 #define MUSTER_WORKER_MODELS_REGISTRY_H_
 
@@ -12,9 +12,9 @@
 
 namespace muster::models {
 
-// Makes a model with fresh values, which depend only on (seed, parameter name); its `weights` are not read here.
-// spec: with its defaults, and valid (common/jobspec).
-// Errors: INVALID_ARGUMENT where no kind of model is set; those of CreateTorchscript and CreatePlugin.
+// Makes a model with fresh values, which depend only on (seed, parameter name); its `weights` are
+// not read here. spec: with its defaults, and valid (common/jobspec). Errors: INVALID_ARGUMENT
+// where no kind of model is set; those of CreateTorchscript and CreatePlugin.
 absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_t seed);
 
 }  // namespace muster::models

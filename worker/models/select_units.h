@@ -10,9 +10,10 @@
 
 namespace muster::models {
 
-// In forward order; never the root, and none without parameters. patterns: of units' names (common/glob); empty: the blocks,
-// which are the outermost units whose name ends in a number ("transformer.h.3"). INVALID_ARGUMENT, with all of them, for
-// patterns that fit no unit with parameters.
+// In forward order; never the root, and none without parameters. patterns: of units' names
+// (common/glob); empty: the blocks, which are the outermost units whose name ends in a number
+// ("transformer.h.3"). INVALID_ARGUMENT, with all of them, for patterns that fit no unit with
+// parameters.
 absl::StatusOr<std::vector<const Unit*>> SelectUnits(const Unit& root,
                                                      const std::vector<std::string>& patterns);
 

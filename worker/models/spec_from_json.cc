@@ -16,7 +16,8 @@ absl::StatusOr<v1::ModelSpec> SpecFromJson(const std::string& kind, const nlohma
   const nlohmann::json file = {{"model", {{kind, options}}}};
   const auto read = google::protobuf::util::JsonStringToMessage(file.dump(), &job);
   if (!read.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("model.", kind, ": ", read.message().as_string()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("model.", kind, ": ", read.message().as_string()));
   }
   return jobspec::ResolveDefaults(job).model();
 }

@@ -29,7 +29,8 @@ using torch::jit::Module;
 
 class TorchscriptModel : public Model {
  public:
-  TorchscriptModel(std::unique_ptr<Unit> root, const InputSpec& input, const std::vector<ScriptTensor>& tensors)
+  TorchscriptModel(std::unique_ptr<Unit> root, const InputSpec& input,
+                   const std::vector<ScriptTensor>& tensors)
       : Model("torchscript", std::move(root)), input_(input) {
     for (const ScriptTensor& one : tensors) {
       for (const std::string& name : one.names) {
@@ -58,15 +59,18 @@ class TorchscriptModel : public Model {
 std::string FirstLine(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \n\t");
   if (begin == std::string::npos) return "no reason given";
-  const std::string line = text.substr(begin, std::min<size_t>(text.find('\n', begin) - begin, 300));
+  const std::string line =
+      text.substr(begin, std::min<size_t>(text.find('\n', begin) - begin, 300));
   return line.substr(0, line.find_last_not_of(" :") + 1);
 }
 
 absl::StatusOr<Module> LoadFile(const std::string& path) {
   ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
-  const std::string begin(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 2));
+  const std::string begin(reinterpret_cast<const char*>(file.data()),
+                          std::min<size_t>(file.size(), 2));
   if (begin != "PK") {
-    return absl::InvalidArgumentError("expected a TorchScript file (torch.jit.save), found something else");
+    return absl::InvalidArgumentError(
+        "expected a TorchScript file (torch.jit.save), found something else");
   }
   std::string error;
   try {
@@ -78,7 +82,8 @@ absl::StatusOr<Module> LoadFile(const std::string& path) {
   }
   const auto says = [&error](const char* text) { return error.find(text) != std::string::npos; };
   if (says("constants.pkl") && says("not found")) {
-    return absl::InvalidArgumentError("expected a TorchScript file (torch.jit.save), found an archive without code");
+    return absl::InvalidArgumentError(
+        "expected a TorchScript file (torch.jit.save), found an archive without code");
   }
   if (says("PytorchStreamReader")) {
     return absl::DataLossError(absl::StrCat("is cut off or damaged: ", FirstLine(error)));
@@ -111,8 +116,10 @@ bool Same(const at::Tensor& a, const at::Tensor& b) {
          at::allclose(a, b, /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true);
 }
 
-// Runs the units twice in evaluation: the result must be of the right shape, the same both times, and no buffer may have changed.
-absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch& batch, const InputSpec& input) {
+// Runs the units twice in evaluation: the result must be of the right shape, the same both times,
+// and no buffer may have changed.
+absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch& batch,
+                                 const InputSpec& input) {
   std::vector<at::Tensor> before;
   for (const Buffer& buffer : root.Buffers()) before.push_back(buffer.tensor.clone());
   ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
@@ -131,13 +138,14 @@ absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch
                      "' in evaluation too; if it was traced while training, script it instead"));
   }
   if (!Same(outputs[0], outputs[1])) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(who, ": is random in evaluation too; if it was traced while training, script it instead"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, ": is random in evaluation too; if it was traced while training, script it instead"));
   }
   return outputs[0];
 }
 
-absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, Script script, const InputSpec& input,
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, Script script,
+                                                 const InputSpec& input,
                                                  const std::vector<int64_t>& row) {
   const at::NoGradGuard no_grad;
   const Batch batch = ProbeBatch(input, row);

@@ -20,8 +20,8 @@ bool IsTensor(const c10::TypePtr& type) { return type->kind() == c10::TypeKind::
 // The operators that change a list or a dictionary: their first argument.
 bool ChangesItsFirst(const torch::jit::Node& node) {
   static const auto& operators = *new std::set<std::string>{
-      "aten::append",    "aten::extend", "aten::insert",  "aten::pop",    "aten::remove",
-      "aten::clear",     "aten::Delete", "aten::reverse", "aten::sort",   "aten::setdefault",
+      "aten::append",    "aten::extend", "aten::insert",  "aten::pop",  "aten::remove",
+      "aten::clear",     "aten::Delete", "aten::reverse", "aten::sort", "aten::setdefault",
       "aten::_set_item", "aten::update", "aten::popitem"};
   if (node.inputs().empty() || operators.count(node.kind().toQualString()) == 0) return false;
   const auto kind = node.inputs()[0]->type()->kind();
@@ -34,7 +34,8 @@ class Changes {
     for (torch::jit::Node* node : block->nodes()) {
       if (node->kind() == c10::prim::SetAttr) {
         Assigned(*node);
-      } else if (ChangesItsFirst(*node) && node->inputs()[0]->node()->kind() == c10::prim::GetAttr) {
+      } else if (ChangesItsFirst(*node) &&
+                 node->inputs()[0]->node()->kind() == c10::prim::GetAttr) {
         NotKept("changes", node->inputs()[0]->node()->s(c10::attr::name));
       } else if (IsCollective(*node)) {
         Add(absl::StrCat("forward runs ", node->kind().toQualString(),
@@ -56,7 +57,8 @@ class Changes {
     const auto type = node.inputs()[0]->type()->cast<c10::ClassType>();
     const auto slot = type->findAttributeSlot(name);
     if (slot.has_value() && type->is_parameter(*slot)) {
-      Add(absl::StrCat("forward assigns ", name, ", which is a parameter; only the optimizer changes those"));
+      Add(absl::StrCat("forward assigns ", name,
+                       ", which is a parameter; only the optimizer changes those"));
     }
     tensors_.emplace(type->name()->qualifiedName(), name);
   }
@@ -80,7 +82,8 @@ class Changes {
 
 absl::StatusOr<AssignedTensors> CheckForward(const torch::jit::Module& top) {
   const auto method = top.find_method("forward");
-  if (!method.has_value()) return absl::InvalidArgumentError("expected a module with a method forward");
+  if (!method.has_value())
+    return absl::InvalidArgumentError("expected a module with a method forward");
   const auto& arguments = method->function().getSchema().arguments();
   const bool takes_one =
       arguments.size() >= 2 &&

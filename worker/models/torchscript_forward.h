@@ -1,4 +1,5 @@
-// What the method forward of a TorchScript module takes, gives and assigns, read from its code: nothing of it runs.
+// What the method forward of a TorchScript module takes, gives and assigns, read from its code:
+// nothing of it runs.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_FORWARD_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_FORWARD_H_
 
@@ -15,8 +16,8 @@ namespace muster::models {
 using AssignedTensors = std::set<std::pair<std::string, std::string>>;
 
 // The tensors that forward, and whatever it calls, assigns anew.
-// INVALID_ARGUMENT: no method forward of one argument, or one that changes what no checkpoint holds: parameters by
-// assignment, attributes that are no tensors, lists and dictionaries.
+// INVALID_ARGUMENT: no method forward of one argument, or one that changes what no checkpoint
+// holds: parameters by assignment, attributes that are no tensors, lists and dictionaries.
 absl::StatusOr<AssignedTensors> CheckForward(const torch::jit::Module& top);
 
 bool TakesAndGivesOneTensor(const torch::jit::Module& module);

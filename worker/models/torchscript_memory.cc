@@ -42,15 +42,17 @@ absl::Status CheckMemory(const std::string& path, const std::vector<at::Tensor>&
   try {
     records = RecordSizes(path);
   } catch (const c10::Error& error) {
-    return absl::DataLossError(absl::StrCat("is cut off or damaged: ", error.what_without_backtrace()));
+    return absl::DataLossError(
+        absl::StrCat("is cut off or damaged: ", error.what_without_backtrace()));
   }
-  // Which record a storage came from is not kept. But where each storage has a record that is large enough, the n-th
-  // largest storage is no larger than the n-th largest record.
+  // Which record a storage came from is not kept. But where each storage has a record that is large
+  // enough, the n-th largest storage is no larger than the n-th largest record.
   for (size_t i = 0; i < held.size(); ++i) {
     const uint64_t found = i < records.size() ? records[i] : 0;
     if (found >= held[i]) continue;
     return absl::DataLossError(absl::StrCat("is cut off or damaged: expected a record of at least ",
-                                            held[i], " bytes for a tensor's storage, found ", found));
+                                            held[i], " bytes for a tensor's storage, found ",
+                                            found));
   }
   return absl::OkStatus();
 }

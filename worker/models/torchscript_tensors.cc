@@ -41,7 +41,8 @@ Kind KindOf(const c10::ClassType& type, size_t attribute, const at::Tensor& tens
 
 }  // namespace
 
-std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top, const AssignedTensors& assigned) {
+std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top,
+                                      const AssignedTensors& assigned) {
   std::vector<ScriptTensor> found;
   std::map<Place, size_t> known;
   for (const auto& [path, module] : top.named_modules()) {
@@ -59,7 +60,8 @@ std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top, const Assig
       entry.slots.push_back({owner, i});
       entry.children.insert(path.substr(0, path.find('.')));
       entry.kind = std::max(entry.kind, KindOf(*type, i, tensor));
-      if (assigned.count({type->name()->qualifiedName(), type->getAttributeName(i)}) > 0) entry.assigned = true;
+      if (assigned.count({type->name()->qualifiedName(), type->getAttributeName(i)}) > 0)
+        entry.assigned = true;
     }
   }
   return found;
@@ -72,20 +74,25 @@ void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems) 
     trains = true;
     const std::string name = absl::StrCat("parameter '", one.names.front(), "'");
     if (one.tensor.scalar_type() != at::kFloat || one.tensor.layout() != at::kStrided) {
-      problems->Add(absl::StrCat(name, ": expected Float, found ", c10::toString(one.tensor.scalar_type())));
+      problems->Add(
+          absl::StrCat(name, ": expected Float, found ", c10::toString(one.tensor.scalar_type())));
     } else if (!one.tensor.requires_grad()) {
-      problems->Add(absl::StrCat(name, ": expected one that requires a gradient, found a frozen one; save it "
-                                       "with requires_grad, or as a buffer"));
+      problems->Add(
+          absl::StrCat(name,
+                       ": expected one that requires a gradient, found a frozen one; save it "
+                       "with requires_grad, or as a buffer"));
     }
   }
   if (!trains) {
-    problems->Add("expected parameters to train, found none (torch.jit.freeze makes them constants)");
+    problems->Add(
+        "expected parameters to train, found none (torch.jit.freeze makes them constants)");
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (!Overlap(tensors[i].tensor, tensors[j].tensor)) continue;
-      problems->Add(absl::StrCat("'", tensors[j].names.front(), "' and '", tensors[i].names.front(),
-                                 "': parts of one memory; expected tensors that share all of it or nothing"));
+      problems->Add(
+          absl::StrCat("'", tensors[j].names.front(), "' and '", tensors[i].names.front(),
+                       "': parts of one memory; expected tensors that share all of it or nothing"));
     }
   }
 }

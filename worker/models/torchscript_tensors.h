@@ -1,4 +1,5 @@
-// The tensors of a TorchScript file: which are parameters, which are buffers, and where the file shares them.
+// The tensors of a TorchScript file: which are parameters, which are buffers, and where the file
+// shares them.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_TENSORS_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_TENSORS_H_
 
@@ -40,12 +41,15 @@ struct ScriptTensor {
 };
 
 // All of them, each once, in the order of the modules.
-std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top, const AssignedTensors& assigned);
+std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top,
+                                      const AssignedTensors& assigned);
 
-// Notes parameters that cannot be trained, none at all, and tensors that share a part of their memory.
+// Notes parameters that cannot be trained, none at all, and tensors that share a part of their
+// memory.
 void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems);
 
-// Puts a tensor of its own, a leaf, behind each parameter and buffer, the same one wherever the file shared it.
+// Puts a tensor of its own, a leaf, behind each parameter and buffer, the same one wherever the
+// file shared it.
 void Separate(std::vector<ScriptTensor>* tensors);
 
 }  // namespace muster::models

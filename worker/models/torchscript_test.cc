@@ -1,4 +1,5 @@
-// Scripts that are defined here and saved by LibTorch; tests/parity/torchscript_test.py has files that Python wrote.
+// Scripts that are defined here and saved by LibTorch; tests/parity/torchscript_test.py has files
+// that Python wrote.
 #include "worker/models/torchscript.h"
 
 #include <fstream>
@@ -20,8 +21,8 @@
 #include "gtest/gtest.h"
 #include "nlohmann/json.hpp"
 #include "torch/csrc/jit/api/module.h"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::models {
 namespace {
@@ -43,7 +44,8 @@ class TorchscriptTest : public ::testing::Test {
   // A module of 3 numbers -> 2 classes with the parameter `weight`.
   static Module Linear(const std::string& forward, const std::string& name = "__torch__.M") {
     Module module{c10::QualifiedName(name)};
-    module.register_parameter("weight", at::randn({2, 3}, MakeGenerator(1)).requires_grad_(true), false);
+    module.register_parameter("weight", at::randn({2, 3}, MakeGenerator(1)).requires_grad_(true),
+                              false);
     if (!forward.empty()) module.define("def forward(self, x: Tensor):\n" + forward);
     return module;
   }
@@ -52,7 +54,8 @@ class TorchscriptTest : public ::testing::Test {
     module.save(folder_.Path("model.pt"));
     return Open("model.pt", std::move(options));
   }
-  absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& name, nlohmann::json options = {}) {
+  absl::StatusOr<std::unique_ptr<Model>> Open(const std::string& name,
+                                              nlohmann::json options = {}) {
     if (options.is_null()) options = {{"inputs", {3}}, {"classes", 2}};
     options["path"] = folder_.Path(name);
     return CreateFromJson("torchscript", options, 0);
@@ -109,8 +112,9 @@ TEST_F(TorchscriptTest, ASharedParameterIsOneAndStaysShared) {
   const at::Tensor weight = at::randn({2, 3}, MakeGenerator(1)).requires_grad_(true);
   shared.register_parameter("weight", weight, false);
   shared.register_parameter("again", weight, false);
-  shared.define("def forward(self, x: Tensor):\n"
-                "  return torch.linear(x, self.weight) + torch.linear(x, self.again)\n");
+  shared.define(
+      "def forward(self, x: Tensor):\n"
+      "  return torch.linear(x, self.weight) + torch.linear(x, self.again)\n");
   const auto model = *Make(shared);
   ASSERT_THAT(Names(model->Parameters()), ElementsAre("weight"));
   model->Logits(rows_, training_).sum().backward();
@@ -125,14 +129,17 @@ TEST_F(TorchscriptTest, PartsOfOneMemoryAreRefused) {
   const at::Tensor weight = at::randn({2, 2}, MakeGenerator(1));
   module.register_parameter("a", weight.detach().requires_grad_(true), false);
   module.register_parameter("b", weight.t().detach().requires_grad_(true), false);
-  module.define("def forward(self, x: Tensor):\n  return torch.linear(torch.linear(x, self.a), self.b)\n");
-  EXPECT_THAT(Error(module, {{"inputs", {2}}, {"classes", 2}}), HasSubstr("'a' and 'b': parts of one memory"));
+  module.define(
+      "def forward(self, x: Tensor):\n  return torch.linear(torch.linear(x, self.a), self.b)\n");
+  EXPECT_THAT(Error(module, {{"inputs", {2}}, {"classes", 2}}),
+              HasSubstr("'a' and 'b': parts of one memory"));
 }
 
 Module Sequential(const std::vector<Module>& children, const std::string& forward,
                   const std::string& name = "__torch__.torch.nn.modules.container.Sequential") {
   Module top{c10::QualifiedName(name)};
-  for (size_t i = 0; i < children.size(); ++i) top.register_module("c" + std::to_string(i), children[i]);
+  for (size_t i = 0; i < children.size(); ++i)
+    top.register_module("c" + std::to_string(i), children[i]);
   top.define("def forward(self, x: Tensor):\n" + forward);
   return top;
 }
@@ -141,7 +148,8 @@ class TorchscriptSequenceTest : public TorchscriptTest {
  protected:
   std::vector<Module> Two() {
     Module second{c10::QualifiedName("__torch__.N")};
-    second.register_parameter("weight", at::randn({2, 2}, MakeGenerator(3)).requires_grad_(true), false);
+    second.register_parameter("weight", at::randn({2, 2}, MakeGenerator(3)).requires_grad_(true),
+                              false);
     second.define(std::string("def forward(self, x: Tensor):\n") + kLinear);
     return {Linear(kLinear), second};
   }
@@ -154,15 +162,18 @@ TEST_F(TorchscriptSequenceTest, TheChildrenOfASequentialAreItsUnits) {
   EXPECT_THAT(Names(model->root().children()[1]->own_parameters()), ElementsAre("c1.weight"));
   EXPECT_THAT(Names(model->Parameters()), ElementsAre("c0.weight", "c1.weight"));
   const auto parameters = model->Parameters();
-  EXPECT_TRUE(model->Logits(rows_, training_)
-                  .equal(at::linear(at::linear(rows_, parameters[0].tensor), parameters[1].tensor)));
+  EXPECT_TRUE(
+      model->Logits(rows_, training_)
+          .equal(at::linear(at::linear(rows_, parameters[0].tensor), parameters[1].tensor)));
 }
 
 TEST_F(TorchscriptSequenceTest, WhatIsNotExactlyTheirSequenceIsOneUnit) {
-  const auto more = *Make(Sequential(Two(), "  return self.c1.forward(self.c0.forward(x)) + 1.0\n"));
+  const auto more =
+      *Make(Sequential(Two(), "  return self.c1.forward(self.c0.forward(x)) + 1.0\n"));
   EXPECT_TRUE(more->root().children().empty());
   EXPECT_EQ(more->Parameters().size(), 2u);
-  const auto other = *Make(Sequential(Two(), "  return self.c1.forward(self.c0.forward(x))\n", "__torch__.Mine"));
+  const auto other =
+      *Make(Sequential(Two(), "  return self.c1.forward(self.c0.forward(x))\n", "__torch__.Mine"));
   EXPECT_TRUE(other->root().children().empty());
 }
 
@@ -252,8 +263,9 @@ TEST_F(TorchscriptTest, BuffersChangeInTrainingOnly) {
 
 // Backward needs the values that forward read, not those that it assigned.
 TEST_F(TorchscriptTest, ABufferThatIsReadAndThenAssignedHasTheRightGradient) {
-  const auto model = *Make(WithBuffer(at::full({2}, 3.0), "  x = x.mul(self.seen[0])\n"
-                                                          "  if self.training:\n    self.seen = self.seen + 1.0\n"));
+  const auto model = *Make(WithBuffer(at::full({2}, 3.0),
+                                      "  x = x.mul(self.seen[0])\n"
+                                      "  if self.training:\n    self.seen = self.seen + 1.0\n"));
   const at::Tensor weight = model->Parameters()[0].tensor;
   for (const double before : {3.0, 4.0}) {
     weight.mutable_grad().reset();
@@ -269,7 +281,8 @@ TEST_F(TorchscriptTest, ASharedBufferThatIsAssignedByOneNameIsTaken) {
     Module module = Linear("");
     module.register_buffer("seen", buffer);
     module.register_buffer("again", buffer);
-    module = WithMode(module, absl::StrCat("  if self.training:\n    self.", assigned, " = self.seen + 1.0\n", kLinear));
+    module = WithMode(module, absl::StrCat("  if self.training:\n    self.", assigned,
+                                           " = self.seen + 1.0\n", kLinear));
     const auto model = *Make(module);
     ASSERT_EQ(model->Buffers().size(), 1u);
     model->Logits(rows_, training_);
@@ -283,17 +296,19 @@ TEST_F(TorchscriptTest, BuffersOfOtherTypesAreConstantsAndMustStaySo) {
   EXPECT_TRUE(constant->Buffers().empty());
   EXPECT_EQ(constant->ResolveWeight("seen").kind, WeightName::Kind::kIgnored);
   constant->Logits(rows_, training_);
-  const auto changing =
-      *Make(WithBuffer(at::ones({1}, at::kDouble), "  if self.training:\n    self.seen.add_(1.0)\n"));
+  const auto changing = *Make(
+      WithBuffer(at::ones({1}, at::kDouble), "  if self.training:\n    self.seen.add_(1.0)\n"));
   EXPECT_THAT([&] { changing->Logits(rows_, training_); },
               testing::ThrowsMessage<ModelError>(HasSubstr("'seen' was changed by forward")));
 }
 
 TEST_F(TorchscriptTest, WhatFailsOnlyInTrainingIsAModelErrorWithFileAndReason) {
-  const auto model = *Make(WithMode(Linear(""), "  assert not self.training, \"no luck\"\n" + std::string(kLinear)));
-  EXPECT_THAT([&] { model->Logits(rows_, training_); },
-              testing::ThrowsMessage<ModelError>(AllOf(HasSubstr(folder_.Path("model.pt") + ": forward: "),
-                                                       HasSubstr("no luck"), Not(HasSubstr("\n")))));
+  const auto model = *Make(
+      WithMode(Linear(""), "  assert not self.training, \"no luck\"\n" + std::string(kLinear)));
+  EXPECT_THAT(
+      [&] { model->Logits(rows_, training_); },
+      testing::ThrowsMessage<ModelError>(AllOf(HasSubstr(folder_.Path("model.pt") + ": forward: "),
+                                               HasSubstr("no luck"), Not(HasSubstr("\n")))));
   model->Logits(rows_, evaluating_);
 }
 
@@ -321,19 +336,23 @@ TEST_F(TorchscriptTest, WhatCannotBeTrainedIsRefused) {
   Module frozen{c10::QualifiedName("__torch__.M")};
   frozen.register_parameter("weight", at::randn({2, 3}), false);
   frozen.define(std::string("def forward(self, x: Tensor):\n") + kLinear);
-  EXPECT_THAT(Error(frozen), HasSubstr("parameter 'weight': expected one that requires a gradient"));
+  EXPECT_THAT(Error(frozen),
+              HasSubstr("parameter 'weight': expected one that requires a gradient"));
 }
 
 TEST_F(TorchscriptTest, AnotherSignatureOrShapeIsRefused) {
   EXPECT_THAT(Error(Linear("")), HasSubstr("expected a module with a method forward"));
   Module two = Linear("");
-  two.define("def forward(self, x: Tensor, y: Tensor):\n  return torch.linear(x + y, self.weight)\n");
+  two.define(
+      "def forward(self, x: Tensor, y: Tensor):\n  return torch.linear(x + y, self.weight)\n");
   EXPECT_THAT(Error(two), HasSubstr("forward: expected one argument, found 2"));
   EXPECT_THAT(Error(Linear("  return [x]\n")), HasSubstr("expected a tensor, found GenericList"));
   EXPECT_THAT(Error(Linear(kLinear), {{"inputs", {3}}, {"classes", 4}}),
               HasSubstr("output for 2 samples: expected Float [2, 4], found Float [2, 2]"));
-  EXPECT_THAT(Error(Linear(kLinear), {{"inputs", {5}}, {"classes", 2}}), HasSubstr("mat1 and mat2 shapes"));
-  EXPECT_THAT(Error(Linear("  return torch.linear(x, self.weight).sum(0)\n")), HasSubstr("found Float [2]"));
+  EXPECT_THAT(Error(Linear(kLinear), {{"inputs", {5}}, {"classes", 2}}),
+              HasSubstr("mat1 and mat2 shapes"));
+  EXPECT_THAT(Error(Linear("  return torch.linear(x, self.weight).sum(0)\n")),
+              HasSubstr("found Float [2]"));
 }
 
 TEST_F(TorchscriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
@@ -341,21 +360,25 @@ TEST_F(TorchscriptTest, EvaluationThatIsRandomOrHasEffectsIsRefused) {
               HasSubstr("is random in evaluation too"));
   // Changed in place, or assigned.
   for (const char* change : {"  self.seen.add_(1.0)\n", "  self.seen = self.seen + 1.0\n"}) {
-    EXPECT_THAT(Error(WithBuffer(at::zeros({2}), change)), HasSubstr("changes its buffer 'seen' in evaluation too"));
+    EXPECT_THAT(Error(WithBuffer(at::zeros({2}), change)),
+                HasSubstr("changes its buffer 'seen' in evaluation too"));
   }
   EXPECT_THAT(Error(WithBuffer(at::zeros({2}, at::kDouble), "  self.seen.add_(1.0)\n")),
               HasSubstr("'seen' was changed by forward"));
   Module counting = Linear("");
   counting.register_attribute("count", c10::IntType::get(), 0);
-  counting.define(std::string("def forward(self, x: Tensor):\n  self.count = self.count + 1\n") + kLinear);
+  counting.define(std::string("def forward(self, x: Tensor):\n  self.count = self.count + 1\n") +
+                  kLinear);
   EXPECT_THAT(Error(counting), HasSubstr("forward assigns count, which is no tensor"));
   Module listing = Linear("");
   listing.register_attribute("means", c10::ListType::ofTensors(), c10::List<at::Tensor>());
-  EXPECT_THAT(Error(WithMode(listing, "  if self.training:\n    self.means.append(x.mean())\n" + std::string(kLinear))),
+  EXPECT_THAT(Error(WithMode(listing, "  if self.training:\n    self.means.append(x.mean())\n" +
+                                          std::string(kLinear))),
               HasSubstr("forward changes means, which is no tensor"));
-  EXPECT_THAT(Error(WithMode(Linear(""), "  if self.training:\n    self.weight = self.weight * 0.5\n" +
-                                             std::string(kLinear))),
-              HasSubstr("forward assigns weight, which is a parameter"));
+  EXPECT_THAT(
+      Error(WithMode(Linear(""), "  if self.training:\n    self.weight = self.weight * 0.5\n" +
+                                     std::string(kLinear))),
+      HasSubstr("forward assigns weight, which is a parameter"));
 }
 
 class TorchscriptFileTest : public TorchscriptTest {
@@ -378,7 +401,8 @@ class TorchscriptFileTest : public TorchscriptTest {
 
 TEST_F(TorchscriptFileTest, WhatIsNoTorchScriptIsRefused) {
   EXPECT_EQ(Open("none.pt").status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(OpenError(""), HasSubstr("expected a TorchScript file (torch.jit.save), found something else"));
+  EXPECT_THAT(OpenError(""),
+              HasSubstr("expected a TorchScript file (torch.jit.save), found something else"));
   EXPECT_EQ(code_, absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(OpenError("\x80\x02}q."), HasSubstr("found something else"));
   EXPECT_THAT(OpenError("PK\x03\x04 and no more"), HasSubstr("is cut off or damaged"));

@@ -29,12 +29,13 @@ std::string LastLine(const std::string& text) {
   return text.substr(begin, std::min<size_t>(end + 1 - begin, 300));
 }
 
-// Draws the process-wide generator's seed from the rank's own one: TorchScript's random operators know only the former.
-// One holder at a time, so that ranks that are threads of one process do not disturb each other; what the
-// generator was before is put back.
+// Draws the process-wide generator's seed from the rank's own one: TorchScript's random operators
+// know only the former. One holder at a time, so that ranks that are threads of one process do not
+// disturb each other; what the generator was before is put back.
 class SeededByRank {
  public:
-  explicit SeededByRank(at::Generator& rank) : lock_(Mutex()), process_(at::detail::getDefaultCPUGenerator()) {
+  explicit SeededByRank(at::Generator& rank)
+      : lock_(Mutex()), process_(at::detail::getDefaultCPUGenerator()) {
     uint64_t seed = 0;
     {
       const std::lock_guard<std::mutex> rank_lock(rank.mutex());
@@ -63,7 +64,8 @@ class SeededByRank {
 // A module with everything below it.
 class ScriptUnit : public Unit {
  public:
-  // `tensors` are those in the module; `row` is the shape into which rows are brought, empty: as they come.
+  // `tensors` are those in the module; `row` is the shape into which rows are brought, empty: as
+  // they come.
   ScriptUnit(const std::string& who, const std::string& name, Module module,
              const std::vector<const ScriptTensor*>& tensors, std::vector<int64_t> row)
       : Unit(name),
@@ -78,7 +80,8 @@ class ScriptUnit : public Unit {
         AddBuffer(one->names.front(), one->tensor);
         buffers_.push_back({.slots = one->slots, .assigned = one->assigned});
       } else {
-        constants_.push_back({one->names.front(), one->slots.front(), one->tensor, one->tensor._version()});
+        constants_.push_back(
+            {one->names.front(), one->slots.front(), one->tensor, one->tensor._version()});
       }
     }
   }
@@ -110,8 +113,8 @@ class ScriptUnit : public Unit {
   };
 
   at::Tensor Run(const at::Tensor& x, ForwardContext& context) {
-    // The interpreter runs operator by operator, as Python does: what its optimizer fuses after some calls would give
-    // other bits, and a resumed run would begin anew without it.
+    // The interpreter runs operator by operator, as Python does: what its optimizer fuses after
+    // some calls would give other bits, and a resumed run would begin anew without it.
     const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
     std::optional<SeededByRank> seeded;
     if (context.training()) seeded.emplace(context.generator());
@@ -121,7 +124,8 @@ class ScriptUnit : public Unit {
       if (y.isTensor()) return y.toTensor().contiguous();
       wrong = absl::StrCat("expected a tensor, found ", y.tagKind());
     } catch (const std::exception& error) {
-      // The interpreter makes others of LibTorch's errors; all end with the reason, after the traceback.
+      // The interpreter makes others of LibTorch's errors; all end with the reason, after the
+      // traceback.
       const auto* own = dynamic_cast<const c10::Error*>(&error);
       const std::string text = own != nullptr ? own->what_without_backtrace() : error.what();
       if (IsLackOfMemory(text)) throw;
@@ -155,8 +159,8 @@ class ScriptUnit : public Unit {
     }
   }
 
-  // A script may assign a new tensor to a buffer: its values belong into ours. In evaluation too: left in the slot, they
-  // would be what the next forward in training begins with.
+  // A script may assign a new tensor to a buffer: its values belong into ours. In evaluation too:
+  // left in the slot, they would be what the next forward in training begins with.
   void TakeBuffers() {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < buffers_.size(); ++i) {
@@ -166,9 +170,9 @@ class ScriptUnit : public Unit {
         slot.Set(buffer(i));
         if (now.is_same(buffers_[i].copy) && now._version() == buffers_[i].version) continue;
         if (now.sizes() != buffer(i).sizes() || now.scalar_type() != buffer(i).scalar_type()) {
-          throw ModelError(absl::StrCat(who_, ": forward assigns the buffer '", own_buffers()[i].name,
-                                        "': expected ", Describe(buffer(i)), " as before, found ",
-                                        Describe(now)));
+          throw ModelError(absl::StrCat(who_, ": forward assigns the buffer '",
+                                        own_buffers()[i].name, "': expected ", Describe(buffer(i)),
+                                        " as before, found ", Describe(now)));
         }
         buffer(i).copy_(now);
       }
@@ -179,7 +183,8 @@ class ScriptUnit : public Unit {
     for (const Constant& one : constants_) {
       const at::Tensor now = one.slot.Get();
       if (now.is_same(one.tensor) && now._version() == one.version) continue;
-      throw ModelError(absl::StrCat(who_, ": '", one.name, "' was changed by forward, but is no buffer of type Float "
+      throw ModelError(absl::StrCat(who_, ": '", one.name,
+                                    "' was changed by forward, but is no buffer of type Float "
                                     "or Long, so no checkpoint holds it"));
     }
   }

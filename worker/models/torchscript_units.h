@@ -1,7 +1,8 @@
 // A TorchScript module as units of a model: as one, or child by child.
 //
-// What goes wrong in a script while it runs is a ModelError that begins with `who`: the model and its file.
-// `row` is the shape into which rows are brought; empty: as they come. `tensors`: after Separate.
+// What goes wrong in a script while it runs is a ModelError that begins with `who`: the model and
+// its file. `row` is the shape into which rows are brought; empty: as they come. `tensors`: after
+// Separate.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
 

@@ -9,7 +9,8 @@
 namespace muster::models {
 
 bool IsLackOfMemory(const std::string& text) {
-  return text.find("can't allocate memory") != std::string::npos || text.find("std::bad_alloc") != std::string::npos;
+  return text.find("can't allocate memory") != std::string::npos ||
+         text.find("std::bad_alloc") != std::string::npos;
 }
 
 at::Tensor ForwardContext::Call(Unit& unit, const at::Tensor& x) {

@@ -4,7 +4,8 @@
 // in each Forward (`parameter(index)`) and calls its children only through the context.
 //
 // Threading: a model and its context belong to one rank's thread.
-// Exceptions pass through Forward, LibTorch's (c10::Error) and ModelError; the step loop catches them, once.
+// Exceptions pass through Forward, LibTorch's (c10::Error) and ModelError; the step loop catches
+// them, once.
 #ifndef MUSTER_WORKER_MODELS_UNIT_H_
 #define MUSTER_WORKER_MODELS_UNIT_H_
 
@@ -28,15 +29,17 @@ struct Parameter {
   at::Tensor tensor;
 };
 
-// State that a forward changes and no gradient reaches, such as BatchNorm's statistics: float32 or int64, contiguous.
-// Copies share the tensor. Buffers are saved, exported and broadcast; a forward in Mode::kEvaluate leaves them alone.
+// State that a forward changes and no gradient reaches, such as BatchNorm's statistics: float32 or
+// int64, contiguous. Copies share the tensor. Buffers are saved, exported and broadcast; a forward
+// in Mode::kEvaluate leaves them alone.
 struct Buffer {
   std::string name;
   at::Tensor tensor;
 };
 
-// What a model's own code did wrong, with the model and the unit named: it would do so again, so starting over does not
-// help. Lack of memory is none: it stays std::bad_alloc, or LibTorch's error.
+// What a model's own code did wrong, with the model and the unit named: it would do so again, so
+// starting over does not help. Lack of memory is none: it stays std::bad_alloc, or LibTorch's
+// error.
 class ModelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -49,14 +52,15 @@ class Unit;
 
 enum class Mode { kTrain, kEvaluate };
 
-// Told by a context, in forwards that a backward will follow, how gradients will come to parameters: a recomputed call of a
-// unit brings its own to all parameters of the unit and below it, all other calls together one to each own parameter.
+// Told by a context, in forwards that a backward will follow, how gradients will come to
+// parameters: a recomputed call of a unit brings its own to all parameters of the unit and below
+// it, all other calls together one to each own parameter.
 class UseObserver {
  public:
   virtual ~UseObserver() = default;
   virtual void Used(const Unit& unit, bool recomputed) = 0;
-  // In backward, before a forward is repeated: all forwards of this graph are done, and for a while the unit's buffers will be
-  // what they were before it.
+  // In backward, before a forward is repeated: all forwards of this graph are done, and for a while
+  // the unit's buffers will be what they were before it.
   virtual void BeforeRecomputation() = 0;
 };
 
@@ -73,15 +77,18 @@ class ForwardContext {
   void set_mode(Mode mode) { mode_ = mode; }
   at::Generator& generator() { return generator_; }
 
-  // Whether calls of units wait for the other ranks to call them too: then all ranks run the same forwards.
+  // Whether calls of units wait for the other ranks to call them too: then all ranks run the same
+  // forwards.
   virtual bool collective() const { return false; }
 
   // Runs one unit. Every call of every unit, the root's too, comes through here.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x);
 
-  // From now on, forwards of these units in training are recomputed in backward (recompute.h); where they lie in each other,
-  // those of the outermost.
-  void Recompute(const std::vector<const Unit*>& units) { recomputed_ = {units.begin(), units.end()}; }
+  // From now on, forwards of these units in training are recomputed in backward (recompute.h);
+  // where they lie in each other, those of the outermost.
+  void Recompute(const std::vector<const Unit*>& units) {
+    recomputed_ = {units.begin(), units.end()};
+  }
   // Told only where anything is recomputed. Outlives the context; null: nobody.
   void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
   UseObserver* use_observer() const { return use_observer_; }

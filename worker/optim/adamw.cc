@@ -72,7 +72,8 @@ class AdamW : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay, AdamWSlots()));
+  ASSIGN_OR_RETURN(ParameterList list,
+                   MakeParameterList(std::move(parameters), options.weight_decay, AdamWSlots()));
   return std::make_unique<AdamW>(std::move(list), options);
 }
 

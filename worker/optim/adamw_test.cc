@@ -163,7 +163,8 @@ TEST(AdamW, StepIsKeptPerParameter) {
 }
 
 TEST(AdamW, AMissingGradientIsNamedAndNothingMoves) {
-  at::Tensor a = at::full({2}, 1.0f).requires_grad_(true), b = at::full({2}, 1.0f).requires_grad_(true);
+  at::Tensor a = at::full({2}, 1.0f).requires_grad_(true),
+             b = at::full({2}, 1.0f).requires_grad_(true);
   auto optimizer = CreateAdamW({{"a", a}, {"b", b}}, {});
   a.mutable_grad() = at::full({2}, 1.0f);
   const absl::Status status = (*optimizer)->Step(0.1);
@@ -177,10 +178,10 @@ TEST(AdamW, RefusesParametersThatDoNotFit) {
   const auto message = [](std::vector<OptimizedParameter> parameters, const AdamWOptions& options) {
     return std::string(CreateAdamW(std::move(parameters), options).status().message());
   };
-  for (const at::Tensor& tensor :
-       {at::zeros({2}, at::kHalf), at::zeros({4}).slice(0, 0, 4, 2),
-        at::zeros({2}, at::TensorOptions(at::kMeta)), at::Tensor()}) {
-    EXPECT_EQ(message({{"p", tensor}}, {}), "parameter 'p' is not dense float32 or float64 on the CPU");
+  for (const at::Tensor& tensor : {at::zeros({2}, at::kHalf), at::zeros({4}).slice(0, 0, 4, 2),
+                                   at::zeros({2}, at::TensorOptions(at::kMeta)), at::Tensor()}) {
+    EXPECT_EQ(message({{"p", tensor}}, {}),
+              "parameter 'p' is not dense float32 or float64 on the CPU");
   }
   EXPECT_EQ(message({{"p", at::zeros({2})}, {"p", at::zeros({2})}}, {}),
             "parameter 'p' is there twice");
@@ -190,7 +191,8 @@ TEST(AdamW, RefusesParametersThatDoNotFit) {
             "lr_scale of parameter 'p' is nan, allowed is >= 0");
 }
 
-// Parameters of three classes, interleaved, against one optimizer per parameter that has its settings for its own.
+// Parameters of three classes, interleaved, against one optimizer per parameter that has its
+// settings for its own.
 TEST(AdamW, ParametersWithSettingsOfTheirOwnAreSteppedWithThem) {
   const AdamWOptions options{.weight_decay = 0.1};
   const struct {

@@ -14,8 +14,9 @@ inline void Add(double value, double& high, double& low) {
   high = sum;
 }
 
-// Elements whose squares are added in plain float64: a quarter of the time of two doubles for each. Blocks count from a
-// tensor's begin, so tensors that are cut at multiples of their size have the same ones.
+// Elements whose squares are added in plain float64: a quarter of the time of two doubles for each.
+// Blocks count from a tensor's begin, so tensors that are cut at multiples of their size have the
+// same ones.
 constexpr int kBlock = 16;
 
 template <typename T>

@@ -62,7 +62,8 @@ TEST(GradientNorm, IsNotFiniteWhenAnyElementIsNot) {
 TEST(GradientNorm, OfNothingIsZero) { EXPECT_EQ(GradientNorm({}), 0.0f); }
 
 TEST(GradientNorm, IsSummedInFloat64) {
-  // In float32 the sum of squares would overflow, and small values would be lost beside a large one.
+  // In float32 the sum of squares would overflow, and small values would be lost beside a large
+  // one.
   EXPECT_FLOAT_EQ(GradientNorm({Tensor({3e30f, 4e30f})}), 5e30f);
   EXPECT_EQ(GradientNorm({Tensor({4096.0f}), at::full({1 << 20}, 1.0f)}),
             static_cast<float>(std::sqrt(4096.0 * 4096.0 + (1 << 20))));
@@ -78,7 +79,8 @@ TEST(GradientNorm, DoesNotDependOnHowTensorsAreCut) {
   }
 }
 
-// Numbers over 40 binary orders of magnitude whose plain float64 sum depends on the order of additions.
+// Numbers over 40 binary orders of magnitude whose plain float64 sum depends on the order of
+// additions.
 TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
   std::vector<float> values;
   for (int i = 0; i < 100003; ++i) values.push_back(std::cos(i) * std::exp2(i % 41 - 20));
@@ -91,7 +93,8 @@ TEST(GradientNorm, IsTheSameHoweverTheElementsAreSharedOut) {
     const int64_t slice = ((whole.numel() + ranks - 1) / ranks + 15) / 16 * 16;
     double plain = 0;
     for (int64_t begin = 0; begin < whole.numel(); begin += slice) {
-      sums.push_back(SumOfSquares({whole.narrow(0, begin, std::min(slice, whole.numel() - begin))}));
+      sums.push_back(
+          SumOfSquares({whole.narrow(0, begin, std::min(slice, whole.numel() - begin))}));
       plain += sums.back()[0];
     }
     EXPECT_EQ(NormOf(sums), norm) << ranks << " ranks";

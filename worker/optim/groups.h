@@ -21,8 +21,9 @@ struct GroupSettings {
   double lr_scale = 1;                 // factor on the learning rate
 };
 
-// The settings of each of `names`. Each setting is that of the last group that matches the name and sets it; what no
-// such group sets is the optimizer's own. INVALID_ARGUMENT: a pattern that matches no name, with the near ones.
+// The settings of each of `names`. Each setting is that of the last group that matches the name and
+// sets it; what no such group sets is the optimizer's own. INVALID_ARGUMENT: a pattern that matches
+// no name, with the near ones.
 absl::StatusOr<std::vector<GroupSettings>> SettingsFor(const std::vector<std::string>& names,
                                                        const std::vector<ParameterGroup>& groups);
 

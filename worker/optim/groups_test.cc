@@ -42,23 +42,28 @@ TEST(SettingsFor, ASettingIsThatOfTheLastGroupWhichMatchesAndSetsIt) {
 }
 
 TEST(SettingsFor, APatternThatMatchesNothingIsRefusedWithNearNames) {
-  EXPECT_EQ(ErrorOf({{.match = "*"}, {.match = "transformer.wte.wieght"}}),
-            "optimizer.groups[1].match: found 'transformer.wte.wieght', which matches none of the 5 "
-            "parameters; near it: transformer.wte.weight; the parameters are: transformer.wte.weight, "
-            "transformer.h.0.ln_1.weight, transformer.h.0.ln_1.bias and 2 more");
-  EXPECT_EQ(ErrorOf({{.match = "transformer.ln_f.bia"}}),
-            "optimizer.groups[0].match: found 'transformer.ln_f.bia', which matches none of the 5 "
-            "parameters; near it: transformer.ln_f.bias; the parameters are: transformer.wte.weight, "
-            "transformer.h.0.ln_1.weight, transformer.h.0.ln_1.bias and 2 more");
-  EXPECT_EQ(ErrorOf({{.match = "model.*.ln_1.?"}}),
-            "optimizer.groups[0].match: found 'model.*.ln_1.?', which matches none of the 5 parameters; "
-            "the parameters are: transformer.wte.weight, transformer.h.0.ln_1.weight, "
-            "transformer.h.0.ln_1.bias and 2 more");
-  EXPECT_EQ(ErrorOf({{.match = "?.ln_1.*"}}),
-            "optimizer.groups[0].match: found '?.ln_1.*', which matches none of the 5 parameters; near it: "
-            "transformer.h.0.ln_1.weight, transformer.h.0.ln_1.bias, transformer.h.1.ln_1.weight; the "
-            "parameters are: transformer.wte.weight, transformer.h.0.ln_1.weight, "
-            "transformer.h.0.ln_1.bias and 2 more");
+  EXPECT_EQ(
+      ErrorOf({{.match = "*"}, {.match = "transformer.wte.wieght"}}),
+      "optimizer.groups[1].match: found 'transformer.wte.wieght', which matches none of the 5 "
+      "parameters; near it: transformer.wte.weight; the parameters are: transformer.wte.weight, "
+      "transformer.h.0.ln_1.weight, transformer.h.0.ln_1.bias and 2 more");
+  EXPECT_EQ(
+      ErrorOf({{.match = "transformer.ln_f.bia"}}),
+      "optimizer.groups[0].match: found 'transformer.ln_f.bia', which matches none of the 5 "
+      "parameters; near it: transformer.ln_f.bias; the parameters are: transformer.wte.weight, "
+      "transformer.h.0.ln_1.weight, transformer.h.0.ln_1.bias and 2 more");
+  EXPECT_EQ(
+      ErrorOf({{.match = "model.*.ln_1.?"}}),
+      "optimizer.groups[0].match: found 'model.*.ln_1.?', which matches none of the 5 parameters; "
+      "the parameters are: transformer.wte.weight, transformer.h.0.ln_1.weight, "
+      "transformer.h.0.ln_1.bias and 2 more");
+  EXPECT_EQ(
+      ErrorOf({{.match = "?.ln_1.*"}}),
+      "optimizer.groups[0].match: found '?.ln_1.*', which matches none of the 5 parameters; near "
+      "it: "
+      "transformer.h.0.ln_1.weight, transformer.h.0.ln_1.bias, transformer.h.1.ln_1.weight; the "
+      "parameters are: transformer.wte.weight, transformer.h.0.ln_1.weight, "
+      "transformer.h.0.ln_1.bias and 2 more");
 }
 
 }  // namespace

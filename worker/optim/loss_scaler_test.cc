@@ -9,13 +9,13 @@ namespace muster::optim {
 namespace {
 
 TEST(LossScaler, BacksOffAtAnOverflowAndGrowsAfterEnoughGoodStepsInARow) {
-  LossScaler scaler({.initial = 64, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 3});
+  LossScaler scaler(
+      {.initial = 64, .growth_factor = 4, .backoff_factor = 0.25, .growth_interval = 3});
   const struct {
     bool finite;
     float scale;  // after it
-  } steps[] = {{true, 64}, {true, 64},   {false, 16}, {true, 16},  {true, 16},
-               {true, 64}, {true, 64},   {true, 64},  {true, 256}, {false, 64},
-               {false, 16}};
+  } steps[] = {{true, 64}, {true, 64}, {false, 16}, {true, 16},  {true, 16}, {true, 64},
+               {true, 64}, {true, 64}, {true, 256}, {false, 64}, {false, 16}};
   EXPECT_EQ(scaler.scale(), 64);
   for (const auto& [finite, scale] : steps) {
     scaler.Update(finite);

@@ -16,8 +16,8 @@
 
 namespace muster::optim {
 
-// A parameter or a piece of one: dense float32 or float64 on the CPU, contiguous. Cut at multiples of 16 elements, a parameter's
-// pieces are stepped to the same bits as the whole.
+// A parameter or a piece of one: dense float32 or float64 on the CPU, contiguous. Cut at multiples
+// of 16 elements, a parameter's pieces are stepped to the same bits as the whole.
 struct OptimizedParameter {
   std::string name;
   at::Tensor tensor;
@@ -25,14 +25,15 @@ struct OptimizedParameter {
   std::optional<double> weight_decay = std::nullopt;
   // Factor on the learning rate of every step.
   double lr_scale = 1;
-  // Its state so far, in the order of Slots(), taken over: of the tensor's shape and type, or a float32 scalar. Empty: zeros.
+  // Its state so far, in the order of Slots(), taken over: of the tensor's shape and type, or a
+  // float32 scalar. Empty: zeros.
   std::vector<at::Tensor> state = {};
 };
 
 // One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.
 struct NamedTensor {
   std::string parameter;
-  std::string slot;  // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer; loss scaler: scaler
+  std::string slot;   // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer; loss scaler: scaler
   at::Tensor tensor;  // of the parameter's shape and type; "step" is a float32 scalar
 };
 
@@ -54,8 +55,8 @@ class Optimizer {
   // What it keeps, of whatever parameters.
   virtual std::vector<StateSlot> Slots() const = 0;
 
-  // In the order of the parameters, of each in the order of Slots(); empty for an optimizer without state. Complete from the start
-  // (zeros), so that checkpoints can write it and fill it in place.
+  // In the order of the parameters, of each in the order of Slots(); empty for an optimizer without
+  // state. Complete from the start (zeros), so that checkpoints can write it and fill it in place.
   virtual std::vector<NamedTensor> State() = 0;
 };
 

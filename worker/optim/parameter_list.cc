@@ -30,10 +30,9 @@ absl::Status CheckState(const OptimizedParameter& parameter, const std::vector<S
   for (size_t i = 0; fits && i < slots.size(); ++i) {
     const at::Tensor& tensor = parameter.state[i];
     fits = tensor.is_contiguous() &&
-           (slots[i].scalar
-                ? tensor.scalar_type() == at::kFloat && tensor.dim() == 0
-                : tensor.scalar_type() == parameter.tensor.scalar_type() &&
-                      tensor.sizes() == parameter.tensor.sizes());
+           (slots[i].scalar ? tensor.scalar_type() == at::kFloat && tensor.dim() == 0
+                            : tensor.scalar_type() == parameter.tensor.scalar_type() &&
+                                  tensor.sizes() == parameter.tensor.sizes());
   }
   if (fits) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the state of parameter '", parameter.name,
@@ -58,7 +57,8 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' is there twice"));
     }
     const double decay = own_decay.value_or(weight_decay);
-    for (const auto& [what, value] : {std::pair("weight_decay", decay), std::pair("lr_scale", lr_scale)}) {
+    for (const auto& [what, value] :
+         {std::pair("weight_decay", decay), std::pair("lr_scale", lr_scale)}) {
       if (value >= 0) continue;
       return absl::InvalidArgumentError(
           absl::StrCat(what, " of parameter '", name, "' is ", value, ", allowed is >= 0"));
@@ -82,7 +82,8 @@ absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameter
           absl::StrCat("parameter '", parameters.names[i], "' has no gradient"));
     }
     if (gradient.sizes() != parameters.tensors[i].sizes() ||
-        gradient.scalar_type() != parameters.tensors[i].scalar_type() || !gradient.is_contiguous()) {
+        gradient.scalar_type() != parameters.tensors[i].scalar_type() ||
+        !gradient.is_contiguous()) {
       return absl::FailedPreconditionError(absl::StrCat(
           "the gradient of parameter '", parameters.names[i], "' has another shape or type"));
     }

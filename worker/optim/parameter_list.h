@@ -21,13 +21,15 @@ struct ParameterClass {
 struct ParameterList {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;  // the same order
-  std::vector<std::vector<at::Tensor>> states;  // the same order; each empty, or one tensor for each slot
-  std::vector<ParameterClass> classes;  // each parameter in one; in the order of their first members
+  std::vector<std::vector<at::Tensor>>
+      states;  // the same order; each empty, or one tensor for each slot
+  std::vector<ParameterClass>
+      classes;  // each parameter in one; in the order of their first members
 };
 
-// `weight_decay`: of the parameters that have none of their own; slots: of the optimizer. INVALID_ARGUMENT names a parameter that
-// is not dense float32 or float64 on the CPU, that is there twice, whose decay or lr_scale is below 0, or whose state is not as the
-// slots say.
+// `weight_decay`: of the parameters that have none of their own; slots: of the optimizer.
+// INVALID_ARGUMENT names a parameter that is not dense float32 or float64 on the CPU, that is there
+// twice, whose decay or lr_scale is below 0, or whose state is not as the slots say.
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
                                                 double weight_decay,
                                                 const std::vector<StateSlot>& slots);
@@ -36,9 +38,11 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
 absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameters);
 
 // Those of a class, in its order.
-std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors, const ParameterClass& members);
+std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
+                               const ParameterClass& members);
 
-// What the optimizer keeps in one slot, for each parameter: what came with it, else zeros, counted as moments.
+// What the optimizer keeps in one slot, for each parameter: what came with it, else zeros, counted
+// as moments.
 std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bool scalar = false);
 
 }  // namespace muster::optim

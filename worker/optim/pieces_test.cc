@@ -1,4 +1,5 @@
-// Optimizers over pieces of parameters, as the ranks of a sharded strategy have them: the same bits as over the whole.
+// Optimizers over pieces of parameters, as the ranks of a sharded strategy have them: the same bits
+// as over the whole.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -25,14 +26,21 @@ struct Kind {
 };
 
 const Kind kKinds[] = {
-    {"AdamW", [](auto parameters) { return CreateAdamW(std::move(parameters), {.weight_decay = 0.1}); }},
+    {"AdamW",
+     [](auto parameters) { return CreateAdamW(std::move(parameters), {.weight_decay = 0.1}); }},
     {"AdamWWithoutDecay",
-     [](auto parameters) { return CreateAdamW(std::move(parameters), {.eps = 1e-5, .weight_decay = 0}); }},
-    {"Sgd", [](auto parameters) { return CreateSgd(std::move(parameters), {.weight_decay = 0.1}); }},
+     [](auto parameters) {
+       return CreateAdamW(std::move(parameters), {.eps = 1e-5, .weight_decay = 0});
+     }},
+    {"Sgd",
+     [](auto parameters) { return CreateSgd(std::move(parameters), {.weight_decay = 0.1}); }},
     {"Momentum",
-     [](auto parameters) { return CreateSgd(std::move(parameters), {.momentum = 0.9, .weight_decay = 0.1}); }},
+     [](auto parameters) {
+       return CreateSgd(std::move(parameters), {.momentum = 0.9, .weight_decay = 0.1});
+     }},
     {"Nesterov", [](auto parameters) {
-       return CreateSgd(std::move(parameters), {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
+       return CreateSgd(std::move(parameters),
+                        {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
      }}};
 
 class Pieces : public testing::TestWithParam<int> {
@@ -79,7 +87,8 @@ TEST_P(Pieces, CutAtMultiplesOf16AreSteppedToTheBitsOfTheWhole) {
     std::vector<Whole> wholes;
     std::vector<OptimizedParameter> together;
     std::vector<std::vector<OptimizedParameter>> of_rank(world_size);
-    std::vector<std::vector<std::pair<size_t, int64_t>>> places(world_size);  // parameter, begin of the piece
+    std::vector<std::vector<std::pair<size_t, int64_t>>> places(
+        world_size);  // parameter, begin of the piece
     for (const int64_t elements : {1, 15, 16, 17, 100, 1000, 4099}) {
       for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
         const size_t index = wholes.size();

@@ -53,12 +53,12 @@ double Factor(const OneCycle& schedule, int64_t step) {
     double end_step, start, end;
   };
   const std::vector<Phase> phases =
-      schedule.three_phase
-          ? std::vector<Phase>{{rise_end, first, 1.0}, {2 * rise_end, 1.0, first}, {total - 1, first, last}}
-          : std::vector<Phase>{{rise_end, first, 1.0}, {total - 1, 1.0, last}};
+      schedule.three_phase ? std::vector<Phase>{{rise_end, first, 1.0},
+                                                {2 * rise_end, 1.0, first},
+                                                {total - 1, first, last}}
+                           : std::vector<Phase>{{rise_end, first, 1.0}, {total - 1, 1.0, last}};
   const double at = static_cast<double>(std::min(step, schedule.total_steps - 1));
-  const auto between =
-      schedule.anneal == OneCycle::Anneal::kCosine ? CosineBetween : LineBetween;
+  const auto between = schedule.anneal == OneCycle::Anneal::kCosine ? CosineBetween : LineBetween;
   size_t i = 0;
   double begin = 0;
   while (i + 1 < phases.size() && at > phases[i].end_step) begin = phases[i++].end_step;

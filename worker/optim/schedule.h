@@ -1,7 +1,7 @@
 // Learning-rate schedules: pure functions of the step. docs/optimizers.md has the formulas.
 //
-// Step s (from 0) of a warm-up of W steps has (s + 1) / W of the rate, in every schedule that has one; what is said
-// below counts from the step behind it.
+// Step s (from 0) of a warm-up of W steps has (s + 1) / W of the rate, in every schedule that has
+// one; what is said below counts from the step behind it.
 #ifndef MUSTER_WORKER_OPTIM_SCHEDULE_H_
 #define MUSTER_WORKER_OPTIM_SCHEDULE_H_
 
@@ -14,15 +14,16 @@ struct Constant {
   int64_t warmup_steps = 0;
 };
 
-// A half cosine from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever after
-// (torch's CosineAnnealingLR up to T_max).
+// A half cosine from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever
+// after (torch's CosineAnnealingLR up to T_max).
 struct WarmupCosine {
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
   double min_ratio = 0.0;
 };
 
-// A straight line from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever after (LinearLR).
+// A straight line from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever
+// after (LinearLR).
 struct Linear {
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
@@ -36,9 +37,9 @@ struct StepDecay {
   double gamma = 0.1;
 };
 
-// From 1 / div_factor up to 1 over the first pct_start of the steps, and down to 1 / div_factor / final_div_factor at
-// the last one, which holds for ever after; with three phases down to 1 / div_factor in as many steps as up, and then
-// to the last value (OneCycleLR).
+// From 1 / div_factor up to 1 over the first pct_start of the steps, and down to 1 / div_factor /
+// final_div_factor at the last one, which holds for ever after; with three phases down to 1 /
+// div_factor in as many steps as up, and then to the last value (OneCycleLR).
 struct OneCycle {
   enum class Anneal { kCosine, kLinear };
   int64_t total_steps = 1;

@@ -74,8 +74,11 @@ TEST(LearningRateFactor, OneCycleRisesFallsAndStays) {
 }
 
 TEST(LearningRateFactor, OneCycleOfThreePhasesIsSymmetricAroundItsPeak) {
-  const OneCycle schedule{
-      .total_steps = 20, .pct_start = 0.3, .div_factor = 10, .final_div_factor = 10, .three_phase = true};
+  const OneCycle schedule{.total_steps = 20,
+                          .pct_start = 0.3,
+                          .div_factor = 10,
+                          .final_div_factor = 10,
+                          .three_phase = true};
   for (int64_t i = 0; i <= 5; ++i) {
     EXPECT_NEAR(LearningRateFactor(schedule, 5 - i), LearningRateFactor(schedule, 5 + i), 1e-15);
   }

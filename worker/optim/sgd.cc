@@ -66,7 +66,8 @@ class Sgd : public Optimizer {
 
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParameter> parameters,
                                                      const SgdOptions& options) {
-  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters), options.weight_decay, SgdSlots(options)));
+  ASSIGN_OR_RETURN(ParameterList list, MakeParameterList(std::move(parameters),
+                                                         options.weight_decay, SgdSlots(options)));
   return std::make_unique<Sgd>(std::move(list), options);
 }
 

@@ -1,10 +1,11 @@
-// One rank's buffers for all ranks (BatchNorm's statistics, which every rank's forward changes on its own).
+// One rank's buffers for all ranks (BatchNorm's statistics, which every rank's forward changes on
+// its own).
 //
-// Once a step's last forward is done, the buffers of one rank are broadcast in one packed message while
-// backward runs, and every rank goes on with them. PyTorch's DistributedDataParallel sends the same message
-// at the start of the next step (broadcast_buffers=True, once for each window of accumulation); sent at the
-// end of this one, it costs no waiting, and between steps all ranks hold the same buffers: what is validated,
-// saved and exported is one state.
+// Once a step's last forward is done, the buffers of one rank are broadcast in one packed message
+// while backward runs, and every rank goes on with them. PyTorch's DistributedDataParallel sends
+// the same message at the start of the next step (broadcast_buffers=True, once for each window of
+// accumulation); sent at the end of this one, it costs no waiting, and between steps all ranks hold
+// the same buffers: what is validated, saved and exported is one state.
 //
 // Without buffers nothing is done or sent. Threading: that of Strategy.
 #ifndef MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
@@ -23,8 +24,8 @@ namespace muster::parallel {
 
 class BufferSync {
  public:
-  // The buffers: contiguous, on the CPU, of any type; the same on all ranks. Copies share the tensors.
-  // `communicator` outlives this.
+  // The buffers: contiguous, on the CPU, of any type; the same on all ranks. Copies share the
+  // tensors. `communicator` outlives this.
   BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* communicator);
 
   // Keeps what the buffers are, for Restore.

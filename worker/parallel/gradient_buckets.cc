@@ -63,8 +63,8 @@ GradientBuckets::~GradientBuckets() {
 
 void GradientBuckets::Allocate(Bucket& bucket) {
   const memory::MemoryScope scope(memory::Purpose::kBuckets);
-  bucket.flat = at::empty({bucket.group.elements},
-                          at::TensorOptions(ScalarTypeOf(bucket.group.type)));
+  bucket.flat =
+      at::empty({bucket.group.elements}, at::TensorOptions(ScalarTypeOf(bucket.group.type)));
   int64_t end = 0;
   for (const layout::Group::Member& member : bucket.group.members) {
     Parameter& state = parameters_[member.parameter];

@@ -1,11 +1,13 @@
-// Collects gradients in flat buckets while backward runs, and says, in bucket order, when one is complete.
+// Collects gradients in flat buckets while backward runs, and says, in bucket order, when one is
+// complete.
 //
-// A parameter's first gradient of a pass is copied into its place in the bucket and grad() becomes a view of that place;
-// later micro-batches add to it there. In a pass that completes, the hook also counts, and buckets are handed over strictly in
-// their order, the same on every rank, while backward goes on.
+// A parameter's first gradient of a pass is copied into its place in the bucket and grad() becomes
+// a view of that place; later micro-batches add to it there. In a pass that completes, the hook
+// also counts, and buckets are handed over strictly in their order, the same on every rank, while
+// backward goes on.
 //
-// It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until it is destroyed.
-// Threading: one thread, the one that calls backward.
+// It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until
+// it is destroyed. Threading: one thread, the one that calls backward.
 #ifndef MUSTER_WORKER_PARALLEL_GRADIENT_BUCKETS_H_
 #define MUSTER_WORKER_PARALLEL_GRADIENT_BUCKETS_H_
 
@@ -24,16 +26,19 @@ namespace muster::parallel {
 class GradientBuckets {
  public:
   enum class Memory {
-    // Of all buckets, from the start. After a bucket is complete, grad() of its parameters stays a view of it.
+    // Of all buckets, from the start. After a bucket is complete, grad() of its parameters stays a
+    // view of it.
     kKept,
-    // Of a bucket, from its first gradient on until it is complete. It is the receiver's then, and grad() of its
-    // parameters is undefined.
+    // Of a bucket, from its first gradient on until it is complete. It is the receiver's then, and
+    // grad() of its parameters is undefined.
     kHandedOver,
   };
-  // Bucket number `bucket` is complete: `flat` is its memory, padding zero. Called in the order of the buckets.
+  // Bucket number `bucket` is complete: `flat` is its memory, padding zero. Called in the order of
+  // the buckets.
   using Complete = std::function<void(size_t bucket, at::Tensor flat)>;
 
-  // parameters: the trainable ones, as CheckParameters wants them; groups: over their indices. `who`: for errors, "rank 1".
+  // parameters: the trainable ones, as CheckParameters wants them; groups: over their indices.
+  // `who`: for errors, "rank 1".
   GradientBuckets(std::vector<models::Parameter> parameters, std::vector<layout::Group> groups,
                   Memory memory, Complete complete, std::string who);
   ~GradientBuckets();
@@ -51,12 +56,12 @@ class GradientBuckets {
     kDropped,
   };
 
-  // Before the forward and backward of a micro-batch. `completes`: buckets are complete with its gradients. A pass after one
-  // that completed starts from nothing.
+  // Before the forward and backward of a micro-batch. `completes`: buckets are complete with its
+  // gradients. A pass after one that completed starts from nothing.
   void BeginPass(bool completes, Gradients gradients = Gradients::kCount);
 
-  // Once for each way in which the backward of this pass will bring a gradient to a parameter. Without any, one is
-  // expected. Ways that do not come hold its bucket up until Finish.
+  // Once for each way in which the backward of this pass will bring a gradient to a parameter.
+  // Without any, one is expected. Ways that do not come hold its bucket up until Finish.
   void Expect(size_t parameter) { ++parameters_[parameter].expected; }
 
   // After the backward of a pass that completes: parameters that no micro-batch used get a zero
@@ -71,7 +76,8 @@ class GradientBuckets {
     models::Parameter parameter;
     size_t bucket = 0;
     int64_t offset = 0;
-    at::Tensor view;         // its place in the bucket, with its shape; undefined while the bucket has no memory
+    at::Tensor
+        view;  // its place in the bucket, with its shape; undefined while the bucket has no memory
     bool in_bucket = false;  // the gradient of this step lies there
     bool ready = false;      // and is complete
     // In this pass.

@@ -21,7 +21,8 @@ using Memory = GradientBuckets::Memory;
 
 constexpr int kWorldSize = 2;
 
-// Three parameters "a" [5], "b" [3, 7] and "c" [40], each in a bucket of its own: number 0 is c's, 2 is a's.
+// Three parameters "a" [5], "b" [3, 7] and "c" [40], each in a bucket of its own: number 0 is c's,
+// 2 is a's.
 class Fixture : public testing::Test {
  protected:
   // What is not written shows: fresh memory is NaN.
@@ -71,15 +72,16 @@ class GradientBucketsTest : public Fixture, public testing::WithParamInterface<M
   std::unique_ptr<GradientBuckets> Create() { return Fixture::Create(GetParam()); }
 };
 
-INSTANTIATE_TEST_SUITE_P(All, GradientBucketsTest, testing::Values(Memory::kKept, Memory::kHandedOver),
-                         [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(All, GradientBucketsTest,
+                         testing::Values(Memory::kKept, Memory::kHandedOver), [](const auto& info) {
                            return info.param == Memory::kKept ? "Kept" : "HandedOver";
                          });
 
 // `value` in the first `elements`, then zeros.
 void ExpectFilled(const at::Tensor& flat, int64_t elements, float value) {
   for (int64_t i = 0; i < flat.numel(); ++i) {
-    EXPECT_EQ(flat.const_data_ptr<float>()[i], i < elements ? value : 0.0f) << i << " of " << flat.numel();
+    EXPECT_EQ(flat.const_data_ptr<float>()[i], i < elements ? value : 0.0f)
+        << i << " of " << flat.numel();
   }
 }
 
@@ -199,8 +201,9 @@ TEST_P(GradientBucketsTest, ASecondGradientInOneBackwardIsNamedAndNothingMoreIsH
   Backward(1, 1);
   Backward(0, 1);
   EXPECT_EQ(buckets->Finish(),
-            absl::FailedPreconditionError("rank 1: step 7: parameter 'c' got another gradient in one backward, "
-                                          "after its bucket was counted ready"));
+            absl::FailedPreconditionError(
+                "rank 1: step 7: parameter 'c' got another gradient in one backward, "
+                "after its bucket was counted ready"));
   EXPECT_EQ(order_, (std::vector<size_t>{0}));
   buckets->BeginStep(8);  // a new step is clean
   buckets->BeginPass(true);

@@ -1,4 +1,5 @@
-// Counts in how many ways a backward will bring gradients to each parameter, where units are recomputed.
+// Counts in how many ways a backward will bring gradients to each parameter, where units are
+// recomputed.
 #ifndef MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
 #define MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
 
@@ -13,8 +14,8 @@ namespace muster::parallel {
 
 class GradientPaths : public models::UseObserver {
  public:
-  // trainable: of the model's parameters. expect: called with the index of one for each way in which a gradient will come
-  // to it. before_recomputation: UseObserver's.
+  // trainable: of the model's parameters. expect: called with the index of one for each way in
+  // which a gradient will come to it. before_recomputation: UseObserver's.
   GradientPaths(const std::vector<models::Parameter>& trainable,
                 std::function<void(size_t parameter)> expect,
                 std::function<void()> before_recomputation);

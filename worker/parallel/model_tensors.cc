@@ -42,8 +42,8 @@ absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers) {
     if (tensor.requires_grad()) return refuse("requires a gradient");
     if (!tensor.is_contiguous()) return refuse("is not contiguous");
     if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kLong) {
-      return refuse(absl::StrCat("is ", c10::toString(tensor.scalar_type()),
-                                 ", not float32 or int64"));
+      return refuse(
+          absl::StrCat("is ", c10::toString(tensor.scalar_type()), ", not float32 or int64"));
     }
     if (!names.insert(name).second) return refuse("is there twice");
   }

@@ -1,4 +1,5 @@
-// The tensors of a model that a strategy deals with: what they must be like, and how a layout sees them.
+// The tensors of a model that a strategy deals with: what they must be like, and how a layout sees
+// them.
 #ifndef MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 #define MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 
@@ -12,12 +13,13 @@
 
 namespace muster::parallel {
 
-// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on the CPU, with a name and a tensor of its
-// own; a trainable one (it requires a gradient) float32 or float64. Frozen ones may be of any type.
+// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on the CPU, with a
+// name and a tensor of its own; a trainable one (it requires a gradient) float32 or float64. Frozen
+// ones may be of any type.
 absl::Status CheckParameters(const std::vector<models::Parameter>& parameters);
 
-// INVALID_ARGUMENT, with the name, unless every buffer is contiguous, on the CPU, float32 or int64, needs no gradient, and
-// has a name of its own.
+// INVALID_ARGUMENT, with the name, unless every buffer is contiguous, on the CPU, float32 or int64,
+// needs no gradient, and has a name of its own.
 absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers);
 
 // Of the trainable parameters; `indices`: which of `parameters` they are.

@@ -10,7 +10,8 @@ namespace {
 at::Tensor Leaf() { return at::empty({3, 2}).requires_grad_(true); }
 
 TEST(CheckParameters, NamesWhatDoesNotFit) {
-  const auto refused = [&](const std::vector<models::Parameter>& parameters, const std::string& text) {
+  const auto refused = [&](const std::vector<models::Parameter>& parameters,
+                           const std::string& text) {
     const absl::Status status = CheckParameters(parameters);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(std::string(status.message()), text);

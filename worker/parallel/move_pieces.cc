@@ -29,9 +29,9 @@ absl::StatusOr<PieceMap> MapOf(const Arrangement& arrangement, int rank) {
     if (found == pieces.end() || found->second->begin != range.begin ||
         found->second->tensor.numel() != range.end - range.begin ||
         !found->second->tensor.is_contiguous()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter number ", range.parameter, ": rank ", rank,
-                       " has no piece of elements ", range.begin, " to ", range.end));
+      return absl::InvalidArgumentError(absl::StrCat("parameter number ", range.parameter,
+                                                     ": rank ", rank, " has no piece of elements ",
+                                                     range.begin, " to ", range.end));
     }
   }
   return pieces;
@@ -161,10 +161,10 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
   }
   const std::vector<Move> travelling = Travelling(moves, element_bytes, round_bytes);
   for (size_t begin = 0; begin < travelling.size();) {
-    const size_t end = EndOfRound(travelling, begin, element_bytes, round_bytes,
-                                  communicator->world_size());
-    RETURN_IF_ERROR(Exchange(travelling, begin, end, sources, targets, element_bytes, communicator,
-                             label));
+    const size_t end =
+        EndOfRound(travelling, begin, element_bytes, round_bytes, communicator->world_size());
+    RETURN_IF_ERROR(
+        Exchange(travelling, begin, end, sources, targets, element_bytes, communicator, label));
     begin = end;
   }
   return TravellingBytes(travelling, element_bytes);

@@ -1,5 +1,5 @@
-// Brings values that lie in pieces on the ranks to where another plan wants them. A rank sends what others want and do not have, and
-// nothing that they have.
+// Brings values that lie in pieces on the ranks to where another plan wants them. A rank sends what
+// others want and do not have, and nothing that they have.
 #ifndef MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_
 #define MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_
 
@@ -14,7 +14,8 @@
 namespace muster::parallel {
 
 struct Arrangement {
-  // What each rank holds, the same on all ranks; offsets mean nothing. Parameters that nobody holds are not dealt with.
+  // What each rank holds, the same on all ranks; offsets mean nothing. Parameters that nobody holds
+  // are not dealt with.
   layout::Placement holders;
   // What this rank holds of it: one piece for each of its ranges, of any shape, contiguous.
   std::vector<Piece> held;
@@ -23,10 +24,11 @@ struct Arrangement {
 // Of each parameter's elements, given their types.
 std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types);
 
-// Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. No tensor of `to` shares memory with one of `from`.
-// A collective, in rounds of at most round_bytes sent and received by a rank, where anything travels at all. The bytes that all
-// ranks send to others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT: pieces that are not the
-// placements'.
+// Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. No tensor of
+// `to` shares memory with one of `from`. A collective, in rounds of at most round_bytes sent and
+// received by a rank, where anything travels at all. The bytes that all ranks send to others.
+// Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT: pieces that
+// are not the placements'.
 absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& to,
                                    const std::vector<int64_t>& element_bytes,
                                    comm::Communicator* communicator, comm::OpLabel label,

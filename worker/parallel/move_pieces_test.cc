@@ -30,7 +30,8 @@ layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int rank
     }
     if (!twice || random() % 3 != 0) continue;
     for (auto& ranges : placement.holders) {  // replicated
-      std::erase_if(ranges, [&](const auto& range) { return range.parameter == static_cast<int64_t>(i); });
+      std::erase_if(ranges,
+                    [&](const auto& range) { return range.parameter == static_cast<int64_t>(i); });
       if (elements[i] > 0) ranges.push_back({static_cast<int64_t>(i), 0, elements[i]});
     }
   }
@@ -43,10 +44,10 @@ std::vector<Piece> Allocate(const layout::Placement& placement, int rank, bool f
   std::vector<Piece> pieces;
   for (const layout::Range& range : placement.holders[rank]) {
     Piece piece{.parameter = static_cast<size_t>(range.parameter), .begin = range.begin};
-    piece.tensor = at::empty({range.end - range.begin},
-                             at::TensorOptions(TypeOf(range.parameter)));
+    piece.tensor = at::empty({range.end - range.begin}, at::TensorOptions(TypeOf(range.parameter)));
     for (int64_t i = 0; i < piece.tensor.numel(); ++i) {
-      piece.tensor[i] = fill ? static_cast<double>(range.parameter * 100000 + range.begin + i) : -1.0;
+      piece.tensor[i] =
+          fill ? static_cast<double>(range.parameter * 100000 + range.begin + i) : -1.0;
     }
     pieces.push_back(std::move(piece));
   }

@@ -31,8 +31,8 @@ absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
     }
     if (found == 0) continue;
     if (found > 3) absl::StrAppend(&differing, " and ", found - 3, " more");
-    return absl::DataLossError(absl::StrCat("step ", step, ": ", names[i],
-                                            " differs from rank 0's on rank ", differing));
+    return absl::DataLossError(
+        absl::StrCat("step ", step, ": ", names[i], " differs from rank 0's on rank ", differing));
   }
   return absl::OkStatus();
 }

@@ -12,8 +12,9 @@
 
 namespace muster::parallel {
 
-// A collective: every rank calls it with the same names ("parameter 'w'") in the same order. DATA_LOSS on
-// every rank, with the first tensor that differs and the ranks whose bits differ from rank 0's.
+// A collective: every rank calls it with the same names ("parameter 'w'") in the same order.
+// DATA_LOSS on every rank, with the first tensor that differs and the ranks whose bits differ from
+// rank 0's.
 absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
                                   const std::vector<at::Tensor>& tensors, int64_t step,
                                   comm::Communicator* communicator);

@@ -10,7 +10,8 @@
 namespace muster::parallel {
 namespace {
 
-// Gives what every rank of `world_size` answers when the ranks in `different` hold other bits in 'b'.
+// Gives what every rank of `world_size` answers when the ranks in `different` hold other bits in
+// 'b'.
 std::vector<absl::Status> Check(int world_size, const std::vector<int>& different) {
   auto ranks = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> results(world_size);
@@ -22,7 +23,8 @@ std::vector<absl::Status> Check(int world_size, const std::vector<int>& differen
         // -0.0 equals 0.0, but not to the bit.
         if (rank == other) b.data_ptr<float>()[14] = -0.0f;
       }
-      results[rank] = CheckEqualOnAllRanks({"parameter 'a'", "buffer 'b'"}, {a, b}, 12, ranks[rank].get());
+      results[rank] =
+          CheckEqualOnAllRanks({"parameter 'a'", "buffer 'b'"}, {a, b}, 12, ranks[rank].get());
     });
   }
   for (std::thread& thread : threads) thread.join();

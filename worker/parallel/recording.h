@@ -1,4 +1,5 @@
-// A communicator that writes down what is issued, and finishes gathers as late as it may: in Wait. For tests.
+// A communicator that writes down what is issued, and finishes gathers as late as it may: in Wait.
+// For tests.
 #ifndef MUSTER_WORKER_PARALLEL_RECORDING_H_
 #define MUSTER_WORKER_PARALLEL_RECORDING_H_
 

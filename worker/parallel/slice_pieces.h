@@ -18,8 +18,8 @@ struct Slice {
   at::Tensor gradients;  // undefined: frozen
 };
 
-// The pieces of `rank` in its slices of the groups, which are over `specs`; indices[i]: which parameter of the model specs[i] is.
-// By rising parameter; one of an empty parameter is rank 0's.
+// The pieces of `rank` in its slices of the groups, which are over `specs`; indices[i]: which
+// parameter of the model specs[i] is. By rising parameter; one of an empty parameter is rank 0's.
 std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
                             const std::vector<layout::ParameterSpec>& specs,
                             const std::vector<size_t>& indices, const std::vector<Slice>& slices,

@@ -1,11 +1,13 @@
-// Gradients in slices: collected in flat groups while backward runs (gradient_buckets.h), reduced into this rank's slice of each as
-// soon as it is complete, their full size freed then. The core of every strategy that shards gradients; also sends the
-// buffers, which belong between the last forward and the first reduction.
+// Gradients in slices: collected in flat groups while backward runs (gradient_buckets.h), reduced
+// into this rank's slice of each as soon as it is complete, their full size freed then. The core of
+// every strategy that shards gradients; also sends the buffers, which belong between the last
+// forward and the first reduction.
 //
-// The order in which groups are reduced is that of the list, the same on every rank. At most two reductions are under way; the next one waits
-// for the oldest, and backward with it.
+// The order in which groups are reduced is that of the list, the same on every rank. At most two
+// reductions are under way; the next one waits for the oldest, and backward with it.
 //
-// Threading: one thread, the one that calls backward. Errors come from Finish, the first of the step.
+// Threading: one thread, the one that calls backward. Errors come from Finish, the first of the
+// step.
 #ifndef MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
 #define MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
 
@@ -28,10 +30,11 @@
 namespace muster::parallel {
 
 enum class ReduceEvery {
-  // Gradients add up locally and are reduced in the last micro-batch: the bits of ddp, and one reduction a step.
+  // Gradients add up locally and are reduced in the last micro-batch: the bits of ddp, and one
+  // reduction a step.
   kStep,
-  // Each micro-batch's are reduced and added to the slice: full-size gradients never stay between micro-batches, for one
-  // reduction per micro-batch. The additions have another order than ddp's.
+  // Each micro-batch's are reduced and added to the slice: full-size gradients never stay between
+  // micro-batches, for one reduction per micro-batch. The additions have another order than ddp's.
   kMicroBatch,
 };
 
@@ -43,8 +46,8 @@ class SlicedGradients {
     bool in_bfloat16 = false;
   };
 
-  // parameters: the trainable ones, as CheckParameters wants them; groups: over their indices; labels: of the groups, for
-  // errors. The communicator outlives this.
+  // parameters: the trainable ones, as CheckParameters wants them; groups: over their indices;
+  // labels: of the groups, for errors. The communicator outlives this.
   SlicedGradients(std::vector<models::Parameter> parameters, std::vector<layout::Group> groups,
                   std::vector<std::string> labels, const std::vector<models::Buffer>& buffers,
                   comm::Communicator* communicator, const Options& options);

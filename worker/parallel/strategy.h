@@ -40,7 +40,8 @@ namespace muster::parallel {
 struct Piece {
   size_t parameter = 0;  // index in the list that the strategy was made of
   int64_t begin = 0;
-  // Shares the parameter's memory; its grad() is the reduced gradient after FinishBackward, until the next BeginStep.
+  // Shares the parameter's memory; its grad() is the reduced gradient after FinishBackward, until
+  // the next BeginStep.
   at::Tensor tensor;
 };
 
@@ -70,19 +71,21 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Of the trainable parameters, at most one each. ddp: each parameter whole, on every rank. Sharded: each element is in the
-  // pieces of exactly one rank; pieces begin at multiples of 16 elements, and one of an empty parameter is rank 0's.
+  // Of the trainable parameters, at most one each. ddp: each parameter whole, on every rank.
+  // Sharded: each element is in the pieces of exactly one rank; pieces begin at multiples of 16
+  // elements, and one of an empty parameter is rank 0's.
   virtual const std::vector<Piece>& pieces() const = 0;
 
   // Whether each element of the trainable parameters is in the pieces of one rank only.
   virtual bool sharded() const = 0;
 
-  // The pieces of all ranks, over the list of parameters that the strategy was made of; frozen ones are nobody's. Offsets
-  // mean nothing.
+  // The pieces of all ranks, over the list of parameters that the strategy was made of; frozen ones
+  // are nobody's. Offsets mean nothing.
   virtual layout::Placement owners() const = 0;
 
-  // Null where every rank has all parameters: ddp, sharded_ddp. Else there is no memory behind a parameter's tensor but in
-  // forwards of units that it belongs to, in a context of MakeContext, and between GatherParameters and ReleaseParameters.
+  // Null where every rank has all parameters: ddp, sharded_ddp. Else there is no memory behind a
+  // parameter's tensor but in forwards of units that it belongs to, in a context of MakeContext,
+  // and between GatherParameters and ReleaseParameters.
   virtual const ParameterShards* shards() const { return nullptr; }
 
   // The context for forwards of the model. The strategy must outlive it.
@@ -99,39 +102,43 @@ class Strategy {
   // and backward of any batch follow, whose gradients are dropped; else nothing does.
   virtual void BeginJoinedMicroBatch(bool last) = 0;
 
-  // After the last backward: reduces what backward did not reach, and waits for gradients and buffers.
+  // After the last backward: reduces what backward did not reach, and waits for gradients and
+  // buffers.
   virtual absl::Status FinishBackward() = 0;
 
-  // What every rank says of its own pieces, in rank order. A collective, except where each rank has all pieces: only
-  // `mine` then.
+  // What every rank says of its own pieces, in rank order. A collective, except where each rank has
+  // all pieces: only `mine` then.
   virtual absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) = 0;
 
-  // After the update of pieces(): begins to bring the new values to all ranks. Forwards in a context of MakeContext wait
-  // for what they need; whoever else reads parameters (of shards(), where there are any), or any buffer of memory behind
-  // them, calls AwaitParameters before.
+  // After the update of pieces(): begins to bring the new values to all ranks. Forwards in a
+  // context of MakeContext wait for what they need; whoever else reads parameters (of shards(),
+  // where there are any), or any buffer of memory behind them, calls AwaitParameters before.
   virtual void FinishUpdate() = 0;
   virtual absl::Status AwaitParameters() = 0;
 
-  // For whoever reads parameters outside of forwards: those of these indices are there until the next call of anything but
-  // pieces(). Between steps; a collective where there are shards.
+  // For whoever reads parameters outside of forwards: those of these indices are there until the
+  // next call of anything but pieces(). Between steps; a collective where there are shards.
   virtual absl::Status GatherParameters(const std::vector<size_t>& parameters) {
     return AwaitParameters();
   }
   // Ends that. What was written into them in between, the same on all ranks, is kept.
   virtual void ReleaseParameters() {}
 
-  // For a step that is left out: puts the buffers back to what they were at BeginStep. After FinishBackward.
+  // For a step that is left out: puts the buffers back to what they were at BeginStep. After
+  // FinishBackward.
   virtual void RestoreBuffers() = 0;
 
-  // Compares a hash of all parameters and buffers over ranks, bitwise. A collective. DATA_LOSS names the ranks that differ
-  // and the first parameter or buffer in which they do.
+  // Compares a hash of all parameters and buffers over ranks, bitwise. A collective. DATA_LOSS
+  // names the ranks that differ and the first parameter or buffer in which they do.
   virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
 
-  // Hash of what lies where: the trainable parameters, buckets, slices. Ranks whose hashes differ must not communicate.
+  // Hash of what lies where: the trainable parameters, buckets, slices. Ranks whose hashes differ
+  // must not communicate.
   virtual uint64_t layout_fingerprint() const = 0;
 
-  // Before another strategy is made of the same model: parameters have memory of their own again, where their values are. Where there
-  // are shards the values stay in those, which outlive the strategy where somebody keeps them. Only the destructor may be called then.
+  // Before another strategy is made of the same model: parameters have memory of their own again,
+  // where their values are. Where there are shards the values stay in those, which outlive the
+  // strategy where somebody keeps them. Only the destructor may be called then.
   virtual void ReleaseModel() {}
 
   // For reports and tests.

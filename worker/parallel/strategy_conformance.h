@@ -32,13 +32,13 @@ struct Implementation {
 };
 
 inline Implementation Sharded(const char* name, ShardedDdpOptions::ReduceEvery every) {
-  return {name, every == ShardedDdpOptions::ReduceEvery::kStep,
-          [every](const auto& parameters, const auto& buffers, auto* ranks, int64_t bytes) {
-            return CreateShardedDdp(parameters, buffers, nullptr, ranks,
-                                    {.bucket_bytes = bytes,
-                                     .first_bucket_bytes = (bytes + 1) / 2,
-                                     .reduce_every = every});
-          }};
+  return {
+      name, every == ShardedDdpOptions::ReduceEvery::kStep,
+      [every](const auto& parameters, const auto& buffers, auto* ranks, int64_t bytes) {
+        return CreateShardedDdp(
+            parameters, buffers, nullptr, ranks,
+            {.bucket_bytes = bytes, .first_bucket_bytes = (bytes + 1) / 2, .reduce_every = every});
+      }};
 }
 
 inline const Implementation kImplementations[] = {
@@ -57,9 +57,7 @@ inline constexpr int64_t kOneBucketEach = 1;
 
 class StrategyConformance : public testing::TestWithParam<std::tuple<int, int>> {
  protected:
-  const Implementation& implementation() const {
-    return kImplementations[std::get<0>(GetParam())];
-  }
+  const Implementation& implementation() const { return kImplementations[std::get<0>(GetParam())]; }
   int world_size() const { return std::get<1>(GetParam()); }
 
   std::unique_ptr<Strategy> Create(const std::vector<models::Parameter>& parameters,

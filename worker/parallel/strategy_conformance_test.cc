@@ -1,4 +1,6 @@
 // What every strategy has to do, whatever it shares out.
+#include "worker/parallel/strategy_conformance.h"
+
 #include <memory>
 #include <vector>
 
@@ -8,7 +10,6 @@
 #include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
 #include "worker/parallel/strategy.h"
-#include "worker/parallel/strategy_conformance.h"
 #include "worker/parallel/test_model.h"
 
 namespace muster::parallel {
@@ -23,8 +24,8 @@ at::Tensor Part(const at::Tensor& whole, const Piece& piece) {
 
 constexpr double kLearningRate = 0.01;
 
-// Apart by a few roundings of sums over micro-batches and ranks, each at most 2^-24 of a partial sum, and those are not far above
-// the largest element of `scale`.
+// Apart by a few roundings of sums over micro-batches and ranks, each at most 2^-24 of a partial
+// sum, and those are not far above the largest element of `scale`.
 bool Near(const at::Tensor& found, const at::Tensor& reference, const at::Tensor& scale) {
   if (found.numel() == 0) return true;
   const double bound = 1e-6 * scale.abs().max().item().toDouble();
@@ -42,8 +43,8 @@ TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdat
         const auto strategy = Create(parameters, {}, &ranks, bucket_bytes);
         for (int64_t step = 0; step < 3; ++step) {
           const double divisor = world_size() * micro_batches;
-          const auto gradients = ReferenceGradients(expected, world_size(), step, micro_batches,
-                                                    divisor);
+          const auto gradients =
+              ReferenceGradients(expected, world_size(), step, micro_batches, divisor);
           strategy->BeginStep({step, divisor});
           for (int m = 0; m < micro_batches; ++m) {
             strategy->BeginMicroBatch(m + 1 == micro_batches);

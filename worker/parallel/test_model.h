@@ -1,5 +1,5 @@
-// What the tests of the strategies train: a small function with everything that parameters can be, its gradients by plain
-// autograd, and ranks as threads.
+// What the tests of the strategies train: a small function with everything that parameters can be,
+// its gradients by plain autograd, and ranks as threads.
 #ifndef MUSTER_WORKER_PARALLEL_TEST_MODEL_H_
 #define MUSTER_WORKER_PARALLEL_TEST_MODEL_H_
 
@@ -18,16 +18,16 @@ namespace muster::parallel {
 // Numbers that depend on `seed` only, over several magnitudes.
 at::Tensor Numbers(at::IntArrayRef sizes, uint64_t seed);
 
-// Odd sizes; "unused" takes no part in the loss, "shared" takes part twice, "frozen" and "table" (int64) need no gradient,
-// "wide" is float64.
+// Odd sizes; "unused" takes no part in the loss, "shared" takes part twice, "frozen" and "table"
+// (int64) need no gradient, "wide" is float64.
 std::vector<models::Parameter> MakeParameters();
 
 // Of the micro-batch, differently on each rank.
 at::Tensor Loss(const std::vector<models::Parameter>& parameters, int rank, int64_t step,
                 int micro_batch);
 
-// The independent run: one process, plain autograd per rank with parameters as they are in `parameters`, sums in rank order, one
-// division. Undefined for frozen parameters.
+// The independent run: one process, plain autograd per rank with parameters as they are in
+// `parameters`, sums in rank order, one division. Undefined for frozen parameters.
 std::vector<at::Tensor> ReferenceGradients(const std::vector<models::Parameter>& parameters,
                                            int world_size, int64_t step, int micro_batches,
                                            double divisor);

@@ -1,4 +1,5 @@
-// One rank of four, for tests of memory. The others are made up, so that reductions are in flight until they are waited for.
+// One rank of four, for tests of memory. The others are made up, so that reductions are in flight
+// until they are waited for.
 #ifndef MUSTER_WORKER_PARALLEL_UNHURRIED_H_
 #define MUSTER_WORKER_PARALLEL_UNHURRIED_H_
 
@@ -18,7 +19,8 @@ class Unhurried : public comm::Communicator {
  public:
   int rank() const override { return 1; }
   int world_size() const override { return 4; }
-  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&, comm::OpLabel) override {
+  std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&,
+                                        comm::OpLabel) override {
     return std::make_unique<Holding>(std::nullopt);
   }
   std::unique_ptr<comm::Work> AllReduceSum(const at::Tensor&, comm::OpLabel, double) override {
@@ -30,8 +32,9 @@ class Unhurried : public comm::Communicator {
     reduced_bytes += static_cast<int64_t>(in.nbytes());
     return std::make_unique<Holding>(in);
   }
-  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&, const at::Tensor&,
-                                       const std::vector<int64_t>&, comm::OpLabel) override {
+  std::unique_ptr<comm::Work> AllToAll(const at::Tensor&, const std::vector<int64_t>&,
+                                       const at::Tensor&, const std::vector<int64_t>&,
+                                       comm::OpLabel) override {
     return std::make_unique<Holding>(std::nullopt);
   }
   std::unique_ptr<comm::Work> Broadcast(const at::Tensor&, int, comm::OpLabel) override {

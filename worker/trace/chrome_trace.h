@@ -1,4 +1,5 @@
-// Events as a file that chrome://tracing and ui.perfetto.dev open: the Trace Event Format (JSON), "Trace Event Format", Google, 2016.
+// Events as a file that chrome://tracing and ui.perfetto.dev open: the Trace Event Format (JSON),
+// "Trace Event Format", Google, 2016.
 #ifndef MUSTER_WORKER_TRACE_CHROME_TRACE_H_
 #define MUSTER_WORKER_TRACE_CHROME_TRACE_H_
 
@@ -10,7 +11,8 @@
 
 namespace muster::trace {
 
-// One rank's part of a file: a process "rank R" with a line for each lane. Collectives, which overlap, are asynchronous events.
+// One rank's part of a file: a process "rank R" with a line for each lane. Collectives, which
+// overlap, are asynchronous events.
 std::string ChromeEvents(int64_t rank, const std::vector<Event>& events);
 
 // The file, of the ranks' parts.

@@ -23,7 +23,8 @@ struct Event {
   Kind kind = Kind::kMark;
   Lane lane = Lane::kSteps;
   std::string name;
-  // Nanoseconds since the epoch, by the machine's clock: so events of ranks on one machine lie beside each other.
+  // Nanoseconds since the epoch, by the machine's clock: so events of ranks on one machine lie
+  // beside each other.
   int64_t begin = 0;
   int64_t end = 0;
   int64_t bytes = -1;  // -1: none to tell of

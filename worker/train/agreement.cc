@@ -59,7 +59,7 @@ absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64
 }  // namespace
 
 std::string NameDifference(const std::vector<Line>& of_rank_0, const std::vector<Line>& others,
-                            int rank) {
+                           int rank) {
   const auto said = [rank](const std::string& path, const std::string& first,
                            const std::string& second) {
     return absl::StrCat(path, ": rank 0 has ", first, ", rank ", rank, " has ", second);
@@ -108,7 +108,8 @@ absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
     return absl::FailedPreconditionError(
         absl::StrCat("the ranks differ in ", what, ": ", difference));
   }
-  return absl::InternalError(absl::StrCat("the ranks' hashes of ", what, " differ, their texts do not"));
+  return absl::InternalError(
+      absl::StrCat("the ranks' hashes of ", what, " differ, their texts do not"));
 }
 
 std::vector<Line> LinesOf(const models::Model& model) {

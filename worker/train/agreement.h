@@ -1,4 +1,5 @@
-// Whether all ranks have the same job, model and data before anything depends on it. docs/roll-call.md.
+// Whether all ranks have the same job, model and data before anything depends on it.
+// docs/roll-call.md.
 #ifndef MUSTER_WORKER_TRAIN_AGREEMENT_H_
 #define MUSTER_WORKER_TRAIN_AGREEMENT_H_
 
@@ -12,16 +13,17 @@
 
 namespace muster::train {
 
-// A collective: an all-gather of 16 bytes a rank; where the ranks differ, one more of all their lines.
-// what: of what these are the lines, for errors ("the job").
-// Errors: FAILED_PRECONDITION naming the first path at which a rank differs from rank 0, and what each of the
-// two has there; those of the communicator, among them that a peer has already ended with this difference.
+// A collective: an all-gather of 16 bytes a rank; where the ranks differ, one more of all their
+// lines. what: of what these are the lines, for errors ("the job"). Errors: FAILED_PRECONDITION
+// naming the first path at which a rank differs from rank 0, and what each of the two has there;
+// those of the communicator, among them that a peer has already ended with this difference.
 absl::Status AgreeOn(const std::string& what, const std::vector<jobspec::Line>& lines,
                      comm::Communicator* communicator);
 
-// The first difference: "optimizer.adamw.lr: rank 0 has 0.1, rank 2 has 0.2"; "" where there is none. Pure.
+// The first difference: "optimizer.adamw.lr: rank 0 has 0.1, rank 2 has 0.2"; "" where there is
+// none. Pure.
 std::string NameDifference(const std::vector<jobspec::Line>& of_rank_0,
-                            const std::vector<jobspec::Line>& others, int rank);
+                           const std::vector<jobspec::Line>& others, int rank);
 
 // Names, shapes and types of parameters and buffers, in their order.
 std::vector<jobspec::Line> LinesOf(const models::Model& model);

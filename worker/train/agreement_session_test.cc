@@ -1,4 +1,5 @@
-// Ranks whose jobs differ in one field of the schema, whichever it is: the session ends and names it. None hangs.
+// Ranks whose jobs differ in one field of the schema, whichever it is: the session ends and names
+// it. None hangs.
 #include <gmock/gmock.h>
 #include <google/protobuf/descriptor.h>
 #include <google/protobuf/message.h>
@@ -135,8 +136,9 @@ TEST_F(SharedDataTest, RanksThatSeeFilesOfAnotherSizeEndAndNameTheDataSet) {
   const auto result = RunSessions(job, 2);
   for (const auto& end : result->ends) {
     EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
-    EXPECT_THAT(std::string(end.status().message()),
-                HasSubstr("the ranks differ in the data: data.train: rank 0 has 149 samples, rank 1 has "));
+    EXPECT_THAT(
+        std::string(end.status().message()),
+        HasSubstr("the ranks differ in the data: data.train: rank 0 has 149 samples, rank 1 has "));
   }
 }
 
@@ -144,7 +146,8 @@ INSTANTIATE_TEST_SUITE_P(Schema, AgreementSessionTest, testing::ValuesIn(AllPath
                          [](const auto& info) {
                            std::string name = NameOf(info.param);
                            std::replace_if(
-                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+                               name.begin(), name.end(), [](char c) { return !std::isalnum(c); },
+                               '_');
                            return name;
                          });
 

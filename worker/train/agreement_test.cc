@@ -29,9 +29,12 @@ TEST(NameDifference, NamesTheFirstPathThatDiffers) {
   const Lines first = {{"a", "1"}, {"b", "2"}, {"c", "3"}};
   EXPECT_EQ(NameDifference(first, {{"a", "1"}, {"b", "7"}, {"c", "8"}}, 2),
             "b: rank 0 has 2, rank 2 has 7");
-  EXPECT_EQ(NameDifference(first, {{"a", "1"}, {"c", "3"}}, 2), "b: rank 0 has 2, rank 2 has nothing");
-  EXPECT_EQ(NameDifference({{"a", "1"}, {"c", "3"}}, first, 4), "b: rank 0 has nothing, rank 4 has 2");
-  EXPECT_EQ(NameDifference(first, {{"a", "1"}, {"b", "2"}}, 1), "c: rank 0 has 3, rank 1 has nothing");
+  EXPECT_EQ(NameDifference(first, {{"a", "1"}, {"c", "3"}}, 2),
+            "b: rank 0 has 2, rank 2 has nothing");
+  EXPECT_EQ(NameDifference({{"a", "1"}, {"c", "3"}}, first, 4),
+            "b: rank 0 has nothing, rank 4 has 2");
+  EXPECT_EQ(NameDifference(first, {{"a", "1"}, {"b", "2"}}, 1),
+            "c: rank 0 has 3, rank 1 has nothing");
   EXPECT_EQ(NameDifference({}, {{"a", "1"}}, 1), "a: rank 0 has nothing, rank 1 has 1");
   EXPECT_EQ(NameDifference(first, {{"b", "2"}, {"a", "1"}, {"c", "3"}}, 1),
             "the order: rank 0 has a where rank 1 has b");

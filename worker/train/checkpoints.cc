@@ -43,9 +43,9 @@ absl::Status Claim(const std::string& folder, const Identity& identity,
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
   // Somebody has removed the file: what the coordinator recorded is the job's own.
-  const bool own = !found.ok() && std::any_of(names.begin(), names.end(), [&](const std::string& name) {
-    return Contains(recorded, name);
-  });
+  const bool own =
+      !found.ok() && std::any_of(names.begin(), names.end(),
+                                 [&](const std::string& name) { return Contains(recorded, name); });
   if (names.empty() || own) return files::WriteAtomically(path, owner);
   return absl::FailedPreconditionError(absl::StrCat(
       "checkpoint.directory: ", files::JoinPath(folder, names[0]),
@@ -63,14 +63,17 @@ absl::Status FindFolder(const std::string& folder) {
   return files::ErrnoStatus(error.value(), "look at", folder);
 }
 
-// What a rank returns whose own files are as they should be; another rank says why the session ends.
+// What a rank returns whose own files are as they should be; another rank says why the session
+// ends.
 absl::Status Consequence(const absl::Status& error) { return absl::AbortedError(Message(error)); }
 
 // The error of this rank where only some ranks' nodes are at fault.
-absl::Status NodeError(const Identity& identity, const std::vector<int64_t>& at_fault, const absl::Status& error) {
+absl::Status NodeError(const Identity& identity, const std::vector<int64_t>& at_fault,
+                       const absl::Status& error) {
   const bool mine = std::find(at_fault.begin(), at_fault.end(), identity.rank) != at_fault.end();
   if (!mine) return Consequence(error);
-  return WithCause(absl::InternalError(absl::StrCat(Message(error), "; is the file system mounted on this node?")),
+  return WithCause(absl::InternalError(
+                       absl::StrCat(Message(error), "; is the file system mounted on this node?")),
                    Cause::kNodeFault);
 }
 
@@ -86,9 +89,10 @@ checkpoint::Epoch EpochOf(const Identity& identity) {
           .incarnation = identity.incarnation};
 }
 
-Checkpoints::Checkpoints(const Identity& identity, std::string folder, const CheckpointHistory& history,
-                         const std::string& strategy, const std::string& model_kind,
-                         comm::Communicator* communicator, EventSink* events)
+Checkpoints::Checkpoints(const Identity& identity, std::string folder,
+                         const CheckpointHistory& history, const std::string& strategy,
+                         const std::string& model_kind, comm::Communicator* communicator,
+                         EventSink* events)
     : identity_(identity),
       folder_(std::move(folder)),
       history_(history),
@@ -105,11 +109,14 @@ void Checkpoints::Report(const Event& event) {
   if (identity_.rank == 0) events_->Report(event);
 }
 
-std::string Checkpoints::PathOf(const std::string& name) const { return files::JoinPath(folder_, name); }
+std::string Checkpoints::PathOf(const std::string& name) const {
+  return files::JoinPath(folder_, name);
+}
 
 std::vector<std::string> Checkpoints::RecordedNames() const {
   std::vector<std::string> names;
-  for (const std::string& path : history_.recorded) names.push_back(manifest::NameOfDirectory(path));
+  for (const std::string& path : history_.recorded)
+    names.push_back(manifest::NameOfDirectory(path));
   return names;
 }
 
@@ -124,8 +131,9 @@ absl::Status Checkpoints::NoneCanBeRead(const std::string& what_was_found) const
 }
 
 absl::Status Checkpoints::CheckFolderIsThere() {
-  ASSIGN_OR_RETURN(const auto found, checkpoint::Exchange(*communicator_, checkpoint::ToResult(FindFolder(folder_)),
-                                                          "checkpoint folder", 0));
+  ASSIGN_OR_RETURN(const auto found,
+                   checkpoint::Exchange(*communicator_, checkpoint::ToResult(FindFolder(folder_)),
+                                        "checkpoint folder", 0));
   const absl::Status status = checkpoint::Combine(found);
   if (status.ok()) return status;
   const std::vector<int64_t> at_fault = checkpoint::Failed(found);
@@ -137,12 +145,15 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
     const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
     const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
     EventSink* events) {
-  std::unique_ptr<Checkpoints> checkpoints(new Checkpoints(identity, CheckpointFolder(identity, config), history,
-                                                           strategy, model_kind, communicator, events));
-  // Where a mount is gone, a new folder in its place would hide the job's checkpoints from whoever mounts it again.
+  std::unique_ptr<Checkpoints> checkpoints(
+      new Checkpoints(identity, CheckpointFolder(identity, config), history, strategy, model_kind,
+                      communicator, events));
+  // Where a mount is gone, a new folder in its place would hide the job's checkpoints from whoever
+  // mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
   if (must_be_there) RETURN_IF_ERROR(checkpoints->CheckFolderIsThere());
-  ASSIGN_OR_RETURN(const checkpoint::SharedOutcome shared, checkpoints->saver_.CheckSharedDirectory());
+  ASSIGN_OR_RETURN(const checkpoint::SharedOutcome shared,
+                   checkpoints->saver_.CheckSharedDirectory());
   const absl::Status status = Annotate(shared.status, "checkpoint.directory");
   // It was good enough before.
   if (!status.ok() && history.any()) return NodeError(identity, shared.at_fault, status);
@@ -155,9 +166,11 @@ absl::Status Checkpoints::TakeFolder() {
   RETURN_IF_ERROR(checkpoint::BeginEpoch(folder_, EpochOf(identity_)));
   RETURN_IF_ERROR(checkpoint::RemoveLeftovers(folder_, identity_.generation).status());
   std::vector<std::string> retired;
-  for (const std::string& path : history_.retired) retired.push_back(manifest::NameOfDirectory(path));
-  ASSIGN_OR_RETURN(found_, checkpoint::FindUnknown(folder_, {RecordedNames(), std::move(retired)}, identity_.job,
-                                                   identity_.job_instance, identity_.generation));
+  for (const std::string& path : history_.retired)
+    retired.push_back(manifest::NameOfDirectory(path));
+  ASSIGN_OR_RETURN(
+      found_, checkpoint::FindUnknown(folder_, {RecordedNames(), std::move(retired)}, identity_.job,
+                                      identity_.job_instance, identity_.generation));
   for (Found& one : found_) {
     if (!one.reason.empty()) continue;
     if (history_.from_scratch) one.reason = "the job was told to begin anew";
@@ -180,8 +193,9 @@ absl::StatusOr<std::vector<std::string>> Checkpoints::LookAround() {
   for (auto one = found_.rbegin(); one != found_.rend(); ++one) {
     if (one->reason.empty()) names.push_back(one->name);
   }
-  ASSIGN_OR_RETURN(const std::string told, checkpoint::TellAll(*communicator_, absl::StrJoin(names, "/"),
-                                                               "checkpoints found"));
+  ASSIGN_OR_RETURN(
+      const std::string told,
+      checkpoint::TellAll(*communicator_, absl::StrJoin(names, "/"), "checkpoints found"));
   names = absl::StrSplit(told, '/');
   epoch.incarnation = names[0];  // of rank 0, whose epoch it is
   saver_.SetEpoch(epoch);
@@ -195,11 +209,13 @@ std::vector<Candidate> Checkpoints::Candidates(const std::vector<std::string>& a
     return {{.name = history_.start_from, .put_aside = false, .own = false}};
   }
   std::vector<Candidate> candidates;
-  for (const std::string& name : adoptable) candidates.push_back({.name = name, .put_aside = false});
+  for (const std::string& name : adoptable)
+    candidates.push_back({.name = name, .put_aside = false});
   for (const std::string& name : RecordedNames()) candidates.push_back({.name = name});
-  std::stable_sort(candidates.begin(), candidates.end(), [](const Candidate& a, const Candidate& b) {
-    return checkpoint::WrittenBefore(b.name, a.name);
-  });
+  std::stable_sort(candidates.begin(), candidates.end(),
+                   [](const Candidate& a, const Candidate& b) {
+                     return checkpoint::WrittenBefore(b.name, a.name);
+                   });
   return candidates;
 }
 
@@ -237,7 +253,8 @@ void Checkpoints::TellFound(const checkpoint::RestoreOutcome& outcome) {
   if (!told.found.empty()) Report(told);
 }
 
-absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(const checkpoint::Saver::StateFor& state_for) {
+absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
+    const checkpoint::Saver::StateFor& state_for) {
   ASSIGN_OR_RETURN(const std::vector<std::string> adoptable, LookAround());
   ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(Candidates(adoptable), state_for));
   if (!outcome.at_fault.empty()) return NodeError(identity_, outcome.at_fault, outcome.status);
@@ -247,12 +264,15 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(const checkpoint::Sav
     if (history_.from_scratch || !expected) return Restored{};
     Problems reasons;
     for (const Rejected& rejected : outcome.rejected) {
-      reasons.Add(absl::StrCat(rejected.name, rejected.damaged ? " is damaged: " : ": ", rejected.reason));
+      reasons.Add(
+          absl::StrCat(rejected.name, rejected.damaged ? " is damaged: " : ": ", rejected.reason));
     }
-    return NoneCanBeRead(reasons.count() > 0 ? reasons.Text() : "those that were recorded were damaged");
+    return NoneCanBeRead(reasons.count() > 0 ? reasons.Text()
+                                             : "those that were recorded were damaged");
   }
   absl::Status status = Annotate(outcome.status, "restoring a checkpoint");
-  if (!status.ok() && !history_.start_from.empty()) status = WithCause(status, Cause::kStartDoesNotFit);
+  if (!status.ok() && !history_.start_from.empty())
+    status = WithCause(status, Cause::kStartDoesNotFit);
   RETURN_IF_ERROR(status);
   Restored restored{.point = {.step = outcome.manifest.step,
                               .last_command = outcome.manifest.last_command,
@@ -263,7 +283,8 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(const checkpoint::Sav
                     .generation = outcome.manifest.generation};
   // Another job's numbers say nothing of this one's commands.
   const std::string& instance = outcome.manifest.job_instance;
-  if (outcome.manifest.job != identity_.job || (!instance.empty() && instance != identity_.job_instance)) {
+  if (outcome.manifest.job != identity_.job ||
+      (!instance.empty() && instance != identity_.job_instance)) {
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();

@@ -1,5 +1,6 @@
-// A session's checkpoints: where they lie, which one to start from, saving. Wraps the commit rule of
-// worker/checkpoint with what a job adds: recorded and unrecorded ones, the folder's owner and epoch, and events.
+// A session's checkpoints: where they lie, which one to start from, saving. Wraps the commit rule
+// of worker/checkpoint with what a job adds: recorded and unrecorded ones, the folder's owner and
+// epoch, and events.
 #ifndef MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 #define MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 
@@ -20,8 +21,8 @@
 
 namespace muster::train {
 
-// Checkpoints of a job lie in a folder of their own under checkpoint.directory, named by the job's id, so
-// that two jobs with the same setting never touch each other's.
+// Checkpoints of a job lie in a folder of their own under checkpoint.directory, named by the job's
+// id, so that two jobs with the same setting never touch each other's.
 std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config);
 
 // The epoch that a session begins in that folder.
@@ -52,22 +53,21 @@ class Checkpoints {
     int64_t generation = 0;       // that wrote it
   };
 
-  // Proves that all ranks see one folder. It is made where the job has no checkpoints yet; one that is gone is
-  // not made anew. FAILED_PRECONDITION: the ranks do not see the same one. Errors have causes: kCheckpointsUnreadable
-  // (on all ranks), kNodeFault (on the ranks that do not see what the others see).
-  static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(const Identity& identity,
-                                                           const CheckpointConfig& config,
-                                                           const CheckpointHistory& history,
-                                                           const std::string& strategy,
-                                                           const std::string& model_kind,
-                                                           comm::Communicator* communicator,
-                                                           EventSink* events);
+  // Proves that all ranks see one folder. It is made where the job has no checkpoints yet; one that
+  // is gone is not made anew. FAILED_PRECONDITION: the ranks do not see the same one. Errors have
+  // causes: kCheckpointsUnreadable (on all ranks), kNodeFault (on the ranks that do not see what
+  // the others see).
+  static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
+      const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
+      const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
+      EventSink* events);
 
-  // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest checkpoint that all
-  // ranks can read: a recorded one, or one that continues the job's course and that nobody has recorded. Damaged ones
-  // are put aside and reported, unknown ones kept and reported. FAILED_PRECONDITION: the folder holds checkpoints of
-  // another job (by the owner file, which the first session of a job writes). Causes as of Open, kStaleEpoch, and
-  // kStartDoesNotFit (on all ranks).
+  // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest
+  // checkpoint that all ranks can read: a recorded one, or one that continues the job's course and
+  // that nobody has recorded. Damaged ones are put aside and reported, unknown ones kept and
+  // reported. FAILED_PRECONDITION: the folder holds checkpoints of another job (by the owner file,
+  // which the first session of a job writes). Causes as of Open, kStaleEpoch, and kStartDoesNotFit
+  // (on all ranks).
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
   // Asked before a checkpoint gets its name; after an error it gets none.

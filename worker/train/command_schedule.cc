@@ -25,11 +25,10 @@ bool IsDoneAnew(const Command& command) {
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
   if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
-    const auto target =
-        std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
-          return waiting.command.number == cancel->target && !waiting.command.replay &&
-                 !waiting.command.begun;
-        });
+    const auto target = std::find_if(waiting_.begin(), waiting_.end(), [&](const Waiting& waiting) {
+      return waiting.command.number == cancel->target && !waiting.command.replay &&
+             !waiting.command.begun;
+    });
     cancels_.push_back({command, target != waiting_.end()});
     if (target != waiting_.end()) waiting_.erase(target);
     return;
@@ -61,9 +60,9 @@ std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
     return cancel;
   }
   // The first of the earliest, which is that of the lowest number.
-  const auto next = std::min_element(
-      waiting_.begin(), waiting_.end(),
-      [](const Waiting& a, const Waiting& b) { return a.due < b.due; });
+  const auto next =
+      std::min_element(waiting_.begin(), waiting_.end(),
+                       [](const Waiting& a, const Waiting& b) { return a.due < b.due; });
   if (next == waiting_.end() || next->due > step) return std::nullopt;
   Due due{std::move(next->command)};
   waiting_.erase(next);

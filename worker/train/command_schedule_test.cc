@@ -111,7 +111,8 @@ TEST(CommandSchedule, AReplayIsNotTakenBack) {
 TEST(CommandSchedule, GoesOnFromACheckpoint) {
   CommandSchedule schedule({.taken = 4, .waiting = {2}});
   EXPECT_EQ(schedule.position(), (CommandSchedule::Position{.taken = 4, .waiting = {2}}));
-  const std::vector<Command> log = {Replay(1, 3), Rate(2, 20), Replay(3, 5), A<NoCommand>(4), Rate(5)};
+  const std::vector<Command> log = {Replay(1, 3), Rate(2, 20), Replay(3, 5), A<NoCommand>(4),
+                                    Rate(5)};
   EXPECT_EQ(Taken(schedule, log, 5, 10), "5");
   EXPECT_EQ(schedule.position(), (CommandSchedule::Position{.taken = 5, .waiting = {2}}));
   EXPECT_EQ(Taken(schedule, log, 5, 20), "2");

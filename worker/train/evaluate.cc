@@ -13,9 +13,8 @@
 
 namespace muster::train {
 
-absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_rank,
-                                          int64_t step, models::Model& model,
-                                          models::ForwardContext& context,
+absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
+                                          models::Model& model, models::ForwardContext& context,
                                           comm::Communicator& communicator) {
   const c10::AutoGradMode no_gradients(false);
   context.set_mode(models::Mode::kEvaluate);

@@ -55,8 +55,8 @@ FailureKind Classify(const absl::Status& error, Phase phase) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
       return FailureKind::kPermanent;
-    // While loading: a damaged input file, which stays damaged. Later: ranks that drifted apart, which a
-    // fresh start from the checkpoint mends.
+    // While loading: a damaged input file, which stays damaged. Later: ranks that drifted apart,
+    // which a fresh start from the checkpoint mends.
     case absl::StatusCode::kDataLoss:
       return phase == Phase::kCreate ? FailureKind::kPermanent : FailureKind::kTransient;
     default:

@@ -6,18 +6,21 @@
 
 namespace muster::train {
 
-// What the coordinator is to know of an error beyond its text. Values travel (v1::WorkerFailure.Kind).
+// What the coordinator is to know of an error beyond its text. Values travel
+// (v1::WorkerFailure.Kind).
 enum class Cause {
   kNone = 0,
   // None of the job's checkpoints can be read: it waits for a person.
   kCheckpointsUnreadable = 1,
-  // Training is done, and its last checkpoint or its export could not be written: it is not done anew.
+  // Training is done, and its last checkpoint or its export could not be written: it is not done
+  // anew.
   kFinalSaveFailed = 2,
   // The checkpoint folder has a newer generation: checkpoint::NewerGeneration.
   kStaleEpoch = 3,
   // This rank's node is at fault, not the job.
   kNodeFault = 4,
-  // The checkpoint in the directory that somebody told the job to go on from is whole, and does not fit the job.
+  // The checkpoint in the directory that somebody told the job to go on from is whole, and does not
+  // fit the job.
   kStartDoesNotFit = 5,
 };
 // The same error with a cause, which Annotate keeps.

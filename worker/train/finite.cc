@@ -46,7 +46,8 @@ absl::Status FiniteCheck::Check(int64_t step, parallel::Strategy* strategy) cons
   return CheckBuffers(step);
 }
 
-absl::Status FiniteCheck::CheckShards(int64_t step, const std::vector<models::Parameter>& parameters,
+absl::Status FiniteCheck::CheckShards(int64_t step,
+                                      const std::vector<models::Parameter>& parameters,
                                       parallel::Strategy& strategy) const {
   absl::Status mine;
   for (const parallel::Piece& piece : strategy.shards()->held) {

@@ -1,5 +1,6 @@
-// What of a model has to stay finite. The loss of a step is computed before its update, and BatchNorm's statistics may
-// overflow where no loss does: a finite loss says nothing of the parameters and buffers after its step.
+// What of a model has to stay finite. The loss of a step is computed before its update, and
+// BatchNorm's statistics may overflow where no loss does: a finite loss says nothing of the
+// parameters and buffers after its step.
 #ifndef MUSTER_WORKER_TRAIN_FINITE_H_
 #define MUSTER_WORKER_TRAIN_FINITE_H_
 
@@ -15,13 +16,14 @@ namespace muster::train {
 // Threading: the model's.
 class FiniteCheck {
  public:
-  // Of `model`, which outlives it, with its initial values: a buffer that is not finite from the start (a mask of
-  // -inf, say) is meant so and not looked at.
+  // Of `model`, which outlives it, with its initial values: a buffer that is not finite from the
+  // start (a mask of -inf, say) is meant so and not looked at.
   explicit FiniteCheck(const models::Model& model);
 
-  // OUT_OF_RANGE, on all ranks, naming the first parameter or buffer with a value that is not finite. Asked before weights
-  // are kept. strategy: of the model; null: every rank has all of it. Where ranks hold shards, a collective of the
-  // strategy, whose errors it has too; then a parameter's name is told by the ranks that hold such a value.
+  // OUT_OF_RANGE, on all ranks, naming the first parameter or buffer with a value that is not
+  // finite. Asked before weights are kept. strategy: of the model; null: every rank has all of it.
+  // Where ranks hold shards, a collective of the strategy, whose errors it has too; then a
+  // parameter's name is told by the ranks that hold such a value.
   absl::Status Check(int64_t step, parallel::Strategy* strategy) const;
 
   // The same of the buffers alone, which are few: asked in every step.

@@ -111,8 +111,9 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   }
   for (int rank = 0; rank < world_size; ++rank) {
     const auto bytes = [&](const Placements& placements, int64_t state_bytes) {
-      const int64_t held =
-          placements.holders.has_value() ? BytesOf(*placements.holders, rank, element_bytes) : whole;
+      const int64_t held = placements.holders.has_value()
+                               ? BytesOf(*placements.holders, rank, element_bytes)
+                               : whole;
       return held + BytesOf(placements.owners, rank, element_bytes) + slots * state_bytes;
     };
     foresight.bytes_before.push_back(bytes(now, BytesOf(state.holders, rank, element_bytes)));

@@ -13,8 +13,9 @@
 
 namespace muster::train {
 
-// Runs `body` (returning absl::Status or StatusOr). RESOURCE_EXHAUSTED when memory ran out, FAILED_PRECONDITION with the
-// text of a ModelError, the status of a ContextError, INTERNAL with the text of any other exception.
+// Runs `body` (returning absl::Status or StatusOr). RESOURCE_EXHAUSTED when memory ran out,
+// FAILED_PRECONDITION with the text of a ModelError, the status of a ContextError, INTERNAL with
+// the text of any other exception.
 template <typename Body>
 auto Guarded(const char* what, Body&& body) -> decltype(body()) {
   try {

@@ -1,5 +1,5 @@
-// What a session trains: the job with its defaults, and what the session uses of it in types of its own.
-// worker/control makes it from a v1::JobSpec.
+// What a session trains: the job with its defaults, and what the session uses of it in types of its
+// own. worker/control makes it from a v1::JobSpec.
 #ifndef MUSTER_WORKER_TRAIN_JOB_H_
 #define MUSTER_WORKER_TRAIN_JOB_H_
 
@@ -30,7 +30,8 @@ namespace muster::train {
 // Which process this is. The pair (generation, incarnation) marks everything it writes or sends.
 struct Identity {
   std::string job;
-  // What tells this job from another of the same id, under another coordinator; the same in all generations.
+  // What tells this job from another of the same id, under another coordinator; the same in all
+  // generations.
   std::string job_instance;
   int64_t generation = 0;
   int64_t rank = 0;
@@ -108,8 +109,8 @@ struct ProfileConfig {
 };
 
 struct Job {
-  // With its defaults, and valid: the model is made from it, and the ranks compare it. All else here is a part of it
-  // as the session uses it.
+  // With its defaults, and valid: the model is made from it, and the ranks compare it. All else
+  // here is a part of it as the session uses it.
   v1::JobSpec spec;
   uint64_t seed = 0;
   std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
@@ -126,7 +127,8 @@ struct Job {
   optim::LossScaleOptions loss_scale;  // of Precision::kFloat16
   OnNan on_nan = OnNan::kFail;
   std::optional<double> clip_grad_norm;
-  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is recomputed.
+  // Activation checkpointing: patterns of units as SelectUnits takes them; absent: none is
+  // recomputed.
   std::optional<std::vector<std::string>> recomputed_units;
   std::vector<Stage> stages;
   std::optional<CheckpointConfig> checkpoint;

@@ -58,7 +58,8 @@ class JoinSessionTest : public JoinFixture {
   struct Result {
     std::vector<absl::StatusOr<SessionEnd>> ends;
     std::vector<std::vector<std::string>> operations;  // of the data group, by rank
-    std::vector<std::vector<std::string>> flights;     // the newest collectives of both groups, with their numbers, by rank
+    std::vector<std::vector<std::string>>
+        flights;  // the newest collectives of both groups, with their numbers, by rank
     Outside outside;
     std::vector<std::string> Errors() const {
       std::vector<std::string> errors;
@@ -91,7 +92,8 @@ class JoinSessionTest : public JoinFixture {
     return result;
   }
 };
-INSTANTIATE_TEST_SUITE_P(Strategies, JoinSessionTest, testing::Values(0, 1, 2, 3, 4), NameOfStrategy);
+INSTANTIATE_TEST_SUITE_P(Strategies, JoinSessionTest, testing::Values(0, 1, 2, 3, 4),
+                         NameOfStrategy);
 
 TEST_P(JoinSessionTest, RanksIssueTheSameOperationsWhateverInputTheyHave) {
   const auto run = RunSessions(JobOn({29, 0, 7}, 8), 3);
@@ -99,7 +101,8 @@ TEST_P(JoinSessionTest, RanksIssueTheSameOperationsWhateverInputTheyHave) {
   EXPECT_EQ(run->operations[1], run->operations[0]);
   EXPECT_EQ(run->operations[2], run->operations[0]);
   // Those of the other group, too, as many as are kept.
-  EXPECT_GE(run->flights[0].size(), std::min(comm::FlightRecorder::kKept, run->operations[0].size()));
+  EXPECT_GE(run->flights[0].size(),
+            std::min(comm::FlightRecorder::kKept, run->operations[0].size()));
   EXPECT_EQ(run->flights[1], run->flights[0]);
   EXPECT_EQ(run->flights[2], run->flights[0]);
 }
@@ -233,8 +236,8 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
 
 TEST_P(JoinSessionTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   Job job = JobOn({8, 8}, 2);
-  *job.spec.mutable_model() = models::SpecFromText(
-      "plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
+  *job.spec.mutable_model() =
+      models::SpecFromText("plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
                                    "options": {"fault": "runs-collectives"}})");
   EXPECT_THAT(
       RunSessions(job, 2)->Errors()[0],

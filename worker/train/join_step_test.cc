@@ -1,5 +1,5 @@
-// Steps of ranks with different amounts of input: what each rank holds after them, and what they wait
-// for.
+// Steps of ranks with different amounts of input: what each rank holds after them, and what they
+// wait for.
 #include <ATen/core/Tensor.h>
 #include <ATen/record_function.h>
 #include <gmock/gmock.h>

@@ -1,4 +1,5 @@
-// What is reported of each finished step, held back until the roll call has told its mean loss over all ranks.
+// What is reported of each finished step, held back until the roll call has told its mean loss over
+// all ranks.
 #ifndef MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 #define MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 
@@ -20,7 +21,8 @@ class LossReports {
   void Add(int64_t step, const StepResult& result, int64_t samples, const models::Model& model);
   // Of the step that was added last: all that it cost, the roll call too.
   void SetSeconds(double seconds) { waiting_.back().seconds = seconds; }
-  // Those that are complete with this loss, oldest first. A step before it whose loss was never told has none.
+  // Those that are complete with this loss, oldest first. A step before it whose loss was never
+  // told has none.
   std::vector<StepFinished> Complete(const StepLoss& loss, const models::Model& model);
 
  private:

@@ -1,4 +1,5 @@
-// What a session's memory is counted as (docs/memory.md). Ranks that are threads share the counters.
+// What a session's memory is counted as (docs/memory.md). Ranks that are threads share the
+// counters.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -19,7 +20,8 @@ using memory::Purpose;
 using memory::Usage;
 
 constexpr uint64_t kVocabulary = 29, kContext = 8, kLayers = 2, kWidth = 16;
-// Per layer two norms, attention in and out, MLP in and out; around them embeddings and a norm. The head is tied.
+// Per layer two norms, attention in and out, MLP in and out; around them embeddings and a norm. The
+// head is tied.
 constexpr uint64_t kLayer = 2 * 2 * kWidth + (kWidth + 1) * 3 * kWidth + (kWidth + 1) * kWidth +
                             (kWidth + 1) * 4 * kWidth + (4 * kWidth + 1) * kWidth;
 constexpr uint64_t kParameterBytes =
@@ -30,9 +32,7 @@ constexpr uint64_t kParameters = 2 + 12 * kLayers + 2;
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override { return 0; }
-  Command Get(int64_t number) const override {
-    return {.number = number, .what = StopCommand()};
-  }
+  Command Get(int64_t number) const override { return {.number = number, .what = StopCommand()}; }
   void Progress(int64_t, const char*, const char*) override {}
   void Report(const Event& event) override {
     if (std::holds_alternative<StepFinished>(event) || std::holds_alternative<Validated>(event)) {
@@ -59,7 +59,8 @@ class MemorySessionTest : public ::testing::Test {
     Job job;
     job.seed = 7;
     *job.spec.mutable_model() = models::SpecFromText(
-        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
+        "gpt2",
+        R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
     job.train = TokenFiles{{tokens_}};
     job.validate = TokenFiles{{tokens_}};
     job.strategy = parallel::DdpOptions{};
@@ -87,12 +88,14 @@ class MemorySessionTest : public ::testing::Test {
 TEST_F(MemorySessionTest, TrainingHasParametersMomentsBucketsAndActivations) {
   const Usage usage = Run(SmallJob(), 1);
   EXPECT_EQ(usage.of(Purpose::kParameters).bytes, kParameterBytes);
-  EXPECT_EQ(usage.of(Purpose::kMoments).bytes, 2 * kParameterBytes + 4 * kParameters) << "with the number of steps of each";
+  EXPECT_EQ(usage.of(Purpose::kMoments).bytes, 2 * kParameterBytes + 4 * kParameters)
+      << "with the number of steps of each";
   // All gradients lie in the buckets, whose parts are padded to 16 elements at most.
   EXPECT_GE(usage.of(Purpose::kBuckets).bytes, kParameterBytes);
   EXPECT_LE(usage.of(Purpose::kBuckets).bytes, kParameterBytes + 4 * 16 * kParameters);
   EXPECT_EQ(usage.of(Purpose::kGradients).peak_bytes, 0u);
-  // Of a step nothing is left behind it. In it: a batch of 3 samples, at least its logits and their gradient.
+  // Of a step nothing is left behind it. In it: a batch of 3 samples, at least its logits and their
+  // gradient.
   EXPECT_EQ(usage.of(Purpose::kActivations).bytes, 0u);
   EXPECT_GE(usage.of(Purpose::kActivations).peak_bytes, 2 * 4 * 3 * kContext * kVocabulary);
   EXPECT_LT(usage.of(Purpose::kOther).bytes, 10000u) << "nothing that grows with the model";
@@ -105,7 +108,8 @@ TEST_F(MemorySessionTest, ShardedTrainingHasGradientsOfItsSliceAndBucketsOnlyWit
   constexpr uint64_t kPadding = 4 * 16 * kParameters;
   EXPECT_GE(usage.of(Purpose::kParameters).bytes, kParameterBytes);
   EXPECT_LE(usage.of(Purpose::kParameters).bytes, kParameterBytes + kPadding);
-  EXPECT_EQ(usage.of(Purpose::kGradients).bytes, usage.of(Purpose::kParameters).bytes) << "all of one rank are its slice";
+  EXPECT_EQ(usage.of(Purpose::kGradients).bytes, usage.of(Purpose::kParameters).bytes)
+      << "all of one rank are its slice";
   EXPECT_EQ(usage.of(Purpose::kMoments).bytes, 2 * kParameterBytes + 4 * kParameters);
   EXPECT_EQ(usage.of(Purpose::kBuckets).bytes, 0u);
   EXPECT_GE(usage.of(Purpose::kBuckets).peak_bytes, kParameterBytes);
@@ -129,10 +133,12 @@ TEST_F(MemorySessionTest, NothingIsLeftOfASessionThatEnded) {
   const Usage before = memory::MemoryInUse();
   Run(SmallJob(), 2);
   const Usage after = memory::MemoryInUse();
-  for (const Purpose purpose : {Purpose::kParameters, Purpose::kMoments, Purpose::kBuckets, Purpose::kActivations}) {
+  for (const Purpose purpose :
+       {Purpose::kParameters, Purpose::kMoments, Purpose::kBuckets, Purpose::kActivations}) {
     EXPECT_EQ(after.of(purpose).bytes, before.of(purpose).bytes) << static_cast<int>(purpose);
   }
-  EXPECT_EQ(after.of(Purpose::kParameters).peak_bytes, 2 * kParameterBytes) << "two ranks in one process";
+  EXPECT_EQ(after.of(Purpose::kParameters).peak_bytes, 2 * kParameterBytes)
+      << "two ranks in one process";
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Sessions of N ranks as threads that meet losses and gradients which are not finite, and the loss scale of float16.
+// Sessions of N ranks as threads that meet losses and gradients which are not finite, and the loss
+// scale of float16.
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/item.h>
 #include <gtest/gtest.h>
@@ -32,9 +33,7 @@ class Outside : public CommandSource, public EventSink {
     std::lock_guard lock(mutex_);
     return stop_after_step > 0 && !steps_.empty() && steps_.rbegin()->first >= stop_after_step;
   }
-  Command Get(int64_t number) const override {
-    return {.number = number, .what = StopCommand()};
-  }
+  Command Get(int64_t number) const override { return {.number = number, .what = StopCommand()}; }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     if (const auto* step = std::get_if<StepFinished>(&event)) steps_[step->step] = *step;
@@ -97,9 +96,9 @@ class NotFiniteTest : public ::testing::Test {
 
     Job job;
     job.seed = 3;
-    *job.spec.mutable_model() = models::SpecFromText(
-        "mlp", absl::StrCat("{\"inputs\": ", width, ", \"hidden\": [", hidden,
-                                              "], \"classes\": ", classes, "}"));
+    *job.spec.mutable_model() =
+        models::SpecFromText("mlp", absl::StrCat("{\"inputs\": ", width, ", \"hidden\": [", hidden,
+                                                 "], \"classes\": ", classes, "}"));
     job.train = RowFiles{{folder_.Path("rows.safetensors")}};
     job.optimizer = OptimizerConfig{0.01, optim::AdamWOptions{}};
     job.batch = {.per_rank = 1, .order = data::Order::kSequential};
@@ -233,18 +232,22 @@ TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
     buffers += name.rfind("buffer/", 0) == 0;
   }
   EXPECT_GT(buffers, 3);
-  EXPECT_FALSE(Read(job, checkpoints.at(4)).at("buffer/bn1.running_mean").equal(after.at("buffer/bn1.running_mean")));
+  EXPECT_FALSE(Read(job, checkpoints.at(4))
+                   .at("buffer/bn1.running_mean")
+                   .equal(after.at("buffer/bn1.running_mean")));
 }
 
-// The square of its input does not fit into float32, so neither does BatchNorm's running variance. What it normalises
-// with is summed in float64: loss and gradients are fine.
+// The square of its input does not fit into float32, so neither does BatchNorm's running variance.
+// What it normalises with is summed in float64: loss and gradients are fine.
 TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
   Row large{.label = 2};
   for (int i = 0; i < 16; ++i) large.inputs.push_back(1e25f * std::sin(i));
   Job job = ConvnetJob(large);
   job.checkpoint.reset();  // a save would find it, too
   const std::string error = RunSessions(job, 2)->Error();
-  EXPECT_EQ(error.rfind("after step 3 buffer 'bn1.running_var' is not finite, so nothing is kept of it", 0), 0)
+  EXPECT_EQ(error.rfind(
+                "after step 3 buffer 'bn1.running_var' is not finite, so nothing is kept of it", 0),
+            0)
       << error;
 
   job.on_nan = OnNan::kSkipStep;
@@ -262,8 +265,7 @@ TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
 }
 
 TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeItsStepIsApplied) {
-  const std::function<void(Job&)> ways[] = {[](Job&) {},
-                                            [](Job& job) { job.clip_grad_norm = 1; },
+  const std::function<void(Job&)> ways[] = {[](Job&) {}, [](Job& job) { job.clip_grad_norm = 1; },
                                             [](Job& job) { job.precision = Precision::kBfloat16; },
                                             [](Job& job) { job.precision = Precision::kFloat16; }};
   for (const auto& way : ways) {
@@ -271,15 +273,16 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeItsStepIsApplied) {
     way(job);
     const auto run = RunSessions(job, 2);
     const std::string error = run->Error();
-    EXPECT_NE(error.find("the loss of step 3 is not finite on rank 1 ("), std::string::npos) << error;
+    EXPECT_NE(error.find("the loss of step 3 is not finite on rank 1 ("), std::string::npos)
+        << error;
     EXPECT_EQ(run->outside.progress(), 2) << "no step after it began";
     EXPECT_NE(error.find("; nothing of it was applied; look at"), std::string::npos) << error;
   }
 }
 
 TEST_F(NotFiniteTest, AGradientThatIsNotFiniteFailsTheJobAlthoughTheLossIs) {
-  // The larger logit is the same class in each row, so one of two labels is wrong: its gradient, +-3.3e38 in two
-  // places, has a norm beyond float32.
+  // The larger logit is the same class in each row, so one of two labels is wrong: its gradient,
+  // +-3.3e38 in two places, has a norm beyond float32.
   Job job = JobOn({{{3.3e38f}, 0}, {{3.3e38f}, 1}}, 2, "", 2);
   job.clip_grad_norm = 1;
   const std::string error = RunSessions(job, 1)->Error();
@@ -295,8 +298,9 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks)
     if (weight[1].item<float>() - weight[0].item<float>() > 1.1) break;
   }
   const std::string error = RunSessions(job, 2)->Error();
-  EXPECT_NE(error.find("the loss of step 1 is not finite on rank 1 (inf); nothing of it was applied"),
-            std::string::npos)
+  EXPECT_NE(
+      error.find("the loss of step 1 is not finite on rank 1 (inf); nothing of it was applied"),
+      std::string::npos)
       << error;
   job.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
@@ -365,8 +369,7 @@ TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
   const auto first = RunSessions(job, 2, 1, /*stop_after=*/7);
   ASSERT_TRUE(first->ends[0].ok()) << first->ends[0].status();
   ASSERT_TRUE(first->ends[0]->stopped);
-  const auto second =
-      RunSessions(job, 2, 2, 0, {first->outside.checkpoints().rbegin()->second});
+  const auto second = RunSessions(job, 2, 2, 0, {first->outside.checkpoints().rbegin()->second});
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_GT(second->outside.steps().begin()->first, 6);
   for (const auto& [step, finished] : second->outside.steps()) {

@@ -70,7 +70,8 @@ OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optim
   return state;
 }
 
-OptimizerState ZeroState(const std::vector<bool>& present, const std::vector<optim::StateSlot>& slots,
+OptimizerState ZeroState(const std::vector<bool>& present,
+                         const std::vector<optim::StateSlot>& slots,
                          const std::vector<models::Parameter>& parameters,
                          const std::vector<at::ScalarType>& types, bool replicated, int rank,
                          int world_size) {
@@ -90,9 +91,9 @@ OptimizerState ZeroState(const std::vector<bool>& present, const std::vector<opt
     piece.elements = elements;
     for (const optim::StateSlot& slot : slots) {
       const std::vector<int64_t> flat = {elements};
-      piece.slots.push_back(NewSlot(slot, replicated ? parameters[parameter].tensor.sizes()
-                                                     : at::IntArrayRef(flat),
-                                    types[parameter], /*zeros=*/true));
+      piece.slots.push_back(
+          NewSlot(slot, replicated ? parameters[parameter].tensor.sizes() : at::IntArrayRef(flat),
+                  types[parameter], /*zeros=*/true));
     }
   };
   for (const Range& range : state.holders.holders[rank]) {
@@ -105,8 +106,7 @@ OptimizerState ZeroState(const std::vector<bool>& present, const std::vector<opt
 }
 
 absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strategy& strategy,
-                                    const Mask& trained,
-                                    const std::vector<optim::StateSlot>& slots,
+                                    const Mask& trained, const std::vector<optim::StateSlot>& slots,
                                     const std::vector<at::ScalarType>& types,
                                     comm::Communicator* communicator, int64_t step) {
   const size_t count = trained.size();
@@ -205,8 +205,8 @@ void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& 
       if (slots[s].scalar) {
         builder->AddSharded({slots[s].name, name, {}, at::kFloat}, {{first_owner, 0, 1}});
       } else {
-        builder->AddSharded(
-            {slots[s].name, name, parameters[i].tensor.sizes().vec(), types[i]}, parts[i]);
+        builder->AddSharded({slots[s].name, name, parameters[i].tensor.sizes().vec(), types[i]},
+                            parts[i]);
       }
       if (held != state.held.end()) {
         builder->Hold(slots[s].scalar ? 0 : held->second.begin, held->second.slots[s]);

@@ -1,5 +1,6 @@
-// The optimizer's state of every parameter that was ever trained: of those that are trained now, in the optimizer's hands, and of those
-// that are frozen, parked where it lay when they were frozen. What a new plan of the trained ones makes of it.
+// The optimizer's state of every parameter that was ever trained: of those that are trained now, in
+// the optimizer's hands, and of those that are frozen, parked where it lay when they were frozen.
+// What a new plan of the trained ones makes of it.
 #ifndef MUSTER_WORKER_TRAIN_OPTIMIZER_STATE_H_
 #define MUSTER_WORKER_TRAIN_OPTIMIZER_STATE_H_
 
@@ -30,37 +31,41 @@ struct StatePiece {
 struct OptimizerState {
   // Those of the model's parameters that have state, the same on all ranks.
   std::vector<bool> present;
-  // Who holds what, the same on all ranks; over all the model's parameters. Without elements: rank 0, or all where it is replicated.
+  // Who holds what, the same on all ranks; over all the model's parameters. Without elements: rank
+  // 0, or all where it is replicated.
   layout::Placement holders;
   // On this rank.
   std::map<size_t, StatePiece> held;
 };
 
-// Of the parameters that `strategy` trains, as `optimizer` holds it: the tensors are its own. trained: which those are.
+// Of the parameters that `strategy` trains, as `optimizer` holds it: the tensors are its own.
+// trained: which those are.
 OptimizerState StateOfOptimizer(const parallel::Strategy& strategy, optim::Optimizer& optimizer,
                                 const std::vector<models::Parameter>& parameters,
                                 const Mask& trained);
 
-// Zeros for these parameters, laid out evenly over the ranks; where every rank has all state (replicated), whole on each. types: of the
-// model's parameters. To be filled from a checkpoint.
-OptimizerState ZeroState(const std::vector<bool>& present, const std::vector<optim::StateSlot>& slots,
+// Zeros for these parameters, laid out evenly over the ranks; where every rank has all state
+// (replicated), whole on each. types: of the model's parameters. To be filled from a checkpoint.
+OptimizerState ZeroState(const std::vector<bool>& present,
+                         const std::vector<optim::StateSlot>& slots,
                          const std::vector<models::Parameter>& parameters,
                          const std::vector<at::ScalarType>& types, bool replicated, int rank,
                          int world_size);
 
 struct StateMove {
-  // For each of the new strategy's pieces: its state so far; empty where the parameter never had any.
+  // For each of the new strategy's pieces: its state so far; empty where the parameter never had
+  // any.
   std::vector<std::vector<at::Tensor>> of_pieces;
   // Of those that are frozen now.
   OptimizerState parked;
   int64_t bytes = 0;  // that all ranks sent
 };
 
-// Gives `state` (all there is) to the pieces of a new strategy, which trains `trained`. Where all ranks keep what they have of a
-// parameter its tensors are handed over, not copied. A collective. Errors: the communicator's.
+// Gives `state` (all there is) to the pieces of a new strategy, which trains `trained`. Where all
+// ranks keep what they have of a parameter its tensors are handed over, not copied. A collective.
+// Errors: the communicator's.
 absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strategy& strategy,
-                                    const Mask& trained,
-                                    const std::vector<optim::StateSlot>& slots,
+                                    const Mask& trained, const std::vector<optim::StateSlot>& slots,
                                     const std::vector<at::ScalarType>& types,
                                     comm::Communicator* communicator, int64_t step);
 

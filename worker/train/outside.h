@@ -1,5 +1,6 @@
-// What the training core needs from outside: a source of commands and a sink of events. worker/control
-// implements both over the stream to the coordinator; tests implement them in memory.
+// What the training core needs from outside: a source of commands and a sink of events.
+// worker/control implements both over the stream to the coordinator; tests implement them in
+// memory.
 #ifndef MUSTER_WORKER_TRAIN_OUTSIDE_H_
 #define MUSTER_WORKER_TRAIN_OUTSIDE_H_
 
@@ -40,10 +41,11 @@ struct Command {
   int64_t number = 0;
   // Not before so many optimizer steps are done.
   std::optional<int64_t> at_step;
-  // It took effect in an earlier generation after at_step steps: again there, and no later change before it.
+  // It took effect in an earlier generation after at_step steps: again there, and no later change
+  // before it.
   bool replay = false;
-  // It took effect in an earlier generation, and is to be done anew (a halt that is in force, a checkpoint that was not finished): it
-  // cannot be taken back.
+  // It took effect in an earlier generation, and is to be done anew (a halt that is in force, a
+  // checkpoint that was not finished): it cannot be taken back.
   bool begun = false;
   std::variant<NoCommand, StopCommand, SaveCheckpointCommand, SetLearningRateCommand,
                SetTrainabilityCommand, RefreshCommand, PauseCommand, ResumeCommand, CancelCommand>
@@ -55,18 +57,19 @@ class CommandSource {
  public:
   virtual ~CommandSource() = default;
 
-  // Number of the newest command this rank holds; it holds all before it too. 0: none. What the log held when this session's
-  // process began is there from the start.
+  // Number of the newest command this rank holds; it holds all before it too. 0: none. What the log
+  // held when this session's process began is there from the start.
   virtual int64_t Newest() const = 0;
   // Command `number`, 1 <= number <= Newest().
   virtual Command Get(int64_t number) const = 0;
 
-  // The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere. Once true it stays so.
+  // The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere.
+  // Once true it stays so.
   virtual bool Preempted() const { return false; }
 };
 
 struct SessionStarted {
-  int64_t step = 0;  // optimizer steps done
+  int64_t step = 0;             // optimizer steps done
   std::string checkpoint_path;  // empty: started without one
   int64_t last_command = 0;     // the newest one that this checkpoint has taken in
 };
@@ -85,7 +88,8 @@ struct StepFinished {
   std::optional<double> loss_scale;  // that this step's gradients were computed with; float16 only
   std::optional<double> perplexity;  // where the loss is a cross entropy over tokens
   std::optional<int64_t> tokens;     // of all ranks, for models of tokens
-  // Floating-point operations of the model's forward and backward, all ranks; where the model knows.
+  // Floating-point operations of the model's forward and backward, all ranks; where the model
+  // knows.
   std::optional<double> model_flops;
 };
 // Who has joined, each time that changes; all others have input.
@@ -113,7 +117,8 @@ struct CheckpointBad {
   std::string path;
   std::string reason;
 };
-// Whole checkpoints in the job's folder that the coordinator did not name, and recorded ones that could not be read.
+// Whole checkpoints in the job's folder that the coordinator did not name, and recorded ones that
+// could not be read.
 struct CheckpointsFound {
   struct One {
     std::string path;
@@ -149,7 +154,8 @@ struct TrainabilityChange {
 struct TrainabilityPlan {
   TrainabilityChange change;
   struct Rank {
-    int64_t state_bytes_before = 0;  // parameters, gradients and optimizer state that it holds between steps
+    int64_t state_bytes_before =
+        0;  // parameters, gradients and optimizer state that it holds between steps
     int64_t state_bytes = 0;
   };
   std::vector<Rank> ranks;
@@ -170,10 +176,12 @@ struct CommandFinished {
   absl::Status status;
   std::string reason;  // of an error, for programs; may be empty
   // Of one that did what it says.
-  std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange, TrainabilityPlan>
+  std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange,
+               TrainabilityPlan>
       result;
 };
-// The weights are written and wait under a temporary name, until ExportGate lets them take their place.
+// The weights are written and wait under a temporary name, until ExportGate lets them take their
+// place.
 struct ExportReady {
   std::string temporary;
   std::string path;
@@ -182,10 +190,10 @@ struct Exported {
   std::string path;
 };
 
-using Event = std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
-                           CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
-                           CommandApplied, CommandFinished, TrainabilityInForce,
-                           ExportReady, Exported>;
+using Event =
+    std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
+                 CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
+                 CommandApplied, CommandFinished, TrainabilityInForce, ExportReady, Exported>;
 
 // Who says that exported weights may take their place. Thread-safe.
 class ExportGate {
@@ -198,7 +206,8 @@ class ExportGate {
   virtual absl::Duration patience() const = 0;
 };
 
-// Whether this process may still act for its rank, or another one may be in its place. Thread-safe, and cheap enough for every step.
+// Whether this process may still act for its rank, or another one may be in its place. Thread-safe,
+// and cheap enough for every step.
 class LeaseHolder {
  public:
   virtual ~LeaseHolder() = default;
@@ -207,7 +216,8 @@ class LeaseHolder {
   virtual absl::Status StillMine() const = 0;
 };
 
-// Takes what happens. Thread-safe; never blocks on the network, but in Settle: events are queued in order.
+// Takes what happens. Thread-safe; never blocks on the network, but in Settle: events are queued in
+// order.
 class EventSink {
  public:
   virtual ~EventSink() = default;

@@ -1,4 +1,5 @@
-// A job's data set as one rank holds it: a set that is common to all ranks, or a file of the rank's own.
+// A job's data set as one rank holds it: a set that is common to all ranks, or a file of the rank's
+// own.
 #ifndef MUSTER_WORKER_TRAIN_RANK_DATA_H_
 #define MUSTER_WORKER_TRAIN_RANK_DATA_H_
 

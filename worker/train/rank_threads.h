@@ -11,11 +11,10 @@
 
 namespace muster::train {
 
-// Runs `body` on every rank, each in its own thread with a rank of two groups of its own, which it leaves when it returns;
-// returns when all have ended.
-inline void RunRanks(int world_size,
-                     const std::function<void(int rank, comm::Communicator& control,
-                                              comm::Communicator& data)>& body) {
+// Runs `body` on every rank, each in its own thread with a rank of two groups of its own, which it
+// leaves when it returns; returns when all have ended.
+inline void RunRanks(int world_size, const std::function<void(int rank, comm::Communicator& control,
+                                                              comm::Communicator& data)>& body) {
   auto control = comm::LocalGroup::Create(world_size);
   auto data = comm::LocalGroup::Create(world_size);
   std::vector<std::thread> threads;

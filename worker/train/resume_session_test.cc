@@ -43,7 +43,8 @@ TEST_F(SessionTest, AJobGoesOnInAnotherStrategyAtAnotherWorldSize) {
   Job job = SmallJob();
   // Without dropout, whose numbers depend on the rank, a sample counts the same wherever it is.
   *job.spec.mutable_model() = models::SpecFromText(
-      "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
+      "gpt2",
+      R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0})");
   job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{.eps = 1e-5}};
   job.batch = {.per_rank = 6, .accumulate = 2};
   const auto undisturbed = RunSessions(job, 1);
@@ -216,7 +217,8 @@ TEST_F(SessionTest, ADirectoryThatCannotBeReadHaltsTheJobAndOneThatDoesNotFitFai
   fs::copy(written[0], copy, fs::copy_options::recursive);
   start_.start_from = copy;
   *job.spec.mutable_model() = models::SpecFromText(
-      "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})");
+      "gpt2",
+      R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 32, "dropout": 0.1})");
   const auto third = RunSessions(job, 2, 3);
   for (const auto& end : third->ends) {
     EXPECT_EQ(CauseOf(end.status()), Cause::kStartDoesNotFit) << end.status();

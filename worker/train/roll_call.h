@@ -1,11 +1,11 @@
-// The roll call: before each step every rank tells the others where it stands, and a pure function of
-// the table says what the step will be. All ranks read the same table, so all decide alike without
-// asking the coordinator. docs/roll-call.md describes the protocol.
+// The roll call: before each step every rank tells the others where it stands, and a pure function
+// of the table says what the step will be. All ranks read the same table, so all decide alike
+// without asking the coordinator. docs/roll-call.md describes the protocol.
 //
 // Normally the call for the next step is posted when a step begins and awaited when it ends
-// (overlapped: no cost). After a boundary that did something (a command, a checkpoint, a validation pass,
-// the start of a stage) the ranks hold a blocking call, attempt + 1, and only that one drives the
-// step.
+// (overlapped: no cost). After a boundary that did something (a command, a checkpoint, a validation
+// pass, the start of a stage) the ranks hold a blocking call, attempt + 1, and only that one drives
+// the step.
 #ifndef MUSTER_WORKER_TRAIN_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_ROLL_CALL_H_
 

@@ -45,7 +45,8 @@ absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
     return record.mask_hash != table[0].mask_hash;
   });
   if (!*differ) return absl::OkStatus();
-  // The first parameter that some rank changes; who changes none before it or only later ones, does not change it.
+  // The first parameter that some rank changes; who changes none before it or only later ones, does
+  // not change it.
   int64_t first = -1;
   for (const RollCallRecord& record : table) {
     if (record.first_change >= 0 && (first < 0 || record.first_change < first)) {
@@ -58,8 +59,8 @@ absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
                                ? absl::StrCat("'", names[first], "'")
                                : absl::StrCat("parameter number ", first);
   return absl::FailedPreconditionError(absl::StrCat(
-      "roll call of step ", table[0].step, ": the ranks differ in which parameters are trained: ", name,
-      " was frozen or unfrozen on ", RanksThat(table, changes), " and not on ",
+      "roll call of step ", table[0].step, ": the ranks differ in which parameters are trained: ",
+      name, " was frozen or unfrozen on ", RanksThat(table, changes), " and not on ",
       RanksThat(table, [&](const RollCallRecord& record) { return !changes(record); })));
 }
 
@@ -76,9 +77,10 @@ absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
     const double first = table[0].learning_rate, other = table[rank].learning_rate;
     // By their bits: NaN is like NaN.
     if (std::bit_cast<int64_t>(other) == std::bit_cast<int64_t>(first)) continue;
-    return absl::FailedPreconditionError(absl::StrFormat(
-        "roll call of step %d: the ranks differ in the learning rate: rank 0 says %.17g, rank %d says %.17g",
-        table[0].step, first, rank, other));
+    return absl::FailedPreconditionError(
+        absl::StrFormat("roll call of step %d: the ranks differ in the learning rate: rank 0 says "
+                        "%.17g, rank %d says %.17g",
+                        table[0].step, first, rank, other));
   }
   return absl::OkStatus();
 }
@@ -139,7 +141,8 @@ absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
   RETURN_IF_ERROR(CheckAgreement(table));
   plan.collectives_differ =
       std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {
-        return record.collectives != table[0].collectives || record.collectives_hash != table[0].collectives_hash;
+        return record.collectives != table[0].collectives ||
+               record.collectives_hash != table[0].collectives_hash;
       });
   if (plan.collectives_differ) return plan;
   ASSIGN_OR_RETURN(plan.loss, MeanLoss(table));

@@ -1,5 +1,5 @@
-// What the ranks say to each other before each step, and what follows from it: a pure function of the table, the same on every rank.
-// docs/roll-call.md describes the protocol.
+// What the ranks say to each other before each step, and what follows from it: a pure function of
+// the table, the same on every rank. docs/roll-call.md describes the protocol.
 #ifndef MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_
 #define MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_
 
@@ -32,8 +32,8 @@ struct RollCallRecord {
   int64_t layout = 0;
   // In force, before the schedule.
   double learning_rate = 0;
-  // Which parameters are to be trained: a hash of all flags, and the index of the first one that differs from the plan in
-  // force (-1: none).
+  // Which parameters are to be trained: a hash of all flags, and the index of the first one that
+  // differs from the plan in force (-1: none).
   int64_t mask_hash = 0;
   int64_t first_change = -1;
   // This rank was told that the job is to save a checkpoint, to end here and to go on elsewhere.
@@ -46,7 +46,8 @@ struct RollCallRecord {
   double loss_weight = 0;
   // What became of that step: an Outcome.
   int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
-  // Of all collectives that this rank has begun before this call: how many, and a hash of their names.
+  // Of all collectives that this rank has begun before this call: how many, and a hash of their
+  // names.
   int64_t collectives = 0;
   int64_t collectives_hash = 0;
 };
@@ -64,11 +65,12 @@ struct RollCallPlan {
   std::optional<StepLoss> loss;
   // Some rank was told so: all save a checkpoint at this boundary and end.
   bool preempted = false;
-  // The ranks want different parameters to be trained, beyond the first one that they all change. All ranks are at the same
-  // point, so that they can compare flag by flag; nothing else may be done.
+  // The ranks want different parameters to be trained, beyond the first one that they all change.
+  // All ranks are at the same point, so that they can compare flag by flag; nothing else may be
+  // done.
   bool masks_differ = false;
-  // The ranks have called different collectives, of sizes that happened to be equal: what they exchanged was mixed up. All ranks are at
-  // the same point; nothing but to say which may be done.
+  // The ranks have called different collectives, of sizes that happened to be equal: what they
+  // exchanged was mixed up. All ranks are at the same point; nothing but to say which may be done.
   bool collectives_differ = false;
 };
 
@@ -83,7 +85,8 @@ struct DecideOptions {
 // Pure. The table is in rank order and not empty. Errors, equal on all ranks, naming them:
 // FAILED_PRECONDITION  the ranks differ in generation, step, attempt, position, layout or learning
 //                      rate, or in which parameters they want to be trained
-// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for it
+// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for
+//                      it
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
                                     const DecideOptions& options = {});
 

@@ -91,17 +91,21 @@ TEST(Decide, WhatIsNotFiniteEndsTheJobUnlessTheStepWasSkippedForIt) {
       "; look at the learning rate, clip_grad_norm, and the data of that step";
   EXPECT_EQ(ErrorOf({Rank(Outcome::kApplied, 1), Rank(Outcome::kApplied, -inf)}),
             "the loss of step 7 is not finite on rank 1 (-inf); no checkpoint and no export holds "
-            "anything of it" + advice);
+            "anything of it" +
+                advice);
   for (const Outcome outcome : {Outcome::kRefused, Outcome::kOverflowed}) {
     EXPECT_EQ(ErrorOf({Rank(outcome, nan), Rank(outcome, 1), Rank(outcome, inf), Rank(outcome, nan),
                        Rank(outcome, nan)}),
               "the loss of step 7 is not finite on rank 0 (nan), rank 2 (inf), rank 3 (nan) and 1 "
-              "more; nothing of it was applied" + advice);
+              "more; nothing of it was applied" +
+                  advice);
   }
   EXPECT_EQ(ErrorOf({Rank(Outcome::kRefused, 1), Rank(Outcome::kRefused, 2)}),
             "a gradient of step 7 is not finite, although the loss is (0.75); nothing of it was "
-            "applied" + advice);
-  EXPECT_EQ(Decide({Rank(Outcome::kOverflowed, 1), Rank(Outcome::kOverflowed, 2)})->loss->mean, 0.75);
+            "applied" +
+                advice);
+  EXPECT_EQ(Decide({Rank(Outcome::kOverflowed, 1), Rank(Outcome::kOverflowed, 2)})->loss->mean,
+            0.75);
   EXPECT_EQ(Decide({Rank(Outcome::kSkipped, 1), Rank(Outcome::kSkipped, 2)})->loss->mean, 0.75);
   const auto skipped = Decide({Rank(Outcome::kSkipped, 1), Rank(Outcome::kSkipped, nan)});
   ASSERT_TRUE(skipped.ok()) << skipped.status();
@@ -140,13 +144,16 @@ RollCallRecord Wants(int64_t mask_hash, int64_t first_change) {
 
 TEST(Decide, NamesTheFirstParameterThatOnlySomeRanksFreezeWhereverTheRanksAre) {
   const std::vector<std::string> names = {"a", "b", "c"};
-  std::vector<RollCallRecord> table = {Wants(1, -1), Wants(2, 2), Wants(3, 1), Wants(1, -1), Wants(1, -1), Wants(1, -1)};
+  std::vector<RollCallRecord> table = {Wants(1, -1), Wants(2, 2),  Wants(3, 1),
+                                       Wants(1, -1), Wants(1, -1), Wants(1, -1)};
   table[0].step += 1;  // it saw no change and went on
   const absl::Status status = Decide(table, {.names = names}).status();
-  EXPECT_EQ(status, absl::FailedPreconditionError(
-                        "roll call of step 9: the ranks differ in which parameters are trained: 'b' was frozen or unfrozen "
-                        "on rank 2 and not on ranks 0, 1, 3 and 2 more"));
-  EXPECT_NE(std::string(Decide(table).status().message()).find("parameter number 1"), std::string::npos);
+  EXPECT_EQ(status,
+            absl::FailedPreconditionError("roll call of step 9: the ranks differ in which "
+                                          "parameters are trained: 'b' was frozen or unfrozen "
+                                          "on rank 2 and not on ranks 0, 1, 3 and 2 more"));
+  EXPECT_NE(std::string(Decide(table).status().message()).find("parameter number 1"),
+            std::string::npos);
 }
 
 TEST(Decide, RanksThatDifferBehindTheFirstChangeCompareFlagByFlag) {

@@ -1,4 +1,5 @@
-// Saves and exports of sessions that fail, whose file is somebody else's, or that have to wait for leave.
+// Saves and exports of sessions that fail, whose file is somebody else's, or that have to wait for
+// leave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +53,8 @@ class Outside : public CommandSource, public EventSink, public ExportGate, publi
     }
   }
   void Progress(int64_t step, const char*, const char* doing) override {
-    if (step == lease_ends_in_save_of && std::string(doing) == "saving a checkpoint") lease_over = true;
+    if (step == lease_ends_in_save_of && std::string(doing) == "saving a checkpoint")
+      lease_over = true;
   }
   absl::Status StillMine() const override {
     return lease_over ? absl::UnavailableError("the lease is over") : absl::OkStatus();
@@ -89,7 +91,8 @@ class SaveSessionTest : public ::testing::Test {
     Job job;
     job.seed = 7;
     *job.spec.mutable_model() = models::SpecFromText(
-        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 1, "heads": 1, "width": 8, "dropout": 0})");
+        "gpt2",
+        R"({"vocab_size": 29, "context": 8, "layers": 1, "heads": 1, "width": 8, "dropout": 0})");
     job.train = TokenFiles{{Path("train.bin")}};
     job.strategy = strategy_;
     job.optimizer = OptimizerConfig{1e-2, optim::AdamWOptions{}};
@@ -141,7 +144,8 @@ class SaveSessionTest : public ::testing::Test {
 };
 
 TEST_F(SaveSessionTest, ALastSaveThatFailsIsTriedAgain) {
-  // A link to itself: the first attempt cannot follow it, and takes it away as it does with what is left of any attempt.
+  // A link to itself: the first attempt cannot follow it, and takes it away as it does with what is
+  // left of any attempt.
   outside_.on_first_step = [&] {
     fs::create_symlink("step-4-g1.tmp", Path("ckpt/job/step-4-g1.tmp"));
   };
@@ -190,9 +194,8 @@ TEST_F(SaveSessionTest, AnExportSaysWhoseItIsAndLeavesNoTemporaryFile) {
 }
 
 TEST_F(SaveSessionTest, AnExportThatCannotBeWrittenFailsEveryRankForGood) {
-  for (const StrategyConfig& strategy :
-       {StrategyConfig(parallel::DdpOptions{.bucket_bytes = 4096}),
-        StrategyConfig(parallel::FsdpOptions{})}) {
+  for (const StrategyConfig& strategy : {StrategyConfig(parallel::DdpOptions{.bucket_bytes = 4096}),
+                                         StrategyConfig(parallel::FsdpOptions{})}) {
     strategy_ = strategy;
     fs::remove_all(Path("out"));
     fs::remove_all(Path("out-away"));

@@ -82,7 +82,8 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
     PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, AwaitNext());
-    // All that a step costs, the roll call too. It is not reported yet: its loss travels in the next call.
+    // All that a step costs, the roll call too. It is not reported yet: its loss travels in the
+    // next call.
     loss_reports_.SetSeconds(Seconds(std::chrono::steady_clock::now() - start));
     RETURN_IF_ERROR(profile_.EndStep(step_));
     ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage, plan));
@@ -111,7 +112,8 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
       (end || (job_.checkpoint->every_steps > 0 && step_ % job_.checkpoint->every_steps == 0));
   const bool work = end || validate || save;
   if (!work && outcome_ == Outcome::kApplied) return std::nullopt;
-  // Says of this step that training may go on from it: its loss is finite on every rank, or it was left out.
+  // Says of this step that training may go on from it: its loss is finite on every rank, or it was
+  // left out.
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
   if (!work) return plan;
   // The job is to leave: what it has computed is saved before a pass that may take long. Whoever
@@ -124,10 +126,8 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   }
   if (validate) RETURN_IF_ERROR(Validate());
   if (save) {
-    const bool final =
-        end && (!next.inputs.ran_out.empty() || step_ == TotalSteps(job_.stages));
-    ASSIGN_OR_RETURN(const SaveResult result,
-                     Save(final ? SaveKind::kFinal : SaveKind::kOnTheWay));
+    const bool final = end && (!next.inputs.ran_out.empty() || step_ == TotalSteps(job_.stages));
+    ASSIGN_OR_RETURN(const SaveResult result, Save(final ? SaveKind::kFinal : SaveKind::kOnTheWay));
     if (final) final_save_ = result.files;
   }
   return CallNow();
@@ -165,10 +165,11 @@ absl::Status SessionImpl::Step(const RollCallPlan& plan) {
 absl::Status SessionImpl::CheckSkips() {
   skipped_in_a_row_ = outcome_ == Outcome::kApplied ? 0 : skipped_in_a_row_ + 1;
   if (skipped_in_a_row_ < kMostSkippedInARow) return absl::OkStatus();
-  return absl::OutOfRangeError(absl::StrCat(
-      "all steps from ", step_ - skipped_in_a_row_ + 1, " to ", step_,
-      " were skipped, because a loss, a gradient or a buffer was not finite in each; look at the learning rate, "
-      "the initial values, and the data of these steps"));
+  return absl::OutOfRangeError(absl::StrCat("all steps from ", step_ - skipped_in_a_row_ + 1,
+                                            " to ", step_,
+                                            " were skipped, because a loss, a gradient or a buffer "
+                                            "was not finite in each; look at the learning rate, "
+                                            "the initial values, and the data of these steps"));
 }
 
 absl::Status SessionImpl::ValidateOnce() {
@@ -193,13 +194,11 @@ absl::Status SessionImpl::Validate() {
   Progress("validating");
   RETURN_IF_ERROR(AwaitParameters());
   const AutocastScope autocast(job_.precision);
-  ASSIGN_OR_RETURN(const EvaluationResult result,
-                   Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, context(),
-                            *parts_.control));
-  Validated validated{.step = step_,
-                      .loss = result.loss,
-                      .samples = result.samples,
-                      .accuracy = result.accuracy};
+  ASSIGN_OR_RETURN(
+      const EvaluationResult result,
+      Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, context(), *parts_.control));
+  Validated validated{
+      .step = step_, .loss = result.loss, .samples = result.samples, .accuracy = result.accuracy};
   if (model_->HasPerplexity()) validated.perplexity = std::exp(result.loss);
   Report(validated);
   return absl::OkStatus();
@@ -241,7 +240,8 @@ absl::StatusOr<SessionImpl::SaveResult> SessionImpl::Save(SaveKind kind) {
 }
 
 bool SessionImpl::TryAgain(const absl::Status& files, int attempt, const char* doing) {
-  // A full disk, or one with a fault: somebody may make space, or remove what no longer counts. All else stays as it is.
+  // A full disk, or one with a fault: somebody may make space, or remove what no longer counts. All
+  // else stays as it is.
   const bool may_help = absl::IsResourceExhausted(files) || absl::IsInternal(files);
   if (!may_help || attempt >= kAttempts) return false;
   if (leader()) {
@@ -328,7 +328,8 @@ absl::Status SessionImpl::WithOrigin(const absl::Status& error) {
 }
 
 absl::Status SessionImpl::NameCollectiveDifference() {
-  // All ranks have taken part in the same roll call. What each of them did before it, as text of a fixed size.
+  // All ranks have taken part in the same roll call. What each of them did before it, as text of a
+  // fixed size.
   constexpr int64_t kNameBytes = 140;
   constexpr int64_t kKept = comm::FlightRecorder::kKept;
   const comm::FlightRecorder::Flight flight = flight_->Read();
@@ -342,7 +343,8 @@ absl::Status SessionImpl::NameCollectiveDifference() {
   const at::Tensor all = at::empty({mine.numel() * parts_.control->world_size()}, at::kByte);
   RETURN_IF_ERROR(parts_.control->AllGather(all, mine, {"names of collectives", step_})->Wait());
   const char* names = reinterpret_cast<const char*>(all.data_ptr<uint8_t>());
-  const std::string where = absl::StrCat("roll call of step ", step_ + 1, ": the ranks call different collectives");
+  const std::string where =
+      absl::StrCat("roll call of step ", step_ + 1, ": the ranks call different collectives");
   for (const auto& record : flight.newest) {
     const char* slot = names + static_cast<int64_t>(record.number % kKept) * kNameBytes;
     const std::string number = absl::StrCat(record.number, " ");
@@ -351,8 +353,9 @@ absl::Status SessionImpl::NameCollectiveDifference() {
     for (int64_t rank = 1; rank < parts_.control->world_size(); ++rank) {
       absl::string_view other = slot + rank * mine.numel();
       if (!absl::ConsumePrefix(&other, number) || first == other) continue;
-      return absl::FailedPreconditionError(absl::StrCat(where, ": number ", record.number, " is ", first,
-                                                        " on rank 0 and ", other, " on rank ", rank));
+      return absl::FailedPreconditionError(absl::StrCat(where, ": number ", record.number, " is ",
+                                                        first, " on rank 0 and ", other,
+                                                        " on rank ", rank));
     }
   }
   return absl::FailedPreconditionError(
@@ -379,7 +382,9 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identit
   const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
   if (ran_before && gone && CauseOf(built) == Cause::kNone) {
     return WithCause(
-        Annotate(built, "what the job could read before is missing; is the file system mounted on this node?"),
+        Annotate(
+            built,
+            "what the job could read before is missing; is the file system mounted on this node?"),
         Cause::kNodeFault);
   }
   RETURN_IF_ERROR(built);

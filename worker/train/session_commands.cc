@@ -17,7 +17,8 @@ namespace {
 
 // Between two roll calls of a job that is halted.
 constexpr std::chrono::milliseconds kPauseBeat(200);
-// Commands whose steps a checkpoint tells. Those that a coordinator has not heard of are among them.
+// Commands whose steps a checkpoint tells. Those that a coordinator has not heard of are among
+// them.
 constexpr size_t kKeptApplied = 256;
 
 }  // namespace
@@ -50,8 +51,10 @@ absl::Status SessionImpl::EndHere() {
   if (checkpoints_ != nullptr && trains() && step_ > 0) {
     ASSIGN_OR_RETURN(const SaveResult saved, Save(SaveKind::kAtStop));
     if (!saved.files.ok() && leader()) {
-      spdlog::warn("it goes on elsewhere from an earlier checkpoint, because this one could not be written: {}",
-                   Message(saved.files));
+      spdlog::warn(
+          "it goes on elsewhere from an earlier checkpoint, because this one could not be written: "
+          "{}",
+          Message(saved.files));
     }
   }
   preempted_ = stopped_ = true;
@@ -113,8 +116,8 @@ void SessionImpl::Finish(const Command& command, decltype(CommandFinished::resul
 void SessionImpl::Fail(const Command& command, const absl::Status& status,
                        const std::string& reason) {
   TellApplied(command.number);
-  Report(CommandFinished{
-      .number = command.number, .status = status, .reason = reason, .result = {}});
+  Report(
+      CommandFinished{.number = command.number, .status = status, .reason = reason, .result = {}});
 }
 
 bool SessionImpl::NeedsTraining(const Command& command) {

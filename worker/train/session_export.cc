@@ -1,5 +1,6 @@
-// The weights at the end of the job: written under a temporary name, which no other process has, and put in their place once the
-// coordinator has said that this generation is still the current one.
+// The weights at the end of the job: written under a temporary name, which no other process has,
+// and put in their place once the coordinator has said that this generation is still the current
+// one.
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -20,10 +21,12 @@
 namespace muster::train {
 namespace {
 
-// Between two rounds in which all ranks ask whether rank 0 has leave: shorter than any timeout of a collective.
+// Between two rounds in which all ranks ask whether rank 0 has leave: shorter than any timeout of a
+// collective.
 constexpr absl::Duration kGrantBeat = absl::Seconds(1);
 
-// That a file of this name can be made there. A full disk says nothing: it may be another one at the end.
+// That a file of this name can be made there. A full disk says nothing: it may be another one at
+// the end.
 absl::Status Probe(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return errno == ENOSPC ? absl::OkStatus() : files::ErrnoStatus(errno, "create", path);
@@ -66,8 +69,8 @@ absl::Status SessionImpl::PrepareExport() const {
 
 absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::TellLeadersPart(const absl::Status& mine,
                                                                       const char* what) {
-  ASSIGN_OR_RETURN(const auto results, checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine),
-                                                            what, step_));
+  ASSIGN_OR_RETURN(const auto results,
+                   checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine), what, step_));
   return LeadersPart{results[0].status()};
 }
 
@@ -122,10 +125,12 @@ absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::AwaitGrant() {
 }
 
 void SessionImpl::RemoveOlderExports() const {
-  // Not before this generation's weights are in their place: they may be all that is left of a job that failed at its export.
+  // Not before this generation's weights are in their place: they may be all that is left of a job
+  // that failed at its export.
   const auto removed =
       exports::RemoveStale(job_.weights_export->path, identity_.job, identity_.generation);
-  if (!removed.ok()) return spdlog::warn("what older generations left stays: {}", Message(removed.status()));
+  if (!removed.ok())
+    return spdlog::warn("what older generations left stays: {}", Message(removed.status()));
   for (const std::string& name : *removed) {
     spdlog::info("removed {}, which an older generation of this job left", name);
   }

@@ -123,7 +123,8 @@ class SessionTest : public ::testing::Test {
     Job job;
     job.seed = 7;
     *job.spec.mutable_model() = models::SpecFromText(
-        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})");
+        "gpt2",
+        R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})");
     job.train = TokenFiles{{folder_ / "train.bin"}};
     job.validate = TokenFiles{{folder_ / "validate.bin"}};
     job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
@@ -167,7 +168,7 @@ class SessionTest : public ::testing::Test {
   std::string job_instance_ = "this";
   std::vector<Command> commands_;
   std::map<int, Job> jobs_;  // of single ranks, instead of the common one
-  SessionParts start_{};  // what it says of checkpoints that do not count, and of where to start
+  SessionParts start_{};     // what it says of checkpoints that do not count, and of where to start
 };
 
 }  // namespace muster::train

@@ -1,5 +1,5 @@
-// A session's state; its functions lie in files by what they do: session.cc (stages and steps), session_setup.cc,
-// session_commands.cc, session_trainability.cc.
+// A session's state; its functions lie in files by what they do: session.cc (stages and steps),
+// session_setup.cc, session_commands.cc, session_trainability.cc.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -88,7 +88,8 @@ class SessionImpl : public Session {
   // kFinal, that of the end of training, and kAtStop are tried up to three times.
   enum class SaveKind { kOnTheWay, kAtStop, kFinal };
   absl::StatusOr<SaveResult> Save(SaveKind kind = SaveKind::kOnTheWay);
-  // Whether to try again what failed for `attempt` times, once: then some time has passed. The same on all ranks.
+  // Whether to try again what failed for `attempt` times, once: then some time has passed. The same
+  // on all ranks.
   bool TryAgain(const absl::Status& files, int attempt, const char* doing);
 
   // ---- The export (session_export.cc).
@@ -98,8 +99,8 @@ class SessionImpl : public Session {
   void RemoveOlderExports() const;
   // The error of the files is in what is returned with Cause::kFinalSaveFailed.
   absl::Status Export();
-  // How rank 0's part went, on all ranks. A type of its own: absl::StatusOr<absl::Status> would take an error of the
-  // communicator for it.
+  // How rank 0's part went, on all ranks. A type of its own: absl::StatusOr<absl::Status> would
+  // take an error of the communicator for it.
   struct LeadersPart {
     absl::Status status;
   };
@@ -137,10 +138,11 @@ class SessionImpl : public Session {
   absl::Status WithOrigin(const absl::Status& error);
 
   // ---- Commands (session_commands.cc).
-  // Carries out what is due now that every rank holds the commands up to `newest`, and while the job is halted, waits for more. True
-  // when there was anything.
+  // Carries out what is due now that every rank holds the commands up to `newest`, and while the
+  // job is halted, waits for more. True when there was anything.
   absl::StatusOr<bool> ApplyCommands(int64_t newest);
-  // Where some rank was told that the job goes on elsewhere: saves a checkpoint and ends the session. A collective.
+  // Where some rank was told that the job goes on elsewhere: saves a checkpoint and ends the
+  // session. A collective.
   absl::Status EndHere();
   // One of them. An error is the session's; what goes wrong with the command alone is its outcome.
   absl::Status Apply(const CommandSchedule::Due& due);
@@ -155,21 +157,22 @@ class SessionImpl : public Session {
     return absl::OkStatus();
   }
   absl::Status Apply(const Command& command, const NoCommand& none) { return absl::OkStatus(); }
-  // Says that it took effect, and how it ended: at once, so that a change which the workers do not survive was none.
+  // Says that it took effect, and how it ended: at once, so that a change which the workers do not
+  // survive was none.
   void Finish(const Command& command, decltype(CommandFinished::result) result = {});
   // The same of one that did nothing. reason: CommandFinished's.
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);
   // Says of a command that it took effect now.
   void TellApplied(int64_t number);
-  // Says again how the commands went that the checkpoint has and the coordinator has not heard of: their
-  // reports were lost with the process that wrote it.
+  // Says again how the commands went that the checkpoint has and the coordinator has not heard of:
+  // their reports were lost with the process that wrote it.
   void TellUnreported();
   // Fails a command of a job that trains nothing: then false.
   bool NeedsTraining(const Command& command);
 
   // ---- Which parameters are trained (session_trainability.cc).
-  // Right before each step: lets the model's own code run, and brings into force what it has frozen or unfrozen, as the job
-  // says. True where another roll call is needed before the step.
+  // Right before each step: lets the model's own code run, and brings into force what it has frozen
+  // or unfrozen, as the job says. True where another roll call is needed before the step.
   absl::StatusOr<bool> LetModelChange();
   // Plans anew for this mask, where it is another. `command` asked for it (0: model code).
   absl::StatusOr<TrainabilityChange> ChangeTo(const Mask& mask, int64_t command);
@@ -214,7 +217,7 @@ class SessionImpl : public Session {
   RollCall roll_call_;
   std::unique_ptr<models::Model> model_;
   std::vector<models::Parameter> parameters_;  // of it
-  models::DeferredValues deferred_;  // of its parameters, while it is set up
+  models::DeferredValues deferred_;            // of its parameters, while it is set up
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
   checkpoint::State state_;
@@ -229,7 +232,7 @@ class SessionImpl : public Session {
   Mask wanted_;
   // With RefreshMode::kManual: what model code wants and nobody has brought into force.
   std::optional<Mask> pending_;
-  bool described_ = false;   // the model's parameters, to the coordinator
+  bool described_ = false;  // the model's parameters, to the coordinator
 
   // Also in jobs without, where the model lies in shards.
   std::unique_ptr<Training> training_;
@@ -238,13 +241,14 @@ class SessionImpl : public Session {
   const char* stage_ = "";
   int64_t step_ = 0;         // optimizer steps done
   data::Position position_;  // what they consumed
-  std::optional<CheckpointWritten> saved_;  // the newest checkpoint that was written or gone on from
+  std::optional<CheckpointWritten>
+      saved_;  // the newest checkpoint that was written or gone on from
   CommandSchedule schedule_;
   // The newest commands that took effect, with their steps, by time: for checkpoints.
   std::deque<std::pair<int64_t, int64_t>> applied_;
   double learning_rate_ = 0;  // what the job's schedule scales
   bool paused_ = false;
-  bool stopped_ = false;    // by a command, or preempted: nothing more is done
+  bool stopped_ = false;  // by a command, or preempted: nothing more is done
   bool preempted_ = false;
   // After this step, and not run yet: that is left to whoever goes on from here.
   bool validation_due_ = false;

@@ -60,15 +60,14 @@ absl::Status SessionImpl::Build() {
 
   std::string started_from;
   if (job_.checkpoint.has_value()) {
-    ASSIGN_OR_RETURN(checkpoints_,
-                     Checkpoints::Open(identity_, *job_.checkpoint,
-                                       {.recorded = parts_.checkpoints,
-                                        .retired = parts_.retired_checkpoints,
-                                        .had_others = parts_.had_checkpoints,
-                                        .from_scratch = parts_.from_scratch,
-                                        .start_from = parts_.start_from},
-                                       StrategyName(job_.strategy), model_->kind(), parts_.control,
-                                       parts_.events));
+    ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Open(identity_, *job_.checkpoint,
+                                                     {.recorded = parts_.checkpoints,
+                                                      .retired = parts_.retired_checkpoints,
+                                                      .had_others = parts_.had_checkpoints,
+                                                      .from_scratch = parts_.from_scratch,
+                                                      .start_from = parts_.start_from},
+                                                     StrategyName(job_.strategy), model_->kind(),
+                                                     parts_.control, parts_.events));
     checkpoints_->SetStillMine([this] {
       // A checkpoint that a later generation goes on from stands for steps whose metrics were told.
       parts_.events->Settle(kSettle);
@@ -175,8 +174,7 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   }
   std::vector<bool> parked;
   for (size_t i = 0; i < training_->mask().size(); ++i) {
-    parked.push_back(!training_->mask()[i] &&
-                     saved.contains(trainability_->parameters()[i].name));
+    parked.push_back(!training_->mask()[i] && saved.contains(trainability_->parameters()[i].name));
   }
   training_->Park(parked);
   PlanAnew();

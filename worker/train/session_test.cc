@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "worker/models/spec_from_json.h"
 #include "worker/train/failure.h"
 #include "worker/train/rank_threads.h"
-#include "worker/models/spec_from_json.h"
 #include "worker/train/session_fixture.h"
 
 namespace muster::train {
@@ -124,7 +124,8 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   const auto next = RunSessions(job, 2, 2, first.outside.checkpoints());
   ASSERT_TRUE(next->ends[0].ok()) << next->ends[0].status();
   EXPECT_FALSE(next->ends[0]->preempted);
-  EXPECT_EQ(next->outside.losses().begin()->first, first.ends[0]->step + 1) << "no step is done twice";
+  EXPECT_EQ(next->outside.losses().begin()->first, first.ends[0]->step + 1)
+      << "no step is done twice";
   auto losses = first.outside.losses();
   losses.merge(next->outside.losses());
   EXPECT_EQ(losses, undisturbed->outside.losses());
@@ -260,7 +261,8 @@ TEST_F(SessionTest, ALossThatIsNotFiniteEndsTheJobForGood) {
 
 TEST_F(SessionTest, ParametersThatAreNotFiniteAreNotKept) {
   Job job = SmallJob();
-  job.optimizer = OptimizerConfig{INFINITY, optim::SgdOptions{}};  // spoils them behind a finite loss
+  job.optimizer =
+      OptimizerConfig{INFINITY, optim::SgdOptions{}};  // spoils them behind a finite loss
   job.stages = {FitStage{1, 0}};
   job.weights_export = {.path = folder_ / "model.safetensors"};
   job.checkpoint = Every(1);
@@ -332,7 +334,8 @@ TEST_F(SessionTest, ValidationOverFilesOfTheRanksCountsEverySampleOnce) {
   job.validate = TokenFiles{.paths = paths, .per_rank = true};
   const auto own = RunSessions(job, 3);
   ASSERT_TRUE(own->ends[2].ok()) << own->ends[2].status();
-  EXPECT_NEAR(own->outside.validations().at(0), expected, 1e-6);  // the sums differ in their order only
+  EXPECT_NEAR(own->outside.validations().at(0), expected,
+              1e-6);  // the sums differ in their order only
 }
 
 TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
@@ -345,14 +348,16 @@ TEST_F(SessionTest, ARankOpensNoFileButItsOwn) {
       << run->ends[0].status();
   const auto one = RunSessions(job, 1)->ends[0].status();
   EXPECT_EQ(one.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(one.message()).find("data.train: per_rank: expected a file for each of 1 ranks, found 2"),
-            std::string::npos) << one;
+  EXPECT_NE(std::string(one.message())
+                .find("data.train: per_rank: expected a file for each of 1 ranks, found 2"),
+            std::string::npos)
+      << one;
 }
 
 TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
   Job job = SmallJob();
-  *job.spec.mutable_model() = models::SpecFromText(
-      "mlp", R"({"inputs": 2, "hidden": [], "classes": 2})");
+  *job.spec.mutable_model() =
+      models::SpecFromText("mlp", R"({"inputs": 2, "hidden": [], "classes": 2})");
   std::ofstream inputs(folder_ / "inputs.npy", std::ios::binary);
   std::ofstream labels(folder_ / "labels.npy", std::ios::binary);
   const auto header = [](const std::string& descr, const std::string& shape) {
@@ -378,8 +383,10 @@ TEST_F(SessionTest, ASampleThatIsNotFiniteEndsTheJobForGoodAndIsNamed) {
     if (end.status().code() != absl::StatusCode::kInvalidArgument) continue;
     ++named;
     EXPECT_EQ(Classify(end.status(), Phase::kRun), FailureKind::kPermanent);
-    EXPECT_NE(std::string(end.status().message()).find("inputs.npy: inputs: row 47, byte offset 508"),
-              std::string::npos) << end.status();
+    EXPECT_NE(
+        std::string(end.status().message()).find("inputs.npy: inputs: row 47, byte offset 508"),
+        std::string::npos)
+        << end.status();
   }
   EXPECT_EQ(named, 1);
 }

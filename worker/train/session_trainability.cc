@@ -1,10 +1,10 @@
 // What becomes of parameters that are frozen and unfrozen, by commands and by the model's own code.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
 #include <bit>
 #include <chrono>
 #include <utility>
-
-#include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
@@ -101,15 +101,15 @@ absl::StatusOr<TrainabilityChange> SessionImpl::ChangeTo(const Mask& mask, int64
     }
     if (*pending_ == mask) pending_.reset();
   }
-  change.seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  change.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return change;
 }
 
 std::vector<std::string> SessionImpl::PendingNames() const {
   std::vector<std::string> names;
   for (size_t i = 0; pending_.has_value() && i < pending_->size(); ++i) {
-    if ((*pending_)[i] != training_->mask()[i]) names.push_back(trainability_->parameters()[i].name);
+    if ((*pending_)[i] != training_->mask()[i])
+      names.push_back(trainability_->parameters()[i].name);
   }
   return names;
 }

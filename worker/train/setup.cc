@@ -29,8 +29,7 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
   }
   if (job.loss.has_value()) RETURN_IF_ERROR(model->SetLoss(*job.loss));
   if (const std::string& weights = job.spec.model().weights(); !weights.empty()) {
-    RETURN_IF_ERROR(
-        Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
+    RETURN_IF_ERROR(Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
   }
   return model;
 }
@@ -48,9 +47,11 @@ void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
-    const Job& job, const models::Model& model, comm::Communicator* communicator,
-    trace::Recorder* recorder, const ParameterValues& values) {
+absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(const Job& job,
+                                                                  const models::Model& model,
+                                                                  comm::Communicator* communicator,
+                                                                  trace::Recorder* recorder,
+                                                                  const ParameterValues& values) {
   if (const auto* sharded = std::get_if<parallel::ShardedDdpOptions>(&job.strategy)) {
     return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
                                       communicator, *sharded);
@@ -155,8 +156,8 @@ checkpoint::State TrainingState(const models::Model& model, const TrainingParts&
     const std::vector<models::Parameter> parameters = model.Parameters();
     std::vector<at::ScalarType> types;
     for (const auto& parameter : parameters) types.push_back(parameter.tensor.scalar_type());
-    OptimizerState state = StateOfOptimizer(*training.strategy, *training.optimizer, parameters,
-                                            FlagsOf(parameters));
+    OptimizerState state =
+        StateOfOptimizer(*training.strategy, *training.optimizer, parameters, FlagsOf(parameters));
     if (training.parked != nullptr) state = Join(std::move(state), *training.parked);
     AddState(state, training.optimizer->Slots(), parameters,
              shards != nullptr ? shards->types : types, !training.strategy->sharded(), &builder);

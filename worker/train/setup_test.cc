@@ -18,8 +18,8 @@ namespace {
 
 Job SmallJob() {
   Job job;
-  *job.spec.mutable_model() = models::SpecFromText(
-      "mlp", R"({"inputs": 4, "hidden": [3], "classes": 2})");
+  *job.spec.mutable_model() =
+      models::SpecFromText("mlp", R"({"inputs": 4, "hidden": [3], "classes": 2})");
   job.optimizer = OptimizerConfig{1e-3, optim::AdamWOptions{}};
   job.schedule = optim::WarmupCosine{.warmup_steps = 2, .total_steps = 9};
   job.stages = {FitStage{9, 0}};
@@ -28,8 +28,10 @@ Job SmallJob() {
 
 TEST(BuildOptimizer, GivesEachParameterTheSettingsOfItsGroups) {
   Job job = SmallJob();
-  job.optimizer = OptimizerConfig{0.5, optim::SgdOptions{.weight_decay = 0.25},
-                                  {{.match = "*.bias", .weight_decay = 0}, {.match = "layers.1.*", .lr_scale = 0.5}}};
+  job.optimizer = OptimizerConfig{
+      0.5,
+      optim::SgdOptions{.weight_decay = 0.25},
+      {{.match = "*.bias", .weight_decay = 0}, {.match = "layers.1.*", .lr_scale = 0.5}}};
   const auto model = *BuildModel(job);
   const auto ranks = comm::LocalGroup::Create(1);
   const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
@@ -54,7 +56,8 @@ TEST(BuildOptimizer, RefusesAPatternThatMatchesNothing) {
   job.optimizer->groups = {{.match = "layer.*", .lr_scale = 2}};
   const auto status = BuildOptimizer(*job.optimizer, **BuildModel(job), {}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_NE(std::string(status.message()).find("optimizer.groups[0].match: found 'layer.*'"), std::string::npos)
+  EXPECT_NE(std::string(status.message()).find("optimizer.groups[0].match: found 'layer.*'"),
+            std::string::npos)
       << status;
 }
 
@@ -80,13 +83,17 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   const auto ranks = comm::LocalGroup::Create(1);
   const auto strategy = *BuildStrategy(job, *model, ranks[0].get());
   const auto optimizer = *BuildOptimizer(*job.optimizer, *model, strategy->pieces());
-  for (const auto& item : TrainingState(*model, {strategy.get(), optimizer.get()}, 1).items) ++slots[item.slot];
-  EXPECT_EQ(slots, (std::map<std::string, int>{
-                       {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
+  for (const auto& item : TrainingState(*model, {strategy.get(), optimizer.get()}, 1).items)
+    ++slots[item.slot];
+  EXPECT_EQ(slots,
+            (std::map<std::string, int>{
+                {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
   // They are live: what is restored is what trains.
   for (const auto& piece : TrainingState(*model, {}, 1).held) piece.tensor.fill_(7);
-  for (const auto& [name, tensor] : model->Parameters()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
-  for (const auto& [name, tensor] : model->Buffers()) EXPECT_EQ(tensor.min().item<float>(), 7) << name;
+  for (const auto& [name, tensor] : model->Parameters())
+    EXPECT_EQ(tensor.min().item<float>(), 7) << name;
+  for (const auto& [name, tensor] : model->Buffers())
+    EXPECT_EQ(tensor.min().item<float>(), 7) << name;
 }
 
 }  // namespace

@@ -17,9 +17,9 @@ struct FitUntil {
 };
 using PlannedStage = std::variant<FitUntil, ValidateStage>;
 
-// What is left of `stages` once `step` optimizer steps are done: fit stages that are complete fall away,
-// and so do other stages that a later fit stage has left behind. A validation at exactly `step` is
-// run (again): it changes nothing.
+// What is left of `stages` once `step` optimizer steps are done: fit stages that are complete fall
+// away, and so do other stages that a later fit stage has left behind. A validation at exactly
+// `step` is run (again): it changes nothing.
 std::vector<PlannedStage> RemainingStages(const std::vector<Stage>& stages, int64_t step);
 
 // Optimizer steps of all fit stages together.

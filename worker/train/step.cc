@@ -24,8 +24,9 @@
 namespace muster::train {
 namespace {
 
-// The smallest gradient stands for all where going through all of them is not worth its time: what is not finite in
-// a forward or backward reaches every parameter of a usual model. The last among equals is nearest to the loss.
+// The smallest gradient stands for all where going through all of them is not worth its time: what
+// is not finite in a forward or backward reaches every parameter of a usual model. The last among
+// equals is nearest to the loss.
 at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
   at::Tensor smallest;
   for (const parallel::Piece& piece : pieces) {
@@ -73,9 +74,10 @@ absl::Status Stepper::CheckFlags(int64_t step) const {
   for (size_t i = 0; i < parameters_.size(); ++i) {
     const auto& [name, tensor] = parameters_[i];
     if (tensor.requires_grad() == (*parts_.trained)[i]) continue;
-    return absl::FailedPreconditionError(absl::StrCat(
-        "rank ", parts_.rank, ": model code has ", tensor.requires_grad() ? "unfrozen" : "frozen",
-        " parameter '", name, "' in step ", step, "; that is for the step hook, between two steps"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("rank ", parts_.rank, ": model code has ",
+                     tensor.requires_grad() ? "unfrozen" : "frozen", " parameter '", name,
+                     "' in step ", step, "; that is for the step hook, between two steps"));
   }
   return absl::OkStatus();
 }
@@ -96,9 +98,9 @@ absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
   }
   activity::Moved();
-  // From a loss that is not finite backward starts with NaN (0 x loss is): so the gradients of all ranks say so,
-  // whatever the derivative of the loss would be. Its value is asked for behind backward: a device need not be
-  // waited for in between.
+  // From a loss that is not finite backward starts with NaN (0 x loss is): so the gradients of all
+  // ranks say so, whatever the derivative of the loss would be. Its value is asked for behind
+  // backward: a device need not be waited for in between.
   const double scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0;
   // Where nothing is trained there is nothing to go back to.
   if (loss.requires_grad()) {
@@ -160,7 +162,8 @@ absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
 
 absl::StatusOr<bool> Stepper::PrepareGradients(double terms, StepResult* result) {
   const auto& clip = parts_.job->clip_grad_norm;
-  const bool all = clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
+  const bool all =
+      clip.has_value() || parts_.scaler != nullptr || parts_.job->on_nan != OnNan::kFail;
   const double scale = parts_.scaler != nullptr ? parts_.scaler->inverse_scale() : 1.0;
   const auto factor = static_cast<float>(scale / terms);
   std::vector<at::Tensor> gradients;
@@ -174,8 +177,7 @@ absl::StatusOr<bool> Stepper::PrepareGradients(double terms, StepResult* result)
     gradients.clear();
     if (probe_.defined()) gradients.push_back(probe_.grad());
   }
-  ASSIGN_OR_RETURN(const auto sums,
-                   parts_.strategy->GatherSums(optim::SumOfSquares(gradients)));
+  ASSIGN_OR_RETURN(const auto sums, parts_.strategy->GatherSums(optim::SumOfSquares(gradients)));
   const float norm = optim::NormOf(sums);
   if (!std::isfinite(norm)) return false;
   if (all) result->grad_norm = norm;
@@ -209,16 +211,17 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   result.learning_rate =
       plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
-  // The same on every rank: they tell each other of their pieces, and the buffers that all go on with are the same
-  // bits everywhere.
+  // The same on every rank: they tell each other of their pieces, and the buffers that all go on
+  // with are the same bits everywhere.
   ASSIGN_OR_RETURN(bool finite, [&] {
     const trace::Phase phase(parts_.recorder, "norm and clipping");
     return PrepareGradients(divisor, &result);
   }());
   // Where nothing is trained, no gradient says anything of the scale.
-  const bool scales = parts_.scaler != nullptr &&
-                      (parts_.trained == nullptr ||
-                       std::find(parts_.trained->begin(), parts_.trained->end(), true) != parts_.trained->end());
+  const bool scales =
+      parts_.scaler != nullptr &&
+      (parts_.trained == nullptr ||
+       std::find(parts_.trained->begin(), parts_.trained->end(), true) != parts_.trained->end());
   if (scales) parts_.scaler->Update(finite);
   if (finite) {
     const absl::Status buffers = parts_.finite->CheckBuffers(step);

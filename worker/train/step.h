@@ -64,10 +64,11 @@ class Stepper {
     data::Sampler* sampler;
     parallel::Strategy* strategy;
     optim::Optimizer* optimizer;
-    optim::LossScaler* scaler;  // null unless Precision::kFloat16
-    const FiniteCheck* finite;  // of the model
+    optim::LossScaler* scaler;            // null unless Precision::kFloat16
+    const FiniteCheck* finite;            // of the model
     trace::Recorder* recorder = nullptr;  // null: nothing is recorded
-    // Which of the model's parameters are trained; null: nobody looks whether that changes while a step runs.
+    // Which of the model's parameters are trained; null: nobody looks whether that changes while a
+    // step runs.
     const Mask* trained = nullptr;
   };
   // All parts outlive the stepper.
@@ -101,7 +102,7 @@ class Stepper {
   at::Tensor terms_;
   std::unique_ptr<comm::Work> counting_;
   const double full_terms_;  // of a micro-batch: by which terms become weights
-  const at::Tensor probe_;  // of the pieces; undefined where all are empty
+  const at::Tensor probe_;   // of the pieces; undefined where all are empty
 };
 
 }  // namespace muster::train

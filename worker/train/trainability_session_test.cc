@@ -1,5 +1,5 @@
-// Freezing and unfreezing by commands and by model code, in sessions of N ranks as threads. tests/parity/refresh_test.py has the
-// numbers.
+// Freezing and unfreezing by commands and by model code, in sessions of N ranks as threads.
+// tests/parity/refresh_test.py has the numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -98,14 +98,17 @@ class TrainabilitySession : public testing::Test {
     return job;
   }
   Job PluginJob(const std::string& fault, int64_t steps = 6) {
-    return JobOf(models::SpecFromText(
-        "plugin", absl::StrCat(
-                      R"({"path": "worker/models/plugin_faults.so", "name": "faulty", "options": {"fault": ")", fault,
-                      R"(", "path": ")", folder_.Path("first"), R"("}})")), steps);
+    return JobOf(
+        models::SpecFromText(
+            "plugin",
+            absl::StrCat(
+                R"({"path": "worker/models/plugin_faults.so", "name": "faulty", "options": {"fault": ")",
+                fault, R"(", "path": ")", folder_.Path("first"), R"("}})")),
+        steps);
   }
   Job MlpJob(int64_t steps = 6) {
-    return JobOf(models::SpecFromText(
-        "mlp", R"({"inputs": 3, "hidden": [33, 18], "classes": 2})"), steps);
+    return JobOf(models::SpecFromText("mlp", R"({"inputs": 3, "hidden": [33, 18], "classes": 2})"),
+                 steps);
   }
 
   static Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {
@@ -128,7 +131,8 @@ class TrainabilitySession : public testing::Test {
   files::TempDir folder_;
 };
 
-const StrategyConfig kStrategies[] = {parallel::DdpOptions(), parallel::ShardedDdpOptions(), parallel::FsdpOptions()};
+const StrategyConfig kStrategies[] = {parallel::DdpOptions(), parallel::ShardedDdpOptions(),
+                                      parallel::FsdpOptions()};
 
 Command Set(std::vector<TrainableRule> rules, int64_t at_step, bool dry_run = false) {
   return {.at_step = at_step, .what = SetTrainabilityCommand{std::move(rules), dry_run}};
@@ -151,10 +155,11 @@ TEST_F(TrainabilitySession, WhatModelCodeFreezesTakesEffectWithThatStep) {
 TEST_F(TrainabilitySession, WhatModelCodeFreezesWaitsForACommandWhereTheJobSaysSo) {
   Job job = PluginJob("steers-in-turn");
   job.refresh = RefreshMode::kManual;
-  const Result result = Run(job, 2, {{.at_step = 3, .what = RefreshCommand()},
-                                     {.at_step = 4, .what = RefreshCommand()}});
+  const Result result = Run(
+      job, 2, {{.at_step = 3, .what = RefreshCommand()}, {.at_step = 4, .what = RefreshCommand()}});
   ExpectDone(result);
-  // After 3 steps nothing is wanted that is not in force (step 3 unfroze again); before step 4 it was frozen.
+  // After 3 steps nothing is wanted that is not in force (step 3 unfroze again); before step 4 it
+  // was frozen.
   EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 4 -weight"));
   std::vector<std::string> pending;
   for (const auto& in_force : result.outside->in_force()) {
@@ -167,7 +172,8 @@ TEST_F(TrainabilitySession, WhatAnOperatorChangesIsNotUndoneByARefreshOfWhatMode
   Job job = PluginJob("steers-in-turn", 5);
   job.refresh = RefreshMode::kManual;
   // Before step 2 the code wants the weight frozen; the refresh after step 4 finds that wish again.
-  const Result result = Run(job, 2, {Set({{true, "bias"}}, 2), {.at_step = 4, .what = RefreshCommand()}});
+  const Result result =
+      Run(job, 2, {Set({{true, "bias"}}, 2), {.at_step = 4, .what = RefreshCommand()}});
   ExpectDone(result);
   EXPECT_THAT(result.outside->changes(), ElementsAre("2: after 2 -bias", "3: after 4 -weight"));
 }
@@ -181,7 +187,8 @@ TEST_F(TrainabilitySession, RanksThatDifferInAMaskAreNamedWithTheParameter) {
     for (const auto& end : result.ends) {
       EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
       EXPECT_THAT(std::string(end.status().message()),
-                  HasSubstr("roll call of step 3: the ranks differ in which parameters are trained: 'weight' was frozen or "
+                  HasSubstr("roll call of step 3: the ranks differ in which parameters are "
+                            "trained: 'weight' was frozen or "
                             "unfrozen on rank "));
     }
   }
@@ -192,8 +199,9 @@ TEST_F(TrainabilitySession, FreezingWhileAStepRunsEndsTheJobByName) {
   job.batch.accumulate = 2;
   const Result result = Run(job, 1);
   EXPECT_EQ(result.ends[0].status(),
-            absl::FailedPreconditionError("rank 0: model code has frozen parameter 'weight' in step 2; that is for the step "
-                                          "hook, between two steps"));
+            absl::FailedPreconditionError(
+                "rank 0: model code has frozen parameter 'weight' in step 2; that is for the step "
+                "hook, between two steps"));
 }
 
 TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
@@ -202,8 +210,9 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
     job.strategy = strategy;
     const std::vector<TrainableRule> rules = {{true, "layers.0.*"}, {true, "layers.2.bias"}};
     const std::vector<TrainableRule> back = {{false, "layers.0.weight"}};
-    const Result result = Run(job, 3, {Set(rules, 2, /*dry_run=*/true), Set(rules, 2),
-                                       Set(back, 4, /*dry_run=*/true), Set(back, 4)});
+    const Result result = Run(job, 3,
+                              {Set(rules, 2, /*dry_run=*/true), Set(rules, 2),
+                               Set(back, 4, /*dry_run=*/true), Set(back, 4)});
     ExpectDone(result);
     for (const int64_t number : {1, 3}) {
       const auto& plan = std::get<TrainabilityPlan>(result.outside->finished().at(number).result);
@@ -223,7 +232,8 @@ TEST_F(TrainabilitySession, AForesightIsWhatHappens) {
   }
 }
 
-// Commands that find the job unable, as after a call that the coordinator let through before anybody knew.
+// Commands that find the job unable, as after a call that the coordinator let through before
+// anybody knew.
 TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   const auto reasons = [](const Result& result) {
     std::vector<std::string> found;
@@ -246,7 +256,8 @@ TEST_F(TrainabilitySession, AFailedCommandSaysToProgramsWhy) {
   EXPECT_THAT(reasons(Run(job, 2, {save, rate, refresh, none})),
               ElementsAre("NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER", "NO_OPTIMIZER"));
   const Command late = {.at_step = 3, .what = SetLearningRateCommand{0.1}};
-  const auto cancelled = Run(MlpJob(), 2, {late, {.what = CancelCommand{1}}, {.what = CancelCommand{1}}});
+  const auto cancelled =
+      Run(MlpJob(), 2, {late, {.what = CancelCommand{1}}, {.what = CancelCommand{1}}});
   const auto& finished = cancelled.outside->finished();
   EXPECT_EQ(finished.at(1).reason, "OPERATION_CANCELLED");
   EXPECT_TRUE(finished.at(2).status.ok());
@@ -257,7 +268,8 @@ TEST_F(TrainabilitySession, ACommandThatFitsNothingFailsAloneAndTrainingGoesOn) 
   const Result result = Run(MlpJob(), 2, {Set({{true, "layer.0.*"}}, 2), Set({{true, "*"}}, 3)});
   ExpectDone(result);
   EXPECT_EQ(result.outside->finished().at(1).status,
-            absl::InvalidArgumentError("no parameter is named as 'layer.0.*'; did you mean 'layers.0.*'?"));
+            absl::InvalidArgumentError(
+                "no parameter is named as 'layer.0.*'; did you mean 'layers.0.*'?"));
   EXPECT_EQ(result.outside->changes().size(), 1);
 }
 

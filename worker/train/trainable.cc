@@ -12,8 +12,7 @@ absl::StatusOr<Trainability> TrainabilityOf(const models::Model& model,
                                             const std::vector<TrainableRule>& rules) {
   std::vector<Trainability::Parameter> parameters;
   for (const auto& [name, tensor] : model.Parameters()) {
-    const bool floating =
-        tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble;
+    const bool floating = tensor.scalar_type() == at::kFloat || tensor.scalar_type() == at::kDouble;
     parameters.push_back({.name = name,
                           .trained = tensor.requires_grad(),
                           .can_be_trained = floating,

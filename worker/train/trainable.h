@@ -11,7 +11,8 @@
 
 namespace muster::train {
 
-// The model's parameters with their flags as they are now, and the rules. Changes nothing. Errors: Trainability::Create's.
+// The model's parameters with their flags as they are now, and the rules. Changes nothing. Errors:
+// Trainability::Create's.
 absl::StatusOr<Trainability> TrainabilityOf(const models::Model& model,
                                             const std::vector<TrainableRule>& rules);
 
@@ -21,7 +22,8 @@ bool FlagsDiffer(const std::vector<models::Parameter>& parameters, const Mask& m
 // Gradients of what is frozen are dropped.
 void SetFlags(const std::vector<models::Parameter>& parameters, const Mask& mask);
 
-// Sets the flags as the rules say. INVALID_ARGUMENT, with all of them, for patterns that fit no parameter; nothing is changed then.
+// Sets the flags as the rules say. INVALID_ARGUMENT, with all of them, for patterns that fit no
+// parameter; nothing is changed then.
 absl::Status ApplyRules(const std::vector<TrainableRule>& rules, const models::Model& model);
 
 }  // namespace muster::train

@@ -11,7 +11,8 @@ namespace muster::train {
 namespace {
 
 std::unique_ptr<models::Model> Make() {
-  auto model = models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4, 4}}, {"classes", 2}}, 1);
+  auto model =
+      models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4, 4}}, {"classes", 2}}, 1);
   EXPECT_TRUE(model.ok()) << model.status();
   return *std::move(model);
 }

@@ -49,7 +49,8 @@ absl::Status Training::Equip(std::vector<std::vector<at::Tensor>> states) {
 
 OptimizerState Training::AllState() const {
   if (optimizer_ == nullptr) return parked_;
-  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask_), parked_);
+  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask_),
+              parked_);
 }
 
 absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {

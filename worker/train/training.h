@@ -1,5 +1,5 @@
-// What trains a model on this rank: strategy, optimizer and step, of those parameters whose flags were set when it was planned; and the
-// new plan when they change.
+// What trains a model on this rank: strategy, optimizer and step, of those parameters whose flags
+// were set when it was planned; and the new plan when they change.
 //
 // Threading: the session's thread. Ranks call everything that is a collective alike.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_H_
@@ -34,7 +34,7 @@ class Training {
     const Job* job;
     int64_t rank;
     models::Model* model;
-    comm::Communicator* communicator;  // used for nothing else
+    comm::Communicator* communicator;       // used for nothing else
     comm::Communicator* control = nullptr;  // Stepper's
     // Null where nothing is trained, and the model lies in shards to be evaluated.
     const data::Dataset* dataset = nullptr;
@@ -42,7 +42,8 @@ class Training {
     const FiniteCheck* finite = nullptr;
     trace::Recorder* recorder = nullptr;
   };
-  // deferred: where the parameters have no memory, this has their values. INVALID_ARGUMENT: a job and a model that do not go together.
+  // deferred: where the parameters have no memory, this has their values. INVALID_ARGUMENT: a job
+  // and a model that do not go together.
   static absl::StatusOr<std::unique_ptr<Training>> Create(const Parts& parts,
                                                           const models::DeferredValues* deferred);
 
@@ -55,9 +56,10 @@ class Training {
   // The parameters that are trained, by the plan.
   const Mask& mask() const { return mask_; }
 
-  // Between two steps, a collective: sets the model's flags, plans anew, and brings everything to where the new plan wants it. The
-  // state of what is frozen stays where it lay; it comes back with what is trained again. `mask` is equal on all ranks. After an error
-  // the object is of no use. The bytes that all ranks sent to others.
+  // Between two steps, a collective: sets the model's flags, plans anew, and brings everything to
+  // where the new plan wants it. The state of what is frozen stays where it lay; it comes back with
+  // what is trained again. `mask` is equal on all ranks. After an error the object is of no use.
+  // The bytes that all ranks sent to others.
   absl::StatusOr<int64_t> Refresh(const Mask& mask, int64_t step);
 
   // What Refresh would do, with what a rank holds between steps in each plan. Pure.
@@ -75,7 +77,8 @@ class Training {
   checkpoint::State State() const;
 
  private:
-  explicit Training(const Parts& parts) : parts_(parts), mask_(FlagsOf(parts.model->Parameters())) {}
+  explicit Training(const Parts& parts)
+      : parts_(parts), mask_(FlagsOf(parts.model->Parameters())) {}
   absl::Status Plan(const ParameterValues& values);
   absl::Status Equip(std::vector<std::vector<at::Tensor>> states);
   // Everything there is; the tensors are the optimizer's own.

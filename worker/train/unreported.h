@@ -30,11 +30,10 @@ struct Unreported {
   friend bool operator==(const Unreported&, const Unreported&) = default;
 };
 
-// By rising number, of the commands 1..newest that the checkpoint has. Left out are those that wait, and
-// those which the coordinator knows to be in force or whose end it does not await any more
-// (Command::replay, begun, IsDoneAnew).
-// position: of the checkpoint; step: its own.
-// steps: number -> step, of those that took effect, as far as the checkpoint tells them. For any other one
+// By rising number, of the commands 1..newest that the checkpoint has. Left out are those that
+// wait, and those which the coordinator knows to be in force or whose end it does not await any
+// more (Command::replay, begun, IsDoneAnew). position: of the checkpoint; step: its own. steps:
+// number -> step, of those that took effect, as far as the checkpoint tells them. For any other one
 // the checkpoint's step counts.
 std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position, int64_t step,
                                        const std::map<int64_t, int64_t>& steps, int64_t newest,

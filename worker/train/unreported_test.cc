@@ -24,8 +24,9 @@ std::vector<Unreported> Find(const std::vector<Command>& log,
 }
 
 TEST(Unreported, WhatTookEffectIsFinishedAtItsStepOrElseAtTheCheckpoints) {
-  EXPECT_THAT(Find({Rate(1), Rate(2)}, {{2, 7}}),
-              testing::ElementsAre(Unreported{1, What::kFinished, 20}, Unreported{2, What::kFinished, 7}));
+  EXPECT_THAT(
+      Find({Rate(1), Rate(2)}, {{2, 7}}),
+      testing::ElementsAre(Unreported{1, What::kFinished, 20}, Unreported{2, What::kFinished, 7}));
 }
 
 TEST(Unreported, WhatWaitsOrIsDoneAnewIsLeftOut) {
@@ -38,10 +39,12 @@ TEST(Unreported, WhatWaitsOrIsDoneAnewIsLeftOut) {
 }
 
 TEST(Unreported, WhatWasTakenBackBeforeItTookEffectIsSaidToBe) {
-  EXPECT_THAT(Find({Rate(1), Cancel(2, 1)}, {}),
-              testing::ElementsAre(Unreported{1, What::kTakenBack, 0}, Unreported{2, What::kFinished, 20}));
-  EXPECT_THAT(Find({Rate(1), Cancel(2, 1)}, {{1, 5}}),
-              testing::ElementsAre(Unreported{1, What::kFinished, 5}, Unreported{2, What::kFinished, 20}));
+  EXPECT_THAT(
+      Find({Rate(1), Cancel(2, 1)}, {}),
+      testing::ElementsAre(Unreported{1, What::kTakenBack, 0}, Unreported{2, What::kFinished, 20}));
+  EXPECT_THAT(
+      Find({Rate(1), Cancel(2, 1)}, {{1, 5}}),
+      testing::ElementsAre(Unreported{1, What::kFinished, 5}, Unreported{2, What::kFinished, 20}));
 }
 
 TEST(Unreported, OfWhatTheCoordinatorHasEndedOnlyTheStepIsSaid) {

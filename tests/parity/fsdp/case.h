@@ -1,4 +1,5 @@
-// The combinations of settings in which fsdp is compared with ddp: all of them, and few that have every pair. Pure.
+// The combinations of settings in which fsdp is compared with ddp: all of them, and few that have
+// every pair. Pure.
 #ifndef MUSTER_TESTS_PARITY_FSDP_CASE_H_
 #define MUSTER_TESTS_PARITY_FSDP_CASE_H_
 
@@ -9,8 +10,17 @@
 
 namespace muster::parity {
 
-// Which parameters are frozen. Units are those that fsdp gathers together; the root is the rest of the model.
-enum class Mask { kNone, kEveryOtherUnit, kPartsOfUnits, kFirstUnit, kLastUnit, kRoot, kAllButBiases };
+// Which parameters are frozen. Units are those that fsdp gathers together; the root is the rest of
+// the model.
+enum class Mask {
+  kNone,
+  kEveryOtherUnit,
+  kPartsOfUnits,
+  kFirstUnit,
+  kLastUnit,
+  kRoot,
+  kAllButBiases
+};
 
 struct FsdpCase {
   ModelKind model = ModelKind::kGpt2;

@@ -12,8 +12,8 @@ namespace muster::parity {
 // Unit patterns for a model: none where its blocks are.
 std::vector<std::string> UnitsOf(ModelKind model);
 
-// Trains a case with ddp and with fsdp, and fails the running test where losses, norms, parameters, buffers or moments differ in
-// any bit after any step.
+// Trains a case with ddp and with fsdp, and fails the running test where losses, norms, parameters,
+// buffers or moments differ in any bit after any step.
 void ExpectFsdpIsDdp(const FsdpCase& one);
 
 }  // namespace muster::parity

@@ -1,12 +1,12 @@
-// fsdp against ddp: every pair of settings, and ways to reduce. The full product is full_parity_test (896 cases, by
-// hand):
+// fsdp against ddp: every pair of settings, and ways to reduce. The full product is
+// full_parity_test (896 cases, by hand):
 //   bazel test //tests/parity/fsdp:full_parity_test
 #include "tests/parity/fsdp/parity.h"
-#include "tests/parity/sharded_ddp/parity.h"
-#include "tests/parity/sharded_ddp/training.h"
 
 #include "gtest/gtest.h"
 #include "tests/parity/fsdp/case.h"
+#include "tests/parity/sharded_ddp/parity.h"
+#include "tests/parity/sharded_ddp/training.h"
 
 namespace muster::parity {
 namespace {
@@ -30,45 +30,44 @@ class FsdpReduction : public testing::TestWithParam<Reduction> {};
 
 INSTANTIATE_TEST_SUITE_P(
     All, FsdpReduction,
-    testing::Values(
-        Reduction{.name = "Autocast",
-                  .base = {.model = ModelKind::kGpt2,
-                           .precision = PrecisionKind::kBfloat16,
-                           .accumulate = Accumulate::kThree,
-                           .world_size = 2}},
-        Reduction{.name = "LossScale",
-                  .base = {.model = ModelKind::kConvnet,
-                           .optimizer = OptimizerKind::kSgdMomentum,
-                           .precision = PrecisionKind::kFloat16,
-                           .clip = Clip::kOn,
-                           .world_size = 3}},
-        Reduction{.name = "MixedSgd",
-                  .base = {.model = ModelKind::kMixed,
-                           .optimizer = OptimizerKind::kSgdMomentum,
-                           .precision = PrecisionKind::kFloat16,
-                           .accumulate = Accumulate::kThree,
-                           .world_size = 4}},
-        Reduction{.name = "EachMicroBatch",
-                  .base = {.model = ModelKind::kGpt2,
-                           .accumulate = Accumulate::kThree,
-                           .reduce_every = ReduceEvery::kMicroBatch,
-                           .clip = Clip::kOn,
-                           .world_size = 3},
-                  .closeness = Closeness::kOtherOrder},
-        Reduction{.name = "EachMicroBatchMixed",
-                  .base = {.model = ModelKind::kMixed,
-                           .optimizer = OptimizerKind::kSgdMomentum,
-                           .accumulate = Accumulate::kThree,
-                           .reduce_every = ReduceEvery::kMicroBatch,
-                           .world_size = 2},
-                  .closeness = Closeness::kOtherOrder},
-        Reduction{.name = "Bfloat16",
-                  .base = {.model = ModelKind::kGpt2,
-                           .optimizer = OptimizerKind::kSgdMomentum,
-                           .clip = Clip::kOn,
-                           .world_size = 3},
-                  .in_bfloat16 = true,
-                  .closeness = Closeness::kRoundedToBfloat16}),
+    testing::Values(Reduction{.name = "Autocast",
+                              .base = {.model = ModelKind::kGpt2,
+                                       .precision = PrecisionKind::kBfloat16,
+                                       .accumulate = Accumulate::kThree,
+                                       .world_size = 2}},
+                    Reduction{.name = "LossScale",
+                              .base = {.model = ModelKind::kConvnet,
+                                       .optimizer = OptimizerKind::kSgdMomentum,
+                                       .precision = PrecisionKind::kFloat16,
+                                       .clip = Clip::kOn,
+                                       .world_size = 3}},
+                    Reduction{.name = "MixedSgd",
+                              .base = {.model = ModelKind::kMixed,
+                                       .optimizer = OptimizerKind::kSgdMomentum,
+                                       .precision = PrecisionKind::kFloat16,
+                                       .accumulate = Accumulate::kThree,
+                                       .world_size = 4}},
+                    Reduction{.name = "EachMicroBatch",
+                              .base = {.model = ModelKind::kGpt2,
+                                       .accumulate = Accumulate::kThree,
+                                       .reduce_every = ReduceEvery::kMicroBatch,
+                                       .clip = Clip::kOn,
+                                       .world_size = 3},
+                              .closeness = Closeness::kOtherOrder},
+                    Reduction{.name = "EachMicroBatchMixed",
+                              .base = {.model = ModelKind::kMixed,
+                                       .optimizer = OptimizerKind::kSgdMomentum,
+                                       .accumulate = Accumulate::kThree,
+                                       .reduce_every = ReduceEvery::kMicroBatch,
+                                       .world_size = 2},
+                              .closeness = Closeness::kOtherOrder},
+                    Reduction{.name = "Bfloat16",
+                              .base = {.model = ModelKind::kGpt2,
+                                       .optimizer = OptimizerKind::kSgdMomentum,
+                                       .clip = Clip::kOn,
+                                       .world_size = 3},
+                              .in_bfloat16 = true,
+                              .closeness = Closeness::kRoundedToBfloat16}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(FsdpReduction, StateAfterEveryStepIsThatOfDdpWithinTheBoundsOfTheWayToReduce) {
@@ -82,8 +81,9 @@ TEST_P(FsdpReduction, StateAfterEveryStepIsThatOfDdpWithinTheBoundsOfTheWayToRed
               one.closeness);
 }
 
-// What the values are is tested with a small model (worker/parallel/fsdp); here, that real ones compute in bfloat16: their first
-// losses are those of float32 but for the rounding of weights and activations (2^-9 each), and they fall.
+// What the values are is tested with a small model (worker/parallel/fsdp); here, that real ones
+// compute in bfloat16: their first losses are those of float32 but for the rounding of weights and
+// activations (2^-9 each), and they fall.
 TEST(FsdpParametersInBfloat16, LanguageModelsTrain) {
   for (const ModelKind model : {ModelKind::kGpt2, ModelKind::kLlama}) {
     const Case one{.model = model, .world_size = 2};
@@ -91,7 +91,8 @@ TEST(FsdpParametersInBfloat16, LanguageModelsTrain) {
       train::Job job = JobOf(one, strategy);
       job.optimizer->groups.clear();
       job.optimizer->lr = 0.01;
-      return Train(job, [&] { return MakeWorkload(model, {.dropout = 0}); }, one.world_size, 20);
+      return Train(
+          job, [&] { return MakeWorkload(model, {.dropout = 0}); }, one.world_size, 20);
     };
     const auto ddp = train(Ddp());
     const auto fsdp = train(parallel::FsdpOptions{.parameters_in_bfloat16 = true});

@@ -6,11 +6,13 @@
 
 namespace muster::parity {
 
-// levels[f]: how many levels factor f has, above 0. A combination has the level of each factor, from 0. In lexical order.
+// levels[f]: how many levels factor f has, above 0. A combination has the level of each factor,
+// from 0. In lexical order.
 std::vector<std::vector<int>> Product(const std::vector<int>& levels);
 
-// A covering array of strength 2: every pair of levels of two factors is in one combination at least. The same in every run: each
-// is the one of the product that has the most pairs not covered yet, the first among equals.
+// A covering array of strength 2: every pair of levels of two factors is in one combination at
+// least. The same in every run: each is the one of the product that has the most pairs not covered
+// yet, the first among equals.
 std::vector<std::vector<int>> Pairwise(const std::vector<int>& levels);
 
 }  // namespace muster::parity

@@ -26,9 +26,12 @@ std::vector<Case> CasesOf(const std::vector<std::vector<int>>& all) {
 }  // namespace
 
 Levels LevelsOf(const Case& one) {
-  return {static_cast<int>(one.model),        static_cast<int>(one.optimizer),
-          static_cast<int>(one.precision),    static_cast<int>(one.accumulate),
-          static_cast<int>(one.reduce_every), static_cast<int>(one.clip),
+  return {static_cast<int>(one.model),
+          static_cast<int>(one.optimizer),
+          static_cast<int>(one.precision),
+          static_cast<int>(one.accumulate),
+          static_cast<int>(one.reduce_every),
+          static_cast<int>(one.clip),
           one.world_size - 1};
 }
 

@@ -1,4 +1,5 @@
-// The combinations of settings in which sharded_ddp is compared with ddp: all of them, and few that have every pair. Pure.
+// The combinations of settings in which sharded_ddp is compared with ddp: all of them, and few that
+// have every pair. Pure.
 #ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_CASE_H_
 
@@ -26,10 +27,13 @@ struct Case {
 
   int micro_batches() const { return accumulate == Accumulate::kOne ? 1 : 3; }
   // Whether sharded_ddp adds in ddp's order.
-  bool bitwise() const { return reduce_every == ReduceEvery::kStep || accumulate == Accumulate::kOne; }
+  bool bitwise() const {
+    return reduce_every == ReduceEvery::kStep || accumulate == Accumulate::kOne;
+  }
 };
 
-// A case as numbers: which of its factor's levels each setting is, in the order of the struct. Without kLlama.
+// A case as numbers: which of its factor's levels each setting is, in the order of the struct.
+// Without kLlama.
 inline constexpr std::array<int, 7> kLevels = {3, 2, 3, 2, 2, 2, 4};
 std::array<int, kLevels.size()> LevelsOf(const Case& one);
 

@@ -1,5 +1,5 @@
-// One job's checkpoint, handed on from ddp on 1 rank to sharded_ddp on 4, ddp on 2, sharded_ddp on 3, fsdp on 2, ddp on 3 and
-// fsdp on 4, with steps in between.
+// One job's checkpoint, handed on from ddp on 1 rank to sharded_ddp on 4, ddp on 2, sharded_ddp on
+// 3, fsdp on 2, ddp on 3 and fsdp on 4, with steps in between.
 #include <cmath>
 #include <memory>
 #include <string>
@@ -26,9 +26,9 @@ struct Segment {
   int64_t accumulate = 1;
 };
 
-constexpr Segment kChain[] = {{1, StrategyKind::kDdp, 6, 2},        {4, StrategyKind::kShardedDdp, 3, 1},
-                              {2, StrategyKind::kDdp, 3, 2},        {3, StrategyKind::kShardedDdp, 2, 2},
-                              {2, StrategyKind::kFsdp, 3, 2},       {3, StrategyKind::kDdp, 4, 1},
+constexpr Segment kChain[] = {{1, StrategyKind::kDdp, 6, 2},  {4, StrategyKind::kShardedDdp, 3, 1},
+                              {2, StrategyKind::kDdp, 3, 2},  {3, StrategyKind::kShardedDdp, 2, 2},
+                              {2, StrategyKind::kFsdp, 3, 2}, {3, StrategyKind::kDdp, 4, 1},
                               {4, StrategyKind::kFsdp, 3, 1}};
 constexpr int64_t kStepsOfSegment = 3;
 
@@ -52,8 +52,8 @@ struct Trained {
 };
 
 // Goes on from the checkpoint `from` (empty: begins), and saves.
-Trained RunSegment(const Case& one, const Segment& segment, int64_t steps, const std::string& directory,
-                   const std::string& from) {
+Trained RunSegment(const Case& one, const Segment& segment, int64_t steps,
+                   const std::string& directory, const std::string& from) {
   const auto strategy = ConfigOf(segment.strategy);
   const bool sharded = segment.strategy != StrategyKind::kDdp;
   train::Job job = JobOf(one, strategy);
@@ -150,8 +150,8 @@ TEST_P(CheckpointChain, EachLoadRestoresEveryElementAndLossesGoOn) {
     losses.insert(losses.end(), now.losses.begin(), now.losses.end());
     before = std::move(now);
   }
-  // Only where a sample's part of the loss does not depend on what else is in its micro-batch: not with BatchNorm, nor where
-  // the first sample decides which parameters are used.
+  // Only where a sample's part of the loss does not depend on what else is in its micro-batch: not
+  // with BatchNorm, nor where the first sample decides which parameters are used.
   if (one.model != ModelKind::kGpt2) return;
   const files::TempDir another;
   const Trained undisturbed = RunSegment(one, kChain[0], losses.size(), another.path(), "");

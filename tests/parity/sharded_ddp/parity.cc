@@ -16,12 +16,15 @@ namespace {
 
 constexpr int64_t kSteps = 6;
 
-// How far sharded_ddp may be from ddp after one step that both begin from the same state, so that losses have the same bits.
+// How far sharded_ddp may be from ddp after one step that both begin from the same state, so that
+// losses have the same bits.
 struct Bounds {
-  // Of a parameter's moments: part of the largest element of the same moment of the same parameter. A gradient's error is
-  // part of the ranks' contributions to it, of which the largest is not far above the largest element of the sum.
+  // Of a parameter's moments: part of the largest element of the same moment of the same parameter.
+  // A gradient's error is part of the ranks' contributions to it, of which the largest is not far
+  // above the largest element of the sum.
   double moments = 0;
-  // Of parameters under AdamW, which divides by sqrt(v) + eps: an error of a gradient near zero is blown up, by 1 / eps at most.
+  // Of parameters under AdamW, which divides by sqrt(v) + eps: an error of a gradient near zero is
+  // blown up, by 1 / eps at most.
   double adamw_parameters = 0;
   double norm = 0;  // part of it
 };
@@ -29,8 +32,8 @@ struct Bounds {
 // The additions have another order: a few roundings, each 2^-24 (6e-8) of a partial sum.
 constexpr Bounds kOtherOrder = {.moments = 1e-6, .adamw_parameters = 1e-6, .norm = 1e-6};
 
-// Each contribution is rounded once, by 2^-9 of it at most; what is added up to a sum may be twice as large as the sum. AdamW
-// goes in whatever direction a gradient near zero has: twice the rate.
+// Each contribution is rounded once, by 2^-9 of it at most; what is added up to a sum may be twice
+// as large as the sum. AdamW goes in whatever direction a gradient near zero has: twice the rate.
 constexpr Bounds kRoundedToBfloat16 = {
     .moments = 0x1p-8, .adamw_parameters = 2 * kAdamWRate, .norm = 0x1p-8};
 
@@ -48,14 +51,16 @@ double LargestMomentum(const State& state, const std::string& name) {
   return found == state.optimizer.end() ? 0 : Largest(found->second);
 }
 
-void ExpectEqual(const NamedTensors& found, const NamedTensors& expected, const std::string& where) {
+void ExpectEqual(const NamedTensors& found, const NamedTensors& expected,
+                 const std::string& where) {
   EXPECT_EQ(found.size(), expected.size()) << where;
   for (const auto& [name, tensor] : expected) {
     const auto one = found.find(name);
     if (one == found.end()) {
       ADD_FAILURE() << where << ": " << name << " is missing";
     } else if (!parallel::SameBits(one->second, tensor)) {
-      ADD_FAILURE() << where << ": " << name << " differs by up to " << Distance(one->second, tensor);
+      ADD_FAILURE() << where << ": " << name << " differs by up to "
+                    << Distance(one->second, tensor);
     }
   }
 }
@@ -78,7 +83,8 @@ void ExpectNear(const State& found, const State& expected, const Bounds& bounds,
   }
 }
 
-// Else this would test little: steps change all that is trained and used, clipping clips, and float16 overflows once.
+// Else this would test little: steps change all that is trained and used, clipping clips, and
+// float16 overflows once.
 void ExpectTraining(const Case& one, const std::vector<StepRecord>& records) {
   int64_t changed = 0;
   for (const auto& [name, tensor] : records.back().after.parameters) {

@@ -1,8 +1,10 @@
-// sharded_ddp against ddp: every pair of settings, and gradients that travel in bfloat16. The full product of all settings is
-// full_parity_test (576 cases, by hand):  bazel test //tests/parity/sharded_ddp:full_parity_test
+// sharded_ddp against ddp: every pair of settings, and gradients that travel in bfloat16. The full
+// product of all settings is full_parity_test (576 cases, by hand):  bazel test
+// //tests/parity/sharded_ddp:full_parity_test
+#include "tests/parity/sharded_ddp/parity.h"
+
 #include "gtest/gtest.h"
 #include "tests/parity/sharded_ddp/case.h"
-#include "tests/parity/sharded_ddp/parity.h"
 
 namespace muster::parity {
 namespace {
@@ -16,24 +18,23 @@ TEST_P(PairwiseParity, StateAfterEveryStepIsThatOfDdp) { ExpectParity(GetParam()
 
 class Bfloat16Reduction : public testing::TestWithParam<Case> {};
 
-INSTANTIATE_TEST_SUITE_P(
-    All, Bfloat16Reduction,
-    testing::Values(Case{.model = ModelKind::kGpt2, .world_size = 3},
-                    Case{.model = ModelKind::kGpt2,
-                         .optimizer = OptimizerKind::kSgdMomentum,
-                         .accumulate = Accumulate::kThree,
-                         .clip = Clip::kOn,
-                         .world_size = 2},
-                    Case{.model = ModelKind::kMixed,
-                         .optimizer = OptimizerKind::kSgdMomentum,
-                         .accumulate = Accumulate::kThree,
-                         .reduce_every = ReduceEvery::kMicroBatch,
-                         .world_size = 4},
-                    Case{.model = ModelKind::kConvnet,
-                         .optimizer = OptimizerKind::kSgdMomentum,
-                         .precision = PrecisionKind::kFloat16,
-                         .world_size = 1}),
-    [](const auto& info) { return Name(info.param); });
+INSTANTIATE_TEST_SUITE_P(All, Bfloat16Reduction,
+                         testing::Values(Case{.model = ModelKind::kGpt2, .world_size = 3},
+                                         Case{.model = ModelKind::kGpt2,
+                                              .optimizer = OptimizerKind::kSgdMomentum,
+                                              .accumulate = Accumulate::kThree,
+                                              .clip = Clip::kOn,
+                                              .world_size = 2},
+                                         Case{.model = ModelKind::kMixed,
+                                              .optimizer = OptimizerKind::kSgdMomentum,
+                                              .accumulate = Accumulate::kThree,
+                                              .reduce_every = ReduceEvery::kMicroBatch,
+                                              .world_size = 4},
+                                         Case{.model = ModelKind::kConvnet,
+                                              .optimizer = OptimizerKind::kSgdMomentum,
+                                              .precision = PrecisionKind::kFloat16,
+                                              .world_size = 1}),
+                         [](const auto& info) { return Name(info.param); });
 
 TEST_P(Bfloat16Reduction, OneStepIsNearThatOfDdp) { ExpectParityOfReductionInBfloat16(GetParam()); }
 

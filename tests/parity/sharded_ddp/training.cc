@@ -70,8 +70,8 @@ void ExpectAllHave(const NamedTensors& first, const NamedTensors& other, size_t 
 }
 
 // What ranks hold in parts. one_holder: of each element, else all ranks.
-NamedTensors Assemble(const std::vector<RankState>& ranks, std::vector<RankState::Part> RankState::*parts,
-                      bool one_holder) {
+NamedTensors Assemble(const std::vector<RankState>& ranks,
+                      std::vector<RankState::Part> RankState::*parts, bool one_holder) {
   NamedTensors wholes;
   std::map<std::string, at::Tensor> holders;  // of each element, counted
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -123,7 +123,8 @@ State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
 
 class RankTraining::ObservedOptimizer : public optim::Optimizer {
  public:
-  ObservedOptimizer(std::unique_ptr<optim::Optimizer> optimizer, const std::function<void()>* before)
+  ObservedOptimizer(std::unique_ptr<optim::Optimizer> optimizer,
+                    const std::function<void()>* before)
       : optimizer_(std::move(optimizer)), before_(before) {}
   absl::Status Step(double learning_rate) override {
     if (*before_) (*before_)();
@@ -168,14 +169,14 @@ absl::Status RankTraining::Build() {
   optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), &on_update_);
   if (job_.precision == train::Precision::kFloat16) scaler_.emplace(job_.loss_scale);
   stepper_.emplace(train::Stepper::Parts{&job_, communicator_->rank(), &model, context_.get(),
-                                         /*control=*/nullptr, workload_.dataset.get(), &*sampler_, strategy_.get(),
-                                         optimizer_.get(), scaler_ ? &*scaler_ : nullptr, &finite_});
+                                         /*control=*/nullptr, workload_.dataset.get(), &*sampler_,
+                                         strategy_.get(), optimizer_.get(),
+                                         scaler_ ? &*scaler_ : nullptr, &finite_});
   return absl::OkStatus();
 }
 
 absl::StatusOr<train::StepResult> RankTraining::Step() {
-  const double divisor =
-      static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
+  const double divisor = static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
   ASSIGN_OR_RETURN(
       const auto result,
       stepper_->Run({.step = step_ + 1,
@@ -228,11 +229,12 @@ RankState RankTraining::Copy(bool with_parameters) const {
   for (const optim::StateSlot& slot : optimizer_->Slots()) scalars[slot.name] = slot.scalar;
   for (const auto& piece : optimizer_->State()) {
     const bool scalar = scalars.at(piece.slot);
-    state.optimizer.push_back({.name = piece.slot + "/" + piece.parameter,
-                               .scalar = scalar,
-                               .shape = scalar ? std::vector<int64_t>() : shapes.at(piece.parameter),
-                               .begin = scalar ? 0 : BeginOf(piece.parameter),
-                               .tensor = piece.tensor.clone()});
+    state.optimizer.push_back(
+        {.name = piece.slot + "/" + piece.parameter,
+         .scalar = scalar,
+         .shape = scalar ? std::vector<int64_t>() : shapes.at(piece.parameter),
+         .begin = scalar ? 0 : BeginOf(piece.parameter),
+         .tensor = piece.tensor.clone()});
   }
   return state;
 }
@@ -251,8 +253,8 @@ void RankTraining::Become(const State& state) {
     for (const parallel::Piece& piece : strategy_->shards()->held) {
       const auto found = state.parameters.find("param/" + parameters[piece.parameter].name);
       if (found == state.parameters.end()) continue;
-      at::Tensor(piece.tensor).copy_(
-          found->second.reshape({-1}).narrow(0, piece.begin, piece.tensor.numel()));
+      at::Tensor(piece.tensor)
+          .copy_(found->second.reshape({-1}).narrow(0, piece.begin, piece.tensor.numel()));
     }
   }
   for (const auto& [name, tensor] : workload_.model->Buffers()) {
@@ -274,10 +276,10 @@ void RankTraining::Become(const State& state) {
 }
 
 checkpoint::State RankTraining::Live() const {
-  return train::TrainingState(
-      *workload_.model,
-      {strategy_.get(), optimizer_.get(), const_cast<optim::LossScaler*>(scaler_ ? &*scaler_ : nullptr)},
-      communicator_->world_size());
+  return train::TrainingState(*workload_.model,
+                              {strategy_.get(), optimizer_.get(),
+                               const_cast<optim::LossScaler*>(scaler_ ? &*scaler_ : nullptr)},
+                              communicator_->world_size());
 }
 
 std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,

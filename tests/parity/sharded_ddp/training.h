@@ -1,10 +1,13 @@
-// Training as the session does it, with the real strategies, optimizers and train::Stepper, ranks as threads; and the whole
-// state of all ranks after each step, put together from what each of them holds.
+// Training as the session does it, with the real strategies, optimizers and train::Stepper, ranks
+// as threads; and the whole state of all ranks after each step, put together from what each of them
+// holds.
 //
-// LibTorch's autocast keeps its casts of weights for the whole process and drops them when any thread's scope ends: with ranks
-// as threads it would depend on chance whether a weight that is used twice is cast once. So here the ranks' threads cast
-// a weight anew at each use, which changes no value and adds the gradients of the uses in float32, not in the lower precision. What
-// training does is compared with PyTorch in real processes by tests/parity/precision_test.py and training_test.py.
+// LibTorch's autocast keeps its casts of weights for the whole process and drops them when any
+// thread's scope ends: with ranks as threads it would depend on chance whether a weight that is
+// used twice is cast once. So here the ranks' threads cast a weight anew at each use, which changes
+// no value and adds the gradients of the uses in float32, not in the lower precision. What training
+// does is compared with PyTorch in real processes by tests/parity/precision_test.py and
+// training_test.py.
 #ifndef MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
 #define MUSTER_TESTS_PARITY_SHARDED_DDP_TRAINING_H_
 
@@ -34,10 +37,11 @@ inline constexpr double kSgdRate = 0.05;
 // Below the norms of most gradients here.
 inline constexpr double kMaxNorm = 0.2;
 
-// The job of a case with the strategy `strategy`. In float16 the first step overflows, for the loss scale is too high, and the
-// scale grows again within six steps.
+// The job of a case with the strategy `strategy`. In float16 the first step overflows, for the loss
+// scale is too high, and the scale grows again within six steps.
 train::Job JobOf(const Case& one, const train::StrategyConfig& strategy);
-// Buckets so small that there are several, and weights that lie in the slices of more than one rank.
+// Buckets so small that there are several, and weights that lie in the slices of more than one
+// rank.
 train::StrategyConfig Ddp();
 train::StrategyConfig ShardedDdp(ReduceEvery reduce_every, bool reduce_in_bfloat16 = false);
 
@@ -65,8 +69,9 @@ struct State {
   NamedTensors optimizer;
 };
 
-// Fails the running test where ranks differ in what they all hold, or where an element of a shard is not held by one rank, or
-// one of the optimizer's state not by one (`sharded`) or by every rank alike.
+// Fails the running test where ranks differ in what they all hold, or where an element of a shard
+// is not held by one rank, or one of the optimizer's state not by one (`sharded`) or by every rank
+// alike.
 State PutTogether(const std::vector<RankState>& ranks, bool sharded);
 
 // One rank's training. Its thread makes, uses and destroys it.
@@ -81,7 +86,8 @@ class RankTraining {
 
   absl::StatusOr<train::StepResult> Step();
 
-  // The parameters may be read: after AwaitParameters, in a callback of OnUpdate, or after a step that was left out.
+  // The parameters may be read: after AwaitParameters, in a callback of OnUpdate, or after a step
+  // that was left out.
   RankState Copy(bool with_parameters) const;
   // After AwaitParameters. What is not in `state` stays.
   void Become(const State& state);
@@ -122,9 +128,9 @@ struct StepRecord {
   State after;
 };
 
-// Steps of a job from its beginning. Parameters are read as late as training itself reads them, when the next
-// update is about to change them, so that a forward that does not wait for them is noticed. `follow`: each step begins from
-// the state that the same step of `follow` began from.
+// Steps of a job from its beginning. Parameters are read as late as training itself reads them,
+// when the next update is about to change them, so that a forward that does not wait for them is
+// noticed. `follow`: each step begins from the state that the same step of `follow` began from.
 std::vector<StepRecord> Train(const train::Job& job, const std::function<Workload()>& make,
                               int world_size, int64_t steps,
                               const std::vector<StepRecord>* follow = nullptr);

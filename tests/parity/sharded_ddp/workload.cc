@@ -16,8 +16,8 @@
 #include "c10/core/GradMode.h"
 #include "nlohmann/json.hpp"
 #include "worker/models/init.h"
-#include "worker/models/spec_from_json.h"
 #include "worker/models/seed.h"
+#include "worker/models/spec_from_json.h"
 
 namespace muster::parity {
 namespace {
@@ -50,7 +50,8 @@ class TableDataset : public data::Dataset {
 
 std::unique_ptr<data::Dataset> Tokens(int64_t vocab_size, int64_t context) {
   const Tensor tokens = at::empty({kSamples, context + 1}, at::TensorOptions(at::kLong));
-  for (int64_t i = 0; i < tokens.numel(); ++i) tokens.mutable_data_ptr<int64_t>()[i] = i * i % vocab_size;
+  for (int64_t i = 0; i < tokens.numel(); ++i)
+    tokens.mutable_data_ptr<int64_t>()[i] = i * i % vocab_size;
   return std::make_unique<TableDataset>(tokens.narrow(1, 0, context).contiguous(),
                                         tokens.narrow(1, 1, context).contiguous());
 }
@@ -175,15 +176,21 @@ std::unique_ptr<models::Model> FromRegistry(const std::string& kind, const std::
 Workload MakeWorkload(ModelKind kind, const WorkloadOptions& options) {
   switch (kind) {
     case ModelKind::kGpt2:
-      return {FromRegistry("gpt2", absl::StrCat(R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, )",
-                                                R"("width": 16, "dropout": )", options.dropout, "}")),
-              Tokens(29, 8)};
+      return {
+          FromRegistry("gpt2",
+                       absl::StrCat(R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, )",
+                                    R"("width": 16, "dropout": )", options.dropout, "}")),
+          Tokens(29, 8)};
     case ModelKind::kLlama:
-      return {FromRegistry("llama", R"({"vocab_size": 29, "context": 8, "layers": 4, "heads": 4, "kv_heads": 2, "width": 16, "inner": 40, "rope_theta": 10000, "norm_eps": 1e-5, "tied": false})"),
-              Tokens(29, 8)};
+      return {
+          FromRegistry(
+              "llama",
+              R"({"vocab_size": 29, "context": 8, "layers": 4, "heads": 4, "kv_heads": 2, "width": 16, "inner": 40, "rope_theta": 10000, "norm_eps": 1e-5, "tied": false})"),
+          Tokens(29, 8)};
     case ModelKind::kConvnet:
-      return {FromRegistry("convnet",
-                           R"({"inputs": [2, 6, 6], "widths": [4, 8], "blocks": [1, 1], "classes": 5})"),
+      return {FromRegistry(
+                  "convnet",
+                  R"({"inputs": [2, 6, 6], "widths": [4, 8], "blocks": [1, 1], "classes": 5})"),
               Rows({2, 6, 6}, 5)};
     case ModelKind::kMixed:
       break;

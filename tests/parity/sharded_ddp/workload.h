@@ -22,9 +22,10 @@ struct Workload {
   std::unique_ptr<data::Dataset> dataset;
 };
 
-// kGpt2, kLlama, kConvnet: as of a job file; the last has BatchNorm's buffers. kMixed has all that parameters can be: of odd sizes,
-// frozen, int64, float64, empty, never used, used by some ranks in some micro-batches only, and shared: used at two places
-// of a unit that is called twice; and a float32 and an int64 buffer.
+// kGpt2, kLlama, kConvnet: as of a job file; the last has BatchNorm's buffers. kMixed has all that
+// parameters can be: of odd sizes, frozen, int64, float64, empty, never used, used by some ranks in
+// some micro-batches only, and shared: used at two places of a unit that is called twice; and a
+// float32 and an int64 buffer.
 Workload MakeWorkload(ModelKind kind, const WorkloadOptions& options = {});
 
 }  // namespace muster::parity

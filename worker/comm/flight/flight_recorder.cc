@@ -47,7 +47,8 @@ FlightRecorder::Flight FlightRecorder::Read() const {
   for (uint64_t number = flight.begun - kept + 1; number <= flight.begun; ++number) {
     const Entry& entry = entries[number % kKept];
     flight.newest.push_back(
-        {number, absl::StrCat(entry.operation, " '", entry.what.data(), "' step ", entry.step), entry.ended});
+        {number, absl::StrCat(entry.operation, " '", entry.what.data(), "' step ", entry.step),
+         entry.ended});
   }
   return flight;
 }
@@ -55,7 +56,8 @@ FlightRecorder::Flight FlightRecorder::Read() const {
 FlightRecorder::Digest FlightRecorder::digest() const {
   absl::MutexLock lock(&mutex_);
   Digest digest{.begun = begun_};
-  for (const uint64_t hash : hashes_) digest.hash = XXH3_64bits_withSeed(&hash, sizeof(hash), digest.hash);
+  for (const uint64_t hash : hashes_)
+    digest.hash = XXH3_64bits_withSeed(&hash, sizeof(hash), digest.hash);
   return digest;
 }
 

@@ -1,9 +1,10 @@
-// What this rank did last in collectives: a number for each one of a generation, its name, and whether it has ended. Who is behind, and
-// who does something else than the others, shows by comparing the recorders of the ranks (coordinator/membership/watchdog.h, and the
-// roll call).
+// What this rank did last in collectives: a number for each one of a generation, its name, and
+// whether it has ended. Who is behind, and who does something else than the others, shows by
+// comparing the recorders of the ranks (coordinator/membership/watchdog.h, and the roll call).
 //
-// There is one sequence of numbers over all communicators of a rank. Ranks issue the same operations in the same order from one
-// thread, so a number means the same operation on all of them.
+// There is one sequence of numbers over all communicators of a rank. Ranks issue the same
+// operations in the same order from one thread, so a number means the same operation on all of
+// them.
 #ifndef MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
 #define MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
 
@@ -26,7 +27,8 @@ class FlightRecorder {
   // Communicators of one rank.
   static constexpr size_t kChannels = 2;
 
-  // The collective's number, from 1. operation: "all_reduce", of static lifetime. channel: of which communicator, below kChannels.
+  // The collective's number, from 1. operation: "all_reduce", of static lifetime. channel: of which
+  // communicator, below kChannels.
   uint64_t Begin(size_t channel, const char* operation, OpLabel label);
   // Once for each number.
   void End(uint64_t number);
@@ -43,7 +45,8 @@ class FlightRecorder {
   };
   Flight Read() const;
 
-  // Of all that has begun so far: equal on ranks that have begun the same operations, in the same order on each communicator.
+  // Of all that has begun so far: equal on ranks that have begun the same operations, in the same
+  // order on each communicator.
   struct Digest {
     uint64_t begun = 0;
     uint64_t hash = 0;

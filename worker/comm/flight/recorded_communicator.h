@@ -10,9 +10,11 @@
 
 namespace muster::comm {
 
-// Passes everything on to `communicator`. An operation has begun before it is under way, and has ended once somebody has waited for it,
-// also with an error. Both outlive this, and this outlives its works. channel: FlightRecorder's.
-std::unique_ptr<Communicator> Recorded(Communicator* communicator, FlightRecorder* recorder, size_t channel);
+// Passes everything on to `communicator`. An operation has begun before it is under way, and has
+// ended once somebody has waited for it, also with an error. Both outlive this, and this outlives
+// its works. channel: FlightRecorder's.
+std::unique_ptr<Communicator> Recorded(Communicator* communicator, FlightRecorder* recorder,
+                                       size_t channel);
 
 }  // namespace muster::comm
 

@@ -19,8 +19,8 @@ std::string Clean(std::string text) {
 }
 
 absl::Status ToStatus(const std::string& text) {
-  const bool timed_out = text.find("imed out") != std::string::npos ||
-                         text.find("imeout") != std::string::npos;
+  const bool timed_out =
+      text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
   return timed_out ? absl::DeadlineExceededError(text) : absl::UnavailableError(text);
 }
 

@@ -1,4 +1,5 @@
-// Where exceptions of c10d and Gloo end: everything in comm/gloo that calls them calls them in here.
+// Where exceptions of c10d and Gloo end: everything in comm/gloo that calls them calls them in
+// here.
 #ifndef MUSTER_WORKER_COMM_GLOO_EXCEPTIONS_H_
 #define MUSTER_WORKER_COMM_GLOO_EXCEPTIONS_H_
 

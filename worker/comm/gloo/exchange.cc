@@ -25,8 +25,8 @@ Slice OwnSlice(const OperationSpec& spec, int world_size) {
 // The output is free to hold another rank's contribution until the sum is written over it.
 bool OutputTakesAContribution(const OperationSpec& spec) {
   if (spec.kind != OperationKind::kReduceScatterSum) return false;
-  const bool in_place =
-      Bytes(spec.output) == Bytes(spec.input) + spec.rank * static_cast<int64_t>(spec.output.nbytes());
+  const bool in_place = Bytes(spec.output) ==
+                        Bytes(spec.input) + spec.rank * static_cast<int64_t>(spec.output.nbytes());
   return spec.output.scalar_type() == spec.input.scalar_type() && !in_place;
 }
 
@@ -41,8 +41,8 @@ class Poster {
     char* out = Bytes(spec_.output);
     for (int distance = 1; distance < world_size_; ++distance) {
       const int from = (spec_.rank + world_size_ - distance) % world_size_;
-      RETURN_IF_ERROR(Receive(exchange_.transfers, out + from * bytes, bytes, from,
-                              exchange_.result_tag));
+      RETURN_IF_ERROR(
+          Receive(exchange_.transfers, out + from * bytes, bytes, from, exchange_.result_tag));
     }
     RETURN_IF_ERROR(SendToAll(Bytes(spec_.input), bytes));
     if (bytes > 0) std::memmove(out + spec_.rank * bytes, Bytes(spec_.input), bytes);
@@ -56,13 +56,14 @@ class Poster {
                    exchange_.result_tag);
   }
 
-  // Every rank sends slice j of its buffer to rank j, which adds them and sends the sum back. The sum of
-  // slice j may be received straight into the buffer that slice j is still being sent from: rank j can
-  // only send it when it has received all of it.
+  // Every rank sends slice j of its buffer to rank j, which adds them and sends the sum back. The
+  // sum of slice j may be received straight into the buffer that slice j is still being sent from:
+  // rank j can only send it when it has received all of it.
   absl::Status AllReduce() {
     char* data = Bytes(spec_.output);
     const Slice own = SliceOfRank(spec_.rank);
-    RETURN_IF_ERROR(ReceiveContributions(data + own.begin * element(), own.size() * element(), nullptr));
+    RETURN_IF_ERROR(
+        ReceiveContributions(data + own.begin * element(), own.size() * element(), nullptr));
     for (int peer = 0; peer < world_size_; ++peer) {
       if (peer == spec_.rank) continue;
       const Slice theirs = SliceOfRank(peer);
@@ -82,8 +83,9 @@ class Poster {
   absl::Status ReduceScatter() {
     const int64_t bytes = spec_.output.numel() * spec_.input.element_size();
     const char* in = Bytes(spec_.input);
-    RETURN_IF_ERROR(ReceiveContributions(in + spec_.rank * bytes, bytes,
-                                         OutputTakesAContribution(spec_) ? Bytes(spec_.output) : nullptr));
+    RETURN_IF_ERROR(
+        ReceiveContributions(in + spec_.rank * bytes, bytes,
+                             OutputTakesAContribution(spec_) ? Bytes(spec_.output) : nullptr));
     for (int distance = 1; distance < world_size_; ++distance) {
       const int peer = (spec_.rank + distance) % world_size_;
       RETURN_IF_ERROR(Send(in + peer * bytes, bytes, peer, exchange_.contribution_tag));
@@ -111,7 +113,8 @@ class Poster {
     }
     for (int distance = 1; distance < world_size_; ++distance) {
       const int peer = (spec_.rank + distance) % world_size_;
-      RETURN_IF_ERROR(Send(parts[peer], spec_.in_sizes[peer] * element(), peer, exchange_.result_tag));
+      RETURN_IF_ERROR(
+          Send(parts[peer], spec_.in_sizes[peer] * element(), peer, exchange_.result_tag));
     }
     const int64_t own_bytes = spec_.in_sizes[spec_.rank] * element();
     if (own_bytes > 0) std::memcpy(own, parts[spec_.rank], own_bytes);
@@ -149,7 +152,8 @@ class Poster {
         scratch += bytes;
       }
       exchange_.sources.push_back(to);
-      RETURN_IF_ERROR(Receive(exchange_.contributions, to, bytes, peer, exchange_.contribution_tag));
+      RETURN_IF_ERROR(
+          Receive(exchange_.contributions, to, bytes, peer, exchange_.contribution_tag));
     }
     return absl::OkStatus();
   }
@@ -206,7 +210,8 @@ absl::Status PostExchange(const OperationSpec& spec, int world_size, Mesh* mesh,
 void AddContributions(const OperationSpec& spec, int world_size, const Exchange& exchange) {
   const Slice own = OwnSlice(spec, world_size);
   if (!IsSum(spec) || own.size() == 0) return;
-  TypedSum(spec, exchange.sources, Bytes(spec.output) + own.begin * spec.output.element_size(), own.size());
+  TypedSum(spec, exchange.sources, Bytes(spec.output) + own.begin * spec.output.element_size(),
+           own.size());
 }
 
 absl::Status PostReducedSlice(const OperationSpec& spec, int world_size, Mesh* mesh,

@@ -18,16 +18,18 @@ struct Exchange {
   uint32_t contribution_tag = 0;
   uint32_t result_tag = 0;
   at::Tensor scratch;  // ScratchBytes() of it; before the transfers, which write to it
-  std::vector<std::unique_ptr<Transfer>> contributions;  // to reduce, in rank order, own rank left out
-  std::vector<std::unique_ptr<Transfer>> transfers;      // everything else
-  // A sum's contributions to this rank's slice, by rank: where they are once the transfers are done.
+  std::vector<std::unique_ptr<Transfer>>
+      contributions;                                 // to reduce, in rank order, own rank left out
+  std::vector<std::unique_ptr<Transfer>> transfers;  // everything else
+  // A sum's contributions to this rank's slice, by rank: where they are once the transfers are
+  // done.
   std::vector<const void*> sources;
   int64_t bytes_sent = 0;
 };
 
-// Memory that a sum of S bytes of slice on each of W ranks needs for the other ranks' contributions:
-// (W - 1) S. A reduce-scatter takes the first of them in its output, which leaves (W - 2) S (nothing for
-// two ranks), unless the output is in place or of another type.
+// Memory that a sum of S bytes of slice on each of W ranks needs for the other ranks'
+// contributions: (W - 1) S. A reduce-scatter takes the first of them in its output, which leaves (W
+// - 2) S (nothing for two ranks), unless the output is in place or of another type.
 int64_t ScratchBytes(const OperationSpec& spec, int world_size);
 
 // Posts all that can be posted at once. After an error part of it may be posted.

@@ -8,7 +8,8 @@
 namespace muster::comm {
 namespace {
 
-int64_t ReduceScatterScratch(int rank, int world_size, const at::Tensor& out, const at::Tensor& in) {
+int64_t ReduceScatterScratch(int rank, int world_size, const at::Tensor& out,
+                             const at::Tensor& in) {
   return ScratchBytes({OperationKind::kReduceScatterSum, {"x", 1}, rank, out, in}, world_size);
 }
 
@@ -16,14 +17,18 @@ TEST(ScratchBytes, AReduceScatterTakesOneContributionInItsOutput) {
   for (int n : {1, 2, 3, 8}) {
     const at::Tensor in = at::empty({1000 * n});
     EXPECT_EQ(ReduceScatterScratch(n - 1, n, at::empty({1000}), in), n == 1 ? 0 : (n - 2) * 4000);
-    EXPECT_EQ(ReduceScatterScratch(n - 1, n, in.narrow(0, (n - 1) * 1000, 1000), in), (n - 1) * 4000) << "in place";
-    EXPECT_EQ(ReduceScatterScratch(n - 1, n, at::empty({1000}), in.to(at::kBFloat16)), (n - 1) * 2000);
+    EXPECT_EQ(ReduceScatterScratch(n - 1, n, in.narrow(0, (n - 1) * 1000, 1000), in),
+              (n - 1) * 4000)
+        << "in place";
+    EXPECT_EQ(ReduceScatterScratch(n - 1, n, at::empty({1000}), in.to(at::kBFloat16)),
+              (n - 1) * 2000);
   }
 }
 
 TEST(ScratchBytes, AnAllReduceNeedsTheOtherRanksSlices) {
   const auto scratch = [](int rank, int world_size, int64_t elements) {
-    return ScratchBytes({OperationKind::kAllReduceSum, {"x", 1}, rank, at::empty({elements})}, world_size);
+    return ScratchBytes({OperationKind::kAllReduceSum, {"x", 1}, rank, at::empty({elements})},
+                        world_size);
   };
   EXPECT_EQ(scratch(0, 1, 1000), 0);
   EXPECT_EQ(scratch(0, 3, 96), 2 * 32 * 4);

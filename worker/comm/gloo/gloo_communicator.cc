@@ -26,8 +26,8 @@ namespace {
 
 constexpr int kNobody = -1;
 
-// One collective in flight. Which thread may touch it goes with the queues: the issuing thread, then
-// (a reduction) the reducing one, then the finishing one.
+// One collective in flight. Which thread may touch it goes with the queues: the issuing thread,
+// then (a reduction) the reducing one, then the finishing one.
 struct Operation {
   OperationSpec spec;
   int64_t number = 0;
@@ -140,8 +140,8 @@ class GlooCommunicator : public Communicator {
   bool closing_ ABSL_GUARDED_BY(mu_) = false;   // saying goodbye: failures do not matter any more
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the threads end when their queue is empty
   ScratchPool scratch_ ABSL_GUARDED_BY(mu_);
-  // Operations that failed, with their transfers and buffers: Gloo cannot take back a message that is
-  // half sent, and would block the connection, also for the news of the failure.
+  // Operations that failed, with their transfers and buffers: Gloo cannot take back a message that
+  // is half sent, and would block the connection, also for the news of the failure.
   std::vector<std::shared_ptr<Operation>> broken_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -269,8 +269,7 @@ void GlooCommunicator::FinishLoop() {
   }
 }
 
-std::shared_ptr<Operation> GlooCommunicator::Next(
-    std::deque<std::shared_ptr<Operation>>& queue) {
+std::shared_ptr<Operation> GlooCommunicator::Next(std::deque<std::shared_ptr<Operation>>& queue) {
   const auto ready = [this, &queue]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
     return !queue.empty() || (stopping_ && in_flight_.empty());
   };

@@ -16,7 +16,8 @@ struct GlooOptions {
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(2);
   // Longest time that Work::Wait waits for peers that are alive.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Whether somebody else judges who hangs: asked each time that `timeout` is over; then the wait goes on. Null: nobody. Any thread.
+  // Whether somebody else judges who hangs: asked each time that `timeout` is over; then the wait
+  // goes on. Null: nobody. Any thread.
   std::function<bool()> watched;
   // The address of this machine that peers connect to.
   std::string hostname = "127.0.0.1";

@@ -59,26 +59,28 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
       warm.arrive_and_wait();
       if (rank == 0) EXPECT_EQ(write(order[1], "x", 1), 1);
       auto first = (*ranks)->AllReduceSum(at::ones({4 << 20}), {"bucket 0", 17});
-      auto second = (*ranks)->ReduceScatterSum(at::ones({1 << 20}), at::ones({world_size << 20}), {"bucket 1", 17});
+      auto second = (*ranks)->ReduceScatterSum(at::ones({1 << 20}), at::ones({world_size << 20}),
+                                               {"bucket 1", 17});
       const std::vector<int64_t> sizes(world_size, 1 << 20);
-      auto third = (*ranks)->AllToAll(at::ones({world_size << 20}), sizes, at::ones({world_size << 20}), sizes,
-                                      {"pieces", 17});
+      auto third = (*ranks)->AllToAll(at::ones({world_size << 20}), sizes,
+                                      at::ones({world_size << 20}), sizes, {"pieces", 17});
       const std::pair<Work*, std::string> expected[] = {{first.get(), "all_reduce 'bucket 0'"},
                                                         {second.get(), "reduce_scatter 'bucket 1'"},
                                                         {third.get(), "all_to_all 'pieces'"}};
       for (const auto& [work, operation] : expected) {
         const absl::Status status = work->Wait();
         EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
-        const std::string start = "rank " + std::to_string(rank) + ": " + operation + " at step 17: rank " +
-                                  std::to_string(victim) + " is gone: ";
+        const std::string start = "rank " + std::to_string(rank) + ": " + operation +
+                                  " at step 17: rank " + std::to_string(victim) + " is gone: ";
         EXPECT_EQ(std::string(status.message()).rfind(start, 0), 0) << status;
       }
       // Poisoned: the same root cause at once.
-      const absl::Status later = (*ranks)->AllGather(at::ones({world_size}), at::ones({1}),
-                                                     {"later", 18})->Wait();
-      EXPECT_NE(std::string(later.message()).find("all_gather 'later' at step 18: rank " +
-                                                  std::to_string(victim) + " is gone"),
-                std::string::npos)
+      const absl::Status later =
+          (*ranks)->AllGather(at::ones({world_size}), at::ones({1}), {"later", 18})->Wait();
+      EXPECT_NE(
+          std::string(later.message())
+              .find("all_gather 'later' at step 18: rank " + std::to_string(victim) + " is gone"),
+          std::string::npos)
           << later;
     });
   }

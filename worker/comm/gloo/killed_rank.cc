@@ -1,4 +1,5 @@
-// killed_rank PORT RANK WORLD_SIZE: takes part in two reductions, and dies by SIGKILL once it can read a byte.
+// killed_rank PORT RANK WORLD_SIZE: takes part in two reductions, and dies by SIGKILL once it can
+// read a byte.
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -8,7 +9,8 @@
 
 int main(int argc, char** argv) {
   if (argc != 4) return 2;
-  auto store = muster::comm::ConnectStore("127.0.0.1", std::atoi(argv[1]), std::chrono::seconds(20));
+  auto store =
+      muster::comm::ConnectStore("127.0.0.1", std::atoi(argv[1]), std::chrono::seconds(20));
   if (!store.ok()) return 3;
   auto ranks = muster::comm::CreateGlooCommunicator(
       {.rank = std::atoi(argv[2]), .world_size = std::atoi(argv[3]), .name = "test"}, **store);

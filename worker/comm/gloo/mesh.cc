@@ -20,9 +20,10 @@
 namespace muster::comm {
 namespace {
 
-// Between two ranks, one for each direction. A thread that sends holds Gloo's lock on the connection while the
-// kernel copies; when something arrives on it meanwhile, Gloo's polling thread tries that lock again and again,
-// on the sender's core if it has no other. With one connection that made a step of 8 x 1024 16% longer.
+// Between two ranks, one for each direction. A thread that sends holds Gloo's lock on the
+// connection while the kernel copies; when something arrives on it meanwhile, Gloo's polling thread
+// tries that lock again and again, on the sender's core if it has no other. With one connection
+// that made a step of 8 x 1024 16% longer.
 constexpr uint32_t kConnections = 2;
 
 class GlooMesh;
@@ -119,8 +120,8 @@ class GlooMesh : public Mesh {
 
 GlooTransfer::~GlooTransfer() { mesh_->Remove(this); }
 
-// Gloo writes to sockets without MSG_NOSIGNAL: a dead peer would kill the process by SIGPIPE instead of
-// giving an error. A handler that the program has set stays.
+// Gloo writes to sockets without MSG_NOSIGNAL: a dead peer would kill the process by SIGPIPE
+// instead of giving an error. A handler that the program has set stays.
 void IgnoreSigpipe() {
   struct sigaction action = {};
   if (sigaction(SIGPIPE, nullptr, &action) == 0 && action.sa_handler == SIG_DFL) {
@@ -143,14 +144,14 @@ absl::StatusOr<std::unique_ptr<Mesh>> CreateMesh(const GlooOptions& options,
     gloo->threads = 1;  // it runs collectives, which are not used
     auto prefixed =
         c10::make_intrusive<c10d::PrefixStore>("comm/" + options.name, store.impl().store);
-    group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank,
-                                                        options.world_size, gloo);
+    group = c10::make_intrusive<c10d::ProcessGroupGloo>(prefixed, options.rank, options.world_size,
+                                                        gloo);
   });
   if (!status.ok()) {
-    return absl::Status(status.code(),
-                        absl::StrCat("rank ", options.rank, ": cannot connect communicator '",
-                                     options.name, "' of ", options.world_size,
-                                     " ranks: ", std::string(status.message())));
+    return absl::Status(
+        status.code(),
+        absl::StrCat("rank ", options.rank, ": cannot connect communicator '", options.name,
+                     "' of ", options.world_size, " ranks: ", std::string(status.message())));
   }
   return std::make_unique<GlooMesh>(std::move(group));
 }

@@ -1,9 +1,9 @@
 // Point-to-point messages between all pairs of ranks: the only user of c10d::ProcessGroupGloo.
 //
-// Both sides name the message by a tag below 2^30; the receiver posts a buffer of the same size. Posting never
-// blocks and makes no thread hop; several messages may be in flight. A dead peer fails the transfers
-// with it at once; a peer that is alive and silent fails nothing: Cancel is how to stop waiting.
-// Threads: everything may be called from any thread.
+// Both sides name the message by a tag below 2^30; the receiver posts a buffer of the same size.
+// Posting never blocks and makes no thread hop; several messages may be in flight. A dead peer
+// fails the transfers with it at once; a peer that is alive and silent fails nothing: Cancel is how
+// to stop waiting. Threads: everything may be called from any thread.
 #ifndef MUSTER_WORKER_COMM_GLOO_MESH_H_
 #define MUSTER_WORKER_COMM_GLOO_MESH_H_
 
@@ -39,8 +39,8 @@ class Mesh {
   virtual MaybeTransfer Send(const void* data, size_t bytes, int peer, uint32_t tag) = 0;
   virtual MaybeTransfer Receive(void* data, size_t bytes, int peer, uint32_t tag) = 0;
 
-  // For all messages with this tag or a higher one: ends all waiting, now and later, with CANCELLED;
-  // nothing can be posted any more.
+  // For all messages with this tag or a higher one: ends all waiting, now and later, with
+  // CANCELLED; nothing can be posted any more.
   virtual void CancelFrom(uint32_t tag) = 0;
 };
 

@@ -1,10 +1,11 @@
 // Learns at once when a peer dies, fails or leaves, whatever this rank is doing.
 //
-// One receive per peer is posted for the whole life of a mesh, on a tag of its own, with a thread that
-// waits for it. It ends in one of three ways: the peer says goodbye (a clean end, with the number of
-// operations it took part in), the peer tells why it failed (so that every rank names the root cause),
-// or the connection breaks. A message is acknowledged by the peer's watching thread: connections are
-// ordered, so the rank then knows that everything it sent has arrived, and may close them.
+// One receive per peer is posted for the whole life of a mesh, on a tag of its own, with a thread
+// that waits for it. It ends in one of three ways: the peer says goodbye (a clean end, with the
+// number of operations it took part in), the peer tells why it failed (so that every rank names the
+// root cause), or the connection breaks. A message is acknowledged by the peer's watching thread:
+// connections are ordered, so the rank then knows that everything it sent has arrived, and may
+// close them.
 #ifndef MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 #define MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 
@@ -37,11 +38,11 @@ class PeerWatch {
   absl::Status Start();
 
   // A rank sends one message in its life. Neither blocks.
-  void TellFailure(const absl::Status& cause);   // why this rank failed
-  void SayGoodbye(int64_t operations);           // it is done, after so many operations
+  void TellFailure(const absl::Status& cause);  // why this rank failed
+  void SayGoodbye(int64_t operations);          // it is done, after so many operations
 
-  // Waits until all peers have the message: two seconds at most, and only for a peer that is alive and
-  // hangs. The last use of the mesh.
+  // Waits until all peers have the message: two seconds at most, and only for a peer that is alive
+  // and hangs. The last use of the mesh.
   void WaitUntilHeard();
 
  private:

@@ -17,8 +17,8 @@
 
 namespace muster::comm {
 
-// A handle to the store; the server too, in the process that hosts it. One thread at a time: a wait in
-// one thread blocks the others, so ranks that are threads of one process need a handle each.
+// A handle to the store; the server too, in the process that hosts it. One thread at a time: a wait
+// in one thread blocks the others, so ranks that are threads of one process need a handle each.
 class RendezvousStore {
  public:
   struct Impl;  // holds the c10d::Store; defined in rendezvous_impl.h for comm/gloo only
@@ -34,8 +34,8 @@ class RendezvousStore {
   std::unique_ptr<Impl> impl_;
 };
 
-// Starts a store on a free port of `host` (a numeric address of this machine), reachable only through
-// that address, and connects to it. UNAVAILABLE when the address cannot be bound.
+// Starts a store on a free port of `host` (a numeric address of this machine), reachable only
+// through that address, and connects to it. UNAVAILABLE when the address cannot be bound.
 absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host = "127.0.0.1");
 
 // Connects to a store. UNAVAILABLE when it does not answer within the timeout.

@@ -47,7 +47,8 @@ TEST(Rendezvous, AForeignAddressCannotBeHosted) {
 TEST(Rendezvous, ARankOutsideOfItsWorldIsRefused) {
   auto host = HostStore();
   ASSERT_TRUE(host.ok()) << host.status();
-  for (const auto& [rank, world_size] : {std::pair(2, 2), std::pair(-1, 2), std::pair(0, 0), std::pair(-2, -1)}) {
+  for (const auto& [rank, world_size] :
+       {std::pair(2, 2), std::pair(-1, 2), std::pair(0, 0), std::pair(-2, -1)}) {
     const auto communicator = CreateGlooCommunicator(
         {.rank = rank, .world_size = world_size, .connect_timeout = milliseconds(300)}, **host);
     EXPECT_EQ(communicator.status().code(), absl::StatusCode::kInvalidArgument)

@@ -1,7 +1,8 @@
-// Memory for the contributions of sums, kept from step to step: fresh pages cost as much as the sum itself.
+// Memory for the contributions of sums, kept from step to step: fresh pages cost as much as the sum
+// itself.
 //
-// It keeps what was ever in use at once. A piece serves any request that is not larger, so a pool that has
-// seen its largest operations in flight allocates nothing more.
+// It keeps what was ever in use at once. A piece serves any request that is not larger, so a pool
+// that has seen its largest operations in flight allocates nothing more.
 #ifndef MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
 #define MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
 

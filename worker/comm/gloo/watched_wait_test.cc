@@ -14,7 +14,8 @@
 namespace muster::comm {
 namespace {
 
-// Rank 0 waits for rank 1, which takes part once rank 0 has asked so many times whether somebody watches; after `most` times nobody does.
+// Rank 0 waits for rank 1, which takes part once rank 0 has asked so many times whether somebody
+// watches; after `most` times nobody does.
 absl::Status WaitFor(int times, int most) {
   auto host = HostStore();
   EXPECT_TRUE(host.ok()) << host.status();

@@ -97,8 +97,8 @@ absl::Status CheckSizesAgree(const Parts& parts) {
       const int64_t sent = from->in_sizes[to->rank], expected = to->out_sizes[from->rank];
       if (sent == expected) continue;
       return absl::FailedPreconditionError(
-          absl::StrCat("rank ", from->rank, " sends ", sent, " elements to rank ", to->rank, ", which expects ",
-                       expected, " (in its ", Describe(*to), ")"));
+          absl::StrCat("rank ", from->rank, " sends ", sent, " elements to rank ", to->rank,
+                       ", which expects ", expected, " (in its ", Describe(*to), ")"));
     }
   }
   return absl::OkStatus();
@@ -225,7 +225,7 @@ class Hub {
   const int world_size_;
   mutable absl::Mutex mu_;
   std::map<int64_t, std::shared_ptr<Rendezvous>> open_ ABSL_GUARDED_BY(mu_);
-  std::vector<int64_t> issued_ ABSL_GUARDED_BY(mu_);  // operations per rank
+  std::vector<int64_t> issued_ ABSL_GUARDED_BY(mu_);      // operations per rank
   std::vector<int64_t> bytes_sent_ ABSL_GUARDED_BY(mu_);  // per rank
   std::vector<std::optional<int64_t>> left_after_ ABSL_GUARDED_BY(mu_);
   absl::Status failure_ ABSL_GUARDED_BY(mu_);  // what the ranks get ...
@@ -239,7 +239,9 @@ class LocalWork : public Work {
       : hub_(std::move(hub)), rendezvous_(std::move(rendezvous)), spec_(std::move(spec)) {}
   ~LocalWork() override { hub_->Wait(*rendezvous_, spec_.rank).IgnoreError(); }
 
-  absl::Status Wait() override { return WithOperation(spec_, hub_->Wait(*rendezvous_, spec_.rank)); }
+  absl::Status Wait() override {
+    return WithOperation(spec_, hub_->Wait(*rendezvous_, spec_.rank));
+  }
 
  private:
   const std::shared_ptr<Hub> hub_;

@@ -2,8 +2,8 @@
 //
 // auto ranks = LocalGroup::Create(3);   // ranks[r] goes to the thread of rank r
 // A rank that is destroyed while others still run operations counts as dead: their operations in
-// which it did not take part fail with UNAVAILABLE, naming it. Ranks that issue different operations
-// get FAILED_PRECONDITION.
+// which it did not take part fail with UNAVAILABLE, naming it. Ranks that issue different
+// operations get FAILED_PRECONDITION.
 #ifndef MUSTER_WORKER_COMM_LOCAL_LOCAL_GROUP_H_
 #define MUSTER_WORKER_COMM_LOCAL_LOCAL_GROUP_H_
 

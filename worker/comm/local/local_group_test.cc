@@ -26,7 +26,9 @@ std::string Disagreement(std::unique_ptr<Work> (*first)(Communicator&),
 
 TEST(LocalGroup, KindDivisorAndRootMustAgreeToo) {
   const auto sum = [](Communicator& rank) { return rank.AllReduceSum(at::ones({4}), {"x", 1}); };
-  const auto mean = [](Communicator& rank) { return rank.AllReduceSum(at::ones({4}), {"x", 1}, 2.0); };
+  const auto mean = [](Communicator& rank) {
+    return rank.AllReduceSum(at::ones({4}), {"x", 1}, 2.0);
+  };
   const auto part = [](Communicator& rank) {
     return rank.ReduceScatterSum(at::ones({2}), at::ones({4}), {"x", 1});
   };
@@ -36,11 +38,13 @@ TEST(LocalGroup, KindDivisorAndRootMustAgreeToo) {
   const auto from_0 = [](Communicator& rank) { return rank.Broadcast(at::ones({4}), 0, {"x", 1}); };
   const auto from_1 = [](Communicator& rank) { return rank.Broadcast(at::ones({4}), 1, {"x", 1}); };
   using testing::HasSubstr;
-  EXPECT_THAT(Disagreement(sum, mean), HasSubstr("rank 1 all_reduce 'x' at step 1: all_reduce of 4 Float "
-                                                 "divided by 2"));
+  EXPECT_THAT(Disagreement(sum, mean),
+              HasSubstr("rank 1 all_reduce 'x' at step 1: all_reduce of 4 Float "
+                        "divided by 2"));
   EXPECT_THAT(Disagreement(from_0, from_1), HasSubstr("broadcast of 4 Float from rank 1"));
-  EXPECT_THAT(Disagreement(part, half_part), HasSubstr("reduce_scatter of 4 Float into Float; rank 1 reduce_scatter "
-                                                       "'x' at step 1: reduce_scatter of 4 BFloat16 into Float"));
+  EXPECT_THAT(Disagreement(part, half_part),
+              HasSubstr("reduce_scatter of 4 Float into Float; rank 1 reduce_scatter "
+                        "'x' at step 1: reduce_scatter of 4 BFloat16 into Float"));
   EXPECT_THAT(Disagreement(sum, part), HasSubstr("rank 1 reduce_scatter 'x' at step 1"));
   EXPECT_THAT(Disagreement(sum, from_0), HasSubstr("rank 1 broadcast 'x' at step 1"));
 }
@@ -51,7 +55,8 @@ TEST(LocalGroup, SizesOfAnAllToAllMustAgreeForEveryPair) {
   const auto all_to_all = [&](int rank, const Sizes& out_sizes, const Sizes& in_sizes) {
     const int64_t out = std::accumulate(out_sizes.begin(), out_sizes.end(), int64_t{0});
     const int64_t in = std::accumulate(in_sizes.begin(), in_sizes.end(), int64_t{0});
-    return ranks[rank]->AllToAll(at::ones({out}), out_sizes, at::ones({in}), in_sizes, {"pieces", 7});
+    return ranks[rank]->AllToAll(at::ones({out}), out_sizes, at::ones({in}), in_sizes,
+                                 {"pieces", 7});
   };
   // Only rank 2's size for rank 1 differs.
   const auto a = all_to_all(0, {1, 2, 3}, {1, 2, 3}), b = all_to_all(1, {2, 2, 3}, {2, 2, 5}),
@@ -72,8 +77,9 @@ TEST(LocalGroup, RanksThatIssueDifferentOperationsAreToldWhatEachDid) {
   for (Work* work : {a.get(), b.get()}) {
     const absl::Status status = work->Wait();
     EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_NE(std::string(status.message()).find("rank 0 all_reduce 'bucket 0' at step 3: all_reduce "
-                                                 "of 4 Float; rank 1 all_reduce 'bucket 1'"),
+    EXPECT_NE(std::string(status.message())
+                  .find("rank 0 all_reduce 'bucket 0' at step 3: all_reduce "
+                        "of 4 Float; rank 1 all_reduce 'bucket 1'"),
               std::string::npos)
         << status;
   }

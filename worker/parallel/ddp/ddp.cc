@@ -144,10 +144,9 @@ class Ddp : public Strategy {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Strategy>> CreateDdp(const std::vector<models::Parameter>& parameters,
-                                                    const std::vector<models::Buffer>& buffers,
-                                                    comm::Communicator* communicator,
-                                                    const DdpOptions& options) {
+absl::StatusOr<std::unique_ptr<Strategy>> CreateDdp(
+    const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
+    comm::Communicator* communicator, const DdpOptions& options) {
   RETURN_IF_ERROR(CheckParameters(parameters));
   RETURN_IF_ERROR(CheckBuffers(buffers));
   return std::make_unique<Ddp>(parameters, buffers, communicator, options);

@@ -24,8 +24,8 @@ TEST(Ddp, GradientsAreViewsOfOneBucketAtAlignedPlaces) {
   for (const auto& parameter : parameters) {
     if (parameter.tensor.scalar_type() != at::kFloat || !parameter.tensor.requires_grad()) continue;
     EXPECT_EQ(parameter.tensor.grad().storage_offset() % 16, 0) << parameter.name;
-    EXPECT_TRUE(parameter.tensor.grad().storage().is_alias_of(
-        parameters[0].tensor.grad().storage()));
+    EXPECT_TRUE(
+        parameter.tensor.grad().storage().is_alias_of(parameters[0].tensor.grad().storage()));
   }
 }
 

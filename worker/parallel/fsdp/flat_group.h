@@ -1,9 +1,9 @@
-// Parameters of one FSDP unit in one flat piece of memory: this rank's slice of it, always there, and the whole, which is there
-// only between Gather and Free.
+// Parameters of one FSDP unit in one flat piece of memory: this rank's slice of it, always there,
+// and the whole, which is there only between Gather and Free.
 //
-// The parameters' tensors stay the same objects, views of the whole's storage, which is resized to nothing and back: what
-// autograd has saved of them sees the values again once they are gathered (PyTorch's FSDP does the same). No version counter
-// moves.
+// The parameters' tensors stay the same objects, views of the whole's storage, which is resized to
+// nothing and back: what autograd has saved of them sees the values again once they are gathered
+// (PyTorch's FSDP does the same). No version counter moves.
 //
 // Threading: one thread.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_FLAT_GROUP_H_
@@ -34,9 +34,9 @@ class FlatGroup {
     std::function<at::Tensor(const at::Tensor& tensor)> values;
   };
 
-  // parameters: of the model; indices[i]: which of them specs[i] is, of which `group` is made. Copies this rank's slice, and
-  // makes the parameters' tensors, of the whole's type then, views of the whole, which is not there yet. The communicator
-  // outlives this. label: for errors.
+  // parameters: of the model; indices[i]: which of them specs[i] is, of which `group` is made.
+  // Copies this rank's slice, and makes the parameters' tensors, of the whole's type then, views of
+  // the whole, which is not there yet. The communicator outlives this. label: for errors.
   FlatGroup(const std::vector<models::Parameter>& parameters, const std::vector<size_t>& indices,
             const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
             const Options& options, comm::Communicator* communicator, std::string label);
@@ -45,16 +45,17 @@ class FlatGroup {
   FlatGroup(const FlatGroup&) = delete;
   FlatGroup& operator=(const FlatGroup&) = delete;
 
-  // A collective, unless the whole is there: begins to bring it here. Gives the bytes that it takes more.
+  // A collective, unless the whole is there: begins to bring it here. Gives the bytes that it takes
+  // more.
   int64_t Gather(int64_t step);
   // Waits for it.
   absl::Status Await();
-  // Frees the whole, unless it is resident, and waits before where it is still on its way. Where it did not arrive the memory
-  // stays until the communicator is gone. Gives the bytes freed.
+  // Frees the whole, unless it is resident, and waits before where it is still on its way. Where it
+  // did not arrive the memory stays until the communicator is gone. Gives the bytes freed.
   int64_t Free();
 
-  // A collective: until Release the parameters' tensors are views of the values themselves, in the slices' type, also where
-  // the whole is not.
+  // A collective: until Release the parameters' tensors are views of the values themselves, in the
+  // slices' type, also where the whole is not.
   absl::Status GatherValues(int64_t step);
   // What was written into them is kept. Nothing without GatherValues.
   void ReleaseValues();
@@ -74,9 +75,9 @@ class FlatGroup {
   const layout::Group group_;
   std::vector<at::Tensor> tensors_;  // of the group's members
   at::Tensor slice_;
-  at::Tensor flat_;    // the whole
+  at::Tensor flat_;                // the whole
   std::vector<at::Tensor> views_;  // of it
-  at::Tensor values_;  // between GatherValues and ReleaseValues
+  at::Tensor values_;              // between GatherValues and ReleaseValues
   int64_t whole_bytes_ = 0;
   bool whole_ = false;  // there, or on its way
   bool failed_ = false;

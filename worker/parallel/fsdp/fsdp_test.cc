@@ -198,7 +198,8 @@ class Twice : public models::Unit {
   }
 };
 
-// While the first call is repeated the buffers are what they were before it, and just then the last gradient arrives.
+// While the first call is repeated the buffers are what they were before it, and just then the last
+// gradient arrives.
 TEST(Fsdp, BuffersOfAUnitThatIsRecomputedTwiceAreThoseOfItsLastForward) {
   for (const bool whole : {true, false}) {
     RunRanks(2, [&](comm::Communicator& ranks) {

@@ -25,7 +25,8 @@ class Layer : public models::Unit {
   }
 };
 
-// "layers.0", ... one after the other, the second one twice where it is asked for; the root's own scale at the end.
+// "layers.0", ... one after the other, the second one twice where it is asked for; the root's own
+// scale at the end.
 class Layers : public models::Unit {
  public:
   static constexpr int64_t kWidth = 9;  // nothing that 16 divides

@@ -22,7 +22,8 @@ struct FsdpPlacement {
 FsdpPlacement PlacementOf(const std::vector<models::Parameter>& parameters,
                           const UnitGroups& trainable, const UnitGroups& frozen, int world_size);
 
-// Of a strategy that would be made of these parameters. units: FsdpOptions::units. Errors: PlanUnits'.
+// Of a strategy that would be made of these parameters. units: FsdpOptions::units. Errors:
+// PlanUnits'.
 absl::StatusOr<FsdpPlacement> PlacementUnderFsdp(const std::vector<models::Parameter>& parameters,
                                                  const models::Unit& root, int world_size,
                                                  const std::vector<std::string>& units);

@@ -17,8 +17,8 @@ enum class GroupKind { kTrainable, kFrozen };
 struct UnitGroups {
   std::vector<size_t> indices;               // which of the model's parameters are of this kind
   std::vector<layout::ParameterSpec> specs;  // of them
-  // Over specs, one for each unit and type that there are any of. The last unit's first, because backward completes it
-  // first; the root's, whose parameters stand at both ends, last.
+  // Over specs, one for each unit and type that there are any of. The last unit's first, because
+  // backward completes it first; the root's, whose parameters stand at both ends, last.
   std::vector<layout::Group> groups;
   std::vector<size_t> units;  // of each group: index in the plan
 };

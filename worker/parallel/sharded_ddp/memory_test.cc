@@ -1,5 +1,6 @@
-// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md draws it). One rank of four; the
-// others are made up, so that reductions are in flight until they are waited for.
+// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md draws it).
+// One rank of four; the others are made up, so that reductions are in flight until they are waited
+// for.
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,7 +18,8 @@ namespace {
 using memory::Purpose;
 
 constexpr int kParameters = 20;
-constexpr uint64_t kBucket = 4 * 1024;  // 1000 elements, padded to a multiple of 16 for each of four ranks
+constexpr uint64_t kBucket =
+    4 * 1024;  // 1000 elements, padded to a multiple of 16 for each of four ranks
 constexpr uint64_t kAll = kParameters * kBucket;
 
 class ShardedDdpMemory : public testing::Test {
@@ -34,7 +36,8 @@ class ShardedDdpMemory : public testing::Test {
     strategy_ = *std::move(strategy);
   }
 
-  // Of the parameters in forward order: so backward gives the gradients in the order of the buckets.
+  // Of the parameters in forward order: so backward gives the gradients in the order of the
+  // buckets.
   void ForwardBackward() {
     at::Tensor loss;
     for (const auto& [name, tensor] : parameters_) {
@@ -126,7 +129,8 @@ TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
   EXPECT_LE(MostBuckets(), 3 * kBucket + 2 * kBucket / 4);
 }
 
-// The one that fills, its copy, and two copies in flight (the older one gone before the copy is made).
+// The one that fills, its copy, and two copies in flight (the older one gone before the copy is
+// made).
 TEST_F(ShardedDdpMemory, GradientsThatTravelAsBfloat16AreHeldAsThat) {
   Create({.reduce_in_bfloat16 = true});
   memory::ResetPeaks();

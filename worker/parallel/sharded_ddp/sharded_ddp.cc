@@ -62,16 +62,16 @@ class ShardedDdp : public Strategy {
   absl::Status VerifyParametersEqual(int64_t step) override;
   void ReleaseModel() override;
 
-  // What the unit reads itself, or everything, is there when these return. Throw models::ContextError where it did not
-  // arrive: a forward must not go on with anything.
+  // What the unit reads itself, or everything, is there when these return. Throw
+  // models::ContextError where it did not arrive: a forward must not go on with anything.
   void AwaitUnit(const models::Unit& unit);
   void AwaitAll();
 
  private:
   struct Bucket {
     std::vector<size_t> members;  // indices of the model's parameters
-    at::Tensor parameters;      // all of them, flat, on every rank
-    at::Tensor own_parameters;  // this rank's slice
+    at::Tensor parameters;        // all of them, flat, on every rank
+    at::Tensor own_parameters;    // this rank's slice
     std::unique_ptr<comm::Work> gather;
     std::string gather_label;
   };
@@ -103,7 +103,8 @@ class ShardedDdp : public Strategy {
   absl::Status error_;     // the first, of gathers
 };
 
-// Waits for the parameters of a unit before it runs, and for all of them after the root: a loss on top may read any.
+// Waits for the parameters of a unit before it runs, and for all of them after the root: a loss on
+// top may read any.
 class AwaitingContext : public models::ForwardContext {
  public:
   AwaitingContext(models::Mode mode, at::Generator generator, const models::Unit* root,
@@ -124,10 +125,7 @@ class AwaitingContext : public models::ForwardContext {
 ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
                        const std::vector<models::Buffer>& buffers, const models::Unit* root,
                        comm::Communicator* communicator, const ShardedDdpOptions& options)
-    : communicator_(communicator),
-      root_(root),
-      parameters_(parameters),
-      buffers_(buffers) {
+    : communicator_(communicator), root_(root), parameters_(parameters), buffers_(buffers) {
   std::vector<size_t> trainable;
   const auto specs = TrainableSpecs(parameters, &trainable);
   auto groups = Buckets(specs, communicator->world_size(), options);
@@ -152,8 +150,8 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
   }
   std::vector<int64_t> elements;
   for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
-  pieces_ = PiecesOf(groups, specs, trainable, slices, communicator->rank(),
-                     communicator->world_size());
+  pieces_ =
+      PiecesOf(groups, specs, trainable, slices, communicator->rank(), communicator->world_size());
   owners_ = OwnersOf(groups, specs, trainable, std::move(elements), communicator->world_size());
 }
 
@@ -171,8 +169,7 @@ void ShardedDdp::MoveParameters(const std::vector<size_t>& trainable, const layo
     const MemoryScope scope(Purpose::kParameters);
     bucket->parameters = at::zeros({group.elements}, options);
   }
-  bucket->own_parameters =
-      bucket->parameters.narrow(0, communicator_->rank() * slice, slice);
+  bucket->own_parameters = bucket->parameters.narrow(0, communicator_->rank() * slice, slice);
   for (const layout::Group::Member& member : group.members) {
     at::Tensor tensor = parameters_[trainable[member.parameter]].tensor;
     const at::Tensor place =
@@ -280,7 +277,8 @@ void ShardedDdp::AwaitUnit(const models::Unit& unit) {
 
 void ShardedDdp::AwaitAll() {
   if (gathering_ == 0) return;
-  if (const absl::Status status = AwaitParameters(); !status.ok()) throw models::ContextError(status);
+  if (const absl::Status status = AwaitParameters(); !status.ok())
+    throw models::ContextError(status);
 }
 
 absl::Status ShardedDdp::AwaitParameters() {

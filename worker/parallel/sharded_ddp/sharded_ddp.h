@@ -1,16 +1,19 @@
-// Sharded data parallelism (ZeRO stage 2; S. Rajbhandari et al., "ZeRO", 2020; fairscale's OSS and ShardedDDP): every rank holds
-// all parameters, but of the reduced gradients and the optimizer's state only its slice.
+// Sharded data parallelism (ZeRO stage 2; S. Rajbhandari et al., "ZeRO", 2020; fairscale's OSS and
+// ShardedDDP): every rank holds all parameters, but of the reduced gradients and the optimizer's
+// state only its slice.
 //
-// Trainable parameters lie in flat buckets (layout/groups.h), each cut into one slice per rank. As soon as backward has
-// filled a bucket its gradients are reduce-scattered, and their full-size memory is freed; the optimizer updates the slice;
-// the new parameters are all-gathered, in place, in the order in which forward wants them, while it already runs: a
-// unit waits for its own parameters only. docs/collectives.md draws a step.
+// Trainable parameters lie in flat buckets (layout/groups.h), each cut into one slice per rank. As
+// soon as backward has filled a bucket its gradients are reduce-scattered, and their full-size
+// memory is freed; the optimizer updates the slice; the new parameters are all-gathered, in place,
+// in the order in which forward wants them, while it already runs: a unit waits for its own
+// parameters only. docs/collectives.md draws a step.
 //
-// Model state of a rank of N, P float32 parameters, AdamW: 4 P (parameters) + 4 P / N (gradients) + 8 P / N (moments) bytes, and a
-// few buckets; where gradients are accumulated locally, buckets for all of them: 4 P more from the first micro-batch to the last.
+// Model state of a rank of N, P float32 parameters, AdamW: 4 P (parameters) + 4 P / N (gradients) +
+// 8 P / N (moments) bytes, and a few buckets; where gradients are accumulated locally, buckets for
+// all of them: 4 P more from the first micro-batch to the last.
 //
-// The parameters' tensors stay the same objects, but their memory moves into the buckets when the strategy is made, and stays
-// there after it is destroyed.
+// The parameters' tensors stay the same objects, but their memory moves into the buckets when the
+// strategy is made, and stays there after it is destroyed.
 #ifndef MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_
 #define MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_
 
@@ -38,15 +41,16 @@ struct ShardedDdpOptions {
   bool reduce_in_bfloat16 = false;
 };
 
-// parameters: in forward order, the same on all ranks; buffers too. Those that need no gradient are frozen, and stay whole and
-// untouched on every rank. root: its units are called one by one, and read no parameters but their own (unit.h); null: every
-// forward waits for all parameters. Errors:
+// parameters: in forward order, the same on all ranks; buffers too. Those that need no gradient are
+// frozen, and stay whole and untouched on every rank. root: its units are called one by one, and
+// read no parameters but their own (unit.h); null: every forward waits for all parameters. Errors:
 // INVALID_ARGUMENT, with the name, when one does not fit (model_tensors.h).
 absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options);
 
-// Who would own what of the parameters that require a gradient: Strategy::owners of one that is made of them. Pure.
+// Who would own what of the parameters that require a gradient: Strategy::owners of one that is
+// made of them. Pure.
 layout::Placement OwnersUnderShardedDdp(const std::vector<models::Parameter>& parameters,
                                         int world_size, const ShardedDdpOptions& options);
 

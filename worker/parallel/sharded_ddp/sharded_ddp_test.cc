@@ -28,7 +28,8 @@ TEST(ShardedDdp, AStepReducesEachBucketOnceAndGathersItOnce) {
   RunRanks(2, [](comm::Communicator& communicator) {
     Recording recording(&communicator);
     auto parameters = MakeParameters();
-    auto strategy = CreateShardedDdp(parameters, MakeBuffers(), nullptr, &recording, kUnevenBuckets);
+    auto strategy =
+        CreateShardedDdp(parameters, MakeBuffers(), nullptr, &recording, kUnevenBuckets);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     (*strategy)->BeginStep({0, 1.0});
     for (int m = 0; m < 3; ++m) {
@@ -55,9 +56,8 @@ TEST(ShardedDdp, ReducingEveryMicroBatchReducesBucketsThatOften) {
   RunRanks(2, [](comm::Communicator& communicator) {
     Recording recording(&communicator);
     auto parameters = MakeParameters();
-    auto strategy = CreateShardedDdp(
-        parameters, {}, nullptr, &recording,
-        {.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
+    auto strategy = CreateShardedDdp(parameters, {}, nullptr, &recording,
+                                     {.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     (*strategy)->BeginStep({0, 1.0});
     for (int m = 0; m < 3; ++m) {
@@ -223,7 +223,8 @@ TEST(ShardedDdp, APeerThatIsGoneFailsTheStepAfterTheGather) {
   (*strategy)->FinishUpdate();
   const absl::Status awaited = (*strategy)->AwaitParameters();
   EXPECT_EQ(awaited.code(), absl::StatusCode::kUnavailable);
-  EXPECT_NE(std::string(awaited.message()).find("parameters of bucket"), std::string::npos) << awaited;
+  EXPECT_NE(std::string(awaited.message()).find("parameters of bucket"), std::string::npos)
+      << awaited;
   (*strategy)->BeginStep({4, 1.0});
   (*strategy)->BeginMicroBatch(true);
   Loss(parameters, 0, 4, 0).backward();
