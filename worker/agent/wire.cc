@@ -12,7 +12,6 @@ absl::Duration FromWire(const google::protobuf::Duration& wire) {
 v1::AgentDraining ToWire(const SendDraining& draining) {
   v1::AgentDraining wire;
   wire.set_reason(draining.reason);
-  wire.mutable_deadline()->set_seconds(absl::ToInt64Seconds(draining.deadline));
   return wire;
 }
 

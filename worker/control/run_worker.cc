@@ -206,7 +206,6 @@ v1::WorkerReport EndReport(const Outcome& outcome) {
   v1::WorkerReport report;
   if (outcome.error.ok()) {
     report.mutable_finished()->set_step(outcome.end.step);
-    report.mutable_finished()->set_stopped(outcome.end.stopped);
     report.mutable_finished()->set_ended_early(outcome.end.ended_early);
     report.mutable_finished()->set_preempted(outcome.end.preempted);
     return report;
