@@ -17,8 +17,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
-#include "common/files/files.h"
-#include "common/jobspec/jobspec.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
 #include "worker/checkpoint/epoch.h"
@@ -316,21 +314,9 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
   return outcome;
 }
 
-// A coordinator of the version before may not know all fields, and their defaults; and what is not
-// valid must end as an error, not in the code that trusts it.
-absl::StatusOr<train::Job> ReadJob(const v1::JobSpec& given) {
-  const v1::JobSpec spec = jobspec::ResolveDefaults(given);
-  const v1::SpecProblems problems = jobspec::ValidateSpec(spec);
-  if (problems.problems_size() > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the job is not valid:\n", jobspec::FormatProblems(problems)));
-  }
-  return JobFromSpec(spec);
-}
-
 Outcome RunSession(ControlStream& stream, const train::Identity& identity,
                    checkpoint::Remover& remover, Course& course) {
-  const auto job = ReadJob(stream.welcome().spec());
+  const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
   auto store = Meet(stream, identity.rank, timeout);
