@@ -3,15 +3,11 @@
 #include <cstdint>
 #include <utility>
 
-#include "ATen/Parallel.h"
 #include "common/status/status.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
 namespace {
-
-// As many elements as are worth a thread.
-constexpr int64_t kGrain = 1 << 15;
 
 // In the type of the parameter; each element by itself, so that pieces have the bits of the whole.
 template <typename T>
@@ -50,9 +46,7 @@ void StepTensor(const LionOptions& options, const ParameterClass& alike, double 
   const T* g = gradient.const_data_ptr<T>();
   T* p = static_cast<T*>(parameter.mutable_data_ptr());
   T* m = static_cast<T*>(average.mutable_data_ptr());
-  at::parallel_for(0, parameter.numel(), kGrain, [&](int64_t begin, int64_t end) {
-    StepElements(by, end - begin, g + begin, p + begin, m + begin);
-  });
+  StepElements(by, parameter.numel(), g, p, m);
 }
 
 std::vector<StateSlot> LionSlots() { return {{"exp_avg"}}; }
