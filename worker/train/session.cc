@@ -197,10 +197,14 @@ absl::Status SessionImpl::Validate() {
   ASSIGN_OR_RETURN(
       const EvaluationResult result,
       Evaluate(*validate_data_, job_.batch.per_rank, step_, *model_, context(), *parts_.control));
-  Validated validated{
-      .step = step_, .loss = result.loss, .samples = result.samples, .accuracy = result.accuracy};
-  if (model_->HasPerplexity()) validated.perplexity = std::exp(result.loss);
-  Report(validated);
+  v1::StepMetrics metrics;
+  metrics.set_step(step_);
+  v1::Validation& validation = *metrics.mutable_validation();
+  validation.set_loss(result.loss);
+  validation.set_samples(result.samples);
+  if (result.accuracy.has_value()) validation.set_accuracy(*result.accuracy);
+  if (model_->HasPerplexity()) validation.set_perplexity(std::exp(result.loss));
+  Report(metrics);
   return absl::OkStatus();
 }
 
@@ -370,7 +374,7 @@ absl::StatusOr<RollCallPlan> SessionImpl::CallNow() {
 
 void SessionImpl::ReportLoss(const RollCallPlan& plan) {
   if (!plan.loss.has_value()) return;
-  for (const StepFinished& finished : loss_reports_.Complete(*plan.loss, *model_)) Report(finished);
+  for (const v1::StepMetrics& step : loss_reports_.Complete(*plan.loss, *model_)) Report(step);
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
