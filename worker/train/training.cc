@@ -21,16 +21,16 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   }
   if (parts.job->precision == Precision::kFloat16) training->scaler_.emplace(parts.job->loss_scale);
   training->parked_.present.resize(training->mask_.size());
-  RETURN_IF_ERROR(training->Plan(values));
+  RETURN_IF_ERROR(training->Plan(values, {}));
   training->parked_.holders.elements = training->strategy_->owners().elements;
   training->parked_.holders.holders.resize(parts.communicator->world_size());
   if (parts.sampler != nullptr) RETURN_IF_ERROR(training->Equip({}));
   return training;
 }
 
-absl::Status Training::Plan(const ParameterValues& values) {
+absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory kept) {
   ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicator,
-                                            parts_.recorder, values));
+                                            parts_.recorder, values, std::move(kept)));
   context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(parts_.job->seed));
   ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*parts_.job, *parts_.model));
   context_->Recompute(recomputed);
@@ -60,27 +60,24 @@ absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
   if (optimizer_ != nullptr) slots = optimizer_->Slots();
   OptimizerState state = AllState();
   parked_ = {};
-  // The slices of the old plan, until the new one has them.
   std::optional<parallel::Arrangement> shards;
   if (const auto* held = strategy_->shards(); held != nullptr) {
     shards.emplace();
     shards->holders = held->holders;
-    // Without the gradients, which go with the plan.
-    for (const parallel::Piece& piece : held->held) {
-      shards->held.push_back({piece.parameter, piece.begin, piece.tensor.detach()});
-    }
   }
   stepper_.reset();
   optimizer_.reset();
   context_.reset();
-  strategy_->ReleaseModel();
+  parallel::KeptMemory kept = strategy_->ReleaseModel();
+  // The slices of the old plan, until the new one has them.
+  if (shards.has_value()) shards->held = kept.held;
   strategy_.reset();
 
   mask_ = mask;
   SetFlags(parameters, mask);
   ParameterValues values;
   if (shards.has_value()) values = [](const at::Tensor&) { return at::Tensor(); };
-  RETURN_IF_ERROR(Plan(values));
+  RETURN_IF_ERROR(Plan(values, std::move(kept)));
   int64_t bytes = 0;
   if (shards.has_value()) {
     const auto* wanted = strategy_->shards();

@@ -79,7 +79,7 @@ class Training {
  private:
   explicit Training(const Parts& parts)
       : parts_(parts), mask_(FlagsOf(parts.model->Parameters())) {}
-  absl::Status Plan(const ParameterValues& values);
+  absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
   absl::Status Equip(std::vector<std::vector<at::Tensor>> states);
   // Everything there is; the tensors are the optimizer's own.
   OptimizerState AllState() const;
