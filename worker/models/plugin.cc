@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "worker/models/plugin_file.h"
 #include "worker/models/plugin_units.h"
 #include "worker/models/seed.h"
+#include "worker/models/value_watch.h"
 
 namespace muster::models {
 namespace {
@@ -84,6 +86,9 @@ class PluginModel : public Model {
         who_(std::move(who)),
         inner_(std::move(inner)),
         hook_(dynamic_cast<plugin::StepHook*>(inner_.get())),
+        hook_kind_(hook_ == nullptr                                           ? HookKind::kNone
+                   : dynamic_cast<plugin::FlagHook*>(inner_.get()) != nullptr ? HookKind::kFlags
+                                                                              : HookKind::kValues),
         input_(inner_->input()),
         root_(static_cast<PluginUnit*>(&Model::root())) {}
 
@@ -119,7 +124,8 @@ class PluginModel : public Model {
     return output;
   }
 
-  bool HasStepHook() const override { return hook_ != nullptr; }
+  std::string name() const override { return who_; }
+  HookKind step_hook() const override { return hook_kind_; }
   bool RunsCollectives() const override {
     return dynamic_cast<const plugin::RunsCollectives*>(inner_.get()) != nullptr;
   }
@@ -127,7 +133,11 @@ class PluginModel : public Model {
     if (hook_ == nullptr) return absl::OkStatus();
     const std::string who = absl::StrCat(who_, ": step hook");
     try {
-      CallPlugin(who, [&] { hook_->BeforeStep(step); });
+      CallPlugin(who, [&] {
+        std::optional<ValueWatch> watch;
+        if (hook_kind_ == HookKind::kFlags) watch.emplace(*this, ValueWatch::Mode::kRefuse);
+        hook_->BeforeStep(step);
+      });
     } catch (const ModelError& error) {
       return absl::FailedPreconditionError(error.what());
     }
@@ -174,6 +184,7 @@ class PluginModel : public Model {
   const std::string who_;
   const std::unique_ptr<plugin::Model> inner_;
   plugin::StepHook* const hook_;  // the same object; null: it has none
+  const HookKind hook_kind_;
   const plugin::Input input_;
   PluginUnit* const root_;
 };

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ATen/core/Tensor.h"
+#include "ATen/core/grad_mode.h"
 #include "ATen/ops/eye.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
@@ -48,6 +49,16 @@ class Root : public Unit {
   }
 
   void Freeze(bool freeze = true) { at::Tensor(parameter(0)).requires_grad_(!freeze); }
+  void Fill() {
+    const at::NoGradGuard no_grad;
+    at::Tensor(parameter(0)).fill_(2);
+  }
+  // As an optimizer's zero_grad does, with and without set_to_none.
+  void ClearGradient(bool set_to_none) {
+    at::Tensor& gradient = at::Tensor(parameter(0)).mutable_grad();
+    if (set_to_none) gradient.reset();
+    if (gradient.defined()) gradient.zero_();
+  }
 
  private:
   const std::string fault_;
@@ -169,6 +180,8 @@ class Faulty : public Model, public StepHook {
     if (fault_ == "hook-freezes") root.Freeze();
     // Every second step.
     if (fault_ == "steers-in-turn") root.Freeze(step % 2 == 0);
+    if (fault_ == "hook-zeroes-gradients") root.ClearGradient(false);
+    if (fault_ == "hook-drops-gradients") root.ClearGradient(true);
     // Whoever makes the file.
     if (fault_ == "steers-one-rank" && step == 3) {
       if (std::FILE* file = std::fopen(path_.c_str(), "wx"); file != nullptr) {
@@ -181,6 +194,20 @@ class Faulty : public Model, public StepHook {
  private:
   const std::string fault_;
   const std::string path_;
+};
+
+// Its hook says that it only freezes and unfreezes.
+class Flags : public RowsModel, public FlagHook {
+ public:
+  explicit Flags(const std::string& fault) : RowsModel(std::make_unique<Root>("")), fault_(fault) {}
+  void BeforeStep(int64_t step) override {
+    Root& root = static_cast<Root&>(Model::root());
+    if (fault_ == "flags-in-turn") root.Freeze(step % 2 == 0);
+    if (fault_ == "flags-writes") root.Fill();
+  }
+
+ private:
+  const std::string fault_;
 };
 
 class Talkative : public Faulty, public RunsCollectives {
@@ -201,8 +228,11 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
     return std::make_unique<RowsModel>(
         std::make_unique<TwoUnits>(fault, options.Text("rank") == OwnRank()));
   }
+  const std::string path = options.Text("path", "");
+  if (fault == "no-hook") return std::make_unique<RowsModel>(std::make_unique<Root>(""));
+  if (fault.rfind("flags-", 0) == 0) return std::make_unique<Flags>(fault);
   if (fault == "runs-collectives") return std::make_unique<Talkative>(fault, "");
-  return std::make_unique<Faulty>(fault, options.Text("path", ""));
+  return std::make_unique<Faulty>(fault, path);
 }
 
 }  // namespace

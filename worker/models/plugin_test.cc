@@ -263,11 +263,26 @@ TEST(PluginTest, AStepHookMayFreezeAndItsFailureIsAStatusWithItsName) {
   EXPECT_FALSE(freezes->Parameters()[0].tensor.requires_grad());
 }
 
+TEST(PluginTest, AFlagHookThatWritesAValueEndsWithBothNames) {
+  const auto flags = *Make(kFaults, "faulty", {{"fault", "flags-in-turn"}});
+  EXPECT_EQ(flags->step_hook(), HookKind::kFlags);
+  EXPECT_TRUE(flags->BeforeStep(2).ok());
+  EXPECT_FALSE(flags->Parameters()[0].tensor.requires_grad());
+  const auto writes = *Make(kFaults, "faulty", {{"fault", "flags-writes"}});
+  const at::Tensor weight = writes->Parameters()[0].tensor;
+  const at::Tensor before = weight.clone();
+  EXPECT_EQ(Message(writes->BeforeStep(1)),
+            "plug-in worker/models/plugin_faults.so: model 'faulty': step hook: a FlagHook "
+            "freezes and unfreezes parameters and does nothing else, but it writes parameter "
+            "'weight' (aten::fill_); derive from StepHook to change values");
+  EXPECT_TRUE(weight.equal(before));
+}
+
 TEST(PluginTest, WhatIsFrozenStaysSoOverTheStepHook) {
   const auto model = MakeFocal({{"max_norm", "0.25"}});
   const auto parameters = model->Parameters();
   at::Tensor(parameters[0].tensor).requires_grad_(false);
-  EXPECT_TRUE(model->HasStepHook());
+  EXPECT_EQ(model->step_hook(), HookKind::kValues);
   EXPECT_TRUE(model->BeforeStep(1).ok());
   // With all of them frozen a loss needs no gradient.
   for (const auto& [name, tensor] : parameters) at::Tensor(tensor).requires_grad_(false);

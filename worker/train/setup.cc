@@ -13,7 +13,7 @@
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
-#include "worker/train/trainable.h"
+#include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 

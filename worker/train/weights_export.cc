@@ -1,6 +1,5 @@
-// The weights at the end of the job: written under a temporary name, which no other process has,
-// and put in their place once the coordinator has said that this generation is still the current
-// one.
+#include "worker/train/weights_export.h"
+
 #include <fcntl.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -16,7 +15,7 @@
 #include "common/status/status.h"
 #include "worker/checkpoint/exchange.h"
 #include "worker/checkpoint/weights.h"
-#include "worker/train/session_impl.h"
+#include "worker/train/failure.h"
 
 namespace muster::train {
 namespace {
@@ -51,84 +50,84 @@ absl::Status Failed(const absl::Status& files) {
 
 }  // namespace
 
-std::string SessionImpl::TemporaryExport() const {
-  return exports::TemporaryPath(job_.weights_export->path, identity_.job, identity_.generation,
-                                identity_.incarnation);
+std::string WeightsExport::Temporary() const {
+  return exports::TemporaryPath(parts_.config.path, parts_.identity.job, parts_.identity.generation,
+                                parts_.identity.incarnation);
 }
 
-absl::Status SessionImpl::PrepareExport() const {
-  if (!job_.weights_export.has_value() || !leader()) return absl::OkStatus();
-  const auto& [path, overwrite, job_name] = *job_.weights_export;
+absl::Status WeightsExport::Prepare() const {
+  if (!parts_.reports->leader()) return absl::OkStatus();
+  const auto& [path, overwrite, job_name] = parts_.config;
   const auto check = [&]() -> absl::Status {
     RETURN_IF_ERROR(exports::CheckTarget(path, job_name, overwrite));
     RETURN_IF_ERROR(files::CreateDirectories(files::ParentDirectory(path)));
-    return Probe(TemporaryExport());
+    return Probe(Temporary());
   };
   return Annotate(check(), "export.path");
 }
 
-absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::TellLeadersPart(const absl::Status& mine,
-                                                                      const char* what) {
+absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::TellLeadersPart(const absl::Status& mine,
+                                                                          const char* what) const {
   ASSIGN_OR_RETURN(const auto results,
-                   checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine), what, step_));
+                   checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine), what,
+                                        parts_.standing->step));
   return LeadersPart{results[0].status()};
 }
 
-absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::WriteExport(const std::string& temporary) {
-  const size_t parameters = model_->Parameters().size();
+absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::WriteTemporary(
+    const models::Model& model, parallel::Strategy* strategy) const {
+  const size_t parameters = model.Parameters().size();
   size_t gathered = 0;
   const auto gather = [&](size_t parameter) {
     gathered = parameter + 1;
-    return strategy() == nullptr ? absl::OkStatus() : strategy()->GatherParameters({parameter});
+    return strategy == nullptr ? absl::OkStatus() : strategy->GatherParameters({parameter});
   };
   absl::Status files;
   absl::Status communication;
-  if (leader()) {
+  if (parts_.reports->leader()) {
     const auto before_read = [&](size_t parameter) {
       communication = gather(parameter);
       return communication;
     };
     const safetensors::Metadata metadata =
-        exports::MetadataOf(job_.weights_export->job_name, identity_.job);
-    files = checkpoint::WriteWeights(temporary, model_->Parameters(), model_->Buffers(), metadata,
+        exports::MetadataOf(parts_.config.job_name, parts_.identity.job);
+    files = checkpoint::WriteWeights(Temporary(), model.Parameters(), model.Buffers(), metadata,
                                      before_read);
     RETURN_IF_ERROR(communication);
   }
   // Also where the file failed half way: the others gather to the end.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
-  if (strategy() != nullptr) strategy()->ReleaseParameters();
+  if (strategy != nullptr) strategy->ReleaseParameters();
   return TellLeadersPart(files, "export written");
 }
 
-absl::StatusOr<SessionImpl::LeadersPart> SessionImpl::AwaitGrant() {
-  if (leader() && parts_.export_gate != nullptr) {
-    Report(ExportReady{TemporaryExport(), job_.weights_export->path});
-  }
+absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::AwaitGrant() const {
+  const bool asks = parts_.reports->leader() && parts_.gate != nullptr;
+  const std::string& path = parts_.config.path;
+  if (asks) parts_.reports->Report(ExportReady{Temporary(), path});
   absl::Duration waited = absl::ZeroDuration();
   while (true) {
     absl::Status word;
-    if (leader() && parts_.export_gate != nullptr &&
-        !parts_.export_gate->WaitForGrant(job_.weights_export->path, kGrantBeat)) {
+    if (asks && !parts_.gate->WaitForGrant(path, kGrantBeat)) {
       waited += kGrantBeat;
       word = absl::UnavailableError("not yet");
-      if (waited >= parts_.export_gate->patience()) {
+      if (waited >= parts_.gate->patience()) {
         word = absl::DeadlineExceededError(absl::StrCat(
-            "the weights are in ", TemporaryExport(), ": the coordinator did not say within ",
-            absl::FormatDuration(parts_.export_gate->patience()),
-            " that they may take their place"));
+            "the weights are in ", Temporary(), ": the coordinator did not say within ",
+            absl::FormatDuration(parts_.gate->patience()), " that they may take their place"));
       }
     }
     ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(word, "export granted"));
     if (!absl::IsUnavailable(told.status)) return told;
-    Progress("waits for the coordinator's leave to put the weights in their place");
+    parts_.reports->Progress("waits for the coordinator's leave to put the weights in their place");
   }
 }
 
-void SessionImpl::RemoveOlderExports() const {
+void WeightsExport::RemoveOlder() const {
   // Not before this generation's weights are in their place: they may be all that is left of a job
   // that failed at its export.
   const auto removed =
-      exports::RemoveStale(job_.weights_export->path, identity_.job, identity_.generation);
+      exports::RemoveStale(parts_.config.path, parts_.identity.job, parts_.identity.generation);
   if (!removed.ok())
     return spdlog::warn("what older generations left stays: {}", Message(removed.status()));
   for (const std::string& name : *removed) {
@@ -136,32 +135,28 @@ void SessionImpl::RemoveOlderExports() const {
   }
 }
 
-absl::Status SessionImpl::Export() {
-  if (!job_.weights_export.has_value()) return absl::OkStatus();
-  const std::string& path = job_.weights_export->path;
-  const std::string temporary = TemporaryExport();
-  Progress("exporting the weights");
-  RETURN_IF_ERROR(AwaitParameters());
-  RETURN_IF_ERROR(finite_->Check(step_, strategy()));
+absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const LeadersPart written, WriteExport(temporary));
+    ASSIGN_OR_RETURN(const LeadersPart written, WriteTemporary(model, strategy));
     if (written.status.ok()) break;
-    if (!TryAgain(written.status, attempt, "exporting the weights")) return Failed(written.status);
+    if (!parts_.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
+      return Failed(written.status);
+    }
   }
   ASSIGN_OR_RETURN(const LeadersPart granted, AwaitGrant());
   if (!granted.status.ok()) return Failed(granted.status);
   absl::Status placed;
-  if (leader()) {
+  if (parts_.reports->leader()) {
     // Whose lease is over has failed at nothing: the next generation exports.
-    RETURN_IF_ERROR(StillMine());
-    placed = Place(*job_.weights_export, temporary);
-    if (placed.ok()) placed = checkpoint::WriteConfig(path, *model_);
+    if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
+    placed = Place(parts_.config, Temporary());
+    if (placed.ok()) placed = checkpoint::WriteConfig(parts_.config.path, model);
   }
   ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(placed, "export placed"));
   if (!told.status.ok()) return Failed(told.status);
-  if (leader()) RemoveOlderExports();
-  Report(Exported{path});
-  return CallNow().status();  // nobody is done before the weights are there
+  if (parts_.reports->leader()) RemoveOlder();
+  parts_.reports->Report(Exported{parts_.config.path});
+  return absl::OkStatus();
 }
 
 }  // namespace muster::train
