@@ -50,6 +50,7 @@ def muster_protos(name, srcs, service_srcs):
     native.cc_library(
         name = name,
         deps = [
+            ":messages",
             ":services",
             "//third_party/precompiled:rpc",
         ],
