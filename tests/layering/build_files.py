@@ -17,7 +17,8 @@ from tests.layering.sources import project_files, workspace
 
 # Bazel's own rules that BUILD files here use.
 RULES = (
-    "alias cc_binary cc_library cc_test config_setting filegroup genquery genrule sh_test test_suite"
+    "alias cc_binary cc_library cc_test config_setting filegroup genquery genrule sh_test "
+    "test_suite"
 ).split()
 
 
@@ -43,13 +44,19 @@ class Target:
             found += [full_label(self.package, label) for label in self.attributes.get(name) or []]
         return found
 
+    def edges(self):
+        """Every label that it depends on, by the attributes that rules here have for that."""
+        header = [self.attributes["header"]] if "header" in self.attributes else []
+        found = self.labels("srcs", "hdrs", "deps", "data")
+        return found + [full_label(self.package, label) for label in header]
+
     @property
     def testonly(self):
         return bool(self.attributes.get("testonly")) or self.rule.endswith("_test")
 
 
 def full_label(package, label):
-    """":x" in package a/b is "//a/b:x"; "//a/b" is "//a/b:b"."""
+    '''":x" in package a/b is "//a/b:x"; "//a/b" is "//a/b:b".'''
     if label.startswith("@") and "//" not in label:
         label += "//:" + label[1:]
     if "//" not in label:
@@ -98,8 +105,12 @@ class Reader:
 
     def glob(self, include, exclude=(), **_):
         folder = workspace() / self.package
-        found = {name for one in include for name in glob.glob(one, root_dir=folder, recursive=True)}
-        found -= {name for one in exclude for name in glob.glob(one, root_dir=folder, recursive=True)}
+        found = {
+            name for one in include for name in glob.glob(one, root_dir=folder, recursive=True)
+        }
+        found -= {
+            name for one in exclude for name in glob.glob(one, root_dir=folder, recursive=True)
+        }
         return sorted(name for name in found if (folder / name).is_file())
 
     def functions(self, namespace):

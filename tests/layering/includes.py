@@ -1,11 +1,10 @@
-"""Which target owns which file, and what the files of the project include of it."""
+"""Which target owns which file, and what the files of the project include."""
 
 import collections
 import dataclasses
 import posixpath
 import re
 
-from tests.layering.build_files import full_label
 from tests.layering.sources import project_files, workspace
 
 SOURCES = (".cc", ".h", ".hh")
@@ -13,12 +12,35 @@ HEADERS = (".h", ".hh")
 # Not compiled by a target: LibTorch's BUILD file takes them (libtorch.BUILD).
 NO_TARGET = ("third_party/torch/lean/",)
 
+# Libraries of others, by how what is included of them begins -> the target that stands for them.
+LIBRARIES = {
+    "ATen/": "@torch//",
+    "CLI/": "//third_party/system:cli11",
+    "absl/": "//third_party/system:absl",
+    "c10/": "@torch//",
+    "caffe2/": "@torch//",
+    "gmock/": "//third_party/system:gtest",
+    "google/protobuf/": "//third_party/system:protobuf",
+    "grpc/": "//third_party/system:grpc",
+    "grpcpp/": "//third_party/system:grpc",
+    "gtest/": "//third_party/system:gtest",
+    "nlohmann/": "//third_party/system:json",
+    "spdlog/": "//third_party/system:spdlog",
+    "sqlite3.h": "//third_party/system:sqlite3",
+    "torch/": "@torch//",
+    "xxhash.h": "//third_party/system:xxhash",
+    "yaml-cpp/": "//third_party/system:yaml_cpp",
+    "zlib.h": "//third_party/system:zlib",
+}
+# Folders of the operating system's headers; those of C and C++ lie in no folder.
+SYSTEM_FOLDERS = ("arpa/", "linux/", "netinet/", "sanitizer/", "sys/")
+
 
 @dataclasses.dataclass
 class Include:
     file: str
     line: int
-    # The path from the checkout's root.
+    # Of the project's own: the path from the checkout's root.
     header: str
 
     def __str__(self):
@@ -26,7 +48,20 @@ class Include:
 
 
 def path_of(label):
+    """The path of a file's label from the checkout's root."""
     return label.removeprefix("//").replace(":", "/").lstrip("/")
+
+
+def reachable_labels(targets, start):
+    """Everything that a target depends on to be compiled and linked, however far."""
+    seen, todo = set(), [start]
+    while todo:
+        target = targets.get(todo.pop())
+        for label in target.labels("srcs", "hdrs", "deps") if target else ():
+            if label not in seen:
+                seen.add(label)
+                todo.append(label)
+    return seen
 
 
 class Sources:
@@ -59,15 +94,19 @@ class Sources:
                 return folder + path
         return None
 
-    def includes(self, file):
-        """What a file includes of the project."""
+    def all_includes(self, file):
+        """What a file includes, as it is written."""
         if file in self.generated:
             return
         for number, line in enumerate(self.text(file).splitlines(), 1):
-            match = re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line)
-            header = match and self.header(match[1])
-            if header:
-                yield Include(file, number, header)
+            if match := re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line):
+                yield Include(file, number, match[1])
+
+    def includes(self, file):
+        """What a file includes of the project."""
+        for include in self.all_includes(file):
+            if header := self.header(include.header):
+                yield Include(file, include.line, header)
 
     def files_of(self, target):
         labels = target.labels("srcs", "hdrs")
@@ -84,7 +123,12 @@ class Sources:
         return found
 
     def compiled(self):
-        return [target for target in self.targets.values() if target.rule.startswith("cc_")]
+        """The targets that are compiled. Those of third_party stand below the libraries."""
+        return [
+            target
+            for target in self.targets.values()
+            if target.rule.startswith("cc_") and not target.package.startswith("third_party")
+        ]
 
     def undeclared(self):
         """(include, target) where neither the target nor a direct dep has the header."""
@@ -101,6 +145,23 @@ class Sources:
                 for include in self.includes(file):
                     if include.header not in reachable:
                         yield include, target
+
+    def undeclared_libraries(self):
+        """(include, target, library) where the target does not depend on the library, however far;
+        the library is None where LIBRARIES has none for it."""
+        for target in self.compiled():
+            reachable = reachable_labels(self.targets, target.label)
+            for file in self.files_of(target):
+                for include in self.all_includes(file):
+                    path = include.header
+                    if self.header(path):
+                        continue
+                    named = [LIBRARIES[start] for start in LIBRARIES if path.startswith(start)]
+                    if not named and "/" in path and not path.startswith(SYSTEM_FOLDERS):
+                        yield include, target, None
+                    for library in named:
+                        if not any(label.startswith(library) for label in reachable):
+                            yield include, target, library
 
     def unused(self):
         """(target, dep) where the dep has headers and no file of the target includes any."""
@@ -140,5 +201,7 @@ class Sources:
 def source_files():
     """All C++ files of the checkout that some target has to own."""
     return [
-        name for name in project_files() if name.endswith(SOURCES) and not name.startswith(NO_TARGET)
+        name
+        for name in project_files()
+        if name.endswith(SOURCES) and not name.startswith(NO_TARGET)
     ]
