@@ -212,7 +212,7 @@ def probe(*arguments):
     """muster-logits, which makes the model as a worker does; returns what it says."""
     done = subprocess.run(
         [
-            bazel.runfile("worker/models/muster-logits"),
+            bazel.runfile("tests/parity/muster-logits"),
             "--model",
             "torchscript",
             *map(str, arguments),

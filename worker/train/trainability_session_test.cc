@@ -106,7 +106,7 @@ class TrainabilitySession : public testing::Test {
         models::SpecFromText(
             "plugin",
             absl::StrCat(
-                R"({"path": "worker/models/plugin_faults.so", "name": "faulty", "options": {"fault": ")",
+                R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty", "options": {"fault": ")",
                 fault, R"(", "path": ")", folder_.Path("first"), R"("}})")),
         steps);
   }
