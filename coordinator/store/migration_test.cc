@@ -259,7 +259,10 @@ void DescribeLists(const jobs::Job& job, Lines* lines) {
 
 void DescribeMetrics(Store& store, const std::string& id, Lines* lines) {
   Lines& line = *lines;
-  for (const MetricsRow& row : *store.ReadSteps(id, 0, 1000)) {
+  const auto steps = store.ReadSteps(id, 0, 1000);
+  const auto passes = store.ReadValidations(id, 0, 1000);
+  const auto logs = store.ReadLogs(id, 0, {}, 1000);
+  for (const MetricsRow& row : *steps) {
     const v1::StepMetrics m = Parse(row.metrics);
     line.Row("steps", id, row.step);
     line("generation", row.generation);
@@ -277,14 +280,14 @@ void DescribeMetrics(Store& store, const std::string& id, Lines* lines) {
     EXPECT_EQ(m.step(), row.step);
     EXPECT_EQ(m.generation(), row.generation);
   }
-  for (const MetricsRow& row : *store.ReadValidations(id, 0, 1000)) {
+  for (const MetricsRow& row : *passes) {
     const v1::Validation v = Parse(row.metrics).validation();
     line.Row("validations", id, row.step);
     line("generation", row.generation)("loss", v.loss())("samples", v.samples());
     line.As("accuracy", If(v.has_accuracy(), Text(v.accuracy())));
     line.As("perplexity", If(v.has_perplexity(), Text(v.perplexity())));
   }
-  for (const LogRow& row : *store.ReadLogs(id, 0, {}, 1000)) {
+  for (const LogRow& row : *logs) {
     line.Row("logs", id, row.sequence);
     line("generation", row.generation)("rank", row.rank)("text", row.text);
   }
