@@ -84,7 +84,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   Message Await(const std::function<bool(const Message&)>& wanted) {
     absl::MutexLock lock(&mutex_);
     std::optional<Message> found;
-    const auto look = [&] {
+    const auto look = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       for (const Message& message : received_) {
         if (wanted(message)) found = message;
         if (found.has_value()) return true;
