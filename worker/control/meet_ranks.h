@@ -1,5 +1,6 @@
 // How the ranks of a generation meet: rank 0 hosts a store and tells the coordinator where, the
-// others hear of it from the coordinator; in the store they find each other for their communicators.
+// others hear of it from the coordinator; in the store they find each other for their
+// communicators.
 #ifndef MUSTER_WORKER_CONTROL_MEET_RANKS_H_
 #define MUSTER_WORKER_CONTROL_MEET_RANKS_H_
 
