@@ -54,7 +54,10 @@ TEST_F(ValueWatchTest, AWriteIsRefusedByNameBeforeItIsDone) {
 
 TEST_F(ValueWatchTest, ReadsAreRefusedTooAlsoInLists) {
   EXPECT_THAT(Refused([&] { weight_.sum(); }), HasSubstr("uses " + name_ + " (aten::sum"));
-  EXPECT_THAT(Refused([&] { at::cat(std::vector<at::Tensor>{at::ones({1, 4}), weight_}); }), HasSubstr("uses " + name_));
+  EXPECT_THAT(Refused([&] {
+                at::cat(std::vector<at::Tensor>{at::ones({1, 4}), weight_});
+              }),
+              HasSubstr("uses " + name_));
 }
 
 TEST_F(ValueWatchTest, WhatSharesAParametersMemoryIsItsValues) {

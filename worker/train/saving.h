@@ -54,9 +54,10 @@ class Saving {
   };
   explicit Saving(Parts parts) : parts_(std::move(parts)) {}
 
-  // Unless there is one of this step. A collective; the roll call before it has said that the losses
-  // are finite on every rank. Errors: the communicator's; OUT_OF_RANGE, a parameter or buffer that
-  // is not finite; UNAVAILABLE, the lease is over; DATA_LOSS, the ranks' parameters differ.
+  // Unless there is one of this step. A collective; the roll call before it has said that the
+  // losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE, a parameter or
+  // buffer that is not finite; UNAVAILABLE, the lease is over; DATA_LOSS, the ranks' parameters
+  // differ.
   absl::StatusOr<SaveResult> Save(SaveKind kind);
 
   // The newest one that was written or gone on from.
