@@ -33,18 +33,10 @@ void WatchAnOperation(const c10::OperatorHandle& op, c10::Stack* stack) {
   op.callBoxed(stack);
 }
 
-// Registered once for the process; it acts only in threads that include the key.
-void RegisterOnce() {
-  static const auto* const registered =
-      new c10::RegistrationHandleRAII(c10::Dispatcher::singleton().registerFallback(
-          kKey, c10::KernelFunction::makeFromBoxedFunction<&WatchAnOperation>(), "ValueWatch"));
-  (void)registered;
-}
-
-c10::DispatchKeySet Registered() {
-  RegisterOnce();
-  return c10::DispatchKeySet(kKey);
-}
+// For the whole process, before any thread runs operations; it acts only in threads that include
+// the key.
+const c10::RegistrationHandleRAII registered = c10::Dispatcher::singleton().registerFallback(
+    kKey, c10::KernelFunction::makeFromBoxedFunction<&WatchAnOperation>(), "ValueWatch");
 
 const void* MemoryOf(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
@@ -52,7 +44,8 @@ const void* MemoryOf(const at::Tensor& tensor) {
 
 }  // namespace
 
-ValueWatch::ValueWatch(const Model& model, Mode mode) : mode_(mode), guard_(Registered()) {
+ValueWatch::ValueWatch(const Model& model, Mode mode)
+    : mode_(mode), guard_(c10::DispatchKeySet(kKey)) {
   for (const auto& [name, tensor] : model.Parameters()) Add("parameter", name, tensor);
   for (const auto& [name, tensor] : model.Buffers()) Add("buffer", name, tensor);
   current = this;
