@@ -153,7 +153,7 @@ INSTANTIATE_TEST_SUITE_P(
              "--set optimizer.adamw.betas: optimizer.adamw.betas[1]: found 'x'"},
         Case{"AnotherAlternative",
              {"optimizer.sgd.lr=0.1"},
-             "--set optimizer.sgd.lr: optimizer.sgd: only one of adamw, sgd is allowed, and "
+             "--set optimizer.sgd.lr: optimizer.sgd: only one of adamw, sgd, lion is allowed, and "
              "optimizer.adamw is given; to replace it, write --set 'optimizer={sgd: ...}'"},
         Case{"AnotherAlternativeOfAnotherSetting",
              {"schedule.constant=", "schedule.warmup_cosine.warmup_steps=1"},

@@ -1,4 +1,5 @@
-// Reading and writing rows by the names of their columns. A table (tables.h) lists its columns once:
+// Reading and writing rows by the names of their columns. A table (tables.h) lists its columns
+// once:
 //
 //   struct RanksTable {
 //     static constexpr char kName[] = "ranks";

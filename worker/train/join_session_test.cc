@@ -237,8 +237,8 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
 
 TEST_P(JoinSessionTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   Job job = JobOn({8, 8}, 2);
-  *job.spec.mutable_model() =
-      models::SpecFromText("plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
+  *job.spec.mutable_model() = models::SpecFromText(
+      "plugin", R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty",
                                    "options": {"fault": "runs-collectives"}})");
   EXPECT_THAT(
       RunSessions(job, 2)->Errors()[0],

@@ -1,5 +1,5 @@
-// What was measured of each finished step, held back until the roll call has told its mean loss over
-// all ranks.
+// What was measured of each finished step, held back until the roll call has told its mean loss
+// over all ranks.
 #ifndef MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 #define MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 
