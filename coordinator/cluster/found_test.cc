@@ -182,7 +182,7 @@ TEST_F(FoundTest, ADirectoryThatCannotBeReadIsLookedAtAgainByAPlainResume) {
   };
   ASSERT_TRUE(Resume(false, "/not-mounted").ok());
   halt_at_the_start();
-  for (const std::string& part : {std::string("`muster resume job` looks again"),
+  for (const std::string& part : {std::string("`muster resume job` tries again"),
                                   absl::StrCat("`muster resume job --from ", Path(10, 1), "`"),
                                   std::string("--from-scratch")}) {
     EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;
@@ -402,9 +402,9 @@ TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextReport
                   .ok());
   world_.Commit();
   EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_EQ(
-      job().interruption,
-      "reports 4 to 5 of rank 0 were acknowledged and are not here: was the database restored?");
+  EXPECT_EQ(job().interruption,
+            "reports 4 to 5 of rank 0 were acknowledged and are missing here: was the database "
+            "restored?");
   ExitAll();
   EXPECT_EQ(job().generation, 2u);
   EXPECT_EQ(job().restarts, 0u);

@@ -146,7 +146,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     }
     End(complete_ ? absl::OkStatus()
                   : Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                           "job '" + job_ + "' was deleted before all of it was sent"));
+                           "job '" + job_ + "' was deleted before everything was sent"));
   }
 
   Engine* const engine_;

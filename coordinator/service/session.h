@@ -143,7 +143,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
       engine_->Post(nullptr, [self = self_](const absl::Status&) {
         self->End(Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
                          "more messages wait for the coordinator's store than it keeps; attach "
-                         "anew and repeat what was not acknowledged"));
+                         "again and repeat what was not acknowledged"));
       });
       return;
     }
