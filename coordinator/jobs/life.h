@@ -1,27 +1,27 @@
 // The life of a job: (job, event, now) -> (changed job, which processes to end). Pure.
 //
-//   QUEUED -> STARTING -> RUNNING -> SUCCEEDED        all ranks finished, all processes gone
-//     STARTING, RUNNING -> RECOVERING                 any rank failed or was lost: its generation
-//     ends
-//       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
-//     RUNNING <-> PAUSED                              as asked
-//     RECOVERING -> PAUSED, halted                  it has checkpoints, and none can be read:
-//                                                   without processes and
-//     slots, until Resume
-//   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
-//   processes: at once)
-//   FAILED, CANCELLED -> QUEUED | RECOVERING          the next attempt, where somebody asks for it
+//   QUEUED -> STARTING -> RUNNING -> SUCCEEDED    all ranks have finished, all processes have ended
+//     STARTING, RUNNING -> RECOVERING             a rank failed or was lost: its generation ends
+//       RECOVERING -> STARTING | FAILED           all its processes have ended: the next generation
+//                                                 starts, or the job fails
+//       RECOVERING -> PAUSED, halted              the job has checkpoints and none can be read: it
+//                                                 has no processes and no slots until Resume
+//     RUNNING <-> PAUSED                          a client asked for it
+//   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job without processes
+//                                                 is CANCELLED at once)
+//   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
 //
-// A generation is one set of processes. It ends as a whole, its successor starts when none of them
-// is left, and generations only grow. A terminal state is left only by the next attempt: all other
-// events are ignored.
+// A generation is one set of processes. All of them end together, the next generation starts when
+// none of them is left, and generation numbers only grow. Only the next attempt leaves a terminal
+// state: all other events are ignored.
 //
-// How a generation ended (EndOf in conclusion.h) says what the next start costs: an interruption
-// (its agent was stopped, its node drained, its lease over) nothing; the fault of a node no
-// restart, but time; a failure of the job itself one of plan.max_restarts, and from the second one
-// on time, too. The job gets on, and has its restarts again, with the first checkpoint that is
-// written after the restart; without checkpoints, with the first step beyond the one at which it
-// failed. docs/protocol-coordinator.md says how long it waits.
+// What the next start costs depends on how the generation ended (EndOf in conclusion.h). After an
+// interruption (the agent was stopped, the node drained, the lease over) it costs nothing. After a
+// fault of a node it costs no restart, but a wait. After a failure of the job itself it costs one of
+// plan.max_restarts, and from the second one on also a wait. The job makes progress when it writes
+// its first checkpoint after the restart, or, if it writes no checkpoints, when it passes the step
+// at which it failed: then all its restarts are available again. docs/protocol-coordinator.md says
+// how long the waits are.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -36,7 +36,8 @@
 namespace muster::jobs {
 
 struct Patience {
-  // For a stop command to take effect where nothing moves, and for processes that finished to exit.
+  // How long a stop command may wait to take effect while nothing makes progress, and how long
+  // processes that have finished may take to exit.
   absl::Duration stop = absl::Seconds(30);
   // Between SIGTERM and SIGKILL.
   absl::Duration kill = absl::Seconds(2);
