@@ -7,21 +7,21 @@
 //       RECOVERING -> PAUSED, halted              the job has checkpoints and none can be read: it
 //                                                 has no processes and no slots until Resume
 //     RUNNING <-> PAUSED                          a client asked for it
-//   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job without processes
-//                                                 is CANCELLED at once)
+//   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job that has no
+//                                                 processes is CANCELLED at once)
 //   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
 //
 // A generation is one set of processes. All of them end together, the next generation starts when
 // none of them is left, and generation numbers only grow. Only the next attempt leaves a terminal
 // state: all other events are ignored.
 //
-// What the next start costs depends on how the generation ended (EndOf in conclusion.h). After an
+// The cost of the next start depends on how the generation ended (EndOf in conclusion.h). After an
 // interruption (the agent was stopped, the node drained, the lease over) it costs nothing. After a
-// fault of a node it costs no restart, but a wait. After a failure of the job itself it costs one of
-// plan.max_restarts, and from the second one on also a wait. The job makes progress when it writes
-// its first checkpoint after the restart, or, if it writes no checkpoints, when it passes the step
-// at which it failed: then all its restarts are available again. docs/protocol-coordinator.md says
-// how long the waits are.
+// fault of a node it costs no restart, but a wait. After a failure of the job itself it costs one
+// of plan.max_restarts, and from the second one on also a wait. The job makes progress when it
+// writes its first checkpoint after the restart, or, if it writes no checkpoints, when it passes
+// the step at which it failed: then all its restarts are available again.
+// docs/protocol-coordinator.md says how long the waits are.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
