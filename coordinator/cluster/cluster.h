@@ -119,7 +119,7 @@ class Cluster {
   // ---- Workers. After an error the caller ends the stream with it.
   absl::Status AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now);
   // True if it renewed the lease; then the caller acknowledges it.
-  //   bool WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
+  bool WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 

@@ -41,7 +41,7 @@ class Sessions {
   void Add(cluster::SessionId id, Session* session) { sessions_[id] = session; }
   void Remove(cluster::SessionId id) { sessions_.erase(id); }
   // Ends all streams, and at once every stream that is added later.
-  //   void EndAll(const absl::Status& why);
+  void EndAll(const absl::Status& why);
   // Ends the streams to which nothing was sent yet.
   void EndUnanswered(const absl::Status& why);
   const absl::Status& ended() const { return ended_; }
