@@ -17,8 +17,8 @@ namespace muster::safetensors {
 using Index = std::map<std::string, std::string>;
 
 // `path` is used only in errors, which begin with it. Errors:
-// - DATA_LOSS: the text is not JSON, it has no object `weight_map` or an empty one, a tensor appears
-//   twice, or a file's name is not a text.
+// - DATA_LOSS: the text is not JSON, it has no object `weight_map` or an empty one, a tensor
+//   appears twice, or a file's name is not a text.
 // - INVALID_ARGUMENT: names of files outside of the folder (absolute, or with ".."); at most 3 of
 //   them are listed.
 absl::StatusOr<Index> ParseIndex(const uint8_t* data, size_t size, const std::string& path);
