@@ -2,8 +2,8 @@
 
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
 #include "client/cli/staged_file.h"
+#include "client/cli/terminal/job_text.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

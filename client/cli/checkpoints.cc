@@ -7,8 +7,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/table.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/table.h"
 #include "common/manifest/manifest.h"
 #include "common/status/status.h"
 

@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/table.h"
+#include "client/cli/terminal/table.h"
 
 namespace muster::cli {
 namespace {

@@ -1,7 +1,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
+#include "client/cli/terminal/job_text.h"
 
 namespace muster::cli {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/metrics_text.h"
+#include "client/cli/terminal/metrics_text.h"
 
 namespace muster::cli {
 namespace {

@@ -1,8 +1,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/operation_text.h"
 #include "client/cli/steer.h"
+#include "client/cli/terminal/operation_text.h"
 #include "proto/muster/v1/operation_service.pb.h"
 
 namespace muster::cli {

@@ -3,8 +3,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/json.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/json.h"
 
 namespace muster::cli {
 namespace {

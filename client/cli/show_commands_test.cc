@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/cli/cli_fixture.h"
-#include "client/cli/metrics_text.h"
+#include "client/cli/terminal/metrics_text.h"
 
 namespace muster::cli {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
-#include "client/cli/operation_text.h"
+#include "client/cli/terminal/operation_text.h"
 
 namespace muster::cli {
 

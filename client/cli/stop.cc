@@ -1,7 +1,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
-#include "client/cli/job_text.h"
+#include "client/cli/terminal/job_text.h"
 
 namespace muster::cli {
 namespace {

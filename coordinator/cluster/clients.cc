@@ -362,15 +362,15 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
             .deleted_time = now,
             .answer = answer});
   // What else of it would go into the same transaction.
-  std::erase_if(batch_.steps, [&](const store::StepRow& row) { return row.job_id == job_id; });
+  std::erase_if(batch_.steps, [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.validations,
-                [&](const store::ValidationRow& row) { return row.job_id == job_id; });
+                [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.logs, [&](const store::LogRow& row) { return row.job_id == job_id; });
   dirty_.erase(job_id);
   batch_.removed_jobs.push_back(job_id);
   batch_.last_number = last_number_;
   rows_.erase(job_id);
-  speed_.erase(job_id);
+  newest_steps_.erase(job_id);
   said_.erase(job_id);
   judged_.erase(job_id);
   // Another job of its name has nothing to do with what was known of it.

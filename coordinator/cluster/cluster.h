@@ -189,13 +189,10 @@ class Cluster {
   std::string AgentId(const std::string& node) const { return MarkOf(node).agent_id; }
   // By job id: the ranks whose processes may be on this node, in order.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const;
-  // Over the last steps, all ranks together; 0 and absent without any.
-  struct Throughput {
-    double samples_per_second = 0;
-    std::optional<double> tokens_per_second;
-    std::optional<double> model_flops_per_second;
-  };
-  Throughput ThroughputOf(const std::string& job_id) const;
+  // StepDone::metrics of the last steps that this object saw of a generation that trains, oldest
+  // first, at most kSpeedSteps: its throughput follows from them.
+  static constexpr size_t kSpeedSteps = 20;
+  const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
   // As of the last tick.
   jobs::Slots OfferedSlots() const { return SlotsAt(last_tick_); }
   // What to warn of where a job would not fit if everything that is offered were free: "needs 4
@@ -207,15 +204,6 @@ class Cluster {
   struct Dirty {
     bool lists = false;
     std::set<uint32_t> ranks;
-  };
-  struct Speed {
-    struct Step {
-      uint64_t samples = 0;
-      std::optional<uint64_t> tokens;
-      std::optional<double> model_flops_per_second;
-      absl::Duration duration;
-    };
-    std::deque<Step> steps;
   };
 
   // There are processes of this job that an older database does not know.
@@ -253,8 +241,8 @@ class Cluster {
   // A process knows what was acknowledged before an older database took the place of this one: its
   // generation cannot go on, which is no failure of the job.
   void FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now);
-  void StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step);
-  void StoreValidation(const jobs::Job& job, uint64_t generation, const Validated& validated);
+  void StoreStep(const std::string& job_id, uint64_t generation, const StepDone& step);
+  void StoreValidation(const std::string& job_id, uint64_t generation, const Validated& validated);
   // Of what a rank 0 left that is given up: what it measured, of the steps that nobody does again.
   // The next generation tells the others itself, and replaces what was there.
   void TakeMeasured(const WorkerId& worker, const Report& report);
@@ -346,7 +334,7 @@ class Cluster {
   std::map<std::string, store::RequestRow> requests_;
   // Requests of deleted jobs, by the time of the deletion.
   std::multimap<absl::Time, std::string> bygone_requests_;
-  std::map<std::string, Speed> speed_;
+  std::map<std::string, std::deque<std::string>> newest_steps_;
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;
   // Processes of a later generation than their job's, by job: incarnation and node. Their job does
@@ -388,7 +376,7 @@ class Cluster {
   std::map<std::string, uint64_t> stop_activity_;
 
   std::map<std::string, Dirty> dirty_;
-  // What the store has of each job's lists.
+  // What the store has of each job.
   std::map<std::string, store::JobRows> rows_;
   // The last state said in the daemon's log.
   std::map<std::string, jobs::State> said_;

@@ -116,7 +116,7 @@ TEST_F(SpoolTest, WhatACutOffRank0MeasuredIsTakenUpToWhereTheNextGenerationBegan
   std::vector<std::pair<uint64_t, uint64_t>> rows;
   const auto steps = world_.store().ReadSteps("job", 0, 100);
   ASSERT_TRUE(steps.ok());
-  for (const store::StepRow& row : *steps) rows.emplace_back(row.step, row.generation);
+  for (const store::MetricsRow& row : *steps) rows.emplace_back(row.step, row.generation);
   EXPECT_EQ(rows, (std::vector<std::pair<uint64_t, uint64_t>>{{1, 1}, {2, 1}, {3, 2}}));
   EXPECT_EQ(world_.job("job").step, 3) << "where it is has not changed";
 }

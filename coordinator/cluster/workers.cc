@@ -13,8 +13,6 @@
 namespace muster::cluster {
 namespace {
 
-// Throughput is averaged over so many steps.
-constexpr size_t kSpeedSteps = 20;
 // Changes of trainability that are kept per job.
 constexpr size_t kKeptChanges = 200;
 
@@ -230,9 +228,9 @@ void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
   if (current && job->ranks[0].incarnation != worker.incarnation) return;
   // The store takes what no newer generation has computed anew.
   if (const auto* step = std::get_if<StepDone>(&report.what)) {
-    StoreStep(*job, worker.generation, *step);
+    StoreStep(job->id, worker.generation, *step);
   } else if (const auto* validated = std::get_if<Validated>(&report.what)) {
-    StoreValidation(*job, worker.generation, *validated);
+    StoreValidation(job->id, worker.generation, *validated);
   }
 }
 
@@ -367,51 +365,28 @@ void Cluster::RecordTrainability(jobs::Job* job, const TrainabilityInForce& repo
 
 void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
   job->step = step.step;
-  job->loss = step.loss;
-  job->perplexity = step.perplexity;
-  job->grad_norm = step.grad_norm;
+  job->newest_step = step.metrics;
   if (step.skipped) ++job->skipped_steps;
-  auto& steps = speed_[job->id].steps;
-  steps.push_back({step.samples, step.tokens, step.model_flops_per_second, step.duration});
+  auto& steps = newest_steps_[job->id];
+  steps.push_back(step.metrics);
   if (steps.size() > kSpeedSteps) steps.pop_front();
-  StoreStep(*job, job->generation, step);
+  StoreStep(job->id, job->generation, step);
 }
 
-void Cluster::StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step) {
-  batch_.steps.push_back({.job_id = job.id,
-                          .step = step.step,
-                          .generation = generation,
-                          .loss = step.loss,
-                          .learning_rate = step.learning_rate,
-                          .grad_norm = step.grad_norm,
-                          .samples = step.samples,
-                          .duration = step.duration,
-                          .perplexity = step.perplexity,
-                          .tokens = step.tokens,
-                          .model_flops_per_second = step.model_flops_per_second,
-                          .skipped = step.skipped,
-                          .loss_scale = step.loss_scale});
-  effects_.push_back(StepsChanged{job.id});
+void Cluster::StoreStep(const std::string& job_id, uint64_t generation, const StepDone& step) {
+  batch_.steps.push_back({job_id, step.step, generation, step.metrics});
+  effects_.push_back(StepsChanged{job_id});
 }
 
 void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
-  job->validation_loss = validated.loss;
-  job->validation_accuracy = validated.accuracy;
-  job->validation_perplexity = validated.perplexity;
-  job->validation_step = validated.step;
-  StoreValidation(*job, job->generation, validated);
+  job->newest_validation = validated.metrics;
+  StoreValidation(job->id, job->generation, validated);
 }
 
-void Cluster::StoreValidation(const jobs::Job& job, uint64_t generation,
+void Cluster::StoreValidation(const std::string& job_id, uint64_t generation,
                               const Validated& validated) {
-  batch_.validations.push_back({.job_id = job.id,
-                                .step = validated.step,
-                                .generation = generation,
-                                .loss = validated.loss,
-                                .accuracy = validated.accuracy,
-                                .perplexity = validated.perplexity,
-                                .samples = validated.samples});
-  effects_.push_back(StepsChanged{job.id});
+  batch_.validations.push_back({job_id, validated.step, generation, validated.metrics});
+  effects_.push_back(StepsChanged{job_id});
 }
 
 void Cluster::GrantExport(jobs::Job* job, uint32_t rank, const std::string& path) {

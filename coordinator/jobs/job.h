@@ -213,25 +213,30 @@ struct Rendezvous {
   bool operator==(const Rendezvous&) const = default;
 };
 
-// A job without its lists: of a fixed size, however long it has run.
-struct JobFields {
+// A job without its lists is of a fixed size, however long it has run. It is in three parts, and
+// each of them is stored by itself when it has changed.
+
+// What was handed in. It never changes.
+struct JobIdentity {
   std::string id;
   // Of submission, from 1: who came first.
   uint64_t number = 0;
   // v1::JobSpec with its defaults filled in, serialized; the cores never look inside.
   std::string spec;
   Plan plan;
+  absl::Time create_time = absl::InfinitePast();
+};
 
+// Its state, and what decides on it. It changes when something happens to the job, not with its
+// steps.
+struct JobLife {
   State state = State::kQueued;
   std::string state_reason;
   // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets
   // state_reason sets or clears it.
   std::string reason_code;
-  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is,
-  // and no version above it is ever shown before a higher ceiling is stored.
-  uint64_t version = 1;
+  // No version above it is ever shown before a higher ceiling is stored.
   uint64_t version_ceiling = 1;
-  absl::Time create_time = absl::InfinitePast();
   // Infinite past: not yet.
   absl::Time start_time = absl::InfinitePast();
   absl::Time end_time = absl::InfinitePast();
@@ -281,25 +286,32 @@ struct JobFields {
   // It does not start before, after a failure; infinite past: it may start at once.
   absl::Time not_before = absl::InfinitePast();
   std::optional<Rendezvous> rendezvous;
-
-  std::string stage;
-  uint64_t step = 0;
-  // Of the newest step.
-  std::optional<double> loss;
-  std::optional<double> perplexity;
-  std::optional<double> grad_norm;
-  uint64_t skipped_steps = 0;
-  // Of the newest validation pass.
-  std::optional<double> validation_loss;
-  std::optional<double> validation_accuracy;
-  std::optional<double> validation_perplexity;
-  uint64_t validation_step = 0;
   std::string exported_path;
   // Where rank 0 of this generation may put the weights; empty: it has not asked.
   std::string export_granted;
-  uint64_t log_sequence = 0;
   // Absent: the last save did not fail.
   std::optional<SaveFailure> save_failure;
+
+  bool operator==(const JobLife&) const = default;
+};
+
+// How far it has come. It changes with each step.
+struct JobProgress {
+  std::string stage;
+  uint64_t step = 0;
+  // v1::StepMetrics of the newest step and of the newest validation pass, serialized; empty: there
+  // is none yet. The cores never look inside.
+  std::string newest_step;
+  std::string newest_validation;
+  uint64_t skipped_steps = 0;
+  uint64_t log_sequence = 0;
+
+  bool operator==(const JobProgress&) const = default;
+};
+
+struct JobFields : JobIdentity, JobLife, JobProgress {
+  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is.
+  uint64_t version = 1;
 
   bool terminal() const { return IsTerminal(state); }
   // Without processes until a person says what is to be done.

@@ -136,7 +136,8 @@ void Engine::Loop() {
       absl::MutexLock lock(&mutex_);
       // What comes while it stops is answered, and does not keep it awake.
       if (!stopping_) {
-        woken_.Await(mutex_, patience, [this] { return Woken(); });
+        woken_.Await(mutex_, patience,
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Woken(); });
       } else if (commit_.has_value() && commit_->under_way) {
         mutex_.Await(absl::Condition(this, &Engine::HasResult));
       }

@@ -36,7 +36,7 @@ class Fixture : public testing::Test {
     parameters_ = {{"a", at::ones({5})}, {"b", at::ones({3, 7})}, {"c", at::ones({40})}};
     for (auto& parameter : parameters_) parameter.tensor.requires_grad_(true);
     std::vector<size_t> indices;
-    const auto specs = TrainableSpecs(parameters_, &indices);
+    const auto specs = TrainableSpecs(parameters_, TrainedOf(parameters_), &indices);
     groups_ = layout::AssignBuckets(specs, kWorldSize,
                                     {.first_bytes = bucket_bytes, .bytes = bucket_bytes});
   }

@@ -58,11 +58,12 @@ layout::ElementType ElementTypeOf(at::ScalarType type) {
 }
 
 std::vector<layout::ParameterSpec> SpecsOf(const std::vector<models::Parameter>& parameters,
-                                           bool trainable, std::vector<size_t>* indices) {
+                                           const std::vector<bool>& trained, bool trainable,
+                                           std::vector<size_t>* indices) {
   std::vector<layout::ParameterSpec> specs;
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& [name, tensor] = parameters[i];
-    if (tensor.requires_grad() != trainable) continue;
+    if (trained[i] != trainable) continue;
     specs.push_back({.name = name,
                      .elements = tensor.numel(),
                      .type = ElementTypeOf(tensor.scalar_type()),
@@ -74,14 +75,28 @@ std::vector<layout::ParameterSpec> SpecsOf(const std::vector<models::Parameter>&
 
 }  // namespace
 
+std::vector<bool> TrainedOf(const std::vector<models::Parameter>& parameters) {
+  std::vector<bool> trained;
+  for (const auto& [name, tensor] : parameters) trained.push_back(tensor.requires_grad());
+  return trained;
+}
+
 std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
+                                                  const std::vector<bool>& trained,
                                                   std::vector<size_t>* indices) {
-  return SpecsOf(parameters, true, indices);
+  return SpecsOf(parameters, trained, true, indices);
 }
 
 std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
+                                               const std::vector<bool>& trained,
                                                std::vector<size_t>* indices) {
-  return SpecsOf(parameters, false, indices);
+  return SpecsOf(parameters, trained, false, indices);
+}
+
+std::vector<int64_t> ElementsOf(const std::vector<models::Parameter>& parameters) {
+  std::vector<int64_t> elements;
+  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
+  return elements;
 }
 
 at::ScalarType ScalarTypeOf(layout::ElementType type) {

@@ -3,6 +3,7 @@
 #ifndef MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 #define MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -22,13 +23,21 @@ absl::Status CheckParameters(const std::vector<models::Parameter>& parameters);
 // needs no gradient, and has a name of its own.
 absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers);
 
-// Of the trainable parameters; `indices`: which of `parameters` they are.
+// Which of the parameters require a gradient.
+std::vector<bool> TrainedOf(const std::vector<models::Parameter>& parameters);
+
+// Of the parameters that are `trained`; `indices`: which of `parameters` they are.
 std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
+                                                  const std::vector<bool>& trained,
                                                   std::vector<size_t>* indices);
 
-// The same of the frozen ones, which are float32, float64 or int64.
+// The same of the others, which are float32, float64 or int64.
 std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
+                                               const std::vector<bool>& trained,
                                                std::vector<size_t>* indices);
+
+// Of each parameter.
+std::vector<int64_t> ElementsOf(const std::vector<models::Parameter>& parameters);
 
 at::ScalarType ScalarTypeOf(layout::ElementType type);
 

@@ -50,10 +50,11 @@ TEST(CheckBuffers, NamesWhatDoesNotFit) {
 
 TEST(TrainableSpecs, LeaveOutFrozenParameters) {
   std::vector<size_t> indices;
-  const auto specs = TrainableSpecs({{"a", at::empty({7})},
-                                     {"b", Leaf()},
-                                     {"c", at::empty({5}, at::kDouble).requires_grad_(true)}},
-                                    &indices);
+  const std::vector<models::Parameter> parameters = {
+      {"a", at::empty({7})},
+      {"b", Leaf()},
+      {"c", at::empty({5}, at::kDouble).requires_grad_(true)}};
+  const auto specs = TrainableSpecs(parameters, TrainedOf(parameters), &indices);
   ASSERT_EQ(specs.size(), 2u);
   EXPECT_EQ(indices, (std::vector<size_t>{1, 2}));
   EXPECT_EQ(specs[0].name, "b");

@@ -1,9 +1,14 @@
 #include "worker/parallel/move_pieces.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <map>
+#include <memory>
+#include <numeric>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
@@ -42,95 +47,113 @@ char* AddressIn(const PieceMap& pieces, const Move& move, int64_t bytes) {
   return static_cast<char*>(piece.tensor.data_ptr()) + (move.begin - piece.begin) * bytes;
 }
 
-// Moves between two ranks, in an order that all agree on, cut so that none is larger than a round.
-std::vector<Move> Travelling(std::vector<Move> moves, const std::vector<int64_t>& element_bytes,
-                             int64_t round_bytes) {
-  std::vector<Move> travelling;
-  std::sort(moves.begin(), moves.end(), [](const Move& a, const Move& b) {
-    return std::tie(a.parameter, a.begin, a.to) < std::tie(b.parameter, b.begin, b.to);
-  });
-  for (Move move : moves) {
-    if (move.from == move.to) continue;
-    const int64_t most = std::max<int64_t>(round_bytes / element_bytes[move.parameter], 1);
-    for (const int64_t end = move.end; move.begin < end; move.begin = move.end) {
-      move.end = std::min(end, move.begin + most);
-      travelling.push_back(move);
-    }
-  }
-  return travelling;
+int64_t BytesOf(const Move& move, const std::vector<int64_t>& element_bytes) {
+  return (move.end - move.begin) * element_bytes[move.parameter];
 }
 
-// The next round from `begin`: how far it goes.
-size_t EndOfRound(const std::vector<Move>& moves, size_t begin,
-                  const std::vector<int64_t>& element_bytes, int64_t round_bytes, int ranks) {
-  std::vector<int64_t> sent(ranks);
-  std::vector<int64_t> received(ranks);
-  size_t end = begin;
-  for (; end < moves.size(); ++end) {
-    const Move& move = moves[end];
-    const int64_t bytes = (move.end - move.begin) * element_bytes[move.parameter];
-    sent[move.from] += bytes;
-    received[move.to] += bytes;
-    const bool full = sent[move.from] > round_bytes || received[move.to] > round_bytes;
-    if (full && end > begin) break;
+// The moves from one rank to another.
+struct Lane {
+  std::vector<Move> moves;  // in an order that both agree on
+  size_t next = 0;          // the first that has not travelled
+
+  // What travels next: whole moves and a part of one, at most `bytes`, but at least one element.
+  std::vector<Move> Take(int64_t bytes, const std::vector<int64_t>& element_bytes) {
+    std::vector<Move> taken;
+    while (next < moves.size()) {
+      Move& move = moves[next];
+      int64_t elements = std::min(bytes / element_bytes[move.parameter], move.end - move.begin);
+      if (elements <= 0 && !taken.empty()) break;
+      elements = std::max<int64_t>(elements, 1);
+      taken.push_back(move);
+      taken.back().end = move.begin + elements;
+      bytes -= BytesOf(taken.back(), element_bytes);
+      move.begin += elements;
+      next += move.begin == move.end;
+    }
+    return taken;
   }
-  return end;
+};
+
+// By sender and receiver; only those between which anything travels.
+using Lanes = std::map<std::pair<int64_t, int64_t>, Lane>;
+
+Lanes LanesOf(const std::vector<Move>& moves) {
+  Lanes lanes;
+  for (const Move& move : moves) {
+    if (move.from != move.to) lanes[{move.from, move.to}].moves.push_back(move);
+  }
+  for (auto& [ends, lane] : lanes) {
+    std::sort(lane.moves.begin(), lane.moves.end(), [](const Move& a, const Move& b) {
+      return std::tie(a.parameter, a.begin) < std::tie(b.parameter, b.begin);
+    });
+  }
+  return lanes;
 }
 
-absl::Status Exchange(const std::vector<Move>& moves, size_t begin, size_t end,
-                      const PieceMap& from, const PieceMap& to,
-                      const std::vector<int64_t>& element_bytes, comm::Communicator* communicator,
-                      comm::OpLabel label) {
-  const int rank = communicator->rank();
-  std::vector<int64_t> out_sizes(communicator->world_size());
-  std::vector<int64_t> in_sizes(communicator->world_size());
-  const auto bytes_of = [&](const Move& move) {
-    return (move.end - move.begin) * element_bytes[move.parameter];
-  };
-  for (size_t i = begin; i < end; ++i) {
-    if (moves[i].from == rank) out_sizes[moves[i].to] += bytes_of(moves[i]);
-    if (moves[i].to == rank) in_sizes[moves[i].from] += bytes_of(moves[i]);
-  }
-  const auto starts = [](const std::vector<int64_t>& sizes, int64_t* total) {
-    std::vector<int64_t> starts;
-    *total = 0;
-    for (const int64_t size : sizes) {
-      starts.push_back(*total);
-      *total += size;
+// Room for one round of an exchange, used for round after round.
+class Round {
+ public:
+  explicit Round(comm::Communicator* communicator) : communicator_(communicator) {}
+
+  // Begins to send and receive the next part of each lane.
+  void Begin(Lanes& lanes, const PieceMap& from, int64_t lane_bytes,
+             const std::vector<int64_t>& element_bytes, comm::OpLabel label) {
+    const int rank = communicator_->rank();
+    std::vector<int64_t> out_sizes(communicator_->world_size());
+    std::vector<int64_t> in_sizes(communicator_->world_size());
+    std::vector<Move> sent;
+    received_.clear();
+    for (auto& [ends, lane] : lanes) {  // by rising receiver, and by rising sender
+      const std::vector<Move> taken = lane.Take(lane_bytes, element_bytes);
+      if (ends.first != rank && ends.second != rank) continue;
+      const bool out = ends.first == rank;
+      std::vector<Move>& mine = out ? sent : received_;
+      mine.insert(mine.end(), taken.begin(), taken.end());
+      int64_t& size = out ? out_sizes[ends.second] : in_sizes[ends.first];
+      for (const Move& move : taken) size += BytesOf(move, element_bytes);
     }
-    return starts;
-  };
-  int64_t out_total = 0;
-  int64_t in_total = 0;
-  std::vector<int64_t> out_at = starts(out_sizes, &out_total);
-  std::vector<int64_t> in_at = starts(in_sizes, &in_total);
-  const memory::MemoryScope scope(memory::Purpose::kBuckets);
-  const at::Tensor out = at::empty({out_total}, at::kByte);
-  const at::Tensor in = at::empty({in_total}, at::kByte);
-  for (size_t i = begin; i < end; ++i) {
-    const Move& move = moves[i];
-    if (move.from != rank) continue;
-    int64_t& at = out_at[move.to];
-    std::memcpy(static_cast<char*>(out.data_ptr()) + at,
-                AddressIn(from, move, element_bytes[move.parameter]), bytes_of(move));
-    at += bytes_of(move);
+    at::Tensor out = Room(&out_, out_sizes);
+    in_now_ = Room(&in_, in_sizes);
+    char* to = static_cast<char*>(out.data_ptr());
+    for (const Move& move : sent) {
+      const int64_t bytes = BytesOf(move, element_bytes);
+      std::memcpy(to, AddressIn(from, move, element_bytes[move.parameter]), bytes);
+      to += bytes;
+    }
+    work_ = communicator_->AllToAll(in_now_, in_sizes, out, out_sizes, label);
   }
-  RETURN_IF_ERROR(communicator->AllToAll(in, in_sizes, out, out_sizes, label)->Wait());
-  for (size_t i = begin; i < end; ++i) {
-    const Move& move = moves[i];
-    if (move.to != rank) continue;
-    int64_t& at = in_at[move.from];
-    std::memcpy(AddressIn(to, move, element_bytes[move.parameter]),
-                static_cast<const char*>(in.data_ptr()) + at, bytes_of(move));
-    at += bytes_of(move);
+
+  absl::Status Finish(const PieceMap& to, const std::vector<int64_t>& element_bytes) {
+    if (work_ == nullptr) return absl::OkStatus();
+    RETURN_IF_ERROR(std::exchange(work_, nullptr)->Wait());
+    const char* from = static_cast<const char*>(in_now_.data_ptr());
+    for (const Move& move : received_) {
+      const int64_t bytes = BytesOf(move, element_bytes);
+      std::memcpy(AddressIn(to, move, element_bytes[move.parameter]), from, bytes);
+      from += bytes;
+    }
+    return absl::OkStatus();
   }
-  return absl::OkStatus();
-}
+
+ private:
+  static at::Tensor Room(at::Tensor* room, const std::vector<int64_t>& sizes) {
+    const int64_t bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+    const memory::MemoryScope scope(memory::Purpose::kBuckets);
+    if (!room->defined() || room->numel() < bytes) *room = at::empty({bytes}, at::kByte);
+    return room->narrow(0, 0, bytes);
+  }
+
+  comm::Communicator* const communicator_;
+  at::Tensor out_, in_;  // room
+  at::Tensor in_now_;    // of it, in this round
+  std::vector<Move> received_;
+  std::unique_ptr<comm::Work> work_;  // last: it is waited for before the rest goes
+};
 
 int64_t TravellingBytes(const std::vector<Move>& moves, const std::vector<int64_t>& element_bytes) {
   int64_t bytes = 0;
   for (const Move& move : moves) {
-    if (move.from != move.to) bytes += (move.end - move.begin) * element_bytes[move.parameter];
+    if (move.from != move.to) bytes += BytesOf(move, element_bytes);
   }
   return bytes;
 }
@@ -156,18 +179,25 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
   for (const Move& move : moves) {
     if (move.from != rank || move.to != rank) continue;
     const int64_t bytes = element_bytes[move.parameter];
-    std::memcpy(AddressIn(targets, move, bytes), AddressIn(sources, move, bytes),
-                (move.end - move.begin) * bytes);
+    const char* source = AddressIn(sources, move, bytes);
+    char* target = AddressIn(targets, move, bytes);
+    if (source != target) std::memcpy(target, source, (move.end - move.begin) * bytes);
   }
-  const std::vector<Move> travelling = Travelling(moves, element_bytes, round_bytes);
-  for (size_t begin = 0; begin < travelling.size();) {
-    const size_t end =
-        EndOfRound(travelling, begin, element_bytes, round_bytes, communicator->world_size());
-    RETURN_IF_ERROR(
-        Exchange(travelling, begin, end, sources, targets, element_bytes, communicator, label));
-    begin = end;
+  Lanes lanes = LanesOf(moves);
+  // All connections are in use in every round; two rounds are on their way at a time.
+  const int64_t lane_bytes = round_bytes / std::max(communicator->world_size() - 1, 1);
+  std::array<Round, 2> rounds = {Round(communicator), Round(communicator)};
+  const auto done = [](const auto& entry) {
+    return entry.second.next == entry.second.moves.size();
+  };
+  for (size_t turn = 0; !lanes.empty(); ++turn) {
+    Round& round = rounds[turn % rounds.size()];
+    RETURN_IF_ERROR(round.Finish(targets, element_bytes));
+    round.Begin(lanes, sources, lane_bytes, element_bytes, label);
+    std::erase_if(lanes, done);
   }
-  return TravellingBytes(travelling, element_bytes);
+  for (Round& round : rounds) RETURN_IF_ERROR(round.Finish(targets, element_bytes));
+  return TravellingBytes(moves, element_bytes);
 }
 
 absl::StatusOr<int64_t> BytesToMove(const layout::Placement& from, const layout::Placement& to,

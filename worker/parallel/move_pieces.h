@@ -24,15 +24,17 @@ struct Arrangement {
 // Of each parameter's elements, given their types.
 std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types);
 
-// Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. No tensor of
-// `to` shares memory with one of `from`. A collective, in rounds of at most round_bytes sent and
-// received by a rank, where anything travels at all. The bytes that all ranks send to others.
-// Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT: pieces that
-// are not the placements'.
+// Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. A tensor of
+// `to` shares no memory with one of `from`, unless both are of the same elements in the same place.
+// A collective, where anything travels at all: in rounds in which a rank sends at most round_bytes
+// and receives at most that, or one element, and two of which are on their way at a time. Small
+// ones, so that what is sent and received does not leave the cache. The bytes that all ranks send
+// to others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT:
+// pieces that are not the placements'.
 absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& to,
                                    const std::vector<int64_t>& element_bytes,
                                    comm::Communicator* communicator, comm::OpLabel label,
-                                   int64_t round_bytes = 64 << 20);
+                                   int64_t round_bytes = 4 << 20);
 
 // The same bytes without moving anything. Pure.
 absl::StatusOr<int64_t> BytesToMove(const layout::Placement& from, const layout::Placement& to,

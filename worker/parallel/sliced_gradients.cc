@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "ATen/ops/empty.h"
-#include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "worker/memory/memory_scope.h"
@@ -36,7 +35,7 @@ SlicedGradients::SlicedGradients(std::vector<models::Parameter> parameters,
   {
     const MemoryScope scope(Purpose::kGradients);
     for (const layout::Group& group : groups) {
-      slices_.push_back(at::zeros({layout::SliceElements(group, communicator->world_size())},
+      slices_.push_back(at::empty({layout::SliceElements(group, communicator->world_size())},
                                   at::TensorOptions(ScalarTypeOf(group.type))));
     }
   }

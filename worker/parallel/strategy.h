@@ -27,6 +27,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "ATen/core/Tensor.h"
@@ -53,6 +54,24 @@ struct ParameterShards {
   std::vector<Piece> held;
   // What each rank holds, the same on all ranks: each element has one holder. Offsets mean nothing.
   layout::Placement holders;
+};
+
+// What a plan leaves for the one after it: a group whose members are to lie as they do stays where
+// it is (in_place.h).
+struct KeptMemory {
+  // Made by this plan or an earlier one, each all of its storage. Nothing but parameters lies
+  // there.
+  std::vector<at::Tensor> flats;
+  // Where there are shards: what this rank holds in them.
+  std::vector<Piece> held;
+};
+
+// Which rank holds what under a plan.
+struct Placements {
+  // As Strategy::owners.
+  layout::Placement owners;
+  // As ParameterShards::holders; where every rank has all parameters, none.
+  std::optional<layout::Placement> holders;
 };
 
 // What all ranks say alike at the start of a step.
@@ -82,6 +101,10 @@ class Strategy {
   // The pieces of all ranks, over the list of parameters that the strategy was made of; frozen ones
   // are nobody's. Offsets mean nothing.
   virtual layout::Placement owners() const = 0;
+
+  // The placements of a plan of this strategy that trains the parameters that are `trained`, by
+  // index. Pure: nothing changes.
+  virtual Placements PlacementsFor(const std::vector<bool>& trained) const = 0;
 
   // Null where every rank has all parameters: ddp, sharded_ddp. Else there is no memory behind a
   // parameter's tensor but in forwards of units that it belongs to, in a context of MakeContext,
@@ -136,10 +159,10 @@ class Strategy {
   // must not communicate.
   virtual uint64_t layout_fingerprint() const = 0;
 
-  // Before another strategy is made of the same model: parameters have memory of their own again,
-  // where their values are. Where there are shards the values stay in those, which outlive the
-  // strategy where somebody keeps them. Only the destructor may be called then.
-  virtual void ReleaseModel() {}
+  // Before another plan of the same strategy is made of the same model, which is given what this
+  // returns. The values stay where they are: behind the parameters' tensors, or in the shards,
+  // which outlive the strategy where somebody keeps them. Only the destructor may be called then.
+  virtual KeptMemory ReleaseModel() { return {}; }
 
   // For reports and tests.
   virtual int64_t bucket_count() const = 0;

@@ -4,14 +4,16 @@
 
 #include <map>
 #include <utility>
+#include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
-#include "worker/train/trainable.h"
+#include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 
@@ -36,44 +38,64 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
 
 namespace {
 
+const char* NameOf(parallel::UnitEvent::Kind kind) {
+  switch (kind) {
+    case parallel::UnitEvent::Kind::kGather:
+      return "gather ";
+    case parallel::UnitEvent::Kind::kFree:
+      return "free ";
+    case parallel::UnitEvent::Kind::kForward:
+      return "forward of ";
+    case parallel::UnitEvent::Kind::kBeforeBackward:
+      return "backward of ";
+    case parallel::UnitEvent::Kind::kAfterBackward:
+      return "after backward of ";
+  }
+  return "";
+}
+
 void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
   if (!recorder->on()) return;
-  constexpr const char* kWhat[] = {"gather ", "free ", "forward of ", "backward of ",
-                                   "after backward of "};
-  recorder->Mark(trace::Lane::kUnits, absl::StrCat(kWhat[static_cast<int>(event.kind)],
-                                                   event.unit.empty() ? "the root" : event.unit));
+  recorder->Mark(trace::Lane::kUnits,
+                 absl::StrCat(NameOf(event.kind), event.unit.empty() ? "the root" : event.unit));
   recorder->Level("gathered parameters", event.whole_bytes);
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(const Job& job,
-                                                                  const models::Model& model,
-                                                                  comm::Communicator* communicator,
-                                                                  trace::Recorder* recorder,
-                                                                  const ParameterValues& values) {
-  if (const auto* sharded = std::get_if<parallel::ShardedDdpOptions>(&job.strategy)) {
-    return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
-                                      communicator, *sharded);
-  }
-  if (const auto* fsdp = std::get_if<parallel::FsdpOptions>(&job.strategy)) {
-    parallel::FsdpOptions options = *fsdp;
-    if (recorder != nullptr) {
-      options.trace = [recorder](const parallel::UnitEvent& event) { RecordUnit(event, recorder); };
-    }
-    if (values != nullptr) options.values = values;
-    auto strategy = parallel::CreateFsdp(model.Parameters(), model.Buffers(), &model.root(),
-                                         communicator, options);
-    if (!strategy.ok()) return Annotate(strategy.status(), "strategy.fsdp");
-    return strategy;
-  }
-  return parallel::CreateDdp(model.Parameters(), model.Buffers(), communicator,
-                             std::get<parallel::DdpOptions>(job.strategy));
+absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
+    const Job& job, const models::Model& model, comm::Communicator* communicator,
+    trace::Recorder* recorder, const ParameterValues& values, parallel::KeptMemory kept) {
+  using Result = absl::StatusOr<std::unique_ptr<parallel::Strategy>>;
+  return std::visit(
+      Overloaded{
+          [&](const parallel::DdpOptions& options) -> Result {
+            return parallel::CreateDdp(model.Parameters(), model.Buffers(), communicator, options);
+          },
+          [&](const parallel::ShardedDdpOptions& options) -> Result {
+            return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
+                                              communicator, options, std::move(kept));
+          },
+          [&](parallel::FsdpOptions options) -> Result {
+            if (recorder != nullptr) {
+              options.trace = [recorder](const parallel::UnitEvent& event) {
+                RecordUnit(event, recorder);
+              };
+            }
+            if (values != nullptr) options.values = values;
+            auto strategy = parallel::CreateFsdp(model.Parameters(), model.Buffers(), &model.root(),
+                                                 communicator, options, std::move(kept));
+            if (!strategy.ok()) return Annotate(strategy.status(), "strategy.fsdp");
+            return strategy;
+          }},
+      job.strategy);
 }
 
 std::string StrategyName(const StrategyConfig& config) {
-  constexpr const char* kNames[] = {"ddp", "sharded_ddp", "fsdp"};
-  return kNames[config.index()];
+  return std::visit(Overloaded{[](const parallel::DdpOptions&) { return "ddp"; },
+                               [](const parallel::ShardedDdpOptions&) { return "sharded_ddp"; },
+                               [](const parallel::FsdpOptions&) { return "fsdp"; }},
+                    config);
 }
 
 absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,

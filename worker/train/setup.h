@@ -31,11 +31,12 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
 using ParameterValues = std::function<at::Tensor(const at::Tensor& tensor)>;
 
 // How the ranks share the model, as the job says. recorder: for what happens to units; null:
-// nothing is recorded. values: where parameters have no memory; only with fsdp. INVALID_ARGUMENT: a
-// parameter or buffer that does not fit.
+// nothing is recorded. values: where parameters have no memory; only with fsdp. kept: of the plan
+// before. INVALID_ARGUMENT: a parameter or buffer that does not fit.
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
     const Job& job, const models::Model& model, comm::Communicator* communicator,
-    trace::Recorder* recorder = nullptr, const ParameterValues& values = nullptr);
+    trace::Recorder* recorder = nullptr, const ParameterValues& values = nullptr,
+    parallel::KeptMemory kept = {});
 // Its name in job files and checkpoints: "ddp".
 std::string StrategyName(const StrategyConfig& config);
 

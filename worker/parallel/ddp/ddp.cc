@@ -24,8 +24,10 @@ class Ddp : public Strategy {
         parameters_(parameters),
         buffers_(buffers),
         buffer_sync_(TensorsOf(buffers), communicator) {
+    const std::vector<bool> trained = TrainedOf(parameters);
+    owners_ = PlacementsFor(trained).owners;
     std::vector<size_t> trainable;
-    const auto specs = TrainableSpecs(parameters, &trainable);
+    const auto specs = TrainableSpecs(parameters, trained, &trainable);
     std::vector<models::Parameter> reduced;
     for (const size_t index : trainable) {
       reduced.push_back(parameters[index]);
@@ -51,16 +53,11 @@ class Ddp : public Strategy {
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   bool sharded() const override { return false; }
-  layout::Placement owners() const override {
-    layout::Placement placement;
-    for (const auto& [name, tensor] : parameters_) placement.elements.push_back(tensor.numel());
-    std::vector<layout::Range> all;
-    for (const Piece& piece : pieces_) {
-      if (piece.tensor.numel() == 0) continue;
-      all.push_back({static_cast<int64_t>(piece.parameter), 0, piece.tensor.numel()});
-    }
-    placement.holders.assign(communicator_->world_size(), all);
-    return placement;
+  layout::Placement owners() const override { return owners_; }
+  Placements PlacementsFor(const std::vector<bool>& trained) const override {
+    layout::Placement all =
+        layout::Replicated(ElementsOf(parameters_), communicator_->world_size());
+    return {layout::Only(std::move(all), trained), std::nullopt};
   }
   uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
   int64_t bucket_count() const override { return labels_.size(); }
@@ -129,6 +126,7 @@ class Ddp : public Strategy {
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
   std::vector<Piece> pieces_;
+  layout::Placement owners_;
   std::vector<std::string> labels_;  // of the buckets
   uint64_t layout_fingerprint_ = 0;
   BufferSync buffer_sync_;

@@ -29,32 +29,39 @@ FlatGroup::FlatGroup(const std::vector<models::Parameter>& parameters,
       label_(std::move(label)),
       group_(group) {
   const c10::NoGradGuard no_grad;
-  const int world_size = communicator->world_size();
-  const at::ScalarType type = ScalarTypeOf(group.type);
-  {
-    const MemoryScope scope(Purpose::kParameters);
-    slice_ = at::zeros({layout::SliceElements(group, world_size)}, at::TensorOptions(type));
-  }
-  const size_t size = slice_.element_size();
-  for (const layout::Range& range :
-       layout::RangesOf(group, specs, communicator->rank(), world_size)) {
-    const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
-    const at::Tensor from = options.values ? options.values(tensor) : tensor;
-    if (!from.defined()) continue;
-    std::memcpy(static_cast<char*>(slice_.mutable_data_ptr()) + range.offset * size,
-                static_cast<const char*>(from.const_data_ptr()) + range.begin * size,
-                (range.end - range.begin) * size);
-  }
+  slice_ = options.slice.defined() ? options.slice : CopySlice(parameters, indices, specs, options);
   for (const layout::Group::Member& member : group.members) {
     tensors_.push_back(parameters[indices[member.parameter]].tensor);
   }
   const MemoryScope scope(Purpose::kGathered);
-  const bool round = options.in_bfloat16 && type == at::kFloat;
-  flat_ = at::empty({group.elements}, at::TensorOptions(round ? at::kBFloat16 : type));
+  const bool round = options.in_bfloat16 && slice_.scalar_type() == at::kFloat;
+  flat_ =
+      at::empty({group.elements}, at::TensorOptions(round ? at::kBFloat16 : slice_.scalar_type()));
   whole_bytes_ = static_cast<int64_t>(flat_.nbytes());
   views_ = ViewsOf(flat_);
   Show(views_);
   Resize(0);
+}
+
+at::Tensor FlatGroup::CopySlice(const std::vector<models::Parameter>& parameters,
+                                const std::vector<size_t>& indices,
+                                const std::vector<layout::ParameterSpec>& specs,
+                                const Options& options) const {
+  const MemoryScope scope(Purpose::kParameters);
+  const int world_size = communicator_->world_size();
+  const at::Tensor slice = at::zeros({layout::SliceElements(group_, world_size)},
+                                     at::TensorOptions(ScalarTypeOf(group_.type)));
+  const size_t size = slice.element_size();
+  for (const layout::Range& range :
+       layout::RangesOf(group_, specs, communicator_->rank(), world_size)) {
+    const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
+    const at::Tensor from = options.values ? options.values(tensor) : tensor;
+    if (!from.defined()) continue;
+    std::memcpy(static_cast<char*>(slice.mutable_data_ptr()) + range.offset * size,
+                static_cast<const char*>(from.const_data_ptr()) + range.begin * size,
+                (range.end - range.begin) * size);
+  }
+  return slice;
 }
 
 FlatGroup::~FlatGroup() {

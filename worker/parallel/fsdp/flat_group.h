@@ -32,11 +32,14 @@ class FlatGroup {
     bool in_bfloat16 = false;
     // As FsdpOptions'.
     std::function<at::Tensor(const at::Tensor& tensor)> values;
+    // This rank's slice, where there is memory for it; `values` is not asked then.
+    at::Tensor slice;
   };
 
   // parameters: of the model; indices[i]: which of them specs[i] is, of which `group` is made.
-  // Copies this rank's slice, and makes the parameters' tensors, of the whole's type then, views of
-  // the whole, which is not there yet. The communicator outlives this. label: for errors.
+  // Copies this rank's slice, unless it is given, and makes the parameters' tensors, of the whole's
+  // type then, views of the whole, which is not there yet. The communicator outlives this. label:
+  // for errors.
   FlatGroup(const std::vector<models::Parameter>& parameters, const std::vector<size_t>& indices,
             const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
             const Options& options, comm::Communicator* communicator, std::string label);
@@ -63,6 +66,10 @@ class FlatGroup {
   const at::Tensor& slice() const { return slice_; }
 
  private:
+  at::Tensor CopySlice(const std::vector<models::Parameter>& parameters,
+                       const std::vector<size_t>& indices,
+                       const std::vector<layout::ParameterSpec>& specs,
+                       const Options& options) const;
   void Resize(int64_t bytes);
   // Views of `flat`, whose memory is there, with the parameters' sizes.
   std::vector<at::Tensor> ViewsOf(const at::Tensor& flat) const;

@@ -12,6 +12,7 @@
 #include "worker/models/context_error.h"
 #include "worker/parallel/fsdp/backward_hooks.h"
 #include "worker/parallel/fsdp/flat_group.h"
+#include "worker/parallel/fsdp/kept_slices.h"
 #include "worker/parallel/fsdp/placement.h"
 #include "worker/parallel/fsdp/unit_groups.h"
 #include "worker/parallel/fsdp/unit_plan.h"
@@ -30,13 +31,14 @@ constexpr int kMostInFlight = 2;
 class Fsdp : public Strategy, public BackwardObserver {
  public:
   Fsdp(const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-       const std::vector<PlannedUnit>& plan, comm::Communicator* communicator,
-       const FsdpOptions& options);
+       std::vector<PlannedUnit> plan, comm::Communicator* communicator, const FsdpOptions& options,
+       KeptMemory kept);
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   const ParameterShards* shards() const override { return &shards_; }
   bool sharded() const override { return true; }
   layout::Placement owners() const override { return owners_; }
+  Placements PlacementsFor(const std::vector<bool>& trained) const override;
   uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
   int64_t bucket_count() const override { return trainable_groups_; }
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
@@ -56,6 +58,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   void ReleaseParameters() override;
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
+  KeptMemory ReleaseModel() override;
 
   // Runs a unit of the model, gathered where it is a planned one.
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
@@ -78,9 +81,13 @@ class Fsdp : public Strategy, public BackwardObserver {
     bool backward = false;  // there will be one, or one goes on
   };
 
-  // Gives the units their groups of one kind. The slices of these, in order.
-  std::vector<Slice> AddGroups(const std::vector<PlannedUnit>& plan, const UnitGroups& kind,
-                               const char* what, bool resident);
+  UnitGroups GroupsOf(const std::vector<bool>& trained, GroupKind kind) const {
+    return GroupByUnit(parameters_, trained, plan_, kind, communicator_->world_size());
+  }
+  // Gives the units their groups of one kind. `given`: their slices, undefined ones
+  // where there is no memory for them yet. The slices of these, in order.
+  std::vector<Slice> AddGroups(const UnitGroups& kind, const at::Tensor* given, const char* what,
+                               bool resident);
   void MakePieces(const UnitGroups& trainable, const std::vector<Slice>& slices,
                   const UnitGroups& frozen, const std::vector<Slice>& frozen_slices);
   void Trace(const Unit& unit, UnitEvent::Kind kind);
@@ -100,8 +107,10 @@ class Fsdp : public Strategy, public BackwardObserver {
   comm::Communicator* const communicator_;
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
+  const std::vector<PlannedUnit> plan_;
   const FsdpOptions options_;
   std::vector<std::unique_ptr<Unit>> units_;  // the root first
+  std::vector<at::Tensor> flats_;             // what this rank's slices lie in
   std::unordered_map<const models::Unit*, Unit*> unit_of_;
   std::vector<Unit*> unit_of_parameter_;
   int64_t trainable_groups_ = 0;
@@ -141,34 +150,42 @@ std::string Who(const PlannedUnit& unit, bool root) {
 }
 
 Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
-           const std::vector<models::Buffer>& buffers, const std::vector<PlannedUnit>& plan,
-           comm::Communicator* communicator, const FsdpOptions& options)
-    : communicator_(communicator), parameters_(parameters), buffers_(buffers), options_(options) {
+           const std::vector<models::Buffer>& buffers, std::vector<PlannedUnit> plan,
+           comm::Communicator* communicator, const FsdpOptions& options, KeptMemory kept)
+    : communicator_(communicator),
+      parameters_(parameters),
+      buffers_(buffers),
+      plan_(std::move(plan)),
+      options_(options) {
   for (const auto& [name, tensor] : parameters) shards_.types.push_back(tensor.scalar_type());
   unit_of_parameter_.resize(parameters.size());
-  for (size_t i = 0; i < plan.size(); ++i) {
+  for (size_t i = 0; i < plan_.size(); ++i) {
     units_.push_back(std::make_unique<Unit>());
-    units_[i]->name = plan[i].unit->name();
+    units_[i]->name = plan_[i].unit->name();
     units_[i]->root = i == 0;
-    unit_of_[plan[i].unit] = units_[i].get();
-    for (const size_t parameter : plan[i].parameters)
+    unit_of_[plan_[i].unit] = units_[i].get();
+    for (const size_t parameter : plan_[i].parameters)
       unit_of_parameter_[parameter] = units_[i].get();
   }
   const int world_size = communicator->world_size();
-  const UnitGroups trainable = GroupByUnit(parameters, plan, GroupKind::kTrainable, world_size);
-  const UnitGroups frozen = GroupByUnit(parameters, plan, GroupKind::kFrozen, world_size);
+  const std::vector<bool> trained = TrainedOf(parameters);
+  const UnitGroups trainable = GroupsOf(trained, GroupKind::kTrainable);
+  const UnitGroups frozen = GroupsOf(trained, GroupKind::kFrozen);
   trainable_groups_ = static_cast<int64_t>(trainable.groups.size());
   layout_fingerprint_ = layout::Fingerprint(trainable.groups, trainable.specs, world_size) * 31 +
                         layout::Fingerprint(frozen.groups, frozen.specs, world_size);
 
-  auto slices = AddGroups(plan, trainable, "parameters of ", /*resident=*/false);
-  const auto frozen_slices =
-      AddGroups(plan, frozen, "frozen parameters of ", options.frozen_resident);
+  KeptSlices taken =
+      TakeOverSlices(trainable, frozen, communicator->rank(), world_size, std::move(kept));
+  flats_ = std::move(taken.flats);
+  auto slices = AddGroups(trainable, taken.slices.data(), "parameters of ", /*resident=*/false);
+  const auto frozen_slices = AddGroups(frozen, taken.slices.data() + trainable.groups.size(),
+                                       "frozen parameters of ", options.frozen_resident);
   std::vector<models::Parameter> reduced;
   for (const size_t index : trainable.indices) reduced.push_back(parameters[index]);
   std::vector<std::string> labels;
   for (const size_t unit : trainable.units) {
-    labels.push_back(absl::StrCat("gradients of ", Who(plan[unit], unit == 0)));
+    labels.push_back(absl::StrCat("gradients of ", Who(plan_[unit], unit == 0)));
   }
   gradients_ = std::make_unique<SlicedGradients>(
       std::move(reduced), trainable.groups, std::move(labels), buffers, communicator,
@@ -177,7 +194,7 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
   MakePieces(trainable, slices, frozen, frozen_slices);
 }
 
-std::vector<Slice> Fsdp::AddGroups(const std::vector<PlannedUnit>& plan, const UnitGroups& kind,
+std::vector<Slice> Fsdp::AddGroups(const UnitGroups& kind, const at::Tensor* given,
                                    const char* what, bool resident) {
   std::vector<Slice> slices;
   for (size_t i = 0; i < kind.groups.size(); ++i) {
@@ -187,9 +204,11 @@ std::vector<Slice> Fsdp::AddGroups(const std::vector<PlannedUnit>& plan, const U
         parameters_, kind.indices, kind.specs, kind.groups[i],
         FlatGroup::Options{.resident = resident,
                            .in_bfloat16 = options_.parameters_in_bfloat16,
-                           .values = options_.values},
-        communicator_, absl::StrCat(what, Who(plan[unit], unit == 0))));
+                           .values = options_.values,
+                           .slice = given[i]},
+        communicator_, absl::StrCat(what, Who(plan_[unit], unit == 0))));
     slices.push_back({.parameters = groups.back()->slice()});
+    if (!given[i].defined()) flats_.push_back(groups.back()->slice());
   }
   return slices;
 }
@@ -200,12 +219,26 @@ void Fsdp::MakePieces(const UnitGroups& trainable, const std::vector<Slice>& sli
   const int world_size = communicator_->world_size();
   pieces_ =
       PiecesOf(trainable.groups, trainable.specs, trainable.indices, slices, rank, world_size);
-  FsdpPlacement placement = PlacementOf(parameters_, trainable, frozen, world_size);
-  owners_ = std::move(placement.owners);
-  shards_.holders = std::move(placement.holders);
+  Placements placements = PlacementsOf(parameters_, trainable, frozen, world_size);
+  owners_ = std::move(placements.owners);
+  shards_.holders = *std::move(placements.holders);
   shards_.held =
       PiecesOf(frozen.groups, frozen.specs, frozen.indices, frozen_slices, rank, world_size);
   shards_.held.insert(shards_.held.end(), pieces_.begin(), pieces_.end());
+}
+
+Placements Fsdp::PlacementsFor(const std::vector<bool>& trained) const {
+  return PlacementsOf(parameters_, GroupsOf(trained, GroupKind::kTrainable),
+                      GroupsOf(trained, GroupKind::kFrozen), communicator_->world_size());
+}
+
+KeptMemory Fsdp::ReleaseModel() {
+  KeptMemory kept{.flats = std::move(flats_), .held = {}};
+  // Without the gradients, which go with the plan.
+  for (const Piece& piece : shards_.held) {
+    kept.held.push_back({piece.parameter, piece.begin, piece.tensor.detach()});
+  }
+  return kept;
 }
 
 std::unique_ptr<models::ForwardContext> Fsdp::MakeContext(models::Mode mode,
@@ -402,13 +435,15 @@ absl::Status CheckFrozen(const std::vector<models::Parameter>& parameters) {
 
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-    const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options) {
+    const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options,
+    KeptMemory kept) {
   RETURN_IF_ERROR(CheckParameters(parameters));
   RETURN_IF_ERROR(CheckFrozen(parameters));
   RETURN_IF_ERROR(CheckBuffers(buffers));
   RETURN_IF_ERROR(CheckBuffersFor(options, buffers));
-  ASSIGN_OR_RETURN(const auto plan, PlanUnits(*root, parameters, options.units));
-  return std::make_unique<Fsdp>(parameters, buffers, plan, communicator, options);
+  ASSIGN_OR_RETURN(auto plan, PlanUnits(*root, parameters, options.units));
+  return std::make_unique<Fsdp>(parameters, buffers, std::move(plan), communicator, options,
+                                std::move(kept));
 }
 
 }  // namespace muster::parallel

@@ -7,10 +7,12 @@
 namespace muster::parallel {
 
 UnitGroups GroupByUnit(const std::vector<models::Parameter>& parameters,
-                       const std::vector<PlannedUnit>& plan, GroupKind kind, int world_size) {
+                       const std::vector<bool>& trained, const std::vector<PlannedUnit>& plan,
+                       GroupKind kind, int world_size) {
   UnitGroups result;
-  result.specs = kind == GroupKind::kTrainable ? TrainableSpecs(parameters, &result.indices)
-                                               : FrozenSpecs(parameters, &result.indices);
+  result.specs = kind == GroupKind::kTrainable
+                     ? TrainableSpecs(parameters, trained, &result.indices)
+                     : FrozenSpecs(parameters, trained, &result.indices);
   for (size_t unit = plan.size(); unit-- > 0;) {
     for (const auto type : {layout::ElementType::kFloat32, layout::ElementType::kFloat64,
                             layout::ElementType::kInt64}) {

@@ -23,9 +23,11 @@ struct UnitGroups {
   std::vector<size_t> units;  // of each group: index in the plan
 };
 
-// parameters: of the model, as the plan has them; frozen ones are float32, float64 or int64.
+// parameters: of the model, as the plan has them; those that are not `trained` are float32, float64
+// or int64.
 UnitGroups GroupByUnit(const std::vector<models::Parameter>& parameters,
-                       const std::vector<PlannedUnit>& plan, GroupKind kind, int world_size);
+                       const std::vector<bool>& trained, const std::vector<PlannedUnit>& plan,
+                       GroupKind kind, int world_size);
 
 }  // namespace muster::parallel
 

@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "ATen/ops/zeros.h"
 #include "absl/strings/str_cat.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/layout/groups.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/context_error.h"
+#include "worker/parallel/in_place.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
 #include "worker/parallel/partial_sums.h"
@@ -37,12 +37,13 @@ class ShardedDdp : public Strategy {
  public:
   ShardedDdp(const std::vector<models::Parameter>& parameters,
              const std::vector<models::Buffer>& buffers, const models::Unit* root,
-             comm::Communicator* communicator, const ShardedDdpOptions& options);
+             comm::Communicator* communicator, const ShardedDdpOptions& options, KeptMemory kept);
   ~ShardedDdp() override;
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   bool sharded() const override { return true; }
   layout::Placement owners() const override { return owners_; }
+  Placements PlacementsFor(const std::vector<bool>& trained) const override;
   uint64_t layout_fingerprint() const override { return layout_fingerprint_; }
   int64_t bucket_count() const override { return buckets_.size(); }
   std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
@@ -60,7 +61,7 @@ class ShardedDdp : public Strategy {
   absl::Status AwaitParameters() override;
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
-  void ReleaseModel() override;
+  KeptMemory ReleaseModel() override;
 
   // What the unit reads itself, or everything, is there when these return. Throw
   // models::ContextError where it did not arrive: a forward must not go on with anything.
@@ -69,15 +70,15 @@ class ShardedDdp : public Strategy {
 
  private:
   struct Bucket {
-    std::vector<size_t> members;  // indices of the model's parameters
-    at::Tensor parameters;        // all of them, flat, on every rank
-    at::Tensor own_parameters;    // this rank's slice
+    at::Tensor parameters;      // all of them, flat, on every rank
+    at::Tensor own_parameters;  // this rank's slice
     std::unique_ptr<comm::Work> gather;
     std::string gather_label;
   };
 
-  void MoveParameters(const std::vector<size_t>& trainable, const layout::Group& group,
-                      Bucket* bucket);
+  // The memory of each group, with its parameters in it: what is kept where it lies as it should.
+  std::vector<at::Tensor> PlaceParameters(const std::vector<layout::Group>& groups,
+                                          const std::vector<size_t>& trainable, KeptMemory kept);
   void PlanGathers(const models::Unit* root, const std::vector<layout::Group>& groups,
                    const std::vector<size_t>& trainable);
 
@@ -90,6 +91,8 @@ class ShardedDdp : public Strategy {
   const models::Unit* const root_;
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
+  const ShardedDdpOptions options_;
+  std::vector<at::Tensor> flats_;  // what the parameters lie in, frozen ones only where kept
   std::vector<Bucket> buckets_;
   std::vector<Piece> pieces_;
   layout::Placement owners_;
@@ -124,19 +127,26 @@ class AwaitingContext : public models::ForwardContext {
 
 ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
                        const std::vector<models::Buffer>& buffers, const models::Unit* root,
-                       comm::Communicator* communicator, const ShardedDdpOptions& options)
-    : communicator_(communicator), root_(root), parameters_(parameters), buffers_(buffers) {
+                       comm::Communicator* communicator, const ShardedDdpOptions& options,
+                       KeptMemory kept)
+    : communicator_(communicator),
+      root_(root),
+      parameters_(parameters),
+      buffers_(buffers),
+      options_(options) {
   std::vector<size_t> trainable;
-  const auto specs = TrainableSpecs(parameters, &trainable);
+  const std::vector<bool> trained = TrainedOf(parameters);
+  owners_ = PlacementsFor(trained).owners;
+  const auto specs = TrainableSpecs(parameters, trained, &trainable);
   auto groups = Buckets(specs, communicator->world_size(), options);
   layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
   std::vector<std::string> labels;
-  for (const layout::Group& group : groups) {
+  for (at::Tensor& flat : PlaceParameters(groups, trainable, std::move(kept))) {
     labels.push_back(absl::StrCat("bucket ", labels.size()));
-    Bucket bucket;
-    bucket.gather_label = absl::StrCat("parameters of ", labels.back());
-    MoveParameters(trainable, group, &bucket);
-    buckets_.push_back(std::move(bucket));
+    const int64_t slice = flat.numel() / communicator->world_size();
+    const at::Tensor own = flat.narrow(0, communicator->rank() * slice, slice);
+    buckets_.push_back(
+        {std::move(flat), own, nullptr, absl::StrCat("parameters of ", labels.back())});
   }
   PlanGathers(root, groups, trainable);
   std::vector<models::Parameter> reduced;
@@ -148,11 +158,8 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
   for (size_t i = 0; i < buckets_.size(); ++i) {
     slices.push_back({buckets_[i].own_parameters, gradients_->slice(i)});
   }
-  std::vector<int64_t> elements;
-  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
   pieces_ =
       PiecesOf(groups, specs, trainable, slices, communicator->rank(), communicator->world_size());
-  owners_ = OwnersOf(groups, specs, trainable, std::move(elements), communicator->world_size());
 }
 
 ShardedDdp::~ShardedDdp() {
@@ -160,43 +167,60 @@ ShardedDdp::~ShardedDdp() {
   for (Bucket& bucket : buckets_) bucket.gather.reset();
 }
 
-void ShardedDdp::MoveParameters(const std::vector<size_t>& trainable, const layout::Group& group,
-                                Bucket* bucket) {
-  c10::NoGradGuard no_grad;
-  const at::TensorOptions options(ScalarTypeOf(group.type));
-  const int64_t slice = layout::SliceElements(group, communicator_->world_size());
-  {
-    const MemoryScope scope(Purpose::kParameters);
-    bucket->parameters = at::zeros({group.elements}, options);
-  }
-  bucket->own_parameters = bucket->parameters.narrow(0, communicator_->rank() * slice, slice);
-  for (const layout::Group::Member& member : group.members) {
-    at::Tensor tensor = parameters_[trainable[member.parameter]].tensor;
-    const at::Tensor place =
-        bucket->parameters.narrow(0, member.offset, tensor.numel()).view(tensor.sizes());
-    if (tensor.numel() > 0) {
-      std::memcpy(place.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
+std::vector<at::Tensor> ShardedDdp::PlaceParameters(const std::vector<layout::Group>& groups,
+                                                    const std::vector<size_t>& trainable,
+                                                    KeptMemory kept) {
+  const c10::NoGradGuard no_grad;
+  const MemoryScope scope(Purpose::kParameters);
+  std::vector<at::Tensor> tensors;
+  for (const auto& [name, tensor] : parameters_) tensors.push_back(tensor);
+  std::vector<WantedGroup> wanted;
+  for (const layout::Group& group : groups) {
+    wanted.push_back({.elements = group.elements, .type = ScalarTypeOf(group.type)});
+    for (const layout::Group::Member& member : group.members) {
+      const size_t index = trainable[member.parameter];
+      wanted.back().members.push_back(
+          {static_cast<int64_t>(index), member.offset, tensors[index].numel()});
     }
-    tensor.set_data(place);
-    bucket->members.push_back(trainable[member.parameter]);
   }
+  InPlace in_place = FindInPlace(kept.flats, tensors, wanted, Unwanted::kStays);
+  kept = {};  // so that memory goes as soon as the last parameter has left it
+  flats_ = std::move(in_place.flats);
+  for (const size_t index : in_place.displaced) {
+    tensors[index].set_data(tensors[index].detach().clone());
+  }
+  for (size_t i = 0; i < groups.size(); ++i) {
+    at::Tensor& flat = in_place.groups[i];
+    if (flat.defined()) continue;
+    flat = NewFlat(wanted[i]);
+    for (const WantedGroup::Member& member : wanted[i].members) {
+      at::Tensor& tensor = tensors[member.tensor];
+      const at::Tensor place = flat.narrow(0, member.offset, member.elements).view(tensor.sizes());
+      if (member.elements > 0) {
+        std::memcpy(place.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
+      }
+      tensor.set_data(place);
+    }
+    flats_.push_back(flat);
+  }
+  return std::move(in_place.groups);
 }
 
-void ShardedDdp::ReleaseModel() {
-  const c10::NoGradGuard no_grad;
+KeptMemory ShardedDdp::ReleaseModel() {
+  for (Bucket& bucket : buckets_) AwaitGather(bucket);
   gradients_.reset();
   pieces_.clear();
-  for (Bucket& bucket : buckets_) {
-    AwaitGather(bucket);
-    // One bucket's parameters are there twice at a time.
-    const MemoryScope scope(Purpose::kParameters);
-    for (const size_t index : bucket.members) {
-      at::Tensor tensor = parameters_[index].tensor;
-      tensor.set_data(tensor.detach().clone());
-    }
-    bucket.parameters.reset();
-    bucket.own_parameters.reset();
-  }
+  buckets_.clear();
+  return {.flats = std::move(flats_), .held = {}};
+}
+
+Placements ShardedDdp::PlacementsFor(const std::vector<bool>& trained) const {
+  const int world_size = communicator_->world_size();
+  std::vector<size_t> indices;
+  const auto specs = TrainableSpecs(parameters_, trained, &indices);
+  return {OwnersOf(Buckets(specs, world_size, options_), specs, indices, ElementsOf(parameters_),
+                   world_size),
+          std::nullopt};
 }
 
 void ShardedDdp::PlanGathers(const models::Unit* root, const std::vector<layout::Group>& groups,
@@ -293,22 +317,14 @@ absl::Status ShardedDdp::VerifyParametersEqual(int64_t step) {
 
 }  // namespace
 
-layout::Placement OwnersUnderShardedDdp(const std::vector<models::Parameter>& parameters,
-                                        int world_size, const ShardedDdpOptions& options) {
-  std::vector<size_t> trainable;
-  const auto specs = TrainableSpecs(parameters, &trainable);
-  std::vector<int64_t> elements;
-  for (const auto& [name, tensor] : parameters) elements.push_back(tensor.numel());
-  return OwnersOf(Buckets(specs, world_size, options), specs, trainable, std::move(elements),
-                  world_size);
-}
-
 absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-    const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options) {
+    const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options,
+    KeptMemory kept) {
   RETURN_IF_ERROR(CheckParameters(parameters));
   RETURN_IF_ERROR(CheckBuffers(buffers));
-  return std::make_unique<ShardedDdp>(parameters, buffers, root, communicator, options);
+  return std::make_unique<ShardedDdp>(parameters, buffers, root, communicator, options,
+                                      std::move(kept));
 }
 
 }  // namespace muster::parallel

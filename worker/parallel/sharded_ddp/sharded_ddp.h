@@ -13,7 +13,8 @@
 // all of them: 4 P more from the first micro-batch to the last.
 //
 // The parameters' tensors stay the same objects, but their memory moves into the buckets when the
-// strategy is made, and stays there after it is destroyed.
+// strategy is made, and stays there after it is destroyed. A plan after it takes over what already
+// lies as it wants it.
 #ifndef MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_
 #define MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_
 
@@ -43,16 +44,13 @@ struct ShardedDdpOptions {
 
 // parameters: in forward order, the same on all ranks; buffers too. Those that need no gradient are
 // frozen, and stay whole and untouched on every rank. root: its units are called one by one, and
-// read no parameters but their own (unit.h); null: every forward waits for all parameters. Errors:
-// INVALID_ARGUMENT, with the name, when one does not fit (model_tensors.h).
+// read no parameters but their own (unit.h); null: every forward waits for all parameters. kept: of
+// the plan before, which is destroyed. Errors: INVALID_ARGUMENT, with the name, when one does not
+// fit (model_tensors.h).
 absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-    const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options);
-
-// Who would own what of the parameters that require a gradient: Strategy::owners of one that is
-// made of them. Pure.
-layout::Placement OwnersUnderShardedDdp(const std::vector<models::Parameter>& parameters,
-                                        int world_size, const ShardedDdpOptions& options);
+    const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options,
+    KeptMemory kept = {});
 
 }  // namespace muster::parallel
 
