@@ -128,7 +128,7 @@ void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
     if (job->ranks[rank].exited || !job->live) {
       Close(membership_.Forget(job->id, rank),
             Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                   "this process is taken for ended"));
+                   "this process counts as ended"));
     } else if (job->ending || job->ranks[rank].finished) {
       membership_.Release(job->id, rank);
     }

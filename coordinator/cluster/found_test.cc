@@ -121,7 +121,7 @@ TEST_F(FoundTest, ADirectoryThatCannotBeReadIsLookedAtAgainByAPlainResume) {
   };
   ASSERT_TRUE(Resume(false, "/not-mounted").ok());
   halt_at_the_start();
-  for (const std::string& part : {std::string("`muster resume job` looks again"),
+  for (const std::string& part : {std::string("`muster resume job` tries again"),
                                   absl::StrCat("`muster resume job --from ", Path(10, 1), "`"),
                                   std::string("--from-scratch")}) {
     EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;

@@ -92,7 +92,8 @@ TEST_F(RestoredTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextRep
   EXPECT_EQ(job().state, jobs::State::kRecovering);
   EXPECT_EQ(
       job().interruption,
-      "reports 4 to 5 of rank 0 were acknowledged and are not here: was the database restored?");
+      "reports 4 to 5 of rank 0 were acknowledged and are missing here: was the database "
+            "restored?");
   ExitAll();
   EXPECT_EQ(job().generation, 2u);
   EXPECT_EQ(job().restarts, 0u);

@@ -80,9 +80,9 @@ TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnother
   ComeBack("a");
   Tell(world_.job("job").Worker(0), {Step(9, 8), {.sequence = 10, .what = Finished{.step = 8}}});
   EXPECT_EQ(world_.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(
-      world_.job("job").interruption,
-      "reports 2 to 8 of rank 0 were acknowledged and are not here: was the database restored?");
+  EXPECT_EQ(world_.job("job").interruption,
+            "reports 2 to 8 of rank 0 were acknowledged and are missing here: was the database "
+            "restored?");
   EXPECT_EQ(world_.job("job").ranks[0].acked_report, 1);
   EXPECT_EQ(Acks().size(), 1);
   world_.Commit();

@@ -43,7 +43,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     // Its agent may not have said that it runs: it starts only now.
     if (!job->terminal() &&
         id.generation > std::max(job->generation, job->newest_generation_seen)) {
-      NewerGenerationFound(job, id.generation, "came to be attached and is refused", now);
+      NewerGenerationFound(job, id.generation, "tried to attach and is refused", now);
     }
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
@@ -52,7 +52,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   }
   if (hello.protocol < kOldestWorkerProtocol) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-                  "this process is of an older program, which takes every command for a stop");
+                  "this process is of an older program, which would treat every command as a stop");
   }
   if (hello.protocol > kWorkerProtocol + 1) {
     return Refuse(
@@ -63,7 +63,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   if (hello.protocol < kWorkerProtocolOfStarts && (job->from_scratch || !job->start_from.empty())) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-        "this process is of an older program, which does not know where the job is to start");
+        "this process is of an older program, which cannot be told where the job should start");
   }
   const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
@@ -186,7 +186,8 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
 void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
   MayRunElsewhere(*job);
   const jobs::Ended ended = jobs::OnInterrupted(
-      job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"),
+      job,
+      absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
       now);
   ListsChanged(job);
   Follow(job, ended, now);

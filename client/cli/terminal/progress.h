@@ -12,13 +12,14 @@
 namespace muster::cli {
 
 enum class ProgressForm {
-  kTerminal,  // one line that is drawn over, events above it
+  kTerminal,  // one line that is redrawn, with the events above it
   kPlain,     // lines only, few of them
 };
 
-// "fit  120/1000  12%  loss 2.3456  validation 2.5012 (41.20%)  1.23k tokens/s  1m20s left": the
-//       validation's loss and
-// accuracy; samples/s where the model has no tokens.
+// For example:
+//     fit  120/1000  12%  loss 2.3456  validation 2.5012 (41.20%)  1.23k tokens/s  1m20s left
+// After "validation" come its loss and its accuracy. For a model without tokens the speed is in
+// samples/s.
 std::string ProgressLine(const v1::Job& job);
 
 // One job's progress. Not thread-safe.
