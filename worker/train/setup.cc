@@ -123,13 +123,10 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     parameters.push_back({names[piece.parameter], piece.tensor, own.weight_decay, own.lr_scale});
     if (!states.empty()) parameters.back().state = std::move(states[parameters.size() - 1]);
   }
-  return std::visit(Overloaded{[&](const optim::AdamWOptions& options) {
-                                 return optim::CreateAdamW(std::move(parameters), options);
-                               },
-                               [&](const optim::SgdOptions& options) {
-                                 return optim::CreateSgd(std::move(parameters), options);
-                               }},
-                    config.kind);
+  if (const auto* adamw = std::get_if<optim::AdamWOptions>(&config.kind)) {
+    return optim::CreateAdamW(std::move(parameters), *adamw);
+  }
+  return optim::CreateSgd(std::move(parameters), std::get<optim::SgdOptions>(config.kind));
 }
 
 namespace {
