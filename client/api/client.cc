@@ -8,6 +8,7 @@
 #include "common/ids/ids.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
+#include "common/rpc/proto_time.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -264,9 +265,7 @@ absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
           absl::StrCat("operation '", name, "' is not done in time"));
     }
     const absl::Duration wait = std::min(left, kWaitInOneCall);
-    request.mutable_timeout()->set_seconds(absl::ToInt64Seconds(wait));
-    request.mutable_timeout()->set_nanos(
-        static_cast<int32_t>(absl::ToInt64Nanoseconds(wait % absl::Seconds(1))));
+    *request.mutable_timeout() = ToProto(wait);
     const auto operation =
         Call(operation_stub_.get(), &v1::OperationService::Stub::Wait, request, cancellation);
     if (operation.ok() && operation->done()) return operation;
@@ -328,15 +327,7 @@ absl::StatusOr<v1::Node> GrpcClient::DrainNode(const std::string& node, const St
   v1::DrainNodeRequest request;
   request.set_node(node);
   request.set_requested_by(options.requested_by);
-  if (deadline.has_value()) {
-    absl::Duration rest;
-    const int64_t seconds = absl::IDivDuration(*deadline, absl::Seconds(1), &rest);
-    request.mutable_deadline()->set_seconds(seconds);
-    // Of one that is too long for the seconds: it is refused.
-    const bool finite = rest < absl::Seconds(1) && rest > -absl::Seconds(1);
-    const int64_t nanos = finite ? absl::ToInt64Nanoseconds(rest) : 0;
-    request.mutable_deadline()->set_nanos(static_cast<int32_t>(nanos));
-  }
+  if (deadline.has_value()) *request.mutable_deadline() = ToProto(*deadline);
   return Change(cluster_stub_.get(), &v1::ClusterService::Stub::DrainNode, std::move(request),
                 options.retry);
 }

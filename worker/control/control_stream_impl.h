@@ -29,10 +29,6 @@
 
 namespace muster::control {
 
-inline absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
-}
-
 // Four threads: one reads, and opens the stream anew when it breaks; one writes, and keeps the
 // heartbeat (gRPC allows one reader and one writer at a time on a stream); the lease's; and one
 // that asks whether anybody listens while the stream is broken. Nothing that may block is done

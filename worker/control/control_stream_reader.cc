@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
+#include "common/rpc/proto_time.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"

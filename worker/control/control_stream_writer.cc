@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "worker/control/control_stream_impl.h"

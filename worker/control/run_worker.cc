@@ -19,6 +19,7 @@
 #include "common/activity/activity.h"
 #include "common/files/files.h"
 #include "common/jobspec/jobspec.h"
+#include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "common/utf8/utf8.h"
 #include "worker/checkpoint/epoch.h"
@@ -39,10 +40,6 @@
 
 namespace muster::control {
 namespace {
-
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
-}
 
 // The commands and events of a session, over the stream.
 class StreamCommands : public train::CommandSource {
