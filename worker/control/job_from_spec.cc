@@ -9,7 +9,7 @@
 #include "common/jobspec/jobspec.h"
 #include "common/protoenum/cases.h"
 #include "common/status/status.h"
-#include "worker/control/command_from_wire.h"
+#include "common/trainability/from_proto.h"
 
 namespace muster::control {
 namespace {
@@ -274,9 +274,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL
                     ? train::RefreshMode::kManual
                     : train::RefreshMode::kAuto;
-  for (const v1::TrainableRule& rule : spec.trainable().rules()) {
-    job.trainable.push_back(RuleFromWire(rule));
-  }
+  job.trainable = RulesFromProto(spec.trainable().rules());
   if (spec.has_profile()) {
     job.profile = {.directory = spec.profile().directory(),
                    .steps = {spec.profile().steps().begin(), spec.profile().steps().end()}};
