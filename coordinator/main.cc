@@ -155,34 +155,35 @@ absl::Status Run(Flags flags, const sigset_t& signals) {
 }  // namespace muster
 
 int main(int argc, char** argv) {
-  CLI::App app("Coordinates training jobs: takes them, places them on agents, tracks every rank.",
+  CLI::App app("Coordinates training jobs: accepts them, places them on agents, tracks every rank.",
                "musterd");
   muster::Flags flags;
   flags.agent = muster::DefaultAgent();
-  app.add_option("--listen", flags.coordinator.server.listen, "host:port; port 0 takes a free one")
+  app.add_option("--listen", flags.coordinator.server.listen,
+                 "host:port; port 0 chooses a free one")
       ->capture_default_str();
-  app.add_option("--state", flags.state, "Directory of the store; made where it is missing")
+  app.add_option("--state", flags.state, "Directory of the store; created if it is missing")
       ->required();
   app.add_option("--local-slots", flags.local_slots,
-                 "Also run an agent on this machine with so many slots");
+                 "Also run an agent on this machine with this many slots");
   app.add_option("--agent", flags.agent, "The muster-agent program")->capture_default_str();
   app.add_option("--lease", flags.lease,
-                 "Agents and workers end themselves when they have not been answered for so long; "
+                 "Agents and workers end themselves when they have had no answer for this long; "
                  "at most 1 s "
                  "later they are replaced")
       ->capture_default_str();
   app.add_option(
          "--autonomy", flags.autonomy,
-         "For how long training goes on while musterd is down and its host refuses connections")
+         "For how long training continues while musterd is down and its host refuses connections")
       ->capture_default_str();
   app.add_option("--drain-timeout", flags.drain_timeout,
                  "After SIGTERM: how long the jobs of the local agent may take to save a "
                  "checkpoint and to end, "
-                 "longer while they compute or write; a second SIGTERM waits for nothing")
+                 "longer while they compute or write; a second SIGTERM ends them at once")
       ->capture_default_str();
-  app.add_option(
-         "--keep-metrics", flags.store.kept_metrics,
-         "Steps whose metrics are kept for a job, and validation passes; older ones are thinned")
+  app.add_option("--keep-metrics", flags.store.kept_metrics,
+                 "Steps whose metrics are kept for a job, and validation passes; older ones are "
+                 "thinned out")
       ->check(CLI::Range(muster::metrics::kMinKept, uint64_t{1} << 30))
       ->capture_default_str();
   app.add_option("--port-file", flags.port_file,

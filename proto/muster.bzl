@@ -1,6 +1,6 @@
 """C++ sources for a proto file, made by Debian's protoc and gRPC plug-in."""
 
-def muster_protos(name, srcs, service_srcs):
+def muster_protos(name, srcs, service_srcs, visibility):
     """One cc_library with the messages of srcs and the services of service_srcs.
 
     It brings their precompiled header, too. The library `messages` has the messages alone, without
@@ -10,6 +10,7 @@ def muster_protos(name, srcs, service_srcs):
       name: the library.
       srcs: all proto files, relative to this package.
       service_srcs: those of srcs that define a service.
+      visibility: of the library and of `messages`.
     """
     messages = []
     for src in srcs:
@@ -35,6 +36,7 @@ def muster_protos(name, srcs, service_srcs):
         srcs = [out for out in messages if out.endswith(".cc")],
         hdrs = [out for out in messages if out.endswith(".h")],
         copts = ["-O1"],
+        visibility = visibility,
         deps = ["//third_party/system:protobuf"],
     )
     native.cc_library(
@@ -42,6 +44,7 @@ def muster_protos(name, srcs, service_srcs):
         srcs = [out for out in stubs if out.endswith(".cc")],
         hdrs = [out for out in stubs if out.endswith(".h")],
         copts = ["-O1"],
+        visibility = ["//third_party/precompiled:__pkg__"],
         deps = [
             ":messages",
             "//third_party/system:grpc",
@@ -49,7 +52,9 @@ def muster_protos(name, srcs, service_srcs):
     )
     native.cc_library(
         name = name,
+        visibility = visibility,
         deps = [
+            ":messages",
             ":services",
             "//third_party/precompiled:rpc",
         ],

@@ -1,4 +1,5 @@
-"""pytest under Bazel: where things are, shards (--shard_count) and filters (--test_filter)."""
+"""pytest under Bazel: where things are, how long to wait for them, shards (--shard_count) and
+filters (--test_filter)."""
 
 import os
 import pathlib
@@ -11,6 +12,20 @@ def runfile(path):
     if not found.exists():
         raise FileNotFoundError(f"{path} is not in the test's runfiles; add it to `data`")
     return found
+
+
+# A test on a machine with twenty others, or with sanitizers, is so much slower than alone.
+SLOWER = 10
+
+
+def bound(seconds):
+    """For how many seconds to wait for something that takes at most `seconds` on an idle machine.
+
+    Every wait of a test takes its bound from here. No test shows how fast something is: the bound
+    is reached only where something hangs. It stays below the time that Bazel gives to the whole
+    test (.bazelrc: --test_timeout), so that the test itself says for what it waited."""
+    whole = float(os.environ.get("TEST_TIMEOUT", "3600"))
+    return min(SLOWER * seconds, 0.75 * whole)
 
 
 def pytest_configure(config):

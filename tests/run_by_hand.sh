@@ -12,7 +12,7 @@ python="${MUSTER_PYTHON:-$HOME/.cache/muster/venv/bin/python}"
 runfiles="$(mktemp -d)"
 trap 'rm -rf "$runfiles"' EXIT
 tree="$runfiles/muster"
-mkdir -p "$tree"/{client/cli,coordinator,worker/agent,worker/models}
+mkdir -p "$tree"/{client/cli,coordinator,worker/agent,worker/models/plugin}
 ln -s "$root"/{proto,bench,docs,examples} "$tree"
 cp -r "$root/tests" "$tree/tests"
 ln -s "$programs/muster" "$tree/client/cli/muster"
@@ -21,7 +21,7 @@ ln -s "$programs/muster-agent" "$tree/worker/agent/muster-agent"
 ln -s "$programs/muster-worker" "$tree/worker/muster-worker"
 [[ -e "$programs/paced.so" ]] && ln -s "$programs/paced.so" "$tree/tests/faults/paced.so"
 [[ -e "$programs/plugin_faults.so" ]] &&
-  ln -s "$programs/plugin_faults.so" "$tree/worker/models/plugin_faults.so"
+  ln -s "$programs/plugin_faults.so" "$tree/worker/models/plugin/plugin_faults.so"
 cd "$tree"
 export TEST_SRCDIR="$runfiles" TEST_WORKSPACE=muster PYTHONPATH="$tree" PYTHONDONTWRITEBYTECODE=1
 "$python" -m pytest "$tree/$file" --import-mode=importlib --rootdir="$tree" \

@@ -11,8 +11,8 @@ packages=(
   libspdlog-dev libsqlite3-dev libxxhash-dev libyaml-cpp-dev nlohmann-json3-dev
   protobuf-compiler protobuf-compiler-grpc python3 python3-venv zlib1g-dev
 )
-# What the fault suite cuts networks and delays system calls with.
-test_packages=(iproute2 strace)
+# What the fault suite cuts networks and delays system calls with, and what checks guarded members.
+test_packages=(clang iproute2 strace)
 [[ "${1:-}" == --tests ]] && packages+=("${test_packages[@]}")
 # Exactly these: the tests' tolerances were measured with them.
 wheels=(torch==2.13.0 numpy)

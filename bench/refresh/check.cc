@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/train/trainable.h"
+#include "worker/train/trained_parameters.h"
 
 int main() {
   using Clock = std::chrono::steady_clock;
@@ -19,12 +19,12 @@ int main() {
       parameters.push_back({absl::StrCat("layers.", i, ".weight"), at::zeros({2})});
       parameters.back().tensor.requires_grad_(i % 3 != 0);
     }
-    const muster::Mask mask = muster::train::FlagsOf(parameters);
+    const auto trained = *muster::train::TrainedParameters::Create(parameters, {});
     double best = 1e9;
     for (int repeat = 0; repeat < 20; ++repeat) {
       const auto start = Clock::now();
       bool differ = false;
-      for (int i = 0; i < 100; ++i) differ |= muster::train::FlagsDiffer(parameters, mask);
+      for (int i = 0; i < 100; ++i) differ |= trained->FirstFlipped() >= 0;
       const double seconds = std::chrono::duration<double>(Clock::now() - start).count() / 100;
       if (differ) return 1;
       best = std::min(best, seconds);

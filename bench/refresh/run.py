@@ -67,8 +67,8 @@ def ranks_of(module, world_size, arguments, environment=None):
 
 
 def least_ms(world_size, moved, laid_out):
-    """What the bytes that a refresh moves take over Gloo, and a copy of what each rank lays out, all
-    ranks at once."""
+    """What the bytes that a refresh moves take over Gloo, and a copy of what each rank lays out,
+    all ranks at once."""
     if moved == 0 and laid_out == 0:
         return 0.0
     found = ranks_of(
@@ -175,8 +175,8 @@ def main():
     arguments = parser.parse_args()
     with harness.programs_of(arguments.programs) as programs:
         print(
-            "\n| parameters | strategy | ranks | freeze half, ms | MB moved | the least, ms | unfreeze "
-            "it, ms | MB moved | the least, ms |"
+            "\n| parameters | strategy | ranks | freeze half, ms | MB moved | the least, ms | "
+            "unfreeze it, ms | MB moved | the least, ms |"
         )
         print("|---" * 9 + "|")
         for name in arguments.cases:

@@ -19,7 +19,8 @@ bool Cancellation::cancelled() const {
 
 bool Cancellation::WaitFor(absl::Duration timeout) const {
   absl::MutexLock lock(&mutex_);
-  return changed_.Await(mutex_, timeout, [this] { return cancelled_; });
+  return changed_.Await(mutex_, timeout,
+                        [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return cancelled_; });
 }
 
 Cancellation::Scope::Scope(Cancellation* cancellation, grpc::ClientContext* context)

@@ -1,8 +1,9 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
-// (proto/muster/v1/*_service.proto) without gRPC. Prints nothing. Errors are those of the service,
-// with their reasons (common/rpc/error.h), and these of every call: UNAVAILABLE: the coordinator
-// cannot be reached, or does not answer in time; the message has its address. CANCELLED: by the
-// caller's Cancellation.
+// (proto/muster/v1/*_service.proto) without gRPC. It prints nothing. Errors are those of the
+// service, with their reasons (common/rpc/error.h). In addition every call may return:
+// - UNAVAILABLE: the coordinator cannot be reached, or does not answer in time; the message has its
+//   address.
+// - CANCELLED: the caller's Cancellation ended the call.
 #ifndef MUSTER_CLIENT_API_CLIENT_H_
 #define MUSTER_CLIENT_API_CLIENT_H_
 

@@ -2,8 +2,8 @@
 
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
 #include "client/cli/staged_file.h"
+#include "client/cli/terminal/job_text.h"
 #include "common/status/status.h"
 
 namespace muster::cli {
@@ -43,9 +43,9 @@ ExitCode Backup(Console* console, const BackupOptions& options) {
 
 void AddBackup(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<BackupOptions>();
-  CLI::App* command =
-      app->add_subcommand("backup", "Copy the coordinator's database to a file, while it goes on");
-  command->add_option("file", options->file, "The file to write; one that is there is replaced")
+  CLI::App* command = app->add_subcommand(
+      "backup", "Copy the coordinator's database to a file, while the coordinator works");
+  command->add_option("file", options->file, "The file to write; an existing file is replaced")
       ->required()
       ->type_name("FILE");
   AddCommonOptions(command, console, options.get());

@@ -7,8 +7,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/table.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/table.h"
 #include "common/manifest/manifest.h"
 #include "common/status/status.h"
 
@@ -153,9 +153,10 @@ void AddCheckpointsList(CLI::App* group, Console* console, ExitCode* code) {
     std::string job;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = group->add_subcommand("list",
-                                            "A job's checkpoints as its coordinator knows them, "
-                                            "with those that were found and do not count");
+  CLI::App* command =
+      group->add_subcommand("list",
+                            "List the checkpoints of a job that the coordinator knows, "
+                            "including those that were found and do not count");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = List(console, *options, options->job); });
@@ -179,12 +180,13 @@ void AddAction(CLI::App* group, const std::string& name, const std::string& help
 
 void AddCheckpoints(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* group = app->add_subcommand(
-      "checkpoints", "Look into checkpoints, without a coordinator; or list those of a job");
+      "checkpoints", "Inspect checkpoints without a coordinator, or list those of a job");
   group->require_subcommand(1);
   AddCheckpointsList(group, console, code);
-  AddAction(group, "inspect", "What a checkpoint holds", Inspect, console, code);
-  AddAction(group, "verify", "Read all of it and compare sizes, hashes and completeness", Verify,
-            console, code);
+  AddAction(group, "inspect", "Show what a checkpoint holds", Inspect, console, code);
+  AddAction(group, "verify",
+            "Read all of a checkpoint and check its sizes, its hashes and that it is complete",
+            Verify, console, code);
 }
 
 }  // namespace muster::cli

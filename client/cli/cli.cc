@@ -69,7 +69,7 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
                         " --help` says more");
   }
   const std::string word = command->remaining().front();
-  std::string problem = absl::StrCat(FullName(*command), ": there is no place for '", word, "'");
+  std::string problem = absl::StrCat(FullName(*command), ": unexpected argument '", word, "'");
   if (word[0] == '-') {
     std::vector<std::string> names;
     for (const CLI::Option* option : command->get_options()) {
@@ -78,9 +78,9 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
     const std::string near = NearName(word.substr(0, word.find('=')), names);
     problem = absl::StrCat(FullName(*command), ": there is no option '", word, "'",
                            near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
-                           command == &app ? "; options stand behind the command" : "");
+                           command == &app ? "; options come after the command" : "");
   }
-  return absl::StrCat(problem, "; `", FullName(*command), " --help` lists what there is");
+  return absl::StrCat(problem, "; `", FullName(*command), " --help` lists what is possible");
 }
 
 }  // namespace
@@ -88,7 +88,8 @@ std::string UsageProblem(const CLI::App& app, const CLI::ParseError& error) {
 ExitCode RunCommandLine(const std::vector<std::string>& arguments, Console* console) {
   ExitCode code = kDone;
   CLI::App app(
-      "Trains models on a cluster: hands jobs to a coordinator (musterd), shows, steers, stops and "
+      "Trains models on a cluster: submits jobs to a coordinator (musterd), shows, changes, stops "
+      "and "
       "deletes them.",
       "muster");
   app.require_subcommand(1);

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "client/cli/console.h"
-#include "client/cli/exit_code.h"
+#include "client/cli/terminal/console.h"
+#include "client/cli/terminal/exit_code.h"
 
 namespace muster::cli {
 

@@ -35,16 +35,16 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{}, "Usage"},
       {{"sumbit", "job.yaml"}, "there is no command 'sumbit'; did you mean submit?"},
       {{"submit"}, "muster submit: FILE is required; `muster submit --help` says more"},
-      {{"list", "-o", "xml"}, "'xml' is no output form"},
-      {{"list", "-o", "csv"}, "'csv' is no output form"},
-      {{"list", "extra"}, "muster list: there is no place for 'extra'; `muster list --help`"},
+      {{"list", "-o", "xml"}, "'xml' is not an output format"},
+      {{"list", "-o", "csv"}, "'csv' is not an output format"},
+      {{"list", "extra"}, "muster list: unexpected argument 'extra'; `muster list --help`"},
       {{"list", "--adress=x", "-o", "json"},
        "muster list: there is no option '--adress=x'; did you mean --address?"},
       {{"--address", "127.0.0.1:1", "list"},
-       "muster: there is no option '--address'; options stand behind the command"},
+       "muster: there is no option '--address'; options come after the command"},
       {{"list", "--state", "runing"},
-       "'runing' is no state; did you mean RUNNING?; allowed: QUEUED, "},
-      {{"list", "--state", "state_unspecified"}, "is no state"},
+       "'runing' is not a state; did you mean RUNNING?; allowed: QUEUED, "},
+      {{"list", "--state", "state_unspecified"}, "is not a state"},
       {{"list", "--limit", "0"}, "--limit"},
       {{"submit", "job.yaml", "--set"}, "--set"},
       {{"ranks"}, "JOB is required"},
@@ -189,7 +189,7 @@ TEST_F(CliTest, DrainNamesTheJobsThatBeginAnewAndPassesItsDeadlineOn) {
   cluster_.Put(nodes);
   EXPECT_EQ(Muster({"drain", "a"}), kDone);
   EXPECT_EQ(out(), "node a DRAINING, 2 jobs run there\n");
-  EXPECT_EQ(err(), "job lost writes no checkpoints: it begins anew elsewhere\n");
+  EXPECT_EQ(err(), "job lost writes no checkpoints: it starts again from step 0 on another node\n");
   EXPECT_FALSE(cluster_.last_drain().has_deadline());
   EXPECT_EQ(Muster({"drain", "a", "--deadline", "1h30m"}), kDone);
   EXPECT_EQ(cluster_.last_drain().deadline().seconds(), 5400);
@@ -226,7 +226,7 @@ TEST_F(CliTest, DeleteForgetsAJobThatHasEndedAndNamesItsFiles) {
   service_.LoseAnswers(1);
   EXPECT_EQ(Muster({"delete", "a"}), kDone);
   EXPECT_EQ(out(),
-            "job a deleted; these files of it stay:\n"
+            "job a deleted; these files of the job stay:\n"
             "  checkpoint  step 5   /c/step-5\n"
             "  checkpoint  step 10  /c/step-10\n"
             "  weights              /w.safetensors\n");

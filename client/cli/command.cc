@@ -41,7 +41,7 @@ void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
           with_csv ? "table (default), json, yaml or csv" : "table (default), json or yaml")
       ->check([forms](const std::string& form) {
         return forms.count(form) > 0 ? std::string()
-                                     : absl::StrCat("'", form, "' is no output form");
+                                     : absl::StrCat("'", form, "' is not an output format");
       })
       ->type_name("FORM");
 }
@@ -55,7 +55,7 @@ void AddCommonOptions(CLI::App* command, Console* console, CommonOptions* option
 
 void AddRetryOption(CLI::App* command, CommonOptions* options) {
   AddDurationOption(command, "--retry-for", &options->retry_for,
-                    "How long a coordinator that went away is tried again (default 30s)");
+                    "How long to try again when the coordinator is away (default 30s)");
 }
 
 namespace {
@@ -63,7 +63,7 @@ namespace {
 std::string CheckDuration(const std::string& text) {
   absl::Duration duration;
   const bool good = absl::ParseDuration(text, &duration) && duration >= absl::ZeroDuration();
-  return good ? "" : absl::StrCat("'", text, "' is no duration such as 60s or 1m30s");
+  return good ? "" : absl::StrCat("'", text, "' is not a duration such as 60s or 1m30s");
 }
 
 }  // namespace
@@ -91,7 +91,7 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step) {
   command
       ->add_option_function<uint64_t>(
           "--at-step", [at_step](uint64_t step) { *at_step = step; },
-          "Once so many optimizer steps are done (default: after the step that runs)")
+          "Once this many optimizer steps are done (default: after the current step)")
       ->type_name("N");
 }
 
@@ -109,7 +109,7 @@ std::string Requester(Console* console) {
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options) {
   if (options.address.empty()) {
     return absl::InvalidArgumentError(
-        "no coordinator is named: give --address HOST:PORT or set MUSTER_ADDRESS (`muster run "
+        "no coordinator is given: use --address HOST:PORT or set MUSTER_ADDRESS (`muster run "
         "FILE` "
         "needs none)");
   }

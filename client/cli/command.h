@@ -14,9 +14,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/api/client.h"
-#include "client/cli/console.h"
-#include "client/cli/exit_code.h"
-#include "client/cli/output.h"
+#include "client/cli/terminal/console.h"
+#include "client/cli/terminal/exit_code.h"
+#include "client/cli/terminal/output.h"
 #include "common/jobfile/jobfile.h"
 
 namespace muster::cli {

@@ -96,7 +96,7 @@ void AddImages(CLI::App* group, Console* console, ExitCode* code) {
       ->type_name("DIR");
   command->add_option("--train", options->images.train, "Training images (20000)")->type_name("N");
   command->add_option("--test", options->images.test, "Test images (4000)")->type_name("N");
-  command->add_option("--seed", options->images.seed, "Another one gives other images (0)")
+  command->add_option("--seed", options->images.seed, "Another seed gives other images (0)")
       ->type_name("S");
   command->add_option("--size", options->images.size, "Pixels of a side (28)")->type_name("PIXELS");
   AddOutputOption(command, options.get());

@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/table.h"
+#include "client/cli/terminal/table.h"
 
 namespace muster::cli {
 namespace {
@@ -13,7 +13,7 @@ std::string ToText(const v1::DeleteJobResponse& response) {
   }
   if (!response.exported_path().empty()) files.Add({"  weights", "", response.exported_path()});
   return absl::StrCat("job ", response.job_id(), " deleted",
-                      files.empty() ? "" : "; these files of it stay:", "\n", files.Text());
+                      files.empty() ? "" : "; these files of the job stay:", "\n", files.Text());
 }
 
 ExitCode Delete(Console* console, const CommonOptions& options, const std::string& job_id) {
@@ -35,7 +35,7 @@ void AddDelete(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<Options>();
   CLI::App* command = app->add_subcommand(
       "delete",
-      "Forget a job that has ended, with its metrics and logs; its files stay and are named");
+      "Remove a job that has ended, with its metrics and logs; its files stay and are listed");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());

@@ -71,7 +71,8 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
 void WarnOfLostWork(Console* console, const v1::Node& node) {
   for (const v1::NodeJob& job : node.jobs()) {
     if (!job.without_checkpoints()) continue;
-    console->err << "job " << job.job_id() << " writes no checkpoints: it begins anew elsewhere\n";
+    console->err << "job " << job.job_id()
+                 << " writes no checkpoints: it starts again from step 0 on another node\n";
   }
 }
 
@@ -107,13 +108,14 @@ void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& nam
   CLI::App* command = app->add_subcommand(name, help);
   command->add_option("NODE", options->node, "The node's name, as in `muster nodes`")->required();
   if (drains) {
-    AddDurationOption(command, "--deadline", &options->deadline,
-                      "How long the jobs there may take to save and to end, longer while they get "
-                      "on; more than 0s, at most 168h (default: as the node's agent was started "
-                      "with)");
+    AddDurationOption(
+        command, "--deadline", &options->deadline,
+        "How long the jobs there may take to save and to end, longer while they make "
+        "progress; more than 0s, at most 168h (default: as the node's agent was started "
+        "with)");
     command->add_flag("--wait", options->wait, "Return when no process is left there");
     AddDurationOption(command, "--timeout", &options->timeout,
-                      "With --wait: wait no longer (exit code 101)");
+                      "With --wait: wait at most this long (exit code 101)");
   }
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
@@ -124,7 +126,8 @@ void Add(CLI::App* app, Console* console, ExitCode* code, const std::string& nam
 
 void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "drain",
-      "Empty a node: its jobs save a checkpoint at their next step and go on elsewhere", true,
+      "Empty a node: its jobs save a checkpoint at their next step and continue on other nodes",
+      true,
       [](client::MusterClient& client, const NodeOptions& options,
          const client::SteerOptions& steer) {
         return client.DrainNode(options.node, steer, options.deadline);
@@ -132,14 +135,15 @@ void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
-  Add(app, console, code, "cordon", "Start nothing more on a node; what runs there goes on", false,
+  Add(app, console, code, "cordon", "Place nothing more on a node; what runs there continues",
+      false,
       [](client::MusterClient& client, const NodeOptions& options,
          const client::SteerOptions& steer) { return client.CordonNode(options.node, steer); });
 }
 
 void AddUncordon(CLI::App* app, Console* console, ExitCode* code) {
   Add(app, console, code, "uncordon",
-      "Take back drain and cordon, and that a node is left out after failures", false,
+      "End a drain or a cordon, and the time in which a node is left out after failures", false,
       [](client::MusterClient& client, const NodeOptions& options,
          const client::SteerOptions& steer) { return client.UncordonNode(options.node, steer); });
 }

@@ -1,8 +1,8 @@
 #include "client/cli/follow.h"
 
 #include "absl/time/clock.h"
-#include "client/cli/job_text.h"
-#include "client/cli/progress.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/progress.h"
 #include "common/status/status.h"
 
 namespace muster::cli {

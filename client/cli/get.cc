@@ -1,7 +1,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
+#include "client/cli/terminal/job_text.h"
 
 namespace muster::cli {
 namespace {
@@ -24,7 +24,7 @@ void AddGet(CLI::App* app, Console* console, ExitCode* code) {
   };
   auto options = std::make_shared<Options>();
   CLI::App* command =
-      app->add_subcommand("get", "A job as it is now: state, ranks, checkpoints, failure");
+      app->add_subcommand("get", "Show a job as it is now: state, ranks, checkpoints, failure");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Get(console, *options, options->job); });

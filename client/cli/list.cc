@@ -4,7 +4,7 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
+#include "client/cli/terminal/job_text.h"
 #include "common/jobfile/near_name.h"
 
 namespace muster::cli {
@@ -31,7 +31,7 @@ std::string CheckState(const std::string& name) {
     return "";
   }
   const std::string near = jobfile::NearName(name, StateNames());
-  return absl::StrCat("'", name, "' is no state",
+  return absl::StrCat("'", name, "' is not a state",
                       near.empty() ? "" : absl::StrCat("; did you mean ", near, "?"),
                       "; allowed: ", absl::StrJoin(StateNames(), ", "));
 }
@@ -56,7 +56,8 @@ ExitCode List(Console* console, const ListCommandOptions& options) {
     }
   }
   if (!jobs->next_page_token().empty()) {
-    console->err << "there are more: go on with --page-token " << jobs->next_page_token() << "\n";
+    console->err << "there are more: continue with --page-token " << jobs->next_page_token()
+                 << "\n";
   }
   return kDone;
 }
@@ -84,12 +85,12 @@ void AddList(CLI::App* app, Console* console, ExitCode* code) {
   command
       ->add_option_function<int>(
           "--limit", [options](int limit) { options->list.limit = limit; },
-          "At most so many (default: all); stderr then says how to go on")
+          "List at most this many (default: all); stderr then says how to continue")
       ->check(CLI::Range(1, 1000000000))
       ->type_name("N");
   command
       ->add_option("--page-token", options->list.page_token,
-                   "Go on after the list that gave this token")
+                   "Continue after the page that gave this token")
       ->type_name("TOKEN");
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = List(console, *options); });

@@ -31,10 +31,10 @@ ExitCode Logs(Console* console, const LogsOptions& options) {
 
 void AddLogs(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<LogsOptions>();
-  CLI::App* command =
-      app->add_subcommand("logs", "What a job's workers printed, each line with [generation.rank]");
+  CLI::App* command = app->add_subcommand(
+      "logs", "Show what a job's workers printed, each line with [generation.rank]");
   command->add_option("JOB", options->job, "The job's id")->required();
-  command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
+  command->add_flag("-f,--follow", options->follow, "Continue until the job ends");
   command
       ->add_option_function<uint32_t>(
           "--rank", [options](uint32_t rank) { options->rank = rank; }, "Only this rank")

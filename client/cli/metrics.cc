@@ -4,7 +4,7 @@
 
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/metrics_text.h"
+#include "client/cli/terminal/metrics_text.h"
 
 namespace muster::cli {
 namespace {
@@ -61,9 +61,9 @@ ExitCode Metrics(Console* console, const MetricsOptions& options) {
 void AddMetrics(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<MetricsOptions>();
   CLI::App* command = app->add_subcommand(
-      "metrics", "What is measured of each step and validation pass (docs/metrics.md)");
+      "metrics", "Show the measurements of each step and validation pass (docs/metrics.md)");
   command->add_option("JOB", options->job, "The job's id")->required();
-  command->add_flag("-f,--follow", options->follow, "Go on until the job ends");
+  command->add_flag("-f,--follow", options->follow, "Continue until the job ends");
   AddCommonOptions(command, console, options.get(), /*with_csv=*/true);
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Metrics(console, *options); });

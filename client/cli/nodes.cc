@@ -7,8 +7,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/table.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/table.h"
 
 namespace muster::cli {
 namespace {
@@ -60,7 +60,7 @@ ExitCode Nodes(Console* console, const CommonOptions& options) {
     console->err << "warning: the coordinator's store could last be written "
                  << Ago(nodes->store_trouble().since(), absl::Now()) << ": "
                  << nodes->store_trouble().message()
-                 << "; what runs goes on, changes are refused\n";
+                 << "; what runs continues, changes are refused\n";
   }
   if (IsDocument(options.output)) {
     console->out << Document(*nodes, options.output);
@@ -92,7 +92,7 @@ ExitCode Forget(Console* console, const ForgetOptions& options) {
 void AddNodes(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<CommonOptions>();
   CLI::App* command = app->add_subcommand(
-      "nodes", "The nodes that offer slots, what is free there and what runs there");
+      "nodes", "Show the nodes that offer slots, what is free there and what runs there");
   AddCommonOptions(command, console, options.get());
   command->callback([=] {
     if (command->get_subcommands().empty()) *code = Nodes(console, *options);

@@ -1,8 +1,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/operation_text.h"
 #include "client/cli/steer.h"
+#include "client/cli/terminal/operation_text.h"
 #include "proto/muster/v1/operation_service.pb.h"
 
 namespace muster::cli {
@@ -57,7 +57,7 @@ ExitCode Operation(Console* console, const OperationOptions& options) {
 void AddOperations(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<OperationsOptions>();
   CLI::App* command =
-      app->add_subcommand("operations", "What was asked of a running job, and what became of it");
+      app->add_subcommand("operations", "List the operations on a running job and their results");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Operations(console, *options); });
@@ -66,12 +66,12 @@ void AddOperations(CLI::App* app, Console* console, ExitCode* code) {
 void AddOperation(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<OperationOptions>();
   CLI::App* command =
-      app->add_subcommand("operation", "One operation: look at it, follow it, take it back");
+      app->add_subcommand("operation", "Show one operation, wait for it, or cancel it");
   command->add_option("OP", options->name, "Its name: JOB/NUMBER")->required();
   command->add_flag("--wait", options->wait, "Return when it is done (1: it failed)");
   AddDurationOption(command, "--timeout", &options->timeout,
-                    "With --wait: wait no longer (exit code 101)");
-  command->add_flag("--cancel", options->cancel, "Take it back, where it has not taken effect");
+                    "With --wait: wait at most this long (exit code 101)");
+  command->add_flag("--cancel", options->cancel, "Cancel it if it has not taken effect");
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Operation(console, *options); });

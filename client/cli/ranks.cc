@@ -3,8 +3,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/json.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/json.h"
 
 namespace muster::cli {
 namespace {
@@ -47,9 +47,10 @@ void AddRanks(CLI::App* app, Console* console, ExitCode* code) {
     std::string job;
   };
   auto options = std::make_shared<Options>();
-  CLI::App* command = app->add_subcommand("ranks",
-                                          "The ranks of a job's newest generation: where they run, "
-                                          "what they do, their collectives and memory");
+  CLI::App* command =
+      app->add_subcommand("ranks",
+                          "Show the ranks of a job's newest generation: where they run, "
+                          "what they do, their collectives and memory");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = Ranks(console, *options, options->job); });

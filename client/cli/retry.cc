@@ -4,7 +4,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
-#include "client/cli/job_text.h"
+#include "client/cli/terminal/job_text.h"
 
 namespace muster::cli {
 namespace {
@@ -41,7 +41,7 @@ void AddRetry(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<RetryOptions>();
   CLI::App* command = app->add_subcommand(
       "retry",
-      "Let a job that failed or was stopped go on from its newest checkpoint, as its next attempt");
+      "Continue a job that failed or was stopped from its newest checkpoint, as its next attempt");
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("--wait", options->wait, "Return when it has ended again");
   AddCommonOptions(command, console, options.get());

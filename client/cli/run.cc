@@ -111,13 +111,13 @@ class Run {
         if (client::HasEnded(job.state())) continue;
         if (google::protobuf::util::MessageDifferencer::Equals(
                 job.spec(), jobspec::ResolveDefaults(file_.spec))) {
-          console_->err << "job " << job.id() << " goes on from step " << job.step() << std::endl;
+          console_->err << "job " << job.id() << " continues from step " << job.step() << std::endl;
           return job;
         }
-        return absl::FailedPreconditionError(
-            absl::StrCat(options_.state, " holds the unfinished job ", job.id(),
-                         ", which is another one; finish it with its own job file, or name another "
-                         "--state"));
+        return absl::FailedPreconditionError(absl::StrCat(
+            options_.state, " holds the unfinished job ", job.id(),
+            ", which has another job file; finish it with its own job file, or use another "
+            "--state"));
       }
     }
     return client->Submit(file_.spec, coordinator_ != nullptr ? NewId() : "",
@@ -143,12 +143,12 @@ class Run {
 
 void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<RunOptions>();
-  CLI::App* command =
-      app->add_subcommand("run", "Run a job to its end; on this machine where no address is given");
+  CLI::App* command = app->add_subcommand(
+      "run", "Run a job to its end; without an address it runs on this machine");
   command->footer(
-      "Without an address it starts a coordinator of its own, which is gone afterwards. Ctrl-C "
+      "Without an address it starts its own coordinator, and ends it with the job. Ctrl-C "
       "stops the job "
-      "(with a\ncheckpoint where it has them); a second Ctrl-C ends everything at once.");
+      "(with a\ncheckpoint if it writes them); a second Ctrl-C ends everything at once.");
   AddJobFileOptions(command, options.get());
   AddCommonOptions(command, console, options.get());
   command
@@ -159,7 +159,7 @@ void AddRun(CLI::App* app, Console* console, ExitCode* code) {
   command
       ->add_option(
           "--state", options->state,
-          "Keep the coordinator's state there; after a kill, the same command goes on with its job")
+          "Keep the coordinator's state there; after a kill, the same command continues its job")
       ->type_name("DIR");
   AddRetryOption(command, options.get());
   command->callback([=] {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "client/cli/cli_fixture.h"
-#include "client/cli/metrics_text.h"
+#include "client/cli/terminal/metrics_text.h"
 
 namespace muster::cli {
 namespace {
@@ -57,7 +57,7 @@ TEST_F(CliTest, ListGivesThoseInTheStatesAskedForUpToTheLimit) {
   EXPECT_THAT(err(), IsEmpty());
   EXPECT_EQ(Muster({"list", "--state", "FAILED", "--limit", "1"}), kDone);
   EXPECT_THAT(out(), AllOf(HasSubstr("\nb "), Not(HasSubstr("\nd "))));
-  EXPECT_EQ(err(), "there are more: go on with --page-token b\n");
+  EXPECT_EQ(err(), "there are more: continue with --page-token b\n");
   EXPECT_EQ(Muster({"list", "--state", "FAILED", "--limit", "1", "--page-token", "b"}), kDone);
   EXPECT_THAT(out(), AllOf(HasSubstr("\nd "), Not(HasSubstr("\nb "))));
   EXPECT_THAT(err(), IsEmpty());
@@ -135,7 +135,7 @@ TEST_F(CliTest, NodesTellsOfAStoreThatCannotBeWritten) {
   cluster_.Put(nodes);
   EXPECT_EQ(Muster({"nodes"}), kDone);
   EXPECT_THAT(err(), HasSubstr("warning: the coordinator's store could last be written "));
-  EXPECT_THAT(err(), HasSubstr(" ago: disk is full; what runs goes on, changes are refused\n"));
+  EXPECT_THAT(err(), HasSubstr(" ago: disk is full; what runs continues, changes are refused\n"));
 }
 
 TEST_F(CliTest, EveryDocumentComesAsYamlToo) {

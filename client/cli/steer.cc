@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
-#include "client/cli/operation_text.h"
+#include "client/cli/terminal/operation_text.h"
 
 namespace muster::cli {
 
@@ -15,7 +15,7 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
   command->add_option("JOB", options->job, "The job's id")->required();
   command->add_flag("--wait", options->wait, "Return when the operation is done (1: it failed)");
   AddDurationOption(command, "--timeout", &options->timeout,
-                    "With --wait: wait no longer (exit code 101)");
+                    "With --wait: wait at most this long (exit code 101)");
   if (schedulable) AddAtStepOption(command, &options->at_step);
   AddCommonOptions(command, console, options);
   AddRetryOption(command, options);
@@ -82,18 +82,19 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
   auto start = std::make_shared<client::StartOptions>();
   CLI::App* command =
       app->add_subcommand("resume",
-                          "Let a paused job go on; one that halted because its checkpoints cannot "
-                          "be read looks again; one that was stopped or "
-                          "has failed goes on as its next attempt");
+                          "Continue a paused job; one that halted because its checkpoints cannot "
+                          "be read tries to read them again; one that was stopped or "
+                          "has failed continues as its next attempt");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
-  CLI::Option* from =
-      command->add_option("--from", start->from,
-                          "Go on from this checkpoint directory, as every node sees it (a job that "
-                          "has ended, or halted with CHECKPOINTS_UNREADABLE)");
+  CLI::Option* from = command->add_option(
+      "--from", start->from,
+      "Continue from this checkpoint directory, which every node must see (a job that "
+      "has ended, or halted with CHECKPOINTS_UNREADABLE)");
   command
-      ->add_flag("--from-scratch", start->from_scratch,
-                 "Begin anew at step 0; the job's checkpoints are kept (a job that has ended, or "
-                 "halted with CHECKPOINTS_UNREADABLE)")
+      ->add_flag(
+          "--from-scratch", start->from_scratch,
+          "Start again from step 0; the job's checkpoints are kept (a job that has ended, or "
+          "halted with CHECKPOINTS_UNREADABLE)")
       ->excludes(from);
   command->callback([=] {
     if (!start->from.empty()) {
@@ -118,7 +119,8 @@ void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
   auto rate = std::make_shared<double>(0);
   CLI::App* command = app->add_subcommand(
-      "set-lr", "Change the learning rate of a running job, which its schedule scales, for good");
+      "set-lr",
+      "Change the learning rate of a running job, which its schedule scales, permanently");
   AddSteeringOptions(command, console, options.get());
   command->add_option("VALUE", *rate, "As lr of the optimizer in the job file")->required();
   command->callback([=] {

@@ -1,7 +1,7 @@
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
 #include "client/cli/follow.h"
-#include "client/cli/job_text.h"
+#include "client/cli/terminal/job_text.h"
 
 namespace muster::cli {
 namespace {
@@ -44,7 +44,7 @@ ExitCode Stop(Console* console, const StopOptions& options) {
 void AddStop(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<StopOptions>();
   CLI::App* command = app->add_subcommand(
-      "stop", "End a job at its next step, with a checkpoint where it has them");
+      "stop", "End a job at its next step, with a checkpoint if it writes them");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddAtStepOption(command, &options->at_step);
   command->add_flag("--wait", options->wait, "Return when it has ended (0: stopped as asked)");

@@ -63,7 +63,9 @@ void Stopper::Run() {
   client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).IgnoreError();
   absl::MutexLock lock(&mutex_);
   calling_ = false;
-  if (ended_.Await(mutex_, kStopPatience, [this] { return over_; })) return;
+  if (ended_.Await(mutex_, kStopPatience,
+                   [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return over_; }))
+    return;
   at_once_.Cancel();
 }
 

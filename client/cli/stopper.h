@@ -10,7 +10,7 @@
 #include "absl/synchronization/mutex.h"
 #include "client/api/cancellation.h"
 #include "client/api/client.h"
-#include "client/cli/interrupts.h"
+#include "client/cli/terminal/interrupts.h"
 #include "common/steady/condition.h"
 
 namespace muster::cli {

@@ -37,7 +37,8 @@ ExitCode Submit(Console* console, const SubmitOptions& options) {
 
 void AddSubmit(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SubmitOptions>();
-  CLI::App* command = app->add_subcommand("submit", "Hand a job to a coordinator and print its id");
+  CLI::App* command =
+      app->add_subcommand("submit", "Submit a job to a coordinator and print its id");
   AddJobFileOptions(command, options.get());
   command->add_option("--id", options->id, "The job's id, [a-z0-9-]; default: made from its name")
       ->type_name("ID");

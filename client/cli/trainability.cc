@@ -2,10 +2,10 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/operation_text.h"
 #include "client/cli/steer.h"
-#include "client/cli/table.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/operation_text.h"
+#include "client/cli/terminal/table.h"
 
 namespace muster::cli {
 namespace {
@@ -31,7 +31,7 @@ void AddRuleCommand(CLI::App* app, Console* console, ExitCode* code, const std::
       ->required();
   command->add_flag(
       "--dry-run", options->dry_run,
-      "Say which parameters would change, what would be moved, and the memory of each rank "
+      "Print which parameters would change, what would be moved, and the memory of each rank "
       "after; change nothing. Waits for the answer");
   command->callback([=] {
     std::vector<v1::TrainableRule> rules;
@@ -104,7 +104,7 @@ void AddUnfreeze(CLI::App* app, Console* console, ExitCode* code) {
 void AddRefresh(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<SteeringOptions>();
   CLI::App* command = app->add_subcommand("refresh",
-                                          "Bring into force what the model's own code has frozen "
+                                          "Apply what the model's own code has frozen "
                                           "or unfrozen (trainable.refresh: manual)");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   command->callback([=] {
@@ -118,7 +118,7 @@ void AddTrainability(CLI::App* app, Console* console, ExitCode* code) {
   auto options = std::make_shared<TrainabilityOptions>();
   CLI::App* command = app->add_subcommand(
       "trainability",
-      "Which parameters of a job are trained, by which rules, and what was changed when");
+      "Show which parameters of a job are trained, by which rules, and what was changed when");
   command->add_option("JOB", options->job, "The job's id")->required();
   AddCommonOptions(command, console, options.get());
   command->callback([=] { *code = ShowTrainability(console, *options); });

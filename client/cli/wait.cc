@@ -33,7 +33,8 @@ void AddWait(CLI::App* app, Console* console, ExitCode* code) {
   CLI::App* command =
       app->add_subcommand("wait", "Wait until a job has ended; the exit code says how");
   command->add_option("JOB", options->job, "The job's id")->required();
-  AddDurationOption(command, "--timeout", &options->timeout, "Wait no longer (exit code 101)");
+  AddDurationOption(command, "--timeout", &options->timeout,
+                    "Wait at most this long (exit code 101)");
   AddCommonOptions(command, console, options.get());
   AddRetryOption(command, options.get());
   command->callback([=] { *code = Wait(console, *options); });

@@ -1,8 +1,8 @@
 #include "absl/time/clock.h"
 #include "client/cli/command.h"
 #include "client/cli/commands.h"
-#include "client/cli/job_text.h"
-#include "client/cli/progress.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/progress.h"
 
 namespace muster::cli {
 namespace {

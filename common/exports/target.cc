@@ -28,7 +28,7 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " is there and is not a regular file; choose another export.path"));
+        absl::StrCat(path, " exists and is not a regular file; choose another export.path"));
   }
   if (overwrite) return absl::OkStatus();
   const auto file = safetensors::File::Open(path);
@@ -36,14 +36,14 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   if (!file.ok()) {
     // The reason, which has the path again, comes last: who shows this may cut it.
     return absl::FailedPreconditionError(
-        absl::StrCat(path, " is there, and is not an export of the job '", job_name, "'; ",
-                     kWhatToDo, " (", file.status().message(), ")"));
+        absl::StrCat(path, " exists, and is not an export of the job '", job_name, "'; ", kWhatToDo,
+                     " (", file.status().message(), ")"));
   }
   const safetensors::Metadata& metadata = file->header().metadata;
   const auto writer = metadata.find(kJobNameKey);
   if (writer == metadata.end()) {
     return absl::FailedPreconditionError(absl::StrCat(
-        path, " is there, and does not say that the job '", job_name, "' wrote it; ", kWhatToDo));
+        path, " exists, and does not say that the job '", job_name, "' wrote it; ", kWhatToDo));
   }
   if (writer->second == job_name) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(path, " was written by the job '",

@@ -23,10 +23,11 @@ struct JobFile {
   std::map<std::string, std::string> sources;
 };
 
-// Reads and checks a job file, with the overrides in it.
-// INVALID_ARGUMENT JOB_SPEC_INVALID: with everything that is wrong with it as SpecProblems
-// (common/rpc/error.h), each with path and line, or with its override; the message prints them, one
-// per line. NOT_FOUND, PERMISSION_DENIED, INTERNAL: it cannot be read.
+// Reads a job file, applies the overrides, and checks the result. Errors:
+// - INVALID_ARGUMENT JOB_SPEC_INVALID with everything that is wrong as SpecProblems
+//   (common/rpc/error.h), each with its path and its line or override; the message has one line for
+//   each.
+// - NOT_FOUND, PERMISSION_DENIED, INTERNAL: the file cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& overrides = {});
 
 // The same for a text. `file` is how messages call it; relative paths are against `base_folder`, an

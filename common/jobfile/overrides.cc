@@ -95,7 +95,7 @@ class Setting {
       return Refuse(path, absl::StrCat("found ", Found(node), " in the file; allowed: a mapping"));
     }
     const std::string& name = steps_[at].name;
-    if (steps_[at].index.has_value()) return Refuse(path, "is no list");
+    if (steps_[at].index.has_value()) return Refuse(path, "is not a list");
     const std::string child_path = ChildPath(path, name);
     const FieldDescriptor* field = type.FindFieldByName(name);
     if (field == nullptr) {
@@ -131,7 +131,7 @@ class Setting {
     if (at == steps_.size()) return value_;
     if (field.is_map()) return InMap(node, path, at);
     if (field.is_repeated()) return InList(node, field, path, at);
-    if (steps_[at].index.has_value()) return Refuse(path, "is no list");
+    if (steps_[at].index.has_value()) return Refuse(path, "is not a list");
     return InValue(node, field, path, at);
   }
 
@@ -140,7 +140,8 @@ class Setting {
       return Refuse(path, absl::StrCat("found ", Found(node), " in the file; allowed: a mapping"));
     }
     if (steps_[at].index.has_value() || at + 1 < steps_.size()) {
-      return Refuse(path, "has names of its own, with nothing below them");
+      return Refuse(path,
+                    "takes names that you choose, with a value and no further keys below them");
     }
     path_ = ChildPath(path, steps_[at].name);
     return WithEntry(node, steps_[at].name, value_);
@@ -217,7 +218,7 @@ Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>
     const auto steps = ParseKey(key);
     if (equals == std::string::npos || !steps.has_value()) {
       refuse("",
-             "is no setting; allowed: KEY=VALUE, such as optimizer.adamw.lr=1e-4 or "
+             "is not a setting; allowed: KEY=VALUE, such as optimizer.adamw.lr=1e-4 or "
              "stages[0].fit.steps=10");
       continue;
     }

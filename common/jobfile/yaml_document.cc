@@ -55,7 +55,7 @@ YamlDocument ParseYamlDocument(const std::string& text) {
   }
   const size_t text_end = std::min(ValidUtf8Prefix(text), text.find('\0'));
   if (text_end < text.size()) {
-    return Refused("holds bytes that are no UTF-8 text",
+    return Refused("holds bytes that are not UTF-8 text",
                    1 + static_cast<int>(std::count(text.begin(), text.begin() + text_end, '\n')));
   }
   try {
@@ -63,12 +63,12 @@ YamlDocument ParseYamlDocument(const std::string& text) {
     if (!document.root.IsDefined() || document.root.IsNull()) return {};
     if (const int line = SecondDocument(text); line > 0) {
       return Refused(
-          "another document begins here, or text that belongs to nothing; allowed: one document",
+          "another document begins here, or text that does not belong to it; allowed: one document",
           line);
     }
     return document;
   } catch (const YAML::Exception& error) {
-    return Refused(absl::StrCat("this is no YAML: ", error.msg),
+    return Refused(absl::StrCat("this is not YAML: ", error.msg),
                    error.mark.is_null() ? 0 : error.mark.line + 1);
   }
 }

@@ -41,7 +41,7 @@ std::string UnknownKey(const std::string& name, const Descriptor& type, std::str
   *near = NearName(name, names);
   if (!near->empty()) absl::StrAppend(&problem, "; did you mean ", *near, "?");
   if (names.empty()) {
-    absl::StrAppend(&problem, "; nothing may stand here");
+    absl::StrAppend(&problem, "; no key is allowed here");
   } else {
     absl::StrAppend(&problem, "; allowed: ", absl::StrJoin(names, ", "));
   }
@@ -190,8 +190,9 @@ void YamlMessageReader::MakePathAbsolute(const FieldDescriptor& field, const std
                                 ? reflection->GetRepeatedString(*message, &field, last)
                                 : reflection->GetString(*message, &field);
   if (found == "~" || found.rfind("~/", 0) == 0) {
-    problems_.Add(path, absl::StrCat("found '", found, "'; '~' means nothing here, write the path"),
-                  line);
+    problems_.Add(
+        path, absl::StrCat("found '", found, "'; '~' has no meaning here, write the whole path"),
+        line);
   }
   const std::string absolute =
       (std::filesystem::path(BaseFolder(path)) / found).lexically_normal().string();

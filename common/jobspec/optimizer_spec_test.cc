@@ -79,6 +79,13 @@ TEST(ResolveDefaults, FillsSchedules) {
           "final_div_factor: 3 anneal: LINEAR three_phase: true } }");
 }
 
+TEST(ResolveDefaults, FillsLion) {
+  ExpectResolved(
+      "optimizer { lion { lr: 0.1 } }",
+      "optimizer { lion { lr: 0.1 betas: 0.9 betas: 0.99 weight_decay: 0 } } on_nan: FAIL "
+      "schedule { constant {} }");
+}
+
 TEST(ResolveDefaults, FillsTheLossScaleOfFloat16Only) {
   const std::string rest = std::string(kSgd) + "schedule { constant {} } ";
   ExpectResolved("precision: BFLOAT16", rest + "precision: BFLOAT16");
@@ -177,6 +184,8 @@ TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
       {"precision: FLOAT16 loss_scale { growth_interval: 16777217 }", "loss_scale.growth_interval",
        "found 16777217"},
       {"optimizer { sgd { lr: 1 nesterov: true } }", "optimizer.sgd.nesterov", "momentum is 0"},
+      {"optimizer { lion {} }", "optimizer.lion.lr", "allowed: a number above 0"},
+      {"optimizer { lion { lr: 1 betas: 1 betas: 0.5 } }", "optimizer.lion.betas[0]", "found 1"},
       {"optimizer { sgd { lr: 1 } groups { match: \"a\" } }", "optimizer.groups[0]",
        "sets nothing; allowed: weight_decay, lr_scale, or both"},
       {"optimizer { sgd { lr: 1 } groups { match: \"a\" lr_scale: 1 } groups { lr_scale: 1 } }",

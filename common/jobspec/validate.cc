@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/jobspec/fields.h"
 #include "common/jobspec/jobspec.h"
 #include "common/jobspec/problem_list.h"
@@ -184,7 +185,9 @@ class Validator {
     if (!fits) return;
     if (!spec_.data().has_train()) Add("data.train", "is missing, but the stage fit needs it");
     if (!spec_.has_optimizer()) {
-      Add("optimizer", "is missing, but the stage fit needs it; allowed is one of: adamw, sgd");
+      const auto* kind = v1::OptimizerSpec::descriptor()->FindOneofByName("kind");
+      Add("optimizer", absl::StrCat("is missing, but the stage fit needs it; allowed is one of: ",
+                                    absl::StrJoin(Alternatives(*kind), ", ")));
     }
   }
 

@@ -44,7 +44,8 @@ void OneCycle(const std::string& path, const v1::OneCycleSchedule& cycle, Proble
   if (cycle.three_phase() && cycle.pct_start() > 0.5) {
     problems->Add(
         path + ".pct_start",
-        Found(cycle.pct_start(), "at most 0.5 with three_phase, which falls as long as it rises"));
+        Found(cycle.pct_start(),
+              "at most 0.5 with three_phase, because the rate falls for as long as it rises"));
   }
   // Written so that NaN fails too.
   if (cycle.div_factor() >= 1 && !(cycle.div_factor() * cycle.final_div_factor() >= 1)) {

@@ -187,7 +187,7 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
   const Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (json.is_discarded() || !json.is_object()) {
     return absl::DataLossError(absl::StrCat(path, ": expected a JSON object, found ", text.size(),
-                                            " bytes that are none"));
+                                            " bytes that are not one"));
   }
   try {
     const std::string format = json.at("format").get<std::string>();

@@ -10,14 +10,13 @@
 #include <memory>
 #include <string>
 
+#include "common/steady/test_bound.h"
+
 namespace muster::process {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-
-// A bound, never reached unless something hangs.
-constexpr absl::Duration kBound = absl::Seconds(60);
 
 SpawnOptions Shell(const std::string& script) {
   return {.argv = {"/bin/sh", "-c", script}, .output = Output::kPipe};
@@ -35,7 +34,7 @@ std::string ReadOutput(const Process& process, const std::string& stop = "") {
   char buffer[4096];
   while (stop.empty() || text.find(stop) == std::string::npos) {
     pollfd poller = {.fd = process.output(), .events = POLLIN, .revents = 0};
-    if (poll(&poller, 1, static_cast<int>(absl::ToInt64Milliseconds(kBound))) <= 0) {
+    if (poll(&poller, 1, static_cast<int>(absl::ToInt64Milliseconds(kTestBound))) <= 0) {
       ADD_FAILURE() << "nothing comes any more; so far: " << text;
       break;
     }
@@ -49,22 +48,22 @@ std::string ReadOutput(const Process& process, const std::string& stop = "") {
 std::string OutputOf(Spawner& spawner, const SpawnOptions& options) {
   auto process = MustSpawn(spawner, options);
   std::string text = ReadOutput(*process);
-  EXPECT_EQ(process->Wait(kBound), Exit{});
+  EXPECT_EQ(process->Wait(kTestBound), Exit{});
   return text;
 }
 
 TEST(Process, ExitCodeIsReportedAndStaysTheSame) {
   Spawner spawner;
   auto process = MustSpawn(spawner, Shell("exit 7"));
-  EXPECT_EQ(process->Wait(kBound), Exit{.code = 7});
+  EXPECT_EQ(process->Wait(kTestBound), Exit{.code = 7});
   EXPECT_EQ(process->Wait(absl::ZeroDuration()), Exit{.code = 7});
-  EXPECT_EQ(process->Stop(kBound).ToString(), "exit code 7");
+  EXPECT_EQ(process->Stop(kTestBound).ToString(), "exit code 7");
 }
 
 TEST(Process, SignalIsReported) {
   Spawner spawner;
   auto process = MustSpawn(spawner, Shell("kill -9 $$"));
-  auto exit = process->Wait(kBound);
+  auto exit = process->Wait(kTestBound);
   EXPECT_EQ(exit, Exit{.signal = SIGKILL});
   EXPECT_EQ(exit->ToString(), "killed by signal 9 (Killed)");
 }
@@ -142,7 +141,7 @@ TEST(Process, StopIsPoliteFirst) {
   auto process =
       MustSpawn(spawner, Shell("trap 'exit 3' TERM; echo ready; while :; do sleep 0.01; done"));
   ReadOutput(*process, "ready");
-  EXPECT_EQ(process->Stop(kBound), Exit{.code = 3});
+  EXPECT_EQ(process->Stop(kTestBound), Exit{.code = 3});
 }
 
 TEST(Process, StopKillsWhatIgnoresSigterm) {
@@ -155,7 +154,7 @@ TEST(Process, StopKillsWhatIgnoresSigterm) {
 TEST(Process, GrandchildrenAreKilledWhenItHasEnded) {
   Spawner spawner;
   auto process = MustSpawn(spawner, Shell("sleep 1000 & echo started; exit 0"));
-  EXPECT_EQ(process->Wait(kBound), Exit{});
+  EXPECT_EQ(process->Wait(kTestBound), Exit{});
   // The grandchild held the pipe: its end shows that it is gone.
   EXPECT_EQ(ReadOutput(*process), "started\n");
 }
@@ -184,7 +183,7 @@ TEST(Process, ParentDeathSignalComesWithTheSpawnersEnd) {
   options.parent_death_signal = SIGKILL;
   auto bound = MustSpawn(*spawner, options);
   spawner.reset();
-  EXPECT_EQ(bound->Wait(kBound), Exit{.signal = SIGKILL});
+  EXPECT_EQ(bound->Wait(kTestBound), Exit{.signal = SIGKILL});
   EXPECT_EQ(free->Wait(absl::ZeroDuration()), std::nullopt);
 }
 

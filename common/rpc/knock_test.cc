@@ -9,12 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "common/steady/now.h"
+#include "common/steady/test_bound.h"
 
 namespace muster {
 namespace {
-
-// A bound, never reached unless something hangs.
-constexpr absl::Duration kBound = absl::Seconds(30);
 
 // A port of this host that is ours.
 class Port {
@@ -39,17 +37,17 @@ class Port {
 
 TEST(Knock, AHostOnWhichNobodyListensRefuses) {
   const Port port(/*listening=*/false);
-  EXPECT_TRUE(IsRefused(port.address(), kBound));
+  EXPECT_TRUE(IsRefused(port.address(), kTestBound));
 }
 
 TEST(Knock, AProgramThatAcceptsAndSaysNothingDoesNotRefuse) {
   const Port port(/*listening=*/true);
-  EXPECT_FALSE(IsRefused(port.address(), kBound));
+  EXPECT_FALSE(IsRefused(port.address(), kTestBound));
 }
 
 TEST(Knock, WhatCannotBeReachedDoesNotRefuse) {
-  EXPECT_FALSE(IsRefused("no address", kBound));
-  EXPECT_FALSE(IsRefused("host.invalid:1", kBound));
+  EXPECT_FALSE(IsRefused("no address", kTestBound));
+  EXPECT_FALSE(IsRefused("host.invalid:1", kTestBound));
   // Class E: no route, or an answer that never comes.
   EXPECT_FALSE(IsRefused("240.0.0.1:1", absl::Milliseconds(1)));
 }
@@ -65,7 +63,7 @@ TEST(Knocker, SaysThatItWasRefusedAndWhenItHadAsked) {
     told.Notify();
   });
   knocker.Begin(absl::Milliseconds(1));
-  ASSERT_TRUE(told.WaitForNotificationWithTimeout(kBound));
+  ASSERT_TRUE(told.WaitForNotificationWithTimeout(kTestBound));
   EXPECT_GE(begun, before);
   EXPECT_LE(begun, SteadyNow());
 }

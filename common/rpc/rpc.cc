@@ -66,10 +66,11 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   }
   const std::string host = options.listen.substr(0, colon);
   if (!options.allow_insecure && !IsLoopback(host)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "listen address '", options.listen,
-        "' is beyond loopback and the connection would be neither encrypted nor checked; listen on "
-        "127.0.0.1, or say --insecure on a network you trust"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("listen address '", options.listen,
+                     "' is not a loopback address, and connections are neither encrypted nor "
+                     "authenticated; listen on "
+                     "127.0.0.1, or use --insecure on a network you trust"));
   }
   grpc::EnableDefaultHealthCheckService(true);
   grpc::ServerBuilder builder;
@@ -88,8 +89,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(const ServerOptions& optio
   for (grpc::Service* service : services) builder.RegisterService(service);
   std::unique_ptr<grpc::Server> server = builder.BuildAndStart();
   if (server == nullptr || port == 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", options.listen,
-                                               ": the port is taken or the host is not ours"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", options.listen,
+                     ": the port is in use, or this machine does not have the address"));
   }
   return std::unique_ptr<Server>(
       new Server(std::move(server), absl::StrCat(host, ":", port), port));

@@ -31,7 +31,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
                                            const KeepAlive& keepalive = {});
 
 struct ServerOptions {
-  // host:port; port 0 takes a free one. Only loopback hosts unless allow_insecure.
+  // host:port; port 0 chooses a free one. Only loopback hosts unless allow_insecure.
   std::string listen = "127.0.0.1:0";
   // Listen beyond loopback without TLS.
   bool allow_insecure = false;

@@ -16,10 +16,11 @@ namespace muster::safetensors {
 // Tensor -> the file's name, relative to the index's folder and never outside of it.
 using Index = std::map<std::string, std::string>;
 
-// `path` is for errors only, which begin with it.
-// DATA_LOSS: no JSON, no object `weight_map`, an empty one, a tensor twice, a file's name that is
-// no text. INVALID_ARGUMENT: names that leave the folder (absolute, with ".."): all of them, capped
-// at 3.
+// `path` is used only in errors, which begin with it. Errors:
+// - DATA_LOSS: the text is not JSON, it has no object `weight_map` or an empty one, a tensor
+//   appears twice, or a file's name is not a text.
+// - INVALID_ARGUMENT: names of files outside of the folder (absolute, or with ".."); at most 3 of
+//   them are listed.
 absl::StatusOr<Index> ParseIndex(const uint8_t* data, size_t size, const std::string& path);
 
 }  // namespace muster::safetensors

@@ -66,7 +66,7 @@ TEST(SafetensorsTest, BrokenHeadersSayWhatWasExpectedAndFound) {
   EXPECT_THAT(ErrorOf(WithHeader("{\"a\":1}", 0)), HasSubstr("expected dtype, shape"));
   const std::string entry = R"({"dtype":"F32","shape":[2],"data_offsets":[0,8]})";
   EXPECT_THAT(ErrorOf(WithHeader("{\"a\":" + entry + ",\"a\":" + entry + "}", 8)),
-              HasSubstr("'a' is there twice"));
+              HasSubstr("'a' appears twice"));
   EXPECT_THAT(ErrorOf(WithHeader("{\"a\":" + entry + ",\"b\":" + entry + "}", 8)),
               HasSubstr("entry 'b': expected its data at 8, found 0"));
   EXPECT_THAT(ErrorOf(WithHeader("{\"__metadata__\":{\"a\":1}}", 0)), HasSubstr("not a string"));

@@ -26,7 +26,7 @@ absl::StatusOr<nlohmann::json> ParseStrictJson(const uint8_t* data, size_t size)
   Json json = Json::parse(data, data + size, note_keys, /*allow_exceptions=*/false);
   if (json.is_discarded()) return absl::DataLossError("not valid JSON");
   if (!duplicate.empty()) {
-    return absl::DataLossError(absl::StrCat("'", duplicate, "' is there twice"));
+    return absl::DataLossError(absl::StrCat("'", duplicate, "' appears twice"));
   }
   return json;
 }

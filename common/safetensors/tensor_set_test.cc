@@ -41,7 +41,7 @@ TEST(IndexTest, WhatIsNoIndexSaysWhatWasExpectedAndFound) {
   EXPECT_EQ(IndexError("{\"weight_map\": {\"a\": 1}}"),
             start + "weight_map 'a': expected a file's name, found number");
   EXPECT_EQ(IndexError("{\"weight_map\": {\"a\": \"x\", \"a\": \"y\"}}"),
-            start + "'a' is there twice");
+            start + "'a' appears twice");
 }
 
 TEST(IndexTest, NamesThatLeaveTheFolderAreRefused) {

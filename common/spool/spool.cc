@@ -94,7 +94,7 @@ absl::Status SyncSpool(const std::string& path) {
 absl::StatusOr<Spooled> ReadSpool(const std::string& path) {
   ASSIGN_OR_RETURN(const std::string bytes, files::ReadFile(path));
   if (bytes.compare(0, kMagicBytes, kMagic) != 0) {
-    return absl::DataLossError(absl::StrCat(path, " is no file of a worker's reports"));
+    return absl::DataLossError(absl::StrCat(path, " is not a file of a worker's reports"));
   }
   std::vector<std::string> records;
   for (size_t at = kMagicBytes; at + kHeaderBytes <= bytes.size();) {

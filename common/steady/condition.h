@@ -40,8 +40,8 @@ class SteadyCondition {
 
   struct Lockable {
     absl::Mutex* mutex;
-    void lock() { mutex->Lock(); }
-    void unlock() { mutex->Unlock(); }
+    void lock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex->Lock(); }
+    void unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex->Unlock(); }
   };
 
   std::condition_variable_any changed_;

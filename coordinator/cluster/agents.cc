@@ -39,7 +39,7 @@ absl::Status Cluster::CheckName(const AgentHello& hello) const {
       absl::StatusCode::kAlreadyExists, "NODE_NAME_TAKEN",
       absl::StrCat("another agent has the name '", hello.node, "' (on ", holder->host,
                    holder->attached() ? ", attached" : ", its lease still holds",
-                   "); start this one with another --node, or, where it takes the other's place, "
+                   "); start this one with another --node, or, if it replaces the other one, "
                    "stop that one and wait for ",
                    absl::FormatDuration(options_.timing.lease),
                    ", or give it the other's --state directory"));
@@ -192,7 +192,7 @@ void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time
   if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
       (exit.exit.why == jobs::Exit::Why::kAgentStopped ||
        exit.exit.start_error == jobs::kAgentIsStopping)) {
-    AgentDraining(session, "it takes no more workers", now);
+    AgentDraining(session, "it accepts no more workers", now);
   }
   if (jobs::Rank* rank = CurrentRank(exit.worker)) {
     if (exit.pid != 0) rank->pid = exit.pid;

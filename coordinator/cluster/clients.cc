@@ -43,7 +43,7 @@ absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
 
 absl::Status DeletedSince(const std::string& job_id) {
   return Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                absl::StrCat("the job '", job_id, "' of this request was deleted since"));
+                absl::StrCat("the job '", job_id, "' of this request has been deleted"));
 }
 
 }  // namespace
@@ -53,9 +53,9 @@ absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& requ
   const auto known = requests_.find(request_id);
   if (request_id.empty() || known == requests_.end()) return nullptr;
   if (known->second.fingerprint != fingerprint) {
-    return Refuse(absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
-                  absl::StrCat("request id '", request_id,
-                               "' was used for another request; take a fresh UUID"));
+    return Refuse(
+        absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
+        absl::StrCat("request id '", request_id, "' was used for another request; use a new UUID"));
   }
   return &known->second;
 }
@@ -64,13 +64,13 @@ absl::Status Cluster::CheckRequestId(const std::string& request_id) const {
   if (request_id.size() > options_.limits.request_id_bytes) {
     return Refuse(absl::StatusCode::kInvalidArgument, "REQUEST_ID_TOO_LONG",
                   absl::StrCat("the request id has ", request_id.size(), " bytes; allowed are ",
-                               options_.limits.request_id_bytes, ": take a UUID"));
+                               options_.limits.request_id_bytes, ": use a UUID"));
   }
   if (!request_id.empty() && requests_.size() >= options_.limits.request_ids) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_REQUEST_IDS",
                   absl::StrCat(requests_.size(),
                                " request ids are kept, as many as allowed; those "
-                               "of a job go a day after `muster delete JOB`"));
+                               "of a job are removed a day after `muster delete JOB`"));
   }
   return absl::OkStatus();
 }
@@ -113,7 +113,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
                   absl::StrCat("there are ", jobs_.size(),
                                " jobs, as many as allowed; `muster "
-                               "delete JOB` forgets one that has ended"));
+                               "delete JOB` removes one that has ended"));
   }
   RETURN_IF_ERROR(CheckOpenJobs());
   const uint64_t number = last_number_ + 1;
@@ -125,7 +125,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
     } while (jobs_.contains(id));
   } else if (jobs_.contains(id)) {
     return Refuse(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
-                  absl::StrCat("there is a job '", id, "' already (", jobs::Name(Find(id)->state),
+                  absl::StrCat("there already is a job '", id, "' (", jobs::Name(Find(id)->state),
                                "); choose another id, or none"));
   }
   last_number_ = number;
@@ -171,8 +171,8 @@ absl::Status Cluster::CheckRoomFor(const jobs::Job& job) const {
     return Refuse(
         absl::StatusCode::kResourceExhausted, "TOO_MANY_OPEN_COMMANDS",
         absl::StrCat(job.commands.open().size(), " operations of job '", job.id,
-                     "' are not done yet, as many as allowed; wait for some, or take some "
-                     "back (`muster operation JOB/N --cancel`)"));
+                     "' are not done yet, as many as allowed; wait for some, or cancel some "
+                     "(`muster operation JOB/N --cancel`)"));
   }
   if (job.commands.newest() >= options_.limits.commands) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_COMMANDS",
@@ -226,7 +226,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   if (kind == commands::Kind::kPause && paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_PAUSED",
                   absl::StrCat("job '", job->id, "' is paused already, or will be; `muster resume ",
-                               job->id, "` lets it go on"));
+                               job->id, "` continues it"));
   }
   if (kind == commands::Kind::kResume && !paused) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_NOT_PAUSED",
@@ -313,7 +313,7 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
   }
   if (command->kind == commands::Kind::kCancel ||
       (command->kind == commands::Kind::kStop && !command->at_step.has_value())) {
-    return too_late("OPERATION_APPLIED", "cannot be taken back");
+    return too_late("OPERATION_APPLIED", "cannot be cancelled");
   }
   if (job->commands.IsBeingCancelled(target)) {
     // It is under way.
@@ -323,7 +323,7 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
     job->commands.Finished(target, {.time = now,
                                     .code = absl::StatusCode::kCancelled,
                                     .reason = "OPERATION_CANCELLED",
-                                    .message = "taken back before it took effect"});
+                                    .message = "cancelled before it took effect"});
     ListsChanged(job);
   }
   Remember({.request_id = request.request_id,
@@ -362,15 +362,15 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
             .deleted_time = now,
             .answer = answer});
   // What else of it would go into the same transaction.
-  std::erase_if(batch_.steps, [&](const store::StepRow& row) { return row.job_id == job_id; });
+  std::erase_if(batch_.steps, [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.validations,
-                [&](const store::ValidationRow& row) { return row.job_id == job_id; });
+                [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.logs, [&](const store::LogRow& row) { return row.job_id == job_id; });
   dirty_.erase(job_id);
   batch_.removed_jobs.push_back(job_id);
   batch_.last_number = last_number_;
   rows_.erase(job_id);
-  speed_.erase(job_id);
+  newest_steps_.erase(job_id);
   said_.erase(job_id);
   judged_.erase(job_id);
   // Another job of its name has nothing to do with what was known of it.

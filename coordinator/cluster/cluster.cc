@@ -128,7 +128,7 @@ void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
     if (job->ranks[rank].exited || !job->live) {
       Close(membership_.Forget(job->id, rank),
             Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
-                   "this process is taken for ended"));
+                   "this process counts as ended"));
     } else if (job->ending || job->ranks[rank].finished) {
       membership_.Release(job->id, rank);
     }
@@ -138,7 +138,7 @@ void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
     const bool stopped = job->state == jobs::State::kCancelled || job->time_up;
     if (job->commands.EndAll(jobs::Name(job->state), stopped, now)) ListsChanged(job);
   }
-  if (!job->live || job->ending) speed_.erase(job->id);
+  if (!job->live || job->ending) newest_steps_.erase(job->id);
   Changed(job);
   const auto said = said_.find(job->id);
   if (said == said_.end() || said->second != job->state) {
@@ -302,7 +302,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
                      .incarnation = options_.new_incarnation()});
   }
   jobs::StartGeneration(job, std::move(ranks), now);
-  speed_.erase(job->id);
+  newest_steps_.erase(job->id);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
     membership_.ExpectWorker(job->Worker(rank), r.node, false, now, PatienceOf(*job));
@@ -320,7 +320,9 @@ store::Batch Cluster::TakeBatch() {
   for (const auto& [id, what] : dirty_) {
     store::JobRows& rows = rows_[id];
     jobs::Job& job = jobs_.at(id);
-    batch_.jobs.push_back(what.lists ? rows.TakeChanges(&job) : rows.TakeRanks(job, what.ranks));
+    store::Batch::JobRow row =
+        what.lists ? rows.TakeChanges(&job) : rows.TakeRanks(job, what.ranks);
+    if (!row.empty()) batch_.jobs.push_back(std::move(row));
     for (const jobs::JobEvent& event : job.events) {
       if (event.number <= job.stored_events) continue;
       batch_.events.push_back({id, event});
@@ -336,27 +338,10 @@ store::Batch Cluster::TakeBatch() {
 
 std::vector<Effect> Cluster::TakeEffects() { return std::exchange(effects_, {}); }
 
-Cluster::Throughput Cluster::ThroughputOf(const std::string& job_id) const {
-  const auto speed = speed_.find(job_id);
-  if (speed == speed_.end()) return {};
-  double samples = 0;
-  std::optional<double> tokens;
-  std::optional<double> flops;
-  double seconds = 0;
-  for (const auto& step : speed->second.steps) {
-    const double duration = absl::ToDoubleSeconds(step.duration);
-    samples += static_cast<double>(step.samples);
-    if (step.tokens.has_value()) tokens = tokens.value_or(0) + static_cast<double>(*step.tokens);
-    if (step.model_flops_per_second.has_value()) {
-      flops = flops.value_or(0) + *step.model_flops_per_second * duration;
-    }
-    seconds += duration;
-  }
-  if (seconds <= 0) return {};
-  Throughput throughput{.samples_per_second = samples / seconds};
-  if (tokens.has_value()) throughput.tokens_per_second = *tokens / seconds;
-  if (flops.has_value()) throughput.model_flops_per_second = *flops / seconds;
-  return throughput;
+const std::deque<std::string>& Cluster::NewestSteps(const std::string& job_id) const {
+  static const auto* const kNone = new std::deque<std::string>();
+  const auto steps = newest_steps_.find(job_id);
+  return steps == newest_steps_.end() ? *kNone : steps->second;
 }
 
 }  // namespace muster::cluster

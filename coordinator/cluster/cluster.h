@@ -2,10 +2,11 @@
 // together. Pure: (state, event, now) -> (state, rows to store, effects). No thread, no clock, no
 // disk, no wire.
 //
-// Each event is a method. Its caller then takes what changed with TakeBatch(), commits that, and
-// only after success lets out TakeEffects(). Until that batch is committed the object is ahead of
-// what is stored: only AgentHeard and WorkerBeat may be called, which change nothing durable that
-// others act on. A new object made from the store's Image carries on from what was committed.
+// Each event is a method. After an event the caller takes the changes with TakeBatch(), commits
+// them, and only after the commit has succeeded carries out TakeEffects(). Until the batch is
+// committed the object is ahead of the store. During this time only AgentHeard and WorkerBeat may
+// be called, because they change nothing durable that others act on. A new object that is made from
+// the store's Image continues from what was committed.
 #ifndef MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 #define MUSTER_COORDINATOR_CLUSTER_CLUSTER_H_
 
@@ -34,17 +35,18 @@
 
 namespace muster::cluster {
 
-// Mistakes that a simulation worth its name finds. No program makes them: there is no flag for it.
+// Faults that the simulation must be able to find. Programs never set them; there is no flag for
+// them.
 enum class PlantedFault {
   kNone,
-  // Effects leave before what they follow from is durable: each transaction commits what belonged
-  // to the one before.
+  // Effects are carried out before the changes that caused them are durable: each transaction
+  // commits the changes of the one before.
   kLatePersist,
   // A checkpoint counts whichever generation's process reports it.
   kUnfencedCommit,
-  // Which requests were answered is not stored.
+  // The answered requests are not stored.
   kLostRequestId,
-  // What was held is given away at the moment at which who holds it begins to end.
+  // A rank is replaced at the moment at which the process that holds it only begins to end.
   kLeaseWithoutMargin,
 };
 
@@ -52,7 +54,7 @@ struct Options {
   membership::Timing timing;
   jobs::Patience patience;
   Limits limits;
-  // A new unique name for a process. Random in life, counted in tests.
+  // Makes a unique name for a process. Random in programs, counted in tests.
   std::function<std::string()> new_incarnation;
   // Only tests set it.
   PlantedFault planted_fault = PlantedFault::kNone;
@@ -60,54 +62,55 @@ struct Options {
 
 class Cluster {
  public:
-  // Live generations go on: their agents and workers have one fresh lease to come back.
+  // Live generations continue: their agents and workers have one whole lease to attach again.
   Cluster(const Options& options, const store::Image& image, absl::Time now);
 
   // ---- Clients.
-  // A repeat (same request id and fingerprint) changes nothing and gives the first answer; where
-  // its job was deleted since: NOT_FOUND JOB_NOT_FOUND. All of them: ALREADY_EXISTS
-  // REQUEST_ID_REUSED.
+  // A repeated call (same request id and fingerprint) changes nothing and returns the first answer;
+  // if its job has been deleted, NOT_FOUND JOB_NOT_FOUND. A request id with another fingerprint:
+  // ALREADY_EXISTS REQUEST_ID_REUSED, from all of these methods.
   //
-  // Errors of all that change something: INVALID_ARGUMENT REQUEST_ID_TOO_LONG; RESOURCE_EXHAUSTED
-  // TOO_MANY_REQUEST_IDS.
+  // All methods that change something may also return: INVALID_ARGUMENT REQUEST_ID_TOO_LONG;
+  // RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
   //
-  // The job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED TOO_MANY_JOBS,
-  // TOO_MANY_OPEN_JOBS; Submission::refusal.
+  // Returns the job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
+  // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS; Submission::refusal.
   absl::StatusOr<std::string> Submit(const Submission& submission, absl::Time now);
-  // Adds a command to the job's log; its number. A stop without at_step is a wish that the job
-  // itself keeps. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_ALREADY_ENDED,
-  // JOB_ALREADY_PAUSED, JOB_NOT_PAUSED. INVALID_ARGUMENT AT_STEP_INVALID; RESOURCE_EXHAUSTED
-  // TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS. check: what else there may be against it (asked
-  // unless it is a repeat); may be null.
+  // Adds a command to the job's log and returns its number. A stop without at_step is also recorded
+  // in the job itself (stop_requested). `check` returns any further reason to refuse the command;
+  // it is not called for a repeat, and may be null. Errors: NOT_FOUND JOB_NOT_FOUND;
+  // FAILED_PRECONDITION JOB_ALREADY_ENDED, JOB_ALREADY_PAUSED, JOB_NOT_PAUSED; INVALID_ARGUMENT
+  // AT_STEP_INVALID; RESOURCE_EXHAUSTED TOO_MANY_OPEN_COMMANDS, TOO_MANY_COMMANDS; the error of
+  // `check`.
   using Check = std::function<absl::Status(const jobs::Job& job)>;
   absl::StatusOr<uint64_t> Command(const CommandRequest& request, absl::Time now,
                                    const Check& check = nullptr);
-  // A job that has ended FAILED or CANCELLED goes on under its id, as its next attempt; a command
-  // `resume`, which is done at once, is added to its log: its number. Errors: NOT_FOUND
-  // JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED).
+  // Continues a job that has ended FAILED or CANCELLED, with the same id, as its next attempt. Adds
+  // a command `resume`, which is done at once, to the job's log and returns its number. Errors:
+  // NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED, JOB_ALREADY_ENDED (it SUCCEEDED).
   absl::StatusOr<uint64_t> NextAttempt(const CommandRequest& request, absl::Time now);
-  // The same of kCancel, whose target has not taken effect; where no process can hold the target,
-  // it is taken back at once. The target's number. Errors: also NOT_FOUND OPERATION_NOT_FOUND;
-  // FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
+  // Adds a kCancel command, whose target has not taken effect. If no process can hold the target,
+  // the target is cancelled at once. Returns the target's number. Errors: also NOT_FOUND
+  // OPERATION_NOT_FOUND; FAILED_PRECONDITION OPERATION_DONE, OPERATION_APPLIED.
   absl::StatusOr<uint64_t> Cancel(const CommandRequest& request, absl::Time now);
-  // Forgets a job that has ended, and all that is stored of it. `answer` is kept for repeats; the
-  // result is the answer to give: this one, or the first one's. Errors: NOT_FOUND JOB_NOT_FOUND;
-  // FAILED_PRECONDITION JOB_NOT_ENDED.
+  // Removes a job that has ended, and everything that is stored of it. `answer` is kept for
+  // repeated calls. The result is the answer for the caller: `answer`, or the one of the first call
+  // if this is a repeat. Errors: NOT_FOUND JOB_NOT_FOUND; FAILED_PRECONDITION JOB_NOT_ENDED.
   absl::StatusOr<std::string> Delete(const std::string& job_id, const std::string& request_id,
                                      const std::string& fingerprint, const std::string& answer,
                                      absl::Time now);
 
   // ---- Agents. After an error the caller ends the stream with it.
-  // A process of the same agent takes the place of the former one at once; so does any where one of
-  // them has no id.
+  // A new process of the same agent replaces the former one at once. So does any new process if one
+  // of the two has no id.
   absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
-  // A heartbeat. Whether it renewed the lease: then it is to be acknowledged.
+  // A heartbeat. True if it renewed the lease; then the caller acknowledges it.
   bool AgentHeard(SessionId session, absl::Time now);
   void WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now);
   void WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now);
-  // Reports that a worker of this node left on its disk, in order: taken like those that it tells
-  // itself, but that a gap before them (the store is older than they are) does not matter.
-  // Acknowledged also where nobody needs them any more.
+  // Reports that a worker of this node left on its disk, in order. They are applied like reports
+  // that the worker sends itself, except that a gap before them is allowed (the store may be older
+  // than they are). They are acknowledged even if nobody needs them any more.
   void ReportsSpooled(SessionId session, const WorkerId& worker, const std::vector<Report>& reports,
                       absl::Time now);
   void WorkerLogged(SessionId session, const WorkerId& worker,
@@ -115,41 +118,41 @@ class Cluster {
 
   // ---- Workers. After an error the caller ends the stream with it.
   absl::Status AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now);
-  // Whether it renewed the lease: then it is to be acknowledged.
+  // True if it renewed the lease; then the caller acknowledges it.
   bool WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
   // INVALID_ARGUMENT: a gap before its sequence.
   absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
 
-  // Whatever ran on a node that is not attached is gone, somebody says: it is replaced now. Errors:
-  // NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION NODE_ATTACHED.
+  // An operator says that everything that ran on this node, which is not attached, has ended: its
+  // ranks are replaced at once. Errors: NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION
+  // NODE_ATTACHED.
   absl::Status ForgetNode(const NodeRequest& request, absl::Time now);
 
   // ---- Nodes. Kept over restarts; a repeat (same request id) changes nothing.
-  // Nothing is placed there any more, and what runs there saves a checkpoint at its next step,
-  // ends, and goes on elsewhere without using a restart. Asked again with another deadline, that
-  // one counts. Errors: NOT_FOUND NODE_NOT_FOUND; INVALID_ARGUMENT DEADLINE_INVALID.
+  // Nothing is placed there any more. The jobs that run there save a checkpoint at their next step,
+  // end, and continue on other nodes without using a restart. A repeated call with another deadline
+  // replaces the deadline. Errors: NOT_FOUND NODE_NOT_FOUND; INVALID_ARGUMENT DEADLINE_INVALID.
   absl::Status DrainNode(const NodeRequest& request, absl::Time now);
   // Nothing is placed there any more.
   absl::Status CordonNode(const NodeRequest& request, absl::Time now);
-  // Takes back both, and that the node is left out after failures.
+  // Ends a drain, a cordon, and the time in which the node is left out after failures.
   absl::Status UncordonNode(const NodeRequest& request, absl::Time now);
   // The agent is being stopped: as DrainNode, until another process of it attaches.
   void AgentDraining(SessionId session, const std::string& reason, absl::Time now);
-  // A slot whose process cannot be ended is not used until it has. The process has no thread that
-  // runs: its rank is taken for gone.
+  // A slot whose process cannot be ended is not used until the process has ended. No thread of such
+  // a process runs any more, so its rank counts as gone.
   void SlotQuarantined(SessionId session, const SlotQuarantine& quarantine, absl::Time now);
   size_t QuarantinedSlots(const std::string& node) const;
-  // The same as AgentDraining for as long as this object lives: musterd is about to stop this
-  // agent.
+  // Like AgentDraining, for as long as this object lives: musterd is about to stop this agent.
   void Drain(const std::string& node, absl::Time now);
-  // What still runs there is told to end now.
+  // Tells all processes that still run there to end now.
   void Interrupt(const std::string& node, absl::Time now);
   bool HasProcesses(const std::string& node) const;
-  // Changes while something moves there.
+  // A number that changes while jobs on this node make progress.
   uint64_t ActivityOn(const std::string& node) const;
-  // For the acknowledgement of this agent's heartbeat: ActivityOn its node while that is to be
-  // emptied, else 0. The workers of an agent that only computes write nothing that it could see
-  // itself.
+  // For the acknowledgement of this agent's heartbeat: ActivityOn its node while the node is being
+  // emptied, else 0. The agent needs it because workers that only compute write nothing that the
+  // agent could see itself.
   uint64_t DrainActivity(SessionId session) const;
 
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
@@ -157,14 +160,15 @@ class Cluster {
 
   // Time passed. To be called several times per lease.
   void Tick(absl::Time now);
-  // Whether silence counts; it does from the start. Not while the coordinator does not listen:
-  // those whose connection is refused take that for an answer. From `true` on everybody has a new
-  // lease.
+  // Whether silent agents and workers are given up. It is on at first. It must be off while the
+  // coordinator does not listen, because a refused connection counts as an answer for agents and
+  // workers. When it is turned on, everybody gets a new lease.
   void Judge(bool judging, absl::Time now);
-  // The process stood still for so long, and heard nobody: everybody gets a new lease.
-  void WasAway(absl::Duration gap, absl::Time now);
-  // The store could not be written for so long, and nobody was taken in: who has no stream gets a
+  // The coordinator's process stood still for the time `gap` and received nothing: everybody gets a
   // new lease.
+  void WasAway(absl::Duration gap, absl::Time now);
+  // The store could not be written for the time `gap`, and no peer could attach: everybody without
+  // a stream gets a new lease.
   void StoreWasAway(absl::Duration gap, absl::Time now);
 
   // ---- What came of it.
@@ -176,30 +180,27 @@ class Cluster {
   // By number.
   const std::map<uint64_t, std::string>& submitted() const { return submitted_; }
   const membership::Membership& membership() const { return membership_; }
-  // Why nothing is placed on a node; as of the last tick.
+  // Whether and why nothing is placed on a node, as of the last tick.
   struct NodeView {
     enum What { kOpen, kDraining, kCordoned, kLeftOut } what = kOpen;
-    // Of kOpen: why it is doubted all the same; empty: it is not.
+    // For kOpen: why the node is doubted (jobs::NodeHealth::Doubts); empty if it is not.
     std::string reason;
     // Of kLeftOut.
     absl::Time until = absl::InfinitePast();
   };
   NodeView View(const std::string& node) const;
-  // Of the agent that has, or had last, this name; empty: it has none.
+  // The id of the agent that has this name, or had it last; empty if the agent has no id.
   std::string AgentId(const std::string& node) const { return MarkOf(node).agent_id; }
   // By job id: the ranks whose processes may be on this node, in order.
   std::map<std::string, std::vector<uint32_t>> RanksOn(const std::string& node) const;
-  // Over the last steps, all ranks together; 0 and absent without any.
-  struct Throughput {
-    double samples_per_second = 0;
-    std::optional<double> tokens_per_second;
-    std::optional<double> model_flops_per_second;
-  };
-  Throughput ThroughputOf(const std::string& job_id) const;
+  // StepDone::metrics of the last steps that this object saw of a generation that trains, oldest
+  // first, at most kSpeedSteps: its throughput follows from them.
+  static constexpr size_t kSpeedSteps = 20;
+  const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
   // As of the last tick.
   jobs::Slots OfferedSlots() const { return SlotsAt(last_tick_); }
-  // What to warn of where a job would not fit if everything that is offered were free: "needs 4
-  // slots; 2 are offered". Else empty.
+  // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
+  // slots; 2 are offered". Otherwise empty.
   std::string TooBigFor(uint32_t world_size) const;
 
  private:
@@ -208,30 +209,21 @@ class Cluster {
     bool lists = false;
     std::set<uint32_t> ranks;
   };
-  struct Speed {
-    struct Step {
-      uint64_t samples = 0;
-      std::optional<uint64_t> tokens;
-      std::optional<double> model_flops_per_second;
-      absl::Duration duration;
-    };
-    std::deque<Step> steps;
-  };
 
-  // There are processes of this job that an older database does not know.
+  // This job may have processes that the restored, older database does not know.
   void MayRunElsewhere(const jobs::Job& job);
   void GrantFreshGrace(absl::Time now);
   void AwaitAnew(absl::Time now);
   jobs::Job* FindJob(const std::string& job_id);
-  // The rank that this process is, where it is the current one and not gone.
+  // The rank of this process, if it is the rank's current process and not gone; otherwise null.
   jobs::Rank* CurrentRank(const WorkerId& id);
   // A change that watchers see.
   void Changed(jobs::Job* job);
   void RaiseCeiling(jobs::Job* job);
   // A change of anything in its lists.
   void ListsChanged(jobs::Job* job);
-  // Acts on a change of state: tells processes to end, forgets those that are gone, says what
-  // happened.
+  // Carries out what follows from a change of the job's state: tells processes to end, forgets
+  // those that are gone, and logs what happened.
   void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
   // Its next report.
   void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
@@ -246,40 +238,42 @@ class Cluster {
   absl::Status CheckRoomFor(const jobs::Job& job) const;
   // Refusals that all commands have in common.
   absl::StatusOr<jobs::Job*> OpenJob(const std::string& job_id);
-  // What a repeat of a request for a command is answered with; absent: it is none.
+  // The answer to a repeated request for a command; absent if the request is not a repeat.
   absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
-  // A process knows what was acknowledged before an older database took the place of this one: its
-  // generation cannot go on, which is no failure of the job.
+  // A process knows of acknowledged reports or commands that this (restored) database does not
+  // have: its generation cannot continue. That is not a failure of the job.
   void FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now);
-  void StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step);
-  void StoreValidation(const jobs::Job& job, uint64_t generation, const Validated& validated);
-  // Of what a rank 0 left that is given up: what it measured, of the steps that nobody does again.
-  // The next generation tells the others itself, and replaces what was there.
+  void StoreStep(const std::string& job_id, uint64_t generation, const StepDone& step);
+  void StoreValidation(const std::string& job_id, uint64_t generation, const Validated& validated);
+  // Stores the measurements that a rank 0 which was given up has left, for steps that are not
+  // computed again. The next generation reports the other steps itself and replaces their rows.
   void TakeMeasured(const WorkerId& worker, const Report& report);
   // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
-  // What the watchdog goes by: the job's own settings, else the defaults.
+  // The watchdog's settings for this job: its own, or the defaults.
   membership::Patience PatienceOf(const jobs::Job& job) const;
   void TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Time now);
   void TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now);
-  // Names to rank 0 what is to be removed.
+  // Tells rank 0 which checkpoints to remove.
   void TellToRemove(const jobs::Job& job);
   // What a person decides for a job that halted by itself.
   absl::StatusOr<uint64_t> ResumeHalted(jobs::Job* job, const CommandRequest& request,
                                         absl::Time now);
-  // Processes of later generations than their job's run on this node: they are to end, and the job
-  // goes on above them.
+  // If processes of later generations than their job's run on this node, tells them to end; the
+  // job's next generation is above them.
   void EndStrangers(const AgentHello& hello, absl::Time now);
-  // A process of a later generation than the job's shows that the database was restored: what runs
-  // ends, and the next generation is above it. what: became of the process.
+  // A process of a later generation than the job's shows that the database was restored: the
+  // running generation ends, and the next one is above it. `what` says what happened to the
+  // process, for the log.
   void NewerGenerationFound(jobs::Job* job, uint64_t generation, const std::string& what,
                             absl::Time now);
   void StrangerGone(const std::string& job, const std::string& incarnation);
-  // All that ran on this node: they died with their agent, or with its lease.
+  // All such processes on this node have ended, with their agent or with its lease.
   void StrangersGone(const std::string& node);
-  // Rank 0 of the current generation may put its weights in their place; durable before it is told.
+  // Allows rank 0 of the current generation to rename its weights to their final path. This is
+  // durable before rank 0 is told.
   void GrantExport(jobs::Job* job, uint32_t rank, const std::string& path);
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
@@ -288,11 +282,11 @@ class Cluster {
   // Jobs may be placed on the node.
   bool Offers(const std::string& node, absl::Time now) const;
   std::vector<jobs::Running> RunningJobs(absl::Time now) const;
-  // Starts what fits, in the order of the line, and says why the others wait.
+  // Starts the jobs that fit, in the order of the line, and records why the others wait.
   void Schedule(absl::Time now);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
-  // The node was silent for too long. Its processes end by themselves, but for those of jobs that
-  // continue where they are cut off.
+  // The node was silent for too long. Its processes end by themselves, except those of jobs with
+  // `when_cut_off: continue`.
   void NodeLost(const membership::Agent& agent, absl::Time now);
   // It is back.
   void NodeFound(const std::string& node);
@@ -300,23 +294,24 @@ class Cluster {
                      const std::function<bool(const std::string& job)>& continues, absl::Time now);
   // With ranks there that may have processes.
   std::vector<jobs::Job*> LiveJobsOn(const std::string& node);
-  // Whether this is no repeat; then it is remembered.
+  // True if this request is not a repeat; then it is remembered.
   absl::StatusOr<bool> ActsOnNode(const NodeRequest& request, absl::Time now);
   store::NodeMarkRow MarkOf(const std::string& node) const;
   void Mark(const store::NodeMarkRow& mark);
-  // Changes each job that may have processes there, and follows.
+  // Applies `change` to each job that may have processes there, and carries out what follows from
+  // it.
   void EachJobOn(const std::string& node, const std::function<jobs::Ended(jobs::Job*)>& change,
                  absl::Time now);
   void PreemptNode(const std::string& node, const std::string& reason, absl::Time now);
   jobs::Ended Preempt(jobs::Job* job, const std::string& reason, absl::Time now);
-  // What the end of the newest generation says of its nodes, once.
+  // Records what the end of the newest generation shows about its nodes, once per generation.
   void JudgeNodes(jobs::Job* job, absl::Time now);
-  // A stop takes as long as its last save does: what moves is not ended.
+  // Delays the end of a stop while its ranks make progress, because its last save may take long.
   void LookAtStop(jobs::Job* job, absl::Time now);
-  // It got on.
+  // The job made progress: its nodes are in order.
   void Praise(const jobs::Job& job);
   void StoreHealth(const std::string& node);
-  // Why nothing is placed on this node, which is attached; empty: it is open.
+  // Why nothing is placed on this attached node; empty if jobs may be placed there.
   std::string WhyClosed(const std::string& node, absl::Time now) const;
   // Of all attached nodes that are closed, for people; empty: there are none.
   std::string ClosedNodes(absl::Time now) const;
@@ -324,8 +319,8 @@ class Cluster {
   // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION
   // STALE_INCARNATION.
   absl::Status CheckName(const AgentHello& hello) const;
-  // Another agent process has the node's name. `left`: incarnations of workers of the former that
-  // this one still speaks for.
+  // Another agent process has the node's name now. `left`: the incarnations of the former agent's
+  // workers for which this one still sends reports.
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,
                         absl::Time now);
@@ -346,14 +341,14 @@ class Cluster {
   std::map<std::string, store::RequestRow> requests_;
   // Requests of deleted jobs, by the time of the deletion.
   std::multimap<absl::Time, std::string> bygone_requests_;
-  std::map<std::string, Speed> speed_;
+  std::map<std::string, std::deque<std::string>> newest_steps_;
   std::map<SessionId, std::string> agent_sessions_;
   std::map<SessionId, WorkerId> worker_sessions_;
-  // Processes of a later generation than their job's, by job: incarnation and node. Their job does
-  // not start meanwhile.
+  // Processes of a later generation than their job's, by job: incarnation and node. The job does
+  // not start while it has any.
   std::map<std::string, std::map<std::string, std::string>> strangers_;
-  // Jobs of which an older database knew less than their processes: it may not know all nodes
-  // either on which these are. They do not start before awaited_until_.
+  // Jobs whose processes knew more than the restored database. The database may also not know all
+  // nodes of these processes, so these jobs do not start before awaited_until_.
   std::set<std::string> restored_;
   // Of each job whose processes lived when this started: the newest command then, and which of its
   // processes have attached since.
@@ -364,11 +359,11 @@ class Cluster {
   std::map<std::string, Loaded> loaded_live_;
   struct Draining {
     std::string reason;
-    // Said by the agent: over with its process.
+    // The agent itself said so: the drain ends with its process.
     bool by_agent = false;
   };
   std::map<std::string, Draining> draining_;
-  // By node, as its agent says; gone with it.
+  // By node, as its agent says; removed when the agent is gone.
   std::map<std::string, std::set<uint32_t>> quarantined_;
   // Streams of workers that do not know the preemption notice.
   std::set<SessionId> older_workers_;
@@ -378,9 +373,9 @@ class Cluster {
   std::map<std::string, uint64_t> judged_;
   absl::Time last_tick_;
   bool judging_ = true;
-  // Nodes that were known when this object was made and have not come back since, for a while; and
-  // the jobs that had no processes then, as far as was known: such a job is not started before all
-  // of these nodes are back, or their leases are over.
+  // awaited_: nodes that were known when this object was made and have not attached since. loaded_:
+  // jobs that, as far as was known, had no processes then. Such a job is not started before all
+  // awaited nodes are back, or before awaited_until_, when their leases are over.
   std::set<std::string> awaited_;
   absl::Time awaited_until_;
   std::set<std::string> loaded_;
@@ -388,9 +383,9 @@ class Cluster {
   std::map<std::string, uint64_t> stop_activity_;
 
   std::map<std::string, Dirty> dirty_;
-  // What the store has of each job's lists.
+  // What the store has of each job.
   std::map<std::string, store::JobRows> rows_;
-  // The last state said in the daemon's log.
+  // The last state that was written to the daemon's log.
   std::map<std::string, jobs::State> said_;
   store::Batch batch_;
   // Of PlantedFault::kLatePersist.

@@ -133,12 +133,12 @@ TEST(Cluster, ARankThatHasHadNoInputForLongIsToldOfOnce) {
 TEST(Cluster, AJobWhoseProcessesEndHasNoThroughput) {
   World world;
   world.Start("job", 2);
-  const StepDone step{.step = 1, .samples = 8, .duration = absl::Seconds(1)};
+  const StepDone step{.step = 1, .metrics = "8 samples in 1 s"};
   ASSERT_TRUE(world.Report(10, {.sequence = 2, .what = step}).ok());
-  EXPECT_EQ(world.cluster().ThroughputOf("job").samples_per_second, 8);
+  EXPECT_EQ(world.cluster().NewestSteps("job"), std::deque<std::string>{step.metrics});
   world.Exit(1, world.job("job").Worker(1), 9);
   ASSERT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world.cluster().ThroughputOf("job").samples_per_second, 0);
+  EXPECT_TRUE(world.cluster().NewestSteps("job").empty());
 }
 
 TEST(Cluster, VersionsNeverGoBackAcrossRestarts) {

@@ -55,7 +55,7 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
     jobs::Ended ended;
     if (!job->plan.continue_when_cut_off) {
       ended = jobs::OnInterrupted(
-          job, absl::StrCat("the agent of node '", node, "' was not heard of"), now);
+          job, absl::StrCat("the agent of node '", node, "' was silent"), now);
     } else if (!job->cut_off.contains(node)) {
       jobs::OnNodeCutOff(job, node, true);
       jobs::AddEvent(job, now, "NODE_CUT_OFF",
@@ -87,9 +87,9 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
                   absl::StrCat("there is no node '", node, "'; `muster nodes` lists them"));
   }
   if (agent->attached()) {
-    return Refuse(
-        absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
-        absl::StrCat("the agent of node '", node, "' is attached; stop it, and the node is gone"));
+    return Refuse(absl::StatusCode::kFailedPrecondition, "NODE_ATTACHED",
+                  absl::StrCat("the agent of node '", node,
+                               "' is attached; to remove the node, stop the agent"));
   }
   // Kept for as long as those of a deleted job.
   Remember(

@@ -1,4 +1,4 @@
-// What the cluster wants done in the world, once its changes are durable.
+// What the caller must do for the cluster, once its changes are durable.
 #ifndef MUSTER_COORDINATOR_CLUSTER_EFFECT_H_
 #define MUSTER_COORDINATOR_CLUSTER_EFFECT_H_
 
@@ -41,11 +41,11 @@ struct AckSpool {
   WorkerId worker;
   uint64_t sequence = 0;
 };
-// The node is to be emptied, or is not any more.
+// The node should be emptied, or a drain is over.
 struct DrainAgent {
   bool drain = false;
   std::string reason;
-  // Absent: as the agent has it.
+  // Absent: the agent's own setting holds.
   std::optional<absl::Duration> deadline;
 };
 using AgentOrder =
@@ -77,11 +77,11 @@ struct CheckpointRecorded {
   // Paths.
   std::vector<std::string> remove;
 };
-// The weights may be put there.
+// The weights may be renamed to this path.
 struct ExportGranted {
   std::string path;
 };
-// To save a checkpoint at the next step boundary, and to end there.
+// The worker should save a checkpoint at the next step boundary and end there.
 struct PreemptionNotice {
   std::string reason;
 };
@@ -101,11 +101,11 @@ struct CloseSession {
   SessionId session = 0;
   absl::Status why;
 };
-// For those who watch.
+// For streams that follow the job.
 struct JobChanged {
   std::string job;
 };
-// It is not there any more.
+// The job was deleted.
 struct JobDeleted {
   std::string job;
 };

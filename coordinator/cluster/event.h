@@ -135,18 +135,13 @@ struct SessionStarted {
   // Of that checkpoint.
   uint64_t last_command = 0;
 };
+// What the cores decide on of a step, and all that was measured of it.
 struct StepDone {
   uint64_t step = 0;
-  double loss = 0;
-  double learning_rate = 0;
-  std::optional<double> grad_norm;
-  uint64_t samples = 0;
-  absl::Duration duration;
-  std::optional<double> perplexity;
-  std::optional<uint64_t> tokens;
-  std::optional<double> model_flops_per_second;
+  // Nothing was updated.
   bool skipped = false;
-  std::optional<double> loss_scale;
+  // v1::StepMetrics, serialized; the cores never look inside.
+  std::string metrics;
 };
 // By rank: since which step. The others have input.
 struct RanksJoined {
@@ -157,11 +152,10 @@ struct StageStarted {
   uint64_t step = 0;
 };
 struct Validated {
+  // It ran after so many steps.
   uint64_t step = 0;
-  double loss = 0;
-  std::optional<double> accuracy;
-  std::optional<double> perplexity;
-  uint64_t samples = 0;
+  // As in StepDone.
+  std::string metrics;
 };
 struct CheckpointWritten {
   uint64_t step = 0;

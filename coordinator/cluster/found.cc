@@ -60,7 +60,7 @@ void Cluster::TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Ti
     }
     if (!status.ok()) {
       jobs::AddEvent(job, now, "CHECKPOINT_REFUSED",
-                     absl::StrCat("a checkpoint that was found is not taken: ", Message(status)),
+                     absl::StrCat("a checkpoint that was found is not accepted: ", Message(status)),
                      one.step);
       continue;
     }
@@ -73,10 +73,10 @@ void Cluster::TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Ti
       checkpoint.origin_reason.clear();
       adopted.push_back(std::move(checkpoint));
     } else {
-      jobs::AddEvent(
-          job, now, "CHECKPOINT_FOUND",
-          absl::StrCat("checkpoint ", one.path, " is kept and not gone on from: ", one.reason),
-          one.step);
+      jobs::AddEvent(job, now, "CHECKPOINT_FOUND",
+                     absl::StrCat("checkpoint ", one.path,
+                                  " is kept, and the job does not continue from it: ", one.reason),
+                     one.step);
       jobs::Keep(job, std::move(checkpoint));
     }
   }
@@ -98,8 +98,8 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
        job->commands.GoOnAbove(started.last_command, job->told_before, now)) {
     jobs::AddEvent(
         job, now, "OPERATION_RENUMBERED",
-        absl::StrCat("operation ", old_number, " goes on as operation ", number,
-                     ": the checkpoint that the job goes on from has other commands up to ",
+        absl::StrCat("operation ", old_number, " continues as operation ", number,
+                     ": the checkpoint from which the job continues has other commands up to ",
                      started.last_command));
   }
   job->commands.FinishTaken(started.last_command, started.step, now);
@@ -114,7 +114,7 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
   ListsChanged(job);
   if (started.checkpoint_path.empty()) return;
   effects_.push_back(Say{absl::StrCat("job '", job->id, "' generation ", job->generation,
-                                      " goes on from ", started.checkpoint_path)});
+                                      " continues from ", started.checkpoint_path)});
 }
 
 absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequest& request,

@@ -6,75 +6,14 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "coordinator/cluster/world.h"
+#include "coordinator/cluster/saved_job_fixture.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::cluster {
 namespace {
 
-std::string Path(uint64_t step, uint64_t generation) {
-  return absl::StrCat("/ckpt/job/step-", step, "-g", generation);
-}
-
-std::vector<uint64_t> Steps(const std::vector<jobs::Checkpoint>& checkpoints) {
-  std::vector<uint64_t> steps;
-  for (const jobs::Checkpoint& checkpoint : checkpoints) steps.push_back(checkpoint.step);
-  return steps;
-}
-using StepList = std::vector<uint64_t>;
-
-// A job of two ranks on node 'a' that trains, with checkpoints after 5 and 10 steps.
-class FoundTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    world_.Start("job", 2);
-    Report({.sequence = 2, .what = CheckpointWritten{5, Path(5, 1)}});
-    Report({.sequence = 3, .what = CheckpointWritten{10, Path(10, 1)}});
-  }
-
-  void Report(const cluster::Report& report, SessionId session = 10) {
-    ASSERT_TRUE(world_.Report(session, report).ok());
-  }
-  const jobs::Job& job() { return world_.job("job"); }
-  // Both processes exit as told.
-  void ExitAll() {
-    const jobs::Job before = job();
-    for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
-  }
-  // Rank 0 and 1 of the newest generation come.
-  std::vector<WelcomeWorker> AttachAll() {
-    world_.effects.clear();
-    for (uint32_t rank = 0; rank < 2; ++rank) {
-      EXPECT_TRUE(world_.AttachWorker(10 * job().generation + rank, job().Worker(rank)).ok());
-    }
-    return world_.Orders<SendToWorker, WelcomeWorker>();
-  }
-  SessionId rank0() { return 10 * job().generation; }
-  void Restart() {
-    world_.Restart();
-    ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
-  }
-  void Halt() {
-    Report({.sequence = 4,
-            .what = jobs::ReportedFailure{.step = 0,
-                                          .reason = "none can be read in /ckpt/job",
-                                          .permanent = true,
-                                          .checkpoints_unreadable = true}});
-    ExitAll();
-  }
-  absl::StatusOr<uint64_t> Resume(bool from_scratch = false, const std::string& from = "") {
-    CommandRequest request{.job_id = "job",
-                           .command = {.kind = commands::Kind::kResume},
-                           .from_scratch = from_scratch,
-                           .from = from};
-    const auto number = world_.cluster().Command(request, world_.now());
-    world_.Commit();
-    return number;
-  }
-
-  World world_;
-};
+using FoundTest = SavedJobTest;
 
 TEST_F(FoundTest, AJobWhoseCheckpointsCannotBeReadHaltsWithoutProcessesSlotsOrARestart) {
   Halt();
@@ -182,7 +121,7 @@ TEST_F(FoundTest, ADirectoryThatCannotBeReadIsLookedAtAgainByAPlainResume) {
   };
   ASSERT_TRUE(Resume(false, "/not-mounted").ok());
   halt_at_the_start();
-  for (const std::string& part : {std::string("`muster resume job` looks again"),
+  for (const std::string& part : {std::string("`muster resume job` tries again"),
                                   absl::StrCat("`muster resume job --from ", Path(10, 1), "`"),
                                   std::string("--from-scratch")}) {
     EXPECT_NE(job().state_reason.find(part), std::string::npos) << job().state_reason;
@@ -323,174 +262,6 @@ TEST_F(FoundTest, RemovalIsToldUntilItIsDone) {
   EXPECT_EQ(told[0].remove, (std::vector<std::string>{Path(5, 1)}));
   Report({.sequence = 1, .what = CheckpointsRemoved{{"step-5-g1"}}}, rank0());
   EXPECT_TRUE(job().dropped_checkpoints.empty());
-}
-
-// After a database was restored.
-TEST_F(FoundTest, ANewerGenerationInTheFolderRaisesTheNextOneAndCostsNoRestart) {
-  Report({.sequence = 4, .what = jobs::ReportedFailure{.reason = "stale", .newer_generation = 7}});
-  Report({.sequence = 2,
-          .what = jobs::ReportedFailure{.reason = "rank 0 is gone", .consequence = true}},
-         11);
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  world_.Restart();
-  ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());
-  ExitAll();
-  EXPECT_EQ(job().generation, 8u);
-  EXPECT_EQ(job().restarts, 0u);
-  EXPECT_EQ(job().state, jobs::State::kStarting);
-}
-
-TEST_F(FoundTest, AProcessOfALaterGenerationIsEndedBeforeTheJobGoesOnAboveIt) {
-  world_.Restart();
-  AgentHello hello{.node = "a", .incarnation = "a", .host = "a", .slots = 2};
-  const WorkerId later{"job", 5, 0, "from the future"};
-  hello.running = {{later, 77}};
-  world_.effects.clear();
-  ASSERT_TRUE(world_.Attach(1, hello).ok());
-  bool told = false;
-  for (const StopWorker& stop : world_.Stops())
-    told |= stop.worker.incarnation == later.incarnation;
-  EXPECT_TRUE(told);
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  const jobs::Job before = job();
-  for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
-  EXPECT_FALSE(job().live) << "it waits for the stranger";
-  world_.Pass(5);
-  EXPECT_FALSE(job().live);
-  world_.Exit(1, later, 15);
-  world_.Pass(1);
-  EXPECT_FALSE(job().live) << "others may be on nodes that have not come back yet";
-  world_.PassBeating(1, 10);
-  EXPECT_EQ(job().generation, 6u);
-  EXPECT_EQ(job().restarts, 0u);
-}
-
-TEST_F(FoundTest, AProcessOfAnotherCourseWithTheSameGenerationIsEnded) {
-  world_.Restart();
-  AgentHello hello{.node = "a", .incarnation = "a", .host = "a", .slots = 2};
-  hello.running = {
-      {job().Worker(0), 5}, {job().Worker(1), 6}, {{"job", 1, 0, "another course"}, 77}};
-  ASSERT_TRUE(world_.Attach(1, hello).ok());
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  const jobs::Job before = job();
-  for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
-  EXPECT_FALSE(job().live) << "it waits for the stranger";
-  world_.Exit(1, {"job", 1, 0, "another course"}, 15);
-  world_.PassBeating(1, 12);
-  EXPECT_EQ(job().generation, 2u);
-  EXPECT_EQ(job().restarts, 0u);
-}
-
-TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
-  Report({.sequence = 9, .what = StepDone{.step = 40}});
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_NE(job().state_reason.find("was the database restored?"), std::string::npos)
-      << job().state_reason;
-  ExitAll();
-  EXPECT_EQ(job().generation, 2u);
-  EXPECT_EQ(job().restarts, 0u);
-}
-
-// It may be halted, and report nothing.
-TEST_F(FoundTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextReport) {
-  ASSERT_TRUE(world_.cluster()
-                  .AttachWorker(12, {.worker = job().Worker(0), .acked_report = 3}, world_.now())
-                  .ok());
-  EXPECT_EQ(job().state, jobs::State::kRunning) << "all that was acknowledged is here";
-  ASSERT_TRUE(world_.cluster()
-                  .AttachWorker(13, {.worker = job().Worker(0), .acked_report = 5}, world_.now())
-                  .ok());
-  world_.Commit();
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_EQ(
-      job().interruption,
-      "reports 4 to 5 of rank 0 were acknowledged and are not here: was the database restored?");
-  ExitAll();
-  EXPECT_EQ(job().generation, 2u);
-  EXPECT_EQ(job().restarts, 0u);
-}
-
-TEST_F(FoundTest, AWorkerOfALaterGenerationIsRefusedAndTheNextGenerationIsAboveIt) {
-  WorkerId later = job().Worker(0);
-  later.generation = 7;
-  EXPECT_EQ(RefusalReason(world_.cluster().AttachWorker(12, {.worker = later}, world_.now())),
-            "STALE_GENERATION");
-  world_.Commit();
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  ASSERT_FALSE(job().events.empty());
-  EXPECT_EQ(job().events.back().reason, "NEWER_GENERATION_FOUND");
-  // The other ranks of that generation say nothing new.
-  const size_t events = job().events.size();
-  later.rank = 1;
-  EXPECT_FALSE(world_.cluster().AttachWorker(13, {.worker = later}, world_.now()).ok());
-  EXPECT_EQ(job().events.size(), events);
-  ExitAll();
-  EXPECT_EQ(job().generation, 8u);
-  EXPECT_EQ(job().restarts, 0u);
-}
-
-TEST_F(FoundTest, CommandsThatWereLostWithTheDatabaseEndTheGenerationAndCostNoRestart) {
-  ASSERT_TRUE(world_.cluster()
-                  .AttachWorker(12, {.worker = job().Worker(0), .newest_command = 3}, world_.now())
-                  .ok());
-  world_.Commit();
-  EXPECT_EQ(job().state, jobs::State::kRecovering);
-  ExitAll();
-  EXPECT_EQ(job().restarts, 0u);
-}
-
-// What was given before the backup is what the checkpoint knows; what was given since is not.
-TEST_F(FoundTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUnderAnother) {
-  commands::Command rate{.kind = commands::Kind::kSetLearningRate, .contents = "new"};
-  world_.Exit(1, job().Worker(1), 9);
-  world_.Exit(1, job().Worker(0), 15);
-  AttachAll();
-  const auto number = world_.Command("job", rate);
-  ASSERT_EQ(*number, 1u);
-  world_.effects.clear();
-  Report({.sequence = 1, .what = SessionStarted{15, Path(15, 1), /*last_command=*/3}}, rank0());
-  const auto& commands = job().commands.commands();
-  ASSERT_EQ(commands.size(), 4u);
-  EXPECT_EQ(commands[0].outcome->reason, "OPERATION_RENUMBERED");
-  EXPECT_NE(commands[0].outcome->message.find("number 4"), std::string::npos);
-  EXPECT_EQ(commands[1].outcome->reason, "OPERATION_LOST");
-  EXPECT_EQ(commands[3].contents, "new");
-  EXPECT_FALSE(commands[3].outcome.has_value());
-  // The worker is told of all of them, in order, and takes the old number for done.
-  std::vector<uint64_t> told;
-  for (const auto& delivery : world_.Orders<SendToWorker, commands::Delivery>()) {
-    told.push_back(delivery.command.number);
-    EXPECT_EQ(delivery.when == commands::Delivery::When::kAnew, delivery.command.number == 4);
-  }
-  EXPECT_EQ(told, (std::vector<uint64_t>{2, 3, 4, 2, 3, 4}));
-  // What the worker says of the old number is about the other command.
-  Report({.sequence = 2, .what = CommandApplied{1, 12}}, rank0());
-  EXPECT_FALSE(job().commands.Find(1)->applied_step.has_value());
-  Report({.sequence = 3, .what = CommandApplied{4, 15}}, rank0());
-  EXPECT_EQ(job().commands.Find(4)->applied_step, 15u);
-}
-
-// Rank 0 was lost between saying that it took effect and saying that it is done.
-TEST_F(FoundTest, ACommandThatTheCheckpointHasIsDone) {
-  ASSERT_EQ(*world_.Command("job", {.kind = commands::Kind::kSetLearningRate}), 1u);
-  Report({.sequence = 4, .what = CommandApplied{1, 9}});
-  world_.Exit(1, job().Worker(1), 9);
-  world_.Exit(1, job().Worker(0), 15);
-  AttachAll();
-  Report({.sequence = 1, .what = SessionStarted{10, Path(10, 1), /*last_command=*/1}}, rank0());
-  ASSERT_TRUE(job().commands.Find(1)->outcome.has_value());
-  EXPECT_EQ(job().commands.Find(1)->outcome->code, absl::StatusCode::kOk);
-}
-
-TEST_F(FoundTest, CommandsThatAnEarlierGenerationWasToldKeepTheirNumbers) {
-  commands::Command rate{.kind = commands::Kind::kSetLearningRate};
-  ASSERT_EQ(*world_.Command("job", rate), 1u);
-  world_.Exit(1, job().Worker(1), 9);
-  world_.Exit(1, job().Worker(0), 15);
-  AttachAll();
-  Report({.sequence = 1, .what = SessionStarted{15, Path(15, 1), /*last_command=*/1}}, rank0());
-  EXPECT_EQ(job().commands.commands().size(), 1u);
-  EXPECT_FALSE(job().commands.Find(1)->outcome.has_value());
 }
 
 }  // namespace

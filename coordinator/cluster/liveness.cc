@@ -16,7 +16,7 @@ commands::Command StopForTimeLimit() {
 }  // namespace
 
 void Cluster::WasAway(absl::Duration gap, absl::Time now) {
-  effects_.push_back(Say{absl::StrCat("the coordinator itself was away for ",
+  effects_.push_back(Say{absl::StrCat("the coordinator itself stood still for ",
                                       absl::FormatDuration(gap), ": everybody gets a new lease")});
   GrantFreshGrace(now);
 }

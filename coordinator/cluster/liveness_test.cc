@@ -225,7 +225,7 @@ TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   world.Pass(1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
   EXPECT_EQ(world.job("job").failures[0].reason,
-            "lost its connection and was not heard of for 11s");
+            "lost its connection and was silent for 11s");
   // Given up: even if it comes back now.
   EXPECT_EQ(RefusalReason(world.AttachWorker(20, id)), "STALE_INCARNATION");
 }

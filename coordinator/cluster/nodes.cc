@@ -199,7 +199,9 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
   // Who asks again, with another deadline or for another node perhaps, tells nobody anything new.
   const bool first = job->interruption.empty();
   const char* const anew =
-      jobs::WritesCheckpoints(*job) ? "" : "; it writes no checkpoints: it begins anew elsewhere";
+      jobs::WritesCheckpoints(*job)
+          ? ""
+          : "; it writes no checkpoints: it starts again from step 0 on another node";
   jobs::Ended ended;
   std::string how;
   if (older) {

@@ -139,10 +139,12 @@ TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItBeginsAnew) {
   world.Commit();
   const jobs::JobEvent& event = world.job("job").events.back();
   EXPECT_EQ(event.reason, "PREEMPTED");
-  EXPECT_EQ(event.message,
-            "node 'a' is drained; it writes no checkpoints: it begins anew elsewhere");
-  EXPECT_EQ(world.job("job").state_reason,
-            "node 'a' is drained; ends at its next step and begins anew elsewhere");
+  EXPECT_EQ(
+      event.message,
+      "node 'a' is drained; it writes no checkpoints: it starts again from step 0 on another node");
+  EXPECT_EQ(
+      world.job("job").state_reason,
+      "node 'a' is drained; ends at its next step and starts again from step 0 on another node");
 }
 
 // The messages of a job's events PREEMPTED.
@@ -200,8 +202,8 @@ TEST(Drain, AGenerationThatIsEndedAtOnceSaysSoToo) {
     EXPECT_EQ(Preemptions(world.job("job")),
               std::vector<std::string>{
                   older ? "node 'a' is drained; it is ended at once: a worker of an older program "
-                          "does not know the notice; it writes no checkpoints: it begins anew "
-                          "elsewhere"
+                          "does not know the notice; it writes no checkpoints: it starts again "
+                          "from step 0 on another node"
                         : "node 'a' is drained; it is ended at once: it had not begun to train"});
   }
 }

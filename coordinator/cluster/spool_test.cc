@@ -80,9 +80,9 @@ TEST_F(SpoolTest, BehindAGapOnlyWhatWasMeasuredIsTakenAndTheJobGoesOnWithAnother
   ComeBack("a");
   Tell(world_.job("job").Worker(0), {Step(9, 8), {.sequence = 10, .what = Finished{.step = 8}}});
   EXPECT_EQ(world_.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(
-      world_.job("job").interruption,
-      "reports 2 to 8 of rank 0 were acknowledged and are not here: was the database restored?");
+  EXPECT_EQ(world_.job("job").interruption,
+            "reports 2 to 8 of rank 0 were acknowledged and are missing here: was the database "
+            "restored?");
   EXPECT_EQ(world_.job("job").ranks[0].acked_report, 1);
   EXPECT_EQ(Acks().size(), 1);
   world_.Commit();
@@ -116,7 +116,7 @@ TEST_F(SpoolTest, WhatACutOffRank0MeasuredIsTakenUpToWhereTheNextGenerationBegan
   std::vector<std::pair<uint64_t, uint64_t>> rows;
   const auto steps = world_.store().ReadSteps("job", 0, 100);
   ASSERT_TRUE(steps.ok());
-  for (const store::StepRow& row : *steps) rows.emplace_back(row.step, row.generation);
+  for (const store::MetricsRow& row : *steps) rows.emplace_back(row.step, row.generation);
   EXPECT_EQ(rows, (std::vector<std::pair<uint64_t, uint64_t>>{{1, 1}, {2, 1}, {3, 2}}));
   EXPECT_EQ(world_.job("job").step, 3) << "where it is has not changed";
 }

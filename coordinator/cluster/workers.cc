@@ -13,8 +13,6 @@
 namespace muster::cluster {
 namespace {
 
-// Throughput is averaged over so many steps.
-constexpr size_t kSpeedSteps = 20;
 // Changes of trainability that are kept per job.
 constexpr size_t kKeptChanges = 200;
 
@@ -45,7 +43,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
     // Its agent may not have said that it runs: it starts only now.
     if (!job->terminal() &&
         id.generation > std::max(job->generation, job->newest_generation_seen)) {
-      NewerGenerationFound(job, id.generation, "came to be attached and is refused", now);
+      NewerGenerationFound(job, id.generation, "tried to attach and is refused", now);
     }
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "STALE_GENERATION",
@@ -54,7 +52,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   }
   if (hello.protocol < kOldestWorkerProtocol) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-                  "this process is of an older program, which takes every command for a stop");
+                  "this process is of an older program, which would treat every command as a stop");
   }
   if (hello.protocol > kWorkerProtocol + 1) {
     return Refuse(
@@ -65,7 +63,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   if (hello.protocol < kWorkerProtocolOfStarts && (job->from_scratch || !job->start_from.empty())) {
     return Refuse(
         absl::StatusCode::kFailedPrecondition, "WORKER_TOO_OLD",
-        "this process is of an older program, which does not know where the job is to start");
+        "this process is of an older program, which cannot be told where the job should start");
   }
   const auto replaced = membership_.AttachWorker(id, session, now, hello.protocol);
   if (!replaced.ok()) return replaced.status();
@@ -188,7 +186,8 @@ absl::Status Cluster::WorkerReported(SessionId session, const Report& report, ab
 void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now) {
   MayRunElsewhere(*job);
   const jobs::Ended ended = jobs::OnInterrupted(
-      job, absl::StrCat(what, " were acknowledged and are not here: was the database restored?"),
+      job,
+      absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
       now);
   ListsChanged(job);
   Follow(job, ended, now);
@@ -230,9 +229,9 @@ void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
   if (current && job->ranks[0].incarnation != worker.incarnation) return;
   // The store takes what no newer generation has computed anew.
   if (const auto* step = std::get_if<StepDone>(&report.what)) {
-    StoreStep(*job, worker.generation, *step);
+    StoreStep(job->id, worker.generation, *step);
   } else if (const auto* validated = std::get_if<Validated>(&report.what)) {
-    StoreValidation(*job, worker.generation, *validated);
+    StoreValidation(job->id, worker.generation, *validated);
   }
 }
 
@@ -373,51 +372,28 @@ void Cluster::RecordTrainability(jobs::Job* job, const TrainabilityInForce& repo
 
 void Cluster::RecordStep(jobs::Job* job, const StepDone& step) {
   job->step = step.step;
-  job->loss = step.loss;
-  job->perplexity = step.perplexity;
-  job->grad_norm = step.grad_norm;
+  job->newest_step = step.metrics;
   if (step.skipped) ++job->skipped_steps;
-  auto& steps = speed_[job->id].steps;
-  steps.push_back({step.samples, step.tokens, step.model_flops_per_second, step.duration});
+  auto& steps = newest_steps_[job->id];
+  steps.push_back(step.metrics);
   if (steps.size() > kSpeedSteps) steps.pop_front();
-  StoreStep(*job, job->generation, step);
+  StoreStep(job->id, job->generation, step);
 }
 
-void Cluster::StoreStep(const jobs::Job& job, uint64_t generation, const StepDone& step) {
-  batch_.steps.push_back({.job_id = job.id,
-                          .step = step.step,
-                          .generation = generation,
-                          .loss = step.loss,
-                          .learning_rate = step.learning_rate,
-                          .grad_norm = step.grad_norm,
-                          .samples = step.samples,
-                          .duration = step.duration,
-                          .perplexity = step.perplexity,
-                          .tokens = step.tokens,
-                          .model_flops_per_second = step.model_flops_per_second,
-                          .skipped = step.skipped,
-                          .loss_scale = step.loss_scale});
-  effects_.push_back(StepsChanged{job.id});
+void Cluster::StoreStep(const std::string& job_id, uint64_t generation, const StepDone& step) {
+  batch_.steps.push_back({job_id, step.step, generation, step.metrics});
+  effects_.push_back(StepsChanged{job_id});
 }
 
 void Cluster::RecordValidation(jobs::Job* job, const Validated& validated) {
-  job->validation_loss = validated.loss;
-  job->validation_accuracy = validated.accuracy;
-  job->validation_perplexity = validated.perplexity;
-  job->validation_step = validated.step;
-  StoreValidation(*job, job->generation, validated);
+  job->newest_validation = validated.metrics;
+  StoreValidation(job->id, job->generation, validated);
 }
 
-void Cluster::StoreValidation(const jobs::Job& job, uint64_t generation,
+void Cluster::StoreValidation(const std::string& job_id, uint64_t generation,
                               const Validated& validated) {
-  batch_.validations.push_back({.job_id = job.id,
-                                .step = validated.step,
-                                .generation = generation,
-                                .loss = validated.loss,
-                                .accuracy = validated.accuracy,
-                                .perplexity = validated.perplexity,
-                                .samples = validated.samples});
-  effects_.push_back(StepsChanged{job.id});
+  batch_.validations.push_back({job_id, validated.step, generation, validated.metrics});
+  effects_.push_back(StepsChanged{job_id});
 }
 
 void Cluster::GrantExport(jobs::Job* job, uint32_t rank, const std::string& path) {

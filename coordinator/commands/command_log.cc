@@ -78,7 +78,7 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number
              .reason = "OPERATION_LOST",
              .message =
                  "the coordinator's database was restored without it; what it changed before the "
-                 "checkpoint that the job goes on from is in force"}});
+                 "checkpoint from which the job continues is in force"}});
   }
   for (Command& command : fresh) {
     const uint64_t old_number = command.number;
@@ -93,7 +93,7 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number
          .reason = "OPERATION_RENUMBERED",
          .message = absl::StrCat(
              "the coordinator's database was restored, and the job had another operation of this "
-             "number; this one goes on as number ",
+             "number; this one continues as number ",
              moved.back().second)});
   }
   return moved;

@@ -1,6 +1,7 @@
-// The numbered command log of one job: durable, delivered in order, each command acknowledged with
-// the step at which it took effect, and ended with an outcome. To a client a command is an
-// operation. A repeat is recognised by its number. Pure. docs/commands.md describes the protocol.
+// The numbered command log of one job. Commands are durable and delivered in order. Each is
+// acknowledged with the step at which it took effect, and ends with an outcome. Clients see a
+// command as an operation. A repeated report is recognised by its number. Pure. docs/commands.md
+// describes the protocol.
 #ifndef MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 #define MUSTER_COORDINATOR_COMMANDS_COMMAND_LOG_H_
 
@@ -32,8 +33,8 @@ enum class Kind {
 };
 // "save_checkpoint".
 const char* Name(Kind kind);
-// What it changes stays in force, and is part of every checkpoint that is written after it.
-// Commands of the other kinds are carried out anew by the processes that go on from a checkpoint.
+// True if the command changes settings that stay and that are part of every later checkpoint.
+// Commands of the other kinds are carried out again by processes that continue from a checkpoint.
 bool ChangesState(Kind kind);
 
 // How a command ended.
@@ -55,29 +56,29 @@ struct Command {
   Kind kind = Kind::kStop;
   // v1::Command, serialized; the cores never look inside.
   std::string contents;
-  // Not before so many optimizer steps are done.
+  // The command waits until this many optimizer steps are done.
   std::optional<uint64_t> at_step;
-  // Of kCancel: the number of the command that is taken back. Of kPause that took effect: of the
-  // resume that ended it; 0: it is in force.
+  // For kCancel: the number of the command to cancel. For a kPause that took effect: the number of
+  // the resume that ended it; 0: the pause lasts.
   uint64_t target = 0;
   std::string requested_by;
   absl::Time create_time = absl::InfinitePast();
-  // Optimizer steps done when it took effect; absent until a worker says so.
+  // Optimizer steps done when it took effect; absent until a worker reports it.
   std::optional<uint64_t> applied_step;
   std::optional<Outcome> outcome;
 
   bool operator==(const Command&) const = default;
 };
 
-// What a worker is to do with a command.
+// What a worker should do with a command.
 struct Delivery {
   enum class When {
-    // As soon as it may.
+    // Carry it out as soon as it is due.
     kAnew,
-    // Again after command.applied_step steps, where an earlier generation did it, and no later
-    // change before it.
+    // Carry it out again after command.applied_step steps, as an earlier generation did, and before
+    // any later change.
     kReplay,
-    // Nothing: it is done, or was taken back.
+    // Nothing: it is done, or was cancelled.
     kNever,
   };
   Command command;
@@ -90,65 +91,68 @@ class CommandLog {
   // From the store, in order of their numbers.
   explicit CommandLog(std::vector<Command> commands);
 
-  // Gives it its number.
+  // Assigns the command's number and returns it.
   uint64_t Append(Command command);
 
-  // What a worker that holds all up to `newest` has yet to get. Of what took effect before: what
-  // changed the job's state is done again at its step, because the worker may start from an older
-  // one; what is done once is not; a job that was halted halts again.
+  // The commands that a worker which holds all up to `newest` must still receive. For commands that
+  // took effect before: those that change settings are carried out again at their step, because the
+  // worker may start from an earlier step; those that are carried out only once are not; a job that
+  // was paused halts again.
   std::vector<Delivery> After(uint64_t newest) const;
 
-  // Each is false when the number is not known, or when it was told before (the first report
-  // stands). One exception: a command that ended with JOB_ENDED and that a checkpoint has was
-  // carried out before its job ended, although nobody had heard of it. Applied() makes it done.
+  // Both return false if the number is not known, or if this was reported before (the first report
+  // counts). There is one exception: a command that ended with JOB_ENDED, but that a checkpoint has
+  // taken in, was carried out before its job ended, without a report. Applied() makes it done.
   bool Applied(uint64_t number, uint64_t step);
   bool Finished(uint64_t number, Outcome outcome);
-  // A worker goes on after `step` steps from a checkpoint that has taken in commands up to
-  // `number`. Those of them that change state and had taken effect by then are done, also where no
-  // report said so because rank 0 was lost before it could.
+  // A worker continues after `step` steps from a checkpoint that has taken in commands up to
+  // `number`. Those of them that change settings and had taken effect by then are done, even if no
+  // report said so because rank 0 was lost before it could report.
   void FinishTaken(uint64_t number, uint64_t step, absl::Time now);
-  // The job has ended: so has every command of it. `how`: the job's state; stopped: as a command
-  // asked. True when there were any.
+  // The job has ended, and so all its open commands end. `how`: the job's state. `stopped`: it
+  // ended because a stop command asked for it. True if there were open commands.
   bool EndAll(const std::string& how, bool stopped, absl::Time now);
 
-  // A worker goes on from a checkpoint that has taken in commands up to `number`. Where the log is
-  // that of a restored database, it has lost some of them: those above `known`, the newest one that
-  // any earlier process of the job can have held. What was given since under their numbers goes on
-  // under a number above all of them, and the lost ones are ended. The result: old and new numbers.
+  // A worker continues from a checkpoint that has taken in commands up to `number`. If the database
+  // was restored, its log has lost some of them: those above `known`, the newest command that any
+  // earlier process of the job can have held. Commands that were given since then under such
+  // numbers get a number above all of them, and the lost commands end. Returns pairs of old and new
+  // numbers.
   std::vector<std::pair<uint64_t, uint64_t>> GoOnAbove(uint64_t number, uint64_t known,
                                                        absl::Time now);
 
-  // A cancel of it has not taken effect yet.
+  // True while a cancel of this command has not taken effect yet.
   bool IsBeingCancelled(uint64_t number) const { return being_cancelled_.contains(number); }
 
-  // Null when there is none.
+  // Null if there is none.
   const Command* Find(uint64_t number) const;
   const std::vector<Command>& commands() const { return commands_; }
-  // Of the newest one; 0: there is none.
+  // The number of the newest command; 0: there is none.
   uint64_t newest() const { return commands_.size(); }
   // Those without an outcome.
   const std::set<uint64_t>& open() const { return open_; }
-  // The numbers of those that were added or changed since the last call, or since they came from
-  // the store.
+  // The numbers of the commands that were added or changed since the last call (at first: since
+  // they were loaded from the store).
   std::set<uint64_t> TakeChanged() { return std::exchange(changed_, {}); }
-  // The job is halted, or will be once what waits for no step has taken effect.
+  // True if the job is paused, or will be once all commands that wait for no step have taken
+  // effect.
   bool WillBePaused() const;
 
  private:
   Delivery::When WhenOf(const Command& command) const;
-  // To be changed.
+  // The command, marked as changed.
   Command& Change(uint64_t number);
-  // Puts it into the sets below, or takes it out.
+  // Updates the sets below for this command.
   void Sort(const Command& command);
 
   std::vector<Command> commands_;
-  // What is asked of the whole log, kept up to date: a log of many commands must not make the next
-  // one slower.
+  // Sets that answer questions about the whole log. They are kept up to date so that a command does
+  // not become slower as the log grows.
   std::set<uint64_t> open_;
   std::set<uint64_t> pauses_in_force_;
   // Pauses and resumes that have not taken effect and wait for no step.
   std::set<uint64_t> turns_to_come_;
-  // Of open cancels, by their targets.
+  // The targets of open cancels.
   std::multiset<uint64_t> being_cancelled_;
   std::set<uint64_t> changed_;
 };

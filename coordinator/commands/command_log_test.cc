@@ -151,7 +151,7 @@ TEST(CommandLog, AChangeThatACheckpointHasWasNotOvertakenByTheJobsEnd) {
   EXPECT_TRUE(log.Applied(1, 7));
   EXPECT_EQ(log.Find(1)->outcome, (Outcome{.time = kNow}));
   EXPECT_EQ(log.After(0)[0].when, When::kReplay);
-  // Also where only its end was not heard of.
+  // Also if only the report of its end is missing.
   log.Append({.kind = Kind::kSetTrainability});
   EXPECT_TRUE(log.Applied(4, 8));
   EXPECT_TRUE(log.EndAll("FAILED", false, kNow));

@@ -61,10 +61,10 @@ void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
 // directory that took its place, and once it has. A worker gives the second as a reason too, never
 // the first.
 std::string IsToGoOnFrom(const std::string& from) {
-  return absl::StrCat("the job is to go on from ", from);
+  return absl::StrCat("the job should continue from ", from);
 }
 std::string WasToldToGoOnFrom(const std::string& from) {
-  return absl::StrCat("the job was told to go on from ", from);
+  return absl::StrCat("the job was told to continue from ", from);
 }
 
 // It does not count any more, and is kept.
@@ -169,8 +169,8 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path) {
       continue;
     }
     Retire(job, checkpoint,
-           absl::StrCat("generation ", job->generation, " could not read it and went on from step ",
-                        start.step));
+           absl::StrCat("generation ", job->generation,
+                        " could not read it and continued from step ", start.step));
     retired.push_back(checkpoint.path);
   }
   return retired;
@@ -182,7 +182,8 @@ void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   TakeBackStart(job);
   job->from_scratch = from_scratch;
   job->start_from = from;
-  const std::string reason = from_scratch ? "the job was told to begin anew" : IsToGoOnFrom(from);
+  const std::string reason =
+      from_scratch ? "the job was told to start again from step 0" : IsToGoOnFrom(from);
   for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {
     // Where the decision is taken back, a job whose checkpoints are damaged still is one that has
     // had some, and does not begin anew by itself.

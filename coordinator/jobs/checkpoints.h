@@ -1,6 +1,6 @@
-// Which checkpoints of a job count. A row here is the commit of a checkpoint (architecture 6).
-// Nothing that is whole is ever forgotten but by removal: what does not count any more, and was not
-// dropped for newer ones, is kept and shown.
+// Which checkpoints of a job count. A checkpoint is committed when its row is stored. A complete
+// checkpoint is never forgotten unless it is removed: one that does not count any more, and that
+// was not dropped for newer ones, is kept and shown.
 #ifndef MUSTER_COORDINATOR_JOBS_CHECKPOINTS_H_
 #define MUSTER_COORDINATOR_JOBS_CHECKPOINTS_H_
 
@@ -13,54 +13,57 @@
 namespace muster::jobs {
 
 // INVALID_ARGUMENT unless the path is that of a checkpoint of this step and generation in the job's
-// own folder, where it is known (job.plan.checkpoint_directory).
+// own folder (if job.plan.checkpoint_directory names one).
 absl::Status CheckPath(const Job& job, const Checkpoint& checkpoint);
 
-// Records one and drops those beyond job->plan.keep_checkpoints good ones (the oldest first;
-// damaged ones do not count, and go once they are older than all that stay). What is dropped goes
-// to job->dropped_checkpoints. A repeat (same path) changes nothing.
+// Records a checkpoint and drops the oldest ones beyond job->plan.keep_checkpoints good ones.
+// Damaged ones are not counted; they are dropped when they are older than all that stay. Dropped
+// ones are added to job->dropped_checkpoints. A repeat (same path) changes nothing.
 void RecordCheckpoint(Job* job, Checkpoint checkpoint);
 
-// Ones that were found in the folder and continue the job's course (kAdopted): they count. Of those
-// that counted before the oldest are dropped as above; those that were found stay until the next
-// one is recorded.
+// Adds checkpoints that were found in the folder and continue the training of this job (kAdopted):
+// they count. The oldest of those that counted before are dropped as above; the found ones stay
+// until the next one is recorded.
 void Adopt(Job* job, std::vector<Checkpoint> found);
 
-// One that was found in the folder and does not count, unless it is known otherwise.
+// Adds a checkpoint that was found in the folder and does not count, unless the job knows it
+// already.
 void Keep(Job* job, Checkpoint found);
 
-// These directories of the job's folder are gone.
+// These directories of the job's folder have been removed.
 void Removed(Job* job, const std::vector<std::string>& names);
 
-// False when it is not known.
+// Marks a checkpoint as damaged. False if it is not known.
 bool MarkBad(Job* job, const std::string& path, const std::string& reason);
 
-// What a generation may start from, newest first, without the damaged.
+// The checkpoints from which a generation may start, newest first, without the damaged ones.
 std::vector<Checkpoint> Usable(const Job& job);
 
-// What a generation must not take for unknown, because it is known not to count, and what was found
-// damaged.
+// The checkpoints that are known but from which a generation must not start: those that do not
+// count, and those that were found damaged.
 std::vector<Checkpoint> NotUsable(const Job& job);
 
-// The job goes on from this checkpoint: later ones do not count any more. The paths of these.
+// The job continues from this checkpoint: later ones do not count any more. Returns the paths of
+// those.
 std::vector<std::string> WentOnFrom(Job* job, const std::string& path);
 
 // Somebody decides where the next generation starts: at step 0, or (`from` not empty) from this
-// directory; with neither, from the newest checkpoint that counts. What was recorded does not count
-// any more then, and is kept.
+// directory; with neither, from the newest checkpoint that counts. After a decision the recorded
+// checkpoints do not count any more; they are kept.
 void DecideStart(Job* job, bool from_scratch, const std::string& from);
 
-// What the next generation would go on from if job.start_from were taken back (TakeBackStart); null
-// where it cannot be.
+// The checkpoint from which the next generation would continue if job.start_from were revoked
+// (TakeBackStart); null if it cannot be revoked.
 const Checkpoint* NewestBeforeStart(const Job& job);
 
-// A rank has begun to train from job->start_from: the decision stands. True where that changed
-// anything.
+// A rank has begun to train from job->start_from: the decision cannot be revoked any more. True if
+// this changed anything.
 bool SettleStart(Job* job);
 
-// The job cannot start from job->start_from: what counted before that decision counts again, and
-// the next generation starts from the newest of it. False, and nothing changes, where a rank has
-// begun to train from there, or where nothing counted before: then the decision stands.
+// The job cannot start from job->start_from: the checkpoints that counted before that decision
+// count again, and the next generation starts from the newest of them. If a rank has begun to train
+// from there, or if no checkpoint counted before, the decision stays: returns false and changes
+// nothing.
 bool TakeBackStart(Job* job);
 
 }  // namespace muster::jobs

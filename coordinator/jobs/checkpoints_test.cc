@@ -153,7 +153,7 @@ TEST(Checkpoints, WhatAGenerationCouldNotReadIsKeptAndDoesNotCountAnyMore) {
   EXPECT_EQ(Steps(job.found_checkpoints), (StepList{20, 30}));
   EXPECT_EQ(job.found_checkpoints[0].origin, Origin::kFound);
   EXPECT_EQ(job.found_checkpoints[0].origin_reason,
-            "generation 3 could not read it and went on from step 10");
+            "generation 3 could not read it and continued from step 10");
   EXPECT_TRUE(job.dropped_checkpoints.empty());
 }
 
@@ -188,7 +188,7 @@ TEST(Checkpoints, ADecisionThatCannotBeStartedFromIsTakenBack) {
   MarkBad(&job, "step-5-g1", "hash differs");
   Keep(&job, FoundAt(7, 1, "older"));
   // A worker that looks into the folder says this of what nobody has verified: it must not count.
-  Keep(&job, FoundAt(30, 2, "the job was told to go on from /wrong"));
+  Keep(&job, FoundAt(30, 2, "the job was told to continue from /wrong"));
   DecideStart(&job, false, "/wrong");
   EXPECT_TRUE(Usable(job).empty());
   ASSERT_NE(NewestBeforeStart(job), nullptr);
@@ -211,7 +211,7 @@ TEST(Checkpoints, ADecisionThatWasStartedFromStands) {
   EXPECT_TRUE(SettleStart(&job));
   EXPECT_FALSE(SettleStart(&job));
   EXPECT_EQ(NewestBeforeStart(job), nullptr);
-  EXPECT_EQ(job.found_checkpoints[0].origin_reason, "the job was told to go on from /right");
+  EXPECT_EQ(job.found_checkpoints[0].origin_reason, "the job was told to continue from /right");
   EXPECT_FALSE(TakeBackStart(&job));
   EXPECT_EQ(job.start_from, "/right");
   EXPECT_TRUE(Usable(job).empty());

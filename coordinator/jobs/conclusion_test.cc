@@ -119,7 +119,8 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
   for (const auto& [why, reason] : std::vector<std::pair<Exit::Why, std::string>>{
            {Exit::Why::kAgentStopped, "the agent of node 'n1' was stopped"},
            {Exit::Why::kDrained, "node 'n1' is drained"},
-           {Exit::Why::kLeaseOver, "node 'n1' heard nothing of the coordinator for a whole lease"},
+           {Exit::Why::kLeaseOver,
+            "node 'n1' heard nothing from the coordinator for a whole lease"},
            {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
     Job job = Running(2, 0);
     EXPECT_EQ(OnExit(&job, 1, Planned(why), kPatience, At(1)), (Ended{0}));
@@ -203,9 +204,9 @@ TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
   EXPECT_EQ(job.state, State::kRecovering);
   Job lost = Running(1, 0);
   OnLost(&lost, 0, "was silent", At(1));
-  OnGone(&lost, 0, "the agent was not heard of", At(2));
+  OnGone(&lost, 0, "the agent was silent", At(2));
   EXPECT_EQ(lost.state, State::kRecovering);
-  EXPECT_EQ(RootCause(lost.failures)->root.reason, "the agent was not heard of");
+  EXPECT_EQ(RootCause(lost.failures)->root.reason, "the agent was silent");
 }
 
 TEST(Budget, AnotherCheckpointRefillsIt) {

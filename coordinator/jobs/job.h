@@ -1,5 +1,5 @@
-// What the coordinator knows of one job: plain values, all durable. The state machine over them is
-// in life.h.
+// What the coordinator knows about one job: plain values, almost all of them durable. The state
+// machine over them is in life.h.
 #ifndef MUSTER_COORDINATOR_JOBS_JOB_H_
 #define MUSTER_COORDINATOR_JOBS_JOB_H_
 
@@ -32,7 +32,7 @@ inline bool IsTerminal(State state) {
   return state == State::kSucceeded || state == State::kFailed || state == State::kCancelled;
 }
 
-// What of the job file the coordinator acts on.
+// The parts of the job file that the coordinator uses.
 struct Plan {
   uint32_t world_size = 1;
   uint64_t total_steps = 0;
@@ -40,14 +40,14 @@ struct Plan {
   uint32_t keep_checkpoints = 3;
   // Among jobs that wait for their first start the highest goes first.
   int32_t priority = 0;
-  // Ranks on a node that is cut off train on, and are not replaced until it is back or an operator
-  // says that it will not be.
+  // Ranks on a node that is cut off continue to train. They are not replaced until the node is back
+  // or an operator says that they have ended.
   bool continue_when_cut_off = false;
   // membership::Patience, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
-  // Holds a folder of the job's id for its checkpoints; empty: it writes none. Not stored: it
-  // follows from the spec.
+  // The directory in which the job's own folder for checkpoints lies; empty: it writes none. Not
+  // stored, because it follows from the spec.
   std::string checkpoint_directory;
   // How long it may run; infinite: as long as it takes.
   absl::Duration time_limit = absl::InfiniteDuration();
@@ -64,15 +64,15 @@ struct Rank {
   std::string incarnation;
   int64_t pid = 0;
   uint64_t step = 0;
-  // The newest report of this process that is taken.
+  // The newest report of this process that was applied.
   uint64_t acked_report = 0;
   bool session_started = false;
-  // It did all its work, or stopped as asked.
+  // It has done all its work, or has stopped because of a command.
   bool finished = false;
   // Its process is gone.
   bool exited = false;
-  // Its process has spoken to the coordinator: from then on its end is no fault of the node's
-  // programs.
+  // Its process has attached to the coordinator. From then on its end does not count as a fault of
+  // the node's programs.
   bool attached = false;
   // The first step to which it brought no input, while it has none; else 0.
   uint64_t joined_since = 0;
@@ -83,9 +83,9 @@ struct Rank {
 // How a checkpoint became known. Values are those of v1::Checkpoint::Origin and are stored: never
 // renumbered.
 enum class Origin {
-  // The worker that wrote it said so.
+  // The worker that wrote it reported it.
   kRecorded = 1,
-  // It was found in the job's folder, continues the job's course, and counts.
+  // It was found in the job's folder, continues the training of this job, and counts.
   kAdopted = 2,
   // It was found in the job's folder, or counted before. It is kept, and does not count.
   kFound = 3,
@@ -96,7 +96,7 @@ struct Checkpoint {
   uint64_t generation = 0;
   std::string path;
   absl::Time create_time = absl::InfinitePast();
-  // Set where it was found damaged and put aside.
+  // Set if it was found damaged and was renamed.
   std::string bad_reason;
   Origin origin = Origin::kRecorded;
   // Of kFound: why it does not count.
@@ -105,7 +105,8 @@ struct Checkpoint {
   bool operator==(const Checkpoint&) const = default;
 };
 
-// How sure a failure is to be a cause, the surest first. Values are stored: never renumbered.
+// How certain it is that a failure is the cause, the most certain first. Values are stored: never
+// renumbered.
 enum class FailureKind {
   // The worker said so itself.
   kReported = 1,
@@ -113,7 +114,7 @@ enum class FailureKind {
   kLost = 2,
   // An exit code without a report before it.
   kExitCode = 3,
-  // It follows from another rank's end.
+  // It is a consequence of another rank's end.
   kConsequence = 4,
   // The node's fault, not the job's: its process could not be started, ended before its first
   // message, or was lost with its agent; or the worker said so.
@@ -127,7 +128,7 @@ struct FailureNote {
   std::string node;
   uint64_t step = 0;
   FailureKind kind = FailureKind::kReported;
-  // Starting over would end the same way.
+  // Another start would end in the same way.
   bool permanent = false;
   std::string reason;
   std::string log_tail;
@@ -154,7 +155,7 @@ struct JobEvent {
   bool operator==(const JobEvent&) const = default;
 };
 
-// The saves that failed since the last one that did not.
+// The saves that failed since the last good one.
 struct SaveFailure {
   // Of the newest one.
   uint64_t step = 0;
@@ -180,7 +181,7 @@ struct TrainabilityChange {
   bool operator==(const TrainabilityChange&) const = default;
 };
 
-// Which parameters are trained, as rank 0 said last.
+// Which parameters are trained, according to the newest report of rank 0.
 struct Trainability {
   // 0: no worker has said anything yet.
   uint64_t version = 0;
@@ -213,25 +214,30 @@ struct Rendezvous {
   bool operator==(const Rendezvous&) const = default;
 };
 
-// A job without its lists: of a fixed size, however long it has run.
-struct JobFields {
+// A job without its lists is of a fixed size, however long it has run. It is in three parts, and
+// each of them is stored by itself when it has changed.
+
+// What was handed in. It never changes.
+struct JobIdentity {
   std::string id;
   // Of submission, from 1: who came first.
   uint64_t number = 0;
   // v1::JobSpec with its defaults filled in, serialized; the cores never look inside.
   std::string spec;
   Plan plan;
+  absl::Time create_time = absl::InfinitePast();
+};
 
+// Its state, and what decides on it. It changes when something happens to the job, not with its
+// steps.
+struct JobLife {
   State state = State::kQueued;
   std::string state_reason;
   // The same for programs: UPPER_SNAKE_CASE, stable. Empty: nothing special. Whoever sets
   // state_reason sets or clears it.
   std::string reason_code;
-  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is,
-  // and no version above it is ever shown before a higher ceiling is stored.
-  uint64_t version = 1;
+  // No version above it is ever shown before a higher ceiling is stored.
   uint64_t version_ceiling = 1;
-  absl::Time create_time = absl::InfinitePast();
   // Infinite past: not yet.
   absl::Time start_time = absl::InfinitePast();
   absl::Time end_time = absl::InfinitePast();
@@ -251,75 +257,84 @@ struct JobFields {
   absl::Duration time_used;
   // Since when `generation` has lived, where it does.
   absl::Time live_since = absl::InfinitePast();
-  // Halted as asked, until it is resumed; also over a restart.
+  // Paused by a command until it is resumed; this survives a restart of the coordinator.
   bool paused = false;
-  // Why it waits for a person as soon as `generation` has ended; empty: it does not. Also over a
-  // restart.
+  // Why the job waits for a person as soon as `generation` has ended; empty: it does not. This
+  // survives a restart of the coordinator.
   std::string halt_reason;
-  // What a person decided for the next start: to begin anew, or to go on from this directory.
+  // What a person decided for the next start: from step 0, or from this directory.
   bool from_scratch = false;
   std::string start_from;
-  // Why training ended before its last step, where nobody asked for it; empty: it did not.
+  // Why training ended before its last step although nobody asked for it; empty: it did not.
   std::string ended_early;
-  // Why the newest generation is to end, or ended, although nothing failed, for people; empty: it
-  // is not.
+  // Why the newest generation must end, or ended, although nothing failed, for people; empty: there
+  // is no such reason.
   std::string interruption;
-  // The newest generation has ended its work before it was done, to go on elsewhere.
+  // The newest generation has ended before its work was done, to continue on other nodes.
   bool preempted = false;
-  // From 1; one more each time that it goes on after its end.
+  // Counts from 1; grows by 1 each time that the job continues after its end.
   uint32_t attempt = 1;
   // Starts after a failure of the job itself.
   uint32_t restarts = 0;
-  // Of these, those since it last got on (life.h): what plan.max_restarts bounds.
+  // The restarts since the job last made progress (life.h); plan.max_restarts is their limit.
   uint32_t restarts_used = 0;
-  // Generations in a row that ended by the fault of a node, since it last got on.
+  // Generations in a row that ended by the fault of a node, since the job last made progress.
   uint32_t node_faults = 0;
-  // The latest step at which it failed: without checkpoints it gets on with the one after it.
+  // The latest step at which it failed: a job without checkpoints makes progress when it passes
+  // this step.
   uint64_t failed_step = 0;
-  // Where the newest generation began to train: with checkpoints it gets on with one after it.
+  // The step at which the newest generation began to train: a job with checkpoints makes progress
+  // with a checkpoint after this step.
   uint64_t started_step = 0;
-  // It does not start before, after a failure; infinite past: it may start at once.
+  // After a failure it does not start before this time; infinite past: it may start at once.
   absl::Time not_before = absl::InfinitePast();
   std::optional<Rendezvous> rendezvous;
-
-  std::string stage;
-  uint64_t step = 0;
-  // Of the newest step.
-  std::optional<double> loss;
-  std::optional<double> perplexity;
-  std::optional<double> grad_norm;
-  uint64_t skipped_steps = 0;
-  // Of the newest validation pass.
-  std::optional<double> validation_loss;
-  std::optional<double> validation_accuracy;
-  std::optional<double> validation_perplexity;
-  uint64_t validation_step = 0;
   std::string exported_path;
   // Where rank 0 of this generation may put the weights; empty: it has not asked.
   std::string export_granted;
-  uint64_t log_sequence = 0;
   // Absent: the last save did not fail.
   std::optional<SaveFailure> save_failure;
 
+  bool operator==(const JobLife&) const = default;
+};
+
+// How far it has come. It changes with each step.
+struct JobProgress {
+  std::string stage;
+  uint64_t step = 0;
+  // v1::StepMetrics of the newest step and of the newest validation pass, serialized; empty: there
+  // is none yet. The cores never look inside.
+  std::string newest_step;
+  std::string newest_validation;
+  uint64_t skipped_steps = 0;
+  uint64_t log_sequence = 0;
+
+  bool operator==(const JobProgress&) const = default;
+};
+
+struct JobFields : JobIdentity, JobLife, JobProgress {
+  // Grows with every change that a watcher sees. Only every so many are stored: version_ceiling is.
+  uint64_t version = 1;
+
   bool terminal() const { return IsTerminal(state); }
-  // Without processes until a person says what is to be done.
+  // The job has no processes until a person decides how it continues.
   bool halted() const { return !terminal() && !live && !halt_reason.empty(); }
   // In line for slots.
   bool waiting() const { return !terminal() && !live && !halted(); }
 };
 
-// What it has done outlives its processes.
+// True if the job's work survives the end of its processes.
 inline bool WritesCheckpoints(const JobFields& job) {
   return !job.plan.checkpoint_directory.empty();
 }
 
 struct Job : JobFields {
   std::vector<Rank> ranks;
-  // They count, and those that were found damaged. Oldest first.
+  // Those that count, and those that were found damaged. Oldest first.
   std::vector<Checkpoint> checkpoints;
   // Whole ones in the job's folder that do not count (kFound). By generation and step.
   std::vector<Checkpoint> found_checkpoints;
-  // Paths of checkpoints that no longer count and that no rank 0 has said to be gone.
+  // Paths of checkpoints that no longer count and that no rank 0 has reported as removed.
   std::vector<std::string> dropped_checkpoints;
   // Of the newest generation that failed, in the order in which they became known.
   std::vector<FailureNote> failures;
@@ -338,11 +353,11 @@ struct Job : JobFields {
   // Commands up to these may be known to a process of `generation`, and of an earlier one.
   uint64_t told_commands = 0;
   uint64_t told_before = 0;
-  // What was last said of Warning(job).
+  // The last Warning(job) that was logged.
   std::string warned;
   // When the processes of an ending generation were first told to end.
   absl::Time end_told = absl::InfinitePast();
-  // When what is not over by itself by then is told to end (again).
+  // When processes that have not ended by themselves by then are told to end (again).
   absl::Time patience_end = absl::InfiniteFuture();
 
   // 0: none yet.

@@ -71,16 +71,16 @@ Ended Fail(Job* job, FailureNote note, absl::Time now) {
 std::string HaltReason(const Job& job, const std::string& found) {
   if (!job.start_from.empty()) {
     std::string reason =
-        absl::StrCat(found, "; once it is there, `muster resume ", job.id, "` looks again; ");
+        absl::StrCat(found, "; once it can be read, `muster resume ", job.id, "` tries again; ");
     if (const Checkpoint* newest = NewestBeforeStart(job); newest != nullptr) {
       absl::StrAppend(&reason, "`muster resume ", job.id, " --from ", newest->path,
-                      "` goes on from the newest checkpoint that counted before; ");
+                      "` continues from the newest checkpoint that counted before; ");
     }
-    return absl::StrCat(reason, "`--from DIR` or `--from-scratch` begins elsewhere");
+    return absl::StrCat(reason, "`--from DIR` or `--from-scratch` chooses another start");
   }
-  return absl::StrCat(found, "; once they are there again, `muster resume ", job.id,
-                      "` looks again; `muster resume ", job.id,
-                      " --from DIR` or `--from-scratch` goes on without them");
+  return absl::StrCat(found, "; once they can be read again, `muster resume ", job.id,
+                      "` tries again; `muster resume ", job.id,
+                      " --from DIR` or `--from-scratch` continues without them");
 }
 
 bool Ignored(const Job& job, uint32_t rank) {
@@ -135,7 +135,7 @@ std::string Interruption(const std::string& node, Exit::Why why) {
     case Exit::Why::kDrained:
       return absl::StrCat("node '", node, "' is drained");
     case Exit::Why::kLeaseOver:
-      return absl::StrCat("node '", node, "' heard nothing of the coordinator for a whole lease");
+      return absl::StrCat("node '", node, "' heard nothing from the coordinator for a whole lease");
     case Exit::Why::kStoppedAsTold:
     case Exit::Why::kUnknown:
     case Exit::Why::kNodeFault:
@@ -189,7 +189,7 @@ void OnNextAttempt(Job* job, absl::Time now) {
                                  .step = job->step});
   ++job->attempt;
   job->state = job->generation == 0 ? State::kQueued : State::kRecovering;
-  job->state_reason = absl::StrCat("goes on as attempt ", job->attempt);
+  job->state_reason = absl::StrCat("continues as attempt ", job->attempt);
   job->reason_code.clear();
   job->end_time = absl::InfinitePast();
   job->live = job->ending = job->stop_requested = job->paused = job->preempted = false;
@@ -359,10 +359,11 @@ bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* end
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now) {
   if (job->terminal() || generation < job->generation) return {};
   job->newest_generation_seen = std::max(job->newest_generation_seen, generation);
-  return job->live
-             ? Interrupt(job, absl::StrCat("generation ", generation, " has been there before"),
-                         now)
-             : Ended();
+  return job->live ? Interrupt(job,
+                               absl::StrCat("generation ", generation,
+                                            " has already used the job's folder"),
+                               now)
+                   : Ended();
 }
 
 void Resume(Job* job) {

@@ -1,27 +1,27 @@
 // The life of a job: (job, event, now) -> (changed job, which processes to end). Pure.
 //
-//   QUEUED -> STARTING -> RUNNING -> SUCCEEDED        all ranks finished, all processes gone
-//     STARTING, RUNNING -> RECOVERING                 any rank failed or was lost: its generation
-//     ends
-//       RECOVERING -> STARTING | FAILED               once all its processes are gone: anew, or not
-//     RUNNING <-> PAUSED                              as asked
-//     RECOVERING -> PAUSED, halted                  it has checkpoints, and none can be read:
-//                                                   without processes and
-//     slots, until Resume
-//   any of these -> STOPPING -> CANCELLED             stop was asked for (QUEUED, or without
-//   processes: at once)
-//   FAILED, CANCELLED -> QUEUED | RECOVERING          the next attempt, where somebody asks for it
+//   QUEUED -> STARTING -> RUNNING -> SUCCEEDED    all ranks have finished, all processes have ended
+//     STARTING, RUNNING -> RECOVERING             a rank failed or was lost: its generation ends
+//       RECOVERING -> STARTING | FAILED           all its processes have ended: the next generation
+//                                                 starts, or the job fails
+//       RECOVERING -> PAUSED, halted              the job has checkpoints and none can be read: it
+//                                                 has no processes and no slots until Resume
+//     RUNNING <-> PAUSED                          a client asked for it
+//   any of these -> STOPPING -> CANCELLED         a client asked for a stop (a job that has no
+//                                                 processes is CANCELLED at once)
+//   FAILED, CANCELLED -> QUEUED | RECOVERING      a client asked for the next attempt
 //
-// A generation is one set of processes. It ends as a whole, its successor starts when none of them
-// is left, and generations only grow. A terminal state is left only by the next attempt: all other
-// events are ignored.
+// A generation is one set of processes. All of them end together, the next generation starts when
+// none of them is left, and generation numbers only grow. Only the next attempt leaves a terminal
+// state: all other events are ignored.
 //
-// How a generation ended (EndOf in conclusion.h) says what the next start costs: an interruption
-// (its agent was stopped, its node drained, its lease over) nothing; the fault of a node no
-// restart, but time; a failure of the job itself one of plan.max_restarts, and from the second one
-// on time, too. The job gets on, and has its restarts again, with the first checkpoint that is
-// written after the restart; without checkpoints, with the first step beyond the one at which it
-// failed. docs/protocol-coordinator.md says how long it waits.
+// The cost of the next start depends on how the generation ended (EndOf in conclusion.h). After an
+// interruption (the agent was stopped, the node drained, the lease over) it costs nothing. After a
+// fault of a node it costs no restart, but a wait. After a failure of the job itself it costs one
+// of plan.max_restarts, and from the second one on also a wait. The job makes progress when it
+// writes its first checkpoint after the restart, or, if it writes no checkpoints, when it passes
+// the step at which it failed: then all its restarts are available again.
+// docs/protocol-coordinator.md says how long the waits are.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_H_
 
@@ -36,33 +36,37 @@
 namespace muster::jobs {
 
 struct Patience {
-  // For a stop command to take effect where nothing moves, and for processes that finished to exit.
+  // How long a stop command may wait to take effect while nothing makes progress, and how long
+  // processes that have finished may take to exit.
   absl::Duration stop = absl::Seconds(30);
   // Between SIGTERM and SIGKILL.
   absl::Duration kill = absl::Seconds(2);
 };
 
-// The ranks whose processes are to be told to end.
+// The ranks whose processes must be told to end.
 using Ended = std::vector<uint32_t>;
 
-// A new generation; `ranks` carry where and as whom they run. No effect unless the job is
-// waiting(). A start after a failure of the job itself counts as a restart.
+// Starts a new generation; `ranks` have the node, the slot and the incarnation of each process. No
+// effect unless the job is waiting(). A start after a failure of the job itself counts as a
+// restart.
 void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now);
 
-// Rank's communicators stand, its model is loaded. `step`: optimizer steps done at the start.
+// The rank's communicators are connected and its model is loaded. `step`: optimizer steps done at
+// the start.
 void OnSessionStarted(Job* job, uint32_t rank, uint64_t step);
 
 // The newest step is that of job->step.
 void OnStep(Job* job);
 
-// job->save_failure came, changed or went.
+// job->save_failure was set, changed or cleared.
 void OnSave(Job* job);
 
 // Which ranks have joined: they have no input left in this epoch (by rank: since which step; the
 // others have input).
 void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 
-// preempted: it ended its work before it was done, because the job is to go on elsewhere.
+// `preempted`: the rank ended before its work was done, because the job should continue on other
+// nodes.
 void OnFinished(Job* job, uint32_t rank, bool preempted, const Patience& patience, absl::Time now);
 
 // A checkpoint of the newest generation counts.
@@ -71,7 +75,7 @@ void OnCheckpoint(Job* job, uint64_t step);
 // The process has attached.
 void OnAttached(Job* job, uint32_t rank);
 
-// A worker says itself that it failed.
+// A worker reports itself that it failed.
 struct ReportedFailure {
   uint64_t step = 0;
   std::string reason;
@@ -81,15 +85,16 @@ struct ReportedFailure {
   std::string code;
   // None of the job's checkpoints can be read: it halts.
   bool checkpoints_unreadable = false;
-  // The job's folder has this newer generation: the next one is above it. 0: it has none.
+  // A newer generation that the job's folder names: the next one is above it. 0: there is none.
   uint64_t newer_generation = 0;
-  // The node is at fault: a mount that is not there, no permission.
+  // The node is at fault: a missing mount, no permission.
   bool node_fault = false;
 };
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now);
 
-// A job that FAILED or was CANCELLED goes on under its id: its generations, commands and
-// checkpoints continue, and it has all its restarts again. No effect on any other job.
+// Begins the next attempt of a job that FAILED or was CANCELLED: its generations, commands and
+// checkpoints continue, and all its restarts are available again. Has no effect on a job in another
+// state.
 void OnNextAttempt(Job* job, absl::Time now);
 
 // A process ended.
@@ -101,8 +106,8 @@ struct Exit {
   // Why it could not be started.
   std::string start_error;
   std::string log_tail;
-  // Why it ended, where its agent knows. Values are those of v1::WorkerExit::Cause. All but the
-  // first and the last are planned ends: no failure.
+  // Why it ended, if its agent knows. Values are those of v1::WorkerExit::Cause. All except the
+  // first and the last are planned ends, which are not failures.
   enum class Why {
     kUnknown = 0,
     kStoppedAsTold = 1,
@@ -113,68 +118,67 @@ struct Exit {
   };
   Why why = Why::kUnknown;
 };
-// What an older agent, which says no cause, says as the start_error of a worker that it did not
-// start because it stops.
+// An older agent reports no cause. This is its start_error for a worker that it did not start
+// because it is stopping.
 inline constexpr char kAgentIsStopping[] = "the agent is stopping";
 inline bool IsPlanned(Exit::Why why) {
   return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
 }
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now);
 
-// The process may still exist, but nothing is known of it any more, or it hangs (collectives:
-// FailureNote's).
+// The process may still exist, but nothing is heard of it any more, or it hangs (`collectives`: as
+// in FailureNote).
 Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
              const std::vector<std::string>& collectives = {});
 
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);
 
-// A node with ranks of a job that continues where it is cut off: cut off, or not any more.
+// For a job with `when_cut_off: continue`: a node with ranks of it is cut off, or not any more.
 void OnNodeCutOff(Job* job, const std::string& node, bool cut_off);
 
 // The process is certainly gone: its node was silent for longer than it could hold its lease. That
 // is no failure of the job.
 Ended OnCutOff(Job* job, uint32_t rank, absl::Time now);
 
-// The processes are to make room although nothing failed; the job starts anew later, which does not
-// count as a restart.
+// The processes must end although nothing failed; the job starts again later, which does not count
+// as a restart.
 Ended OnInterrupted(Job* job, const std::string& reason, absl::Time now);
 
-// The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere:
-// true where its processes are to be told so now. They are not where they end anyway. What has not
-// begun to train is interrupted.
+// The job should save a checkpoint at its next step boundary, end there, and continue on other
+// nodes. True if its processes must be told so now; false if they end anyway. A job that has not
+// begun to train is interrupted (OnInterrupted).
 bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* ended);
 
-// Stop is asked for. Idempotent. Whether a command has to reach the workers shows in `state`
-// STOPPING with nothing ended.
+// A client asks for a stop. Idempotent. If the state is STOPPING afterwards and no rank is
+// returned, a command must reach the workers.
 Ended OnStop(Job* job, const Patience& patience, absl::Time now);
 
-// Its time is used up and nothing ends it yet.
+// The job's time_limit is used up, and it is not ending yet.
 bool TimeIsUp(const Job& job, absl::Time now);
 // Like OnStop, but it ends FAILED.
 Ended OnTimeUp(Job* job, const Patience& patience, absl::Time now);
 
-// A stop that waited for its step has reached the workers. Nothing is ended that they may be
-// saving.
+// A stop that waited for its step has reached the workers. They get time to save.
 void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now);
 
-// A process of a newer generation than the job's shows itself: this one, if it lives, ends, which
-// does not count as a restart, and the next is above it.
+// A process of a newer generation than the job's was found: the job's generation, if it lives,
+// ends, which does not count as a restart, and the next one is above the found one.
 Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 
 // A halted job waits for slots again.
 void Resume(Job* job);
 
-// Its ranks move: they are not ended yet.
+// The ranks of a job that is being stopped make progress: they are not ended yet.
 void OnStopGetsOn(Job* job, const Patience& patience, absl::Time now);
 
-// The workers have halted, or go on, as asked.
+// The workers have halted (`paused`) or continue, as a command asked.
 void OnPaused(Job* job, bool paused);
 
-// Time passed: ends what should have ended by itself.
+// Time has passed: ends processes that should have ended by themselves.
 Ended OnTick(Job* job, absl::Time now);
 
-// After a restart of the coordinator: everybody gets time anew.
+// After a restart of the coordinator: all waits start again.
 void OnLoaded(Job* job, const Patience& patience, absl::Time now);
 
 }  // namespace muster::jobs

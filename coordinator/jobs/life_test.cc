@@ -147,8 +147,9 @@ TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
   EXPECT_TRUE(OnPreempted(&job, "node 'n0' is drained", At(1), &ended));
   EXPECT_TRUE(ended.empty());
   EXPECT_EQ(job.state, State::kRunning);
-  EXPECT_EQ(job.state_reason,
-            "node 'n0' is drained; saves a checkpoint at its next step and goes on elsewhere");
+  EXPECT_EQ(
+      job.state_reason,
+      "node 'n0' is drained; saves a checkpoint at its next step and continues on other nodes");
   for (uint32_t rank : {0, 1}) OnFinished(&job, rank, true, kPatience, At(2));
   for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kPatience, At(2));
   EXPECT_EQ(job.state, State::kRecovering);

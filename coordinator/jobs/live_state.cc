@@ -40,7 +40,8 @@ std::string JoinWarning(const Job& job) {
     if (++count == 1 || since < job.ranks[longest].joined_since) longest = rank;
   }
   if (count == 0) return "";
-  const std::string more = count > 1 ? absl::StrCat(", and ", count - 1, " more for long") : "";
+  const std::string more =
+      count > 1 ? absl::StrCat(", and ", count - 1, " more for a long time") : "";
   return absl::StrCat("rank ", longest, " has had no input since step ",
                       job.ranks[longest].joined_since, more);
 }
@@ -72,15 +73,17 @@ void DescribeLive(Job* job) {
     job->state_reason = absl::StrCat(why, "; waits for ", Processes(left), " to end");
   } else if (started == job->ranks.size() && job->paused) {
     job->state = State::kPaused;
-    job->state_reason = job->interruption.empty()
-                            ? "as asked"
-                            : absl::StrCat(job->interruption, "; ends here and goes on elsewhere");
+    job->state_reason =
+        job->interruption.empty()
+            ? "as asked"
+            : absl::StrCat(job->interruption, "; ends here and continues on other nodes");
   } else if (started == job->ranks.size() && !job->interruption.empty()) {
     job->state = State::kRunning;
-    job->state_reason = absl::StrCat(
-        job->interruption, WritesCheckpoints(*job)
-                               ? "; saves a checkpoint at its next step and goes on elsewhere"
-                               : "; ends at its next step and begins anew elsewhere");
+    job->state_reason =
+        absl::StrCat(job->interruption,
+                     WritesCheckpoints(*job)
+                         ? "; saves a checkpoint at its next step and continues on other nodes"
+                         : "; ends at its next step and starts again from step 0 on another node");
   } else if (started == job->ranks.size()) {
     job->state = State::kRunning;
     if (All(*job, &Rank::finished)) {

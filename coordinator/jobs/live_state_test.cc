@@ -25,7 +25,7 @@ TEST(Life, ARankThatHasBeenWithoutInputForLongIsNamedWhileItLasts) {
   EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5");
   job.step = 300;
   OnStep(&job);
-  EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5, and 1 more for long");
+  EXPECT_EQ(job.state_reason, "rank 1 has had no input since step 5, and 1 more for a long time");
   OnPaused(&job, true);
   EXPECT_EQ(job.state_reason, "as asked");
   OnPaused(&job, false);

@@ -4,10 +4,10 @@
 // A fault of the node's own programs (a worker that could not be started, or that ended before its
 // first message) speaks against the node whatever the job is. What a worker calls a fault of its
 // node (a mount that is not there) may be the job's: it speaks against the node only together with
-// those of other jobs. Three such faults within ten minutes, and the node is left out: for a
-// minute, then for twice as long each time, up to an hour. A generation that gets on there ends
-// that series. All other failures only make the same job take the node last; three failures, of
-// whatever kind, and the node is doubted: that is only shown.
+// those of other jobs. After three such faults within ten minutes the node is left out: for a
+// minute, then for twice as long each time, up to an hour. A generation that makes progress there
+// ends this series. All other failures only have the effect that the same job uses the node last.
+// After three failures of any kind the node is doubted, which is only shown.
 #ifndef MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 #define MUSTER_COORDINATOR_JOBS_NODE_HEALTH_H_
 
@@ -33,7 +33,7 @@ class NodeHealth {
     Kind kind = Kind::kPerhaps;
   };
   struct LeftOut {
-    // Infinite past: it is not, but may have been.
+    // Infinite past: the node is not left out, but it may have been before.
     absl::Time until = absl::InfinitePast();
     std::string reason;
     // How often in a row.
@@ -42,27 +42,27 @@ class NodeHealth {
     bool operator==(const LeftOut&) const = default;
   };
 
-  // True when the node is left out from now on because of it.
+  // Records a fault. True if the node is left out from now on because of it.
   bool Failed(const std::string& node, Fault fault, absl::Time now);
-  // A generation got on there, or somebody says that the node is well. True when that changes
-  // anything.
+  // A generation made progress there, or somebody says that the node is in order. True if that
+  // changes anything.
   bool Forgive(const std::string& node);
   // As stored.
   void Restore(const std::string& node, LeftOut left_out);
 
-  // Null where it is not left out now.
+  // Null if it is not left out now.
   const LeftOut* Find(const std::string& node, absl::Time now) const;
   // The series, for the store.
   LeftOut Series(const std::string& node) const;
-  // Why it is doubted, for people: three generations or more failed there lately, perhaps by the
-  // fault of their jobs, and none has got on there since. Empty: it is not.
+  // Why the node is doubted, for people: three or more generations failed there lately, perhaps
+  // because of their jobs, and none has made progress there since. Empty: it is not doubted.
   std::string Doubts(const std::string& node, absl::Time now) const;
   // How many of them were this job's.
   size_t FailuresOf(const std::string& job, const std::string& node, absl::Time now) const;
-  // Nodes that this job takes only when there are no others: those at fault lately.
+  // Nodes that this job uses only if there are no others, because they had faults lately.
   std::set<std::string> Suspects(const std::string& job, absl::Time now) const;
 
-  // So many failures lately leave a node out, or make it doubted.
+  // The number of recent failures after which a node is left out, or doubted.
   static constexpr size_t kFaults = 3;
 
  private:

@@ -1,7 +1,7 @@
-// Which jobs get which slots. The first job in line that does not fit the free slots has a
-// reservation: jobs behind it start only where that does not delay it (backfill). So a big job is
-// never starved by small ones. A job that would not fit if everything were free waits for more
-// slots to be offered, and holds up nobody. Pure.
+// Which jobs get which slots. The first job in the line that does not fit the free slots has a
+// reservation: jobs behind it start only if that does not delay it (backfill). So small jobs cannot
+// keep a large job waiting for ever. A job that would not fit even if everything were free waits
+// until more slots are offered, and does not delay other jobs. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 #define MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 
@@ -27,10 +27,10 @@ struct Slot {
 // The slots of attached agents.
 class Slots {
  public:
-  // protocol: which its workers speak. Those of two protocols do not understand each other's
-  // collectives.
+  // `protocol`: that of the node's workers. Workers of two protocols cannot run collectives
+  // together.
   void Offer(const std::string& node, uint32_t slots, uint32_t protocol = 0);
-  // A slot of a node that does not offer it (any more) is ignored.
+  // A slot that its node does not offer (any more) is ignored.
   void Use(const Slot& slot);
 
   uint32_t offered() const { return offered_; }
@@ -38,10 +38,10 @@ class Slots {
   uint32_t free(const std::string& node) const;
   uint32_t nodes() const { return static_cast<uint32_t>(free_.size()); }
 
-  // One slot per rank, on nodes of one protocol, of the newest that has enough: the nodes in the
-  // order of their free slots, the emptiest first (then by name), so that a job spans few nodes.
-  // Takes them. Absent, and nothing taken, when there are too few. avoid: nodes whose slots are
-  // taken only when there are no others.
+  // Takes and returns one slot per rank. All are on nodes of one protocol, the newest one that has
+  // enough free slots. Nodes with the most free slots come first (then by name), so that a job uses
+  // few nodes. Absent if there are too few slots; then none is taken. `avoid`: nodes whose slots
+  // are taken only if there are no others.
   std::optional<std::vector<Slot>> Place(uint32_t world_size,
                                          const std::set<std::string>& avoid = {});
   // The same on nodes of this protocol.
@@ -65,11 +65,11 @@ struct Waiting {
   // Of submission.
   uint64_t number = 0;
   int32_t priority = 0;
-  // It has run before: it stands before every job that has not, so that a failure does not make a
-  // running job give way.
+  // It has run before. Such a job comes before every job that has not, so that a running job does
+  // not lose its turn by a failure.
   bool started = false;
   uint32_t world_size = 1;
-  // Nodes that it takes only when there are no others.
+  // Nodes that it uses only if there are no others.
   std::set<std::string> avoid = {};
   // It runs no longer than this; infinite: unknown.
   absl::Duration time_limit = absl::InfiniteDuration();
@@ -92,15 +92,15 @@ struct Decision {
   std::string reason;
 };
 
-// What becomes of each job in line, in its order: those that have started, then the highest
-// priority, then who came first.
+// Decides for each job in the line, in this order: those that have started before, then the highest
+// priority, then the earliest submission.
 //
-// The first job that does not fit (of those that ever could) has a reservation. Where the ends of
-// enough running jobs are known, it is for the time by which they have ended; a job behind may
-// start now where it ends before then, or where enough slots are left for the reservation at that
-// time without its own, or where it runs on nodes of another protocol. Where they are not known, a
-// job behind may start only where the reservation is served as early without its slots in whatever
-// order the running ones end.
+// The first job that does not fit (of those that ever could) has a reservation. If the ends of
+// enough running jobs are known, it begins at the time by which these have ended. A later job may
+// start now if it ends before then, if enough slots are left for the reservation at that time
+// without the slots of the later job, or if it runs on nodes of another protocol. If the ends are
+// not known, a later job may start only if the reservation gets its slots equally early without the
+// later job's slots, in whatever order the running jobs end.
 std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
                                   std::vector<Running> running, absl::Time now);
 

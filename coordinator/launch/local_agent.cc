@@ -109,7 +109,7 @@ void LocalAgent::Adopt() {
   }
   adopted_ = std::move(pidfd);
   if (record->coordinator == options_.coordinator && record->slots == options_.slots) {
-    spdlog::info("the local agent (process {}) is still there", record->pid);
+    spdlog::info("the local agent (process {}) still runs", record->pid);
     return;
   }
   spdlog::info("the local agent (process {}) was started for {} with {} slots: ending it",
@@ -149,13 +149,13 @@ absl::Status LocalAgent::Launch() {
                 "--exit-with-lease"};
   spawn.grouping = process::Grouping::kOwnSession;
   if (access(options_.program.c_str(), X_OK) != 0) {
-    return absl::NotFoundError(
-        absl::StrCat(options_.program, " is not there or cannot be executed; --agent names it"));
+    return absl::NotFoundError(absl::StrCat(
+        options_.program, " does not exist or cannot be executed; --agent names the program"));
   }
   ASSIGN_OR_RETURN(process_, spawner_.Spawn(spawn));
   if (const absl::Status written = WriteRecord(process_->pid()); !written.ok()) {
     // It runs all the same; only the next musterd will not find it.
-    spdlog::warn("the local agent's process is not noted: {}", Message(written));
+    spdlog::warn("the local agent's process id could not be written: {}", Message(written));
   }
   return absl::OkStatus();
 }
@@ -175,8 +175,8 @@ void LocalAgent::Watch() {
         const auto exit = process_->Wait(absl::InfiniteDuration());
         how = exit.has_value() ? exit->ToString() : how;
       }
-      spdlog::warn("the local agent: {}; starting it anew; the last line of {}: {}", how, LogPath(),
-                   LastLine(LogPath()));
+      spdlog::warn("the local agent: {}; starting it again; the last line of {}: {}", how,
+                   LogPath(), LastLine(LogPath()));
       process_.reset();
       adopted_ = process::Fd();
       if (SteadyNow() - born > kGoodLife) pause = kFirstPause;

@@ -227,7 +227,7 @@ std::vector<Membership::LostAgent> Membership::ExpireAgents(absl::Time now) {
       continue;
     }
     lost.push_back(
-        {agent->second, absl::StrCat("the agent of node '", agent->first, "' was not heard of for ",
+        {agent->second, absl::StrCat("the agent of node '", agent->first, "' was silent for ",
                                      absl::FormatDuration(timing_.Grant()))});
     agent = agents_.erase(agent);
   }
@@ -250,7 +250,7 @@ Membership::Expired Membership::ExpireWorkers(absl::Time now) {
     }
     expired.workers.push_back(
         {worker, absl::StrCat(worker.attached() ? "was silent for "
-                                                : "lost its connection and was not heard of for ",
+                                                : "lost its connection and was silent for ",
                               absl::FormatDuration(timing_.Grant()))});
     GiveUp(&worker);
   }

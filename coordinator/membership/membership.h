@@ -1,13 +1,14 @@
-// Who is there: agents and workers, their control streams, their leases and their progress. Pure:
+// The known agents and workers with their control streams, their leases and their progress. Pure:
 // time is an argument, streams are numbers, and nothing here is durable (after a restart the
-// coordinator expects again what its store says, with a fresh lease).
+// coordinator calls Expect... for everything that its store has, with a whole lease).
 //
-// An agent or worker is attached while it holds a stream. Hearing from it renews its lease. A
-// broken stream renews nothing: who vanished is replaced one lease after it was heard last,
-// whenever the connection was found to be dead; only holders of an older protocol count from the
-// break of their stream. Liveness (stream, heartbeat) and progress (watchdog.h) are judged apart.
-// ExpireAgents() and ExpireWorkers() name those that are lost, once, and forget them. All leases
-// here are the coordinator's, Timing::Grant() long: who holds one has ended before.
+// An agent or worker is attached while it holds a stream. Each message from it renews its lease. A
+// broken stream renews nothing: a process that has vanished is replaced one lease after its last
+// message, no matter when the connection was found to be dead. Only for programs of an older
+// protocol the lease counts from the break of the stream. Liveness (stream, heartbeat) and progress
+// (watchdog.h) are judged separately. ExpireAgents() and ExpireWorkers() name those that are lost,
+// once, and forget them. All leases here are those of the coordinator, Timing::Grant() long: the
+// process that holds the lease has ended itself before.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -43,11 +44,12 @@ struct Agent {
   uint32_t slots = 0;
   // Of its program; empty until it attaches.
   std::string version;
-  // That it speaks; 0 until it attaches.
+  // The protocol of its program; 0 until it attaches.
   uint32_t protocol = 0;
   SessionId session = 0;
   absl::Time last_seen = absl::InfinitePast();
-  // For how long it has been heard so far; of each gap two heartbeats count at most.
+  // The total time during which it has been heard. Of each gap between messages, at most two
+  // heartbeat intervals count.
   absl::Duration answered;
   absl::Time lease_end = absl::InfiniteFuture();
 
@@ -60,12 +62,12 @@ struct Worker {
   SessionId session = 0;
   uint32_t protocol = kAcknowledgedWorkerProtocol;
   absl::Time last_seen = absl::InfinitePast();
-  // Its agent's `answered` of then.
+  // Its agent's `answered` at the time of last_seen.
   absl::Duration agent_answered;
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
   Patience patience;
-  // The last time that anything changed of what follows.
+  // The last time at which any of the following changed.
   absl::Time progressed = absl::InfinitePast();
   // When it was last seen to wait for another rank (watchdog.h).
   absl::Time waited = absl::InfinitePast();
@@ -73,13 +75,13 @@ struct Worker {
   uint64_t activity = 0;
   std::string progress;
   Collectives collectives;
-  // What it said of its memory last: v1::RankMemory, serialized; nothing is judged by it.
+  // The memory in its last heartbeat: v1::RankMemory, serialized. No decision depends on it.
   std::string memory;
   bool session_started = false;
-  // Finished, or to be stopped: judged no more.
+  // It has finished or will be stopped: leases and the watchdog do not apply any more.
   bool released = false;
-  // It was silent or hung: its process is to end, and is refused. It is kept until that is known to
-  // have happened.
+  // It was silent or hung: its process must end, and is refused. It is kept until its process is
+  // known to have ended.
   bool given_up = false;
   // The agent of its node is lost: nobody can end the process, which ends itself with its own
   // lease.
@@ -94,49 +96,50 @@ class Membership {
 
   // ---- Agents, by node name.
   struct Attached {
-    // The stream that is no longer the owner's, to be closed; 0: none.
+    // The stream that was replaced and must be closed; 0: none.
     SessionId replaced = 0;
-    // Another process than the one known under this name so far: that one's workers are dead.
+    // It is another process than the one that had this name before: the workers of the former one
+    // are dead.
     bool new_incarnation = false;
   };
-  // A newer process takes the name over; the caller knows which incarnations were replaced before.
+  // A newer process gets the name. The caller checks which incarnations were replaced before.
   Attached AttachAgent(const Agent& agent, SessionId session, absl::Time now);
-  // Known from the store: detached, with a fresh lease.
+  // The agent is known from the store: it is detached, with a whole lease.
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
-  // Only where `session` is still its stream. Returns whether it was.
+  // Has an effect only if `session` is still its stream. Returns whether it was.
   bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
 
   // ---- Workers, by job and rank: one owner each.
-  // A process that is being started, or (attached_before) whose session had started before a
-  // restart: it holds a lease. One that was only welcomed gets its lease with its agent's Hello,
-  // which names it.
-  // patience: the job's own; absent: Timing's.
+  // A process that is being started. With `attached_before`, its session had started before a
+  // restart of the coordinator, so it holds a lease. A process that was only welcomed gets its
+  // lease with its agent's Hello, which names it. `patience`: the job's own settings; absent: those
+  // of Timing.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
                     absl::Time now, const std::optional<Patience>& patience = std::nullopt);
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
-  // The result is the stream it replaces (0: none).
+  // Returns the stream that is replaced (0: none).
   absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now,
                                          uint32_t protocol = kAcknowledgedWorkerProtocol);
   void WorkerHeard(const WorkerId& id, absl::Time now);
-  // A sign of life that also says where it is. Returns whether step or progress differ from before.
-  // activity: grows with each batch and block of bytes.
+  // A heartbeat with the worker's progress. Returns whether `step` or `progress` differ from
+  // before. `activity` grows with each batch and each block of bytes.
   bool WorkerProgressed(const WorkerId& id, uint64_t step, const std::string& progress,
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
   bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);
-  // The node's agent is lost. Its workers are heard no more; each is gone when its own lease is
-  // over. The result are the streams to close. Workers of jobs for which `continues` stay as they
-  // are: they are judged again once their agent is back.
+  // The node's agent is lost. Messages of its workers are ignored from now on; each worker is gone
+  // when its own lease is over. Returns the streams to close. Workers of jobs for which `continues`
+  // is true stay as they are; they are judged again once their agent is back.
   std::vector<SessionId> LoseNode(const std::string& node,
                                   const std::function<bool(const std::string& job)>& continues,
                                   absl::Time now);
-  // A lost agent whose workers go on: known, detached, and not judged until it is back.
+  // A lost agent whose workers continue: it is known, detached, and not judged until it is back.
   void ExpectForGood(const Agent& agent);
   void ForgetAgent(const std::string& node) { agents_.erase(node); }
-  // Its process is gone. The result is the stream to close (0: none).
+  // The rank's process is gone. Returns the stream to close (0: none).
   SessionId Forget(const std::string& job, uint32_t rank);
 
   // ---- Time.
@@ -147,24 +150,25 @@ class Membership {
   struct LostWorker {
     Worker worker;
     std::string reason;
-    // Of one that hangs: Hang's.
+    // For a worker that hangs: those of Hang (watchdog.h).
     std::vector<std::string> collectives = {};
   };
   struct Expired {
-    // Silent, of nodes whose agent is there; then those that hang, one of a job at most. They are
-    // given up from now on.
+    // Silent workers on nodes whose agent is not silent; then workers that hang, at most one of
+    // each job. They are given up from now on.
     std::vector<LostWorker> workers;
-    // Of nodes that were lost before: their processes have certainly ended.
+    // Workers on nodes that were lost before: their processes have certainly ended.
     std::vector<Worker> gone;
   };
   std::vector<LostAgent> ExpireAgents(absl::Time now);
-  // After LoseNode of the agents that were lost just now: what ran there may be gone already.
+  // Call LoseNode first for the agents that ExpireAgents has just returned: their workers may be
+  // gone already.
   Expired ExpireWorkers(absl::Time now);
-  // Every lease and watchdog begins anew: the coordinator itself was away.
+  // Every lease and watchdog starts again, because the coordinator itself stood still.
   void GrantFreshGrace(absl::Time now);
-  // The leases of those without a stream, who may have tried in vain to come back, begin anew, and
-  // all watchdogs. Who has a stream was heard all the time, unless its end is told only later: then
-  // that lease begins anew, too.
+  // The leases of those without a stream start again, because they may have tried to attach without
+  // success. So do all watchdogs. Those with a stream were heard all the time. If it turns out
+  // later that such a stream had already ended, that lease starts again, too.
   void GrantGraceToDetached(absl::Time now);
 
   // ---- Looking. Null when not known.
@@ -174,20 +178,20 @@ class Membership {
   const Timing& timing() const { return timing_; }
 
  private:
-  // Null where it is not the expected process, or was given up.
+  // Null if it is not the expected process, or was given up.
   Worker* Find(const WorkerId& id);
   void Heard(Worker* worker, absl::Time now);
   static void GiveUp(Worker* worker);
   void Heard(Agent* agent, absl::Time now) const;
   // `answered` as of now.
   absl::Duration Answered(const std::string& node, absl::Time now) const;
-  // Its agent was heard just now, and for a whole lease since the worker was. Else the silence may
-  // be that of the whole node, which is the agent's to be judged by, or the worker has not come
-  // back yet as its agent has.
+  // True if the worker's agent was heard lately, and for a whole lease in total since the worker
+  // was last heard. Otherwise the whole node may be silent, which is judged by the agent's lease;
+  // or the agent is back and the worker has not had the time to come back.
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
-  // Adds who hangs.
+  // Adds the workers that hang.
   void ExpireHung(absl::Time now, Expired* expired);
-  // Of one that lost its stream just now.
+  // The end of the lease of an agent or worker that has just lost its stream.
   template <typename Holder>
   absl::Time LeaseEndOfDetached(const Holder& holder, uint32_t acknowledged_protocol,
                                 absl::Time now) const;

@@ -47,7 +47,7 @@ TEST(Agents, ABrokenStreamRenewsNothingWhateverTookItToBeFound) {
   EXPECT_TRUE(members.ExpireAgents(At(12.9)).empty());
   const auto expired = members.ExpireAgents(At(13));
   ASSERT_EQ(expired.size(), 1);
-  EXPECT_EQ(expired[0].reason, "the agent of node 'n' was not heard of for 11s");
+  EXPECT_EQ(expired[0].reason, "the agent of node 'n' was silent for 11s");
   EXPECT_EQ(members.FindAgent("n"), nullptr);
 }
 
@@ -135,7 +135,7 @@ TEST(Workers, ADetachedOneIsLostALeaseAfterItWasHeardLast) {
   EXPECT_TRUE(members.ExpireWorkers(At(12.9)).workers.empty());
   const auto expired = members.ExpireWorkers(At(13));
   ASSERT_EQ(expired.workers.size(), 1);
-  EXPECT_EQ(expired.workers[0].reason, "lost its connection and was not heard of for 11s");
+  EXPECT_EQ(expired.workers[0].reason, "lost its connection and was silent for 11s");
   EXPECT_TRUE(members.ExpireWorkers(At(100)).workers.empty());
 }
 

@@ -1,26 +1,28 @@
-// Which rank of a job hangs, by what the ranks say of themselves in their heartbeats. Pure.
+// Decides from the heartbeats of a job's ranks which rank hangs. Pure.
 //
-// A rank stands still while nothing that it says changes: its step, what it does, its activity
-// (batches, blocks of bytes), and the collectives that it has begun and ended. How long a phase
-// takes does not matter.
+// A rank stands still while nothing in its heartbeats changes: its step, what it does, its activity
+// (batches, blocks of bytes), and the numbers of collectives that it has begun and ended. A rank
+// that changes any of these makes progress. How long an activity takes does not matter.
 //
-// A rank hangs when it has stood still for its patience and nobody who moves is behind it. Who is
-// behind has begun fewer collectives: a rank that waits in a collective waits for one that has not
-// begun it, so the rank that has begun the fewest waits for nobody. Hence:
-// - While one rank moves that is behind all the others (a slow validation, a slow save), they wait,
-//   and nobody hangs, however long. Who has waited has its whole patience again: its heartbeat may
-//   come later than that of the rank for which it waited.
-// - Where the rank that is behind stands still, it hangs, and no other one, whoever stood still
-//   first. Among equal ones it is the one that has ended the fewest, then the one that has stood
-//   still the longest.
-// - A rank that stands still while the others move hangs where none of them is behind it.
+// One rank is behind another if it has begun fewer collectives. A rank that waits in a collective
+// waits for a rank that has not begun it, so the rank that has begun the fewest waits for no other
+// rank. A rank hangs if it has stood still for the time that it is allowed (Patience) and no rank
+// that makes progress is behind it. Therefore:
+// - While the rank that is behind all the others makes progress (a slow validation, a slow save),
+//   the others wait for it and no rank hangs, however long this takes. When the wait is over, the
+//   time of those that have waited starts again, because their next heartbeat may come later than
+//   that of the rank for which they waited.
+// - If the rank that is behind stands still, this rank hangs and no other one, even if another rank
+//   stood still first. Among several that are equally far behind it is the one that has ended the
+//   fewest collectives; among equal ones, the one that has stood still the longest.
+// - A rank that stands still while others make progress hangs if none of those is behind it.
 //
-// Ranks that call different collectives wait for each other for ever. Where ranks stand still for
-// two leases, in collectives of the same number and of different names, that is said at once, with
+// Ranks that call different collectives wait for each other for ever. If ranks stand still for two
+// leases, in collectives with the same number but different names, this is reported at once, with
 // both names.
 //
-// A worker of an older program counts no collectives: then each rank of its job is judged by itself
-// alone.
+// A worker of an older program does not count collectives: then each rank of its job is judged by
+// itself.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 

@@ -154,7 +154,9 @@ void RunningCoordinator::Drain(const std::string& node) {
 
 bool RunningCoordinator::AwaitDrained(absl::Duration timeout) {
   absl::MutexLock lock(&drained_mutex_);
-  return drained_changed_.Await(drained_mutex_, timeout, [this] { return drained_; });
+  return drained_changed_.Await(
+      drained_mutex_, timeout,
+      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(drained_mutex_) { return drained_; });
 }
 
 uint64_t RunningCoordinator::DrainActivity() {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "common/files/temp_dir.h"
+#include "common/steady/test_bound.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/service/fake_peers.h"
 #include "coordinator/store/sqlite_store.h"
@@ -110,7 +111,7 @@ class CoordinatorTest : public testing::Test {
   // Watches until the job fits; the snapshot that did.
   v1::Job WatchUntil(const std::string& id, const std::function<bool(const v1::Job&)>& fits) {
     grpc::ClientContext context;
-    context.set_deadline(absl::ToChronoTime(absl::Now() + kBound));
+    context.set_deadline(absl::ToChronoTime(absl::Now() + kTestBound));
     v1::WatchJobRequest request;
     request.set_job_id(id);
     auto stream = jobs_->WatchJob(&context, request);

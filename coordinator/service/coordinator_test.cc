@@ -205,7 +205,7 @@ TEST_F(CoordinatorTest, MoreProblemsThanAnErrorCanCarryAreCounted) {
   ASSERT_TRUE(jobs_->ValidateJob(&context, request, &response).ok());
   ASSERT_GT(response.problems_size(), 200);
   EXPECT_EQ(rest, absl::StrCat("and ", response.problems_size() - told.problems_size() + 1,
-                               " more; ValidateJob gives them all"));
+                               " more; ValidateJob returns all of them"));
 }
 
 TEST_F(CoordinatorTest, ValidateWarnsOfMissingSlots) {

@@ -96,7 +96,7 @@ TEST_F(CoordinatorTest, ADeletionEndsTheStreamsOfTheJobAndNoOthers) {
   }
   const grpc::Status end = logs->Finish();
   EXPECT_EQ(ErrorReason(FromGrpc(end)), "JOB_NOT_FOUND");
-  EXPECT_EQ(end.error_message(), "job 'a' was deleted before all of it was sent");
+  EXPECT_EQ(end.error_message(), "job 'a' was deleted before everything was sent");
   // Who reads in time gets the job's last state, and the stream's good end.
   v1::Job last;
   while (watched->Read(&seen)) last = seen;

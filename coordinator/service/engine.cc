@@ -32,7 +32,7 @@ absl::Status RefusalOf(const StoreTrouble& trouble) {
   return Refuse(
       absl::StatusCode::kUnavailable, kStoreTrouble,
       absl::StrCat("the coordinator's store cannot be written at present: ", trouble.message,
-                   "; what runs goes on; try again with the same request id"));
+                   "; what runs continues; try again with the same request id"));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
@@ -136,7 +136,8 @@ void Engine::Loop() {
       absl::MutexLock lock(&mutex_);
       // What comes while it stops is answered, and does not keep it awake.
       if (!stopping_) {
-        woken_.Await(mutex_, patience, [this] { return Woken(); });
+        woken_.Await(mutex_, patience,
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Woken(); });
       } else if (commit_.has_value() && commit_->under_way) {
         mutex_.Await(absl::Condition(this, &Engine::HasResult));
       }
@@ -280,7 +281,7 @@ void Engine::BeInTrouble(const std::string& message) {
   if (trouble_.has_value()) return;
   trouble_ = StoreTrouble{message, options_.clock()};
   spdlog::error(
-      "the store cannot be written: {}; what runs goes on, changes are held and tried again",
+      "the store cannot be written: {}; what runs continues, changes are held and tried again",
       message);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }

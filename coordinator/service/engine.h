@@ -1,25 +1,26 @@
-// The one place where the coordinator's state changes: a thread that takes what happened from a
-// queue, applies all of it to the cluster, has what changed committed in one transaction, and only
-// then lets effects and answers out.
+// The only place where the coordinator's state changes. A thread takes events from a queue, applies
+// all of them to the cluster, has the changes committed in one transaction, and only then carries
+// out effects and gives answers.
 //
-// A second thread commits, so that a disk that is slow or says no holds up nothing but what has to
-// be durable:
-// - Heartbeats have a lane of their own. They are applied at once, each as of the time at which it
-//   came, also while a commit is under way or is tried again.
-// - A commit that fails is held, with its effects, and tried again until it succeeds; meanwhile
-//   nothing else is applied. What peers report waits. Calls of clients are answered with
-//   UNAVAILABLE STORE_TROUBLE at once; those that were applied already take effect all the same
-//   once the disk is well, so a caller repeats with the same request id.
-// - Streams of agents and workers that are not taken in yet, whose hello would have to wait, are
-//   ended with UNAVAILABLE STORE_TROUBLE: whoever is told so holds on to its lease, and comes
-//   again. Once the store is well those without a stream have a new lease.
-// - When the disk is full, the store's reserve is given up for the commit that failed. Until the
-//   store can have it back, only deletions are applied, and reads are answered. So it begins where
-//   the disk was too full for a reserve when the store was opened.
-// - A store whose data is damaged (DATA_LOSS) is the end: everything is answered with UNAVAILABLE,
-//   and `on_failure` is told.
+// A second thread commits, so that a disk that is slow or returns errors delays only what must be
+// durable:
+// - Heartbeats do not wait in the queue. They are applied at once, each with the time of its
+//   arrival, even while a commit is in progress or is tried again.
+// - A commit that fails is held back together with its effects, and tried again until it succeeds;
+//   nothing else is applied during this time. Reports of peers wait. Calls of clients are answered
+//   with UNAVAILABLE STORE_TROUBLE at once. A call that was already applied still takes effect when
+//   the disk works again, so the caller repeats it with the same request id.
+// - Streams of agents and workers that have not attached yet would have to wait with their hello.
+//   They are ended with UNAVAILABLE STORE_TROUBLE: for the peer this is an answer, so it keeps its
+//   lease and tries again. When the store works again, every peer without a stream gets a new
+//   lease.
+// - When the disk is full, the store's reserve is freed for the commit that failed. Until the store
+//   has its reserve again, only deletions are applied, and reads are answered. The engine starts in
+//   this state if the disk was too full for a reserve when the store was opened.
+// - If the store's data is damaged (DATA_LOSS), the engine stops working: everything is answered
+//   with UNAVAILABLE, and `on_failure` is called.
 //
-// What is read is what is committed: while a commit is held, reads of jobs are refused, too.
+// Reads show only what is committed: while a commit is held back, reads of jobs are refused, too.
 //
 // Life cycle: Start, then Post from any thread; the destructor stops. Functions given to Post run
 // on the engine's thread, without any lock held, so they may call gRPC.
@@ -49,18 +50,19 @@ struct StoreTrouble {
   absl::Time since;
 };
 
-// UNAVAILABLE STORE_TROUBLE, for whoever cannot be served meanwhile.
+// UNAVAILABLE STORE_TROUBLE, for calls and streams that cannot be served while the store is in
+// trouble.
 absl::Status RefusalOf(const StoreTrouble& trouble);
 
 struct EngineOptions {
   cluster::Options cluster;
   // Never goes back.
   std::function<absl::Time()> clock;
-  // Lets one effect out. Runs on the engine's thread.
+  // Carries out one effect. Runs on the engine's thread.
   std::function<void(const cluster::Effect&)> out;
   // The store's data is damaged. Runs once, on the engine's thread.
   std::function<void(const absl::Status&)> on_failure;
-  // The store is in trouble, or (absent) well again. Runs on the engine's thread; may be null.
+  // The store is in trouble, or (absent) works again. Runs on the engine's thread; may be null.
   std::function<void(const std::optional<StoreTrouble>&)> on_trouble;
 };
 
@@ -74,31 +76,34 @@ class Engine {
   // Changes the cluster; may be null. Not called once the store is damaged or the engine was
   // stopped.
   using Apply = std::function<void(cluster::Cluster&, absl::Time)>;
-  // What was applied is durable, or UNAVAILABLE. Always called exactly once (may be null).
+  // Called exactly once: with OK when the change is durable, otherwise with UNAVAILABLE. May be
+  // null.
   using Done = std::function<void(const absl::Status&)>;
 
-  // What happened: waits for the store where that is in trouble.
+  // An event: it waits while the store is in trouble.
   void Post(Apply apply, Done done);
-  // What a client wants changed: UNAVAILABLE STORE_TROUBLE at once while the store is in trouble.
+  // A change that a client asks for: UNAVAILABLE STORE_TROUBLE at once while the store is in
+  // trouble.
   void Request(Apply apply, Done done);
-  // The same of a deletion, which makes room: it is also applied while the disk is full.
+  // Like Request, for a deletion: because it makes room, it is also applied while the disk is full.
   void RequestRoom(Apply apply, Done done);
   // For answers from cluster() and store(): UNAVAILABLE STORE_TROUBLE at once while a commit is
   // held.
   void Read(Done done);
-  // At any time, in its order among its like, before all that waits in the queue: a heartbeat, or
-  // what has to do with streams and not with the cluster's state. It may look at what is not
-  // committed yet, and may change only what is not durable. The time is that of the call.
+  // Runs before everything that waits in the queue, also while a commit is in progress; several of
+  // them run in their order. For heartbeats, and for work on streams that does not concern the
+  // cluster's state. `apply` may read what is not committed yet, and may change only what is not
+  // durable. It gets the time of this call.
   void Aside(Apply apply);
 
-  // Ends the threads; what is posted from now on is answered with UNAVAILABLE at once. A commit
-  // that is held is tried once more. Not from the engine's thread.
+  // Ends the threads; everything that is posted later is answered with UNAVAILABLE at once. A
+  // commit that is held back is tried once more. Must not be called on the engine's thread.
   void Stop();
 
   // ---- Only on the engine's thread, in Done or in an effect: what is committed.
   const cluster::Cluster& cluster() const { return *cluster_; }
   store::Store& store() { return *store_; }
-  // Also in Aside. Absent: the store is well.
+  // May also be called in Aside. Absent: the store works.
   const std::optional<StoreTrouble>& trouble() const { return trouble_; }
 
  private:
@@ -118,13 +123,13 @@ class Engine {
     std::vector<cluster::Effect> effects;
     std::vector<Task> tasks;
     absl::Time begun = absl::InfinitePast();
-    // With the committer; else it is held, and is tried again at next_try.
+    // The committer has it; otherwise it is held back and tried again at next_try.
     bool under_way = false;
     absl::Time next_try = absl::InfinitePast();
     absl::Duration back_off = absl::ZeroDuration();
-    // It failed, or takes long: nobody is to wait for it who does not have to.
+    // It failed or takes long: callers that need not wait for it get an error.
     bool held = false;
-    // Tried once more because the engine is to stop.
+    // It is tried once more because the engine should stop.
     bool last_try = false;
   };
 
@@ -145,9 +150,9 @@ class Engine {
   bool Admits(const Task& task) const;
   void HandToCommitter();
   void TakeResult(const absl::Status& committed);
-  // Tries again what is held, where it is time.
+  // Tries a held commit again when its time has come.
   void LookAfterCommit(absl::Time now, bool stopping);
-  // Gets the store's reserve back, where there is room again.
+  // Restores the store's reserve if there is room again.
   void LookForRoom(absl::Time now);
   void BeInTrouble(const std::string& message);
   void BeWell();
@@ -165,12 +170,12 @@ class Engine {
   std::vector<Task> waiting_;
   std::optional<Commit> commit_;
   std::optional<StoreTrouble> trouble_;
-  // The store's reserve was given up, and there is no room to have it back.
+  // The store's reserve was freed, and there is no room to restore it.
   bool short_of_room_ = false;
   absl::Time next_look_for_room_;
 
   absl::Mutex mutex_;
-  // What Woken looks at.
+  // The state that Woken checks.
   SteadyCondition woken_;
   std::vector<Task> queue_ ABSL_GUARDED_BY(mutex_);
   std::vector<Beat> aside_ ABSL_GUARDED_BY(mutex_);

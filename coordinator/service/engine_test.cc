@@ -11,6 +11,7 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
+#include "common/steady/test_bound.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/store/memory_store.h"
 
@@ -99,7 +100,7 @@ class EngineTest : public testing::Test {
       answer = committed;
       answered.Notify();
     });
-    EXPECT_TRUE(answered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+    EXPECT_TRUE(answered.WaitForNotificationWithTimeout(kTestBound));
     return answer;
   }
   absl::Status Read() {
@@ -109,7 +110,7 @@ class EngineTest : public testing::Test {
       answer = status;
       answered.Notify();
     });
-    EXPECT_TRUE(answered.WaitForNotificationWithTimeout(absl::Seconds(20)));
+    EXPECT_TRUE(answered.WaitForNotificationWithTimeout(kTestBound));
     return answer;
   }
   // Lets time pass until the engine has been in trouble, or well again, `turns` times.
@@ -128,7 +129,7 @@ class EngineTest : public testing::Test {
   void AwaitBeat() {
     absl::Notification beaten;
     engine_->Aside([&](cluster::Cluster&, absl::Time) { beaten.Notify(); });
-    EXPECT_TRUE(beaten.WaitForNotificationWithTimeout(absl::Seconds(20)));
+    EXPECT_TRUE(beaten.WaitForNotificationWithTimeout(kTestBound));
   }
   std::optional<StoreTrouble> trouble() {
     absl::MutexLock lock(&mutex_);
@@ -223,7 +224,7 @@ TEST_F(EngineTest, HeartbeatsCountFromTheirArrivalWhileACommitHangs) {
     if (agent != nullptr) EXPECT_EQ(agent->last_seen, absl::FromUnixSeconds(1020));
     looked.Notify();
   });
-  EXPECT_TRUE(looked.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_TRUE(looked.WaitForNotificationWithTimeout(kTestBound));
 }
 
 TEST_F(EngineTest, ASlowDiskIsNoPauseOfTheCoordinatorsOwn) {
@@ -250,7 +251,7 @@ TEST_F(EngineTest, ASlowDiskIsNoPauseOfTheCoordinatorsOwn) {
       lost = engine_->cluster().membership().FindAgent("n") == nullptr;
       looked.Notify();
     });
-    ASSERT_TRUE(looked.WaitForNotificationWithTimeout(absl::Seconds(20)));
+    ASSERT_TRUE(looked.WaitForNotificationWithTimeout(kTestBound));
     if (lost) return;
   }
   ADD_FAILURE() << "the silent agent was never given up";
@@ -273,7 +274,7 @@ TEST_F(EngineTest, AfterAPauseOfTheCoordinatorsOwnEverybodyHasANewLease) {
     EXPECT_NE(engine_->cluster().membership().FindAgent("n"), nullptr);
     looked.Notify();
   });
-  EXPECT_TRUE(looked.WaitForNotificationWithTimeout(absl::Seconds(20)));
+  EXPECT_TRUE(looked.WaitForNotificationWithTimeout(kTestBound));
 }
 
 TEST_F(EngineTest, ACommitThatTakesLongKeepsNobodyWaiting) {

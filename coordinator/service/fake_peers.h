@@ -15,15 +15,13 @@
 #include <utility>
 
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "common/ids/ids.h"
 #include "common/rpc/rpc.h"
+#include "common/steady/test_bound.h"
 #include "proto/muster/v1/agent_service.grpc.pb.h"
 #include "proto/muster/v1/worker_service.grpc.pb.h"
 
 namespace muster::service {
-
-inline constexpr absl::Duration kBound = absl::Seconds(20);
 
 // One client stream; a thread of its own reads.
 template <typename Service, typename Out, typename In>
@@ -48,7 +46,7 @@ class Peer {
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
       return find() != inbox_.end() || status_.has_value();
     };
-    mutex_.AwaitWithTimeout(absl::Condition(&ready), kBound);
+    mutex_.AwaitWithTimeout(absl::Condition(&ready), kTestBound);
     const auto found = find();
     if (found == inbox_.end()) return std::nullopt;
     In taken = std::move(*found);
@@ -59,7 +57,7 @@ class Peer {
   std::optional<grpc::Status> End() {
     absl::MutexLock lock(&mutex_);
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return status_.has_value(); };
-    mutex_.AwaitWithTimeout(absl::Condition(&ready), kBound);
+    mutex_.AwaitWithTimeout(absl::Condition(&ready), kTestBound);
     return status_;
   }
 

@@ -12,7 +12,7 @@ absl::Status Followers::Add(const std::string& job, Follower* follower) {
   if (of_job >= kLimits.followers_of_job || count_ >= kLimits.followers) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_FOLLOWERS",
                   absl::StrCat(of_job, " calls follow job '", job, "' already, and ", count_,
-                               " follow any; allowed are ", kLimits.followers_of_job, " and ",
+                               " follow any job; allowed are ", kLimits.followers_of_job, " and ",
                                kLimits.followers));
   }
   count_ += followers_[job].insert(follower).second;

@@ -1,5 +1,5 @@
-// Server streams that follow a job: its snapshots, its log, its steps. Actors on the engine's
-// thread: every member is used only there, except where gRPC calls in.
+// Server streams that follow a job: its snapshots, its log, its steps. They work on the engine's
+// thread: every member is used only there, except in the functions that gRPC calls.
 #ifndef MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 #define MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 
@@ -18,13 +18,13 @@
 
 namespace muster::service {
 
-// Something that wants to know when a job changed.
+// Something that is told when a job has changed.
 class Follower {
  public:
   virtual ~Follower() = default;
   virtual void Poke() = 0;
   virtual void End(const absl::Status& why) = 0;
-  // The job is not there any more. Ends in good order where all of it was sent.
+  // The job was deleted. The stream ends with OK if everything was sent.
   virtual void JobDeleted() = 0;
 };
 
@@ -36,7 +36,7 @@ class Followers {
   void Remove(const std::string& job, Follower* follower);
   void Poke(const std::string& job);
   void JobDeleted(const std::string& job);
-  // Ends all, and those that come later at once.
+  // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
   const absl::Status& ended() const { return ended_; }
 
@@ -112,15 +112,17 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   void OnDone() override { self_.reset(); }
 
  protected:
-  // Fills in what comes next; false when there is nothing yet.
+  // Fills in the next item; false if there is none yet.
   virtual absl::StatusOr<bool> Next(T* item) = 0;
-  // Whether nothing is added any more to what there is.
+  // True if no further items will come into being.
   virtual bool Over() = 0;
-  // Of a stream that is over: whether what Next gave is the last.
+  // For a stream that is over: whether the item that Next gave is the last one.
   virtual bool IsLast() = 0;
-  // The job changed while an item is being written: it may be deleted before that is done.
+  // The job changed while an item is being written. Keeps what is needed in case the job is deleted
+  // before the write is done.
   virtual void Remember() {}
-  // What was remembered of a job that is deleted, if that is all that is left to send.
+  // For a deleted job: fills in what Remember kept, if this is everything that is left to send;
+  // otherwise false.
   virtual bool Rest(T*) { return false; }
 
   const std::string& job_id() const { return job_; }
@@ -146,7 +148,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     }
     End(complete_ ? absl::OkStatus()
                   : Refuse(absl::StatusCode::kNotFound, "JOB_NOT_FOUND",
-                           "job '" + job_ + "' was deleted before all of it was sent"));
+                           "job '" + job_ + "' was deleted before everything was sent"));
   }
 
   Engine* const engine_;

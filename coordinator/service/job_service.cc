@@ -230,7 +230,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
   for (const int state : request->states()) {
     if (state == v1::Job::STATE_UNSPECIFIED || !v1::Job::State_IsValid(state)) {
       reactor->Finish(ToWire(absl::InvalidArgumentError(
-          absl::StrCat("states holds the number ", state, ", which is no state of a job"))));
+          absl::StrCat("states holds the number ", state, ", which is not a state of a job"))));
       return reactor;
     }
     states.insert(static_cast<jobs::State>(state));

@@ -102,26 +102,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   out.set_stage(job.stage);
   out.set_step(job.step);
   out.set_total_steps(job.plan.total_steps);
-  if (job.loss.has_value()) out.set_loss(*job.loss);
-  if (job.perplexity.has_value()) out.set_perplexity(*job.perplexity);
-  if (job.grad_norm.has_value()) out.set_grad_norm(*job.grad_norm);
-  out.set_skipped_steps(job.skipped_steps);
-  if (job.validation_loss.has_value()) {
-    out.set_validation_loss(*job.validation_loss);
-    out.set_validation_step(job.validation_step);
-  }
-  if (job.validation_accuracy.has_value()) out.set_validation_accuracy(*job.validation_accuracy);
-  if (job.validation_perplexity.has_value()) {
-    out.set_validation_perplexity(*job.validation_perplexity);
-  }
-  const auto throughput = cluster.ThroughputOf(job.id);
-  out.set_samples_per_second(throughput.samples_per_second);
-  if (throughput.tokens_per_second.has_value()) {
-    out.set_tokens_per_second(*throughput.tokens_per_second);
-  }
-  if (throughput.model_flops_per_second.has_value()) {
-    out.set_model_flops_per_second(*throughput.model_flops_per_second);
-  }
+  SetMetrics(&out, job, cluster);
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
     const std::string warning = cluster.TooBigFor(job.plan.world_size);

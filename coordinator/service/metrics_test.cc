@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "common/steady/test_bound.h"
 #include "coordinator/service/coordinator_fixture.h"
 
 namespace muster::service {
@@ -110,7 +111,7 @@ TEST_F(MetricsTest, AFollowerGetsAPassWhenItComes) {
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
   Pair pair(address(), &agent, 1);
   grpc::ClientContext context;
-  context.set_deadline(absl::ToChronoTime(absl::Now() + kBound));
+  context.set_deadline(absl::ToChronoTime(absl::Now() + kTestBound));
   v1::StreamMetricsRequest request;
   request.set_job_id("a");
   request.set_follow(true);

@@ -42,7 +42,7 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
         for (const std::string& bytes : message.spooled_reports().reports()) {
           v1::WorkerReport report;
           if (!report.ParseFromString(bytes)) {
-            return absl::InvalidArgumentError("a spooled report that is no WorkerReport");
+            return absl::InvalidArgumentError("a spooled report that is not a WorkerReport");
           }
           reports.push_back(FromWire(report));
         }

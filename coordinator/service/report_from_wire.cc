@@ -10,8 +10,24 @@
 namespace muster::service {
 namespace {
 
-absl::Duration Get(const google::protobuf::Duration& value) {
-  return absl::Seconds(value.seconds()) + absl::Nanoseconds(value.nanos());
+cluster::StepDone FromWire(v1::StepMetrics step) {
+  // It would be taken for a validation pass.
+  step.clear_validation();
+  return {step.step(), step.skipped(), step.SerializeAsString()};
+}
+
+cluster::Validated FromWire(const v1::Validated& validated) {
+  v1::StepMetrics metrics;
+  metrics.set_step(validated.step());
+  v1::Validation& validation = *metrics.mutable_validation();
+  validation = validated.validation();
+  if (!validated.has_validation()) {
+    validation.set_loss(validated.loss());
+    validation.set_samples(validated.samples());
+    if (validated.has_accuracy()) validation.set_accuracy(validated.accuracy());
+    if (validated.has_perplexity()) validation.set_perplexity(validated.perplexity());
+  }
+  return {validated.step(), metrics.SerializeAsString()};
 }
 
 cluster::CommandFinished FromWire(const v1::CommandFinished& finished) {
@@ -69,37 +85,16 @@ cluster::Report FromWire(const v1::WorkerReport& report) {
                                             report.session_started().checkpoint_path(),
                                             report.session_started().last_command()};
       break;
-    case v1::WorkerReport::kStep: {
-      const auto& step = report.step();
-      cluster::StepDone done{.step = step.step(),
-                             .loss = step.loss(),
-                             .learning_rate = step.learning_rate(),
-                             .samples = step.samples(),
-                             .duration = Get(step.duration())};
-      if (step.has_grad_norm()) done.grad_norm = step.grad_norm();
-      if (step.has_perplexity()) done.perplexity = step.perplexity();
-      if (step.has_tokens()) done.tokens = step.tokens();
-      if (step.has_model_flops_per_second()) {
-        done.model_flops_per_second = step.model_flops_per_second();
-      }
-      done.skipped = step.skipped();
-      if (step.has_loss_scale()) done.loss_scale = step.loss_scale();
-      result.what = done;
+    case v1::WorkerReport::kStep:
+      result.what = FromWire(report.step());
       break;
-    }
     case v1::WorkerReport::kStageStarted:
       result.what =
           cluster::StageStarted{report.stage_started().stage(), report.stage_started().step()};
       break;
-    case v1::WorkerReport::kValidated: {
-      const auto& validated = report.validated();
-      cluster::Validated done{
-          .step = validated.step(), .loss = validated.loss(), .samples = validated.samples()};
-      if (validated.has_accuracy()) done.accuracy = validated.accuracy();
-      if (validated.has_perplexity()) done.perplexity = validated.perplexity();
-      result.what = done;
+    case v1::WorkerReport::kValidated:
+      result.what = FromWire(report.validated());
       break;
-    }
     case v1::WorkerReport::kCheckpointWritten:
       result.what = cluster::CheckpointWritten{report.checkpoint_written().step(),
                                                report.checkpoint_written().path()};

@@ -61,13 +61,13 @@ class LostAnswerTest : public CoordinatorTest {
     }
     absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
     absl::StatusOr<store::Image> Load() override { return store_->Load(); }
-    absl::StatusOr<std::vector<store::StepRow>> ReadSteps(const std::string& job_id, uint64_t from,
-                                                          size_t limit) override {
+    absl::StatusOr<std::vector<store::MetricsRow>> ReadSteps(const std::string& job_id,
+                                                             uint64_t from, size_t limit) override {
       return store_->ReadSteps(job_id, from, limit);
     }
-    absl::StatusOr<std::vector<store::ValidationRow>> ReadValidations(const std::string& job_id,
-                                                                      uint64_t from,
-                                                                      size_t limit) override {
+    absl::StatusOr<std::vector<store::MetricsRow>> ReadValidations(const std::string& job_id,
+                                                                   uint64_t from,
+                                                                   size_t limit) override {
       return store_->ReadValidations(job_id, from, limit);
     }
     absl::StatusOr<std::vector<store::LogRow>> ReadLogs(const std::string& job_id, uint64_t after,

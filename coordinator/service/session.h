@@ -1,6 +1,6 @@
-// The control streams of agents and workers. Actors on the engine's thread: messages are applied to
-// the cluster in the order in which they come, but heartbeats at once; orders leave in the order in
-// which they were given.
+// The control streams of agents and workers. They work on the engine's thread: messages are applied
+// to the cluster in the order of their arrival, except heartbeats, which are applied at once.
+// Orders are sent in the order in which they were given.
 #ifndef MUSTER_COORDINATOR_SERVICE_SESSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SESSION_H_
 
@@ -22,14 +22,14 @@
 
 namespace muster::service {
 
-// Where orders go. Only on the engine's thread.
+// The receiver of orders to one peer. Only used on the engine's thread.
 class Session {
  public:
   virtual ~Session() = default;
   virtual void Send(const cluster::AgentOrder&) {}
   virtual void Send(const cluster::WorkerOrder&) {}
   virtual void End(const absl::Status& why) = 0;
-  // Something was sent to it: it was taken in.
+  // True if something was sent to the peer, which means that it was accepted.
   virtual bool Answered() const = 0;
 };
 
@@ -40,9 +40,9 @@ class Sessions {
   Session* Find(cluster::SessionId id) const;
   void Add(cluster::SessionId id, Session* session) { sessions_[id] = session; }
   void Remove(cluster::SessionId id) { sessions_.erase(id); }
-  // Ends all, and those that come later at once.
+  // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
-  // Ends those that nothing was sent to.
+  // Ends the streams to which nothing was sent yet.
   void EndUnanswered(const absl::Status& why);
   const absl::Status& ended() const { return ended_; }
 
@@ -66,7 +66,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     engine_->Aside([self = self_](cluster::Cluster&, absl::Time) {
       self->sessions_->Add(self->id_, self.get());
       if (!self->sessions_->ended().ok()) return self->End(self->sessions_->ended());
-      // Nothing of it is read, so nothing of it waits for the store.
+      // Nothing is read from the stream, so no message of it waits for the store.
       const auto& trouble = self->engine_->trouble();
       if (trouble.has_value()) return self->End(RefusalOf(*trouble));
       self->StartRead(&self->incoming_);
@@ -77,8 +77,8 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     if (ended_) return;
     ended_ = true;
     sessions_->Remove(id_);
-    // What was given out before goes first: an acknowledgement must not be lost to the end that
-    // follows it.
+    // Orders that were given before are sent first: an acknowledgement must not be lost because the
+    // end of the stream follows it.
     last_word_ = why;
     if (!writing_) this->Finish(ToWire(why));
   }
@@ -97,7 +97,8 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     } else {
       Queue(std::move(message));
     }
-    // Whatever waits for the store, heartbeats behind it do not.
+    // The next message is read at once, so that heartbeats do not wait behind messages that wait
+    // for the store.
     this->StartRead(&incoming_);
   }
   void OnWriteDone(bool ok) override {
@@ -109,14 +110,14 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
  protected:
   // One message. After an error the stream ends with it.
   virtual absl::Status Take(const In& message, cluster::Cluster& cluster, absl::Time now) = 0;
-  // Heartbeats overtake all other messages: in `came`, the time at which it came, it may be before
-  // its Hello was taken.
+  // Heartbeats are handled before all other messages, perhaps even before the peer's Hello. `came`
+  // is the time of arrival.
   virtual bool IsBeat(const In& message) const = 0;
   virtual void TakeBeat(const In& message, cluster::Cluster& cluster, absl::Time came) = 0;
-  // Lines of a log, which may be left out where the coordinator cannot keep up; 0: it is something
-  // else. Called by gRPC.
+  // The number of log lines in the message, which may be dropped if the coordinator cannot keep up;
+  // 0 for other messages. Called by gRPC.
   virtual uint64_t LogLinesOf(const In&) const { return 0; }
-  // So many lines were left out before this message, which has some.
+  // This number of lines was dropped before this message, which has log lines itself.
   virtual void LinesLeftOut(uint64_t, const In&, cluster::Cluster&, absl::Time) {}
 
   void Put(Out message) {
@@ -133,17 +134,17 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   cluster::SessionId id() const { return id_; }
 
  private:
-  // For the engine, which takes it once the store is well.
+  // Gives the message to the engine, which applies it when the store works.
   void Queue(std::shared_ptr<In> message) {
     if (overflowed_) return;
     const int backlog = backlog_.fetch_add(1) + 1;
     if (backlog > kLimits.messages_in_line) {
-      // The peer still has all of it, and repeats it to the next stream.
+      // The peer still has all these messages and repeats them on its next stream.
       overflowed_ = true;
       engine_->Post(nullptr, [self = self_](const absl::Status&) {
         self->End(Refuse(absl::StatusCode::kUnavailable, "TOO_MANY_MESSAGES",
                          "more messages wait for the coordinator's store than it keeps; attach "
-                         "anew and repeat what was not acknowledged"));
+                         "again and repeat what was not acknowledged"));
       });
       return;
     }
@@ -205,7 +206,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   bool overflowed_ = false;
   uint64_t left_out_ = 0;
 
-  // Messages that the engine has yet to take.
+  // The number of messages that the engine has not applied yet.
   std::atomic<int> backlog_ = 0;
 
   // ---- Of the engine's thread.

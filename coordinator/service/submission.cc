@@ -39,7 +39,7 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   }
   if (const int more = all.problems_size() - first.problems_size(); more > 0) {
     first.add_problems()->set_message(
-        absl::StrCat("and ", more, " more; ValidateJob gives them all"));
+        absl::StrCat("and ", more, " more; ValidateJob returns all of them"));
   }
   return first;
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/error.h"
+#include "common/steady/test_bound.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/service/coordinator_fixture.h"
 
@@ -32,13 +33,13 @@ class TroubledStore : public store::Store {
   }
   absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
   absl::StatusOr<store::Image> Load() override { return store_->Load(); }
-  absl::StatusOr<std::vector<store::StepRow>> ReadSteps(const std::string& job, uint64_t from,
-                                                        size_t limit) override {
+  absl::StatusOr<std::vector<store::MetricsRow>> ReadSteps(const std::string& job, uint64_t from,
+                                                           size_t limit) override {
     return store_->ReadSteps(job, from, limit);
   }
-  absl::StatusOr<std::vector<store::ValidationRow>> ReadValidations(const std::string& job,
-                                                                    uint64_t from,
-                                                                    size_t limit) override {
+  absl::StatusOr<std::vector<store::MetricsRow>> ReadValidations(const std::string& job,
+                                                                 uint64_t from,
+                                                                 size_t limit) override {
     return store_->ReadValidations(job, from, limit);
   }
   absl::StatusOr<std::vector<store::LogRow>> ReadLogs(const std::string& job, uint64_t after,
@@ -76,7 +77,7 @@ class TroubleTest : public CoordinatorTest {
   }
 
   bool AwaitTrouble(bool wanted) {
-    for (const absl::Time end = absl::Now() + kBound; absl::Now() < end;) {
+    for (const absl::Time end = absl::Now() + kTestBound; absl::Now() < end;) {
       if (Nodes().has_store_trouble() == wanted) return true;
     }
     return false;
@@ -210,7 +211,7 @@ TEST_F(TroubleTest, LogLinesAreLeftOutAndTheLogSaysSo) {
   store_in_trouble_->Hang(false);
   ASSERT_TRUE(AwaitTrouble(false));
   std::vector<std::string> found;
-  for (const absl::Time end = absl::Now() + kBound; absl::Now() < end && found.empty();) {
+  for (const absl::Time end = absl::Now() + kTestBound; absl::Now() < end && found.empty();) {
     ASSERT_TRUE(log("end"));
     for (const v1::LogLine& line : Logs("a")) {
       if (line.text().find("left out") != std::string::npos) found.push_back(line.text());

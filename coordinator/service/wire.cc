@@ -245,44 +245,6 @@ v1::WorkerDirective ToWire(const cluster::WorkerOrder& order) {
   return directive;
 }
 
-v1::StepMetrics ToWire(const store::StepRow& step) {
-  v1::StepMetrics message;
-  message.set_step(step.step);
-  message.set_loss(step.loss);
-  message.set_learning_rate(step.learning_rate);
-  if (step.grad_norm.has_value()) message.set_grad_norm(*step.grad_norm);
-  message.set_samples(step.samples);
-  Set(message.mutable_duration(), step.duration);
-  message.set_generation(step.generation);
-  if (step.perplexity.has_value()) message.set_perplexity(*step.perplexity);
-  if (step.tokens.has_value()) message.set_tokens(*step.tokens);
-  if (step.model_flops_per_second.has_value()) {
-    message.set_model_flops_per_second(*step.model_flops_per_second);
-  }
-  message.set_skipped(step.skipped);
-  if (step.loss_scale.has_value()) message.set_loss_scale(*step.loss_scale);
-  const double seconds = absl::ToDoubleSeconds(step.duration);
-  if (seconds > 0) {
-    message.set_samples_per_second(static_cast<double>(step.samples) / seconds);
-    if (step.tokens.has_value()) {
-      message.set_tokens_per_second(static_cast<double>(*step.tokens) / seconds);
-    }
-  }
-  return message;
-}
-
-v1::StepMetrics ToWire(const store::ValidationRow& row) {
-  v1::StepMetrics message;
-  message.set_step(row.step);
-  message.set_generation(row.generation);
-  auto* validation = message.mutable_validation();
-  validation->set_loss(row.loss);
-  if (row.accuracy.has_value()) validation->set_accuracy(*row.accuracy);
-  if (row.perplexity.has_value()) validation->set_perplexity(*row.perplexity);
-  validation->set_samples(row.samples);
-  return message;
-}
-
 v1::LogLine ToWire(const store::LogRow& line) {
   v1::LogLine message;
   message.set_sequence(line.sequence);

@@ -42,8 +42,8 @@ cluster::Report FromWire(const v1::WorkerReport& report);
 void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);
 v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
-v1::StepMetrics ToWire(const store::StepRow& step);
-v1::StepMetrics ToWire(const store::ValidationRow& row);
+// With the rates that follow from what was measured.
+v1::StepMetrics ToWire(const store::MetricsRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
 // A command of the job as clients see it.
@@ -64,6 +64,8 @@ struct OperationId {
 };
 // INVALID_ARGUMENT OPERATION_NAME_INVALID.
 absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
+// The newest of what a job measured, and its throughput over the last steps.
+void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster);
 // A job as it is now, with what is known of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
 

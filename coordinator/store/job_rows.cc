@@ -44,11 +44,19 @@ std::vector<CheckpointRow> CheckpointsOf(const jobs::Job& job) {
 
 }  // namespace
 
+Batch::JobRow JobRows::TakeFields(const jobs::Job& job) {
+  Batch::JobRow row{.job_id = job.id};
+  if (!life_.has_value()) row.identity = job;
+  if (const jobs::JobLife& life = job; life_ != life) row.life = life_ = life;
+  if (const jobs::JobProgress& progress = job; progress_ != progress) {
+    row.progress = progress_ = progress;
+  }
+  return row;
+}
+
 Batch::JobRow JobRows::TakeChanges(jobs::Job* job) {
   const auto by_position = [](size_t position, const auto&) { return position; };
-  Batch::JobRow row;
-  row.job = *job;
-  version_ceiling_ = job->version_ceiling;
+  Batch::JobRow row = TakeFields(*job);
   row.ranks = Compare(job->ranks, by_position, &ranks_);
   row.checkpoints = Compare(
       CheckpointsOf(*job), [](size_t, const CheckpointRow& c) { return c.checkpoint.path; },
@@ -77,9 +85,7 @@ Batch::JobRow JobRows::TakeChanges(jobs::Job* job) {
 }
 
 Batch::JobRow JobRows::TakeRanks(const jobs::Job& job, const std::set<uint32_t>& ranks) {
-  Batch::JobRow row;
-  row.job = job;
-  version_ceiling_ = job.version_ceiling;
+  Batch::JobRow row = TakeFields(job);
   for (uint32_t rank : ranks) row.ranks.put[rank] = ranks_[rank] = job.ranks.at(rank);
   return row;
 }

@@ -1,4 +1,4 @@
-// Which rows of a job's lists have changed since they were last put into a batch. Pure.
+// Which rows of a job have changed since they were last put into a batch. Pure.
 //
 // The lists that have a bound are compared with what was put into a batch before, so that no row
 // can be forgotten whoever changes it; the log of commands, which may be long, says itself which
@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -23,18 +24,20 @@ class JobRows {
   // Of a job as it was loaded.
   explicit JobRows(jobs::Job stored) { TakeChanges(&stored); }
 
-  // The job's fields, and all rows that differ from those of the calls before. Takes the changed
-  // commands from its log.
+  // All rows that differ from those of the calls before. Takes the changed commands from its log.
   Batch::JobRow TakeChanges(jobs::Job* job);
   // The same where no list has changed but `ranks` of the ranks.
   Batch::JobRow TakeRanks(const jobs::Job& job, const std::set<uint32_t>& ranks);
 
-  // Of the newest batch.
-  uint64_t version_ceiling() const { return version_ceiling_; }
+  // Of the newest batch. 0: nothing is stored.
+  uint64_t version_ceiling() const { return life_.has_value() ? life_->version_ceiling : 0; }
 
  private:
-  uint64_t version_ceiling_ = 0;
-  // Rows as they were last put into a batch.
+  Batch::JobRow TakeFields(const jobs::Job& job);
+
+  // Rows as they were last put into a batch. Absent: nothing is stored.
+  std::optional<jobs::JobLife> life_;
+  std::optional<jobs::JobProgress> progress_;
   std::map<uint32_t, jobs::Rank> ranks_;
   std::map<std::string, CheckpointRow> checkpoints_;
   std::map<uint64_t, jobs::FailureNote> failures_;

@@ -11,30 +11,23 @@
 namespace muster::store {
 namespace {
 
-size_t Rows(const Batch::JobRow& row) {
-  const auto count = [](const auto& changes) {
-    return changes.put.size() + changes.removed.size();
-  };
-  return count(row.ranks) + count(row.checkpoints) + count(row.failures) + count(row.commands) +
-         count(row.attempts) + row.trainability.has_value() + count(row.trainability_changes);
-}
-
 TEST(JobRows, AllRowsOfANewJobAreWritten) {
-  EXPECT_EQ(Rows(NewRows(FullJob("a", 1))), 2 + 4 + 2 + 3 + 2 + 1 + 2);
+  // What was handed in, its life, how far it has come; then its lists.
+  EXPECT_EQ(NewRows(FullJob("a", 1)).rows(), 3 + 2 + 4 + 2 + 3 + 2 + 1 + 2);
 }
 
 TEST(JobRows, WhatHasNotChangedIsNotWrittenAgain) {
   jobs::Job job = FullJob("a", 1);
   JobRows rows;
   rows.TakeChanges(&job);
-  EXPECT_EQ(Rows(rows.TakeChanges(&job)), 0);
+  EXPECT_EQ(rows.TakeChanges(&job).rows(), 0);
 }
 
 TEST(JobRows, WhatWasLoadedIsNotWrittenAgain) {
   MemoryStore store;
   ASSERT_TRUE(store.Commit({.jobs = {NewRows(FullJob("a", 1))}}).ok());
   jobs::Job job = store.Load()->jobs[0];
-  EXPECT_EQ(Rows(JobRows(job).TakeChanges(&job)), 0);
+  EXPECT_EQ(JobRows(job).TakeChanges(&job).rows(), 0);
 }
 
 struct OneChange {
@@ -50,14 +43,16 @@ TEST_P(JobRowsOf, AreOnlyThoseOfTheChange) {
   JobRows rows;
   rows.TakeChanges(&job);
   GetParam().change(job);
-  EXPECT_EQ(Rows(rows.TakeChanges(&job)), GetParam().rows);
-  EXPECT_EQ(Rows(rows.TakeChanges(&job)), 0);
+  EXPECT_EQ(rows.TakeChanges(&job).rows(), GetParam().rows);
+  EXPECT_EQ(rows.TakeChanges(&job).rows(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(
     Changes, JobRowsOf,
     testing::Values(
-        OneChange{"OfAField", [](jobs::Job& job) { job.step = 99; }, 0},
+        OneChange{"OfItsState", [](jobs::Job& job) { job.state_reason = "other"; }},
+        OneChange{"OfItsStep", [](jobs::Job& job) { job.step = 99; }},
+        OneChange{"OfAVersionBelowTheCeiling", [](jobs::Job& job) { ++job.version; }, 0},
         OneChange{"OfARank", [](jobs::Job& job) { job.ranks[1].pid = 5; }},
         OneChange{"WithoutARank", [](jobs::Job& job) { job.ranks.pop_back(); }},
         OneChange{"OfACheckpoint", [](jobs::Job& job) { job.checkpoints[0].bad_reason = "gone"; }},
@@ -80,16 +75,28 @@ INSTANTIATE_TEST_SUITE_P(
                   [](jobs::Job& job) { job.trainability.history.push_back({.version = 4}); }}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(JobRows, AStepCostsTheRowsOfItsRankAndOfHowFarTheJobHasCome) {
+  jobs::Job job = FullJob("a", 1);
+  JobRows rows;
+  rows.TakeChanges(&job);
+  ++job.step;
+  ++job.ranks[0].acked_report;
+  const Batch::JobRow row = rows.TakeRanks(job, {0});
+  EXPECT_EQ(row.rows(), 2);
+  EXPECT_TRUE(row.progress.has_value());
+  EXPECT_TRUE(row.ranks.put.contains(0));
+}
+
 TEST(JobRows, TheRowsOfACommandDoNotDependOnHowManyThereWere) {
   jobs::Job job = FullJob("a", 1);
   JobRows rows;
   for (int i = 0; i < 10000; ++i) job.commands.Append({});
   rows.TakeChanges(&job);
   const uint64_t number = job.commands.Append({.kind = commands::Kind::kPause});
-  EXPECT_EQ(Rows(rows.TakeChanges(&job)), 1);
+  EXPECT_EQ(rows.TakeChanges(&job).rows(), 1);
   job.commands.Applied(number, 7);
   job.commands.Finished(number, {});
-  EXPECT_EQ(Rows(rows.TakeChanges(&job)), 1);
+  EXPECT_EQ(rows.TakeChanges(&job).rows(), 1);
 }
 
 }  // namespace

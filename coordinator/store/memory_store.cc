@@ -62,10 +62,16 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const std::string& id : batch.removed_requests) requests_.erase(id);
   last_number_ = std::max(last_number_, batch.last_number);
   for (const Batch::JobRow& row : batch.jobs) {
-    last_number_ = std::max(last_number_, row.job.number);
-    StoredJob& stored = jobs_[row.job.id];
-    stored.fields = row.job;
-    stored.fields.version = row.job.version_ceiling;
+    StoredJob& stored = jobs_[row.job_id];
+    if (row.identity.has_value()) {
+      last_number_ = std::max(last_number_, row.identity->number);
+      static_cast<jobs::JobIdentity&>(stored.fields) = *row.identity;
+    }
+    if (row.life.has_value()) {
+      static_cast<jobs::JobLife&>(stored.fields) = *row.life;
+      stored.fields.version = row.life->version_ceiling;
+    }
+    if (row.progress.has_value()) static_cast<jobs::JobProgress&>(stored.fields) = *row.progress;
     Apply(row.ranks, &stored.ranks);
     Apply(row.checkpoints, &stored.checkpoints);
     Apply(row.failures, &stored.failures);
@@ -78,8 +84,8 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   for (const std::string& node : batch.removed_nodes) nodes_.erase(node);
   for (const NodeMarkRow& row : batch.node_marks) node_marks_[row.node] = row;
   for (const RequestRow& row : batch.requests) requests_[row.request_id] = row;
-  for (const StepRow& row : batch.steps) WriteStep(row);
-  for (const ValidationRow& row : batch.validations) WriteValidation(row);
+  for (const MetricsRow& row : batch.steps) WriteStep(row);
+  for (const MetricsRow& row : batch.validations) WriteValidation(row);
   for (const LogRow& row : batch.logs) {
     auto& lines = logs_[row.job_id];
     lines[row.sequence] = row;
@@ -93,7 +99,7 @@ absl::Status MemoryStore::Commit(const Batch& batch) {
   return absl::OkStatus();
 }
 
-void MemoryStore::WriteStep(const StepRow& row) {
+void MemoryStore::WriteStep(const MetricsRow& row) {
   auto& steps = steps_[row.job_id];
   auto& passes = passes_[row.job_id];
   std::erase_if(steps, [&](const auto& kept) {
@@ -117,7 +123,7 @@ bool MemoryStore::IsLate(const std::string& job_id, uint64_t step, uint64_t gene
                      [&](const auto& kept) { return kept.second.generation > generation; });
 }
 
-void MemoryStore::WriteValidation(const ValidationRow& row) {
+void MemoryStore::WriteValidation(const MetricsRow& row) {
   auto& passes = passes_[row.job_id];
   const auto next = passes.lower_bound(row.step);
   const uint64_t number = next == passes.begin() ? 1 : std::prev(next)->second.number + 1;
@@ -142,9 +148,9 @@ absl::StatusOr<Image> MemoryStore::Load() {
   return image;
 }
 
-absl::StatusOr<std::vector<StepRow>> MemoryStore::ReadSteps(const std::string& job_id,
-                                                            uint64_t from_step, size_t limit) {
-  std::vector<StepRow> rows;
+absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadSteps(const std::string& job_id,
+                                                               uint64_t from_step, size_t limit) {
+  std::vector<MetricsRow> rows;
   const auto& steps = steps_[job_id];
   for (auto row = steps.lower_bound(from_step); row != steps.end() && rows.size() < limit; ++row) {
     rows.push_back(row->second);
@@ -152,10 +158,10 @@ absl::StatusOr<std::vector<StepRow>> MemoryStore::ReadSteps(const std::string& j
   return rows;
 }
 
-absl::StatusOr<std::vector<ValidationRow>> MemoryStore::ReadValidations(const std::string& job_id,
-                                                                        uint64_t from_step,
-                                                                        size_t limit) {
-  std::vector<ValidationRow> rows;
+absl::StatusOr<std::vector<MetricsRow>> MemoryStore::ReadValidations(const std::string& job_id,
+                                                                     uint64_t from_step,
+                                                                     size_t limit) {
+  std::vector<MetricsRow> rows;
   const auto& passes = passes_[job_id];
   for (auto pass = passes.lower_bound(from_step); pass != passes.end() && rows.size() < limit;
        ++pass) {

@@ -20,17 +20,17 @@ class MemoryStore : public Store {
     return absl::UnimplementedError("a store in memory has no copies");
   }
   absl::StatusOr<Image> Load() override;
-  absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
-                                                 size_t limit) override;
-  absl::StatusOr<std::vector<ValidationRow>> ReadValidations(const std::string& job_id,
-                                                             uint64_t from_step,
-                                                             size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
+                                                    size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
+                                                          uint64_t from_step,
+                                                          size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
  private:
-  void WriteStep(const StepRow& row);
-  void WriteValidation(const ValidationRow& row);
+  void WriteStep(const MetricsRow& row);
+  void WriteValidation(const MetricsRow& row);
   // A newer generation has computed this step or one before it.
   bool IsLate(const std::string& job_id, uint64_t step, uint64_t generation) const;
 
@@ -55,10 +55,10 @@ class MemoryStore : public Store {
   std::map<std::string, RequestRow> requests_;
   uint64_t last_number_ = 0;
   // By step, of each job.
-  std::map<std::string, std::map<uint64_t, StepRow>> steps_;
+  std::map<std::string, std::map<uint64_t, MetricsRow>> steps_;
   struct Pass {
     uint64_t number = 0;
-    ValidationRow row;
+    MetricsRow row;
   };
   std::map<std::string, std::map<uint64_t, Pass>> passes_;
   std::map<std::string, std::map<uint64_t, LogRow>> logs_;

@@ -1,8 +1,7 @@
 // Steps and validation passes, in every kind of store.
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <limits>
+#include <string>
 #include <vector>
 
 #include "coordinator/store/store_fixture.h"
@@ -24,33 +23,27 @@ Row Of(uint64_t generation, Row row) {
 }
 
 TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestOfAStepStands) {
-  StepRow clipped = Step(3, 0.25);
-  clipped.grad_norm = 1.5;
-  clipped.perplexity = 2.5;
-  clipped.tokens = 128;
-  clipped.model_flops_per_second = 1e12;
-  clipped.skipped = true;
-  clipped.loss_scale = 65536;
+  MetricsRow clipped = Step(3, 0.25);
+  clipped.metrics = std::string("bytes\0with zero", 15);
   ASSERT_TRUE(
       store().Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(9, 9, "b")}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {clipped}}).ok());
   kind->Reopen();
-  EXPECT_EQ(*store().ReadSteps("a", 2, 10), (std::vector<StepRow>{Step(2, 2), clipped}));
-  EXPECT_EQ(*store().ReadSteps("a", 0, 1), (std::vector<StepRow>{Step(1, 1)}));
+  EXPECT_EQ(*store().ReadSteps("a", 2, 10), (std::vector<MetricsRow>{Step(2, 2), clipped}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 1), (std::vector<MetricsRow>{Step(1, 1)}));
   EXPECT_TRUE(store().ReadSteps("a", 4, 10)->empty());
 }
 
 TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestOfAStepStands) {
-  ValidationRow full = Pass(20, 0.5);
-  full.accuracy = 0.25;
-  full.perplexity = 1.5;
+  MetricsRow full = Pass(20, 0.5);
+  full.metrics = std::string("\0bytes", 6);
   ASSERT_TRUE(store()
                   .Commit({.validations = {Pass(0, 3), Pass(10, 2), Pass(20, 1), Pass(30, 4, "b")}})
                   .ok());
   ASSERT_TRUE(store().Commit({.validations = {full}}).ok());
   kind->Reopen();
-  EXPECT_EQ(*store().ReadValidations("a", 5, 10), (std::vector<ValidationRow>{Pass(10, 2), full}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 1), (std::vector<ValidationRow>{Pass(0, 3)}));
+  EXPECT_EQ(*store().ReadValidations("a", 5, 10), (std::vector<MetricsRow>{Pass(10, 2), full}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 1), (std::vector<MetricsRow>{Pass(0, 3)}));
   EXPECT_TRUE(store().ReadValidations("a", 21, 10)->empty());
 }
 
@@ -67,7 +60,8 @@ TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
   EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 10)), (std::vector<uint64_t>{2}));
   // And one that goes on from step 1, without a restart of the coordinator.
   ASSERT_TRUE(store().Commit({.steps = {Of(3, Step(2, 20))}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 1), Of(3, Step(2, 20))}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
+            (std::vector<MetricsRow>{Step(1, 1), Of(3, Step(2, 20))}));
   EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
   EXPECT_EQ(StepsOf(store().ReadSteps("b", 0, 10)), (std::vector<uint64_t>{9}));
   EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
@@ -82,8 +76,8 @@ TEST_P(StoreTest, AStepThatIsToldTwiceTakesNothingOfItsOwnGenerationAway) {
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2)}}).ok());
   EXPECT_EQ(*store().ReadSteps("a", 0, 10),
-            (std::vector<StepRow>{Step(1, 1), Step(2, 2), Step(3, 3)}));
-  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<ValidationRow>{Pass(2, 2)}));
+            (std::vector<MetricsRow>{Step(1, 1), Step(2, 2), Step(3, 3)}));
+  EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 2)}));
 }
 
 TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
@@ -95,10 +89,11 @@ TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Step(2, 2)}, .validations = {Pass(2, 2)}}).ok());
   ASSERT_TRUE(store().Commit({.steps = {Step(3, 3)}, .validations = {Pass(4, 4)}}).ok());
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10),
-            (std::vector<StepRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)), Of(2, Step(4, 40))}));
+  EXPECT_EQ(
+      *store().ReadSteps("a", 0, 10),
+      (std::vector<MetricsRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)), Of(2, Step(4, 40))}));
   EXPECT_EQ(*store().ReadValidations("a", 0, 10),
-            (std::vector<ValidationRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
+            (std::vector<MetricsRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
   // What generation 2 does next takes nothing away either.
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(5, 50))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
@@ -119,7 +114,7 @@ TEST_P(StoreTest, OldStepsAreThinned) {
   EXPECT_EQ(StepsOf(rows), expected);
   EXPECT_LE(rows->size(), kKept);
   // Each is the step itself, no average.
-  for (const StepRow& row : *rows) EXPECT_EQ(row, Step(row.step, 0.5 * row.step));
+  for (const MetricsRow& row : *rows) EXPECT_EQ(row, Step(row.step, 0.5 * row.step));
   EXPECT_EQ(store().ReadSteps("b", 0, 10)->size(), 1);
 }
 
@@ -133,9 +128,9 @@ TEST_P(StoreTest, AStepOfALaterCourseIsThinnedAsTheFirstOne) {
   const auto rows = store().ReadSteps("a", 0, 1000);
   EXPECT_LE(rows->size(), kKept);
   EXPECT_EQ(rows->back(), Of(2, Step(450, 2)));
-  for (const StepRow& row : *rows) {
+  for (const MetricsRow& row : *rows) {
     EXPECT_TRUE(metrics::Keeps(row.step, 450, kKept)) << row.step;
-    EXPECT_EQ(row.loss, row.step <= 100 ? 1 : 2);
+    EXPECT_EQ(row, row.step <= 100 ? Step(row.step, 1) : Of(2, Step(row.step, 2)));
   }
 }
 
@@ -150,18 +145,6 @@ TEST_P(StoreTest, OldPassesAreThinnedByTheirNumberNotByTheirStep) {
     if (pass % 70 == 0) kind->Reopen();
   }
   EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 2 * kPasses)), expected);
-}
-
-TEST_P(StoreTest, LossesKeepEveryBitAlsoWhenTheyAreNotFinite) {
-  const double odd = 0.1 + 0.2;
-  ASSERT_TRUE(store()
-                  .Commit({.steps = {Step(1, odd), Step(2, std::nan("")),
-                                     Step(3, std::numeric_limits<double>::infinity())}})
-                  .ok());
-  const auto steps = store().ReadSteps("a", 1, 10);
-  EXPECT_EQ((*steps)[0].loss, odd);
-  EXPECT_TRUE(std::isnan((*steps)[1].loss));
-  EXPECT_TRUE(std::isinf((*steps)[2].loss));
 }
 
 INSTANTIATE_TEST_SUITE_P(All, StoreTest, EveryKind(), NameOfKind);

@@ -13,21 +13,12 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "common/status/status.h"
 #include "coordinator/jobs/events.h"
-#include "coordinator/store/schema.h"
-#include "coordinator/store/statement.h"
+#include "coordinator/store/migration.h"
+#include "coordinator/store/tables.h"
 
 namespace muster::store {
-namespace {
-
-absl::Status Execute(sqlite3* db, const char* sql) {
-  if (sqlite3_exec(db, sql, nullptr, nullptr, nullptr) == SQLITE_OK) return absl::OkStatus();
-  return SqliteError(db, sql);
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string& directory,
                                                                const StoreOptions& options) {
@@ -93,27 +84,7 @@ absl::Status SqliteStore::OpenFile() {
   sqlite3_busy_timeout(db_, 5000);
   RETURN_IF_ERROR(Execute(db_, "PRAGMA journal_mode=WAL"));
   RETURN_IF_ERROR(Execute(db_, "PRAGMA synchronous=FULL"));
-  return Migrate();
-}
-
-absl::Status SqliteStore::Migrate() {
-  int version = 0;
-  {
-    Statement statement(db_, &statements_, "PRAGMA user_version");
-    if (statement.Next()) version = static_cast<int>(statement.Int());
-    RETURN_IF_ERROR(statement.status());
-  }
-  if (version > kSchemaVersion) {
-    return absl::FailedPreconditionError(absl::StrCat("the file is of schema version ", version,
-                                                      ", this musterd knows up to ", kSchemaVersion,
-                                                      "; use the newer musterd that wrote it"));
-  }
-  for (; version < kSchemaVersion; ++version) {
-    const std::string sql = absl::StrCat("BEGIN IMMEDIATE;", kMigrations[version],
-                                         "PRAGMA user_version=", version + 1, ";COMMIT;");
-    RETURN_IF_ERROR(Execute(db_, sql.c_str()));
-  }
-  return absl::OkStatus();
+  return Migrate(db_);
 }
 
 absl::Status SqliteStore::Commit(const Batch& batch) {
@@ -141,9 +112,9 @@ bool SqliteStore::HasRoomWithin() {
 absl::Status SqliteStore::Remove(const Batch& batch) {
   for (const std::string& id : batch.removed_jobs) {
     RETURN_IF_ERROR(Statement(db_, &statements_, "DELETE FROM jobs WHERE id = ?").Bind(id).Run());
-    for (const char* table :
-         {"ranks", "checkpoints", "failures", "commands", "trainability", "trainability_changes",
-          "attempts", "steps", "validations", "logs", "events"}) {
+    for (const char* table : {"job_life", "job_progress", "ranks", "checkpoints", "failures",
+                              "commands", "trainability", "trainability_changes", "attempts",
+                              "steps", "validations", "logs", "events"}) {
       RETURN_IF_ERROR(
           Statement(db_, &statements_, absl::StrCat("DELETE FROM ", table, " WHERE job_id = ?"))
               .Bind(id)
@@ -165,56 +136,19 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
 absl::Status SqliteStore::Write(const Batch& batch) {
   RETURN_IF_ERROR(Remove(batch));
   for (const Batch::JobRow& row : batch.jobs) RETURN_IF_ERROR(WriteJob(row));
-  for (const NodeRow& row : batch.nodes) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO nodes VALUES (?,?,?,?)")
-                        .Bind(row.node)
-                        .Bind(row.incarnation)
-                        .Bind(row.host)
-                        .Bind(row.slots)
-                        .Run());
-  }
+  for (const NodeRow& row : batch.nodes) RETURN_IF_ERROR(PutRow<NodesTable>(row));
   for (const std::string& node : batch.removed_nodes) {
     RETURN_IF_ERROR(
         Statement(db_, &statements_, "DELETE FROM nodes WHERE node = ?").Bind(node).Run());
   }
-  for (const NodeMarkRow& row : batch.node_marks) {
-    std::optional<int64_t> deadline;
-    if (row.drain_deadline.has_value()) deadline = absl::ToInt64Microseconds(*row.drain_deadline);
-    RETURN_IF_ERROR(
-        Statement(db_, &statements_, "REPLACE INTO node_marks VALUES (?,?,?,?,?,?,?,?,?,?)")
-            .Bind(row.node)
-            .Bind(row.cordoned)
-            .Bind(row.drained)
-            .Bind(row.reason)
-            .Bind(row.agent_id)
-            .Bind(absl::StrJoin(row.incarnations, " "))
-            .Bind(row.left_out.until)
-            .Bind(row.left_out.reason)
-            .Bind(row.left_out.times)
-            .Bind(deadline)
-            .Run());
-  }
-  for (const RequestRow& row : batch.requests) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO requests VALUES (?,?,?,?,?)")
-                        .Bind(row.request_id)
-                        .Bind(row.fingerprint)
-                        .Bind(row.job_id)
-                        .Bind(row.deleted_time)
-                        .BindBlob(row.answer)
-                        .Run());
-  }
-  for (const StepRow& row : batch.steps) RETURN_IF_ERROR(WriteStep(row));
-  for (const ValidationRow& row : batch.validations) RETURN_IF_ERROR(WriteValidation(row));
+  for (const NodeMarkRow& row : batch.node_marks) RETURN_IF_ERROR(PutRow<NodeMarksTable>(row));
+  for (const RequestRow& row : batch.requests) RETURN_IF_ERROR(PutRow<RequestsTable>(row));
+  for (const MetricsRow& row : batch.steps) RETURN_IF_ERROR(WriteStep(row));
+  for (const MetricsRow& row : batch.validations) RETURN_IF_ERROR(WriteValidation(row));
   std::map<std::string, uint64_t> newest_line;
   for (const LogRow& row : batch.logs) {
     newest_line[row.job_id] = row.sequence;
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO logs VALUES (?,?,?,?,?)")
-                        .Bind(row.job_id)
-                        .Bind(row.sequence)
-                        .Bind(row.generation)
-                        .Bind(row.rank)
-                        .Bind(row.text)
-                        .Run());
+    RETURN_IF_ERROR(PutRow<LogsTable>(row));
   }
   for (const auto& [job_id, newest] : newest_line) {
     if (newest <= kKeptLogLines) continue;
@@ -225,15 +159,7 @@ absl::Status SqliteStore::Write(const Batch& batch) {
             .Run());
   }
   for (const EventRow& row : batch.events) {
-    RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO events VALUES (?,?,?,?,?,?,?)")
-                        .Bind(row.job_id)
-                        .Bind(row.event.number)
-                        .Bind(row.event.time)
-                        .Bind(row.event.generation)
-                        .Bind(row.event.step)
-                        .Bind(row.event.reason)
-                        .Bind(row.event.message)
-                        .Run());
+    RETURN_IF_ERROR(PutRow<EventsTable>(row));
     if (row.event.number <= jobs::kKeptEvents) continue;
     RETURN_IF_ERROR(
         Statement(db_, &statements_, "DELETE FROM events WHERE job_id = ? AND number <= ?")
@@ -244,7 +170,7 @@ absl::Status SqliteStore::Write(const Batch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status SqliteStore::WriteStep(const StepRow& row) {
+absl::Status SqliteStore::WriteStep(const MetricsRow& row) {
   uint64_t newest = row.step;
   const auto known = steps_.newest.find(row.job_id);
   if (known == steps_.newest.end() || known->second >= row.step) {
@@ -267,22 +193,7 @@ absl::Status SqliteStore::WriteStep(const StepRow& row) {
     ASSIGN_OR_RETURN(newest, Newest(steps_, row.job_id));
     newest = std::max(newest, row.step);
   }
-  RETURN_IF_ERROR(
-      Statement(db_, &statements_, "REPLACE INTO steps VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
-          .Bind(row.job_id)
-          .Bind(row.step)
-          .Bind(row.generation)
-          .Bind(row.loss)
-          .Bind(row.learning_rate)
-          .Bind(row.grad_norm)
-          .Bind(row.samples)
-          .Bind(absl::ToInt64Nanoseconds(row.duration))
-          .Bind(row.perplexity)
-          .Bind(row.tokens)
-          .Bind(row.model_flops_per_second)
-          .Bind(row.skipped)
-          .Bind(row.loss_scale)
-          .Run());
+  RETURN_IF_ERROR(PutRow<StepsTable>(row));
   return Thin(row.job_id, newest, &steps_);
 }
 
@@ -307,7 +218,7 @@ absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering,
   return number;
 }
 
-absl::Status SqliteStore::WriteValidation(const ValidationRow& row) {
+absl::Status SqliteStore::WriteValidation(const MetricsRow& row) {
   const auto known = steps_.newest.find(row.job_id);
   if (known == steps_.newest.end() || known->second >= row.step) {
     ASSIGN_OR_RETURN(const bool late, IsLate(row.job_id, row.step, row.generation));
@@ -321,16 +232,7 @@ absl::Status SqliteStore::WriteValidation(const ValidationRow& row) {
     if (before.Next() && !before.SkipNull()) pass = before.Uint() + 1;
     RETURN_IF_ERROR(before.status());
   }
-  RETURN_IF_ERROR(Statement(db_, &statements_, "REPLACE INTO validations VALUES (?,?,?,?,?,?,?,?)")
-                      .Bind(row.job_id)
-                      .Bind(row.step)
-                      .Bind(pass)
-                      .Bind(row.generation)
-                      .Bind(row.loss)
-                      .Bind(row.accuracy)
-                      .Bind(row.perplexity)
-                      .Bind(row.samples)
-                      .Run());
+  RETURN_IF_ERROR(PutRow<ValidationsTable>(row, pass));
   ASSIGN_OR_RETURN(const uint64_t newest, Newest(passes_, row.job_id));
   return Thin(row.job_id, newest, &passes_);
 }

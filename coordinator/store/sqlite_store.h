@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "coordinator/store/ballast.h"
+#include "coordinator/store/columns.h"
+#include "coordinator/store/statement.h"
 #include "coordinator/store/store.h"
 
 namespace muster::store {
@@ -34,11 +36,11 @@ class SqliteStore : public Store {
   bool OpenedShortOfRoom() const override { return opened_short_of_room_; }
   absl::StatusOr<std::string> Backup() override;
   absl::StatusOr<Image> Load() override;
-  absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
-                                                 size_t limit) override;
-  absl::StatusOr<std::vector<ValidationRow>> ReadValidations(const std::string& job_id,
-                                                             uint64_t from_step,
-                                                             size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id, uint64_t from_step,
+                                                    size_t limit) override;
+  absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
+                                                          uint64_t from_step,
+                                                          size_t limit) override;
   absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id, uint64_t after_sequence,
                                                std::optional<uint32_t> rank, size_t limit) override;
 
@@ -51,11 +53,10 @@ class SqliteStore : public Store {
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();
   void CloseFile();
-  absl::Status Migrate();
   absl::Status Remove(const Batch& batch);
   absl::Status Write(const Batch& batch);
-  absl::Status WriteStep(const StepRow& row);
-  absl::Status WriteValidation(const ValidationRow& row);
+  absl::Status WriteStep(const MetricsRow& row);
+  absl::Status WriteValidation(const MetricsRow& row);
   // Where a job's rows of one kind are numbered.
   struct Numbering {
     const char* table;
@@ -73,8 +74,18 @@ class SqliteStore : public Store {
   absl::Status Thin(const std::string& job_id, uint64_t newest, Numbering* numbering);
   absl::Status WriteJob(const Batch::JobRow& row);
   absl::Status CopyTo(const std::string& path);
-  absl::Status RemoveRows(const std::string& job_id, const Batch::JobRow& changes);
-  absl::Status WriteLists(const Batch::JobRow& changes);
+  absl::Status RemoveRows(const Batch::JobRow& row);
+  // Writes one row of a table of tables.h.
+  template <typename Table, typename... Values>
+  absl::Status PutRow(const Values&... values) {
+    return Put<Table>(db_, &statements_, values...);
+  }
+  // Reads rows of one.
+  template <typename Table, typename... Values>
+  Rows<Table> Select(const std::string& which, const Values&... values) {
+    return Rows<Table>(db_, &statements_, which, values...);
+  }
+  absl::Status LoadJobs(std::map<std::string, jobs::Job>* jobs);
   absl::Status LoadLists(std::map<std::string, jobs::Job>* jobs);
 
   const std::string path_;
@@ -85,8 +96,7 @@ class SqliteStore : public Store {
   bool opened_short_of_room_ = false;
   int lock_fd_ = -1;
   sqlite3* db_ = nullptr;
-  // Compiled once each, by their text.
-  std::map<std::string, sqlite3_stmt*> statements_;
+  StatementCache statements_;
 };
 
 }  // namespace muster::store

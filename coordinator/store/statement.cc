@@ -35,8 +35,14 @@ absl::Status SqliteError(sqlite3* db, const std::string& doing) {
   }
 }
 
-Statement::Statement(sqlite3* db, std::map<std::string, sqlite3_stmt*>* cache,
-                     const std::string& sql)
+absl::Status Execute(sqlite3* db, const std::string& sql) {
+  if (sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) == SQLITE_OK) {
+    return absl::OkStatus();
+  }
+  return SqliteError(db, sql);
+}
+
+Statement::Statement(sqlite3* db, StatementCache* cache, const std::string& sql)
     : db_(db), sql_(sql) {
   sqlite3_stmt*& cached = (*cache)[sql];
   if (cached == nullptr) {
@@ -59,11 +65,6 @@ Statement& Statement::Bind(uint64_t value) { return Bind(static_cast<int64_t>(va
 
 Statement& Statement::Bind(int64_t value) {
   if (status_.ok()) Check(sqlite3_bind_int64(statement_, parameter_++, value));
-  return *this;
-}
-
-Statement& Statement::Bind(double value) {
-  if (status_.ok()) Check(sqlite3_bind_double(statement_, parameter_++, value));
   return *this;
 }
 
@@ -113,19 +114,10 @@ std::string Statement::Text() {
   return bytes == nullptr ? std::string() : std::string(bytes, size);
 }
 
-absl::Time Statement::Time() {
-  return SkipNull() ? absl::InfinitePast() : absl::FromUnixMicros(Int());
-}
-
 bool Statement::SkipNull() {
-  if (sqlite3_column_type(statement_, column_) != SQLITE_NULL) return false;
+  if (!NextIsNull()) return false;
   ++column_;
   return true;
-}
-
-std::optional<double> Statement::OptionalDouble() {
-  if (SkipNull()) return std::nullopt;
-  return Double();
 }
 
 }  // namespace muster::store

@@ -18,10 +18,16 @@ namespace muster::store {
 // The error of the last call on `db`, by its kind.
 absl::Status SqliteError(sqlite3* db, const std::string& doing);
 
+// Runs SQL text that gives no rows.
+absl::Status Execute(sqlite3* db, const std::string& sql);
+
+// Compiled statements, by their text.
+using StatementCache = std::map<std::string, sqlite3_stmt*>;
+
 class Statement {
  public:
   // `cache` keeps the compiled statement and outlives this object.
-  Statement(sqlite3* db, std::map<std::string, sqlite3_stmt*>* cache, const std::string& sql);
+  Statement(sqlite3* db, StatementCache* cache, const std::string& sql);
   ~Statement();
   Statement(const Statement&) = delete;
   Statement& operator=(const Statement&) = delete;
@@ -32,7 +38,6 @@ class Statement {
   Statement& Bind(uint32_t value) { return Bind(static_cast<uint64_t>(value)); }
   Statement& Bind(int value) { return Bind(static_cast<int64_t>(value)); }
   Statement& Bind(bool value) { return Bind(static_cast<int64_t>(value)); }
-  Statement& Bind(double value);
   Statement& Bind(const std::string& value);
   // Serialized bytes.
   Statement& BindBlob(const std::string& value);
@@ -53,13 +58,29 @@ class Statement {
   // ---- Columns of the row, from left to right.
   uint64_t Uint() { return static_cast<uint64_t>(sqlite3_column_int64(statement_, column_++)); }
   int64_t Int() { return sqlite3_column_int64(statement_, column_++); }
-  bool Bool() { return Int() != 0; }
-  double Double() { return sqlite3_column_double(statement_, column_++); }
   std::string Text();
-  absl::Time Time();
-  // Whether the next column is null; then it is skipped.
+  // Whether the next column is null.
+  bool NextIsNull() const { return sqlite3_column_type(statement_, column_) == SQLITE_NULL; }
+  // The same; then it is skipped.
   bool SkipNull();
-  std::optional<double> OptionalDouble();
+  void Read(uint64_t* value) { *value = Uint(); }
+  void Read(int64_t* value) { *value = Int(); }
+  void Read(uint32_t* value) { *value = static_cast<uint32_t>(Uint()); }
+  void Read(int32_t* value) { *value = static_cast<int32_t>(Int()); }
+  void Read(bool* value) { *value = Int() != 0; }
+  void Read(std::string* value) { *value = Text(); }
+  // Null: the infinite past.
+  void Read(absl::Time* value) {
+    *value = SkipNull() ? absl::InfinitePast() : absl::FromUnixMicros(Int());
+  }
+  template <typename T>
+  void Read(std::optional<T>* value) {
+    if (SkipNull()) {
+      value->reset();
+    } else {
+      Read(&value->emplace());
+    }
+  }
 
  private:
   void Check(int code);

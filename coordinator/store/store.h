@@ -67,37 +67,16 @@ struct RequestRow {
   bool operator==(const RequestRow&) const = default;
 };
 
-struct StepRow {
+// What was measured of a step, or of a validation pass.
+struct MetricsRow {
   std::string job_id;
-  // From 1.
+  // From 1; of a pass: it ran after so many steps.
   uint64_t step = 0;
   uint64_t generation = 0;
-  double loss = 0;
-  double learning_rate = 0;
-  std::optional<double> grad_norm;
-  uint64_t samples = 0;
-  absl::Duration duration;
-  std::optional<double> perplexity;
-  std::optional<uint64_t> tokens;
-  std::optional<double> model_flops_per_second;
-  bool skipped = false;
-  std::optional<double> loss_scale;
+  // v1::StepMetrics, serialized; a store never looks inside.
+  std::string metrics;
 
-  bool operator==(const StepRow&) const = default;
-};
-
-// A validation pass.
-struct ValidationRow {
-  std::string job_id;
-  // It ran after so many steps.
-  uint64_t step = 0;
-  uint64_t generation = 0;
-  double loss = 0;
-  std::optional<double> accuracy;
-  std::optional<double> perplexity;
-  uint64_t samples = 0;
-
-  bool operator==(const ValidationRow&) const = default;
+  bool operator==(const MetricsRow&) const = default;
 };
 
 struct LogRow {
@@ -132,15 +111,21 @@ template <typename Key, typename Row>
 struct RowChanges {
   std::map<Key, Row> put;
   std::set<Key> removed;
+
+  size_t size() const { return put.size() + removed.size(); }
 };
 
 // What changed, by key; each row replaces the one it finds. Removals come before all else: a job
 // that is removed and among `jobs` too is a new one.
 struct Batch {
-  // Of a job's lists only the rows that changed: what a change costs does not depend on how long
-  // the lists are. job_rows.h makes it.
+  // Of a job only what changed: what a change costs does not depend on how long its lists are, and
+  // a step writes nothing of what was handed in. job_rows.h makes it.
   struct JobRow {
-    jobs::JobFields job;
+    std::string job_id;
+    // Absent: unchanged.
+    std::optional<jobs::JobIdentity> identity;
+    std::optional<jobs::JobLife> life;
+    std::optional<jobs::JobProgress> progress;
     RowChanges<uint32_t, jobs::Rank> ranks;
     // By path.
     RowChanges<std::string, CheckpointRow> checkpoints;
@@ -152,6 +137,14 @@ struct Batch {
     std::optional<jobs::Trainability> trainability;
     // By version.
     RowChanges<uint64_t, jobs::TrainabilityChange> trainability_changes;
+
+    // Of all tables; each is one row that is put or removed.
+    size_t rows() const {
+      return identity.has_value() + life.has_value() + progress.has_value() + ranks.size() +
+             checkpoints.size() + failures.size() + commands.size() + attempts.size() +
+             trainability.has_value() + trainability_changes.size();
+    }
+    bool empty() const { return rows() == 0; }
   };
   std::vector<JobRow> jobs;
   std::vector<NodeRow> nodes;
@@ -168,8 +161,8 @@ struct Batch {
   // and the passes after it or later, of older generations; its own has computed none of them anew,
   // and may tell a step twice. What an older generation tells late counts where no newer one has a
   // step at or before it, and takes nothing of a newer one away.
-  std::vector<StepRow> steps;
-  std::vector<ValidationRow> validations;
+  std::vector<MetricsRow> steps;
+  std::vector<MetricsRow> validations;
   std::vector<LogRow> logs;
   // In the order of their numbers.
   std::vector<EventRow> events;
@@ -222,11 +215,11 @@ class Store {
   // DATA_LOSS: what is stored cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;
   // In step order, from `from_step`, at most `limit`.
-  virtual absl::StatusOr<std::vector<StepRow>> ReadSteps(const std::string& job_id,
-                                                         uint64_t from_step, size_t limit) = 0;
-  virtual absl::StatusOr<std::vector<ValidationRow>> ReadValidations(const std::string& job_id,
-                                                                     uint64_t from_step,
-                                                                     size_t limit) = 0;
+  virtual absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id,
+                                                            uint64_t from_step, size_t limit) = 0;
+  virtual absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
+                                                                  uint64_t from_step,
+                                                                  size_t limit) = 0;
   // In order, those after `after_sequence`, at most `limit`; of one rank where it is given.
   virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
                                                        uint64_t after_sequence,

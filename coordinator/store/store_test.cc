@@ -64,7 +64,7 @@ TEST_P(StoreTest, RowsThatChangedAreReplacedAndRowsThatAreGoneLeaveNothingBehind
   job.dropped_checkpoints = {"p8"};
   job.failures.clear();
   job.rendezvous.reset();
-  job.loss.reset();
+  job.newest_step.clear();
   job.commands.Finished(3, {.time = job.create_time});
   job.commands.Append({.kind = commands::Kind::kPause});
   job.trainability.history.erase(job.trainability.history.begin());
@@ -109,7 +109,7 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
     Batch batch{.jobs = {NewRows(FullJob(id, number))}};
     batch.requests = {{.request_id = "r-" + id, .fingerprint = "f", .job_id = id}};
     batch.steps = {Step(1, 1, id), Step(2, 2, id)};
-    batch.validations = {{.job_id = id, .step = 2, .generation = 1, .loss = 0.5}};
+    batch.validations = {Pass(2, 0.5, id)};
     batch.logs = {Line(1, 0, id)};
     batch.events = {Event(1, id)};
     return batch;
@@ -151,7 +151,7 @@ TEST_P(StoreTest, AJobThatIsRemovedAndMadeAnewIsTheNewOne) {
   const Image image = Load();
   ASSERT_EQ(image.jobs.size(), 1);
   ExpectSame(image.jobs[0], next);
-  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<StepRow>{Step(1, 7)}));
+  EXPECT_EQ(*store().ReadSteps("a", 0, 10), (std::vector<MetricsRow>{Step(1, 7)}));
   EXPECT_EQ(store().ReadLogs("a", 0, {}, 10)->size(), 1);
 }
 

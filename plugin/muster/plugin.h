@@ -284,7 +284,7 @@ class ModelWithLoss : public Model {
 };
 
 // A model that derives from this too has a step hook. With fsdp all parameters are gathered for it,
-// in every step.
+// in every step: one that only freezes and unfreezes derives from FlagHook.
 class StepHook {
  public:
   virtual ~StepHook() = default;
@@ -296,6 +296,12 @@ class StepHook {
   // parameters that are frozen or unfrozen while a step runs end the job.
   virtual void BeforeStep(int64_t step) = 0;
 };
+
+// A step hook that freezes and unfreezes parameters (requires_grad_) and does nothing else to them:
+// it neither reads nor writes a value of a parameter or a buffer, so that nothing is gathered for
+// it. A model whose hook only does that derives from this in the place of StepHook. An operation of
+// LibTorch on a parameter or buffer ends the job with an error that names both.
+class FlagHook : public StepHook {};
 
 // A model that derives from this too runs collectives of its own in its forward or its loss. A rank
 // without input would not answer them: the model is refused where ranks may be without input

@@ -26,10 +26,12 @@ import sys
 import time
 import uuid
 
+from tests.bazel import bound
+
 MARKER = "MUSTER_TEST_MARKER"
 STAND_INS = {"/var/lib/muster": "state"}
-# Never reached unless something hangs.
-BOUND = 280.0
+# For all commands of a page together.
+BOUND = bound(60)
 
 
 @dataclasses.dataclass

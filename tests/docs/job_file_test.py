@@ -74,6 +74,7 @@ JOBS = {
     "OptimizerSpec": {},
     "AdamwSpec": {"optimizer": {"adamw": {"lr": 0.1}}},
     "SgdSpec": {},
+    "LionSpec": {"optimizer": {"lion": {"lr": 0.1}}},
     "ParameterGroup": {
         "optimizer": {"sgd": {"lr": 0.1}, "groups": [{"match": "*", "weight_decay": 0.5}]}
     },

@@ -14,6 +14,7 @@ import threading
 import grpc
 from safetensors.numpy import load_file
 
+from tests.bazel import bound
 from tests.faults import lifespans
 from tests.faults.world import ENDED, state_name
 from tests.process import api
@@ -61,7 +62,7 @@ class Watcher:
 
     def close(self):
         self._over.set()
-        self._thread.join(timeout=10)
+        self._thread.join(timeout=bound(10))
         self._client.close()
 
 

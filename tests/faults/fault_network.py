@@ -5,6 +5,7 @@ import random
 import socket
 import time
 
+from tests.bazel import bound
 from tests.faults.fault import fault, happened, running_job
 
 
@@ -50,7 +51,7 @@ def garbage(run, strike):
     preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     connections, sent, refused = [], 0, 0
     for number in range(120):
-        connection = socket.create_connection((host, int(port)), timeout=10)
+        connection = socket.create_connection((host, int(port)), timeout=bound(5))
         connections.append(connection)
         text = [
             b"",

@@ -1,16 +1,18 @@
 // A plug-in for tests of faults: a small classifier that trains at the pace that a test wants, and
-//   fails when it is told to. paced {inputs, width, classes}: an MLP with noise from the rank's
-//   generator, so that a resumed run that draws other numbers is seen.
-//     pace_ms: each step takes at least so long. evaluation_ms: the same of each micro-batch of a
-//     validation. hold_step, release: before this step the rank waits until the file `release` is
-//     there: the job cannot end before the
-//       test is done with it.
-//     fault: none, forward, loss, backward, hook (each throws), or hang (the thread stands still,
-//     the process lives). fault_step: the step in which it happens. fault_on: marked (the rank
-//     whose input has a number above 100), empty (the one whose input is all zeros: it has joined),
-//     or
-//       first (the rank that makes the file `fault_file` first; no later one, also not after a
-//       restart).
+// fails when it is told to.
+//
+// paced {inputs, width, classes}: an MLP with noise from the rank's generator, so that the tests
+// see when a resumed run draws other numbers.
+//   pace_ms: each step takes at least this long.
+//   evaluation_ms: each micro-batch of a validation takes at least this long.
+//   hold_step, release: before this step the rank waits until the file `release` exists. So the job
+//   cannot end before the test is done with it. fault: none, forward, loss, backward, hook (each of
+//   these throws), or hang (the thread stands
+//     still and the process lives).
+//   fault_step: the step in which the fault happens.
+//   fault_on: marked (the rank whose input has a number above 100), empty (the rank whose input is
+//     all zeros: it has joined), or first (the rank that creates the file `fault_file`; no later
+//     rank, not even after a restart).
 #include <unistd.h>
 
 #include <chrono>

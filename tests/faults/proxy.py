@@ -7,6 +7,8 @@ import socket
 import struct
 import threading
 
+from tests.bazel import bound
+
 
 class Proxy:
     """Listens on a port of its own for connections to `target` (host:port)."""
@@ -56,7 +58,7 @@ class Proxy:
     def _serve(self, client):
         self._to_target.wait()
         try:
-            server = socket.create_connection(self._target, timeout=10)
+            server = socket.create_connection(self._target, timeout=bound(5))
         except OSError:
             # Nobody listens there: a reset, at once.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))

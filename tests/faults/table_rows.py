@@ -367,7 +367,9 @@ def hung(muster):
         culprit = int(w.harness.eventually(lambda: fault.read_text().strip(), "its pid"))
         ranks = {rank.pid: rank.rank for rank in world.get().ranks}
         job = world.await_job(
-            lambda job: job.HasField("failure") or job.state in w.ENDED, "it is found", bound=120
+            lambda job: job.HasField("failure") or job.state in w.ENDED,
+            "it is found",
+            bound=w.BOUND,
         )
         took = time.monotonic() - began
         blamed = job.failure.rank

@@ -12,6 +12,7 @@ import uuid
 
 import pytest
 
+from tests.bazel import bound
 from tests.faults import checker, lifespans, network, proxy
 from tests.faults.lifespans import Life
 from tests.process import harness
@@ -45,7 +46,7 @@ def through_proxy():
     echo = Echo()
     between = proxy.Proxy(echo.address)
     host, port = between.address.split(":")
-    yield between, lambda: socket.create_connection((host, int(port)), timeout=5)
+    yield between, lambda: socket.create_connection((host, int(port)), timeout=bound(5))
     between.close()
     echo.close()
 
@@ -54,7 +55,7 @@ def hears_nothing(connection):
     connection.settimeout(0.05)
     with pytest.raises(TimeoutError):
         connection.recv(10)
-    connection.settimeout(5)
+    connection.settimeout(bound(5))
 
 
 @pytest.mark.parametrize("ways", [{}, {"to": False}, {"back": False}], ids=["both", "back", "to"])
@@ -84,7 +85,7 @@ def test_a_proxy_to_nobody_resets(through_proxy):
     host, port = to_nobody.address.split(":")
     # On a busy machine the reset comes before connect() returns.
     with pytest.raises(ConnectionResetError):
-        socket.create_connection((host, int(port)), timeout=5).recv(1)
+        socket.create_connection((host, int(port)), timeout=bound(5)).recv(1)
     to_nobody.close()
 
 

@@ -14,13 +14,14 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from tests.bazel import bound
 from tests.faults import lifespans
 from tests.process import api, harness
 
 NODES = ("node-1", "node-2")
 ENDED = (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
-# Whoever waits longer than this waits for something that does not come.
-BOUND = 90.0
+# For any wait.
+BOUND = bound(30)
 # Agents that are there tell at once; one that does not come back tells nothing.
 TOLD_BOUND = 20.0
 

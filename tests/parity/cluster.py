@@ -9,6 +9,8 @@ import signal
 import subprocess
 import time
 
+from tests.bazel import bound
+
 # Where Bazel puts the programs, below the runfiles or bazel-bin.
 PROGRAMS = {
     "muster": "client/cli/muster",
@@ -83,7 +85,7 @@ class Cluster:
         if self._musterd.poll() is None:
             self._musterd.send_signal(signal.SIGTERM)
             try:
-                self._musterd.wait(30)
+                self._musterd.wait(bound(10))
             except subprocess.TimeoutExpired:
                 self._musterd.kill()
                 self._musterd.wait()
@@ -109,7 +111,7 @@ class Cluster:
 
     def wait(self, job_id):
         """Waits for a submitted job's end; returns the Job. JobFailed unless it SUCCEEDED."""
-        self._muster("wait", job_id, "--timeout", "120s", check=False)
+        self._muster("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)
         job = self.job(job_id)
         if job["state"] != "SUCCEEDED":
             raise JobFailed(json.dumps(job, indent=1) + "\n" + self.log(job_id))
@@ -120,7 +122,7 @@ class Cluster:
 
     def stop(self, job_id):
         self._muster("stop", job_id)
-        self._muster("wait", job_id, "--timeout", "60s", check=False)
+        self._muster("wait", job_id, "--timeout", f"{bound(60):.0f}s", check=False)
 
     def log(self, job_id):
         return self._muster("logs", job_id)
@@ -170,7 +172,7 @@ class Cluster:
         return found
 
     def _read_address(self, port_file):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + bound(10)
         while not port_file.exists():  # written atomically once musterd listens
             if self._musterd.poll() is not None or time.monotonic() > deadline:
                 self._log.flush()

@@ -16,6 +16,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests import bazel
 from tests.parity import checkpoints, convnet_reference, shared_cluster
 from tests.parity.checkpoints import assert_bitwise_equal, with_checkpoints
 
@@ -188,7 +189,7 @@ def test_a_killed_run_ends_with_the_bits_of_the_undisturbed_one(muster, tmp_path
         spec = with_checkpoints(job(tmp_path, 2, steps=steps), tmp_path, every_steps=20)
         muster.submit(spec, name)
         if kill:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + bazel.bound(20)
             while not checkpoints.all_steps(tmp_path / "checkpoints", name):
                 assert time.monotonic() < deadline
                 time.sleep(0.01)

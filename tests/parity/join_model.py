@@ -6,6 +6,8 @@ import time
 
 import torch
 
+from tests.bazel import bound
+
 INPUTS, CLASSES = 6, 5
 
 
@@ -50,19 +52,19 @@ def train_rank(rank, folder, epochs, sgd, divide_by):
 def train_with_ddp(folder, epochs, sgd):
     """The parameters at the end of an epoch: {"initial" or "active": {name: tensor}}. `epochs`: by
     rank, (inputs, labels) of each micro-batch."""
-    ends = {}
+    ends, longest = {}, bound(30)
     for divide_by in ("initial", "active"):
         ranks = torch.multiprocessing.spawn(
             train_rank, (folder, epochs, sgd, divide_by), len(epochs), join=False
         )
-        end_of_wait = time.monotonic() + 120
+        end_of_wait = time.monotonic() + longest
         while not ranks.join(timeout=5):
             if time.monotonic() > end_of_wait:
                 for process in ranks.processes:
                     process.kill()
                 raise TimeoutError(
-                    f"PyTorch's ranks under join(), divide by {divide_by}, have not ended in 120 "
-                    f"seconds"
+                    f"PyTorch's ranks under join(), divide by {divide_by}, have not ended in "
+                    f"{longest} seconds"
                 )
         ends[divide_by] = torch.load(folder / f"{divide_by}.pt")
     return ends

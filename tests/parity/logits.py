@@ -30,7 +30,7 @@ def of_muster(folder, kind, options, weights, tokens, *more):
     """The logits; what `more` names for muster-logits is done too."""
     tokens.to(torch.uint32).numpy().astype("<u4").tofile(folder / "tokens.bin")
     command = [
-        bazel.runfile("worker/models/muster-logits"),
+        bazel.runfile("tests/parity/muster-logits"),
         *("--model", kind, "--options", json.dumps(options), "--weights", weights),
         *("--tokens", folder / "tokens.bin", "--batch", str(len(tokens))),
         *("--out", folder / "logits.safetensors"),

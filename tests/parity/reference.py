@@ -176,10 +176,37 @@ def rate_factor(schedule, total_steps):
     return factor
 
 
+class Lion(torch.optim.Optimizer):
+    """Chen et al., "Symbolic Discovery of Optimization Algorithms" (2023), algorithm 2, which
+    torch.optim does not have."""
+
+    def __init__(self, params, lr, betas=(0.9, 0.99), weight_decay=0.0):
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for group in self.param_groups:
+            beta1, beta2 = group["betas"]
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                state, gradient = self.state[parameter], parameter.grad
+                if "exp_avg" not in state:
+                    state["exp_avg"] = torch.zeros_like(parameter)
+                mean = state["exp_avg"]
+                direction = torch.sign(beta1 * mean + (1 - beta1) * gradient)
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.sub_(group["lr"] * direction)
+                state["exp_avg"] = beta2 * mean + (1 - beta2) * gradient
+
+
+OPTIMIZERS = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD, "lion": Lion}
+
+
 def build_optimizer(options, model):
     """torch.optim with one param_group for each parameter, which has what the job's groups set for
     it."""
-    kind, settings = next((kind, options[kind]) for kind in ("adamw", "sgd") if kind in options)
+    kind, settings = next((kind, options[kind]) for kind in OPTIMIZERS if kind in options)
     param_groups = []
     for name, parameter in model.named_parameters():
         own = {"params": [parameter]}
@@ -190,7 +217,7 @@ def build_optimizer(options, model):
                 if "lr_scale" in group:
                     own["lr"] = settings["lr"] * group["lr_scale"]
         param_groups.append(own)
-    return {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}[kind](param_groups, **settings)
+    return OPTIMIZERS[kind](param_groups, **settings)
 
 
 def autocast(spec):

@@ -8,7 +8,7 @@ import uuid
 import grpc
 from grpc_tools import protoc
 
-from tests.bazel import runfile
+from tests.bazel import bound, runfile
 
 _generated = tempfile.TemporaryDirectory(prefix="muster-protos-")
 
@@ -58,25 +58,25 @@ class Jobs:
     def close(self):
         self._channel.close()
 
-    def get(self, job_id, timeout=60):
+    def get(self, job_id, timeout=bound(10)):
         return self._stub.GetJob(
             job_service_pb2.GetJobRequest(job_id=job_id), timeout=timeout, wait_for_ready=True
         )
 
-    def submit(self, job_id, spec, timeout=60):
+    def submit(self, job_id, spec, timeout=bound(10)):
         request = job_service_pb2.SubmitJobRequest(
             job_id=job_id, spec=spec, request_id=str(uuid.uuid4())
         )
         return self._stub.SubmitJob(request, timeout=timeout)
 
-    def stop(self, job_id, timeout=60):
+    def stop(self, job_id, timeout=bound(10)):
         request = job_service_pb2.StopJobRequest(job_id=job_id, request_id=str(uuid.uuid4()))
         return self._stub.StopJob(request, timeout=timeout)
 
     def nodes(self):
         """With the state of the store."""
         return self._cluster.ListNodes(
-            cluster_service_pb2.ListNodesRequest(), timeout=60, wait_for_ready=True
+            cluster_service_pb2.ListNodesRequest(), timeout=bound(10), wait_for_ready=True
         )
 
     def control(self):
@@ -88,7 +88,7 @@ class Jobs:
             request = getattr(control_service_pb2, f"{name}Request")(
                 request_id=str(uuid.uuid4()), **fields
             )
-            return getattr(stub, name)(request, timeout=60, wait_for_ready=True)
+            return getattr(stub, name)(request, timeout=bound(10), wait_for_ready=True)
 
         return call
 
@@ -101,6 +101,6 @@ class Jobs:
         """An iterator over all StepMetrics: of steps, and of validation passes."""
         return self._stub.StreamMetrics(
             job_service_pb2.StreamMetricsRequest(job_id=job_id, from_step=from_step, follow=follow),
-            timeout=600,
+            timeout=bound(60),
             wait_for_ready=True,
         )

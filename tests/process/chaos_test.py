@@ -140,7 +140,7 @@ def run(muster, strikes, source, local):
     watch.close()
     print(*done, sep="\n")
 
-    muster.cli("wait", "chaos", "--timeout", "120s")
+    muster.cli("wait", "chaos", "--timeout", f"{harness.BOUND:.0f}s")
     job = client.get("chaos")
     losses = [(step.step, struct.pack("<d", step.loss)) for step in client.metrics("chaos")]
     client.close()

@@ -31,7 +31,7 @@ def write_job(muster, options, samples=24, **changes):
         **{
             "model": {
                 "plugin": {
-                    "path": str(runfile("worker/models/plugin_faults.so")),
+                    "path": str(runfile("worker/models/plugin/plugin_faults.so")),
                     "name": "faulty",
                     "options": options,
                 }

@@ -18,11 +18,11 @@ import subprocess
 import time
 import uuid
 
-from tests.bazel import runfile
+from tests import bazel
 
 MARKER = "MUSTER_TEST_MARKER"
-# A bound on any wait, never reached unless something hangs.
-BOUND = 120.0
+# For any wait.
+BOUND = bazel.bound(60)
 
 PROGRAMS = [
     "coordinator/musterd",
@@ -36,7 +36,7 @@ def install(folder):
     """The four programs side by side, as a user has them."""
     folder.mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS:
-        shutil.copy(runfile(program), folder)
+        shutil.copy(bazel.runfile(program), folder)
     return folder
 
 

@@ -146,7 +146,7 @@ def test_somebody_may_decide_that_it_begins_anew_and_all_is_kept(muster, undistu
         {name.split("-g")[1] for name in held}
     )
     listed = muster.cli("checkpoints", "list", "job").out
-    assert "kept, does not count: the job was told to begin anew" in listed
+    assert "kept, does not count: the job was told to start again from step 0" in listed
     assert result(muster, "job") == undisturbed
     end(muster)
 

@@ -123,7 +123,7 @@ rows_header(
 rows_header(
     "rows-name-twice",
     "the header",
-    "'inputs' is there twice",
+    "'inputs' appears twice",
     lambda text: text.replace('"labels"', '"inputs"'),
 )
 rows_header(

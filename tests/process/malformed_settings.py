@@ -279,7 +279,7 @@ text(
     "no-yaml",
     "name: [a, b\nworld_size: 1\n",
     "job.yaml:2",
-    "this is no YAML",
+    "this is not YAML",
     "end of sequence flow not found",
 )
 text("binary", "\x7fELF\x02\x01\x01\0\0", "job.yaml:1", "UTF-8 text", "bytes that are no")
@@ -287,7 +287,7 @@ text(
     "tabs",
     GOOD_TEXT.replace("{", "\t{").replace('"name"', "\t- name"),
     "job.yaml:2",
-    "this is no YAML",
+    "this is not YAML",
     "illegal block entry",
 )
 text(
@@ -338,7 +338,7 @@ override(
     "broken-yaml",
     "model.mlp.hidden=[1, 2",
     "model.mlp.hidden",
-    "this is no YAML",
+    "this is not YAML",
     "end of sequence",
 )
 override("not-allowed", "optimizer.sgd.lr=-1", "optimizer.sgd.lr", "above 0", "found -1")

@@ -12,7 +12,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.bazel import runfile
+from tests.bazel import bound, runfile
 from tests.process import inputs, malformed_cases
 
 CASES = malformed_cases.CASES
@@ -53,7 +53,7 @@ class Shelf:
             },
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=120,
+            timeout=bound(30),
         )
         said = (done.stdout + done.stderr).decode(errors="replace")
         assert done.returncode in (

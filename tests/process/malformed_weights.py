@@ -195,7 +195,7 @@ index(
 index(
     "index-name-twice",
     "not a safetensors index",
-    "'transformer.ln_f.weight' is there twice",
+    "'transformer.ln_f.weight' appears twice",
     lambda good, _: json.dumps(good).replace("transformer.ln_f.bias", "transformer.ln_f.weight"),
 )
 index("index-deep", "JSON", "not a safetensors index", lambda good, _: "[" * 100000)

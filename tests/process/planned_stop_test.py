@@ -161,9 +161,11 @@ def test_drain_names_the_jobs_that_begin_anew_and_keeps_its_deadline(cluster):
     refused = cluster.cli("drain", "a", "--deadline", "0s", expect=None)
     assert refused.code != 0 and "more than 0s" in refused.err, refused
     drained = cluster.cli("drain", "a", "--deadline", "1m", "--wait")
-    assert "job job writes no checkpoints: it begins anew elsewhere" in drained.err, drained
+    assert (
+        "job job writes no checkpoints: it starts again from step 0 on another node" in drained.err
+    ), drained
     events = [event for event in get(cluster, "job")["events"] if event["reason"] == "PREEMPTED"]
-    assert len(events) == 1 and "it begins anew elsewhere" in events[0]["message"], events
+    assert len(events) == 1 and "it starts again from step 0" in events[0]["message"], events
     cluster.cli("uncordon", "a")
     cluster.cli("wait", "job")
     assert weights(cluster, "job") == weights(cluster, "calm")

@@ -202,7 +202,7 @@ def test_masks_that_differ_end_the_job_by_name(cluster):
         muster,
         model={
             "plugin": {
-                "path": str(runfile("worker/models/plugin_faults.so")),
+                "path": str(runfile("worker/models/plugin/plugin_faults.so")),
                 "name": "faulty",
                 "options": options,
             }

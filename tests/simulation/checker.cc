@@ -53,7 +53,7 @@ void Checker::Removes(const std::string& path) {
 
 void Checker::Committed(const store::Batch& batch, const cluster::Cluster& cluster) {
   for (const store::Batch::JobRow& row : batch.jobs) {
-    if (const jobs::Job* job = cluster.Find(row.job.id); job != nullptr) CheckJob(*job);
+    if (const jobs::Job* job = cluster.Find(row.job_id); job != nullptr) CheckJob(*job);
   }
   CheckSlots(cluster);
 }
@@ -226,7 +226,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
   const auto rows = store.ReadSteps(job.id, 0, 100000);
   uint64_t next = 1;
   const std::set<uint64_t>& lost = lost_steps_[job.id];
-  for (const store::StepRow& row : *rows) {
+  for (const store::MetricsRow& row : *rows) {
     while (next < row.step && lost.contains(next)) ++next;
     if (row.step != next++) {
       return timeline_.Wrong("job ", job.id, ": metrics go on with step ", row.step, ", not ",
@@ -238,8 +238,8 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
     timeline_.Wrong("job ", job.id, ": metrics end at step ", next - 1, " of ", job.step);
   }
   const bool told = !rows->empty() && rows->back().step == job.step && !restored_.contains(job.id);
-  if (told && rows->back().loss != last->second.loss()) {
-    timeline_.Wrong("job ", job.id, ": its last loss is another one than its ranks'");
+  if (told && rows->back().metrics != last->second.metrics()) {
+    timeline_.Wrong("job ", job.id, ": what was measured last is not what its ranks did");
   }
 }
 

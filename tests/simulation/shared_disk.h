@@ -33,8 +33,8 @@ struct Training {
     state = random::Mix(state + static_cast<uint64_t>(learning_rate) * random::kGamma +
                         static_cast<uint64_t>(step));
   }
-  // Of the newest step.
-  double loss() const { return static_cast<double>(state >> 12); }
+  // What is measured of the newest step: bytes that nobody before the checker looks at.
+  std::string metrics() const { return std::to_string(state); }
 };
 
 struct SavedCheckpoint {

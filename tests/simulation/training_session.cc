@@ -148,8 +148,8 @@ void TrainingSession::Boundary() {
 void TrainingSession::Step() {
   if (!Together()) return Later(absl::Milliseconds(200), &TrainingSession::Step);
   training_.DoStep();
-  leader().Report(cluster::StepDone{
-      .step = static_cast<uint64_t>(training_.step), .loss = training_.loss(), .samples = 1});
+  leader().Report(cluster::StepDone{.step = static_cast<uint64_t>(training_.step),
+                                    .metrics = training_.metrics()});
   if (training_.step % settings_.save_every == 0) StartSave(0);
   Boundary();
 }

@@ -102,7 +102,7 @@ class Agent::Loop {
  private:
   void Run() {
     if (const absl::Status opened = spools_.Open(); !opened.ok()) {
-      spdlog::error("no folder for reports that cannot be told: {}", Message(opened));
+      spdlog::error("there is no folder for reports that cannot be sent: {}", Message(opened));
     }
     if (!options_.spool.empty()) {
       const std::string path = (std::filesystem::absolute(options_.spool) / "lease").string();

@@ -11,6 +11,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_split.h"
+#include "common/steady/test_bound.h"
 #include "worker/agent/agent_fixture.h"
 #include "worker/agent/fake_coordinator.h"
 #include "worker/agent/scripted_worker.h"
@@ -149,7 +150,7 @@ TEST(Agent, StopIsSigtermToTheWholeGroup) {
   const auto worker = Worker("trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done");
   coordinator.StartWorker(worker);
   coordinator.AwaitLine("ready");
-  coordinator.StopWorker(worker, FakeCoordinator::kBound);
+  coordinator.StopWorker(worker, kTestBound);
   EXPECT_EQ(coordinator.AwaitExit(worker).exit_code(), 5);
 }
 
@@ -236,7 +237,7 @@ TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {
     EXPECT_EQ(exit.log_tail(), "first");
   }
   // And it still obeys.
-  coordinator.StopWorker(running, FakeCoordinator::kBound);
+  coordinator.StopWorker(running, kTestBound);
   EXPECT_EQ(coordinator.AwaitExit(running).signal(), SIGTERM);
 }
 
@@ -311,7 +312,7 @@ TEST(Agent, ALocalAgentEndsWithItsLease) {
 TEST(Agent, ACleanStopEndsTheWorkersAndReportsThem) {
   FakeCoordinator coordinator;
   AgentOptions options = Options(coordinator);
-  options.core.report_grace = FakeCoordinator::kBound;
+  options.core.report_grace = kTestBound;
   auto agent = MustStart(options);
   coordinator.AwaitHello();
   const auto worker = Worker(kForever);

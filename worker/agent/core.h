@@ -1,10 +1,10 @@
 // The agent's decisions, without threads, processes, clock or network: (state, event, now) ->
 // effects.
 //
-// What it keeps: the workers that run, and those that ended. An ended worker is reported again on
-// every new stream until the coordinator acknowledges it; acknowledged ones are remembered for a
-// while, so that a repeated StartWorker starts nothing. Of processes that former agents could not
-// end it keeps the slots.
+// The core keeps the workers that run and those that have ended. An ended worker is reported again
+// on every new stream until the coordinator acknowledges it. Acknowledged ones are remembered for a
+// while, so that a repeated StartWorker starts nothing. It also keeps the slots of processes that
+// former agents could not end.
 #ifndef MUSTER_WORKER_AGENT_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_H_
 
@@ -25,31 +25,32 @@ namespace muster::agent {
 
 // ---- Events ----
 
-// A stream to the coordinator begins; what is sent on it arrives, or Broken follows.
+// A stream to the coordinator begins. Everything that is sent on it arrives, or Broken follows.
 struct Opened {};
-// The coordinator took this agent in.
+// The coordinator accepted this agent.
 struct Welcomed {
   absl::Duration heartbeat_interval;
   LeaseTerms lease;
-  // Takes what workers left on this agent's disk (SendSpool).
+  // It accepts the reports that workers left on this agent's disk (SendSpool).
   bool takes_spools = false;
   // It knows AgentDraining: protocol 2.
   bool knows_draining = false;
 };
 struct HeartbeatAcked {
   uint64_t sequence = 0;
-  // Changes while the workers get on, where this agent is emptied; 0: the coordinator does not say.
+  // While this agent's node is emptied: changes as long as the workers make progress. 0: the
+  // coordinator does not report it.
   uint64_t workers_activity = 0;
 };
 // A connection that was tried at `begun` was refused by the coordinator's host, so nobody listens
-// there; or by the coordinator itself, which can neither take anybody in nor give anything away
-// while it cannot write its store.
+// there; or by the coordinator itself, which can neither accept a peer nor replace a process while
+// it cannot write its store.
 struct NobodyListens {
   absl::Time begun;
 };
 // The stream is over.
 struct Broken {};
-// The coordinator will not have this agent, now or later.
+// The coordinator refuses this agent permanently.
 struct Refused {
   absl::Status why;
 };
@@ -66,14 +67,16 @@ struct StopRequested {
 struct ExitAcked {
   WorkerId worker;
 };
-// The node is to be emptied, or is not any more.
+// The node should be emptied, or a drain is over.
 struct DrainRequested {
   bool drain = false;
   std::string reason;
-  // How long the jobs may take, from the first request that says so; absent: drain_timeout.
+  // How long the jobs may take, counted from the first request with this value; absent:
+  // drain_timeout.
   std::optional<absl::Duration> deadline;
 };
-// What the workers have written to disks so far, all together: while it grows, a drain is not over.
+// How many bytes all workers together have written to disks so far: while this grows, the end of a
+// drain is delayed.
 struct WritesSeen {
   uint64_t bytes = 0;
 };
@@ -108,12 +111,12 @@ struct HangingFound {
 struct HangingGone {
   WorkerId worker;
 };
-// The coordinator has all that SendSpool asked for.
+// The coordinator has acknowledged everything that SendSpool sent.
 struct SpoolTold {
   WorkerId worker;
 };
-// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to go on
-// elsewhere. A second time: without grace.
+// This agent was asked to end (SIGTERM): the jobs here get time to save a checkpoint and to move to
+// other nodes. A second time: the workers are killed at once.
 struct ShutdownRequested {};
 // NextDeadline() has passed. Harmless at any time.
 struct Ticked {};
@@ -128,7 +131,7 @@ using Event = std::variant<Opened, Welcomed, HeartbeatAcked, NobodyListens, Brok
 struct Launch {
   WorkerId worker;
   uint32_t slot = 0;
-  // It has no part in this agent's lease.
+  // It does not end with this agent's lease.
   bool continue_when_cut_off = false;
   bool operator==(const Launch&) const = default;
 };
@@ -138,13 +141,13 @@ struct SendSignal {
   int signal = 0;
   bool operator==(const SendSignal&) const = default;
 };
-// This agent is going to stop; its jobs have so long to save and to end.
+// This agent is going to stop; its jobs have the time `deadline` to save and to end.
 struct SendDraining {
   std::string reason;
   absl::Duration deadline;
   bool operator==(const SendDraining&) const = default;
 };
-// The process in the slot does not end although it was killed; or it has ended at last.
+// The process in the slot does not end although it was killed; or it has finally ended.
 struct SendQuarantine {
   uint32_t slot = 0;
   RunningWorker worker;
@@ -152,13 +155,13 @@ struct SendQuarantine {
   bool operator==(const SendQuarantine&) const = default;
 };
 // The process in the slot does not end although it was killed: this agent's own end does not wait
-// for it, and the next agent here is to know of it.
+// for it, and it must be recorded for the next agent here.
 struct Hangs {
   uint32_t slot = 0;
   RunningWorker worker;
   bool operator==(const Hangs&) const = default;
 };
-// A process of Hangs or of HangingFound has ended at last.
+// A process of Hangs or of HangingFound has finally ended.
 struct HangsNoMore {
   WorkerId worker;
   bool operator==(const HangsNoMore&) const = default;
@@ -171,7 +174,7 @@ struct SendHello {
   bool operator==(const SendHello&) const = default;
 };
 struct SendHeartbeat {
-  // 0: no acknowledgement is wanted.
+  // 0: no acknowledgement is expected.
   uint64_t sequence = 0;
   bool operator==(const SendHeartbeat&) const = default;
 };
@@ -183,23 +186,23 @@ struct SendExit {
   EndedWorker worker;
   bool operator==(const SendExit&) const = default;
 };
-// What the worker left on the disk is to be told; SpoolTold follows, or the stream breaks. Its exit
-// waits for that.
+// The reports that the worker left on the disk must be sent; SpoolTold follows, or the stream
+// breaks. The worker's exit is reported after that.
 struct SendSpool {
   WorkerId worker;
   bool operator==(const SendSpool&) const = default;
 };
-// Heartbeats are not answered on this stream: the connection may be dead. Another is to be tried;
+// Heartbeats are not answered on this stream, so the connection may be dead: try another one.
 // Broken follows.
 struct DropStream {
   bool operator==(const DropStream&) const = default;
 };
-// The lease is over, after so long without an answer: for the log.
+// The lease is over, after the time `unanswered` without an answer. For the log.
 struct LeaseOver {
   absl::Duration unanswered;
   bool operator==(const LeaseOver&) const = default;
 };
-// All is done; OK after ShutdownRequested.
+// The agent should end; `why` is OK after ShutdownRequested.
 struct Quit {
   absl::Status why;
   bool operator==(const Quit&) const = default;
@@ -214,24 +217,24 @@ enum class AfterLease {
   // Kill the workers and go on trying to attach.
   kKeepTrying,
   // Kill the workers and end: the coordinator that started this agent is gone. An agent that has no
-  // worker and nothing to tell does not wait for a coordinator that is down: it ends a lease after
-  // the last answer.
+  // worker and no reports to send does not wait for a coordinator that is down: it ends one lease
+  // after the last answer.
   kQuit,
 };
 
 struct CoreOptions {
   uint32_t slots = 1;
   AfterLease after_lease = AfterLease::kKeepTrying;
-  // Until the first Welcome says it.
+  // Used until the first Welcome, which has the real value.
   absl::Duration lease = absl::Seconds(10);
-  // Between SIGTERM and SIGKILL where the agent itself stops its workers.
+  // Between SIGTERM and SIGKILL when the agent itself stops its workers.
   absl::Duration stop_grace = absl::Seconds(2);
-  // How long the jobs may take to save and to end where this agent is stopped or drained; while
-  // they write or get on, it is put off to `standstill` after they last did (at least three
-  // heartbeats, where it is the coordinator that says so).
+  // How long the jobs may take to save and to end when this agent is stopped or drained. While they
+  // write or make progress, the end is delayed until `standstill` after they last did (at least
+  // three heartbeats, if the coordinator reported the progress).
   absl::Duration drain_timeout = absl::Minutes(5);
   absl::Duration standstill = absl::Seconds(10);
-  // A process that lives so long after SIGKILL hangs in the kernel.
+  // A process that still lives this long after SIGKILL hangs in the kernel.
   absl::Duration kill_patience = absl::Seconds(10);
   // How long a shutdown waits for the last exits to be acknowledged.
   absl::Duration report_grace = absl::Seconds(2);
@@ -244,21 +247,21 @@ class Core {
   Core(const CoreOptions& options, absl::Time now);
 
   Effects Handle(const Event& event, absl::Time now);
-  // When the next Ticked is due; InfiniteFuture when nothing is.
+  // When the next Ticked is due; InfiniteFuture if none is.
   absl::Time NextDeadline() const;
-  // The last that a coordinator named.
-  // Infinite before the first welcome, and with an older coordinator while its stream stands.
+  // Infinite before the first welcome, and with an older coordinator while its stream is open.
   absl::Time lease_end() const { return lease_.End(); }
   absl::Duration lease() const {
     return lease_.terms().has_value() ? lease_.terms()->lease : options_.lease;
   }
-  // Workers are waited for that may write: WritesSeen is wanted every second or so.
+  // True while a drain waits for workers that may write: then WritesSeen should come about every
+  // second.
   bool draining() const { return drain_.has_value() && Waits(); }
 
  private:
   struct Running {
     int64_t pid = 0;  // 0 between Launch and Launched.
-    // SIGTERM was (or is to be) sent; SIGKILL follows at this time.
+    // SIGTERM was sent (or will be); SIGKILL follows at this time.
     std::optional<absl::Time> kill_at;
     bool killed = false;
     // Why it was told to end.
@@ -272,21 +275,21 @@ class Core {
   struct Drain {
     std::string reason;
     Cause cause = Cause::kUnknown;
-    // That of DrainRequested.
+    // The one of DrainRequested.
     absl::Duration deadline;
     absl::Time until;
-    // As they were seen last; 0: not yet.
+    // The newest known values; 0: none yet.
     uint64_t bytes = 0;
     uint64_t activity = 0;
-    // What moves is not ended before.
+    // Because the workers make progress, they are not ended before this time.
     absl::Time moves_until = absl::InfinitePast();
-    // The time was over, and the workers were told to end.
+    // The time is over, and the workers were told to end.
     bool over = false;
   };
   struct Past {
     EndedWorker worker;
     bool acked = false;
-    // Reports of it wait on the disk: to the coordinator it runs until they are told.
+    // Reports of it wait on the disk. For the coordinator it runs until they are sent.
     bool spooled = false;
   };
 
@@ -311,15 +314,15 @@ class Core {
   void On(const ShutdownRequested&, absl::Time now, Effects& effects);
   void On(const Ticked&, absl::Time now, Effects& effects);
 
-  // When the lease is over; infinite where that has been acted on.
+  // When the lease is over; infinite if that has already been acted on.
   absl::Time LeaseEnd() const;
   void EndLease(absl::Time now, Effects& effects);
   void Stop(const WorkerId& worker, Running& running, Cause cause, absl::Time kill_at,
             Effects& effects);
   void StopAll(Cause cause, absl::Time kill_at, Effects& effects);
-  // When what is drained is told to end.
+  // When the workers of a drain are told to end.
   absl::Time DrainEnd() const;
-  // A worker runs whose end can be waited for.
+  // True if a worker runs whose end can be waited for.
   bool Waits() const;
   void KillOverdue(absl::Time now, Effects& effects);
   // The process, which hung in the slot, has ended.
@@ -332,14 +335,15 @@ class Core {
   Lease lease_;
 
   bool connected_ = false;
-  // Of the coordinator that is attached to.
+  // Of the coordinator to which this agent is attached.
   bool takes_spools_ = false;
   std::optional<absl::Duration> heartbeat_interval_;  // Set while attached.
   absl::Time next_heartbeat_ = absl::InfiniteFuture();
-  // Of the stream that is open.
+  // Of the open stream.
   absl::Time opened_ = absl::InfinitePast();
   bool dropped_ = false;
-  // Until the first welcome there is no lease; the agent has so long to find its coordinator.
+  // Until the first welcome there is no lease. The agent must find its coordinator before this
+  // time.
   const absl::Time first_welcome_until_;
   // The end of a lease that has been acted on.
   absl::Time ended_lease_ = absl::InfinitePast();
@@ -347,16 +351,17 @@ class Core {
   std::map<WorkerId, Running> running_;
   std::map<WorkerId, Past> past_;
   std::deque<WorkerId> acked_;  // Oldest first: what is forgotten next.
-  // What former agents could not end. They are no workers any more: only their slots are announced.
+  // Processes that former agents could not end. They do not count as workers any more: only their
+  // slots are reported.
   std::map<WorkerId, HangingFound> left_hanging_;
 
-  // What runs is to save and to end, and nothing new starts.
+  // Set while the node is drained: the workers should save and end, and nothing new starts.
   std::optional<Drain> drain_;
   // ShutdownRequested came.
   bool shutdown_ = false;
   // As the newest Welcome says.
   bool knows_draining_ = false;
-  // Set once this agent is to end: with what.
+  // Set once this agent should end: the status of Quit.
   std::optional<absl::Status> quitting_;
   absl::Time report_until_ = absl::InfiniteFuture();
   bool quit_ = false;

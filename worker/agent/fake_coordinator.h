@@ -16,6 +16,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/rpc/error.h"
 #include "common/rpc/rpc.h"
+#include "common/steady/test_bound.h"
 #include "proto/muster/v1/agent_service.grpc.pb.h"
 
 namespace muster::agent {
@@ -23,8 +24,6 @@ namespace muster::agent {
 class FakeCoordinator : private v1::AgentService::CallbackService {
  public:
   using Message = v1::AgentMessage;
-  // A bound, never reached unless something hangs.
-  static constexpr absl::Duration kBound = absl::Seconds(60);
 
   explicit FakeCoordinator(absl::Duration lease = absl::Seconds(60)) : lease_(lease) {
     Start("127.0.0.1:0");
@@ -85,14 +84,14 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   Message Await(const std::function<bool(const Message&)>& wanted) {
     absl::MutexLock lock(&mutex_);
     std::optional<Message> found;
-    const auto look = [&] {
+    const auto look = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
       for (const Message& message : received_) {
         if (wanted(message)) found = message;
         if (found.has_value()) return true;
       }
       return false;
     };
-    if (!mutex_.AwaitWithTimeout(absl::Condition(&look), kBound)) {
+    if (!mutex_.AwaitWithTimeout(absl::Condition(&look), kTestBound)) {
       ADD_FAILURE() << "the message never came; what came:";
       for (const Message& message : received_) ADD_FAILURE() << message.ShortDebugString();
     }

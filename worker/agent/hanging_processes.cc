@@ -45,7 +45,7 @@ void HangingProcesses::Add(uint32_t slot, const RunningWorker& worker) {
 }
 
 void HangingProcesses::Remove(const WorkerId& worker) {
-  spdlog::info("{} has ended at last: its slot can be used again", worker.ToString());
+  spdlog::info("{} has ended: its slot can be used again", worker.ToString());
   processes_.erase(worker);
   Keep();
 }

@@ -87,25 +87,27 @@ int main(int argc, char** argv) {
       ->check(CLI::PositiveNumber);
   app.add_option("--node", options.node, "Name of this node, unique in the cluster")
       ->capture_default_str();
-  app.add_option("--host", options.host, "Where other nodes reach this one")->capture_default_str();
+  app.add_option("--host", options.host, "Address by which other nodes reach this one")
+      ->capture_default_str();
   app.add_option("--worker", options.worker, "The muster-worker program")->capture_default_str();
   app.add_option("--spool", options.spool,
-                 "Where workers that end while the coordinator is down leave what they have to "
-                 "tell it, at most 64 MiB; default: spool in the state directory");
+                 "Directory in which workers that end while the coordinator is down leave their "
+                 "reports, at most 64 MiB; default: spool in the state directory");
   app.add_flag("--exit-with-lease", exit_with_lease,
                "End when the lease is over: the coordinator is cut off, or was down for longer "
                "than its --autonomy, "
                "or there is nothing here to keep for it (agents that musterd starts)");
-  app.add_option("--state", options.state_directory,
-                 "Directory on a local disk for what the agent keeps: its id, by which it gets its "
-                 "node name back when it is started again, what its workers could not tell, and "
-                 "which processes could not be killed; "
-                 "default: agent-NODE-HOST-PORT in $STATE_DIRECTORY, else in "
-                 "$XDG_STATE_HOME/muster, else in ~/.local/state/muster, else in /var/lib/muster");
+  app.add_option(
+      "--state", options.state_directory,
+      "Directory on a local disk for what the agent keeps: its id, by which it gets its "
+      "node name back when it is started again, the reports that its workers could not send, and "
+      "which processes could not be killed; "
+      "default: agent-NODE-HOST-PORT in $STATE_DIRECTORY, else in "
+      "$XDG_STATE_HOME/muster, else in ~/.local/state/muster, else in /var/lib/muster");
   app.add_option("--drain-timeout", drain_timeout,
                  "After SIGTERM or `muster drain`: how long the jobs here may take to save a "
                  "checkpoint and to end, "
-                 "longer while they compute or write; a second SIGTERM waits for nothing")
+                 "longer while they compute or write; a second SIGTERM ends them at once")
       ->capture_default_str();
   try {
     app.parse(argc, argv);

@@ -12,6 +12,7 @@
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/process/process.h"
+#include "common/steady/test_bound.h"
 #include "worker/agent/fake_coordinator.h"
 #include "worker/agent/scripted_worker.h"
 
@@ -43,7 +44,7 @@ class Program {
   }
   process::Process* operator->() { return process_.get(); }
   process::Exit End() {
-    auto exit = process_->Wait(FakeCoordinator::kBound);
+    auto exit = process_->Wait(kTestBound);
     EXPECT_TRUE(exit.has_value()) << "it does not end";
     return exit.value_or(process::Exit{});
   }

@@ -71,8 +71,9 @@ std::vector<HangingProcess> QuarantineFile::Read() const {
     if (process.has_value()) {
       processes.push_back(*process);
     } else {
-      spdlog::error("{}: '{}' names no process that hangs; look for muster-worker in state D",
-                    path_, absl::CEscape(line.substr(0, 200)));
+      spdlog::error(
+          "{}: '{}' does not name a process that hangs; look for muster-worker in state D", path_,
+          absl::CEscape(line.substr(0, 200)));
     }
   }
   return processes;

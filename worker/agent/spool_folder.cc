@@ -62,7 +62,7 @@ std::vector<WorkerId> SpoolFolder::List() const {
     if (!absl::EndsWith(path, kEnding)) continue;
     const auto spooled = ReadSpool(path);
     if (!spooled.ok() && !absl::IsDataLoss(spooled.status())) {
-      spdlog::error("reports of a worker cannot be told now: {}", Message(spooled.status()));
+      spdlog::error("reports of a worker cannot be sent now: {}", Message(spooled.status()));
       continue;
     }
     if (spooled.ok() && spooled->reports.empty()) {

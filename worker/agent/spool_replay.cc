@@ -20,7 +20,7 @@ constexpr absl::Duration kReadAgain = absl::Seconds(5);
 bool SpoolReplay::Begin(const WorkerId& worker, absl::Time now) {
   auto reports = folder_.Read(worker);
   if (!reports.ok()) {
-    spdlog::error("reports of {} cannot be told now: {}", worker.ToString(),
+    spdlog::error("reports of {} cannot be sent now: {}", worker.ToString(),
                   Message(reports.status()));
     unread_.insert(worker);
     read_again_at_ = now + kReadAgain;

@@ -16,10 +16,11 @@ absl::Status CheckWorkerBinary(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
     return absl::NotFoundError(absl::StrCat("no worker binary at '", path, "' (", strerror(errno),
-                                            "); --worker says where it is"));
+                                            "); --worker names it"));
   }
   if (!S_ISREG(info.st_mode) || access(path.c_str(), X_OK) != 0) {
-    return absl::PermissionDeniedError(absl::StrCat("'", path, "' is no program that can be run"));
+    return absl::PermissionDeniedError(
+        absl::StrCat("'", path, "' is not a program that can be run"));
   }
   return absl::OkStatus();
 }

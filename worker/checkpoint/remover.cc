@@ -51,7 +51,9 @@ void Remover::Begin(const std::string& folder, const Epoch& epoch) {
 
 bool Remover::Drain(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
-  return idle_.Await(mutex_, timeout, [this] { return !begun_ || (waiting_.empty() && !busy_); });
+  return idle_.Await(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return !begun_ || (waiting_.empty() && !busy_);
+  });
 }
 
 void Remover::Loop() {

@@ -278,7 +278,7 @@ TEST_F(BrokenShardsTest, EveryPieceThatIsNotWhatAShardHoldsIsFound) {
       {"ends later", [](auto& pieces, size_t i) { ++pieces[i].end; }},
       {"lies further on", [](auto& pieces, size_t i) { ++pieces[i].begin, ++pieces[i].end; }},
       {"is missing", [](auto& pieces, size_t i) { pieces.erase(pieces.begin() + i); }},
-      {"is there twice", [](auto& pieces, size_t i) { pieces.push_back(pieces[i]); }},
+      {"appears twice", [](auto& pieces, size_t i) { pieces.push_back(pieces[i]); }},
       {"has another dtype", [](auto& pieces, size_t i) { pieces[i].dtype = "I64"; }},
       {"has another shape", [](auto& pieces, size_t i) { pieces[i].shape.push_back(2); }},
       {"is elsewhere", [](auto& pieces, size_t i) { pieces[i].file = "rank-7.safetensors"; }},

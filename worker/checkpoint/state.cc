@@ -50,7 +50,7 @@ absl::Status CheckState(const State& state) {
           "state ", Name(item), ": expected Float or Long, found ", at::toString(item.type)));
     }
     if (!names.insert(Name(item)).second) {
-      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), " is there twice"));
+      return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), " appears twice"));
     }
   }
   std::vector<bool> seen(state.items.size());

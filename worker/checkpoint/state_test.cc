@@ -187,7 +187,7 @@ TEST(CheckStateTest, PiecesOutsideTheirItemAreNamed) {
 TEST(CheckStateTest, ANameThatIsThereTwiceIsRefused) {
   std::vector<StateTensor> tensors = Floats({4, 4});
   tensors[1].parameter = "p0";
-  EXPECT_EQ(Error(CheckState(Replicated(tensors, 1))), "state param/p0 is there twice");
+  EXPECT_EQ(Error(CheckState(Replicated(tensors, 1))), "state param/p0 appears twice");
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "absl/synchronization/notification.h"
 #include "common/rpc/error.h"
 #include "common/steady/now.h"
+#include "common/steady/test_bound.h"
 #include "worker/control/control_stream_fixture.h"
 
 namespace muster::control {
@@ -192,7 +193,7 @@ TEST(ControlStream, AProcessThatBecomesStaleIsToldToEnd) {
                                                       "STALE_INCARNATION", "given up");
                                    }});
   Client client(coordinator.address());
-  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(kTestBound));
   EXPECT_EQ(ErrorReason(client.why), "STALE_INCARNATION");
 }
 
@@ -207,7 +208,7 @@ TEST(ControlStream, AWholeLeaseWithoutCoordinatorIsFatal) {
                                      return Drain(stream);
                                    }});
   Client client(coordinator.address());
-  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(kTestBound));
   EXPECT_EQ(client.why.code(), absl::StatusCode::kUnavailable);
 }
 
@@ -273,7 +274,7 @@ TEST(ControlStream, SilenceEndsTheLeaseAlsoWhereTheStreamStands) {
     return Drain(stream);
   }});
   Client client(coordinator.address());
-  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(absl::Seconds(30)));
+  ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(kTestBound));
   EXPECT_EQ(client.why.code(), absl::StatusCode::kUnavailable);
   EXPECT_FALSE((*client.stream)->StillMine().ok());
 }

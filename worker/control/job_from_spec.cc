@@ -6,9 +6,11 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/jobspec/jobspec.h"
 #include "common/protoenum/cases.h"
 #include "common/status/status.h"
 #include "worker/control/command_from_wire.h"
+#include "worker/optim/optimizers.h"
 
 namespace muster::control {
 namespace {
@@ -67,25 +69,8 @@ std::optional<models::LossOptions> Loss(const v1::LossSpec& spec) {
 }
 
 absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) {
-  train::OptimizerConfig optimizer;
-  switch (spec.kind_case()) {
-    case v1::OptimizerSpec::kAdamw:
-      if (spec.adamw().betas_size() != 2) return Missing("optimizer.adamw.betas");
-      optimizer.lr = spec.adamw().lr();
-      optimizer.kind = optim::AdamWOptions{.beta1 = spec.adamw().betas(0),
-                                           .beta2 = spec.adamw().betas(1),
-                                           .eps = spec.adamw().eps(),
-                                           .weight_decay = spec.adamw().weight_decay()};
-      break;
-    case v1::OptimizerSpec::kSgd:
-      optimizer.lr = spec.sgd().lr();
-      optimizer.kind = optim::SgdOptions{.momentum = spec.sgd().momentum(),
-                                         .weight_decay = spec.sgd().weight_decay(),
-                                         .nesterov = spec.sgd().nesterov()};
-      break;
-    case v1::OptimizerSpec::KIND_NOT_SET:
-      return Missing("optimizer");
-  }
+  ASSIGN_OR_RETURN(const optim::ChosenOptimizer chosen, optim::OptimizerFromSpec(spec));
+  train::OptimizerConfig optimizer{.lr = chosen.lr, .kind = chosen.options, .groups = {}};
   for (const v1::ParameterGroup& group : spec.groups()) {
     optimizer.groups.push_back({.match = group.match()});
     if (group.has_weight_decay()) optimizer.groups.back().weight_decay = group.weight_decay();
@@ -227,7 +212,13 @@ absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
 
 }  // namespace
 
-absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& spec) {
+absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
+  const v1::JobSpec spec = jobspec::ResolveDefaults(given);
+  const v1::SpecProblems problems = jobspec::ValidateSpec(spec);
+  if (problems.problems_size() > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the job is not valid:\n", jobspec::FormatProblems(problems)));
+  }
   train::Job job;
   job.seed = spec.seed();
   job.spec = spec;

@@ -5,12 +5,11 @@
 #include <atomic>
 
 #include "absl/synchronization/notification.h"
+#include "common/steady/test_bound.h"
 
 namespace muster::control {
 namespace {
 
-// A bound, never reached unless something hangs.
-constexpr absl::Duration kBound = absl::Seconds(30);
 const LeaseTerms kTerms = {
     .lease = absl::Seconds(10), .margin = absl::Milliseconds(250), .autonomy = absl::Hours(1)};
 
@@ -49,7 +48,7 @@ TEST_F(LeaseKeeperTest, EndsOnItsOwnThreadOnceTheLeaseIsOver) {
   EXPECT_TRUE(keeper_.StillMine().ok());
   SetClock(At(9.75));
   EXPECT_EQ(keeper_.StillMine().code(), absl::StatusCode::kUnavailable);
-  ASSERT_TRUE(over_.WaitForNotificationWithTimeout(kBound));
+  ASSERT_TRUE(over_.WaitForNotificationWithTimeout(kTestBound));
   EXPECT_EQ(why_.code(), absl::StatusCode::kUnavailable);
 }
 
@@ -60,7 +59,7 @@ TEST_F(LeaseKeeperTest, AnAnswerThatComesTooLateGivesNothingBack) {
   SetClock(At(9.75));
   keeper_.Acked(beat);
   EXPECT_FALSE(keeper_.StillMine().ok());
-  ASSERT_TRUE(over_.WaitForNotificationWithTimeout(kBound));
+  ASSERT_TRUE(over_.WaitForNotificationWithTimeout(kTestBound));
 }
 
 TEST_F(LeaseKeeperTest, AnswersAndRefusedConnectionsMakeItLonger) {

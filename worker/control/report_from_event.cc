@@ -1,6 +1,5 @@
 #include "worker/control/report_from_event.h"
 
-#include <cmath>
 #include <string>
 
 #include "common/status/code_name.h"
@@ -28,6 +27,17 @@ void Set(v1::TrainabilityChange* out, const train::TrainabilityChange& change) {
   out->set_trainable_params(change.trained);
   out->set_bytes_moved(change.bytes_moved);
   out->set_seconds(change.seconds);
+}
+
+// The numbers twice: a musterd that does not know `validation` reads the others.
+void Set(v1::Validated* out, const v1::StepMetrics& pass) {
+  const v1::Validation& validation = pass.validation();
+  out->set_step(pass.step());
+  *out->mutable_validation() = validation;
+  out->set_loss(validation.loss());
+  out->set_samples(validation.samples());
+  if (validation.has_accuracy()) out->set_accuracy(validation.accuracy());
+  if (validation.has_perplexity()) out->set_perplexity(validation.perplexity());
 }
 
 struct Fill {
@@ -94,24 +104,13 @@ struct Fill {
     report.mutable_stage_started()->set_stage(event.stage);
     report.mutable_stage_started()->set_step(event.step);
   }
-  void operator()(const train::StepFinished& event) const {
-    v1::StepMetrics& step = *report.mutable_step();
-    step.set_step(event.step);
-    step.set_loss(event.loss);
-    step.set_learning_rate(event.learning_rate);
-    if (event.grad_norm.has_value()) step.set_grad_norm(*event.grad_norm);
-    step.set_samples(event.samples);
-    const double whole = std::floor(event.seconds);
-    step.mutable_duration()->set_seconds(static_cast<int64_t>(whole));
-    step.mutable_duration()->set_nanos(static_cast<int32_t>((event.seconds - whole) * 1e9));
-    step.set_generation(generation);
-    if (event.perplexity.has_value()) step.set_perplexity(*event.perplexity);
-    if (event.tokens.has_value()) step.set_tokens(*event.tokens);
-    if (event.model_flops.has_value() && event.seconds > 0) {
-      step.set_model_flops_per_second(*event.model_flops / event.seconds);
+  void operator()(const v1::StepMetrics& event) const {
+    if (event.has_validation()) {
+      Set(report.mutable_validated(), event);
+      return;
     }
-    step.set_skipped(event.skipped);
-    if (event.loss_scale.has_value()) step.set_loss_scale(*event.loss_scale);
+    *report.mutable_step() = event;
+    report.mutable_step()->set_generation(generation);
   }
   void operator()(const train::RanksJoined& event) const {
     report.mutable_ranks_joined();
@@ -120,14 +119,6 @@ struct Fill {
       added.set_rank(joined.rank);
       added.set_since_step(joined.since);
     }
-  }
-  void operator()(const train::Validated& event) const {
-    v1::Validated& validated = *report.mutable_validated();
-    validated.set_step(event.step);
-    validated.set_loss(event.loss);
-    validated.set_samples(event.samples);
-    if (event.accuracy.has_value()) validated.set_accuracy(*event.accuracy);
-    if (event.perplexity.has_value()) validated.set_perplexity(*event.perplexity);
   }
   void operator()(const train::CheckpointWritten& event) const {
     report.mutable_checkpoint_written()->set_step(event.step);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <functional>
 #include <memory>
 #include <random>
@@ -17,21 +16,17 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
-#include "common/files/files.h"
-#include "common/jobspec/jobspec.h"
 #include "common/status/status.h"
-#include "common/utf8/utf8.h"
-#include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/remover.h"
-#include "worker/comm/flight/flight_recorder.h"
-#include "worker/comm/gloo/gloo_communicator.h"
-#include "worker/comm/gloo/rendezvous.h"
 #include "worker/control/command_from_wire.h"
 #include "worker/control/control_stream.h"
 #include "worker/control/job_from_spec.h"
+#include "worker/control/meet_ranks.h"
 #include "worker/control/memory_report.h"
 #include "worker/control/own_checkpoints.h"
 #include "worker/control/report_from_event.h"
+#include "worker/control/session_heartbeat.h"
+#include "worker/control/worker_end.h"
 #include "worker/memory/counting_allocator.h"
 #include "worker/memory/resident.h"
 #include "worker/train/checkpoints.h"
@@ -105,36 +100,6 @@ class StreamEvents : public train::EventSink {
   int64_t step_ = 0;
 };
 
-// What heartbeats say of a session that runs in another thread. Thread-safe.
-class Course {
- public:
-  activity::Activity activity;
-  comm::FlightRecorder flight;
-
-  void AddTo(v1::WorkerHeartbeat* heartbeat) {
-    heartbeat->set_activity(activity.count());
-    const comm::FlightRecorder::Flight now = flight.Read();
-    heartbeat->set_collectives_begun(now.begun);
-    heartbeat->set_collectives_ended(now.ended);
-    for (const auto& record : now.newest) {
-      v1::CollectiveRecord& added = *heartbeat->add_collectives();
-      added.set_sequence(record.number);
-      added.set_name(ValidUtf8(record.name));
-      added.set_ended(record.ended);
-    }
-    told_ = std::chrono::steady_clock::now();
-  }
-
-  // The coordinator counts as listening for so long after a heartbeat was on its way to it.
-  void WatchedFor(absl::Duration lease) { lease_ = absl::ToChronoNanoseconds(lease); }
-  // The coordinator hears of this session, and finds out itself who hangs.
-  bool Watched() const { return std::chrono::steady_clock::now() - told_.load() < lease_.load(); }
-
- private:
-  std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
-  std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
-};
-
 class StreamExportGate : public train::ExportGate {
  public:
   explicit StreamExportGate(ControlStream* stream) : stream_(stream) {}
@@ -152,118 +117,23 @@ class StreamExportGate : public train::ExportGate {
   ControlStream* const stream_;
 };
 
-// The two process groups of a session, and the store in which their ranks met.
-struct Communicators {
-  std::unique_ptr<comm::RendezvousStore> store;
-  std::unique_ptr<comm::Communicator> control;
-  std::unique_ptr<comm::Communicator> gradients;
-};
-
-absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> Meet(ControlStream& stream, int64_t rank,
-                                                            absl::Duration timeout) {
-  const std::string& host = stream.welcome().host();
-  if (rank == 0) {
-    ASSIGN_OR_RETURN(auto store, comm::HostStore(host));
-    v1::WorkerReport report;
-    report.mutable_rendezvous()->set_host(host);
-    report.mutable_rendezvous()->set_port(store->port());
-    stream.Report(std::move(report));
-    return store;
-  }
-  ASSIGN_OR_RETURN(const v1::Rendezvous meeting, stream.WaitForRendezvous(timeout));
-  return comm::ConnectStore(meeting.host(), static_cast<uint16_t>(meeting.port()),
-                            absl::ToChronoMilliseconds(timeout));
-}
-
-absl::StatusOr<Communicators> Connect(ControlStream& stream, const train::Identity& identity,
-                                      absl::Duration timeout, const Course& course,
-                                      std::unique_ptr<comm::RendezvousStore> store) {
-  Communicators result{.store = std::move(store), .control = nullptr, .gradients = nullptr};
-  comm::GlooOptions options{
-      .rank = static_cast<int>(identity.rank),
-      .world_size = static_cast<int>(stream.welcome().spec().world_size()),
-      .name = "control",
-      .connect_timeout = absl::ToChronoMilliseconds(timeout),
-      .timeout = absl::ToChronoMilliseconds(timeout),
-      // While the coordinator is down it finds out nothing, and nobody has to be in time for it.
-      .watched = [&] { return course.Watched() || (stream.Away() && stream.StillMine().ok()); },
-      .hostname = stream.welcome().host()};
-  ASSIGN_OR_RETURN(result.control, comm::CreateGlooCommunicator(options, *result.store));
-  options.name = "gradients";
-  ASSIGN_OR_RETURN(result.gradients, comm::CreateGlooCommunicator(options, *result.store));
-  return result;
-}
-
-// How a session ended: with `error` OK as in `end`; otherwise `end.step` is how far it had come.
-struct Outcome {
-  train::SessionEnd end;
-  absl::Status error;
-  train::FailureKind kind = train::FailureKind::kTransient;
-  bool reported = false;
-};
-
-v1::WorkerReport EndReport(const Outcome& outcome) {
-  v1::WorkerReport report;
-  if (outcome.error.ok()) {
-    report.mutable_finished()->set_step(outcome.end.step);
-    report.mutable_finished()->set_stopped(outcome.end.stopped);
-    report.mutable_finished()->set_ended_early(outcome.end.ended_early);
-    report.mutable_finished()->set_preempted(outcome.end.preempted);
-    return report;
-  }
-  v1::WorkerFailure& failure = *report.mutable_failure();
-  failure.set_step(outcome.end.step);
-  failure.set_reason(ValidUtf8(Message(outcome.error)));
-  failure.set_consequence(outcome.kind == train::FailureKind::kConsequence);
-  failure.set_permanent(outcome.kind == train::FailureKind::kPermanent);
-  const train::Cause cause = train::CauseOf(outcome.error);
-  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(cause));
-  failure.set_epoch_found(checkpoint::NewerGeneration(outcome.error).value_or(0));
-  return report;
-}
-
-// Waits until the end is durable (a failure: 2 s at most). Does nothing the second time.
-void ReportEnd(ControlStream& stream, Outcome& outcome) {
-  if (std::exchange(outcome.reported, true)) return;
-  const bool failed = !outcome.error.ok();
-  if (failed) {
-    spdlog::error("{}", Message(outcome.error));
-  } else {
-    spdlog::info("{} after step {}",
-                 outcome.end.preempted ? "ended to go on elsewhere,"
-                 : outcome.end.stopped ? "stopped"
-                                       : "finished",
-                 outcome.end.step);
-    if (!outcome.end.ended_early.empty()) spdlog::warn("{}", outcome.end.ended_early);
-  }
-  stream.Report(EndReport(outcome));
-  const absl::Status flushed = stream.Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
-  if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
-}
-
-// What a rank could not do for the meeting: hosting the store depends on nobody, all else on the
-// others.
-Outcome FailedToMeet(const absl::Status& error, bool hosting) {
-  Outcome outcome{.error = Annotate(error, "meeting the other ranks"),
-                  .kind = train::FailureKind::kConsequence};
-  if (hosting) {
-    outcome.kind = absl::IsInvalidArgument(error) ? train::FailureKind::kPermanent
-                                                  : train::FailureKind::kTransient;
-  }
-  return outcome;
+WorkerEnd FailedToMeet(const absl::Status& error, bool hosting) {
+  return {.error = Annotate(error, "meeting the other ranks"),
+          .kind = KindOfMeetingFailure(error, hosting)};
 }
 
 // Ends the communicators after an error. A cause is durable before the others can learn of it: as
 // soon as one of them reports the consequence, the coordinator ends all processes, this one too,
 // and the cause would be lost.
-void LeaveOthers(ControlStream& stream, const Communicators& communicators, Outcome& outcome) {
-  if (outcome.kind != train::FailureKind::kConsequence) ReportEnd(stream, outcome);
-  communicators.control->Abort(outcome.error);
-  communicators.gradients->Abort(outcome.error);
+void LeaveOthers(ControlStream& stream, const Communicators& communicators, WorkerEnd& end) {
+  if (end.kind != train::FailureKind::kConsequence) ReportEnd(stream, end);
+  communicators.control->Abort(end.error);
+  communicators.gradients->Abort(end.error);
 }
 
-Outcome Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
-              const Communicators& communicators, checkpoint::Remover& remover, Course& course) {
+WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
+                const Communicators& communicators, checkpoint::Remover& remover,
+                SessionHeartbeat& heartbeat) {
   const StreamCommands commands(&stream);
   OwnCheckpoints own(stream.welcome().spec().checkpoint().keep());
   StreamEvents events(&stream, identity.generation,
@@ -285,7 +155,7 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};
-  parts.flight = &course.flight;
+  parts.flight = heartbeat.flight();
   parts.lease = &lease;
   // A coordinator of protocol 2, which does not say its own, grants nothing and need not be asked.
   StreamExportGate export_gate(&stream);
@@ -307,38 +177,31 @@ Outcome Train(ControlStream& stream, const train::Identity& identity, const trai
   const absl::StatusOr<train::SessionEnd> end = session.ok() ? (*session)->Run() : session.status();
   if (end.ok()) return {.end = *end};
   const auto phase = session.ok() ? train::Phase::kRun : train::Phase::kCreate;
-  Outcome outcome{.end = {.step = events.step()},
-                  .error = end.status(),
-                  .kind = train::Classify(end.status(), phase)};
+  WorkerEnd failed{.end = {.step = events.step()},
+                   .error = end.status(),
+                   .kind = train::Classify(end.status(), phase)};
   // While the session lives: its end would wait for operations in which the others may not take
   // part.
-  LeaveOthers(stream, communicators, outcome);
-  return outcome;
+  LeaveOthers(stream, communicators, failed);
+  return failed;
 }
 
-// A coordinator of the version before may not know all fields, and their defaults; and what is not
-// valid must end as an error, not in the code that trusts it.
-absl::StatusOr<train::Job> ReadJob(const v1::JobSpec& given) {
-  const v1::JobSpec spec = jobspec::ResolveDefaults(given);
-  const v1::SpecProblems problems = jobspec::ValidateSpec(spec);
-  if (problems.problems_size() > 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the job is not valid:\n", jobspec::FormatProblems(problems)));
-  }
-  return JobFromSpec(spec);
-}
-
-Outcome RunSession(ControlStream& stream, const train::Identity& identity,
-                   checkpoint::Remover& remover, Course& course) {
-  const auto job = ReadJob(stream.welcome().spec());
+WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
+                     checkpoint::Remover& remover, SessionHeartbeat& heartbeat) {
+  const auto job = JobFromSpec(stream.welcome().spec());
   if (!job.ok()) return {.error = job.status(), .kind = train::FailureKind::kPermanent};
   const absl::Duration timeout = FromProto(stream.welcome().collective_timeout());
-  auto store = Meet(stream, identity.rank, timeout);
+  auto store = OpenStore(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
-  course.WatchedFor(FromProto(stream.welcome().lease()));
-  const auto communicators = Connect(stream, identity, timeout, course, *std::move(store));
+  heartbeat.WatchedFor(FromProto(stream.welcome().lease()));
+  // While the coordinator is down it finds out nothing, and nobody has to be in time for it.
+  const auto watched = [&] {
+    return heartbeat.Watched() || (stream.Away() && stream.StillMine().ok());
+  };
+  const auto communicators =
+      ConnectRanks(stream.welcome(), identity.rank, timeout, watched, *std::move(store));
   if (!communicators.ok()) return FailedToMeet(communicators.status(), /*hosting=*/false);
-  return Train(stream, identity, *job, *communicators, remover, course);
+  return Train(stream, identity, *job, *communicators, remover, heartbeat);
 }
 
 // What was named for removal is gone before a job that is done counts as ended; each of the two
@@ -373,10 +236,10 @@ absl::Status RunWorker(const WorkerOptions& options) {
   stream_options.pid = getpid();
   stream_options.spool = options.spool;
   stream_options.agents_lease_end = options.agents_lease_end;
-  Course course;  // outlives the stream
-  stream_options.measure = [&course](v1::WorkerHeartbeat* heartbeat) {
-    *heartbeat->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
-    course.AddTo(heartbeat);
+  SessionHeartbeat heartbeat;  // outlives the stream
+  stream_options.measure = [&heartbeat](v1::WorkerHeartbeat* message) {
+    *message->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
+    heartbeat.AddTo(message);
   };
   // The coordinator names them to rank 0; whoever else is told takes no part.
   std::atomic<ControlStream*> told = nullptr;
@@ -412,13 +275,13 @@ absl::Status RunWorker(const WorkerOptions& options) {
   instance.job_instance =
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
   told = stream->get();
-  const activity::Scope scope(&course.activity);
-  Outcome outcome = RunSession(**stream, instance, remover, course);
-  if (outcome.error.ok()) FinishRemovals(**stream, remover);
-  ReportEnd(**stream, outcome);
+  const activity::Scope scope(heartbeat.activity());
+  WorkerEnd end = RunSession(**stream, instance, remover, heartbeat);
+  if (end.error.ok()) FinishRemovals(**stream, remover);
+  ReportEnd(**stream, end);
   // Its reports go over the stream, whose end comes next.
   remover.Stop();
-  return outcome.error;
+  return end.error;
 }
 
 }  // namespace muster::control

@@ -18,7 +18,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/check_files.h"
 #include "common/jobfile/jobfile.h"
-#include "common/jobspec/jobspec.h"
 #include "common/status/status.h"
 #include "worker/comm/local/local_group.h"
 #include "worker/control/command_from_wire.h"
@@ -114,7 +113,7 @@ int RunFile(const std::string& path, const Given& given) {
   if (const auto problems = jobfile::CheckFiles(file->spec); problems.problems_size() > 0) {
     return end(Message(jobfile::ProblemsError(path, problems)), kRefused);
   }
-  const auto job = control::JobFromSpec(jobspec::ResolveDefaults(file->spec));
+  const auto job = control::JobFromSpec(file->spec);
   if (!job.ok()) return end(Message(job.status()), kFailed);
   const absl::Status status = Train(*job, given, static_cast<int>(file->spec.world_size()));
   return status.ok() ? end("done", 0) : end(Message(status), kFailed);

@@ -45,6 +45,13 @@ struct WeightName {
 // "Float [2, 3]" or "nothing", for errors.
 std::string Describe(const at::Tensor& tensor);
 
+// What a model's BeforeStep does.
+enum class HookKind {
+  kNone,   // nothing
+  kFlags,  // freezes and unfreezes parameters; it neither reads nor writes a value
+  kValues  // reads and writes values too: all parameters have to be there
+};
+
 class Model {
  public:
   virtual ~Model() = default;
@@ -57,6 +64,8 @@ class Model {
   std::vector<Buffer> Buffers() const { return root_->Buffers(); }
 
   const std::string& kind() const { return kind_; }
+  // For people, in errors: "plug-in FILE: model 'NAME'".
+  virtual std::string name() const { return "model " + kind_; }
 
   // Which loss stands on top; once, before the first batch. INVALID_ARGUMENT: a loss that the model
   // cannot have.
@@ -80,9 +89,8 @@ class Model {
   // Called on every rank between steps, before the step that makes `step` optimizer steps done:
   // never inside an accumulation window. An error fails the job.
   virtual absl::Status BeforeStep(int64_t step) { return absl::OkStatus(); }
-  // Whether BeforeStep does anything. Where it does, every step begins by waiting until all
-  // parameters are there.
-  virtual bool HasStepHook() const { return false; }
+  // With kValues every step begins by waiting until all parameters are there.
+  virtual HookKind step_hook() const { return HookKind::kNone; }
 
   // Whether its forward or its loss runs collectives of its own, so that every rank has to run
   // them.

@@ -4,8 +4,8 @@
 #include "worker/models/gpt2.h"
 #include "worker/models/llama.h"
 #include "worker/models/mlp.h"
-#include "worker/models/plugin.h"
-#include "worker/models/torchscript.h"
+#include "worker/models/plugin/plugin.h"
+#include "worker/models/torchscript/torchscript.h"
 
 namespace muster::models {
 

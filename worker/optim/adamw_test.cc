@@ -184,7 +184,7 @@ TEST(AdamW, RefusesParametersThatDoNotFit) {
               "parameter 'p' is not dense float32 or float64 on the CPU");
   }
   EXPECT_EQ(message({{"p", at::zeros({2})}, {"p", at::zeros({2})}}, {}),
-            "parameter 'p' is there twice");
+            "parameter 'p' appears twice");
   EXPECT_EQ(message({{"p", at::zeros({2}), -0.5}}, {}),
             "weight_decay of parameter 'p' is -0.5, allowed is >= 0");
   EXPECT_EQ(message({{"p", at::zeros({2}), 0.5, NAN}}, {}),

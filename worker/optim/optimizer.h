@@ -33,7 +33,7 @@ struct OptimizedParameter {
 // One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.
 struct NamedTensor {
   std::string parameter;
-  std::string slot;   // adamw: exp_avg, exp_avg_sq, step; sgd: momentum_buffer; loss scaler: scaler
+  std::string slot;   // "exp_avg": docs/checkpoint-format.md
   at::Tensor tensor;  // of the parameter's shape and type; "step" is a float32 scalar
 };
 

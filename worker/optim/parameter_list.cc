@@ -54,7 +54,7 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
           absl::StrCat("parameter '", name, "' is not dense float32 or float64 on the CPU"));
     }
     if (!names.insert(name).second) {
-      return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' is there twice"));
+      return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' appears twice"));
     }
     const double decay = own_decay.value_or(weight_decay);
     for (const auto& [what, value] :

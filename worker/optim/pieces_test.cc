@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <random>
@@ -13,6 +14,7 @@
 #include "ATen/ops/empty.h"
 #include "gtest/gtest.h"
 #include "worker/optim/adamw.h"
+#include "worker/optim/lion.h"
 #include "worker/optim/sgd.h"
 
 namespace muster::optim {
@@ -38,10 +40,13 @@ const Kind kKinds[] = {
      [](auto parameters) {
        return CreateSgd(std::move(parameters), {.momentum = 0.9, .weight_decay = 0.1});
      }},
-    {"Nesterov", [](auto parameters) {
+    {"Nesterov",
+     [](auto parameters) {
        return CreateSgd(std::move(parameters),
                         {.momentum = 0.9, .weight_decay = 0.1, .nesterov = true});
-     }}};
+     }},
+    {"Lion",
+     [](auto parameters) { return CreateLion(std::move(parameters), {.weight_decay = 0.1}); }}};
 
 class Pieces : public testing::TestWithParam<int> {
  protected:
@@ -68,7 +73,7 @@ class Pieces : public testing::TestWithParam<int> {
   std::mt19937_64 random_{7};
 };
 
-INSTANTIATE_TEST_SUITE_P(All, Pieces, testing::Range(0, 5),
+INSTANTIATE_TEST_SUITE_P(All, Pieces, testing::Range<int>(0, std::size(kKinds)),
                          [](const auto& info) { return kKinds[info.param].name; });
 
 bool SameBits(const at::Tensor& a, const at::Tensor& b) {

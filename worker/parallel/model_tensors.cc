@@ -23,7 +23,7 @@ absl::Status CheckParameters(const std::vector<models::Parameter>& parameters) {
       return refuse(absl::StrCat("is trainable and ", c10::toString(tensor.scalar_type()),
                                  ", not float32 or float64"));
     }
-    if (!names.insert(name).second) return refuse("is there twice");
+    if (!names.insert(name).second) return refuse("appears twice");
     if (!tensors.insert(tensor.unsafeGetTensorImpl()).second) {
       return refuse("is the same tensor as another one");
     }
@@ -45,7 +45,7 @@ absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers) {
       return refuse(
           absl::StrCat("is ", c10::toString(tensor.scalar_type()), ", not float32 or int64"));
     }
-    if (!names.insert(name).second) return refuse("is there twice");
+    if (!names.insert(name).second) return refuse("appears twice");
   }
   return absl::OkStatus();
 }

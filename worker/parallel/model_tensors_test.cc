@@ -19,7 +19,7 @@ TEST(CheckParameters, NamesWhatDoesNotFit) {
   refused({{"w", at::Tensor()}}, "parameter 'w' is undefined");
   refused({{"w", at::empty({3}, at::TensorOptions(at::kMeta))}}, "parameter 'w' is not on the CPU");
   refused({{"w", Leaf() + 1}}, "parameter 'w' is no leaf");
-  refused({{"w", Leaf()}, {"w", Leaf()}}, "parameter 'w' is there twice");
+  refused({{"w", Leaf()}, {"w", Leaf()}}, "parameter 'w' appears twice");
   const at::Tensor tied = Leaf();
   refused({{"a", tied}, {"b", tied}}, "parameter 'b' is the same tensor as another one");
   refused({{"a", at::empty({3}, at::kHalf).requires_grad_(true)}},
@@ -45,7 +45,7 @@ TEST(CheckBuffers, NamesWhatDoesNotFit) {
   refused({{"b", at::empty({3}).requires_grad_(true)}}, "buffer 'b' requires a gradient");
   refused({{"b", at::empty({3, 2}).t()}}, "buffer 'b' is not contiguous");
   refused({{"b", at::empty({3}, at::kHalf)}}, "buffer 'b' is Half, not float32 or int64");
-  refused({{"b", at::empty({3})}, {"b", at::empty({3})}}, "buffer 'b' is there twice");
+  refused({{"b", at::empty({3})}, {"b", at::empty({3})}}, "buffer 'b' appears twice");
 }
 
 TEST(TrainableSpecs, LeaveOutFrozenParameters) {

@@ -28,8 +28,8 @@ std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types);
 // `to` shares no memory with one of `from`, unless both are of the same elements in the same place.
 // A collective, where anything travels at all: in rounds in which a rank sends at most round_bytes
 // and receives at most that, or one element, and two of which are on their way at a time. Small
-// ones, so that what is sent and received does not leave the cache. The bytes that all ranks send to
-// others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT:
+// ones, so that what is sent and received does not leave the cache. The bytes that all ranks send
+// to others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT:
 // pieces that are not the placements'.
 absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& to,
                                    const std::vector<int64_t>& element_bytes,

@@ -59,7 +59,8 @@ struct ParameterShards {
 // What a plan leaves for the one after it: a group whose members are to lie as they do stays where
 // it is (in_place.h).
 struct KeptMemory {
-  // Made by this plan or an earlier one, each all of its storage. Nothing but parameters lies there.
+  // Made by this plan or an earlier one, each all of its storage. Nothing but parameters lies
+  // there.
   std::vector<at::Tensor> flats;
   // Where there are shards: what this rank holds in them.
   std::vector<Piece> held;
@@ -159,8 +160,8 @@ class Strategy {
   virtual uint64_t layout_fingerprint() const = 0;
 
   // Before another plan of the same strategy is made of the same model, which is given what this
-  // returns. The values stay where they are: behind the parameters' tensors, or in the shards, which
-  // outlive the strategy where somebody keeps them. Only the destructor may be called then.
+  // returns. The values stay where they are: behind the parameters' tensors, or in the shards,
+  // which outlive the strategy where somebody keeps them. Only the destructor may be called then.
   virtual KeptMemory ReleaseModel() { return {}; }
 
   // For reports and tests.

@@ -1,6 +1,6 @@
 // What the conformance tests of strategies share: every strategy at every world size. The core
-// suite is for all of them, over units (test_net.h); the extended one for those whose ranks hold all
-// parameters, over plain tensors.
+// suite is for all of them, over units (test_net.h); the extended one for those whose ranks hold
+// all parameters, over plain tensors.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_CONFORMANCE_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_CONFORMANCE_H_
 

@@ -19,6 +19,9 @@ namespace {
 
 using jobspec::Line;
 
+// An error names so many ranks.
+constexpr size_t kNamed = 3;
+
 // A line each. Neither paths nor values hold a line break or a tab.
 std::string TextOf(const std::vector<Line>& lines) {
   return absl::StrJoin(lines, "\n", [](std::string* out, const Line& line) {
@@ -102,14 +105,23 @@ absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
   if (same) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::vector<std::string> texts, Exchange(text, longest, communicator));
   const std::vector<Line> of_rank_0 = LinesIn(texts[0]);
+  std::vector<std::string> named;
+  int more = 0;
   for (int rank = 1; rank < world_size; ++rank) {
-    const std::string difference = NameDifference(of_rank_0, LinesIn(texts[rank]), rank);
-    if (difference.empty()) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("the ranks differ in ", what, ": ", difference));
+    if (texts[rank] == texts[0]) continue;
+    if (named.size() == kNamed) {
+      ++more;
+    } else {
+      named.push_back(NameDifference(of_rank_0, LinesIn(texts[rank]), rank));
+    }
   }
-  return absl::InternalError(
-      absl::StrCat("the ranks' hashes of ", what, " differ, their texts do not"));
+  if (named.empty()) {
+    return absl::InternalError(
+        absl::StrCat("the ranks' hashes of ", what, " differ, their texts do not"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat("the ranks differ in ", what, ": ", absl::StrJoin(named, "; "),
+                   more == 0 ? "" : absl::StrCat("; and ", more, " more")));
 }
 
 std::vector<Line> LinesOf(const models::Model& model) {

@@ -15,8 +15,9 @@ namespace muster::train {
 
 // A collective: an all-gather of 16 bytes a rank; where the ranks differ, one more of all their
 // lines. what: of what these are the lines, for errors ("the job"). Errors: FAILED_PRECONDITION
-// naming the first path at which a rank differs from rank 0, and what each of the two has there;
-// those of the communicator, among them that a peer has already ended with this difference.
+// naming, for each rank that differs from rank 0 (three of them at most, and how many more), the
+// first path at which it does, and what each of the two has there; those of the communicator, among
+// them that a peer has already ended with this difference.
 absl::Status AgreeOn(const std::string& what, const std::vector<jobspec::Line>& lines,
                      comm::Communicator* communicator);
 

@@ -63,6 +63,20 @@ TEST(AgreeOn, TellsAllRanksTheSameDifference) {
   EXPECT_THAT(Agree({lines, lines, {{"a", "1"}, {"b", "x: z and much longer"}}}), Each(expected));
 }
 
+TEST(AgreeOn, NamesEachRankThatDiffersWithItsOwnFirstPath) {
+  const Lines lines = {{"a", "1"}, {"b", "2"}};
+  EXPECT_THAT(Agree({lines, {{"a", "1"}, {"b", "3"}}, lines, {{"a", "7"}, {"b", "8"}}}),
+              Each(absl::FailedPreconditionError(
+                  "the ranks differ in the job: b: rank 0 has 2, rank 1 has 3; a: rank 0 has 1, "
+                  "rank 3 has 7")));
+  std::vector<Lines> many(6, lines);
+  for (int rank = 1; rank < 6; ++rank) many[rank][0].value = "9";
+  EXPECT_THAT(Agree(many),
+              Each(absl::FailedPreconditionError(
+                  "the ranks differ in the job: a: rank 0 has 1, rank 1 has 9; a: rank 0 has 1, "
+                  "rank 2 has 9; a: rank 0 has 1, rank 3 has 9; and 2 more")));
+}
+
 TEST(AgreeOn, SeesARankThatSaysNothing) {
   EXPECT_THAT(Agree({{{"a", "1"}}, Lines{}}),
               Each(absl::FailedPreconditionError(

@@ -173,9 +173,9 @@ absl::Status Checkpoints::TakeFolder() {
                                       identity_.job_instance, identity_.generation));
   for (Found& one : found_) {
     if (!one.reason.empty()) continue;
-    if (history_.from_scratch) one.reason = "the job was told to begin anew";
+    if (history_.from_scratch) one.reason = "the job was told to start again from step 0";
     if (!history_.start_from.empty() && history_.start_from != PathOf(one.name)) {
-      one.reason = absl::StrCat("the job was told to go on from ", history_.start_from);
+      one.reason = absl::StrCat("the job was told to continue from ", history_.start_from);
     }
   }
   return absl::OkStatus();

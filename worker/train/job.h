@@ -15,11 +15,10 @@
 #include "worker/data/sampler.h"
 #include "worker/data/token_dataset.h"
 #include "worker/models/model.h"
-#include "worker/optim/adamw.h"
 #include "worker/optim/groups.h"
 #include "worker/optim/loss_scaler.h"
+#include "worker/optim/optimizers.h"
 #include "worker/optim/schedule.h"
-#include "worker/optim/sgd.h"
 #include "worker/parallel/ddp/ddp.h"
 #include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
@@ -59,7 +58,7 @@ using DataConfig = std::variant<TokenFiles, RowFiles, data::IdxOptions, NpyFiles
 
 struct OptimizerConfig {
   double lr = 0;
-  std::variant<optim::AdamWOptions, optim::SgdOptions> kind;
+  optim::OptimizerOptions kind;
   std::vector<optim::ParameterGroup> groups;
 };
 

@@ -36,20 +36,21 @@ class Outside : public CommandSource, public EventSink {
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
     if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
-    if (const auto* step = std::get_if<StepFinished>(&event)) steps_.push_back(*step);
+    const auto* step = std::get_if<v1::StepMetrics>(&event);
+    if (step != nullptr && !step->has_validation()) steps_.push_back(*step);
     if (const auto* written = std::get_if<CheckpointWritten>(&event))
       saved_.push_back(written->step);
   }
   void Progress(int64_t, const char*, const char*) override {}
 
   const std::vector<std::vector<JoinedRank>>& joined() const { return joined_; }
-  const std::vector<StepFinished>& steps() const { return steps_; }
+  const std::vector<v1::StepMetrics>& steps() const { return steps_; }
   const std::vector<int64_t>& saved() const { return saved_; }
 
  private:
   std::mutex mutex_;
   std::vector<std::vector<JoinedRank>> joined_;
-  std::vector<StepFinished> steps_;
+  std::vector<v1::StepMetrics> steps_;
   std::vector<int64_t> saved_;
 };
 
@@ -130,7 +131,7 @@ TEST_P(JoinSessionTest, WhoHasJoinedIsToldEachTimeThatItChanges) {
                                                  std::vector<JoinedRank>{{1, 7}, {2, 6}, {3, 1}},
                                                  first));  // of the step that would come next
   std::vector<int64_t> samples;
-  for (const StepFinished& step : run->outside.steps()) samples.push_back(step.samples);
+  for (const v1::StepMetrics& step : run->outside.steps()) samples.push_back(step.samples());
   EXPECT_THAT(samples, ElementsAre(8 + 8 + 7, 8 + 1, 8, 5, 8 + 8 + 7, 8 + 1, 8, 5));
 }
 
@@ -236,8 +237,8 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
 
 TEST_P(JoinSessionTest, AModelThatRunsCollectivesOfItsOwnIsRefused) {
   Job job = JobOn({8, 8}, 2);
-  *job.spec.mutable_model() =
-      models::SpecFromText("plugin", R"({"path": "worker/models/plugin_faults.so", "name": "faulty",
+  *job.spec.mutable_model() = models::SpecFromText(
+      "plugin", R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty",
                                    "options": {"fault": "runs-collectives"}})");
   EXPECT_THAT(
       RunSessions(job, 2)->Errors()[0],

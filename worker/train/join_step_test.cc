@@ -19,6 +19,7 @@
 #include "worker/train/rank_data.h"
 #include "worker/train/rank_threads.h"
 #include "worker/train/setup.h"
+#include "worker/train/trained_parameters.h"
 #include "worker/train/training.h"
 
 namespace muster::train {
@@ -47,10 +48,12 @@ class Steps {
     data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed,
                           control);
     finite_.emplace(*model_);
+    trained_ = *TrainedParameters::Create(model_->Parameters(), {});
     for (size_t i = 0; i < data_.own_sizes.size(); ++i) samplers_.push_back(SamplerOf(i));
     auto training = Training::Create({.job = &job_,
                                       .rank = rank,
                                       .model = model_.get(),
+                                      .trained = trained_.get(),
                                       .communicator = &data,
                                       .control = &control,
                                       .dataset = data_.dataset.get(),
@@ -90,6 +93,7 @@ class Steps {
   const Job job_;
   const int rank_;
   std::unique_ptr<models::Model> model_;
+  std::unique_ptr<TrainedParameters> trained_;
   RankData data_;
   std::optional<FiniteCheck> finite_;
   std::vector<data::Sampler> samplers_;

@@ -1,45 +1,45 @@
 #include "worker/train/loss_reports.h"
 
 #include <cmath>
-#include <optional>
+#include <utility>
 
 namespace muster::train {
-namespace {
-
-std::optional<int64_t> TokensOf(const models::Model& model, int64_t samples) {
-  const models::InputSpec input = model.Input();
-  if (input.kind != models::InputSpec::Kind::kTokens) return std::nullopt;
-  return samples * input.context;
-}
-
-// Of a step over so many samples: a backward takes twice what its forward does.
-std::optional<double> ModelFlopsOf(const models::Model& model, int64_t samples) {
-  const double forward = model.ForwardFlops();
-  if (forward <= 0) return std::nullopt;
-  return 3 * forward * static_cast<double>(samples);
-}
-
-}  // namespace
 
 void LossReports::Add(int64_t step, const StepResult& result, int64_t samples,
                       const models::Model& model) {
-  waiting_.push_back({.step = step,
-                      .learning_rate = result.learning_rate,
-                      .grad_norm = result.grad_norm,
-                      .samples = samples,
-                      .skipped = result.outcome != Outcome::kApplied,
-                      .loss_scale = result.loss_scale,
-                      .tokens = TokensOf(model, samples),
-                      .model_flops = ModelFlopsOf(model, samples)});
+  Waiting& added = waiting_.emplace_back();
+  v1::StepMetrics& metrics = added.metrics;
+  metrics.set_step(step);
+  metrics.set_loss(0);
+  metrics.set_learning_rate(result.learning_rate);
+  if (result.grad_norm.has_value()) metrics.set_grad_norm(*result.grad_norm);
+  metrics.set_samples(samples);
+  metrics.set_skipped(result.outcome != Outcome::kApplied);
+  if (result.loss_scale.has_value()) metrics.set_loss_scale(*result.loss_scale);
+  const models::InputSpec input = model.Input();
+  if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
+  // A backward takes twice what its forward does.
+  added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples);
 }
 
-std::vector<StepFinished> LossReports::Complete(const StepLoss& loss, const models::Model& model) {
-  std::vector<StepFinished> complete;
-  while (!waiting_.empty() && waiting_.front().step <= loss.step) {
-    StepFinished& finished = waiting_.front();
-    if (finished.step == loss.step) finished.loss = loss.mean;
-    if (model.HasPerplexity()) finished.perplexity = std::exp(finished.loss);
-    complete.push_back(finished);
+void LossReports::SetSeconds(double seconds) {
+  Waiting& newest = waiting_.back();
+  const double whole = std::floor(seconds);
+  newest.metrics.mutable_duration()->set_seconds(static_cast<int64_t>(whole));
+  newest.metrics.mutable_duration()->set_nanos(static_cast<int32_t>((seconds - whole) * 1e9));
+  if (newest.flops > 0 && seconds > 0) {
+    newest.metrics.set_model_flops_per_second(newest.flops / seconds);
+  }
+}
+
+std::vector<v1::StepMetrics> LossReports::Complete(const StepLoss& loss,
+                                                   const models::Model& model) {
+  std::vector<v1::StepMetrics> complete;
+  while (!waiting_.empty() && static_cast<int64_t>(waiting_.front().metrics.step()) <= loss.step) {
+    v1::StepMetrics& metrics = waiting_.front().metrics;
+    if (static_cast<int64_t>(metrics.step()) == loss.step) metrics.set_loss(loss.mean);
+    if (model.HasPerplexity()) metrics.set_perplexity(std::exp(metrics.loss()));
+    complete.push_back(std::move(metrics));
     waiting_.pop_front();
   }
   return complete;

@@ -1,5 +1,5 @@
-// What is reported of each finished step, held back until the roll call has told its mean loss over
-// all ranks.
+// What was measured of each finished step, held back until the roll call has told its mean loss
+// over all ranks.
 #ifndef MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 #define MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 
@@ -7,8 +7,8 @@
 #include <deque>
 #include <vector>
 
+#include "proto/muster/v1/metrics.pb.h"
 #include "worker/models/model.h"
-#include "worker/train/outside.h"
 #include "worker/train/roll_call_plan.h"
 #include "worker/train/step.h"
 
@@ -20,13 +20,18 @@ class LossReports {
   // The step that made `step` optimizer steps done, with `samples` of all ranks.
   void Add(int64_t step, const StepResult& result, int64_t samples, const models::Model& model);
   // Of the step that was added last: all that it cost, the roll call too.
-  void SetSeconds(double seconds) { waiting_.back().seconds = seconds; }
+  void SetSeconds(double seconds);
   // Those that are complete with this loss, oldest first. A step before it whose loss was never
   // told has none.
-  std::vector<StepFinished> Complete(const StepLoss& loss, const models::Model& model);
+  std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
 
  private:
-  std::deque<StepFinished> waiting_;  // oldest first
+  struct Waiting {
+    v1::StepMetrics metrics;
+    // Of the model's forward and backward, all ranks; 0: the model does not know.
+    double flops = 0;
+  };
+  std::deque<Waiting> waiting_;  // oldest first
 };
 
 }  // namespace muster::train

@@ -35,9 +35,7 @@ class Outside : public CommandSource, public EventSink {
   Command Get(int64_t number) const override { return {.number = number, .what = StopCommand()}; }
   void Progress(int64_t, const char*, const char*) override {}
   void Report(const Event& event) override {
-    if (std::holds_alternative<StepFinished>(event) || std::holds_alternative<Validated>(event)) {
-      usage_ = memory::MemoryInUse();
-    }
+    if (std::holds_alternative<v1::StepMetrics>(event)) usage_ = memory::MemoryInUse();
   }
   const std::optional<Usage>& usage() const { return usage_; }
 

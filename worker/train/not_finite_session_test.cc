@@ -36,7 +36,8 @@ class Outside : public CommandSource, public EventSink {
   Command Get(int64_t number) const override { return {.number = number, .what = StopCommand()}; }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
-    if (const auto* step = std::get_if<StepFinished>(&event)) steps_[step->step] = *step;
+    const auto* step = std::get_if<v1::StepMetrics>(&event);
+    if (step != nullptr && !step->has_validation()) steps_[step->step()] = *step;
     if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
       checkpoints_[written->step] = written->path;
     }
@@ -48,14 +49,14 @@ class Outside : public CommandSource, public EventSink {
 
   // Steps done when the newest piece of work began.
   int64_t progress() const { return progress_; }
-  const std::map<int64_t, StepFinished>& steps() const { return steps_; }
+  const std::map<int64_t, v1::StepMetrics>& steps() const { return steps_; }
   const std::map<int64_t, std::string>& checkpoints() const { return checkpoints_; }
 
   int64_t stop_after_step = 0;
 
  private:
   mutable std::mutex mutex_;
-  std::map<int64_t, StepFinished> steps_;
+  std::map<int64_t, v1::StepMetrics> steps_;
   std::map<int64_t, std::string> checkpoints_;
   int64_t progress_ = 0;
 };
@@ -202,10 +203,10 @@ TEST_F(NotFiniteTest, ASkippedStepChangesNothingButTheScheduleAndTheData) {
     EXPECT_EQ(end->step, 5);
   }
   for (const auto& [step, finished] : run->outside.steps()) {
-    EXPECT_EQ(finished.skipped, step == 3);
-    EXPECT_EQ(std::isfinite(finished.loss), step != 3);
-    EXPECT_EQ(finished.grad_norm.has_value(), step != 3);
-    EXPECT_NEAR(finished.learning_rate, 0.01 * (1 - (step - 1) / 10.0), 1e-12);
+    EXPECT_EQ(finished.skipped(), step == 3);
+    EXPECT_EQ(std::isfinite(finished.loss()), step != 3);
+    EXPECT_EQ(finished.has_grad_norm(), step != 3);
+    EXPECT_NEAR(finished.learning_rate(), 0.01 * (1 - (step - 1) / 10.0), 1e-12);
   }
   const auto& checkpoints = run->outside.checkpoints();
   ASSERT_EQ(checkpoints.size(), 5);
@@ -223,7 +224,7 @@ TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
   job.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(run->outside.steps().at(3).skipped);
+  EXPECT_TRUE(run->outside.steps().at(3).skipped());
   const auto& checkpoints = run->outside.checkpoints();
   const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
   int buffers = 0;
@@ -255,9 +256,9 @@ TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
   for (const auto& [step, finished] : run->outside.steps()) {
-    EXPECT_TRUE(std::isfinite(finished.loss)) << step;
-    EXPECT_TRUE(finished.grad_norm.has_value()) << step;
-    EXPECT_EQ(finished.skipped, step == 3) << step;
+    EXPECT_TRUE(std::isfinite(finished.loss())) << step;
+    EXPECT_TRUE(finished.has_grad_norm()) << step;
+    EXPECT_EQ(finished.skipped(), step == 3) << step;
   }
   const auto& checkpoints = run->outside.checkpoints();
   const auto before = Read(job, checkpoints.at(2)), after = Read(job, checkpoints.at(3));
@@ -305,8 +306,8 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks)
   job.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);
   ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(run->outside.steps().at(1).skipped);
-  EXPECT_FALSE(run->outside.steps().at(2).skipped);
+  EXPECT_TRUE(run->outside.steps().at(1).skipped());
+  EXPECT_FALSE(run->outside.steps().at(2).skipped());
 }
 
 TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
@@ -321,7 +322,7 @@ TEST_F(NotFiniteTest, ManySkippedStepsInARowFailTheJob) {
   job.stages = {FitStage{210, 0}};
   const auto run = RunSessions(job, 1);
   EXPECT_TRUE(run->ends[0].ok()) << run->ends[0].status();
-  EXPECT_TRUE(run->outside.steps().at(209).skipped);
+  EXPECT_TRUE(run->outside.steps().at(209).skipped());
 }
 
 TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
@@ -333,9 +334,9 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
   double scale = job.loss_scale.initial;
   int skipped = 0, good = 0;
   for (const auto& [step, finished] : run->outside.steps()) {
-    EXPECT_EQ(finished.loss_scale, scale) << step;
-    EXPECT_TRUE(std::isfinite(finished.loss));
-    if (finished.skipped) {
+    EXPECT_EQ(finished.loss_scale(), scale) << step;
+    EXPECT_TRUE(std::isfinite(finished.loss()));
+    if (finished.skipped()) {
       scale /= 2;
       good = 0;
       ++skipped;
@@ -344,7 +345,7 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
       good = 0;
     }
   }
-  EXPECT_TRUE(run->outside.steps().at(1).skipped);
+  EXPECT_TRUE(run->outside.steps().at(1).skipped());
   EXPECT_GT(skipped, 1);
   EXPECT_LT(skipped, 10);
 }
@@ -352,11 +353,11 @@ TEST_F(NotFiniteTest, AnOverflowIsSkippedAlsoWhereWhatIsNotFiniteFailsTheJob) {
 TEST_F(NotFiniteTest, TheLossScaleIsTakenOffTheGradientsBeforeTheyAreClipped) {
   Job job = JobOn(GoodRows(), 1, "4", 3);
   job.clip_grad_norm = 0.01;
-  const double float32 = *RunSessions(job, 2)->outside.steps().at(1).grad_norm;
+  const double float32 = RunSessions(job, 2)->outside.steps().at(1).grad_norm();
   job.precision = Precision::kFloat16;
   job.loss_scale.initial = 1024;
   // Rounded to 11 bits, a few times.
-  EXPECT_NEAR(*RunSessions(job, 2)->outside.steps().at(1).grad_norm / float32, 1, 1e-2);
+  EXPECT_NEAR(RunSessions(job, 2)->outside.steps().at(1).grad_norm() / float32, 1, 1e-2);
 }
 
 TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
@@ -373,12 +374,12 @@ TEST_F(NotFiniteTest, AResumedRunOfFloat16IsBitwiseTheUndisturbedOne) {
   ASSERT_TRUE(second->ends[0].ok()) << second->ends[0].status();
   EXPECT_GT(second->outside.steps().begin()->first, 6);
   for (const auto& [step, finished] : second->outside.steps()) {
-    const StepFinished& expected = undisturbed->outside.steps().at(step);
-    EXPECT_EQ(finished.loss, expected.loss) << step;
-    EXPECT_EQ(finished.loss_scale, expected.loss_scale) << step;
-    EXPECT_EQ(finished.skipped, expected.skipped) << step;
+    const v1::StepMetrics& expected = undisturbed->outside.steps().at(step);
+    EXPECT_EQ(finished.loss(), expected.loss()) << step;
+    EXPECT_EQ(finished.loss_scale(), expected.loss_scale()) << step;
+    EXPECT_EQ(finished.skipped(), expected.skipped()) << step;
   }
-  EXPECT_NE(*undisturbed->outside.steps().at(16).loss_scale, job.loss_scale.initial);
+  EXPECT_NE(undisturbed->outside.steps().at(16).loss_scale(), job.loss_scale.initial);
 }
 
 }  // namespace

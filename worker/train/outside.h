@@ -13,6 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/trainability/trainability.h"
+#include "proto/muster/v1/metrics.pb.h"
 #include "worker/train/input_plan.h"
 
 namespace muster::train {
@@ -77,31 +78,9 @@ struct StageStarted {
   std::string stage;
   int64_t step = 0;
 };
-struct StepFinished {
-  int64_t step = 0;  // from 1
-  double loss = 0;   // mean over all ranks and micro-batches
-  double learning_rate = 0;
-  std::optional<double> grad_norm;  // before clipping
-  int64_t samples = 0;              // of all ranks
-  double seconds = 0;
-  bool skipped = false;              // nothing was updated; `loss` may be any number
-  std::optional<double> loss_scale;  // that this step's gradients were computed with; float16 only
-  std::optional<double> perplexity;  // where the loss is a cross entropy over tokens
-  std::optional<int64_t> tokens;     // of all ranks, for models of tokens
-  // Floating-point operations of the model's forward and backward, all ranks; where the model
-  // knows.
-  std::optional<double> model_flops;
-};
 // Who has joined, each time that changes; all others have input.
 struct RanksJoined {
   std::vector<JoinedRank> ranks;
-};
-struct Validated {
-  int64_t step = 0;
-  double loss = 0;  // mean over all loss terms
-  int64_t samples = 0;
-  std::optional<double> accuracy;    // part of the loss terms; where targets are classes or tokens
-  std::optional<double> perplexity;  // where the loss is a cross entropy over tokens
 };
 struct CheckpointWritten {
   int64_t step = 0;
@@ -190,10 +169,11 @@ struct Exported {
   std::string path;
 };
 
+// A StepMetrics is what was measured of a step or of a validation pass, without its generation.
 using Event =
-    std::variant<SessionStarted, StageStarted, StepFinished, RanksJoined, Validated,
-                 CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
-                 CommandApplied, CommandFinished, TrainabilityInForce, ExportReady, Exported>;
+    std::variant<SessionStarted, StageStarted, v1::StepMetrics, RanksJoined, CheckpointWritten,
+                 CheckpointFailed, CheckpointBad, CheckpointsFound, CommandApplied, CommandFinished,
+                 TrainabilityInForce, ExportReady, Exported>;
 
 // Who says that exported weights may take their place. Thread-safe.
 class ExportGate {

@@ -179,7 +179,7 @@ TEST_F(SessionTest, WhatDoesNotCountAnyMoreIsKeptAndNotGoneOnFrom) {
   EXPECT_EQ(third->outside.started().checkpoint_path, "");
   EXPECT_EQ(third->outside.losses().begin()->first, 1);
   for (const auto& found : third->outside.found()) {
-    EXPECT_EQ(found.reason, "the job was told to begin anew");
+    EXPECT_EQ(found.reason, "the job was told to start again from step 0");
   }
   for (const std::string& path : written) EXPECT_TRUE(fs::exists(path)) << path;
 }

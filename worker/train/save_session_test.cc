@@ -40,8 +40,8 @@ class Outside : public CommandSource, public EventSink, public ExportGate, publi
   Command Get(int64_t) const override { return {}; }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
-    if (const auto* step = std::get_if<StepFinished>(&event)) {
-      if (step->step == 1 && on_first_step) on_first_step();
+    if (const auto* metrics = std::get_if<v1::StepMetrics>(&event)) {
+      if (metrics->step() == 1 && !metrics->has_validation() && on_first_step) on_first_step();
     } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
       checkpoints.push_back(written->path);
     } else if (const auto* failed = std::get_if<CheckpointFailed>(&event)) {

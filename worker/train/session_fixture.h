@@ -42,10 +42,10 @@ class Outside : public CommandSource, public EventSink {
   }
   void Report(const Event& event) override {
     std::lock_guard lock(mutex_);
-    if (const auto* step = std::get_if<StepFinished>(&event)) {
-      losses_[step->step] = step->loss;
-    } else if (const auto* validated = std::get_if<Validated>(&event)) {
-      validations_[validated->step] = validated->loss;
+    if (const auto* metrics = std::get_if<v1::StepMetrics>(&event)) {
+      const bool pass = metrics->has_validation();
+      (pass ? validations_ : losses_)[metrics->step()] =
+          pass ? metrics->validation().loss() : metrics->loss();
     } else if (const auto* written = std::get_if<CheckpointWritten>(&event)) {
       checkpoints_.insert(checkpoints_.begin(), written->path);
     } else if (const auto* bad = std::get_if<CheckpointBad>(&event)) {

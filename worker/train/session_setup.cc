@@ -1,6 +1,9 @@
 // From nothing to a session that can run.
+#include <bit>
+#include <chrono>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -17,73 +20,94 @@ namespace {
 // So long, at most, a checkpoint waits for the reports before it.
 constexpr absl::Duration kSettle = absl::Seconds(1);
 
+void Sleep(absl::Duration duration) {
+  std::this_thread::sleep_for(absl::ToChronoMilliseconds(duration));
+}
+
 }  // namespace
 
+SessionImpl::SessionImpl(const Identity& identity, const Job& job, const SessionParts& parts)
+    : identity_(identity),
+      job_(job),
+      flight_(parts.flight != nullptr ? parts.flight : &own_flight_),
+      control_(comm::Recorded(parts.control, flight_, 0)),
+      gradients_(comm::Recorded(parts.gradients, flight_, 1)),
+      profile_(job.profile, identity),
+      parts_(profile_.Trace(WithRecorded(parts))),
+      reports_(identity.rank, parts.events, &standing_),
+      attempts_(parts.save_retry, &reports_, Sleep),
+      roll_call_({.identity = identity_,
+                  .control = parts_.control,
+                  .flight = flight_,
+                  .commands = parts_.commands,
+                  .lease = parts_.lease,
+                  .standing = &standing_,
+                  .reports = &reports_}),
+      plain_context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
+                                                              models::MakeGenerator(job.seed))) {}
+
+SessionParts SessionImpl::WithRecorded(SessionParts parts) const {
+  parts.control = control_.get();
+  parts.gradients = gradients_.get();
+  return parts;
+}
+
+data::Emptiness SessionImpl::emptiness() const {
+  const bool joins = job_.batch.last == data::Last::kUneven && !job_.uneven_inputs.stop_at_first;
+  return joins ? data::Emptiness::kAllowed : data::Emptiness::kRefused;
+}
+
 absl::Status SessionImpl::Build() {
-  Progress("loading");
+  reports_.Progress("loading");
   RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
-  RETURN_IF_ERROR(PrepareExport());
-  const bool trains = TotalSteps(job_.stages) > 0;
-  ASSIGN_OR_RETURN(model_, BuildModel(job_, in_shards() ? &deferred_ : nullptr));
-  RETURN_IF_ERROR(AgreeOn("the model", LinesOf(*model_), parts_.control));
-  auto trainability = TrainabilityOf(*model_, job_.trainable);
-  if (!trainability.ok()) return Annotate(trainability.status(), "trainable.rules");
-  trainability_ = *std::move(trainability);
-  SetFlags(model_->Parameters(), trainability_->mask());
-  std::vector<std::string> names;
-  parameters_ = model_->Parameters();
-  for (const auto& parameter : parameters_) names.push_back(parameter.name);
-  roll_call_.Configure(
-      {.names = std::move(names),
-       .uneven_inputs = job_.uneven_inputs,
-       .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate});
-  finite_.emplace(*model_);
+  if (job_.weights_export.has_value()) {
+    export_.emplace(WeightsExport::Parts{identity_, *job_.weights_export, parts_.control,
+                                         parts_.export_gate, parts_.lease, &attempts_, &standing_,
+                                         &reports_});
+    RETURN_IF_ERROR(export_->Prepare());
+  }
+  RETURN_IF_ERROR(BuildModel());
   if (job_.validate.has_value()) {
     ASSIGN_OR_RETURN(validate_data_, OpenRankData("data.validate", *job_.validate, model_->Input(),
                                                   emptiness(), *parts_.control));
   }
-  if (trains) RETURN_IF_ERROR(OpenTrainData());
+  const bool fits = TotalSteps(job_.stages) > 0;
+  if (fits) RETURN_IF_ERROR(OpenTrainData());
   RETURN_IF_ERROR(AgreeOnData());
-  if (trains) {
-    RETURN_IF_ERROR(BuildTraining());
-  } else if (in_shards()) {
-    RETURN_IF_ERROR(ApplyRules({{.freeze = true, .pattern = "*"}}, *model_));  // no gradients
-    ASSIGN_OR_RETURN(training_, Training::Create({.job = &job_,
-                                                  .rank = identity_.rank,
-                                                  .model = model_.get(),
-                                                  .communicator = parts_.gradients,
-                                                  .recorder = profile_.recorder()},
-                                                 &deferred_));
-  }
+  RETURN_IF_ERROR(fits ? BuildTraining() : BuildShards());
   deferred_ = {};  // and the weights file with it
-  PlanAnew();
-
+  if (strategy() != nullptr) {
+    roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
+  }
   std::string started_from;
   if (job_.checkpoint.has_value()) {
-    ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Open(identity_, *job_.checkpoint,
-                                                     {.recorded = parts_.checkpoints,
-                                                      .retired = parts_.retired_checkpoints,
-                                                      .had_others = parts_.had_checkpoints,
-                                                      .from_scratch = parts_.from_scratch,
-                                                      .start_from = parts_.start_from},
-                                                     StrategyName(job_.strategy), model_->kind(),
-                                                     parts_.control, parts_.events));
-    checkpoints_->SetStillMine([this] {
-      // A checkpoint that a later generation goes on from stands for steps whose metrics were told.
-      parts_.events->Settle(kSettle);
-      return StillMine();
-    });
-    ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
-      return StateFor(manifest);
-    }));
-    if (!restored.path.empty()) Restore(restored);
-    started_from = restored.path;
+    ASSIGN_OR_RETURN(started_from, OpenCheckpoints());
   }
+  commands_.emplace(Commands::Parts{.source = parts_.commands,
+                                    .effects = this,
+                                    .learning_rates = &job_.schedule,
+                                    .schedule = &schedule_,
+                                    .standing = &standing_,
+                                    .reports = &reports_});
   RETURN_IF_ERROR(CallNow().status());  // every rank is as far, and has the same plan
-  const int64_t last_command = schedule_.position().taken;
-  parts_.events->Report(SessionStarted{step_, started_from, last_command});
-  TellUnreported();
-  if (this->trains()) ReportTrainability(std::nullopt);
+  reports_.ReportOfRank(SessionStarted{standing_.step, started_from, schedule_.position().taken});
+  commands_->TellUnreported();
+  if (changes_.has_value()) changes_->ReportInForce();
+  return absl::OkStatus();
+}
+
+absl::Status SessionImpl::BuildModel() {
+  ASSIGN_OR_RETURN(model_, train::BuildModel(job_, in_shards() ? &deferred_ : nullptr));
+  RETURN_IF_ERROR(AgreeOn("the model", LinesOf(*model_), parts_.control));
+  auto trained = TrainedParameters::Create(model_->Parameters(), job_.trainable);
+  if (!trained.ok()) return Annotate(trained.status(), "trainable.rules");
+  trained_ = *std::move(trained);
+  roll_call_.SetSubject(
+      {.model = model_.get(),
+       .trained = trained_.get(),
+       .uneven_inputs = job_.uneven_inputs,
+       .full_micro_batches = parts_.control->world_size() * job_.batch.accumulate});
+  finite_.emplace(*model_);
   return absl::OkStatus();
 }
 
@@ -99,25 +123,6 @@ absl::Status SessionImpl::AgreeOnData() {
   return AgreeOn("the data", sizes, parts_.control);
 }
 
-void SessionImpl::Restore(const Checkpoints::Restored& restored) {
-  const checkpoint::SavePoint& point = restored.point;
-  step_ = point.step;
-  position_ = {point.epoch, point.cursor};
-  saved_ = CheckpointWritten{point.step, restored.path, restored.generation};
-  if (!point.steering.pending.empty()) {
-    const std::set<std::string> pending(point.steering.pending.begin(),
-                                        point.steering.pending.end());
-    pending_ = training_->mask();
-    for (size_t i = 0; i < pending_->size(); ++i) {
-      if (pending.contains(parameters_[i].name)) (*pending_)[i] = !(*pending_)[i];
-    }
-  }
-  schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
-  applied_.assign(point.steering.applied.begin(), point.steering.applied.end());
-  validation_due_ = point.steering.validation_due;
-  learning_rate_ = point.steering.learning_rate.value_or(learning_rate_);
-}
-
 absl::Status SessionImpl::OpenTrainData() {
   if (model_->RunsCollectives() && job_.batch.last == data::Last::kUneven) {
     return absl::InvalidArgumentError(
@@ -128,6 +133,22 @@ absl::Status SessionImpl::OpenTrainData() {
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {
+  Training::Parts parts{.job = &job_,
+                        .rank = identity_.rank,
+                        .model = model_.get(),
+                        .trained = trained_.get(),
+                        .communicator = parts_.gradients,
+                        .recorder = profile_.recorder()};
+  if (trains()) {
+    parts.control = parts_.control;
+    parts.dataset = train_data_->dataset.get();
+    parts.sampler = &*sampler_;
+    parts.finite = &*finite_;
+  }
+  return Training::Create(parts, in_shards() ? &deferred_ : nullptr);
 }
 
 absl::Status SessionImpl::BuildTraining() {
@@ -141,30 +162,77 @@ absl::Status SessionImpl::BuildTraining() {
                                         .own = train_data_->Own(identity_.rank)});
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
-  learning_rate_ = job_.optimizer->lr;
-  ASSIGN_OR_RETURN(training_, Training::Create({.job = &job_,
-                                                .rank = identity_.rank,
-                                                .model = model_.get(),
-                                                .communicator = parts_.gradients,
-                                                .control = parts_.control,
-                                                .dataset = train_data_->dataset.get(),
-                                                .sampler = &*sampler_,
-                                                .finite = &*finite_,
-                                                .recorder = profile_.recorder()},
-                                               in_shards() ? &deferred_ : nullptr));
+  roll_call_.SetInput(&*sampler_, train_data_->dataset->size());
+  standing_.learning_rate = job_.optimizer->lr;
+  ASSIGN_OR_RETURN(training_, MakeTraining());
+  changes_.emplace(TrainabilityChanges::Parts{.rank = identity_.rank,
+                                              .refresh = job_.refresh,
+                                              .model = model_.get(),
+                                              .trained = trained_.get(),
+                                              .training = training_.get(),
+                                              .calls = &roll_call_,
+                                              .standing = &standing_,
+                                              .reports = &reports_});
   return absl::OkStatus();
 }
 
+absl::Status SessionImpl::BuildShards() {
+  if (!in_shards()) return absl::OkStatus();
+  trained_->Want(Mask(trained_->in_force().size(), false));  // no gradients
+  trained_->BringIntoForce();
+  ASSIGN_OR_RETURN(training_, MakeTraining());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
+  ASSIGN_OR_RETURN(checkpoints_, Checkpoints::Open(identity_, *job_.checkpoint,
+                                                   {.recorded = parts_.checkpoints,
+                                                    .retired = parts_.retired_checkpoints,
+                                                    .had_others = parts_.had_checkpoints,
+                                                    .from_scratch = parts_.from_scratch,
+                                                    .start_from = parts_.start_from},
+                                                   StrategyName(job_.strategy), model_->kind(),
+                                                   parts_.control, parts_.events));
+  checkpoints_->SetStillMine([this] {
+    // A checkpoint that a later generation goes on from stands for steps whose metrics were told.
+    parts_.events->Settle(kSettle);
+    return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
+  });
+  saving_.emplace(Saving::Parts{.generation = identity_.generation,
+                                .jobs_rate = job_.optimizer.has_value() ? job_.optimizer->lr : 0,
+                                .checkpoints = checkpoints_.get(),
+                                .finite = &*finite_,
+                                .trained = trained_.get(),
+                                .commands = &schedule_,
+                                .attempts = &attempts_,
+                                .standing = &standing_,
+                                .reports = &reports_,
+                                .strategy = [this]() -> parallel::Strategy& { return *strategy(); },
+                                .state = [this] { return State(); }});
+  ASSIGN_OR_RETURN(const auto restored, checkpoints_->Restore([this](const auto& manifest) {
+    return StateFor(manifest);
+  }));
+  if (!restored.path.empty()) Restore(restored);
+  return restored.path;
+}
+
+void SessionImpl::Restore(const Checkpoints::Restored& restored) {
+  const checkpoint::SavePoint& point = restored.point;
+  standing_.GoOnFrom(point);
+  trained_->RestorePending(point.steering.pending);
+  schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
+  saving_->GoOnFrom(restored);
+}
+
 absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {
-  if (!trains()) return state_;
+  if (!trains()) return State();
   const manifest::Steering& steering = manifest.steering;
-  // Rules that fit nothing are another model's: the state will not fit either, and tells more.
   if (steering.trainability_version > 0) {
-    trainability_->Restore(steering.trainability_version, steering.rules).IgnoreError();
+    trained_->Restore(steering.trainability_version, steering.rules);
   }
-  if (trainability_->mask() != training_->mask()) {
-    state_ = {};
-    RETURN_IF_ERROR(training_->Refresh(trainability_->mask(), manifest.step).status());
+  if (trained_->first_change() >= 0) {
+    RETURN_IF_ERROR(training_->Refresh(manifest.step).status());
+    roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   }
   std::set<std::string> slots;
   for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
@@ -173,12 +241,16 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
     if (slots.contains(piece.slot)) saved.insert(piece.parameter);
   }
   std::vector<bool> parked;
-  for (size_t i = 0; i < training_->mask().size(); ++i) {
-    parked.push_back(!training_->mask()[i] && saved.contains(trainability_->parameters()[i].name));
+  for (size_t i = 0; i < trained_->in_force().size(); ++i) {
+    parked.push_back(!trained_->in_force()[i] && saved.contains(trained_->name(i)));
   }
   training_->Park(parked);
-  PlanAnew();
-  return state_;
+  return State();
+}
+
+checkpoint::State SessionImpl::State() const {
+  return training_ != nullptr ? training_->State()
+                              : TrainingState(*model_, {}, parts_.control->world_size());
 }
 
 }  // namespace muster::train

@@ -13,7 +13,7 @@
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
-#include "worker/train/trainable.h"
+#include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 
@@ -123,10 +123,7 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     parameters.push_back({names[piece.parameter], piece.tensor, own.weight_decay, own.lr_scale});
     if (!states.empty()) parameters.back().state = std::move(states[parameters.size() - 1]);
   }
-  if (const auto* adamw = std::get_if<optim::AdamWOptions>(&config.kind)) {
-    return optim::CreateAdamW(std::move(parameters), *adamw);
-  }
-  return optim::CreateSgd(std::move(parameters), std::get<optim::SgdOptions>(config.kind));
+  return optim::CreateOptimizer(std::move(parameters), config.kind);
 }
 
 namespace {

@@ -25,4 +25,20 @@ int64_t TotalSteps(const std::vector<Stage>& stages) {
   return steps;
 }
 
+Due DueAfter(int64_t step, bool ran_out, const DueRules& rules) {
+  const auto every = [](int64_t steps, int64_t period) {
+    return period > 0 && steps % period == 0;
+  };
+  Due due;
+  due.end = step == rules.stage.end || ran_out;
+  due.validate = every(step - rules.stage.begin, rules.stage.validate_every);
+  due.save = rules.checkpoints && (due.end || every(step, rules.save_every));
+  due.last_save = due.save && due.end && (ran_out || step == rules.total_steps);
+  return due;
+}
+
+bool ValidatesElsewhere(const Due& due, bool checkpoints) {
+  return due.validate && (checkpoints || !due.end);
+}
+
 }  // namespace muster::train

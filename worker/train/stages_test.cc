@@ -36,5 +36,41 @@ TEST(TotalSteps, CountsFitStagesOnly) {
   EXPECT_EQ(TotalSteps({ValidateStage{}}), 0);
 }
 
+// "end validate save last": what of it is due.
+std::string PrintDue(const Due& due) {
+  std::vector<std::string> parts;
+  if (due.end) parts.push_back("end");
+  if (due.validate) parts.push_back("validate");
+  if (due.save) parts.push_back("save");
+  if (due.last_save) parts.push_back("last");
+  EXPECT_EQ(due.any(), !parts.empty());
+  return absl::StrJoin(parts, " ");
+}
+
+TEST(DueAfter, CountsValidationFromTheStagesBeginAndCheckpointsFromTheJobs) {
+  const DueRules rules = {{.end = 17, .validate_every = 3, .begin = 10}, true, 5, 30};
+  EXPECT_EQ(PrintDue(DueAfter(11, false, rules)), "");
+  EXPECT_EQ(PrintDue(DueAfter(13, false, rules)), "validate");
+  EXPECT_EQ(PrintDue(DueAfter(15, false, rules)), "save");
+  EXPECT_EQ(PrintDue(DueAfter(16, false, rules)), "validate");
+  EXPECT_EQ(PrintDue(DueAfter(17, false, rules)), "end save");
+}
+
+TEST(DueAfter, TheLastSaveIsThatOfTheEndOfTrainingHoweverItEnds) {
+  DueRules rules = {{.end = 17}, true, 0, 17};
+  EXPECT_EQ(PrintDue(DueAfter(16, false, rules)), "");
+  EXPECT_EQ(PrintDue(DueAfter(17, false, rules)), "end save last");
+  EXPECT_EQ(PrintDue(DueAfter(3, true, rules)), "end save last");
+  rules.checkpoints = false;
+  EXPECT_EQ(PrintDue(DueAfter(17, false, rules)), "end");
+}
+
+TEST(ValidatesElsewhere, WhereTheJobComesBackToThisStep) {
+  EXPECT_TRUE(ValidatesElsewhere({.validate = true}, false));
+  EXPECT_TRUE(ValidatesElsewhere({.end = true, .validate = true}, true));
+  EXPECT_FALSE(ValidatesElsewhere({.end = true, .validate = true}, false));
+  EXPECT_FALSE(ValidatesElsewhere({.save = true}, true));
+}
+
 }  // namespace
 }  // namespace muster::train

@@ -65,21 +65,18 @@ double FullTerms(const Job& job, const models::InputSpec& input) {
 
 Stepper::Stepper(const Parts& parts)
     : parts_(parts),
-      parameters_(parts.model->Parameters()),
       full_terms_(FullTerms(*parts.job, parts.model->Input())),
       probe_(Probe(parts.strategy->pieces())) {}
 
 absl::Status Stepper::CheckFlags(int64_t step) const {
   if (parts_.trained == nullptr) return absl::OkStatus();
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const auto& [name, tensor] = parameters_[i];
-    if (tensor.requires_grad() == (*parts_.trained)[i]) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat("rank ", parts_.rank, ": model code has ",
-                     tensor.requires_grad() ? "unfrozen" : "frozen", " parameter '", name,
-                     "' in step ", step, "; that is for the step hook, between two steps"));
-  }
-  return absl::OkStatus();
+  const int64_t flipped = parts_.trained->FirstFlipped();
+  if (flipped < 0) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("rank ", parts_.rank, ": model code has ",
+                   parts_.trained->in_force()[flipped] ? "frozen" : "unfrozen", " parameter '",
+                   parts_.trained->name(flipped), "' in step ", step,
+                   "; that is for the step hook, between two steps"));
 }
 
 absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
@@ -219,9 +216,7 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   }());
   // Where nothing is trained, no gradient says anything of the scale.
   const bool scales =
-      parts_.scaler != nullptr &&
-      (parts_.trained == nullptr ||
-       std::find(parts_.trained->begin(), parts_.trained->end(), true) != parts_.trained->end());
+      parts_.scaler != nullptr && (parts_.trained == nullptr || parts_.trained->any());
   if (scales) parts_.scaler->Update(finite);
   if (finite) {
     const absl::Status buffers = parts_.finite->CheckBuffers(step);

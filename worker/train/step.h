@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/trainability/trainability.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
@@ -24,6 +23,7 @@
 #include "worker/train/input_plan.h"
 #include "worker/train/job.h"
 #include "worker/train/outcome.h"
+#include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 
@@ -69,7 +69,7 @@ class Stepper {
     trace::Recorder* recorder = nullptr;  // null: nothing is recorded
     // Which of the model's parameters are trained; null: nobody looks whether that changes while a
     // step runs.
-    const Mask* trained = nullptr;
+    const TrainedParameters* trained = nullptr;
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
@@ -96,7 +96,6 @@ class Stepper {
   absl::StatusOr<bool> PrepareGradients(double terms, StepResult* result);
 
   const Parts parts_;
-  const std::vector<models::Parameter> parameters_;
   // Of the newest step. An error ends the session, whose end must not wait for it before the other
   // ranks know.
   at::Tensor terms_;

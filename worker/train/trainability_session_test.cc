@@ -2,11 +2,14 @@
 // tests/parity/refresh_test.py has the numbers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +18,7 @@
 #include "common/files/files.h"
 #include "common/files/temp_dir.h"
 #include "common/safetensors/safetensors.h"
+#include "worker/comm/flight/flight_recorder.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/rank_threads.h"
 #include "worker/train/session.h"
@@ -102,7 +106,7 @@ class TrainabilitySession : public testing::Test {
         models::SpecFromText(
             "plugin",
             absl::StrCat(
-                R"({"path": "worker/models/plugin_faults.so", "name": "faulty", "options": {"fault": ")",
+                R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty", "options": {"fault": ")",
                 fault, R"(", "path": ")", folder_.Path("first"), R"("}})")),
         steps);
   }
@@ -111,12 +115,35 @@ class TrainabilitySession : public testing::Test {
                  steps);
   }
 
-  static Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {
+  // The collectives that rank 0 of two has begun in a job whose model has this hook.
+  int64_t CollectivesWith(const std::string& hook, const StrategyConfig& strategy,
+                          RefreshMode refresh) {
+    Job job = PluginJob(hook);
+    job.strategy = strategy;
+    job.refresh = refresh;
+    comm::FlightRecorder flight;
+    flight_ = &flight;
+    ExpectDone(Run(job, 2));
+    flight_ = nullptr;
+    return static_cast<int64_t>(flight.digest().begun);
+  }
+  // The weights that a job ends with.
+  std::string WeightsAfter(const std::string& hook, const StrategyConfig& strategy) {
+    Job job = PluginJob(hook);
+    job.strategy = strategy;
+    job.batch.accumulate = 2;
+    job.weights_export = {.path = folder_.Path("weights"), .overwrite = true, .job_name = "job"};
+    ExpectDone(Run(job, 2));
+    return *files::ReadFile(folder_.Path("weights"));
+  }
+
+  Result Run(const Job& job, int world_size, std::vector<Command> commands = {}) {
     for (size_t i = 0; i < commands.size(); ++i) commands[i].number = static_cast<int64_t>(i + 1);
     Result result{.ends = std::vector<absl::StatusOr<SessionEnd>>(world_size),
                   .outside = std::make_unique<Outside>(std::move(commands))};
     RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-      const SessionParts parts{&control, &data, result.outside.get(), result.outside.get(), {}};
+      SessionParts parts{&control, &data, result.outside.get(), result.outside.get(), {}};
+      if (rank == 0) parts.flight = flight_;
       const auto session = Session::Create({"job", "instance", 1, rank, "i"}, job, parts);
       result.ends[rank] = session.ok() ? (*session)->Run() : session.status();
       if (!result.ends[rank].ok()) control.Abort(result.ends[rank].status());
@@ -129,6 +156,7 @@ class TrainabilitySession : public testing::Test {
   }
 
   files::TempDir folder_;
+  comm::FlightRecorder* flight_ = nullptr;  // of rank 0
 };
 
 const StrategyConfig kStrategies[] = {parallel::DdpOptions(), parallel::ShardedDdpOptions(),
@@ -202,6 +230,49 @@ TEST_F(TrainabilitySession, FreezingWhileAStepRunsEndsTheJobByName) {
             absl::FailedPreconditionError(
                 "rank 0: model code has frozen parameter 'weight' in step 2; that is for the step "
                 "hook, between two steps"));
+}
+
+TEST_F(TrainabilitySession, AHookThatOnlyFlipsFlagsGathersNothingAndHeldBackNeedsNoRollCall) {
+  for (const StrategyConfig& strategy : kStrategies) {
+    const int64_t without = CollectivesWith("no-hook", strategy, RefreshMode::kAuto);
+    EXPECT_EQ(CollectivesWith("flags-idle", strategy, RefreshMode::kManual), without);
+    // One roll call in each of six steps.
+    EXPECT_EQ(CollectivesWith("flags-idle", strategy, RefreshMode::kAuto), without + 6);
+  }
+}
+
+TEST_F(TrainabilitySession, AFlagHookThatWritesAValueEndsTheJobByName) {
+  for (const StrategyConfig& strategy : kStrategies) {
+    Job job = PluginJob("flags-writes");
+    job.strategy = strategy;
+    for (const auto& end : Run(job, 2).ends) {
+      EXPECT_EQ(end.status().code(), absl::StatusCode::kFailedPrecondition) << end.status();
+      EXPECT_THAT(std::string(end.status().message()), HasSubstr("it writes parameter 'weight'"));
+    }
+  }
+}
+
+TEST_F(TrainabilitySession, GradientsThatModelCodeClearsBetweenStepsChangeNothing) {
+  for (const StrategyConfig& strategy : kStrategies) {
+    const std::string expected = WeightsAfter("no-hook", strategy);
+    EXPECT_EQ(WeightsAfter("hook-zeroes-gradients", strategy), expected);
+    EXPECT_EQ(WeightsAfter("hook-drops-gradients", strategy), expected);
+  }
+}
+
+TEST_F(TrainabilitySession, AHookThatChangedNothingForAThousandStepsIsNamedOnce) {
+  std::ostringstream log;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>(
+      "test", std::make_shared<spdlog::sinks::ostream_sink_mt>(log)));
+  ExpectDone(Run(PluginJob("flags-idle", 2010), 1));
+  spdlog::set_default_logger(before);
+  const std::string told = "changed nothing in the last 1000 steps";
+  const std::string text = log.str();
+  EXPECT_NE(text.find(told), std::string::npos) << text;
+  EXPECT_EQ(text.find(told), text.rfind(told));
+  EXPECT_THAT(text, HasSubstr("the step hook of plug-in worker/models/plugin_faults.so: model "
+                              "'faulty' changed nothing"));
 }
 
 TEST_F(TrainabilitySession, AForesightIsWhatHappens) {

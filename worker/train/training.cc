@@ -5,7 +5,6 @@
 #include "common/status/status.h"
 #include "worker/models/seed.h"
 #include "worker/parallel/move_pieces.h"
-#include "worker/train/trainable.h"
 
 namespace muster::train {
 
@@ -20,7 +19,7 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
     values = [deferred](const at::Tensor& tensor) { return deferred->Of(tensor); };
   }
   if (parts.job->precision == Precision::kFloat16) training->scaler_.emplace(parts.job->loss_scale);
-  training->parked_.present.resize(training->mask_.size());
+  training->parked_.present.resize(training->mask().size());
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->parked_.holders.elements = training->strategy_->owners().elements;
   training->parked_.holders.holders.resize(parts.communicator->world_size());
@@ -43,19 +42,18 @@ absl::Status Training::Equip(std::vector<std::vector<at::Tensor>> states) {
   stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
                                   parts_.control, parts_.dataset, parts_.sampler, strategy_.get(),
                                   optimizer_.get(), scaler_ ? &*scaler_ : nullptr, parts_.finite,
-                                  parts_.recorder, &mask_});
+                                  parts_.recorder, parts_.trained});
   return absl::OkStatus();
 }
 
 OptimizerState Training::AllState() const {
   if (optimizer_ == nullptr) return parked_;
-  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask_),
+  return Join(StateOfOptimizer(*strategy_, *optimizer_, parts_.model->Parameters(), mask()),
               parked_);
 }
 
-absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
+absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
   RETURN_IF_ERROR(strategy_->AwaitParameters());
-  const std::vector<models::Parameter> parameters = parts_.model->Parameters();
   std::vector<optim::StateSlot> slots;
   if (optimizer_ != nullptr) slots = optimizer_->Slots();
   OptimizerState state = AllState();
@@ -73,8 +71,7 @@ absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
   if (shards.has_value()) shards->held = kept.held;
   strategy_.reset();
 
-  mask_ = mask;
-  SetFlags(parameters, mask);
+  parts_.trained->BringIntoForce();
   ParameterValues values;
   if (shards.has_value()) values = [](const at::Tensor&) { return at::Tensor(); };
   RETURN_IF_ERROR(Plan(values, std::move(kept)));
@@ -88,7 +85,7 @@ absl::StatusOr<int64_t> Training::Refresh(const Mask& mask, int64_t step) {
     shards.reset();
   }
   if (parts_.sampler == nullptr) return bytes;
-  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask_, slots, types_,
+  ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots, types_,
                                              parts_.communicator, step));
   parked_ = std::move(move.parked);
   RETURN_IF_ERROR(Equip(std::move(move.of_pieces)));

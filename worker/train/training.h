@@ -1,5 +1,5 @@
-// What trains a model on this rank: strategy, optimizer and step, of those parameters whose flags
-// were set when it was planned; and the new plan when they change.
+// What trains a model on this rank: strategy, optimizer and step, of those parameters that are
+// trained; and the new plan when they change.
 //
 // Threading: the session's thread. Ranks call everything that is a collective alike.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_H_
@@ -23,7 +23,7 @@
 #include "worker/train/optimizer_state.h"
 #include "worker/train/setup.h"
 #include "worker/train/step.h"
-#include "worker/train/trainable.h"
+#include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 
@@ -34,6 +34,7 @@ class Training {
     const Job* job;
     int64_t rank;
     models::Model* model;
+    TrainedParameters* trained;             // of the model
     comm::Communicator* communicator;       // used for nothing else
     comm::Communicator* control = nullptr;  // Stepper's
     // Null where nothing is trained, and the model lies in shards to be evaluated.
@@ -53,14 +54,12 @@ class Training {
   // Only where something is trained.
   Stepper& stepper() { return *stepper_; }
   std::vector<optim::StateSlot> slots() const { return optimizer_->Slots(); }
-  // The parameters that are trained, by the plan.
-  const Mask& mask() const { return mask_; }
 
-  // Between two steps, a collective: sets the model's flags, plans anew, and brings everything to
-  // where the new plan wants it. The state of what is frozen stays where it lay; it comes back with
-  // what is trained again. `mask` is equal on all ranks. After an error the object is of no use.
-  // The bytes that all ranks sent to others.
-  absl::StatusOr<int64_t> Refresh(const Mask& mask, int64_t step);
+  // Between two steps, a collective: brings into force what `trained` wants, plans anew, and brings
+  // everything to where the new plan wants it. The state of what is frozen stays where it lay; it
+  // comes back with what is trained again. What is wanted is equal on all ranks. After an error the
+  // object is of no use. The bytes that all ranks sent to others.
+  absl::StatusOr<int64_t> Refresh(int64_t step);
 
   // What Refresh would do, with what a rank holds between steps in each plan. Pure.
   struct Foresight {
@@ -77,15 +76,14 @@ class Training {
   checkpoint::State State() const;
 
  private:
-  explicit Training(const Parts& parts)
-      : parts_(parts), mask_(FlagsOf(parts.model->Parameters())) {}
+  explicit Training(const Parts& parts) : parts_(parts) {}
+  const Mask& mask() const { return parts_.trained->in_force(); }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
   absl::Status Equip(std::vector<std::vector<at::Tensor>> states);
   // Everything there is; the tensors are the optimizer's own.
   OptimizerState AllState() const;
 
   const Parts parts_;
-  Mask mask_;
   std::vector<at::ScalarType> types_;  // of the parameters
   std::unique_ptr<parallel::Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;

@@ -129,7 +129,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{.model = ModelKind::kConvnet, .precision = PrecisionKind::kFloat16},
                     // Frozen, integer, empty and unused parameters.
                     Case{.model = ModelKind::kMixed},
-                    Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kSgdMomentum}),
+                    Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kSgdMomentum},
+                    Case{.model = ModelKind::kGpt2, .optimizer = OptimizerKind::kLion},
+                    Case{.model = ModelKind::kMixed, .optimizer = OptimizerKind::kLion}),
     [](const auto& info) { return Name(info.param); });
 
 TEST_P(CheckpointChain, EachLoadRestoresEveryElementAndLossesGoOn) {

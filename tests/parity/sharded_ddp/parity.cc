@@ -29,6 +29,9 @@ struct Bounds {
   double norm = 0;  // part of it
 };
 
+// Lion takes the sign of what may be zero but for rounding: twice the rate, whatever the error.
+constexpr double kLionParameters = 2 * kLionRate;
+
 // The additions have another order: a few roundings, each 2^-24 (6e-8) of a partial sum.
 constexpr Bounds kOtherOrder = {.moments = 1e-6, .adamw_parameters = 1e-6, .norm = 1e-6};
 
@@ -45,10 +48,18 @@ double Distance(const at::Tensor& a, const at::Tensor& b) { return Largest(a - b
 
 bool IsMoment(const std::string& name) { return name.rfind("step/", 0) != 0; }
 
-// The largest element of the momentum of "param/NAME".
-double LargestMomentum(const State& state, const std::string& name) {
-  const auto found = state.optimizer.find("momentum_buffer/" + name.substr(name.find('/') + 1));
-  return found == state.optimizer.end() ? 0 : Largest(found->second);
+// What the optimizer keeps in `slot` of the parameter "param/NAME"; null where it has no such slot.
+const at::Tensor* KeptOf(const State& state, const std::string& slot, const std::string& name) {
+  const auto found = state.optimizer.find(slot + name.substr(name.find('/')));
+  return found == state.optimizer.end() ? nullptr : &found->second;
+}
+
+// How far the parameter "param/NAME" may be off after a step. Which optimizer it is, its slots say.
+double BoundOf(const State& state, const std::string& name, const Bounds& bounds) {
+  if (KeptOf(state, "exp_avg_sq", name) != nullptr) return bounds.adamw_parameters;
+  if (KeptOf(state, "exp_avg", name) != nullptr) return kLionParameters;
+  const at::Tensor* momentum = KeptOf(state, "momentum_buffer", name);
+  return momentum == nullptr ? 0 : kSgdRate * bounds.moments * Largest(*momentum);
 }
 
 void ExpectEqual(const NamedTensors& found, const NamedTensors& expected,
@@ -68,11 +79,8 @@ void ExpectEqual(const NamedTensors& found, const NamedTensors& expected,
 void ExpectNear(const State& found, const State& expected, const Bounds& bounds,
                 const std::string& where) {
   for (const auto& [name, tensor] : expected.parameters) {
-    const bool adamw = expected.optimizer.count("exp_avg/" + name.substr(name.find('/') + 1)) > 0;
     // And the rounding of the parameter itself.
-    const double bound = (adamw ? bounds.adamw_parameters
-                                : kSgdRate * bounds.moments * LargestMomentum(expected, name)) +
-                         0x1p-23 * Largest(tensor);
+    const double bound = BoundOf(expected, name, bounds) + 0x1p-23 * Largest(tensor);
     EXPECT_LE(Distance(found.parameters.at(name), tensor), bound) << where << ": " << name;
   }
   EXPECT_EQ(found.optimizer.size(), expected.optimizer.size()) << where;

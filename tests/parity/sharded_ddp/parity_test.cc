@@ -1,6 +1,6 @@
 // sharded_ddp against ddp: every pair of settings, and gradients that travel in bfloat16. The full
-// product of all settings is full_parity_test (576 cases, by hand):  bazel test
-// //tests/parity/sharded_ddp:full_parity_test
+// product of all settings (864 cases) is run by hand:
+//     bazel test //tests/parity/sharded_ddp:full_parity_test
 #include "tests/parity/sharded_ddp/parity.h"
 
 #include "gtest/gtest.h"

@@ -19,12 +19,19 @@ train::Job JobOf(const Case& one, const train::StrategyConfig& strategy) {
   job.strategy = strategy;
   const std::vector<optim::ParameterGroup> groups = {
       {.match = "*bias", .weight_decay = 0.0, .lr_scale = 0.5}};
-  if (one.optimizer == OptimizerKind::kAdamW) {
-    job.optimizer = train::OptimizerConfig{
-        kAdamWRate, optim::AdamWOptions{.eps = 1e-5, .weight_decay = 0.1}, groups};
-  } else {
-    job.optimizer = train::OptimizerConfig{
-        kSgdRate, optim::SgdOptions{.momentum = 0.9, .weight_decay = 0.01}, groups};
+  switch (one.optimizer) {
+    case OptimizerKind::kAdamW:
+      job.optimizer = train::OptimizerConfig{
+          kAdamWRate, optim::AdamWOptions{.eps = 1e-5, .weight_decay = 0.1}, groups};
+      break;
+    case OptimizerKind::kSgdMomentum:
+      job.optimizer = train::OptimizerConfig{
+          kSgdRate, optim::SgdOptions{.momentum = 0.9, .weight_decay = 0.01}, groups};
+      break;
+    case OptimizerKind::kLion:
+      job.optimizer =
+          train::OptimizerConfig{kLionRate, optim::LionOptions{.weight_decay = 0.3}, groups};
+      break;
   }
   job.schedule = optim::Constant{.warmup_steps = 2};
   job.batch = {.per_rank = 2, .accumulate = one.micro_batches()};

@@ -1,5 +1,6 @@
 #include "worker/comm/gloo/gloo_communicator.h"
 
+#include <array>
 #include <atomic>
 #include <deque>
 #include <map>
@@ -94,11 +95,15 @@ class GlooCommunicator : public Communicator {
  private:
   std::unique_ptr<Work> Issue(OperationSpec spec);
 
+  // The two threads, and the index of their queues.
+  enum Thread { kReducer, kFinisher };
+
   void ReduceLoop();
   void FinishLoop();
   void Finish(std::shared_ptr<Operation> operation);
-  std::shared_ptr<Operation> Next(std::deque<std::shared_ptr<Operation>>& queue);
-  void Queue(std::deque<std::shared_ptr<Operation>>& queue, std::shared_ptr<Operation> operation);
+  // Waits for an operation; null once the communicator stops and none is left.
+  std::shared_ptr<Operation> Next(Thread thread);
+  void Queue(Thread thread, std::shared_ptr<Operation> operation);
   // Waits in order. The first failure fails the communicator, and marks the operation broken.
   void WaitFor(Operation& operation, std::vector<std::unique_ptr<Transfer>>& transfers,
                std::atomic<int>& waits_for);
@@ -134,8 +139,8 @@ class GlooCommunicator : public Communicator {
   int64_t issued_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<int64_t> in_flight_ ABSL_GUARDED_BY(mu_);
   std::map<int, int64_t> left_after_ ABSL_GUARDED_BY(mu_);  // peer -> its number of operations
-  std::deque<std::shared_ptr<Operation>> to_reduce_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<Operation>> to_finish_ ABSL_GUARDED_BY(mu_);
+  // What each Thread has still to do.
+  std::array<std::deque<std::shared_ptr<Operation>>, 2> queues_ ABSL_GUARDED_BY(mu_);
   bool told_ ABSL_GUARDED_BY(mu_) = false;      // the peers were told of the failure
   bool closing_ ABSL_GUARDED_BY(mu_) = false;   // saying goodbye: failures do not matter any more
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the threads end when their queue is empty
@@ -222,7 +227,7 @@ std::unique_ptr<Work> GlooCommunicator::Issue(OperationSpec spec) {
     if (!operation->broken) AddContributions(operation->spec, 1, operation->exchange);
     Finish(operation);
   } else {
-    Queue(operation->exchange.contributions.empty() ? to_finish_ : to_reduce_, operation);
+    Queue(operation->exchange.contributions.empty() ? kFinisher : kReducer, operation);
   }
   return std::make_unique<GlooWork>(this, std::move(operation));
 }
@@ -247,7 +252,7 @@ void GlooCommunicator::Finish(std::shared_ptr<Operation> operation) {
 }
 
 void GlooCommunicator::ReduceLoop() {
-  while (auto operation = Next(to_reduce_)) {
+  while (auto operation = Next(kReducer)) {
     WaitFor(*operation, operation->exchange.contributions, reducer_waits_for_);
     if (!operation->broken) {
       AddContributions(operation->spec, world_size(), operation->exchange);
@@ -258,32 +263,32 @@ void GlooCommunicator::ReduceLoop() {
         if (!absl::IsCancelled(status)) Fail(status);
       }
     }
-    Queue(to_finish_, std::move(operation));
+    Queue(kFinisher, std::move(operation));
   }
 }
 
 void GlooCommunicator::FinishLoop() {
-  while (auto operation = Next(to_finish_)) {
+  while (auto operation = Next(kFinisher)) {
     WaitFor(*operation, operation->exchange.transfers, finisher_waits_for_);
     Finish(std::move(operation));
   }
 }
 
-std::shared_ptr<Operation> GlooCommunicator::Next(std::deque<std::shared_ptr<Operation>>& queue) {
-  const auto ready = [this, &queue]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    return !queue.empty() || (stopping_ && in_flight_.empty());
+std::shared_ptr<Operation> GlooCommunicator::Next(Thread thread) {
+  const auto ready = [this, thread]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !queues_[thread].empty() || (stopping_ && in_flight_.empty());
   };
   absl::MutexLock lock(&mu_, absl::Condition(&ready));
+  std::deque<std::shared_ptr<Operation>>& queue = queues_[thread];
   if (queue.empty()) return nullptr;
   auto operation = std::move(queue.front());
   queue.pop_front();
   return operation;
 }
 
-void GlooCommunicator::Queue(std::deque<std::shared_ptr<Operation>>& queue,
-                             std::shared_ptr<Operation> operation) {
+void GlooCommunicator::Queue(Thread thread, std::shared_ptr<Operation> operation) {
   absl::MutexLock lock(&mu_);
-  queue.push_back(std::move(operation));
+  queues_[thread].push_back(std::move(operation));
 }
 
 void GlooCommunicator::WaitFor(Operation& operation,

@@ -37,8 +37,9 @@ class FlatGroup {
   };
 
   // parameters: of the model; indices[i]: which of them specs[i] is, of which `group` is made.
-  // Copies this rank's slice, unless it is given, and makes the parameters' tensors, of the whole's type then, views of
-  // the whole, which is not there yet. The communicator outlives this. label: for errors.
+  // Copies this rank's slice, unless it is given, and makes the parameters' tensors, of the whole's
+  // type then, views of the whole, which is not there yet. The communicator outlives this. label:
+  // for errors.
   FlatGroup(const std::vector<models::Parameter>& parameters, const std::vector<size_t>& indices,
             const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
             const Options& options, comm::Communicator* communicator, std::string label);

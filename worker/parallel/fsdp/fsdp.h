@@ -71,8 +71,9 @@ struct FsdpOptions {
 };
 
 // As CreateShardedDdp; root is not null and outlives the strategy. With `kept`, the slices that do
-// not lie there already hold anything, until somebody fills what shards()->held has. INVALID_ARGUMENT also for
-// patterns that fit no unit, and for frozen parameters that are neither float32, float64 nor int64.
+// not lie there already hold anything, until somebody fills what shards()->held has.
+// INVALID_ARGUMENT also for patterns that fit no unit, and for frozen parameters that are neither
+// float32, float64 nor int64.
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options,

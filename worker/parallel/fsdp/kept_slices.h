@@ -18,8 +18,8 @@ struct KeptSlices {
   std::vector<at::Tensor> flats;
 };
 
-// Of rank `rank`. kept: of the plan before; a group that was trained and is frozen now may take over
-// the same memory, and the other way round.
+// Of rank `rank`. kept: of the plan before; a group that was trained and is frozen now may take
+// over the same memory, and the other way round.
 KeptSlices TakeOverSlices(const UnitGroups& trainable, const UnitGroups& frozen, int rank,
                           int world_size, const KeptMemory& kept);
 

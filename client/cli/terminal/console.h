@@ -1,0 +1,30 @@
+// What a command of `muster` sees of the world: where it prints, its environment, Ctrl-C.
+#ifndef MUSTER_CLIENT_CLI_TERMINAL_CONSOLE_H_
+#define MUSTER_CLIENT_CLI_TERMINAL_CONSOLE_H_
+
+#include <functional>
+#include <istream>
+#include <ostream>
+#include <string>
+
+#include "client/cli/terminal/interrupts.h"
+
+namespace muster::cli {
+
+struct Console {
+  // Standard input.
+  std::istream& in;
+  // Results.
+  std::ostream& out;
+  // Everything else.
+  std::ostream& err;
+  bool out_is_terminal = false;
+  bool err_is_terminal = false;
+  // A variable's value; empty where it is not set.
+  std::function<std::string(const std::string&)> environment;
+  Interrupts& interrupts;
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_TERMINAL_CONSOLE_H_

@@ -1,0 +1,30 @@
+// Exit codes of `muster` (docs/cli.md). Stable: scripts rely on them.
+#ifndef MUSTER_CLIENT_CLI_TERMINAL_EXIT_CODE_H_
+#define MUSTER_CLIENT_CLI_TERMINAL_EXIT_CODE_H_
+
+#include "absl/status/status.h"
+#include "proto/muster/v1/job.pb.h"
+
+namespace muster::cli {
+
+enum ExitCode {
+  kDone = 0,
+  kOtherError = 1,
+  // Also a refused job file.
+  kUsage = 2,
+  kJobFailed = 100,
+  kTimedOut = 101,
+  kNotFound = 102,
+  kJobCancelled = 103,
+  kUnreachable = 104,
+  kInterrupted = 130,
+};
+
+// For the error of a call to a coordinator.
+ExitCode ExitCodeOf(const absl::Status& status);
+// For a job that has ended.
+ExitCode ExitCodeOf(v1::Job::State state);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_TERMINAL_EXIT_CODE_H_

@@ -1,0 +1,37 @@
+#include "client/cli/terminal/exit_code.h"
+
+#include <gtest/gtest.h>
+
+#include <utility>
+
+namespace muster::cli {
+namespace {
+
+// Numbers, not names: scripts have them.
+TEST(ExitCodeOf, AStatusIsWhatThePageSays) {
+  const std::pair<absl::Status, int> cases[] = {
+      {absl::OkStatus(), 0},
+      {absl::InternalError(""), 1},
+      {absl::AlreadyExistsError(""), 1},
+      {absl::FailedPreconditionError(""), 1},
+      {absl::InvalidArgumentError(""), 2},
+      {absl::DeadlineExceededError(""), 101},
+      {absl::NotFoundError(""), 102},
+      {absl::UnavailableError(""), 104},
+      {absl::CancelledError(""), 130},
+  };
+  for (const auto& [status, code] : cases) EXPECT_EQ(ExitCodeOf(status), code) << status;
+}
+
+TEST(ExitCodeOf, AJobsEndIsWhatThePageSays) {
+  const std::pair<v1::Job::State, int> cases[] = {
+      {v1::Job::SUCCEEDED, 0},
+      {v1::Job::FAILED, 100},
+      {v1::Job::CANCELLED, 103},
+      {v1::Job::RUNNING, 1},
+  };
+  for (const auto& [state, code] : cases) EXPECT_EQ(ExitCodeOf(state), code) << state;
+}
+
+}  // namespace
+}  // namespace muster::cli

@@ -1,0 +1,139 @@
+#include "client/cli/terminal/metrics_text.h"
+
+#include <cmath>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace muster::cli {
+namespace {
+
+double Seconds(const v1::StepMetrics& step) {
+  return static_cast<double>(step.duration().seconds()) + 1e-9 * step.duration().nanos();
+}
+
+// Printf tells a negative NaN from others, where the machine makes them so.
+std::string Exactly(double value) {
+  return std::isnan(value) ? "nan" : absl::StrFormat("%.17g", value);
+}
+std::string Exactly(bool has, double value) { return has ? Exactly(value) : ""; }
+std::string Count(bool has, uint64_t value) { return has ? absl::StrCat(value) : ""; }
+
+using Cells = std::vector<std::pair<const char*, std::string>>;
+
+Cells CsvCells(const v1::StepMetrics& e) {
+  const bool step = !e.has_validation();
+  const v1::Validation& v = e.validation();
+  return {
+      {"step", absl::StrCat(e.step())},
+      {"loss", Exactly(e.has_loss(), e.loss())},
+      {"learning_rate", Exactly(e.has_learning_rate(), e.learning_rate())},
+      {"grad_norm", Exactly(e.has_grad_norm(), e.grad_norm())},
+      {"samples", Count(step, e.samples())},
+      {"seconds", step ? absl::StrFormat("%.9f", Seconds(e)) : ""},
+      {"generation", absl::StrCat(e.generation())},
+      {"perplexity", Exactly(e.has_perplexity(), e.perplexity())},
+      {"tokens", Count(e.has_tokens(), e.tokens())},
+      {"samples_per_second", Exactly(e.has_samples_per_second(), e.samples_per_second())},
+      {"tokens_per_second", Exactly(e.has_tokens_per_second(), e.tokens_per_second())},
+      {"model_flops_per_second",
+       Exactly(e.has_model_flops_per_second(), e.model_flops_per_second())},
+      {"skipped", step ? (e.skipped() ? "true" : "false") : ""},
+      {"loss_scale", Exactly(e.has_loss_scale(), e.loss_scale())},
+      {"validation_loss", Exactly(!step, v.loss())},
+      {"validation_accuracy", Exactly(v.has_accuracy(), v.accuracy())},
+      {"validation_perplexity", Exactly(v.has_perplexity(), v.perplexity())},
+      {"validation_samples", Count(!step, v.samples())},
+  };
+}
+
+// No cell holds a comma, a quote or a line break: nothing needs quotes.
+std::string CsvRow(const Cells& cells, bool names) {
+  const auto cell = [names](std::string* out, const auto& c) {
+    absl::StrAppend(out, names ? c.first : c.second);
+  };
+  return absl::StrCat(absl::StrJoin(cells, ",", cell), "\r\n");
+}
+
+std::string Row(const std::vector<std::string>& cells) {
+  constexpr int kWidths[] = {8, 10, 10, 10, 10, 16, 7, 9};
+  std::string line;
+  for (size_t i = 0; i < cells.size(); ++i) {
+    const bool last = i >= std::size(kWidths);
+    absl::StrAppend(&line, last ? cells[i] : absl::StrFormat("%-*s  ", kWidths[i], cells[i]));
+  }
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line + "\n";
+}
+
+std::string OrDash(bool has, const std::string& text) { return has ? text : "-"; }
+std::string Short(double value) { return absl::StrFormat("%.4g", value); }
+
+std::string ValidationNotes(const v1::Validation& validation) {
+  std::string notes = absl::StrCat("validation, ", validation.samples(), " samples");
+  if (validation.has_accuracy()) {
+    absl::StrAppend(&notes, ", accuracy ", Percent(validation.accuracy()));
+  }
+  return notes;
+}
+
+std::string StepNotes(const v1::StepMetrics& step) {
+  std::vector<std::string> notes;
+  if (step.skipped()) notes.push_back("skipped");
+  if (step.has_loss_scale()) notes.push_back(absl::StrCat("loss scale ", step.loss_scale()));
+  return absl::StrJoin(notes, ", ");
+}
+
+}  // namespace
+
+std::string WithUnit(double value) {
+  const char* unit = "";
+  for (const char* larger : {"k", "M", "G", "T", "P"}) {
+    if (std::abs(value) < 999.5) break;
+    value /= 1000;
+    unit = larger;
+  }
+  return absl::StrFormat("%.3g%s", value, unit);
+}
+
+std::string LossText(double value) {
+  return std::abs(value) < 1e6 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.4g", value);
+}
+
+std::string Percent(double part) { return absl::StrFormat("%.2f%%", 100 * part); }
+
+std::string MetricsHeader() {
+  return Row({"STEP", "LOSS", "PERPLEXITY", "LR", "GRAD_NORM", "THROUGHPUT", "FLOP/S", "SECONDS",
+              "NOTES"});
+}
+
+std::string MetricsLine(const v1::StepMetrics& entry) {
+  if (entry.has_validation()) {
+    const v1::Validation& validation = entry.validation();
+    return Row({absl::StrCat(entry.step()), LossText(validation.loss()),
+                OrDash(validation.has_perplexity(), Short(validation.perplexity())), "-", "-", "-",
+                "-", "-", ValidationNotes(validation)});
+  }
+  const std::string throughput =
+      entry.has_tokens_per_second()
+          ? absl::StrCat(WithUnit(entry.tokens_per_second()), " tokens/s")
+          : absl::StrCat(WithUnit(entry.samples_per_second()), " samples/s");
+  return Row({absl::StrCat(entry.step()), OrDash(entry.has_loss(), LossText(entry.loss())),
+              OrDash(entry.has_perplexity(), Short(entry.perplexity())),
+              OrDash(entry.has_learning_rate(), Short(entry.learning_rate())),
+              OrDash(entry.has_grad_norm(), LossText(entry.grad_norm())),
+              OrDash(entry.has_samples_per_second(), throughput),
+              OrDash(entry.has_model_flops_per_second(), WithUnit(entry.model_flops_per_second())),
+              absl::StrFormat("%.3f", Seconds(entry)), StepNotes(entry)});
+}
+
+std::string MetricsCsvHeader() { return CsvRow(CsvCells({}), /*names=*/true); }
+std::string MetricsCsvLine(const v1::StepMetrics& entry) {
+  return CsvRow(CsvCells(entry), /*names=*/false);
+}
+
+}  // namespace muster::cli

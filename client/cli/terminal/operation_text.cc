@@ -1,0 +1,101 @@
+#include "client/cli/terminal/operation_text.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "client/cli/terminal/job_text.h"
+#include "client/cli/terminal/table.h"
+
+namespace muster::cli {
+namespace {
+
+// "froze 4 parameters, unfroze 2": counts, and one of the names.
+std::string Counted(const char* what, uint64_t count,
+                    const google::protobuf::RepeatedPtrField<std::string>& names) {
+  if (count == 0) return "";
+  return absl::StrCat(what, " ", count, count == 1 ? " parameter (" : " parameters (", names[0],
+                      count == 1 ? ")" : ", ...)");
+}
+
+std::string PlanText(const v1::TrainabilityPlan& plan) {
+  std::string text = ChangeText(plan.change());
+  uint64_t before = 0;
+  uint64_t after = 0;
+  for (const v1::RankPlan& rank : plan.ranks()) {
+    before = std::max<uint64_t>(before, rank.state_bytes_before());
+    after = std::max<uint64_t>(after, rank.state_bytes());
+  }
+  return absl::StrCat(text, ", ", HumanBytes(after),
+                      " of parameters, gradients and optimizer state per rank (now ",
+                      HumanBytes(before), ")");
+}
+
+std::string ResultText(const v1::OperationResult& result) {
+  switch (result.kind_case()) {
+    case v1::OperationResult::kCheckpoint:
+      return absl::StrCat(": ", result.checkpoint().path());
+    case v1::OperationResult::kLearningRate: {
+      const auto& rate = result.learning_rate();
+      return absl::StrCat(": ", rate.old_rate(), " -> ", rate.new_rate(), ", next step ",
+                          rate.next_step());
+    }
+    case v1::OperationResult::kTrainability:
+      return absl::StrCat(": ", ChangeText(result.trainability()));
+    case v1::OperationResult::kTrainabilityPlan:
+      return absl::StrCat(": would be ", PlanText(result.trainability_plan()));
+    case v1::OperationResult::KIND_NOT_SET:
+      return "";
+  }
+  return "";
+}
+
+std::string Standing(const v1::Operation& operation) {
+  if (operation.has_error()) return absl::StrCat("failed: ", operation.error().message());
+  if (!operation.done()) return operation.progress();
+  return absl::StrCat("done",
+                      operation.has_applied_at_step()
+                          ? absl::StrCat(" after step ", operation.applied_at_step())
+                          : "",
+                      ResultText(operation.result()));
+}
+
+}  // namespace
+
+std::string ChangeText(const v1::TrainabilityChange& change) {
+  std::vector<std::string> parts;
+  for (std::string part : {Counted("froze", change.frozen_count(), change.frozen()),
+                           Counted("unfroze", change.unfrozen_count(), change.unfrozen())}) {
+    if (!part.empty()) parts.push_back(std::move(part));
+  }
+  if (parts.empty()) parts.push_back("nothing changed");
+  parts.push_back(absl::StrCat(change.trainable_params(), " elements trained (before ",
+                               change.trainable_params_before(), ")"));
+  parts.push_back(absl::StrCat(HumanBytes(change.bytes_moved()), " moved"));
+  return absl::StrCat("version ", change.version(), ": ", absl::StrJoin(parts, ", "));
+}
+
+std::string KindName(v1::Operation::Kind kind) {
+  return absl::AsciiStrToLower(v1::Operation::Kind_Name(kind));
+}
+
+std::string OperationLine(const v1::Operation& operation) {
+  return absl::StrCat("operation ", operation.name(), ": ", KindName(operation.kind()),
+                      operation.target().empty() ? "" : " of " + operation.target(), ": ",
+                      Standing(operation));
+}
+
+std::string OperationTable(const std::vector<v1::Operation>& operations, absl::Time now) {
+  Table table({"OPERATION", "KIND", "STEP", "BY", "ASKED", "STANDING"});
+  for (const v1::Operation& operation : operations) {
+    table.Add({operation.name(), KindName(operation.kind()),
+               operation.has_applied_at_step() ? absl::StrCat(operation.applied_at_step()) : "-",
+               operation.requested_by().empty() ? "-" : operation.requested_by(),
+               Ago(operation.create_time(), now), Standing(operation)});
+  }
+  return table.Text();
+}
+
+}  // namespace muster::cli

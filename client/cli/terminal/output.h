@@ -1,0 +1,28 @@
+// The forms in which results are printed. All but the table give the same document: the protobuf
+// JSON of the API message with the names of the proto files (snake_case), as JSON or as YAML.
+#ifndef MUSTER_CLIENT_CLI_TERMINAL_OUTPUT_H_
+#define MUSTER_CLIENT_CLI_TERMINAL_OUTPUT_H_
+
+#include <google/protobuf/message.h>
+
+#include <string>
+
+namespace muster::cli {
+
+enum class Output { kTable, kJson, kYaml, kCsv };
+
+// Whether a result is printed as a document (JSON or YAML) and not for people.
+inline bool IsDocument(Output output) { return output == Output::kJson || output == Output::kYaml; }
+
+// A result as one document that ends with a newline; `output` is JSON or YAML.
+std::string Document(const google::protobuf::Message& message, Output output);
+// The same for a text that is JSON already.
+std::string Document(const std::string& json, Output output);
+
+// One of many results: JSON on a line of its own, or a YAML document of its own, which begins with
+// "---".
+std::string StreamItem(const google::protobuf::Message& message, Output output);
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_TERMINAL_OUTPUT_H_

@@ -1,0 +1,26 @@
+// Text tables: left-aligned columns, two spaces between them.
+#ifndef MUSTER_CLIENT_CLI_TERMINAL_TABLE_H_
+#define MUSTER_CLIENT_CLI_TERMINAL_TABLE_H_
+
+#include <string>
+#include <vector>
+
+namespace muster::cli {
+
+class Table {
+ public:
+  // Without a header where it is empty.
+  explicit Table(std::vector<std::string> header = {});
+  void Add(std::vector<std::string> row);
+  bool empty() const;
+  // Every line ends with a newline and has no spaces before it.
+  std::string Text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+  const bool has_header_;
+};
+
+}  // namespace muster::cli
+
+#endif  // MUSTER_CLIENT_CLI_TERMINAL_TABLE_H_

@@ -1,0 +1,85 @@
+#include "client/cli/terminal/yaml.h"
+
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
+
+namespace muster::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Whether a text means itself without quotes, to every reader: it begins like a word and is none of
+// the words that YAML 1.1 takes for something else.
+bool IsPlain(const std::string& text) {
+  static constexpr const char* kWords[] = {"y",    "n",     "yes",  "no",  "on", "off",
+                                           "true", "false", "null", "nan", "inf"};
+  if (text.empty() || !(absl::ascii_isalpha(text[0]) || text[0] == '_' || text[0] == '/'))
+    return false;
+  const bool word = std::all_of(text.begin(), text.end(), [](unsigned char c) {
+    return absl::ascii_isalnum(c) || c == '_' || c == '-' || c == '/' || c == '.';
+  });
+  const std::string lower = absl::AsciiStrToLower(text);
+  return word && std::find(std::begin(kWords), std::end(kWords), lower) == std::end(kWords);
+}
+
+void EmitText(const std::string& text, YAML::Emitter* out) {
+  if (!IsPlain(text)) *out << YAML::DoubleQuoted;
+  *out << text;
+}
+
+// To YAML 1.1 "1e-08" is a text: a number with an exponent has a point there.
+std::string FloatText(std::string text) {
+  const size_t exponent = text.find('e');
+  if (exponent != std::string::npos && text.find('.') == std::string::npos)
+    text.insert(exponent, ".0");
+  return text;
+}
+
+void Emit(const Json& json, YAML::Emitter* out) {
+  switch (json.type()) {
+    case Json::value_t::object:
+      if (json.empty()) *out << YAML::Flow;
+      *out << YAML::BeginMap;
+      for (const auto& [key, value] : json.items()) {
+        *out << YAML::Key;
+        EmitText(key, out);
+        *out << YAML::Value;
+        Emit(value, out);
+      }
+      *out << YAML::EndMap;
+      return;
+    case Json::value_t::array:
+      if (json.empty()) *out << YAML::Flow;
+      *out << YAML::BeginSeq;
+      for (const Json& element : json) Emit(element, out);
+      *out << YAML::EndSeq;
+      return;
+    case Json::value_t::string:
+      EmitText(json.get<std::string>(), out);
+      return;
+    case Json::value_t::null:
+      *out << YAML::Null;
+      return;
+    case Json::value_t::number_float:
+      *out << FloatText(json.dump());
+      return;
+    default:
+      // Whole numbers and truth values are written as in JSON.
+      *out << json.dump();
+      return;
+  }
+}
+
+}  // namespace
+
+std::string YamlOfJson(const std::string& json) {
+  YAML::Emitter out;
+  Emit(Json::parse(json), &out);
+  return std::string(out.c_str(), out.size()) + "\n";
+}
+
+}  // namespace muster::cli

@@ -1,0 +1,224 @@
+// Reading and writing rows by the names of their columns. A table (tables.h) lists its columns
+// once:
+//
+//   struct RanksTable {
+//     static constexpr char kName[] = "ranks";
+//     using Row = std::tuple<std::string, uint32_t, jobs::Rank>;
+//     template <typename Visitor, typename Job, typename Number, typename Rank>
+//     static void Columns(Visitor& column, Job& job_id, Number& number, Rank& rank) {
+//       column("job_id", job_id);
+//       ...
+//     }
+//   };
+//
+// The same list gives the names in the SQL text, binds the values of a row and reads them back, so
+// that a value cannot get into another column than its own. The order of the columns in the file
+// does not matter.
+#ifndef MUSTER_COORDINATOR_STORE_COLUMNS_H_
+#define MUSTER_COORDINATOR_STORE_COLUMNS_H_
+
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/time.h"
+#include "coordinator/store/statement.h"
+
+namespace muster::store {
+
+// ---- What a table says of a column besides its name.
+
+// Bytes, not text. `value`: a std::string.
+template <typename T>
+struct Blob {
+  T& value;
+};
+template <typename T>
+Blob(T&) -> Blob<T>;
+
+// A duration as a whole number of `unit`s. `value`: an absl::Duration, null where it is infinite,
+// or an optional one.
+template <typename T>
+struct Units {
+  T& value;
+  absl::Duration unit;
+};
+template <typename T>
+Units(T&, absl::Duration) -> Units<T>;
+
+// A list of texts that do not have the separator within them.
+template <typename T>
+struct Joined {
+  T& value;
+  char separator;
+};
+template <typename T>
+Joined(T&, char) -> Joined<T>;
+
+// ---- Visitors.
+
+class ColumnNames {
+ public:
+  template <typename T>
+  void operator()(const char* name, T&&) {
+    names_.push_back(name);
+  }
+  // The columns of something that may be absent: all of them are null then. The first one of it
+  // never is otherwise.
+  template <typename T, typename Columns>
+  void Optional(std::optional<T>&, Columns columns) {
+    T value;
+    columns(*this, value);
+  }
+  const std::vector<std::string>& names() const { return names_; }
+
+ private:
+  std::vector<std::string> names_;
+};
+
+// How many columns something that may be absent has.
+template <typename T, typename Columns>
+size_t CountColumns(Columns columns) {
+  ColumnNames names;
+  T value;
+  columns(names, value);
+  return names.names().size();
+}
+
+class ColumnWriter {
+ public:
+  explicit ColumnWriter(Statement* statement) : statement_(*statement) {}
+
+  template <typename T>
+  void operator()(const char*, const T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      statement_.Bind(static_cast<int>(value));
+    } else {
+      statement_.Bind(value);
+    }
+  }
+  template <typename T>
+  void operator()(const char*, Blob<T> blob) {
+    statement_.BindBlob(blob.value);
+  }
+  template <typename T>
+  void operator()(const char*, Units<T> units) {
+    const std::optional<absl::Duration> value = units.value;
+    if (!value.has_value() || *value == absl::InfiniteDuration()) {
+      statement_.BindNull();
+    } else {
+      statement_.Bind(*value / units.unit);
+    }
+  }
+  template <typename T>
+  void operator()(const char*, Joined<T> list) {
+    statement_.Bind(absl::StrJoin(list.value, std::string(1, list.separator)));
+  }
+  template <typename T, typename Columns>
+  void Optional(const std::optional<T>& value, Columns columns) {
+    if (value.has_value()) return columns(*this, *value);
+    for (size_t i = CountColumns<T>(columns); i > 0; --i) statement_.BindNull();
+  }
+
+ private:
+  Statement& statement_;
+};
+
+class ColumnReader {
+ public:
+  explicit ColumnReader(Statement* statement) : statement_(*statement) {}
+
+  template <typename T>
+  void operator()(const char*, T& value) {
+    if constexpr (std::is_enum_v<T>) {
+      value = static_cast<T>(statement_.Int());
+    } else {
+      statement_.Read(&value);
+    }
+  }
+  template <typename T>
+  void operator()(const char*, Blob<T> blob) {
+    blob.value = statement_.Text();
+  }
+  template <typename T>
+  void operator()(const char*, Units<T> units) {
+    if (!statement_.SkipNull()) units.value = statement_.Int() * units.unit;
+  }
+  template <typename T>
+  void operator()(const char*, Joined<T> list) {
+    list.value = absl::StrSplit(statement_.Text(), list.separator, absl::SkipEmpty());
+  }
+  template <typename T, typename Columns>
+  void Optional(std::optional<T>& value, Columns columns) {
+    if (!statement_.NextIsNull()) return columns(*this, value.emplace());
+    for (size_t i = CountColumns<T>(columns); i > 0; --i) statement_.SkipNull();
+  }
+
+ private:
+  Statement& statement_;
+};
+
+// ---- Rows of a table.
+
+template <typename Table>
+std::vector<std::string> ColumnNamesOf() {
+  ColumnNames names;
+  typename Table::Row row;
+  std::apply([&names](auto&... values) { Table::Columns(names, values...); }, row);
+  return names.names();
+}
+
+// Writes a row, in the place of the one that has its key.
+template <typename Table, typename... Values>
+absl::Status Put(sqlite3* db, StatementCache* cache, const Values&... values) {
+  static const auto* const kSql = new std::string([] {
+    const std::vector<std::string> names = ColumnNamesOf<Table>();
+    return absl::StrCat("REPLACE INTO ", Table::kName, " (", absl::StrJoin(names, ","),
+                        ") VALUES (",
+                        absl::StrJoin(std::vector<std::string>(names.size(), "?"), ","), ")");
+  }());
+  Statement statement(db, cache, *kSql);
+  ColumnWriter writer(&statement);
+  Table::Columns(writer, values...);
+  return statement.Run();
+}
+
+// Reads rows, one after the other. `which`: what follows the table's name in the SQL text;
+// `values`: what its question marks stand for.
+template <typename Table>
+class Rows {
+ public:
+  template <typename... Values>
+  Rows(sqlite3* db, StatementCache* cache, const std::string& which, const Values&... values)
+      : statement_(db, cache,
+                   absl::StrCat("SELECT ", absl::StrJoin(ColumnNamesOf<Table>(), ","), " FROM ",
+                                Table::kName, " ", which)) {
+    (statement_.Bind(values), ...);
+  }
+
+  // False at the end or on an error, which status() tells apart.
+  bool Next() {
+    if (!statement_.Next()) return false;
+    row_ = {};
+    ColumnReader reader(&statement_);
+    std::apply([&reader](auto&... values) { Table::Columns(reader, values...); }, row_);
+    return true;
+  }
+  // The newest one. It may be moved from.
+  typename Table::Row& row() { return row_; }
+  absl::Status status() const { return statement_.status(); }
+
+ private:
+  Statement statement_;
+  typename Table::Row row_;
+};
+
+}  // namespace muster::store
+
+#endif  // MUSTER_COORDINATOR_STORE_COLUMNS_H_

@@ -1,0 +1,207 @@
+"""Which target owns which file, and what the files of the project include."""
+
+import collections
+import dataclasses
+import posixpath
+import re
+
+from tests.layering.sources import project_files, workspace
+
+SOURCES = (".cc", ".h", ".hh")
+HEADERS = (".h", ".hh")
+# Not compiled by a target: LibTorch's BUILD file takes them (libtorch.BUILD).
+NO_TARGET = ("third_party/torch/lean/",)
+
+# Libraries of others, by how what is included of them begins -> the target that stands for them.
+LIBRARIES = {
+    "ATen/": "@torch//",
+    "CLI/": "//third_party/system:cli11",
+    "absl/": "//third_party/system:absl",
+    "c10/": "@torch//",
+    "caffe2/": "@torch//",
+    "gmock/": "//third_party/system:gtest",
+    "google/protobuf/": "//third_party/system:protobuf",
+    "grpc/": "//third_party/system:grpc",
+    "grpcpp/": "//third_party/system:grpc",
+    "gtest/": "//third_party/system:gtest",
+    "nlohmann/": "//third_party/system:json",
+    "spdlog/": "//third_party/system:spdlog",
+    "sqlite3.h": "//third_party/system:sqlite3",
+    "torch/": "@torch//",
+    "xxhash.h": "//third_party/system:xxhash",
+    "yaml-cpp/": "//third_party/system:yaml_cpp",
+    "zlib.h": "//third_party/system:zlib",
+}
+# Folders of the operating system's headers; those of C and C++ lie in no folder.
+SYSTEM_FOLDERS = ("arpa/", "linux/", "netinet/", "sanitizer/", "sys/")
+
+
+@dataclasses.dataclass
+class Include:
+    file: str
+    line: int
+    # Of the project's own: the path from the checkout's root.
+    header: str
+
+    def __str__(self):
+        return f'{self.file}:{self.line}: #include "{self.header}"'
+
+
+def path_of(label):
+    """The path of a file's label from the checkout's root."""
+    return label.removeprefix("//").replace(":", "/").lstrip("/")
+
+
+def reachable_labels(targets, start):
+    """Everything that a target depends on to be compiled and linked, however far."""
+    seen, todo = set(), [start]
+    while todo:
+        target = targets.get(todo.pop())
+        for label in target.labels("srcs", "hdrs", "deps") if target else ():
+            if label not in seen:
+                seen.add(label)
+                todo.append(label)
+    return seen
+
+
+class Sources:
+    """The files of `targets`; `text` gives a file's text."""
+
+    def __init__(self, targets, text=lambda name: (workspace() / name).read_text()):
+        self.targets = targets
+        self.text = text
+        # Header or source file -> the targets that have it in srcs or hdrs.
+        self.owners = collections.defaultdict(list)
+        generated = set()
+        folders = {""}
+        for target in targets.values():
+            generated |= {path_of(label) for label in target.labels("outs")}
+            if not target.rule.startswith("cc_"):
+                continue
+            for label in target.labels("srcs", "hdrs"):
+                if path_of(label).endswith(SOURCES):
+                    self.owners[path_of(label)].append(target)
+            for folder in target.attributes.get("includes") or []:
+                folders.add(posixpath.normpath(posixpath.join(target.package, folder)) + "/")
+        self.files = set(self.owners) | generated
+        self.generated = generated
+        self.folders = sorted(folders)
+
+    def header(self, path):
+        """The project's file that `#include "path"` reads; None where it is not the project's."""
+        for folder in self.folders:
+            if folder + path in self.files:
+                return folder + path
+        return None
+
+    def all_includes(self, file):
+        """What a file includes, as it is written."""
+        if file in self.generated:
+            return
+        for number, line in enumerate(self.text(file).splitlines(), 1):
+            if match := re.match(r'\s*#\s*include\s+["<]([^">]+)[">]', line):
+                yield Include(file, number, match[1])
+
+    def includes(self, file):
+        """What a file includes of the project."""
+        for include in self.all_includes(file):
+            if header := self.header(include.header):
+                yield Include(file, include.line, header)
+
+    def files_of(self, target):
+        labels = target.labels("srcs", "hdrs")
+        return [path for path in map(path_of, labels) if path.endswith(SOURCES)]
+
+    def headers_of(self, target):
+        """What whoever depends on a target may include."""
+        found = {path for path in map(path_of, target.labels("hdrs")) if path.endswith(HEADERS)}
+        # A target without files of its own stands for those that it depends on.
+        if not target.labels("srcs", "hdrs"):
+            for dep in target.labels("deps"):
+                if dep in self.targets:
+                    found |= self.headers_of(self.targets[dep])
+        return found
+
+    def compiled(self):
+        """The targets that are compiled. Those of third_party stand below the libraries."""
+        return [
+            target
+            for target in self.targets.values()
+            if target.rule.startswith("cc_") and not target.package.startswith("third_party")
+        ]
+
+    def undeclared(self):
+        """(include, target) where neither the target nor a direct dep has the header."""
+        for target in self.compiled():
+            own = set(self.files_of(target))
+            reachable = own.union(
+                *(
+                    self.headers_of(self.targets[dep])
+                    for dep in target.labels("deps")
+                    if dep in self.targets
+                )
+            )
+            for file in sorted(own):
+                for include in self.includes(file):
+                    if include.header not in reachable:
+                        yield include, target
+
+    def undeclared_libraries(self):
+        """(include, target, library) where the target does not depend on the library, however far;
+        the library is None where LIBRARIES has none for it."""
+        for target in self.compiled():
+            reachable = reachable_labels(self.targets, target.label)
+            for file in self.files_of(target):
+                for include in self.all_includes(file):
+                    path = include.header
+                    if self.header(path):
+                        continue
+                    named = [LIBRARIES[start] for start in LIBRARIES if path.startswith(start)]
+                    if not named and "/" in path and not path.startswith(SYSTEM_FOLDERS):
+                        yield include, target, None
+                    for library in named:
+                        if not any(label.startswith(library) for label in reachable):
+                            yield include, target, library
+
+    def unused(self):
+        """(target, dep) where the dep has headers and no file of the target includes any."""
+        for target in self.compiled():
+            files = self.files_of(target)
+            if not files or self.generated.intersection(files):
+                continue
+            included = {include.header for file in files for include in self.includes(file)}
+            for dep in target.labels("deps"):
+                headers = self.headers_of(self.targets[dep]) if dep in self.targets else set()
+                if headers and not headers & included and not dep.startswith("//third_party/"):
+                    yield target, dep
+
+    def cycle(self):
+        """Files that include one another in a ring; None where there is none."""
+        graph = collections.defaultdict(set)
+        for file in sorted(self.owners):
+            for include in self.includes(file):
+                graph[file].add(include.header)
+        done, path = set(), []
+
+        def visit(name):
+            if name in path:
+                return path[path.index(name) :] + [name]
+            if name in done:
+                return None
+            path.append(name)
+            for other in sorted(graph[name]):
+                if found := visit(other):
+                    return found
+            done.add(path.pop())
+            return None
+
+        return next(filter(None, map(visit, sorted(graph))), None)
+
+
+def source_files():
+    """All C++ files of the checkout that some target has to own."""
+    return [
+        name
+        for name in project_files()
+        if name.endswith(SOURCES) and not name.startswith(NO_TARGET)
+    ]

@@ -1,0 +1,152 @@
+"""Members that ABSL_GUARDED_BY guards are touched under their lock: Clang's analysis
+(-Wthread-safety) of every file that carries such a member or includes a header that does.
+
+Clang reads the files and compiles nothing. They are read without optimising and without LibTorch's
+libraries, so a file that only Clang refuses is mended as if Clang were the compiler."""
+
+import concurrent.futures
+import importlib.util
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from tests.layering.sources import project_files, workspace
+
+MARK = "ABSL_GUARDED_BY("
+PROTOS = "proto/muster/v1"
+OPTIONS = [
+    "-std=c++20",
+    "-fsyntax-only",
+    "-Wthread-safety",
+    "-Werror",
+    # Those of third_party/system:spdlog and of third_party/torch.
+    "-DSPDLOG_SHARED_LIB",
+    "-DSPDLOG_COMPILED_LIB",
+    "-DSPDLOG_FMT_EXTERNAL",
+    "-DAT_PER_OPERATOR_HEADERS",
+    "-DUSE_DISTRIBUTED",
+    "-DUSE_C10D_GLOO",
+]
+
+
+def texts():
+    return {
+        name: (workspace() / name).read_text()
+        for name in project_files()
+        if name.endswith((".cc", ".h"))
+    }
+
+
+def files_to_check(of):
+    """The .cc files of {name: text} that carry a guarded member, or include a header that does."""
+    marked = {name for name, text in of.items() if MARK in text}
+    return [
+        name
+        for name, text in of.items()
+        if name.endswith(".cc")
+        and (name in marked or marked.intersection(re.findall(r'#include "([^"]+)"', text)))
+    ]
+
+
+def libtorch():
+    folder = os.environ.get("LIBTORCH")
+    if folder is None:
+        folder = importlib.util.find_spec("torch").submodule_search_locations[0]
+    return pathlib.Path(folder, "include")
+
+
+class Clang:
+    """clang++ with all that the project's files include."""
+
+    def __init__(self, folder):
+        self._options = [f"-I{workspace()}", f"-I{folder}", "-isystem", folder / "torch"]
+        self._options += ["-isystem", folder / "torch/torch/csrc/api/include"]
+        # LibTorch's own protobuf and fmt must not stand before Debian's.
+        (folder / "torch").mkdir()
+        for name in ("ATen", "c10", "caffe2", "torch"):
+            (folder / "torch" / name).symlink_to(libtorch() / name)
+        protos = sorted(str(path.name) for path in (workspace() / PROTOS).glob("*.proto"))
+        subprocess.run(
+            ["protoc", f"-I{workspace()}", f"--cpp_out={folder}", f"--grpc_out={folder}"]
+            + [f"--plugin=protoc-gen-grpc={shutil.which('grpc_cpp_plugin')}"]
+            + [f"{PROTOS}/{name}" for name in protos],
+            cwd=workspace(),
+            check=True,
+        )
+        # What most of the files include is read once.
+        header = "third_party/precompiled/rpc.hh"
+        made = folder / "rpc.pch"
+        options = [option for option in OPTIONS if option != "-fsyntax-only"]
+        subprocess.run(
+            ["clang++", *options, *self._options, "-x", "c++-header", header, "-o", made],
+            cwd=workspace(),
+            check=True,
+        )
+        self._options += ["-include-pch", made]
+
+    def says(self, file):
+        """What it finds wrong with a file; "" if nothing."""
+        done = subprocess.run(
+            ["clang++", *OPTIONS, *self._options, file],
+            cwd=workspace(),
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return done.stderr if done.returncode != 0 else ""
+
+
+@pytest.fixture(scope="module")
+def clang(tmp_path_factory):
+    assert shutil.which("clang++"), "no clang++: third_party/install.sh --tests installs it"
+    return Clang(tmp_path_factory.mktemp("clang"))
+
+
+@pytest.fixture(scope="module")
+def findings(clang):
+    """{file: what Clang says}, of all files."""
+    files = files_to_check(texts())
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        return dict(zip(files, pool.map(clang.says, files)))
+
+
+@pytest.mark.parametrize("file", files_to_check(texts()))
+def test_what_is_guarded_is_touched_under_its_lock(findings, file):
+    if findings[file]:
+        pytest.fail(findings[file], pytrace=False)
+
+
+def test_a_guarded_member_that_is_read_without_its_lock_is_found(clang, tmp_path):
+    text = """
+        #include "absl/synchronization/mutex.h"
+        class Counter {
+         public:
+          int count() {
+            LOCK
+            return count_;
+          }
+         private:
+          absl::Mutex mutex_;
+          int count_ ABSL_GUARDED_BY(mutex_) = 0;
+        };
+    """
+    file = tmp_path / "counter.cc"
+    file.write_text(text.replace("LOCK", ""))
+    assert "reading variable 'count_' requires holding mutex 'mutex_'" in clang.says(file)
+    file.write_text(text.replace("LOCK", "absl::MutexLock lock(&mutex_);"))
+    assert clang.says(file) == ""
+
+
+def test_a_file_is_checked_for_the_members_of_the_headers_that_it_includes():
+    files = {
+        "a.h": f"int a {MARK}m);",
+        "a.cc": '#include "a.h"\n',
+        "b.h": "",
+        "b.cc": '#include "b.h"\n',
+        "c.cc": f"int c {MARK}m);",
+    }
+    assert files_to_check(files) == ["a.cc", "c.cc"]

@@ -1,0 +1,67 @@
+#include "worker/control/command_from_wire.h"
+
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <variant>
+
+namespace muster::control {
+namespace {
+
+train::Command Read(const std::string& text) {
+  v1::Command command;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &command)) << text;
+  return CommandFromWire(command);
+}
+
+TEST(CommandFromWire, SaysWhenAndInWhichGenerationItTakesEffect) {
+  const train::Command plain = Read("number: 7 stop {}");
+  EXPECT_EQ(plain.number, 7);
+  EXPECT_FALSE(plain.at_step.has_value());
+  EXPECT_FALSE(plain.replay);
+  EXPECT_FALSE(plain.begun);
+  EXPECT_EQ(Read("at_step: 0 stop {}").at_step, 0) << "before the first step";
+  EXPECT_EQ(Read("at_step: 12 stop {}").at_step, 12);
+  EXPECT_TRUE(Read("replay: true pause {}").replay);
+  EXPECT_TRUE(Read("begun: true pause {}").begun);
+}
+
+TEST(CommandFromWire, EachKindIsOneOfItsOwn) {
+  std::set<size_t> kinds;
+  const auto* oneof = v1::Command::descriptor()->FindOneofByName("kind");
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    if (oneof->field(i)->name() == "none") continue;
+    const std::string name(oneof->field(i)->name());
+    const train::Command command = Read(name + " {}");
+    EXPECT_FALSE(std::holds_alternative<train::NoCommand>(command.what)) << name;
+    EXPECT_TRUE(kinds.insert(command.what.index()).second) << name;
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<decltype(train::Command::what)> - 1);
+}
+
+TEST(CommandFromWire, KeepsWhatACommandCarries) {
+  const auto rate = Read("set_learning_rate { learning_rate: 0.25 }");
+  EXPECT_EQ(std::get<train::SetLearningRateCommand>(rate.what).rate, 0.25);
+  const auto cancel = Read("cancel { target: 3 }");
+  EXPECT_EQ(std::get<train::CancelCommand>(cancel.what).target, 3);
+  const auto rules = std::get<train::SetTrainabilityCommand>(
+      Read("set_trainability { dry_run: true rules { freeze: 'a.*' } rules { unfreeze: 'a.b' } }")
+          .what);
+  EXPECT_TRUE(rules.dry_run);
+  ASSERT_EQ(rules.rules.size(), 2u);
+  EXPECT_TRUE(rules.rules[0].freeze);
+  EXPECT_EQ(rules.rules[0].pattern, "a.*");
+  EXPECT_FALSE(rules.rules[1].freeze);
+  EXPECT_EQ(rules.rules[1].pattern, "a.b");
+}
+
+// One that was taken back, and the kind of a newer coordinator.
+TEST(CommandFromWire, WhatIsNoneOrUnknownIsNone) {
+  EXPECT_TRUE(std::holds_alternative<train::NoCommand>(Read("number: 1 none {}").what));
+  EXPECT_TRUE(std::holds_alternative<train::NoCommand>(Read("number: 1").what));
+}
+
+}  // namespace
+}  // namespace muster::control

@@ -1,0 +1,141 @@
+#include "worker/control/job_from_spec.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <variant>
+
+namespace muster::control {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// A job that is valid, with `settings` on top, and nothing filled in.
+v1::JobSpec Spec(const std::string& settings = "") {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    name: "rows" world_size: 2
+    model { mlp { inputs: 4 classes: 3 } }
+    data { train { safetensors { path: "/d/train.safetensors" } } }
+    batch { per_rank: 8 }
+    stages { fit { steps: 60 } })",
+                                                            &spec));
+  v1::JobSpec more;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(settings, &more)) << settings;
+  if (!more.has_optimizer()) spec.mutable_optimizer()->mutable_sgd()->set_lr(0.1);
+  if (more.data().has_train()) spec.clear_data();
+  if (more.has_model()) spec.clear_model();
+  spec.MergeFrom(more);
+  return spec;
+}
+
+train::Job JobOf(const std::string& settings = "") {
+  const auto job = JobFromSpec(Spec(settings));
+  EXPECT_TRUE(job.ok()) << settings << "\n" << job.status();
+  return job.ok() ? *job : train::Job();
+}
+
+TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
+  const train::Job job = JobOf();
+  EXPECT_TRUE(std::holds_alternative<parallel::DdpOptions>(job.strategy));
+  EXPECT_TRUE(std::holds_alternative<optim::Constant>(job.schedule));
+  EXPECT_EQ(job.batch.accumulate, 1);
+  EXPECT_EQ(job.precision, train::Precision::kFloat32);
+  EXPECT_EQ(job.spec.optimizer().sgd().weight_decay(), 0);
+  EXPECT_TRUE(job.spec.optimizer().sgd().has_weight_decay()) << "what the ranks compare";
+  const auto adamw =
+      std::get<optim::AdamWOptions>(JobOf("optimizer { adamw { lr: 0.5 } }").optimizer->kind);
+  EXPECT_EQ(adamw.beta2, 0.999);
+}
+
+// A coordinator of another version, or none, may have let it through.
+TEST(JobFromSpec, AJobThatIsNotValidIsRefusedWithEveryProblem) {
+  v1::JobSpec spec = Spec();
+  spec.mutable_optimizer()->mutable_sgd()->set_momentum(1.5);
+  spec.mutable_batch()->set_per_rank(0);
+  const absl::Status status = JobFromSpec(spec).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the job is not valid:"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("optimizer.sgd.momentum: found 1.5; allowed: "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("batch.per_rank: is missing or 0"));
+}
+
+TEST(JobFromSpec, WhatThisProgramDoesNotKnowIsRefusedByName) {
+  v1::JobSpec precision = Spec();
+  precision.set_precision(static_cast<v1::JobSpec::Precision>(77));
+  EXPECT_THAT(std::string(JobFromSpec(precision).status().message()),
+              HasSubstr("precision: found the unknown number 77"));
+  // As the alternative of a later version arrives: no one that is known is set.
+  v1::JobSpec data = Spec();
+  data.mutable_data()->mutable_train()->clear_kind();
+  EXPECT_THAT(std::string(JobFromSpec(data).status().message()), HasSubstr("data.train: "));
+  v1::JobSpec stage = Spec();
+  stage.add_stages();
+  EXPECT_THAT(std::string(JobFromSpec(stage).status().message()), HasSubstr("stages[1]"));
+}
+
+TEST(JobFromSpec, DataIsOfItsKind) {
+  const auto train = [](const std::string& data) { return *JobOf(data).train; };
+  const auto rows = std::get<train::RowFiles>(train(""));
+  EXPECT_THAT(rows.paths, ElementsAre("/d/train.safetensors"));
+  EXPECT_FALSE(rows.per_rank);
+  const auto own = std::get<train::RowFiles>(
+      train("data { train { safetensors {} per_rank: '/d/0' per_rank: '/d/1' } }"));
+  EXPECT_THAT(own.paths, ElementsAre("/d/0", "/d/1"));
+  EXPECT_TRUE(own.per_rank);
+  const auto npy = std::get<train::NpyFiles>(train(
+      "data { train { npy { inputs: '/d/a' inputs: '/d/b' labels: '/d/c' labels: '/d/d' } } }"));
+  EXPECT_THAT(npy.inputs, ElementsAre("/d/a", "/d/b"));
+  EXPECT_THAT(npy.labels, ElementsAre("/d/c", "/d/d"));
+  const auto tokens = std::get<train::TokenFiles>(
+      train("model { gpt2 { vocab_size: 9 context: 8 layers: 1 heads: 1 width: 8 } } "
+            "data { train { tokens { path: '/d/t' dtype: UINT32 } } }"));
+  EXPECT_THAT(tokens.paths, ElementsAre("/d/t"));
+  EXPECT_EQ(tokens.type, data::TokenType::kUint32);
+}
+
+TEST(JobFromSpec, StrategiesOptimizersAndSchedulesAreThoseOfTheJobFile) {
+  const auto sharded = std::get<parallel::ShardedDdpOptions>(
+      JobOf("strategy { sharded_ddp { bucket_mb: 2 reduce_dtype: BFLOAT16 } }").strategy);
+  EXPECT_EQ(sharded.bucket_bytes, 2 << 20);
+  EXPECT_TRUE(sharded.reduce_in_bfloat16);
+  const auto fsdp = std::get<parallel::FsdpOptions>(
+      JobOf("strategy { fsdp { reshard_after_forward: false frozen: RESIDENT } }").strategy);
+  EXPECT_FALSE(fsdp.reshard_after_forward);
+  EXPECT_TRUE(fsdp.frozen_resident);
+  EXPECT_TRUE(fsdp.units.empty()) << "the blocks";
+  const train::Job job = JobOf(R"(
+      optimizer { lion { lr: 0.5 weight_decay: 2 } groups { match: "*" lr_scale: 0.25 } }
+      schedule { step { warmup_steps: 3 step_size: 5 gamma: 0.5 } })");
+  EXPECT_EQ(job.optimizer->lr, 0.5);
+  EXPECT_EQ(std::get<optim::LionOptions>(job.optimizer->kind).weight_decay, 2);
+  ASSERT_EQ(job.optimizer->groups.size(), 1u);
+  EXPECT_EQ(job.optimizer->groups[0].lr_scale, 0.25);
+  EXPECT_FALSE(job.optimizer->groups[0].weight_decay.has_value());
+  const auto step = std::get<optim::StepDecay>(job.schedule);
+  EXPECT_EQ(step.warmup_steps, 3);
+  EXPECT_EQ(step.step_size, 5);
+  EXPECT_EQ(step.gamma, 0.5);
+}
+
+TEST(JobFromSpec, WithoutTrainingThereIsNoOptimizer) {
+  v1::JobSpec spec = Spec();
+  spec.clear_optimizer();
+  spec.clear_stages();
+  spec.add_stages()->mutable_validate();
+  *spec.mutable_data()->mutable_validate() = spec.data().train();
+  spec.mutable_data()->clear_train();
+  const auto job = JobFromSpec(spec);
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_FALSE(job->optimizer.has_value());
+  EXPECT_FALSE(job->train.has_value());
+  ASSERT_EQ(job->stages.size(), 1u);
+  EXPECT_TRUE(std::holds_alternative<train::ValidateStage>(job->stages[0]));
+}
+
+}  // namespace
+}  // namespace muster::control

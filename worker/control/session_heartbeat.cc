@@ -1,0 +1,31 @@
+#include "worker/control/session_heartbeat.h"
+
+#include <utility>
+
+#include "common/utf8/utf8.h"
+
+namespace muster::control {
+
+SessionHeartbeat::SessionHeartbeat(Clock now) : now_(std::move(now)) {}
+
+void SessionHeartbeat::AddTo(v1::WorkerHeartbeat* heartbeat) {
+  heartbeat->set_activity(activity_.count());
+  const comm::FlightRecorder::Flight flight = flight_.Read();
+  heartbeat->set_collectives_begun(flight.begun);
+  heartbeat->set_collectives_ended(flight.ended);
+  for (const auto& record : flight.newest) {
+    v1::CollectiveRecord& added = *heartbeat->add_collectives();
+    added.set_sequence(record.number);
+    added.set_name(ValidUtf8(record.name));
+    added.set_ended(record.ended);
+  }
+  told_ = now_();
+}
+
+void SessionHeartbeat::WatchedFor(absl::Duration lease) {
+  lease_ = absl::ToChronoNanoseconds(lease);
+}
+
+bool SessionHeartbeat::Watched() const { return now_() - told_.load() < lease_.load(); }
+
+}  // namespace muster::control

@@ -1,0 +1,45 @@
+// What a worker's heartbeats say of the session, which runs in another thread: how far its work has
+// moved, and which collectives have begun and ended. And whether the coordinator hears of it.
+#ifndef MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
+#define MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+
+#include "absl/time/time.h"
+#include "common/activity/activity.h"
+#include "proto/muster/v1/worker_service.pb.h"
+#include "worker/comm/flight/flight_recorder.h"
+
+namespace muster::control {
+
+// Threading: thread-safe.
+class SessionHeartbeat {
+ public:
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
+  explicit SessionHeartbeat(Clock now = std::chrono::steady_clock::now);
+
+  // What the session counts its work with, and what its communicators record in.
+  activity::Activity* activity() { return &activity_; }
+  comm::FlightRecorder* flight() { return &flight_; }
+
+  // Adds the session's part to a heartbeat that is sent after this.
+  void AddTo(v1::WorkerHeartbeat* heartbeat);
+
+  // For so long after a heartbeat the coordinator counts as watching. Zero until this is called.
+  void WatchedFor(absl::Duration lease);
+  // The coordinator has heard of the session not long ago: it finds out by itself who hangs.
+  bool Watched() const;
+
+ private:
+  const Clock now_;
+  activity::Activity activity_;
+  comm::FlightRecorder flight_;
+  std::atomic<std::chrono::steady_clock::time_point> told_{std::chrono::steady_clock::time_point()};
+  std::atomic<std::chrono::nanoseconds> lease_{std::chrono::nanoseconds(0)};
+};
+
+}  // namespace muster::control
+
+#endif  // MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_

@@ -1,0 +1,51 @@
+#include "worker/control/worker_end.h"
+
+#include <spdlog/spdlog.h>
+
+#include <utility>
+
+#include "common/status/status.h"
+#include "common/utf8/utf8.h"
+#include "worker/checkpoint/epoch.h"
+
+namespace muster::control {
+
+v1::WorkerReport EndReport(const WorkerEnd& end) {
+  v1::WorkerReport report;
+  if (end.error.ok()) {
+    report.mutable_finished()->set_step(end.end.step);
+    report.mutable_finished()->set_stopped(end.end.stopped);
+    report.mutable_finished()->set_ended_early(end.end.ended_early);
+    report.mutable_finished()->set_preempted(end.end.preempted);
+    return report;
+  }
+  v1::WorkerFailure& failure = *report.mutable_failure();
+  failure.set_step(end.end.step);
+  failure.set_reason(ValidUtf8(Message(end.error)));
+  failure.set_consequence(end.kind == train::FailureKind::kConsequence);
+  failure.set_permanent(end.kind == train::FailureKind::kPermanent);
+  const train::Cause cause = train::CauseOf(end.error);
+  failure.set_kind(static_cast<v1::WorkerFailure::Kind>(cause));
+  failure.set_epoch_found(checkpoint::NewerGeneration(end.error).value_or(0));
+  return report;
+}
+
+void ReportEnd(ControlStream& stream, WorkerEnd& end) {
+  if (std::exchange(end.reported, true)) return;
+  const bool failed = !end.error.ok();
+  if (failed) {
+    spdlog::error("{}", Message(end.error));
+  } else {
+    spdlog::info("{} after step {}",
+                 end.end.preempted ? "ended to go on elsewhere,"
+                 : end.end.stopped ? "stopped"
+                                   : "finished",
+                 end.end.step);
+    if (!end.end.ended_early.empty()) spdlog::warn("{}", end.end.ended_early);
+  }
+  stream.Report(EndReport(end));
+  const absl::Status flushed = stream.Flush(failed ? absl::Seconds(2) : absl::InfiniteDuration());
+  if (!flushed.ok()) spdlog::warn("{}", Message(flushed));
+}
+
+}  // namespace muster::control

@@ -1,0 +1,28 @@
+// How a worker ended, and how the coordinator is told.
+#ifndef MUSTER_WORKER_CONTROL_WORKER_END_H_
+#define MUSTER_WORKER_CONTROL_WORKER_END_H_
+
+#include "absl/status/status.h"
+#include "worker/control/control_stream.h"
+#include "worker/train/failure.h"
+#include "worker/train/session.h"
+
+namespace muster::control {
+
+// With `error` OK as in `end`; otherwise `end.step` is how far the session had come.
+struct WorkerEnd {
+  train::SessionEnd end;
+  absl::Status error;
+  train::FailureKind kind = train::FailureKind::kTransient;  // of `error`
+  bool reported = false;
+};
+
+v1::WorkerReport EndReport(const WorkerEnd& end);
+
+// Reports it, logs it, and waits until the report is durable (a failure: 2 s at most). Does nothing
+// the second time.
+void ReportEnd(ControlStream& stream, WorkerEnd& end);
+
+}  // namespace muster::control
+
+#endif  // MUSTER_WORKER_CONTROL_WORKER_END_H_

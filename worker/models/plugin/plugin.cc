@@ -1,0 +1,271 @@
+#include "worker/models/plugin/plugin.h"
+
+#include <dlfcn.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/grad_mode.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/status/status.h"
+#include "muster/plugin.h"
+#include "worker/models/deferred_values.h"
+#include "worker/models/init.h"
+#include "worker/models/output_check.h"
+#include "worker/models/plugin/file.h"
+#include "worker/models/plugin/units.h"
+#include "worker/models/seed.h"
+#include "worker/models/value_watch.h"
+
+namespace muster::models {
+namespace {
+
+class SeededValues : public plugin::Values {
+ public:
+  explicit SeededValues(uint64_t seed) : seed_(seed) {}
+  at::Tensor Normal(const std::string& name, const std::vector<int64_t>& shape,
+                    double deviation) override {
+    return NormalInit(seed_, name, shape, deviation);
+  }
+  at::Tensor Uniform(const std::string& name, const std::vector<int64_t>& shape,
+                     double bound) override {
+    return UniformInit(seed_, name, shape, bound);
+  }
+  at::Tensor Constant(const std::vector<int64_t>& shape, double value) override {
+    return ConstantInit(shape, value);
+  }
+
+ private:
+  const uint64_t seed_;
+};
+
+InputSpec ToSpec(const plugin::Input& input) {
+  if (input.kind == plugin::Input::Kind::kTokens) {
+    return {
+        .kind = InputSpec::Kind::kTokens, .vocab_size = input.vocab_size, .context = input.context};
+  }
+  int64_t elements = 1;
+  for (int64_t size : input.row) elements *= size;
+  return {.kind = InputSpec::Kind::kRows,
+          .row_elements = elements,
+          .classes = input.classes,
+          .target_numbers = input.target_numbers};
+}
+
+// What is wrong with the numbers; empty when nothing is.
+std::string Wrong(const plugin::Input& input, bool own_loss) {
+  // Large enough for everything, small enough that nothing overflows.
+  constexpr int64_t kMax = int64_t{1} << 31;
+  const auto size = [](int64_t value) { return value >= 1 && value <= kMax; };
+  if (input.kind == plugin::Input::Kind::kTokens) {
+    return size(input.vocab_size) && size(input.context) ? ""
+                                                         : "tokens need vocab_size and context";
+  }
+  int64_t elements = 1;
+  for (int64_t one : input.row) {
+    if (!size(one) || (elements *= one) > kMax) return "rows need a shape of sizes from 1 on";
+  }
+  if (input.row.empty()) return "rows need a shape";
+  if (input.target_numbers != 0) {
+    if (!own_loss) return "target_numbers are for a model with a loss of its own (ModelWithLoss)";
+    return size(input.target_numbers) && input.classes == 0 ? ""
+                                                            : "either classes or target_numbers";
+  }
+  return size(input.classes) ? "" : "rows need classes";
+}
+
+class PluginModel : public Model {
+ public:
+  PluginModel(std::string who, std::unique_ptr<plugin::Model> inner,
+              std::unique_ptr<PluginUnit> root)
+      : Model("plugin", std::move(root)),
+        who_(std::move(who)),
+        inner_(std::move(inner)),
+        hook_(dynamic_cast<plugin::StepHook*>(inner_.get())),
+        hook_kind_(hook_ == nullptr                                           ? HookKind::kNone
+                   : dynamic_cast<plugin::FlagHook*>(inner_.get()) != nullptr ? HookKind::kFlags
+                                                                              : HookKind::kValues),
+        input_(inner_->input()),
+        root_(static_cast<PluginUnit*>(&Model::root())) {}
+
+  absl::Status SetLoss(const LossOptions& loss) override {
+    if (!inner_->has_loss()) return Model::SetLoss(loss);
+    return absl::InvalidArgumentError(
+        absl::StrCat("loss: ", who_, ": the model has a loss of its own; allowed: no `loss`"));
+  }
+
+  bool HasPerplexity() const override { return !inner_->has_loss() && Model::HasPerplexity(); }
+
+  LossOutput Loss(const Batch& batch, ForwardContext& context) override {
+    if (!inner_->has_loss()) return Model::Loss(batch, context);
+    const std::string who = absl::StrCat(who_, ": loss");
+    PluginContext inner_context(who, {&root_, 1}, context);
+    const plugin::LossOutput loss = CallPlugin(who, [&] {
+      return inner_->Loss({InRows(batch.inputs, input_.row), batch.targets}, inner_context);
+    });
+    const at::Tensor& mean = loss.mean;
+    if (!mean.defined() || mean.dim() != 0 || mean.scalar_type() != at::kFloat) {
+      throw ModelError(absl::StrCat(
+          who, ": expected a mean that is one Float without dimensions, found ", Describe(mean),
+          "; under bfloat16 and float16 take the logits to Float first"));
+    }
+    if (loss.terms < 1) {
+      throw ModelError(absl::StrCat(who, ": expected 1 or more terms, found ", loss.terms));
+    }
+    if (context.training() && !mean.requires_grad() && SomethingIsTrained()) {
+      throw ModelError(absl::StrCat(who, ": expected a mean that depends on the parameters"));
+    }
+    LossOutput output{.mean_loss = mean, .terms = loss.terms};
+    if (loss.correct >= 0 && !context.training()) output.correct = loss.correct;
+    return output;
+  }
+
+  std::string name() const override { return who_; }
+  HookKind step_hook() const override { return hook_kind_; }
+  bool RunsCollectives() const override {
+    return dynamic_cast<const plugin::RunsCollectives*>(inner_.get()) != nullptr;
+  }
+  absl::Status BeforeStep(int64_t step) override {
+    if (hook_ == nullptr) return absl::OkStatus();
+    const std::string who = absl::StrCat(who_, ": step hook");
+    try {
+      CallPlugin(who, [&] {
+        std::optional<ValueWatch> watch;
+        if (hook_kind_ == HookKind::kFlags) watch.emplace(*this, ValueWatch::Mode::kRefuse);
+        hook_->BeforeStep(step);
+      });
+    } catch (const ModelError& error) {
+      return absl::FailedPreconditionError(error.what());
+    }
+    // It may freeze and unfreeze, but a parameter that was computed is none any more.
+    for (const auto& [name, tensor] : Parameters()) {
+      if (tensor.is_leaf()) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(who, ": parameter '", name,
+                       "': expected a leaf, found the result of an operation; change values under "
+                       "at::NoGradGuard"));
+    }
+    return absl::OkStatus();
+  }
+
+  // That the model takes and gives what it says.
+  absl::Status Check() {
+    const at::NoGradGuard no_grad;
+    ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
+    const InputSpec input = UnitsInput();
+    const Batch batch = ProbeBatch(input, input_.row);
+    try {
+      if (inner_->has_loss()) {
+        Loss(batch, context);
+      } else {
+        RETURN_IF_ERROR(Annotate(CheckLogits(Logits(batch.inputs, context), input), who_));
+      }
+    } catch (const ModelError& error) {
+      return absl::InvalidArgumentError(absl::StrCat(error.what(), " (for a first small batch)"));
+    }
+    return absl::OkStatus();
+  }
+
+ protected:
+  InputSpec UnitsInput() const override { return ToSpec(input_); }
+
+ private:
+  bool SomethingIsTrained() const {
+    for (const Parameter& parameter : Parameters()) {
+      if (parameter.tensor.requires_grad()) return true;
+    }
+    return false;
+  }
+
+  const std::string who_;
+  const std::unique_ptr<plugin::Model> inner_;
+  plugin::StepHook* const hook_;  // the same object; null: it has none
+  const HookKind hook_kind_;
+  const plugin::Input input_;
+  PluginUnit* const root_;
+};
+
+absl::StatusOr<const muster_plugin*> Load(const std::string& path) {
+  RETURN_IF_ERROR(CheckPluginFile(path));
+  // Never closed: models, and tensors of its making, may live on.
+  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": cannot be loaded: ", dlerror()));
+  }
+  auto* entry =
+      reinterpret_cast<muster_plugin_entry_function*>(dlsym(library, "muster_plugin_entry"));
+  if (entry == nullptr) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": has no symbol muster_plugin_entry (MUSTER_PLUGIN makes it)"));
+  }
+  const muster_plugin* found = entry();
+  if (found == nullptr || found->models == nullptr || found->count == 0) {
+    return absl::FailedPreconditionError(absl::StrCat(path, ": has no models"));
+  }
+  return found;
+}
+
+absl::StatusOr<const plugin::ModelEntry*> FindModel(const std::string& path,
+                                                    const std::string& name) {
+  ASSIGN_OR_RETURN(const muster_plugin* const found, Load(path));
+  std::vector<std::string> names;
+  for (size_t i = 0; i < found->count; ++i) {
+    if (found->models[i].name == name) return &found->models[i];
+    names.push_back(found->models[i].name);
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": has no model '", name, "'; allowed is one of: ", absl::StrJoin(names, ", ")));
+}
+
+absl::Status CheckAllAsked(const std::string& who, const plugin::Options& options) {
+  std::vector<std::string> unknown;
+  for (const auto& [name, text] : options.given()) {
+    if (options.asked().count(name) == 0) unknown.push_back(name);
+  }
+  if (unknown.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(who, ": unknown options: ", absl::StrJoin(unknown, ", "),
+                   "; allowed: ", absl::StrJoin(options.asked(), ", ")));
+}
+
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who,
+                                                 const plugin::ModelEntry& entry,
+                                                 plugin::Options options, uint64_t seed) {
+  // A plug-in may read and change what it is given.
+  const DeferredValues::Scope not_deferred(nullptr);
+  SeededValues values(seed);
+  std::unique_ptr<plugin::Model> inner = entry.create(options, values);
+  RETURN_IF_ERROR(CheckAllAsked(who, options));
+  if (inner == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(who, ": expected a model, found nothing"));
+  }
+  const plugin::Input input = inner->input();
+  const std::string wrong = Wrong(input, inner->has_loss());
+  if (!wrong.empty()) return absl::InvalidArgumentError(absl::StrCat(who, ": input: ", wrong));
+  ASSIGN_OR_RETURN(auto root, PluginUnit::Create(who, inner->root(), input.row));
+  return std::make_unique<PluginModel>(who, std::move(inner), std::move(root));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed) {
+  const std::map<std::string, std::string> given(spec.options().begin(), spec.options().end());
+  ASSIGN_OR_RETURN(const plugin::ModelEntry* const entry, FindModel(spec.path(), spec.name()));
+  const std::string who = absl::StrCat("plug-in ", spec.path(), ": model '", spec.name(), "'");
+  std::unique_ptr<Model> model;
+  try {
+    ASSIGN_OR_RETURN(model, CallPlugin(who, [&] {
+                       return MakeModel(who, *entry, plugin::Options(given), seed);
+                     }));
+  } catch (const ModelError& error) {
+    return absl::InvalidArgumentError(error.what());
+  }
+  RETURN_IF_ERROR(static_cast<PluginModel*>(model.get())->Check());
+  return model;
+}
+
+}  // namespace muster::models

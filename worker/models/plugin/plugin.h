@@ -1,0 +1,23 @@
+// Models from shared objects that users build (plugin/muster/plugin.h, docs/plugins.md).
+#ifndef MUSTER_WORKER_MODELS_PLUGIN_PLUGIN_H_
+#define MUSTER_WORKER_MODELS_PLUGIN_PLUGIN_H_
+
+#include <cstdint>
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job_spec.pb.h"
+#include "worker/models/model.h"
+
+namespace muster::models {
+
+// spec: valid (common/jobspec). The shared object is loaded once per process and stays.
+// Errors name the plug-in: those of CheckPluginFile; INVALID_ARGUMENT: no model of this name (with
+// those there are), options that it does not know or take, wrong parameters, an output of another
+// shape than its `input` says; FAILED_PRECONDITION: it cannot be loaded. What its code throws later
+// becomes a ModelError out of Forward or Loss, and FAILED_PRECONDITION out of BeforeStep.
+absl::StatusOr<std::unique_ptr<Model>> CreatePlugin(const v1::PluginSpec& spec, uint64_t seed);
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_PLUGIN_PLUGIN_H_

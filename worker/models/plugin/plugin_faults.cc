@@ -1,0 +1,241 @@
+// A plug-in for tests: each of its models has one fault, by its name.
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "ATen/core/Tensor.h"
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/eye.h"
+#include "ATen/ops/linear.h"
+#include "ATen/ops/ones.h"
+#include "ATen/ops/zeros.h"
+#include "muster/plugin.h"
+
+namespace muster::plugin {
+namespace {
+
+// 3 numbers -> 2 classes.
+class Root : public Unit {
+ public:
+  explicit Root(std::string fault) : Unit(""), fault_(std::move(fault)), stranger_(nullptr) {
+    if (fault_ != "no-parameters") {
+      AddParameter("weight", at::ones({2, 3}, fault_ == "double" ? at::kDouble : at::kFloat));
+    }
+    if (fault_.rfind("steers-", 0) == 0) AddParameter("bias", at::zeros({2}));
+    if (fault_ == "twice") AddParameter("weight", at::ones({2, 3}));
+    if (fault_ == "shared") AddParameter("same", parameter(0).detach());
+    if (fault_ == "part") AddParameter("part", parameter(0).detach().narrow(0, 1, 1));
+    if (fault_ == "no-tensor") AddParameter("nothing", at::Tensor());
+    if (fault_ == "half-buffer") AddBuffer("half", at::ones({1}, at::kHalf));
+    if (fault_ == "no-child") AddChild(std::unique_ptr<Unit>());
+    if (fault_ == "stranger") stranger_ = std::make_unique<Root>("");
+  }
+
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    if (fault_ == "forward-throws") throw std::runtime_error("no luck");
+    if (fault_ == "forward-throws-when-training" && context.training()) throw 5;
+    if (fault_ == "torch-throws") return at::linear(x, at::ones({2, 4}));
+    if (fault_ == "returns-nothing") return {};
+    if (fault_ == "stranger") return context.Call(*stranger_, x);
+    if (fault_ == "steers-in-forward" && context.training() && ++forwards_ == 3) Freeze();
+    if (fault_.rfind("steers-", 0) == 0) return at::linear(x, parameter(0), parameter(1));
+    const at::Tensor y = at::linear(x, parameter(0));
+    return fault_ == "other-shape" ? y.sum(1) : y;
+  }
+
+  void Freeze(bool freeze = true) { at::Tensor(parameter(0)).requires_grad_(!freeze); }
+  void Fill() {
+    const at::NoGradGuard no_grad;
+    at::Tensor(parameter(0)).fill_(2);
+  }
+  // As an optimizer's zero_grad does, with and without set_to_none.
+  void ClearGradient(bool set_to_none) {
+    at::Tensor& gradient = at::Tensor(parameter(0)).mutable_grad();
+    if (set_to_none) gradient.reset();
+    if (gradient.defined()) gradient.zero_();
+  }
+
+ private:
+  const std::string fault_;
+  std::unique_ptr<Unit> stranger_;
+  int forwards_ = 0;
+};
+
+// A worker's rank: what is wrong on one rank only asks for it.
+std::string OwnRank() {
+  std::ifstream file("/proc/self/cmdline");
+  for (std::string word; std::getline(file, word, '\0');) {
+    if (word == "--rank" && std::getline(file, word, '\0')) return word;
+  }
+  return "";
+}
+
+// 3 numbers -> 3 numbers.
+class Square : public Unit {
+ public:
+  explicit Square(const std::string& name) : Unit(name) {
+    AddParameter(name + ".weight", at::eye(3));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context&) override { return at::linear(x, parameter(0)); }
+};
+
+// Two units, called otherwise on one rank.
+class TwoUnits : public Unit {
+ public:
+  TwoUnits(std::string fault, bool other)
+      : Unit(""),
+        fault_(std::move(fault)),
+        other_(other),
+        a_(AddChild(std::make_unique<Square>("a"))),
+        b_(AddChild(std::make_unique<Square>("b"))) {
+    AddParameter("weight", at::ones({2, 3}));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    at::Tensor y = x;
+    const bool other = other_ && context.training() && ++forwards_ > 4;
+    if (other && fault_ == "other-order") {
+      y = context.Call(a_, context.Call(b_, y));
+    } else {
+      y = context.Call(b_, context.Call(a_, y));
+      if (other && fault_ == "one-unit-more") y = context.Call(b_, context.Call(a_, y));
+    }
+    return at::linear(y, parameter(0));
+  }
+
+ private:
+  const std::string fault_;
+  const bool other_;
+  Unit& a_;
+  Unit& b_;
+  int forwards_ = 0;
+};
+
+// A root that takes its time, or all time there is, on one rank.
+class Slow : public Unit {
+ public:
+  // "hangs": never comes back from its 5th forward in training, unless there is a file `path`,
+  // which it makes before, with its process id. "slow-evaluation": moves, but slowly.
+  Slow(std::string fault, bool this_rank, std::string path)
+      : Unit(""), fault_(std::move(fault)), this_rank_(this_rank), path_(std::move(path)) {
+    AddParameter("weight", at::ones({2, 3}));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    if (this_rank_ && fault_ == "hangs" && context.training() && ++forwards_ == 5) {
+      if (std::FILE* file = std::fopen(path_.c_str(), "wx"); file != nullptr) {
+        std::fprintf(file, "%d\n", getpid());
+        std::fclose(file);
+        while (true) pause();
+      }
+    }
+    if (this_rank_ && fault_ == "slow-evaluation" && !context.training()) usleep(400000);
+    return at::linear(x, parameter(0));
+  }
+
+ private:
+  const std::string fault_;
+  const bool this_rank_;
+  const std::string path_;
+  int forwards_ = 0;
+};
+
+class RowsModel : public Model {
+ public:
+  using Model::Model;
+  Input input() const override { return Input::Rows({3}, 2); }
+};
+
+class Faulty : public Model, public StepHook {
+ public:
+  Faulty(std::string fault, std::string path)
+      : Model(fault == "no-root" ? nullptr : std::make_unique<Root>(fault)),
+        fault_(std::move(fault)),
+        path_(std::move(path)) {}
+
+  Input input() const override {
+    if (fault_ == "no-classes") return Input::Rows({3}, 0);
+    if (fault_ == "numbers-without-loss") return Input::Numbers({3}, 2);
+    if (fault_ == "no-row") return Input::Rows({}, 2);
+    return Input::Rows({3}, 2);
+  }
+
+  bool has_loss() const override { return fault_.rfind("loss-", 0) == 0; }
+  LossOutput Loss(const Batch& batch, Context& context) override {
+    const at::Tensor logits = context.Call(root(), batch.inputs);
+    if (fault_ == "loss-not-scalar") return {.mean = logits, .terms = 2};
+    if (fault_ == "loss-nothing") return {};
+    if (fault_ == "loss-bfloat16") return {.mean = logits.mean().to(at::kBFloat16), .terms = 2};
+    if (fault_ == "loss-no-terms") return {.mean = logits.mean(), .terms = 0};
+    if (fault_ == "loss-no-gradient") return {.mean = logits.detach().mean(), .terms = 2};
+    throw std::runtime_error("loss of face");
+  }
+
+  void BeforeStep(int64_t step) override {
+    if (fault_ == "hook-throws" && step == 3) throw std::runtime_error("no third step");
+    Root& root = static_cast<Root&>(Model::root());
+    if (fault_ == "hook-freezes") root.Freeze();
+    // Every second step.
+    if (fault_ == "steers-in-turn") root.Freeze(step % 2 == 0);
+    if (fault_ == "hook-zeroes-gradients") root.ClearGradient(false);
+    if (fault_ == "hook-drops-gradients") root.ClearGradient(true);
+    // Whoever makes the file.
+    if (fault_ == "steers-one-rank" && step == 3) {
+      if (std::FILE* file = std::fopen(path_.c_str(), "wx"); file != nullptr) {
+        std::fclose(file);
+        root.Freeze();
+      }
+    }
+  }
+
+ private:
+  const std::string fault_;
+  const std::string path_;
+};
+
+// Its hook says that it only freezes and unfreezes.
+class Flags : public RowsModel, public FlagHook {
+ public:
+  explicit Flags(const std::string& fault) : RowsModel(std::make_unique<Root>("")), fault_(fault) {}
+  void BeforeStep(int64_t step) override {
+    Root& root = static_cast<Root&>(Model::root());
+    if (fault_ == "flags-in-turn") root.Freeze(step % 2 == 0);
+    if (fault_ == "flags-writes") root.Fill();
+  }
+
+ private:
+  const std::string fault_;
+};
+
+class Talkative : public Faulty, public RunsCollectives {
+ public:
+  using Faulty::Faulty;
+};
+
+// The fault is an option, so that one entry serves for all.
+std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
+  const std::string fault = options.Text("fault");
+  if (fault == "no-model") return nullptr;
+  if (fault == "create-throws") throw std::runtime_error("not today");
+  if (fault == "hangs" || fault == "slow-evaluation") {
+    return std::make_unique<RowsModel>(
+        std::make_unique<Slow>(fault, options.Text("rank") == OwnRank(), options.Text("path", "")));
+  }
+  if (fault == "other-order" || fault == "one-unit-more") {
+    return std::make_unique<RowsModel>(
+        std::make_unique<TwoUnits>(fault, options.Text("rank") == OwnRank()));
+  }
+  const std::string path = options.Text("path", "");
+  if (fault == "no-hook") return std::make_unique<RowsModel>(std::make_unique<Root>(""));
+  if (fault.rfind("flags-", 0) == 0) return std::make_unique<Flags>(fault);
+  if (fault == "runs-collectives") return std::make_unique<Talkative>(fault, "");
+  return std::make_unique<Faulty>(fault, path);
+}
+
+}  // namespace
+}  // namespace muster::plugin
+
+MUSTER_PLUGIN({"faulty", muster::plugin::MakeFaulty})

@@ -1,0 +1,182 @@
+#include "worker/models/torchscript/torchscript.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/core/grad_mode.h"
+#include "ATen/ops/allclose.h"
+#include "absl/strings/str_cat.h"
+#include "common/files/mapped_file.h"
+#include "common/problems/problems.h"
+#include "common/status/status.h"
+#include "torch/csrc/jit/api/module.h"
+#include "torch/csrc/jit/serialization/import.h"
+#include "torch/version.h"
+#include "worker/models/output_check.h"
+#include "worker/models/seed.h"
+#include "worker/models/torchscript/forward.h"
+#include "worker/models/torchscript/memory.h"
+#include "worker/models/torchscript/tensors.h"
+#include "worker/models/torchscript/units.h"
+
+namespace muster::models {
+namespace {
+
+using torch::jit::Module;
+
+class TorchscriptModel : public Model {
+ public:
+  TorchscriptModel(std::unique_ptr<Unit> root, const InputSpec& input,
+                   const std::vector<ScriptTensor>& tensors)
+      : Model("torchscript", std::move(root)), input_(input) {
+    for (const ScriptTensor& one : tensors) {
+      for (const std::string& name : one.names) {
+        weights_[name] = one.kind == ScriptTensor::Kind::kConstant
+                             ? WeightName{WeightName::Kind::kIgnored, ""}
+                             : WeightName{WeightName::Kind::kParameter, one.names.front()};
+      }
+    }
+  }
+
+  // A file from Python's state_dict() may have every name of a shared tensor, and the constants.
+  WeightName ResolveWeight(const std::string& name) const override {
+    const auto found = weights_.find(name);
+    return found == weights_.end() ? WeightName{} : found->second;
+  }
+
+ protected:
+  InputSpec UnitsInput() const override { return input_; }
+
+ private:
+  const InputSpec input_;
+  std::map<std::string, WeightName> weights_;
+};
+
+// The first line that says something, of what TorchScript and its reader write.
+std::string FirstLine(const std::string& text) {
+  const size_t begin = text.find_first_not_of(" \n\t");
+  if (begin == std::string::npos) return "no reason given";
+  const std::string line =
+      text.substr(begin, std::min<size_t>(text.find('\n', begin) - begin, 300));
+  return line.substr(0, line.find_last_not_of(" :") + 1);
+}
+
+absl::StatusOr<Module> LoadFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const files::MappedFile file, files::MappedFile::Open(path));
+  const std::string begin(reinterpret_cast<const char*>(file.data()),
+                          std::min<size_t>(file.size(), 2));
+  if (begin != "PK") {
+    return absl::InvalidArgumentError(
+        "expected a TorchScript file (torch.jit.save), found something else");
+  }
+  std::string error;
+  try {
+    return torch::jit::load(path, at::Device(at::kCPU));
+  } catch (const c10::Error& thrown) {
+    error = thrown.what_without_backtrace();
+  } catch (const std::exception& thrown) {
+    error = thrown.what();
+  }
+  const auto says = [&error](const char* text) { return error.find(text) != std::string::npos; };
+  if (says("constants.pkl") && says("not found")) {
+    return absl::InvalidArgumentError(
+        "expected a TorchScript file (torch.jit.save), found an archive without code");
+  }
+  if (says("PytorchStreamReader")) {
+    return absl::DataLossError(absl::StrCat("is cut off or damaged: ", FirstLine(error)));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("cannot be loaded by LibTorch " TORCH_VERSION ": ", FirstLine(error)));
+}
+
+struct Script {
+  Module top;
+  std::vector<ScriptTensor> tensors;
+};
+
+absl::StatusOr<Script> OpenScript(const std::string& path) {
+  ASSIGN_OR_RETURN(const Module top, LoadFile(path));
+  ASSIGN_OR_RETURN(const AssignedTensors assigned, CheckForward(top));
+  Script script = {top, FindTensors(top, assigned)};
+  std::vector<at::Tensor> loaded;
+  for (const ScriptTensor& one : script.tensors) loaded.push_back(one.tensor);
+  RETURN_IF_ERROR(CheckMemory(path, loaded));
+  Problems problems;
+  CheckTensors(script.tensors, &problems);
+  if (problems.count() > 0) return absl::InvalidArgumentError(problems.Text());
+  Separate(&script.tensors);
+  return script;
+}
+
+bool Same(const at::Tensor& a, const at::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
+         at::allclose(a, b, /*rtol=*/0, /*atol=*/0, /*equal_nan=*/true);
+}
+
+// Runs the units twice in evaluation: the result must be of the right shape, the same both times,
+// and no buffer may have changed.
+absl::StatusOr<at::Tensor> Probe(const std::string& who, Unit& root, const Batch& batch,
+                                 const InputSpec& input) {
+  std::vector<at::Tensor> before;
+  for (const Buffer& buffer : root.Buffers()) before.push_back(buffer.tensor.clone());
+  ForwardContext context(Mode::kEvaluate, MakeGenerator(0));
+  at::Tensor outputs[2];
+  try {
+    for (at::Tensor& output : outputs) output = context.Call(root, batch.inputs);
+  } catch (const ModelError& error) {
+    return absl::InvalidArgumentError(absl::StrCat(error.what(), " (for a first small batch)"));
+  }
+  RETURN_IF_ERROR(Annotate(CheckLogits(outputs[0], input), who));
+  const auto buffers = root.Buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    if (Same(buffers[i].tensor, before[i])) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(who, ": changes its buffer '", buffers[i].name,
+                     "' in evaluation too; if it was traced while training, script it instead"));
+  }
+  if (!Same(outputs[0], outputs[1])) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        who, ": is random in evaluation too; if it was traced while training, script it instead"));
+  }
+  return outputs[0];
+}
+
+absl::StatusOr<std::unique_ptr<Model>> MakeModel(const std::string& who, Script script,
+                                                 const InputSpec& input,
+                                                 const std::vector<int64_t>& row) {
+  const at::NoGradGuard no_grad;
+  const Batch batch = ProbeBatch(input, row);
+  auto root = AsOneUnit(who, script.top, script.tensors, row);
+  ASSIGN_OR_RETURN(const at::Tensor expected, Probe(who, *root, batch, input));
+  if (IsSequence(script.top, script.tensors)) {
+    auto sequence = AsSequence(who, script.top, script.tensors, row);
+    // A traced forward may do more than its children.
+    const auto found = Probe(who, *sequence, batch, input);
+    if (found.ok() && Same(*found, expected)) root = std::move(sequence);
+  }
+  return std::make_unique<TorchscriptModel>(std::move(root), input, script.tensors);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSpec& spec) {
+  InputSpec input;
+  const std::vector<int64_t> row(spec.inputs().begin(), spec.inputs().end());
+  if (spec.vocab_size() > 0) {
+    input = {.kind = InputSpec::Kind::kTokens,
+             .vocab_size = spec.vocab_size(),
+             .context = spec.context()};
+  } else {
+    input = {.kind = InputSpec::Kind::kRows, .row_elements = 1, .classes = spec.classes()};
+    for (const int64_t size : row) input.row_elements *= size;
+  }
+  const std::string who = absl::StrCat("torchscript ", spec.path());
+  auto script = OpenScript(spec.path());
+  if (!script.ok()) return Annotate(script.status(), who);
+  return MakeModel(who, *std::move(script), input, row);
+}
+
+}  // namespace muster::models

@@ -1,0 +1,25 @@
+// Models from TorchScript files (torch.jit.save), trained through their parameters
+// (docs/models.md).
+#ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_TORCHSCRIPT_H_
+#define MUSTER_WORKER_MODELS_TORCHSCRIPT_TORCHSCRIPT_H_
+
+#include <memory>
+
+#include "absl/status/statusor.h"
+#include "proto/muster/v1/job_spec.pb.h"
+#include "worker/models/model.h"
+
+namespace muster::models {
+
+// spec: valid (common/jobspec). The initial values are the file's.
+// The top module's direct children are the units where it is a torch.nn.Sequential of them, else it
+// is one unit. Errors name the file: those of opening it; DATA_LOSS: cut off or damaged;
+// INVALID_ARGUMENT: no TorchScript, operators or classes that LibTorch does not have, no
+// parameters, tensors that are not float32 (parameters), an output of another shape than the spec
+// says, a forward that changes what no checkpoint holds, or one that changes its buffers or is
+// random in evaluation. What goes wrong in a script later becomes a ModelError out of Forward.
+absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSpec& spec);
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_TORCHSCRIPT_TORCHSCRIPT_H_

@@ -1,0 +1,34 @@
+// A TorchScript module as units of a model: as one, or child by child.
+//
+// What goes wrong in a script while it runs is a ModelError that begins with `who`: the model and
+// its file. `row` is the shape into which rows are brought; empty: as they come. `tensors`: after
+// Separate.
+#ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
+#define MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "torch/csrc/jit/api/module.h"
+#include "worker/models/torchscript/tensors.h"
+#include "worker/models/unit.h"
+
+namespace muster::models {
+
+std::unique_ptr<Unit> AsOneUnit(const std::string& who, const torch::jit::Module& top,
+                                const std::vector<ScriptTensor>& tensors,
+                                const std::vector<int64_t>& row);
+
+// Whether the top module is a torch.nn.Sequential whose children share nothing.
+bool IsSequence(const torch::jit::Module& top, const std::vector<ScriptTensor>& tensors);
+
+// The children, one after the other. Only of what IsSequence.
+std::unique_ptr<Unit> AsSequence(const std::string& who, const torch::jit::Module& top,
+                                 const std::vector<ScriptTensor>& tensors,
+                                 const std::vector<int64_t>& row);
+
+}  // namespace muster::models
+
+#endif  // MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_

@@ -1,0 +1,96 @@
+#include "worker/optim/lion.h"
+
+#include <cstdint>
+#include <utility>
+
+#include "common/status/status.h"
+#include "worker/optim/parameter_list.h"
+
+namespace muster::optim {
+namespace {
+
+// In the type of the parameter; each element by itself, so that pieces have the bits of the whole.
+template <typename T>
+struct Numbers {
+  T kept;  // 1 - lr * weight_decay
+  T rate;
+  T beta1, rest1;  // rest: 1 - beta
+  T beta2, rest2;
+};
+
+template <typename T>
+void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* parameters,
+                  T* averages) {
+  for (int64_t i = 0; i < count; ++i) {
+    const T g = gradients[i];
+    const T m = averages[i];
+    const T direction = by.beta1 * m + by.rest1 * g;
+    // Of a zero 0, of a NaN NaN.
+    const T step = direction > 0 ? by.rate : direction < 0 ? -by.rate : direction;
+    parameters[i] = parameters[i] * by.kept - step;
+    averages[i] = by.beta2 * m + by.rest2 * g;
+  }
+}
+
+template <typename T>
+void StepTensor(const LionOptions& options, const ParameterClass& alike, double rate,
+                const at::Tensor& gradient, const at::Tensor& parameter,
+                const at::Tensor& average) {
+  const Numbers<T> by = {.kept = static_cast<T>(1 - rate * alike.weight_decay),
+                         .rate = static_cast<T>(rate),
+                         .beta1 = static_cast<T>(options.beta1),
+                         .rest1 = static_cast<T>(1 - options.beta1),
+                         .beta2 = static_cast<T>(options.beta2),
+                         .rest2 = static_cast<T>(1 - options.beta2)};
+  parameter.unsafeGetTensorImpl()->bump_version();  // as an operation of torch's in place does
+  const T* g = gradient.const_data_ptr<T>();
+  T* p = static_cast<T*>(parameter.mutable_data_ptr());
+  T* m = static_cast<T*>(average.mutable_data_ptr());
+  StepElements(by, parameter.numel(), g, p, m);
+}
+
+std::vector<StateSlot> LionSlots() { return {{"exp_avg"}}; }
+
+class Lion : public Optimizer {
+ public:
+  Lion(ParameterList parameters, const LionOptions& options)
+      : options_(options), parameters_(std::move(parameters)), averages_(StateOf(parameters_, 0)) {}
+
+  absl::Status Step(double learning_rate) override {
+    ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
+    for (const ParameterClass& alike : parameters_.classes) {
+      const double rate = learning_rate * alike.lr_scale;
+      const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
+      for (const size_t i : alike.members) {
+        step(options_, alike, rate, gradients[i], parameters_.tensors[i], averages_[i]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+  std::vector<StateSlot> Slots() const override { return LionSlots(); }
+
+  std::vector<NamedTensor> State() override {
+    std::vector<NamedTensor> state;
+    for (size_t i = 0; i < averages_.size(); ++i) {
+      state.push_back({parameters_.names[i], "exp_avg", averages_[i]});
+    }
+    return state;
+  }
+
+ private:
+  const LionOptions options_;
+  const ParameterList parameters_;
+  const std::vector<at::Tensor> averages_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Optimizer>> CreateLion(std::vector<OptimizedParameter> parameters,
+                                                      const LionOptions& options) {
+  ASSIGN_OR_RETURN(ParameterList list,
+                   MakeParameterList(std::move(parameters), options.weight_decay, LionSlots()));
+  return std::make_unique<Lion>(std::move(list), options);
+}
+
+}  // namespace muster::optim

@@ -1,0 +1,202 @@
+#include "worker/train/commands.h"
+
+#include <spdlog/spdlog.h>
+
+#include <map>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include "common/status/status.h"
+#include "worker/train/unreported.h"
+
+namespace muster::train {
+namespace {
+
+CommandFinished TakenBack(int64_t number) {
+  return {.number = number,
+          .status = absl::CancelledError("taken back before it took effect"),
+          .reason = "OPERATION_CANCELLED",
+          .result = {}};
+}
+
+}  // namespace
+
+absl::StatusOr<bool> Commands::Apply(int64_t newest) {
+  const auto get = [this](int64_t number) { return parts_.source->Get(number); };
+  bool any = false;
+  while (true) {
+    parts_.schedule->TakeIn(newest, parts_.standing->step, get);
+    while (const auto due = parts_.schedule->Next(parts_.standing->step)) {
+      any = true;
+      RETURN_IF_ERROR(Apply(*due));
+      if (parts_.standing->stopped) return true;
+    }
+    if (!paused_) return any;
+    parts_.reports->Progress("paused");
+    std::this_thread::sleep_for(parts_.pause_beat);
+    ASSIGN_OR_RETURN(const RollCallPlan plan, parts_.effects->CallNow());
+    if (plan.preempted) {
+      RETURN_IF_ERROR(EndHere());
+      return true;
+    }
+    newest = plan.apply_commands;
+  }
+}
+
+absl::Status Commands::EndHere() {
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  if (can_save()) {
+    ASSIGN_OR_RETURN(const SaveResult saved, parts_.effects->Save(SaveKind::kAtStop));
+    if (!saved.files.ok() && parts_.reports->leader()) {
+      spdlog::warn(
+          "it goes on elsewhere from an earlier checkpoint, because this one could not be written: "
+          "{}",
+          Message(saved.files));
+    }
+  }
+  parts_.standing->preempted = parts_.standing->stopped = true;
+  return absl::OkStatus();
+}
+
+void Commands::TellUnreported() const {
+  if (!parts_.reports->leader()) return;
+  const auto& applied = parts_.standing->applied;
+  const std::map<int64_t, int64_t> steps(applied.begin(), applied.end());
+  const auto get = [this](int64_t number) { return parts_.source->Get(number); };
+  for (const auto& [number, what, step] :
+       FindUnreported(parts_.schedule->position(), parts_.standing->step, steps,
+                      parts_.source->Newest(), get)) {
+    if (what == Unreported::What::kTakenBack) {
+      parts_.reports->Report(TakenBack(number));
+      continue;
+    }
+    parts_.reports->Report(CommandApplied{number, step});
+    if (what == Unreported::What::kFinished) {
+      parts_.reports->Report(CommandFinished{.number = number});
+    }
+  }
+}
+
+absl::Status Commands::Apply(const CommandSchedule::Due& due) {
+  const Command& command = due.command;
+  if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
+    return Cancel(due, cancel->target);
+  }
+  return std::visit([&](const auto& what) { return Apply(command, what); }, command.what);
+}
+
+void Commands::TellApplied(int64_t number) {
+  parts_.standing->Applied(number);
+  parts_.reports->Report(CommandApplied{number, parts_.standing->step});
+}
+
+void Commands::Finish(const Command& command, decltype(CommandFinished::result) result) {
+  TellApplied(command.number);
+  parts_.reports->Report(CommandFinished{.number = command.number,
+                                         .status = absl::OkStatus(),
+                                         .reason = "",
+                                         .result = std::move(result)});
+}
+
+void Commands::Fail(const Command& command, const absl::Status& status, const std::string& reason) {
+  TellApplied(command.number);
+  parts_.reports->Report(
+      CommandFinished{.number = command.number, .status = status, .reason = reason, .result = {}});
+}
+
+bool Commands::NeedsTraining(const Command& command) {
+  if (parts_.effects->trains()) return true;
+  Fail(command, absl::FailedPreconditionError("the job trains nothing"), "NO_OPTIMIZER");
+  return false;
+}
+
+absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
+  if (due.cancels) {
+    parts_.reports->Report(TakenBack(target));
+    Finish(due.command);
+  } else {
+    Fail(due.command,
+         absl::FailedPreconditionError(
+             "there was nothing to take back: it had taken effect, or was taken back, before"),
+         "OPERATION_APPLIED");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const StopCommand&) {
+  TellApplied(command.number);
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  if (can_save()) RETURN_IF_ERROR(parts_.effects->Save(SaveKind::kAtStop).status());
+  parts_.standing->stopped = true;
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand&) {
+  if (!parts_.effects->has_checkpoints()) {
+    Fail(command,
+         absl::FailedPreconditionError(
+             "the job has no place for checkpoints: its file has no `checkpoint`"),
+         "NO_CHECKPOINTS");
+    return absl::OkStatus();
+  }
+  if (!NeedsTraining(command)) return absl::OkStatus();
+  RETURN_IF_ERROR(parts_.effects->CallNow().status());
+  ASSIGN_OR_RETURN(const SaveResult result, parts_.effects->Save(SaveKind::kOnTheWay));
+  if (result.files.ok()) {
+    Finish(command, parts_.effects->NewestCheckpoint());
+  } else {
+    Fail(command, result.files, /*reason=*/"");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {
+  if (!NeedsTraining(command)) return absl::OkStatus();
+  Standing& standing = *parts_.standing;
+  LearningRateSet result{.old_rate = standing.learning_rate, .new_rate = set.rate};
+  standing.learning_rate = set.rate;
+  result.next_step = set.rate * optim::LearningRateFactor(*parts_.learning_rates, standing.step);
+  Finish(command, result);
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const SetTrainabilityCommand& set) {
+  if (!NeedsTraining(command)) return absl::OkStatus();
+  const absl::Status rules = parts_.effects->CheckRules(set.rules);
+  if (!rules.ok()) {
+    Fail(command, rules, "TRAINABILITY_INVALID");
+    return absl::OkStatus();
+  }
+  if (set.dry_run) {
+    ASSIGN_OR_RETURN(TrainabilityPlan plan, parts_.effects->Foresee(set.rules, command.number));
+    Finish(command, std::move(plan));
+  } else {
+    ASSIGN_OR_RETURN(TrainabilityChange change,
+                     parts_.effects->AddRules(set.rules, command.number));
+    Finish(command, std::move(change));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const RefreshCommand&) {
+  if (!NeedsTraining(command)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(TrainabilityChange change,
+                   parts_.effects->BringPendingIntoForce(command.number));
+  Finish(command, std::move(change));
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const PauseCommand&) {
+  paused_ = true;
+  Finish(command);
+  return absl::OkStatus();
+}
+
+absl::Status Commands::Apply(const Command& command, const ResumeCommand&) {
+  paused_ = false;
+  Finish(command);
+  return absl::OkStatus();
+}
+
+}  // namespace muster::train

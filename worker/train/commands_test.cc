@@ -1,0 +1,179 @@
+#include "worker/train/commands.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+// A session that notes what is done to it.
+class Effects : public CommandEffects {
+ public:
+  bool trains() const override { return trains_; }
+  bool has_checkpoints() const override { return has_checkpoints_; }
+  absl::StatusOr<RollCallPlan> CallNow() override {
+    done_.push_back("call");
+    RollCallPlan plan;
+    if (!plans_.empty()) {
+      plan = plans_.front();
+      plans_.pop_front();
+    }
+    return plan;
+  }
+  absl::StatusOr<SaveResult> Save(SaveKind kind) override {
+    done_.push_back(kind == SaveKind::kAtStop ? "save at stop" : "save");
+    return SaveResult{files_};
+  }
+  CheckpointWritten NewestCheckpoint() const override { return {7, "path", 1}; }
+  absl::Status CheckRules(const std::vector<TrainableRule>& rules) const override {
+    return rules.empty() ? absl::InvalidArgumentError("no rules") : absl::OkStatus();
+  }
+  absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>&, int64_t) override {
+    done_.push_back("foresee");
+    return TrainabilityPlan();
+  }
+  absl::StatusOr<TrainabilityChange> AddRules(const std::vector<TrainableRule>&,
+                                              int64_t command) override {
+    done_.push_back(absl::StrCat("rules of ", command));
+    return TrainabilityChange();
+  }
+  absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t) override {
+    done_.push_back("refresh");
+    return TrainabilityChange();
+  }
+
+  bool trains_ = true;
+  bool has_checkpoints_ = true;
+  absl::Status files_;
+  std::deque<RollCallPlan> plans_;  // of the calls, in turn; then empty ones
+  std::vector<std::string> done_;
+};
+
+class CommandsTest : public testing::Test, public CommandSource, public EventSink {
+ protected:
+  int64_t Newest() const override { return static_cast<int64_t>(log_.size()); }
+  Command Get(int64_t number) const override { return log_[number - 1]; }
+  void Report(const Event& event) override {
+    if (const auto* finished = std::get_if<CommandFinished>(&event)) {
+      ended_.push_back(
+          absl::StrCat(finished->number, " ", finished->status.ok() ? "done" : finished->reason));
+    }
+  }
+  void Progress(int64_t, const char*, const char*) override {}
+
+  // Whether there was anything, at step 7, with these commands in the log.
+  bool Apply(std::vector<decltype(Command::what)> log) {
+    log_.clear();
+    for (auto& what : log) {
+      log_.push_back({.number = static_cast<int64_t>(log_.size()) + 1, .what = std::move(what)});
+    }
+    const auto applied = commands_.Apply(Newest());
+    EXPECT_TRUE(applied.ok()) << applied.status();
+    return *applied;
+  }
+
+  std::vector<Command> log_;
+  std::vector<std::string> ended_;
+  Effects effects_;
+  CommandSchedule schedule_;
+  Standing standing_{.step = 7, .learning_rate = 0.5};
+  const SessionReports reports_{0, this, &standing_};
+  const optim::Schedule rates_;
+  Commands commands_{{.source = this,
+                      .effects = &effects_,
+                      .learning_rates = &rates_,
+                      .schedule = &schedule_,
+                      .standing = &standing_,
+                      .reports = &reports_,
+                      .pause_beat = std::chrono::milliseconds(0)}};
+};
+
+TEST_F(CommandsTest, WithoutAnyNothingIsDone) {
+  EXPECT_FALSE(Apply({}));
+  EXPECT_THAT(effects_.done_, IsEmpty());
+}
+
+TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {
+  EXPECT_TRUE(Apply({SetLearningRateCommand{0.25}, SaveCheckpointCommand(),
+                     SetTrainabilityCommand{{{true, "*"}}},
+                     SetTrainabilityCommand{{{true, "*"}}, /*dry_run=*/true}, RefreshCommand()}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "save", "rules of 3", "foresee", "refresh"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 done", "4 done", "5 done"));
+  EXPECT_EQ(standing_.learning_rate, 0.25);
+  EXPECT_EQ(standing_.applied.size(), 5);
+}
+
+TEST_F(CommandsTest, AStopSavesAndLeavesTheRest) {
+  EXPECT_TRUE(Apply({StopCommand(), RefreshCommand()}));
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "save at stop"));
+  EXPECT_TRUE(standing_.stopped);
+  EXPECT_FALSE(standing_.preempted);
+}
+
+TEST_F(CommandsTest, WhoGoesOnElsewhereSavesWhereThereIsAnythingToSave) {
+  effects_.files_ = absl::ResourceExhaustedError("full");  // somebody else goes on from before
+  ASSERT_TRUE(commands_.EndHere().ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "save at stop"));
+  EXPECT_TRUE(standing_.preempted);
+  effects_.done_.clear();
+  standing_.step = 0;
+  ASSERT_TRUE(commands_.EndHere().ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("call"));
+}
+
+TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
+  log_ = {{.number = 1, .what = PauseCommand()}, {.number = 2, .what = ResumeCommand()}};
+  RollCallPlan nothing, resumed;
+  nothing.apply_commands = 1;
+  resumed.apply_commands = 2;
+  effects_.plans_ = {nothing, resumed};
+  ASSERT_TRUE(commands_.Apply(1).ok());
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "call"));
+  EXPECT_THAT(ended_, ElementsAre("1 done", "2 done"));
+  log_.push_back({.number = 3, .what = PauseCommand()});
+  RollCallPlan moves;
+  moves.preempted = true;
+  effects_.plans_ = {moves};
+  ASSERT_TRUE(commands_.Apply(3).ok());
+  EXPECT_TRUE(standing_.preempted);
+}
+
+TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
+  effects_.has_checkpoints_ = false;
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), SetTrainabilityCommand(), CancelCommand{1}}));
+  EXPECT_THAT(ended_,
+              ElementsAre("3 OPERATION_APPLIED", "1 NO_CHECKPOINTS", "2 TRAINABILITY_INVALID"));
+  effects_.trains_ = false;
+  ended_.clear();
+  log_.push_back({.number = 4, .what = RefreshCommand()});
+  log_.push_back({.number = 5, .what = SetLearningRateCommand{1}});
+  ASSERT_TRUE(commands_.Apply(5).ok());
+  EXPECT_THAT(ended_, ElementsAre("4 NO_OPTIMIZER", "5 NO_OPTIMIZER"));
+}
+
+TEST_F(CommandsTest, AFailedSaveEndsItsCommandAlone) {
+  effects_.files_ = absl::ResourceExhaustedError("full");
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), RefreshCommand()}));
+  EXPECT_THAT(ended_, ElementsAre("1 ", "2 done"));
+}
+
+TEST_F(CommandsTest, WhatTheCheckpointHasIsToldAgain) {
+  log_ = {{.number = 1, .what = SetLearningRateCommand{1}},
+          {.number = 2, .what = SetLearningRateCommand{1}}};
+  schedule_ = CommandSchedule({.taken = 2, .waiting = {2}});
+  standing_.applied = {{1, 3}};
+  commands_.TellUnreported();
+  EXPECT_THAT(ended_, ElementsAre("1 done"));
+}
+
+}  // namespace
+}  // namespace muster::train

@@ -1,0 +1,106 @@
+#include "worker/train/rank_differences.h"
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/status/status.h"
+
+namespace muster::train {
+namespace {
+
+// A text of a fixed size; longer ones are cut, and zeros follow shorter ones.
+void Write(const std::string& text, int64_t bytes, char* out) {
+  std::copy_n(text.data(), std::min<size_t>(text.size(), bytes - 1), out);
+}
+
+char* CharsOf(const at::Tensor& tensor) {
+  return reinterpret_cast<char*>(tensor.data_ptr<uint8_t>());
+}
+
+// Every rank's bytes, in rank order.
+absl::StatusOr<at::Tensor> Exchange(const at::Tensor& mine, comm::OpLabel label,
+                                    comm::Communicator* communicator) {
+  const at::Tensor all = at::empty({mine.numel() * communicator->world_size()}, at::kByte);
+  RETURN_IF_ERROR(communicator->AllGather(all, mine, label)->Wait());
+  return all;
+}
+
+}  // namespace
+
+absl::Status NameMaskDifference(const TrainedParameters& trained, int64_t step,
+                                comm::Communicator* communicator) {
+  const Mask& wanted = trained.wanted();
+  const int64_t count = static_cast<int64_t>(wanted.size());
+  const at::Tensor mine = at::empty({count}, at::kByte);
+  for (int64_t i = 0; i < count; ++i) mine.data_ptr<uint8_t>()[i] = wanted[i];
+  ASSIGN_OR_RETURN(const at::Tensor all,
+                   Exchange(mine, {"flags of parameters", step}, communicator));
+  const uint8_t* flags = all.data_ptr<uint8_t>();
+  for (int64_t i = 0; i < count; ++i) {
+    for (int rank = 1; rank < communicator->world_size(); ++rank) {
+      if (flags[rank * count + i] == flags[i]) continue;
+      return absl::FailedPreconditionError(absl::StrCat(
+          "roll call of step ", step + 1, ": the ranks differ in which parameters are trained: '",
+          trained.name(i), "' is ", flags[i] ? "trained" : "frozen", " on rank 0 and ",
+          flags[i] ? "frozen" : "trained", " on rank ", rank));
+    }
+  }
+  return absl::InternalError("the hashes of equal masks differ");
+}
+
+absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_t step,
+                                      comm::Communicator* communicator) {
+  constexpr int64_t kNameBytes = 140;
+  constexpr int64_t kKept = comm::FlightRecorder::kKept;
+  const comm::FlightRecorder::Flight known = flight.Read();
+  const at::Tensor mine = at::zeros({kKept * kNameBytes}, at::kByte);
+  for (const auto& record : known.newest) {
+    Write(absl::StrCat(record.number, " ", record.name), kNameBytes,
+          CharsOf(mine) + static_cast<int64_t>(record.number % kKept) * kNameBytes);
+  }
+  ASSIGN_OR_RETURN(const at::Tensor all,
+                   Exchange(mine, {"names of collectives", step}, communicator));
+  const std::string where =
+      absl::StrCat("roll call of step ", step + 1, ": the ranks call different collectives");
+  for (const auto& record : known.newest) {
+    const char* slot = CharsOf(all) + static_cast<int64_t>(record.number % kKept) * kNameBytes;
+    const std::string number = absl::StrCat(record.number, " ");
+    absl::string_view first = slot;
+    if (!absl::ConsumePrefix(&first, number)) continue;  // rank 0 does not keep this one
+    for (int64_t rank = 1; rank < communicator->world_size(); ++rank) {
+      absl::string_view other = slot + rank * mine.numel();
+      if (!absl::ConsumePrefix(&other, number) || first == other) continue;
+      return absl::FailedPreconditionError(absl::StrCat(where, ": number ", record.number, " is ",
+                                                        first, " on rank 0 and ", other,
+                                                        " on rank ", rank));
+    }
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(where, ", before the last ", kKept, " that they did alike"));
+}
+
+absl::Status WithOrigin(const absl::Status& error, const std::string& here, int64_t step,
+                        comm::Communicator* communicator) {
+  constexpr int64_t kBytes = 160;
+  const at::Tensor mine = at::zeros({kBytes}, at::kByte);
+  Write(here, kBytes, CharsOf(mine));
+  ASSIGN_OR_RETURN(const at::Tensor all, Exchange(mine, {"origin of a loss", step}, communicator));
+  std::vector<std::string> origins;
+  for (int64_t rank = 0; rank < communicator->world_size(); ++rank) {
+    const char* text = CharsOf(all) + rank * kBytes;
+    if (*text != '\0') origins.push_back(text);
+  }
+  if (origins.empty()) return error;
+  const std::string more =
+      origins.size() > 1 ? absl::StrCat(" and of ", origins.size() - 1, " more ranks") : "";
+  return absl::Status(error.code(),
+                      absl::StrCat(error.message(), "; it is that of ", origins[0], more));
+}
+
+}  // namespace muster::train

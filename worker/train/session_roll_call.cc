@@ -1,0 +1,116 @@
+#include "worker/train/session_roll_call.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/status/status.h"
+#include "worker/train/rank_differences.h"
+
+namespace muster::train {
+namespace {
+
+// A scale of 65536 is halved to 2^-84 by so many: what is left then is no overflow.
+constexpr int64_t kMostSkippedInARow = 100;
+
+}  // namespace
+
+void SessionRollCall::SetSubject(const Subject& subject) {
+  subject_ = subject;
+  std::vector<std::string> names;
+  for (const auto& parameter : subject.trained->parameters()) names.push_back(parameter.name);
+  roll_call_.Configure({.names = std::move(names),
+                        .uneven_inputs = subject.uneven_inputs,
+                        .full_micro_batches = subject.full_micro_batches});
+}
+
+void SessionRollCall::SetInput(data::Sampler* sampler, int64_t samples) {
+  sampler_ = sampler;
+  samples_ = samples;
+}
+
+RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& position) const {
+  data::Sampler::Share share;
+  if (sampler_ != nullptr) share = sampler_->ShareOf(position, parts_.identity.rank);
+  int64_t joined_since = 0;
+  if (sampler_ != nullptr && share.micro_batches == 0) {
+    // Who has no input at all has none from the start.
+    joined_since = samples_ == 0 ? 1 : step + 1 - share.idle_steps;
+  }
+  const comm::FlightRecorder::Digest digest = parts_.flight->digest();
+  return {.generation = parts_.identity.generation,
+          .step = step + 1,
+          .attempt = attempt_,
+          .epoch = position.epoch,
+          .cursor = position.cursor,
+          .micro_batches = share.micro_batches,
+          .samples = share.samples,
+          .joined_since = joined_since,
+          .newest_command = parts_.commands->Newest(),
+          .layout = layout_,
+          .learning_rate = parts_.standing->learning_rate,
+          .mask_hash = subject_.trained->wanted_hash(),
+          .first_change = subject_.trained->first_change(),
+          .preempted = parts_.commands->Preempted(),
+          .loss_step = newest_step_,
+          .loss_sum = newest_.loss_sum,
+          .loss_weight = newest_.loss_weight,
+          .loss_outcome = static_cast<int64_t>(newest_.outcome),
+          .collectives = static_cast<int64_t>(digest.begun),
+          .collectives_hash = static_cast<int64_t>(digest.hash)};
+}
+
+void SessionRollCall::Post(const RollCallRecord& record) {
+  posted_not_finite_ = newest_.not_finite;
+  roll_call_.Post(record);
+}
+
+void SessionRollCall::PostNext() {
+  attempt_ = 0;
+  Post(Record(parts_.standing->step + 1, sampler_->After(parts_.standing->position)));
+}
+
+absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
+  ++attempt_;
+  Post(Record(parts_.standing->step, parts_.standing->position));
+  return AwaitNext();
+}
+
+absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
+  const int64_t step = parts_.standing->step;
+  const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
+  if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
+  if (absl::IsOutOfRange(plan.status())) {
+    return WithOrigin(plan.status(), posted_not_finite_, step, parts_.control);
+  }
+  if (!plan.ok()) return plan.status();
+  if (plan->collectives_differ) {
+    return NameCollectiveDifference(*parts_.flight, step, parts_.control);
+  }
+  if (plan->masks_differ) return NameMaskDifference(*subject_.trained, step, parts_.control);
+  if (plan->loss.has_value()) {
+    for (const v1::StepMetrics& finished : loss_reports_.Complete(*plan->loss, *subject_.model)) {
+      parts_.reports->Report(finished);
+    }
+  }
+  if (joined_ != plan->inputs.joined) {
+    joined_ = plan->inputs.joined;
+    parts_.reports->Report(RanksJoined{joined_});
+  }
+  return plan;
+}
+
+absl::Status SessionRollCall::TakeIn(const StepResult& result, int64_t samples) {
+  const int64_t step = parts_.standing->step;
+  newest_ = result;
+  newest_step_ = step;
+  loss_reports_.Add(step, result, samples, *subject_.model);
+  skipped_in_a_row_ = result.outcome == Outcome::kApplied ? 0 : skipped_in_a_row_ + 1;
+  if (skipped_in_a_row_ < kMostSkippedInARow) return absl::OkStatus();
+  return absl::OutOfRangeError(absl::StrCat("all steps from ", step - skipped_in_a_row_ + 1, " to ",
+                                            step,
+                                            " were skipped, because a loss, a gradient or a buffer "
+                                            "was not finite in each; look at the learning rate, "
+                                            "the initial values, and the data of these steps"));
+}
+
+}  // namespace muster::train

@@ -1,0 +1,172 @@
+#include "worker/train/session_roll_call.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "worker/models/spec_from_json.h"
+#include "worker/train/rank_threads.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class NoCommands : public CommandSource {
+ public:
+  int64_t Newest() const override { return 0; }
+  Command Get(int64_t) const override { return {}; }
+};
+
+class Losses : public EventSink {
+ public:
+  void Report(const Event& event) override {
+    if (const auto* step = std::get_if<StepFinished>(&event)) losses_[step->step] = step->loss;
+    if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
+  }
+  void Progress(int64_t, const char*, const char*) override {}
+  std::map<int64_t, double> losses_;
+  std::vector<std::vector<JoinedRank>> joined_;
+};
+
+class LostLease : public LeaseHolder {
+ public:
+  absl::Status StillMine() const override { return absl::UnavailableError("the lease is over"); }
+};
+
+// One rank with all that its roll calls need; four samples in a step of a world of two.
+struct Rank {
+  Rank(int rank, comm::Communicator* control, const LeaseHolder* lease = nullptr)
+      : reports(rank, &sink, &standing),
+        calls({.identity = {"job", "instance", 1, rank, "i"},
+               .control = control,
+               .flight = &flight,
+               .commands = &commands,
+               .lease = lease,
+               .standing = &standing,
+               .reports = &reports}) {
+    model = *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
+    trained = *TrainedParameters::Create(model->Parameters(), {});
+    sampler = *data::Sampler::Create({.size = 40,
+                                      .world_size = control->world_size(),
+                                      .per_rank = 2,
+                                      .order = data::Order::kSequential});
+    standing.learning_rate = 0.1;
+    calls.SetSubject({.model = model.get(),
+                      .trained = trained.get(),
+                      .full_micro_batches = control->world_size()});
+    calls.SetInput(&*sampler, 40);
+  }
+
+  // As a session does it.
+  absl::StatusOr<RollCallPlan> Step(double loss, Outcome outcome = Outcome::kApplied) {
+    calls.PostNext();
+    standing.position = sampler->After(standing.position);
+    ++standing.step;
+    StepResult result{.loss_sum = loss, .loss_weight = 1, .outcome = outcome};
+    if (!std::isfinite(loss)) result.not_finite = "sample 8";
+    const absl::Status taken = calls.TakeIn(result, 4);
+    if (!taken.ok()) return taken;
+    auto plan = calls.AwaitNext();
+    calls.SetSeconds(0.5);
+    return plan;
+  }
+
+  NoCommands commands;
+  Losses sink;
+  Standing standing;
+  comm::FlightRecorder flight;
+  SessionReports reports;
+  SessionRollCall calls;
+  std::unique_ptr<models::Model> model;
+  std::unique_ptr<TrainedParameters> trained;
+  std::optional<data::Sampler> sampler;
+};
+
+TEST(SessionRollCall, TheLossOfAStepTravelsInTheNextCallAndIsReportedOnce) {
+  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
+    Rank rank(number, &control);
+    ASSERT_TRUE(rank.calls.CallNow().ok());
+    for (int step = 1; step <= 3; ++step) {
+      const auto plan = rank.Step(step + number);
+      ASSERT_TRUE(plan.ok()) << plan.status();
+      EXPECT_EQ(plan->inputs.samples, 4);
+      EXPECT_EQ(plan->inputs.divisor, 2);
+    }
+    ASSERT_TRUE(rank.calls.CallNow().ok());
+    ASSERT_TRUE(rank.calls.CallNow().ok());
+    const std::map<int64_t, double> expected = {{1, 1.5}, {2, 2.5}, {3, 3.5}};
+    EXPECT_EQ(rank.sink.losses_, number == 0 ? expected : (std::map<int64_t, double>()));
+  });
+}
+
+TEST(SessionRollCall, AnAttemptThatOneRankDoesNotMakeIsNamed) {
+  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
+    Rank rank(number, &control);
+    ASSERT_TRUE(rank.calls.CallNow().ok());
+    if (number == 1) rank.calls.PostNext();
+    const auto plan = number == 1 ? rank.calls.AwaitNext() : rank.calls.CallNow();
+    EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the ranks differ in step"));
+  });
+}
+
+TEST(SessionRollCall, RanksThatWantDifferentParametersAreNamedWithTheFirstOne) {
+  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
+    Rank rank(number, &control);
+    rank.trained->Want(number == 0 ? Mask{false, true, true, true}
+                                   : Mask{false, false, true, true});
+    EXPECT_EQ(rank.calls.CallNow().status(),
+              absl::FailedPreconditionError(
+                  "roll call of step 1: the ranks differ in which parameters are trained: "
+                  "'layers.0.bias' is trained on rank 0 and frozen on rank 1"));
+  });
+}
+
+TEST(SessionRollCall, ALossThatIsNotFiniteIsToldWithItsOrigin) {
+  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
+    Rank rank(number, &control);
+    ASSERT_TRUE(rank.calls.CallNow().ok());
+    // Known to all once a call of after it is over.
+    absl::Status status = rank.Step(number == 1 ? std::nan("") : 1).status();
+    if (status.ok()) status = rank.calls.CallNow().status();
+    EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("it is that of sample 8"));
+  });
+}
+
+TEST(SessionRollCall, AHundredSkippedStepsInARowEndTheJob) {
+  RunRanks(1, [](int number, comm::Communicator& control, comm::Communicator&) {
+    Rank rank(number, &control);
+    for (int step = 1; step <= 150; ++step) {
+      const Outcome outcome = step == 30 ? Outcome::kApplied : Outcome::kSkipped;
+      const absl::Status status = rank.Step(1, outcome).status();
+      EXPECT_EQ(rank.calls.outcome(), outcome);
+      if (step < 130) {
+        ASSERT_TRUE(status.ok()) << step << ": " << status;
+        continue;
+      }
+      EXPECT_THAT(std::string(status.message()),
+                  HasSubstr("all steps from 31 to 130 were skipped"));
+      return;
+    }
+  });
+}
+
+TEST(SessionRollCall, WhoseLeaseIsOverGoesOnWithNoCall) {
+  RunRanks(1, [](int number, comm::Communicator& control, comm::Communicator&) {
+    const LostLease lease;
+    Rank rank(number, &control, &lease);
+    EXPECT_TRUE(absl::IsUnavailable(rank.calls.CallNow().status()));
+  });
+}
+
+}  // namespace
+}  // namespace muster::train

@@ -1,0 +1,138 @@
+#include "worker/train/weights_export.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "common/files/files.h"
+#include "common/files/temp_dir.h"
+#include "worker/models/spec_from_json.h"
+#include "worker/train/failure.h"
+#include "worker/train/rank_threads.h"
+
+namespace muster::train {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Events : public EventSink {
+ public:
+  void Report(const Event& event) override {
+    if (std::holds_alternative<ExportReady>(event)) told_.push_back("ready");
+    if (std::holds_alternative<Exported>(event)) told_.push_back("exported");
+  }
+  void Progress(int64_t, const char*, const char*) override {}
+  std::vector<std::string> told_;
+};
+
+class Gate : public ExportGate {
+ public:
+  bool WaitForGrant(const std::string&, absl::Duration) override { return --not_yet_ < 0; }
+  absl::Duration patience() const override { return absl::Seconds(3); }
+  int not_yet_ = 0;
+};
+
+class Lease : public LeaseHolder {
+ public:
+  absl::Status StillMine() const override { return status_; }
+  absl::Status status_;
+};
+
+class WeightsExportTest : public testing::Test {
+ protected:
+  WeightsExportTest() {
+    config_ = {.path = folder_.Path("out/model.safetensors"), .job_name = "name"};
+  }
+
+  // What two ranks get from it.
+  std::vector<absl::Status> OnTwoRanks(
+      const std::function<absl::Status(const WeightsExport&, const models::Model&)>& body) {
+    std::vector<absl::Status> statuses(2);
+    RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator&) {
+      Events others;
+      const Standing standing;
+      const SessionReports reports(rank, rank == 0 ? &events_ : &others, &standing);
+      const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
+      const auto model =
+          *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
+      const WeightsExport weights({.identity = {"job", "instance", 1, rank, "i"},
+                                   .config = config_,
+                                   .control = &control,
+                                   .gate = rank == 0 ? &gate_ : nullptr,
+                                   .lease = &lease_,
+                                   .attempts = &attempts,
+                                   .standing = &standing,
+                                   .reports = &reports});
+      statuses[rank] = body(weights, *model);
+    });
+    return statuses;
+  }
+  std::vector<absl::Status> Write() {
+    return OnTwoRanks([](const WeightsExport& weights, const models::Model& model) {
+      return weights.Write(model, nullptr);
+    });
+  }
+  size_t FilesInFolder() const {
+    const auto all = std::filesystem::directory_iterator(folder_.Path("out"));
+    return std::distance(begin(all), end(all));
+  }
+
+  files::TempDir folder_;
+  ExportConfig config_;
+  Events events_;
+  Gate gate_;
+  Lease lease_;
+};
+
+TEST_F(WeightsExportTest, TheWeightsTakeTheirPlaceOnceTheyMay) {
+  gate_.not_yet_ = 2;
+  for (const absl::Status& status :
+       OnTwoRanks([](const WeightsExport&weights, const models::Model&model) {
+         const absl::Status prepared = weights.Prepare();
+         return prepared.ok() ? weights.Write(model, nullptr) : prepared;
+       })) {
+    EXPECT_TRUE(status.ok()) << status;
+  }
+  EXPECT_TRUE(std::filesystem::exists(config_.path));
+  EXPECT_EQ(FilesInFolder(), 1);  // nothing under a temporary name
+  EXPECT_THAT(events_.told_, ElementsAre("ready", "exported"));
+}
+
+TEST_F(WeightsExportTest, WhatAnotherWroteIsRefusedAtTheStart) {
+  std::filesystem::create_directories(folder_.Path("out"));
+  ASSERT_TRUE(files::WriteAtomically(config_.path, "somebody's").ok());
+  const auto statuses = OnTwoRanks(
+      [](const WeightsExport& weights, const models::Model&) { return weights.Prepare(); });
+  EXPECT_THAT(std::string(statuses[0].message()), StartsWith("export.path: "));
+  EXPECT_TRUE(statuses[1].ok());  // rank 0 writes, and looks
+}
+
+TEST_F(WeightsExportTest, WithoutTheCoordinatorsWordTheyStayWhereTheyAre) {
+  std::filesystem::create_directories(folder_.Path("out"));
+  gate_.not_yet_ = 1000;
+  for (const absl::Status& status : Write()) {
+    EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
+    EXPECT_EQ(CauseOf(status), Cause::kFinalSaveFailed);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the weights are in "));
+  }
+  EXPECT_FALSE(std::filesystem::exists(config_.path));
+  EXPECT_EQ(FilesInFolder(), 1);
+}
+
+TEST_F(WeightsExportTest, WhoseLeaseIsOverPlacesNothingAndHasFailedAtNothing) {
+  std::filesystem::create_directories(folder_.Path("out"));
+  lease_.status_ = absl::UnavailableError("the lease is over");
+  const auto statuses = Write();
+  EXPECT_EQ(statuses[0], lease_.status_);
+  EXPECT_FALSE(std::filesystem::exists(config_.path));
+}
+
+}  // namespace
+}  // namespace muster::train
