@@ -46,7 +46,7 @@ class RunningCoordinator : public Coordinator {
   const std::string& address() const override { return server_->address(); }
 
  private:
-  void Let(const cluster::Effect& effect);
+  void CarryOut(const cluster::Effect& effect);
   void CheckDrained();
   void SayDrained();
   void SayHealth();
@@ -85,7 +85,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   engine.cluster.patience = options.patience;
   engine.cluster.new_incarnation = NewUuid;
   engine.clock = SteadyClock();
-  engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->Let(effect); };
+  engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
   engine.on_failure = options.on_failure;
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
     raw->well_ = !trouble.has_value();
@@ -185,7 +185,7 @@ void RunningCoordinator::SayDrained() {
   drained_changed_.Changed();
 }
 
-void RunningCoordinator::Let(const cluster::Effect& effect) {
+void RunningCoordinator::CarryOut(const cluster::Effect& effect) {
   if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
     if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
   } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
