@@ -64,7 +64,8 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
       if (r.exited) continue;
-      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now, PatienceOf(job));
+      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now,
+                               ProgressLimitsOf(job));
       if (job.ending || r.finished) membership_.Release(job.id, rank);
       if (membership_.FindAgent(r.node) == nullptr) {
         membership_.ExpectAgent(
@@ -79,8 +80,8 @@ jobs::Job* Cluster::FindJob(const std::string& job_id) {
   return found == jobs_.end() ? nullptr : &found->second;
 }
 
-membership::Patience Cluster::PatienceOf(const jobs::Job& job) const {
-  membership::Patience patience = options_.timing.DefaultPatience();
+membership::ProgressLimits Cluster::ProgressLimitsOf(const jobs::Job& job) const {
+  membership::ProgressLimits patience = options_.timing.DefaultProgressLimits();
   if (job.plan.no_progress.has_value()) patience.no_progress = *job.plan.no_progress;
   if (job.plan.startup.has_value()) patience.startup = *job.plan.startup;
   return patience;
@@ -305,7 +306,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   speed_.erase(job->id);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
-    membership_.ExpectWorker(job->Worker(rank), r.node, false, now, PatienceOf(*job));
+    membership_.ExpectWorker(job->Worker(rank), r.node, false, now, ProgressLimitsOf(*job));
     SendToNode(r.node, StartWorker{job->Worker(rank), r.slot, job->plan.continue_when_cut_off});
   }
   ListsChanged(job);

@@ -265,7 +265,7 @@ class Cluster {
   // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
   // The watchdog's settings for this job: its own, or the defaults.
-  membership::Patience PatienceOf(const jobs::Job& job) const;
+  membership::ProgressLimits ProgressLimitsOf(const jobs::Job& job) const;
   void TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Time now);
   void TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now);
   // Tells rank 0 which checkpoints to remove.

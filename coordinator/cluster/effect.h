@@ -56,7 +56,7 @@ struct WelcomeWorker {
   std::string spec;
   absl::Time job_create_time;
   membership::Timing timing;
-  membership::Patience patience;
+  membership::ProgressLimits patience;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
   // jobs::NotUsable.

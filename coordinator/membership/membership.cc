@@ -74,10 +74,10 @@ bool Membership::AgentDetached(const std::string& node, SessionId session, absl:
 }
 
 void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                              absl::Time now, const std::optional<Patience>& patience) {
+                              absl::Time now, const std::optional<ProgressLimits>& patience) {
   Worker& worker = workers_[{id.job, id.rank}];
   worker = Worker{.id = id, .node = node};
-  worker.patience = patience.value_or(timing_.DefaultPatience());
+  worker.patience = patience.value_or(timing_.DefaultProgressLimits());
   worker.progressed = now;
   worker.agent_answered = Answered(node, now);
   worker.session_started = attached_before;

@@ -66,7 +66,7 @@ struct Worker {
   absl::Duration agent_answered;
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
-  Patience patience;
+  ProgressLimits patience;
   // The last time at which any of the following changed.
   absl::Time progressed = absl::InfinitePast();
   // When it was last seen to wait for another rank (watchdog.h).
@@ -116,7 +116,7 @@ class Membership {
   // lease with its agent's Hello, which names it. `patience`: the job's own settings; absent: those
   // of Timing.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                    absl::Time now, const std::optional<Patience>& patience = std::nullopt);
+                    absl::Time now, const std::optional<ProgressLimits>& patience = std::nullopt);
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
   // Returns the stream that is replaced (0: none).
   absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now,

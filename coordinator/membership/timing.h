@@ -24,7 +24,7 @@ struct Timing {
   // How long agents and workers continue while connections to the coordinator are refused: then it
   // is down and cannot replace them. 0: they end with their lease.
   absl::Duration autonomy = absl::Hours(12);
-  // Patience::startup of jobs that do not set it.
+  // ProgressLimits::startup of jobs that do not set it.
   absl::Duration startup = absl::Minutes(5);
 
   // A mistake that simulations plant (cluster::PlantedFault): nothing lies between the two ends of
@@ -48,11 +48,13 @@ struct Timing {
   absl::Duration Grant() const { return lease + Margin() + Kill(); }
   // This is long on purpose: one micro-batch of a large model may take minutes, and a process that
   // is dead is found by its lease.
-  Patience DefaultPatience() const { return {.no_progress = 30 * lease, .startup = startup}; }
-  // The shortest Patience::no_progress that a job may set: progress is seen by heartbeats, which
+  ProgressLimits DefaultProgressLimits() const {
+    return {.no_progress = 30 * lease, .startup = startup};
+  }
+  // The shortest ProgressLimits::no_progress that a job may set: progress is seen by heartbeats, which
   // may be late by up to a lease.
-  absl::Duration ShortestPatience() const { return 3 * lease; }
-  absl::Duration CollectiveTimeout(const Patience& patience) const {
+  absl::Duration ShortestNoProgress() const { return 3 * lease; }
+  absl::Duration CollectiveTimeout(const ProgressLimits& patience) const {
     return std::max(60 * lease, 2 * patience.no_progress);
   }
 };

@@ -6,7 +6,7 @@
 //
 // One rank is behind another if it has begun fewer collectives. A rank that waits in a collective
 // waits for a rank that has not begun it, so the rank that has begun the fewest waits for no other
-// rank. A rank hangs if it has stood still for the time that it is allowed (Patience) and no rank
+// rank. A rank hangs if it has stood still for the time that it is allowed (ProgressLimits) and no rank
 // that makes progress is behind it. Therefore:
 // - While the rank that is behind all the others makes progress (a slow validation, a slow save),
 //   the others wait for it and no rank hangs, however long this takes. When the wait is over, the
@@ -36,7 +36,7 @@
 namespace muster::membership {
 
 // How long a rank may stand still before it counts as hung.
-struct Patience {
+struct ProgressLimits {
   absl::Duration no_progress;
   // The same before its session has started, while it loads its model and data.
   absl::Duration startup;
@@ -67,7 +67,7 @@ struct Watched {
   // then the ranks that wait for it do not count as hung.
   bool silent = false;
   bool session_started = false;
-  Patience patience;
+  ProgressLimits patience;
   // When it last made progress.
   absl::Time moved;
   // When it was last seen to wait for another one (WaitForOthers).
