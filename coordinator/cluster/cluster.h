@@ -52,7 +52,7 @@ enum class PlantedFault {
 
 struct Options {
   membership::Timing timing;
-  jobs::Patience patience;
+  jobs::EndTimeouts patience;
   Limits limits;
   // Makes a unique name for a process. Random in programs, counted in tests.
   std::function<std::string()> new_incarnation;

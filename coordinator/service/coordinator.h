@@ -18,7 +18,7 @@ namespace muster::service {
 struct CoordinatorOptions {
   ServerOptions server;
   membership::Timing timing;
-  jobs::Patience patience;
+  jobs::EndTimeouts patience;
   // What is stored is damaged, and the coordinator only answers UNAVAILABLE from now on: the
   // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
