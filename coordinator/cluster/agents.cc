@@ -72,7 +72,7 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
     if (!any || job->generation != generation) continue;
     std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
 }
 
@@ -200,7 +200,7 @@ void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time
     const jobs::Ended ended =
         jobs::OnExit(job, exit.worker.rank, exit.exit, options_.patience, now);
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
   StrangerGone(exit.worker.job, exit.worker.incarnation);

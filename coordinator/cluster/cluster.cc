@@ -122,7 +122,7 @@ void Cluster::RaiseCeiling(jobs::Job* job) {
 
 void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
 
-void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
+void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
   if (!job->live) JudgeNodes(job, now);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {

@@ -236,7 +236,7 @@ class Cluster {
   void ListsChanged(jobs::Job* job);
   // Carries out what follows from a change of the job's state: tells processes to end, forgets
   // those that are gone, and logs what happened.
-  void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
+  void ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
   // Its next report.
   void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,

@@ -62,7 +62,7 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
                      absl::StrCat("node '", node, "' is cut off; its ranks are not replaced"));
     }
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
 }
 
@@ -117,7 +117,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
     }
     std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   Schedule(now);
   return absl::OkStatus();

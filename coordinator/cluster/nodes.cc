@@ -185,7 +185,7 @@ void Cluster::EachJobOn(const std::string& node,
   for (jobs::Job* job : LiveJobsOn(node)) {
     const jobs::Ended ended = change(job);
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
 }
 
@@ -245,7 +245,7 @@ void Cluster::SlotQuarantined(SessionId session, const SlotQuarantine& quarantin
       job, quarantine.worker.rank,
       absl::StrCat("process ", quarantine.pid, " does not end although it was killed"), now);
   ListsChanged(job);
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
 size_t Cluster::QuarantinedSlots(const std::string& node) const {

@@ -108,7 +108,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
       // It does not know the notice, and would train on for as long as its agent waits.
       const jobs::Ended ended = jobs::OnInterrupted(job, job->interruption, now);
       ListsChanged(job);
-      Follow(job, ended, now);
+      ApplyJobChange(job, ended, now);
     }
   }
   Changed(job);
@@ -192,7 +192,7 @@ void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::
       absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
       now);
   ListsChanged(job);
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
 void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
@@ -323,7 +323,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
   if (std::exchange(job->warned, warning) != warning && !warning.empty()) {
     effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", warning)});
   }
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
 void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now) {
