@@ -102,7 +102,7 @@ class GrpcClient : public MusterClient {
   // again while the connection breaks, or while it ends in good order but `finished` says that more
   // must come; until `deadline` of SteadyNow().
   template <typename T>
-  absl::Status Follow(
+  absl::Status ReadStream(
       const StreamOptions& options, absl::Time deadline,
       const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
       const std::function<bool(const T&)>& take, const std::function<bool()>& finished);

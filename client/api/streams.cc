@@ -19,7 +19,7 @@ constexpr absl::Duration kPause = absl::Milliseconds(200);
 }  // namespace
 
 template <typename T>
-absl::Status GrpcClient::Follow(
+absl::Status GrpcClient::ReadStream(
     const StreamOptions& options, absl::Time deadline,
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
@@ -67,7 +67,7 @@ absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& o
   v1::WatchJobRequest request;
   request.set_job_id(job_id);
   bool ended = false;
-  return Follow<v1::Job>(
+  return ReadStream<v1::Job>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->WatchJob(context, request); },
       [&](const v1::Job& job) {
@@ -98,7 +98,7 @@ absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t>
   request.set_job_id(job_id);
   request.set_follow(follow);
   if (rank.has_value()) request.set_rank(*rank);
-  return Follow<v1::LogLine>(
+  return ReadStream<v1::LogLine>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamLogs(context, request); },
       [&](const v1::LogLine& next) {
@@ -119,7 +119,7 @@ absl::Status GrpcClient::Metrics(const std::string& job_id, bool follow,
   request.set_follow(follow);
   request.set_from_step(1);
   request.set_from_validation(0);
-  return Follow<v1::StepMetrics>(
+  return ReadStream<v1::StepMetrics>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
       [&](const v1::StepMetrics& next) {
