@@ -167,15 +167,15 @@ void Cluster::SendToNode(const std::string& node, AgentOrder order) {
   effects_.push_back(SendToAgent{agent->session, std::move(order)});
 }
 
-void Cluster::Close(SessionId session, const absl::Status& why) {
+void Cluster::Close(PeerStreamId session, const absl::Status& why) {
   if (session == 0) return;
   agent_sessions_.erase(session);
   worker_sessions_.erase(session);
   older_workers_.erase(session);
-  effects_.push_back(CloseSession{session, why});
+  effects_.push_back(CloseStream{session, why});
 }
 
-void Cluster::Detached(SessionId session, absl::Time now) {
+void Cluster::Detached(PeerStreamId session, absl::Time now) {
   if (const auto agent = agent_sessions_.find(session); agent != agent_sessions_.end()) {
     const std::string node = agent->second;
     agent_sessions_.erase(agent);

@@ -13,7 +13,7 @@ namespace muster::cluster {
 void Cluster::EndSessionsOf(const std::string& node, const std::string& why,
                             const std::function<bool(const std::string&)>& continues,
                             absl::Time now) {
-  for (const SessionId session : membership_.LoseNode(node, continues, now)) {
+  for (const PeerStreamId session : membership_.LoseNode(node, continues, now)) {
     Close(session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", why));
   }
 }

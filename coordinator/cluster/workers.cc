@@ -32,7 +32,7 @@ Overload(Cases...) -> Overload<Cases...>;
 
 }  // namespace
 
-absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now) {
+absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now) {
   const WorkerId& id = hello.worker;
   jobs::Job* job = FindJob(id.job);
   if (job == nullptr) return NoSuchJob(id.job);
@@ -128,7 +128,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   return absl::OkStatus();
 }
 
-bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now) {
+bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
   const auto worker = worker_sessions_.find(session);
   if (worker == worker_sessions_.end()) return false;
   const WorkerId& id = worker->second;
@@ -155,7 +155,7 @@ bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
   return true;
 }
 
-absl::Status Cluster::WorkerReported(SessionId session, const Report& report, absl::Time now) {
+absl::Status Cluster::WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
   const auto worker = worker_sessions_.find(session);
   if (worker == worker_sessions_.end()) return absl::OkStatus();
   const WorkerId id = worker->second;
@@ -195,7 +195,7 @@ void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::
   ApplyJobChange(job, ended, now);
 }
 
-void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
+void Cluster::ReportsSpooled(PeerStreamId session, const WorkerId& worker,
                              const std::vector<Report>& reports, absl::Time now) {
   AgentHeard(session, now);
   // Its agent speaks for it: it is not lost.

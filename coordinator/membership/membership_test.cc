@@ -311,7 +311,7 @@ TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
   members.ExpectWorker(Id(2), "well", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 7, At(1)).ok());
   members.WorkerHeard(Id(0), At(5));
-  EXPECT_EQ(members.LoseNode("lost", Nobody, At(6)), std::vector<SessionId>{7});
+  EXPECT_EQ(members.LoseNode("lost", Nobody, At(6)), std::vector<PeerStreamId>{7});
   members.WorkerHeard(Id(0), At(7));
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 8, At(7)).status()), "STALE_INCARNATION");
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1), 9, At(7)).status()), "STALE_INCARNATION");

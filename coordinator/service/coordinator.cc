@@ -66,7 +66,7 @@ class RunningCoordinator : public Coordinator {
   SteadyCondition drained_changed_;
   bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
 
-  SessionIds ids_;
+  PeerStreamIds ids_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<JobService> job_service_;
   std::unique_ptr<ControlService> control_service_;
@@ -190,7 +190,7 @@ void RunningCoordinator::CarryOut(const cluster::Effect& effect) {
     if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
   } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
     if (Session* session = sessions_.Find(worker->session)) session->Send(worker->order);
-  } else if (const auto* close = std::get_if<cluster::CloseSession>(&effect)) {
+  } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
     if (Session* session = sessions_.Find(close->session)) session->End(close->why);
   } else if (const auto* job = std::get_if<cluster::JobChanged>(&effect)) {
     jobs_.Poke(job->job);

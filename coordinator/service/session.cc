@@ -5,7 +5,7 @@
 
 namespace muster::service {
 
-Session* Sessions::Find(cluster::SessionId id) const {
+Session* Sessions::Find(cluster::PeerStreamId id) const {
   const auto found = sessions_.find(id);
   return found == sessions_.end() ? nullptr : found->second;
 }

@@ -37,9 +37,9 @@ class Session {
 class Sessions {
  public:
   // Null when it has ended.
-  Session* Find(cluster::SessionId id) const;
-  void Add(cluster::SessionId id, Session* session) { sessions_[id] = session; }
-  void Remove(cluster::SessionId id) { sessions_.erase(id); }
+  Session* Find(cluster::PeerStreamId id) const;
+  void Add(cluster::PeerStreamId id, Session* session) { sessions_[id] = session; }
+  void Remove(cluster::PeerStreamId id) { sessions_.erase(id); }
   // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
   // Ends the streams to which nothing was sent yet.
@@ -47,7 +47,7 @@ class Sessions {
   const absl::Status& ended() const { return ended_; }
 
  private:
-  std::map<cluster::SessionId, Session*> sessions_;
+  std::map<cluster::PeerStreamId, Session*> sessions_;
   absl::Status ended_;
 };
 
@@ -57,7 +57,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
                       public Session,
                       public std::enable_shared_from_this<SessionStream<In, Out>> {
  public:
-  SessionStream(Engine* engine, Sessions* sessions, cluster::SessionId id)
+  SessionStream(Engine* engine, Sessions* sessions, cluster::PeerStreamId id)
       : engine_(engine), sessions_(sessions), id_(id) {}
 
   // Called once, right after construction.
@@ -131,7 +131,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     outbox_.push_back(std::move(message));
     WriteNext();
   }
-  cluster::SessionId id() const { return id_; }
+  cluster::PeerStreamId id() const { return id_; }
 
  private:
   // Gives the message to the engine, which applies it when the store works.
@@ -197,7 +197,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
 
   Engine* const engine_;
   Sessions* const sessions_;
-  const cluster::SessionId id_;
+  const cluster::PeerStreamId id_;
   // Keeps this alive until gRPC is done with it.
   std::shared_ptr<SessionStream> self_;
 
