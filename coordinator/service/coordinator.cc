@@ -52,7 +52,7 @@ class RunningCoordinator : public Coordinator {
   void SayHealth();
 
   // ---- Of the engine's thread.
-  Sessions sessions_;
+  PeerStreams sessions_;
   Followers jobs_;
   Followers logs_;
   Followers steps_;
@@ -187,11 +187,11 @@ void RunningCoordinator::SayDrained() {
 
 void RunningCoordinator::CarryOut(const cluster::Effect& effect) {
   if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
-    if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
+    if (PeerStream* session = sessions_.Find(agent->session)) session->Send(agent->order);
   } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
-    if (Session* session = sessions_.Find(worker->session)) session->Send(worker->order);
+    if (PeerStream* session = sessions_.Find(worker->session)) session->Send(worker->order);
   } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
-    if (Session* session = sessions_.Find(close->session)) session->End(close->why);
+    if (PeerStream* session = sessions_.Find(close->session)) session->End(close->why);
   } else if (const auto* job = std::get_if<cluster::JobChanged>(&effect)) {
     jobs_.Poke(job->job);
     CheckDrained();

@@ -24,27 +24,27 @@ class PeerStreamIds {
 // Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
-  AgentService(Engine* engine, Sessions* sessions, PeerStreamIds* ids)
+  AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids)
       : engine_(engine), sessions_(sessions), ids_(ids) {}
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
       grpc::CallbackServerContext* context) override;
 
  private:
   Engine* const engine_;
-  Sessions* const sessions_;
+  PeerStreams* const sessions_;
   PeerStreamIds* const ids_;
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
-  WorkerService(Engine* engine, Sessions* sessions, PeerStreamIds* ids)
+  WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids)
       : engine_(engine), sessions_(sessions), ids_(ids) {}
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* Attach(
       grpc::CallbackServerContext* context) override;
 
  private:
   Engine* const engine_;
-  Sessions* const sessions_;
+  PeerStreams* const sessions_;
   PeerStreamIds* const ids_;
 };
 
