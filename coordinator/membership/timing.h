@@ -51,8 +51,8 @@ struct Timing {
   ProgressLimits DefaultProgressLimits() const {
     return {.no_progress = 30 * lease, .startup = startup};
   }
-  // The shortest ProgressLimits::no_progress that a job may set: progress is seen by heartbeats, which
-  // may be late by up to a lease.
+  // The shortest ProgressLimits::no_progress that a job may set. Progress is seen by heartbeats,
+  // which may be late by up to a lease.
   absl::Duration ShortestNoProgress() const { return 3 * lease; }
   absl::Duration CollectiveTimeout(const ProgressLimits& patience) const {
     return std::max(60 * lease, 2 * patience.no_progress);

@@ -6,7 +6,7 @@
 //
 // One rank is behind another if it has begun fewer collectives. A rank that waits in a collective
 // waits for a rank that has not begun it, so the rank that has begun the fewest waits for no other
-// rank. A rank hangs if it has stood still for the time that it is allowed (ProgressLimits) and no rank
+// rank. A rank hangs if it has stood still for longer than its ProgressLimits allow and no rank
 // that makes progress is behind it. Therefore:
 // - While the rank that is behind all the others makes progress (a slow validation, a slow save),
 //   the others wait for it and no rank hangs, however long this takes. When the wait is over, the
