@@ -19,7 +19,7 @@ struct CoordinatorOptions {
   ServerOptions server;
   membership::Timing timing;
   jobs::EndTimeouts patience;
-  // What is stored is damaged, and the coordinator only answers UNAVAILABLE from now on: the
+  // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
   // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
 };
@@ -27,23 +27,23 @@ struct CoordinatorOptions {
 // Thread-safe.
 class Coordinator {
  public:
-  // Carries on from what is stored, and listens. `store` outlives the coordinator. Errors: the
+  // Continues from what is stored, and listens. `store` outlives the coordinator. Errors: the
   // store's and the server's.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   virtual ~Coordinator() = default;
 
-  // The node's agent is about to be stopped on purpose: the jobs that run there save a checkpoint
-  // at their next step boundary, end there, and go on elsewhere or later, which counts as no
+  // The node's agent will be stopped on purpose: the jobs that run there save a checkpoint at their
+  // next step boundary, end there, and continue later or on other nodes. This does not count as a
   // failure.
   virtual void Drain(const std::string& node) = 0;
-  // Of a node that is drained: waits until no process is left there, but no longer than `timeout`.
-  // Whether that has come, or the store has failed.
+  // Waits until no process is left on the drained node, but no longer than `timeout`. True if none
+  // is left, or if the store has failed.
   virtual bool AwaitDrained(absl::Duration timeout) = 0;
-  // Of a node that is drained: changes while something moves there.
+  // A number that changes while jobs on the drained node make progress.
   virtual uint64_t DrainActivity() = 0;
-  // What is left on a node that is drained is told to end now.
+  // Tells the processes that are left on the drained node to end now.
   virtual void InterruptDrained() = 0;
 
   // host:port
