@@ -17,7 +17,7 @@ namespace muster::safetensors {
 using Index = std::map<std::string, std::string>;
 
 // `path` is used only in errors, which begin with it. Errors:
-// - DATA_LOSS: the text is not JSON, it has no object `weight_map` or an empty one, a tensor appears
+// - DATA_LOSS: it is not JSON, it has no object `weight_map` or an empty one, a tensor appears
 //   twice, or a file's name is not a text.
 // - INVALID_ARGUMENT: names of files outside of the folder (absolute, or with ".."); at most 3 of
 //   them are listed.
