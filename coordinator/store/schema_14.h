@@ -1,6 +1,6 @@
-// The migration to version 14 (schema.h): what was measured of a step or a pass becomes its
-// message, which further metrics join without a migration, and a job becomes three rows that are written
-// apart.
+// The migration to version 14 (schema.h). What was measured of a step or of a pass becomes its
+// message, so that a further metric needs no migration. A job becomes three rows, each of which is
+// written by itself.
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_14_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_14_H_
 
