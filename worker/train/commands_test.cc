@@ -149,7 +149,7 @@ TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
 
 TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
   effects_.has_checkpoints_ = false;
-  EXPECT_TRUE(Apply({SaveCheckpointCommand(), SetTrainabilityCommand(), CancelCommand{1}}));
+  EXPECT_TRUE(Apply({SaveCheckpointCommand(), SetTrainabilityCommand(), CancelCommand{9}}));
   EXPECT_THAT(ended_,
               ElementsAre("3 OPERATION_APPLIED", "1 NO_CHECKPOINTS", "2 TRAINABILITY_INVALID"));
   effects_.trains_ = false;
