@@ -175,8 +175,8 @@ def main():
     arguments = parser.parse_args()
     with harness.programs_of(arguments.programs) as programs:
         print(
-            "\n| parameters | strategy | ranks | freeze half, ms | MB moved | the least, ms | "
-            "unfreeze it, ms | MB moved | the least, ms |"
+            "\n| parameters | strategy | ranks | freeze half, ms | MB moved | the least, ms "
+            "| unfreeze it, ms | MB moved | the least, ms |"
         )
         print("|---" * 9 + "|")
         for name in arguments.cases:

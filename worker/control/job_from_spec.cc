@@ -9,8 +9,7 @@
 #include "common/jobspec/jobspec.h"
 #include "common/protoenum/cases.h"
 #include "common/status/status.h"
-#include "worker/control/command_from_wire.h"
-#include "worker/optim/optimizers.h"
+#include "common/trainability/from_proto.h"
 
 namespace muster::control {
 namespace {
@@ -69,8 +68,30 @@ std::optional<models::LossOptions> Loss(const v1::LossSpec& spec) {
 }
 
 absl::StatusOr<train::OptimizerConfig> Optimizer(const v1::OptimizerSpec& spec) {
-  ASSIGN_OR_RETURN(const optim::ChosenOptimizer chosen, optim::OptimizerFromSpec(spec));
-  train::OptimizerConfig optimizer{.lr = chosen.lr, .kind = chosen.options, .groups = {}};
+  train::OptimizerConfig optimizer;
+  switch (spec.kind_case()) {
+    case v1::OptimizerSpec::kAdamw:
+      optimizer.lr = spec.adamw().lr();
+      optimizer.kind = optim::AdamWOptions{.beta1 = spec.adamw().betas(0),
+                                           .beta2 = spec.adamw().betas(1),
+                                           .eps = spec.adamw().eps(),
+                                           .weight_decay = spec.adamw().weight_decay()};
+      break;
+    case v1::OptimizerSpec::kSgd:
+      optimizer.lr = spec.sgd().lr();
+      optimizer.kind = optim::SgdOptions{.momentum = spec.sgd().momentum(),
+                                         .weight_decay = spec.sgd().weight_decay(),
+                                         .nesterov = spec.sgd().nesterov()};
+      break;
+    case v1::OptimizerSpec::kLion:
+      optimizer.lr = spec.lion().lr();
+      optimizer.kind = optim::LionOptions{.beta1 = spec.lion().betas(0),
+                                          .beta2 = spec.lion().betas(1),
+                                          .weight_decay = spec.lion().weight_decay()};
+      break;
+    case v1::OptimizerSpec::KIND_NOT_SET:
+      return Missing("optimizer");
+  }
   for (const v1::ParameterGroup& group : spec.groups()) {
     optimizer.groups.push_back({.match = group.match()});
     if (group.has_weight_decay()) optimizer.groups.back().weight_decay = group.weight_decay();
@@ -253,9 +274,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL
                     ? train::RefreshMode::kManual
                     : train::RefreshMode::kAuto;
-  for (const v1::TrainableRule& rule : spec.trainable().rules()) {
-    job.trainable.push_back(RuleFromWire(rule));
-  }
+  job.trainable = RulesFromProto(spec.trainable().rules());
   if (spec.has_profile()) {
     job.profile = {.directory = spec.profile().directory(),
                    .steps = {spec.profile().steps().begin(), spec.profile().steps().end()}};

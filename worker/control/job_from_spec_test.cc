@@ -4,6 +4,7 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <variant>
 
@@ -120,6 +121,41 @@ TEST(JobFromSpec, StrategiesOptimizersAndSchedulesAreThoseOfTheJobFile) {
   EXPECT_EQ(step.warmup_steps, 3);
   EXPECT_EQ(step.step_size, 5);
   EXPECT_EQ(step.gamma, 0.5);
+}
+
+TEST(JobFromSpec, EachOptimizerOfTheSchemaIsOneOfItsOwn) {
+  std::set<size_t> kinds;
+  const auto* oneof = v1::OptimizerSpec::descriptor()->FindOneofByName("kind");
+  for (int i = 0; i < oneof->field_count(); ++i) {
+    const std::string name(oneof->field(i)->name());
+    const train::Job job = JobOf("optimizer { " + name + " { lr: 0.5 } }");
+    ASSERT_TRUE(job.optimizer.has_value()) << name;
+    EXPECT_EQ(job.optimizer->lr, 0.5) << name;
+    EXPECT_TRUE(kinds.insert(job.optimizer->kind.index()).second) << name;
+  }
+  EXPECT_EQ(kinds.size(), std::variant_size_v<optim::OptimizerOptions>);
+}
+
+TEST(JobFromSpec, OptionsOfOptimizersAreThoseOfTheJobFile) {
+  const auto kind = [](const std::string& options) {
+    return JobOf("optimizer { " + options + " }").optimizer->kind;
+  };
+  const auto adamw = std::get<optim::AdamWOptions>(
+      kind("adamw { lr: 1 betas: 0.25 betas: 0.5 eps: 0.125 weight_decay: 2 }"));
+  EXPECT_EQ(adamw.beta1, 0.25);
+  EXPECT_EQ(adamw.beta2, 0.5);
+  EXPECT_EQ(adamw.eps, 0.125);
+  EXPECT_EQ(adamw.weight_decay, 2);
+  const auto sgd = std::get<optim::SgdOptions>(
+      kind("sgd { lr: 1 momentum: 0.5 weight_decay: 2 nesterov: true }"));
+  EXPECT_EQ(sgd.momentum, 0.5);
+  EXPECT_EQ(sgd.weight_decay, 2);
+  EXPECT_TRUE(sgd.nesterov);
+  const auto lion =
+      std::get<optim::LionOptions>(kind("lion { lr: 1 betas: 0.25 betas: 0.5 weight_decay: 2 }"));
+  EXPECT_EQ(lion.beta1, 0.25);
+  EXPECT_EQ(lion.beta2, 0.5);
+  EXPECT_EQ(lion.weight_decay, 2);
 }
 
 TEST(JobFromSpec, WithoutTrainingThereIsNoOptimizer) {

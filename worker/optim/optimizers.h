@@ -1,13 +1,13 @@
-// All optimizers, the one place that lists them: what a job file calls each, and how it is made.
+// All optimizers, the one place that lists them.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 
 #include <memory>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "proto/muster/v1/job_spec.pb.h"
 #include "worker/optim/adamw.h"
 #include "worker/optim/lion.h"
 #include "worker/optim/optimizer.h"
@@ -17,19 +17,18 @@ namespace muster::optim {
 
 using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, LionOptions>;
 
-// What a job file chose. The learning rate stands apart because schedules and commands change it.
-struct ChosenOptimizer {
-  double lr = 0;
-  OptimizerOptions options;
-};
-
-// spec: with its defaults, and valid (common/jobspec). INVALID_ARGUMENT: none is chosen that this
-// program knows.
-absl::StatusOr<ChosenOptimizer> OptimizerFromSpec(const v1::OptimizerSpec& spec);
+// The factory of each: without one for every alternative, CreateOptimizer does not compile.
+inline auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
+inline auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
+inline auto FactoryOf(const LionOptions&) { return &CreateLion; }
 
 // INVALID_ARGUMENT names the parameter that does not fit.
-absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
-    std::vector<OptimizedParameter> parameters, const OptimizerOptions& options);
+inline absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
+    std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) {
+  return std::visit(
+      [&parameters](const auto& own) { return FactoryOf(own)(std::move(parameters), own); },
+      options);
+}
 
 }  // namespace muster::optim
 
