@@ -201,7 +201,9 @@ void ControlStream::Take(const v1::WorkerDirective& directive, Stream* stream) {
     case v1::WorkerDirective::kReportAck:
       outbox_.Acknowledge(directive.report_ack().sequence());
       break;
-    default:
+    case v1::WorkerDirective::kHeartbeatAck:
+    case v1::WorkerDirective::kCheckpointRecorded:
+    case v1::WorkerDirective::KIND_NOT_SET:
       break;
   }
 }

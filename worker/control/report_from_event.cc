@@ -1,7 +1,9 @@
 #include "worker/control/report_from_event.h"
 
 #include <string>
+#include <variant>
 
+#include "common/overloaded/overloaded.h"
 #include "common/status/code_name.h"
 #include "common/utf8/utf8.h"
 
@@ -81,24 +83,30 @@ struct Fill {
       return;
     }
     v1::OperationResult& result = *finished.mutable_result();
-    if (const auto* written = std::get_if<train::CheckpointWritten>(&event.result)) {
-      result.mutable_checkpoint()->set_step(written->step);
-      result.mutable_checkpoint()->set_path(written->path);
-      result.mutable_checkpoint()->set_generation(written->generation);
-    } else if (const auto* rate = std::get_if<train::LearningRateSet>(&event.result)) {
-      result.mutable_learning_rate()->set_old_rate(rate->old_rate);
-      result.mutable_learning_rate()->set_new_rate(rate->new_rate);
-      result.mutable_learning_rate()->set_next_step(rate->next_step);
-    } else if (const auto* change = std::get_if<train::TrainabilityChange>(&event.result)) {
-      Set(result.mutable_trainability(), *change);
-    } else if (const auto* plan = std::get_if<train::TrainabilityPlan>(&event.result)) {
-      Set(result.mutable_trainability_plan()->mutable_change(), plan->change);
-      for (const auto& rank : plan->ranks) {
-        v1::RankPlan& added = *result.mutable_trainability_plan()->add_ranks();
-        added.set_state_bytes_before(rank.state_bytes_before);
-        added.set_state_bytes(rank.state_bytes);
-      }
-    }
+    std::visit(Overloaded{[](const std::monostate&) {},
+                          [&](const train::CheckpointWritten& written) {
+                            result.mutable_checkpoint()->set_step(written.step);
+                            result.mutable_checkpoint()->set_path(written.path);
+                            result.mutable_checkpoint()->set_generation(written.generation);
+                          },
+                          [&](const train::LearningRateSet& rate) {
+                            result.mutable_learning_rate()->set_old_rate(rate.old_rate);
+                            result.mutable_learning_rate()->set_new_rate(rate.new_rate);
+                            result.mutable_learning_rate()->set_next_step(rate.next_step);
+                          },
+                          [&](const train::TrainabilityChange& change) {
+                            Set(result.mutable_trainability(), change);
+                          },
+                          [&](const train::TrainabilityPlan& plan) {
+                            Set(result.mutable_trainability_plan()->mutable_change(), plan.change);
+                            for (const auto& rank : plan.ranks) {
+                              v1::RankPlan& added =
+                                  *result.mutable_trainability_plan()->add_ranks();
+                              added.set_state_bytes_before(rank.state_bytes_before);
+                              added.set_state_bytes(rank.state_bytes);
+                            }
+                          }},
+               event.result);
   }
   void operator()(const train::StageStarted& event) const {
     report.mutable_stage_started()->set_stage(event.stage);
