@@ -1,6 +1,7 @@
 // Tells ThreadSanitizer what Debian's gRPC, which is not instrumented, puts in order:
 //  - what a thread did before it began a batch of operations of a call has happened before the
 //    callback that says that this batch is done;
+//  - the callbacks of a server's call have happened before the call is destroyed;
 //  - what a thread did before it handed a message to a call has happened before what another thread
 //    does once it has read that message from the connection.
 // Without this, a callback that reads what the beginner of its batch wrote looks like a race; with
@@ -118,8 +119,8 @@ grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_
 }
 
 // grpc::internal::ServerCallbackCall::ScheduleOnDone(): the last callback of a call of a server has
-// ended, and the call is destroyed. It is found by a count that the library's own code changes, too.
-// In Debian's gRPC 1.51 the two counts follow the pointer to the virtual functions.
+// ended, and the call is destroyed. Two counts find out which one is the last, and the library's
+// own code changes them, too. In Debian's gRPC 1.51 they follow the pointer to virtual functions.
 void ScheduleOnDone(void* call,
                     bool here) asm("_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb");
 void ScheduleOnDone(void* call, bool here) {
