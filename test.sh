@@ -1,10 +1,20 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs every test, and prints one last line: "N passed, N
 # failed". ./test.sh --long [arguments of tests/faults/long.py]: many seeds of faults and simulated
-# schedules instead, about 9 minutes of them; again: goes on with what is left
-# (tests/faults/results/long.tsv says what has passed).
+# schedules, and the sanitizers over code that includes LibTorch, about 9 minutes of them; again:
+# goes on with what is left (tests/faults/results/long.tsv says what has passed).
 set -uo pipefail
 cd "$(dirname "$0")"
+
+# Bazel for one sanitizer, asan or tsan: beside the plain one, and after everything else that wants
+# a core. It has an output base of its own, so that both can run at the same time.
+sanitizer() {
+  local name="$1" command="$2"
+  shift 2
+  nice -n 19 bazel --output_base="$output_base-$name" --max_idle_secs=60 "$command" \
+    --config="$name" --experimental_convenience_symlinks=ignore "$@"
+}
+
 if [[ "${1:-}" == --long ]]; then
   shift
   third_party/install.sh --packages && third_party/install.sh --tests || exit 1
@@ -18,9 +28,11 @@ if [[ "${1:-}" == --long ]]; then
     bazel-bin/tests/{faults/paced.so,simulation/simulate} "$programs" || exit 1
   "$HOME/.cache/muster/venv/bin/python" -m tests.faults.long --programs "$programs" \
     --plugin "$programs/paced.so" --simulate "$programs/simulate" \
+    --output-base "$(bazel info output_base)" \
     --version "$(git describe --always --dirty 2> /dev/null || echo unknown)" "$@"
   exit
 fi
+
 third_party/install.sh --packages || exit 1
 # pip keeps one core busy the first time; what needs no LibTorch compiles meanwhile.
 third_party/install.sh --tests &
@@ -29,21 +41,42 @@ bazel build --keep_going //client/... //coordinator:musterd //worker/agent/... |
 wait "$installing" || exit 1
 
 python="$HOME/.cache/muster/venv/bin/python"
-status=0
-run() {
-  echo "== bazel test $*" >&2
-  bazel test --keep_going "$@" || status=1
-  # Counted at once: the next configuration writes its results to the same place.
-  "$python" tests/count_cases.py --add "$counts" || status=1
-}
-counts="$(mktemp)"
-trap 'rm -f "$counts"' EXIT
 # What asan.txt names runs there and not a second time without: twice compiled and run is a third of
 # the whole time.
-run -- //... $(sed 's/^/-/' tests/asan.txt)
-run --config=asan $(<tests/asan.txt)
+plain=(-- //... $(sed 's/^/-/' tests/asan.txt))
+asan=($(<tests/asan.txt))
 # tsan.txt: all that has threads. notsan: tests in which ThreadSanitizer sees nothing but Debian's
 # libraries, which are not instrumented.
-run --config=tsan --test_tag_filters=-notsan --build_tag_filters=-notsan $(<tests/tsan.txt)
-"$python" tests/count_cases.py --total "$counts" || status=1
+tsan=(--test_tag_filters=-notsan --build_tag_filters=-notsan $(<tests/tsan.txt))
+
+work="$(mktemp -d)"
+trap 'rm -rf "$work"' EXIT
+status=0
+# What `bazel test` of one configuration came to.
+count() {
+  "$python" tests/count_cases.py --add "$work/results" "$1" "$work/$1.json" || status=1
+}
+
+# Asked for here, because bazel answers no question while it tests.
+output_base="$(bazel info output_base)" || exit 1
+echo "== plain: build" >&2
+bazel build --keep_going "${plain[@]}" || true # told by the tests
+# The plain tests wait for processes and disks much of the time: the sanitizers' builds use it.
+echo "== asan, tsan: build, while the plain tests run" >&2
+{
+  sanitizer asan build --keep_going "${asan[@]}"
+  sanitizer tsan build --keep_going "${tsan[@]}"
+} > "$work/sanitizers.log" 2>&1 &
+building=$!
+bazel test --keep_going --build_event_json_file="$work/plain.json" "${plain[@]}" || status=1
+count plain
+wait "$building" || true # told by the tests
+for name in asan tsan; do
+  echo "== $name: test" >&2
+  declare -n targets="$name"
+  sanitizer "$name" test --keep_going --build_event_json_file="$work/$name.json" \
+    "${targets[@]}" || status=1
+  count "$name"
+done
+"$python" tests/count_cases.py --total "$work/results" || status=1
 exit $status

@@ -3,7 +3,6 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -15,8 +14,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/files/files.h"
+#include "common/flags/duration.h"
 #include "common/log/log.h"
 #include "common/status/status.h"
+#include "common/steady/now.h"
 #include "coordinator/launch/local_agent.h"
 #include "coordinator/service/coordinator.h"
 #include "coordinator/store/sqlite_store.h"
@@ -52,35 +53,6 @@ std::string DefaultAgent() {
                                                                                           : beside;
 }
 
-absl::StatusOr<absl::Duration> ParseLease(const std::string& text) {
-  absl::Duration lease;
-  if (!absl::ParseDuration(text, &lease) || lease < absl::Seconds(1) || lease > absl::Hours(1)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--lease ", text, ": expected a time from 1s to 1h"));
-  }
-  return lease;
-}
-
-absl::StatusOr<absl::Duration> ParseAutonomy(const std::string& text) {
-  absl::Duration autonomy;
-  if (!absl::ParseDuration(text, &autonomy) || autonomy < absl::ZeroDuration() ||
-      autonomy > absl::Hours(24 * 365)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--autonomy ", text, ": expected a time from 0s to 8760h"));
-  }
-  return autonomy;
-}
-
-absl::StatusOr<absl::Duration> ParseDrainTimeout(const std::string& text) {
-  absl::Duration timeout;
-  if (!absl::ParseDuration(text, &timeout) || timeout < absl::ZeroDuration() ||
-      timeout > absl::Hours(24)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--drain-timeout ", text, ": expected a time from 0s to 24h"));
-  }
-  return timeout;
-}
-
 // Lets the jobs of the local agent save a checkpoint and end; another signal ends that at once.
 void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
                     const sigset_t& signals) {
@@ -89,10 +61,8 @@ void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
     return sigtimedwait(&signals, nullptr, &at_once) > 0;
   };
   coordinator.Drain(launch::kLocalNode);
-  const auto start = std::chrono::steady_clock::now();
-  const auto elapsed = [start] {
-    return absl::FromChrono(std::chrono::steady_clock::now() - start);
-  };
+  const absl::Time start = SteadyNow();
+  const auto elapsed = [start] { return SteadyNow() - start; };
   std::optional<uint64_t> activity;
   absl::Duration moved = -kStandstill;
   while (elapsed() < timeout || elapsed() < moved + kStandstill) {
@@ -115,9 +85,14 @@ absl::Status WithAdvice(const absl::Status& error) {
 }
 
 absl::Status Run(Flags flags, const sigset_t& signals) {
-  ASSIGN_OR_RETURN(flags.coordinator.timing.lease, ParseLease(flags.lease));
-  ASSIGN_OR_RETURN(flags.coordinator.timing.autonomy, ParseAutonomy(flags.autonomy));
-  ASSIGN_OR_RETURN(const absl::Duration drain_timeout, ParseDrainTimeout(flags.drain_timeout));
+  ASSIGN_OR_RETURN(flags.coordinator.timing.lease,
+                   ParseDurationFlag("--lease", flags.lease, absl::Seconds(1), absl::Hours(1)));
+  ASSIGN_OR_RETURN(
+      flags.coordinator.timing.autonomy,
+      ParseDurationFlag("--autonomy", flags.autonomy, absl::ZeroDuration(), absl::Hours(24 * 365)));
+  ASSIGN_OR_RETURN(const absl::Duration drain_timeout,
+                   ParseDurationFlag("--drain-timeout", flags.drain_timeout, absl::ZeroDuration(),
+                                     absl::Hours(24)));
   const auto store = store::SqliteStore::Open(flags.state, flags.store);
   if (!store.ok()) return WithAdvice(store.status());
   absl::Status damaged;

@@ -1,65 +1,106 @@
-"""Counts test cases in the XML that Bazel keeps of each test target.
+"""Counts test cases in the XML that Bazel keeps of each test target, each case once.
 
-`--add FILE` appends "passed failed skipped" of the last `bazel test` to FILE; `--total FILE` prints
-the sum as the last line of ./test.sh and exits with 1 when anything failed or nothing ran."""
+    count_cases.py --add RESULTS CONFIGURATION EVENTS
+    count_cases.py --total RESULTS
 
+`--add` appends what each case of one `bazel test` came to; EVENTS is its --build_event_json_file,
+CONFIGURATION says how it was compiled: plain, asan or tsan. `--total` says how many cases ran in
+each configuration and prints the sum as the last line of ./test.sh. A case that ran in several
+configurations counts once, and has failed if it failed in any. Ends with 1 when anything failed or
+nothing ran."""
+
+import collections
 import json
 import pathlib
 import sys
 import xml.etree.ElementTree as ET
 
-EVENTS = pathlib.Path("bazel-test-events.json")
+TITLES = {
+    "plain": "without a sanitizer",
+    "asan": "with AddressSanitizer and UndefinedBehaviorSanitizer",
+    "tsan": "with ThreadSanitizer",
+}
+# From the best to the worst.
+RESULTS = ("skipped", "passed", "failed")
 
 
-def count_file(path):
-    """(passed, failed, skipped) of one test.xml; a target without readable cases counts as one
-    failure."""
+def cases_of_file(path):
+    """{name: result} of one test.xml; empty if it has no readable cases."""
     try:
         cases = list(ET.parse(path).getroot().iter("testcase"))
     except (ET.ParseError, OSError):
-        return (0, 1, 0)
-    failed = sum(
-        1 for case in cases if case.find("failure") is not None or case.find("error") is not None
-    )
-    skipped = sum(
-        1 for case in cases if case.find("skipped") is not None or case.get("status") == "notrun"
-    )
-    return (len(cases) - failed - skipped, failed, skipped)
+        return {}
+    found = {}
+    for case in cases:
+        name = f"{case.get('classname')}.{case.get('name')}"
+        if case.find("failure") is not None or case.find("error") is not None:
+            found[name] = "failed"
+        elif case.find("skipped") is not None or case.get("status") == "notrun":
+            found[name] = "skipped"
+        else:
+            found[name] = "passed"
+    return found
 
 
-def last_run():
-    """Sums over the test results that the last `bazel test` named in its event file."""
-    passed = failed = skipped = 0
-    for line in EVENTS.read_text().splitlines():
+def cases_of_run(events):
+    """{"label case": result} of the test results in a file of events. A target that did not build,
+    whose process failed without a failed case, or that has no cases, is itself a failed case."""
+    found, labels = {}, set()
+    for line in pathlib.Path(events).read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
-        if "targetCompleted" in event.get("id", {}) and not event.get("completed", {}).get(
-            "success"
-        ):
-            failed += 1  # did not build
+        identity = event.get("id", {})
+        if "targetCompleted" in identity and not event.get("completed", {}).get("success"):
+            found[f"{identity['targetCompleted']['label']} (does not build)"] = "failed"
         if "testResult" not in event:
             continue
-        result = event["testResult"]
+        label, result = identity["testResult"]["label"], event["testResult"]
+        labels.add(label)
         xml = [
             out["uri"] for out in result.get("testActionOutput", []) if out["name"] == "test.xml"
         ]
-        counts = count_file(xml[0].removeprefix("file://")) if xml else (0, 0, 0)
-        if result["status"] != "PASSED" and counts[1] == 0:
-            counts = (counts[0], 1, counts[2])  # timed out, crashed, or leaked
-            print("failed:", event["id"]["testResult"]["label"], result["status"], file=sys.stderr)
-        passed, failed, skipped = passed + counts[0], failed + counts[1], skipped + counts[2]
-    return passed, failed, skipped
+        cases = cases_of_file(xml[0].removeprefix("file://")) if xml else {}
+        found.update({f"{label} {name}": came_to for name, came_to in cases.items()})
+        if result["status"] != "PASSED" and "failed" not in cases.values():
+            # Timed out, crashed, or leaked.
+            found[f"{label} ({result['status']})"] = "failed"
+    # Of several shards some may have none.
+    with_cases = {name.split(" ", 1)[0] for name in found}
+    found.update({f"{label} (no readable cases)": "failed" for label in labels - with_cases})
+    return found
+
+
+def add(results, configuration, events):
+    cases = cases_of_run(events)
+    with open(results, "a", encoding="utf-8") as file:
+        for name, result in cases.items():
+            file.write(f"{configuration}\t{result}\t{name}\n")
+    for name, result in cases.items():
+        if result == "failed":
+            print(f"failed {TITLES[configuration]}: {name}", file=sys.stderr)
+
+
+def total(results):
+    """The lines to print, and the exit code."""
+    ran, worst = collections.Counter(), {}
+    for line in pathlib.Path(results).read_text(encoding="utf-8").splitlines():
+        configuration, result, name = line.split("\t", 2)
+        ran[configuration] += result != "skipped"
+        worst[name] = max(worst.get(name, result), result, key=RESULTS.index)
+    lines = [f"{ran[name]} cases ran {title}" for name, title in TITLES.items()]
+    sums = collections.Counter(worst.values())
+    skipped = f", {sums['skipped']} skipped" if sums["skipped"] else ""
+    lines.append(f"{sums['passed']} passed, {sums['failed']} failed{skipped}")
+    return lines, 0 if sums["failed"] == 0 and sums["passed"] > 0 else 1
 
 
 def main():
-    mode, path = sys.argv[1:]
+    mode, results, *more = sys.argv[1:]
     if mode == "--add":
-        with open(path, "a", encoding="utf-8") as file:
-            print(*last_run(), file=file)
+        add(results, *more)
         return 0
-    lines = [map(int, line.split()) for line in open(path, encoding="utf-8")]
-    passed, failed, skipped = map(sum, zip(*lines)) if lines else (0, 1, 0)
-    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
-    return 0 if failed == 0 and passed > 0 else 1
+    lines, code = total(results)
+    print("\n".join(lines))
+    return code
 
 
 if __name__ == "__main__":

@@ -4,10 +4,11 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "client/api/grpc_client.h"
+#include "client/api/retries.h"
 #include "common/ids/ids.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
+#include "common/rpc/proto_time.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
@@ -17,8 +18,6 @@ namespace {
 
 // A coordinator answers in milliseconds; what takes so long is a coordinator that hangs.
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
-// Between attempts of a call that is repeated.
-constexpr absl::Duration kRetryPause = absl::Milliseconds(200);
 // Of a wait that may take longer: below kCallTimeout.
 constexpr absl::Duration kWaitInOneCall = absl::Seconds(20);
 constexpr int kPageSize = 100;
@@ -37,10 +36,11 @@ absl::StatusOr<std::unique_ptr<MusterClient>> MusterClient::Connect(const std::s
     return absl::InvalidArgumentError(
         absl::StrCat("address '", address, "': expected host:port, such as 127.0.0.1:7070"));
   }
-  return std::make_unique<GrpcClient>(address);
+  // Its constructor is private.
+  return std::unique_ptr<MusterClient>(new MusterClient(address));
 }
 
-GrpcClient::GrpcClient(const std::string& address)
+MusterClient::MusterClient(const std::string& address)
     : address_(address),
       channel_(OpenChannel(address)),
       stub_(v1::JobService::NewStub(channel_)),
@@ -48,7 +48,7 @@ GrpcClient::GrpcClient(const std::string& address)
       operation_stub_(v1::OperationService::NewStub(channel_)),
       cluster_stub_(v1::ClusterService::NewStub(channel_)) {}
 
-absl::Status GrpcClient::CallStatus(const grpc::Status& status) const {
+absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
   absl::Status result = FromGrpc(status);
   // Errors of the coordinator itself have a reason; those of the connection have none.
   if (!absl::IsUnavailable(result) || !ErrorReason(result).empty()) return result;
@@ -57,10 +57,10 @@ absl::Status GrpcClient::CallStatus(const grpc::Status& status) const {
 }
 
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> GrpcClient::Call(Stub* stub,
-                                          grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                       const Request&, Response*),
-                                          const Request& request, Cancellation* cancellation) {
+absl::StatusOr<Response> MusterClient::Call(Stub* stub,
+                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
+                                            const Request& request, Cancellation* cancellation) {
   grpc::ClientContext context;
   context.set_deadline(DeadlineAfter(kCallTimeout));
   const Cancellation::Scope scope(cancellation, &context);
@@ -75,7 +75,7 @@ absl::StatusOr<Response> GrpcClient::Call(Stub* stub,
   return CallStatus(status);
 }
 
-bool GrpcClient::Reachable() {
+bool MusterClient::Reachable() {
   const gpr_timespec deadline = DeadlineAfter(kCallTimeout);
   while (true) {
     const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
@@ -86,51 +86,43 @@ bool GrpcClient::Reachable() {
 }
 
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> GrpcClient::Change(Stub* stub,
-                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                         const Request&, Response*),
-                                            Request request, const RetryOptions& options) {
-  Cancellation never;
-  Cancellation* const cancellation =
-      options.cancellation != nullptr ? options.cancellation : &never;
+absl::StatusOr<Response> MusterClient::Change(
+    Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    Request request, const RetryOptions& options) {
+  Retries retries(options.retry_for, options.cancellation);
   request.set_request_id(NewUuid());
   const bool was_there = Reachable();
-  absl::Time broken_since = absl::InfiniteFuture();
   while (true) {
-    const absl::StatusOr<Response> response = Call(stub, method, request, cancellation);
-    if (cancellation->cancelled() && !response.ok()) return absl::CancelledError("interrupted");
-    if (!absl::IsUnavailable(response.status()) || !was_there) return response;
-    const absl::Time now = SteadyNow();
-    broken_since = std::min(broken_since, now);
-    const absl::Duration left = broken_since + options.retry_for - now;
-    if (left <= absl::ZeroDuration()) return response;
-    if (cancellation->WaitFor(std::min(kRetryPause, left))) {
+    const absl::StatusOr<Response> response = Call(stub, method, request, retries.cancellation());
+    if (retries.cancellation()->cancelled() && !response.ok()) {
       return absl::CancelledError("interrupted");
     }
+    if (!absl::IsUnavailable(response.status()) || !was_there) return response;
+    RETURN_IF_ERROR(retries.Await(response.status()));
   }
 }
 
-absl::StatusOr<v1::Job> GrpcClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
-                                           const RetryOptions& options) {
+absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
+                                             const RetryOptions& options) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = spec;
   request.set_job_id(job_id);
   return Change(stub_.get(), &v1::JobService::Stub::SubmitJob, std::move(request), options);
 }
 
-absl::StatusOr<v1::ValidateJobResponse> GrpcClient::Validate(const v1::JobSpec& spec) {
+absl::StatusOr<v1::ValidateJobResponse> MusterClient::Validate(const v1::JobSpec& spec) {
   v1::ValidateJobRequest request;
   *request.mutable_spec() = spec;
   return Call(stub_.get(), &v1::JobService::Stub::ValidateJob, request);
 }
 
-absl::StatusOr<v1::Job> GrpcClient::Get(const std::string& job_id) {
+absl::StatusOr<v1::Job> MusterClient::Get(const std::string& job_id) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);
   return Call(stub_.get(), &v1::JobService::Stub::GetJob, request);
 }
 
-absl::StatusOr<v1::ListJobsResponse> GrpcClient::List(const ListOptions& options) {
+absl::StatusOr<v1::ListJobsResponse> MusterClient::List(const ListOptions& options) {
   v1::ListJobsResponse all;
   v1::ListJobsRequest request;
   request.mutable_states()->Add(options.states.begin(), options.states.end());
@@ -150,7 +142,7 @@ absl::StatusOr<v1::ListJobsResponse> GrpcClient::List(const ListOptions& options
   return all;
 }
 
-absl::StatusOr<v1::Job> GrpcClient::Stop(const std::string& job_id, const SteerOptions& options) {
+absl::StatusOr<v1::Job> MusterClient::Stop(const std::string& job_id, const SteerOptions& options) {
   v1::StopJobRequest request;
   request.set_job_id(job_id);
   request.set_requested_by(options.requested_by);
@@ -158,7 +150,8 @@ absl::StatusOr<v1::Job> GrpcClient::Stop(const std::string& job_id, const SteerO
   return Change(stub_.get(), &v1::JobService::Stub::StopJob, std::move(request), options.retry);
 }
 
-absl::StatusOr<v1::Job> GrpcClient::Retry(const std::string& job_id, const SteerOptions& options) {
+absl::StatusOr<v1::Job> MusterClient::Retry(const std::string& job_id,
+                                            const SteerOptions& options) {
   v1::RetryJobRequest request;
   request.set_job_id(job_id);
   request.set_requested_by(options.requested_by);
@@ -166,7 +159,7 @@ absl::StatusOr<v1::Job> GrpcClient::Retry(const std::string& job_id, const Steer
 }
 
 template <typename Stub, typename Request>
-absl::StatusOr<v1::Operation> GrpcClient::Steer(
+absl::StatusOr<v1::Operation> MusterClient::Steer(
     Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, v1::Operation*),
     const std::string& job_id, Request request, const SteerOptions& options) {
   request.set_job_id(job_id);
@@ -177,22 +170,22 @@ absl::StatusOr<v1::Operation> GrpcClient::Steer(
   return Change(stub, method, std::move(request), options.retry);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::Pause(const std::string& job_id,
-                                                const SteerOptions& options) {
+absl::StatusOr<v1::Operation> MusterClient::Pause(const std::string& job_id,
+                                                  const SteerOptions& options) {
   return Steer(stub_.get(), &v1::JobService::Stub::PauseJob, job_id, v1::PauseJobRequest(),
                options);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::Resume(const std::string& job_id,
-                                                 const SteerOptions& options,
-                                                 const StartOptions& start) {
+absl::StatusOr<v1::Operation> MusterClient::Resume(const std::string& job_id,
+                                                   const SteerOptions& options,
+                                                   const StartOptions& start) {
   v1::ResumeJobRequest request;
   request.set_from_scratch(start.from_scratch);
   request.set_from(start.from);
   return Steer(stub_.get(), &v1::JobService::Stub::ResumeJob, job_id, std::move(request), options);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::SetTrainability(
+absl::StatusOr<v1::Operation> MusterClient::SetTrainability(
     const std::string& job_id, const std::vector<v1::TrainableRule>& rules, bool dry_run,
     const SteerOptions& options) {
   v1::SetTrainabilityRequest request;
@@ -202,39 +195,40 @@ absl::StatusOr<v1::Operation> GrpcClient::SetTrainability(
                std::move(request), options);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::Refresh(const std::string& job_id,
-                                                  const SteerOptions& options) {
+absl::StatusOr<v1::Operation> MusterClient::Refresh(const std::string& job_id,
+                                                    const SteerOptions& options) {
   return Steer(control_stub_.get(), &v1::ControlService::Stub::Refresh, job_id,
                v1::RefreshRequest(), options);
 }
 
-absl::StatusOr<v1::GetTrainabilityResponse> GrpcClient::GetTrainability(const std::string& job_id) {
+absl::StatusOr<v1::GetTrainabilityResponse> MusterClient::GetTrainability(
+    const std::string& job_id) {
   v1::GetTrainabilityRequest request;
   request.set_job_id(job_id);
   return Call(control_stub_.get(), &v1::ControlService::Stub::GetTrainability, request);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::SaveCheckpoint(const std::string& job_id,
-                                                         const SteerOptions& options) {
+absl::StatusOr<v1::Operation> MusterClient::SaveCheckpoint(const std::string& job_id,
+                                                           const SteerOptions& options) {
   return Steer(control_stub_.get(), &v1::ControlService::Stub::SaveCheckpoint, job_id,
                v1::SaveCheckpointRequest(), options);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::SetLearningRate(const std::string& job_id, double rate,
-                                                          const SteerOptions& options) {
+absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& job_id, double rate,
+                                                            const SteerOptions& options) {
   v1::SetLearningRateRequest request;
   request.set_learning_rate(rate);
   return Steer(control_stub_.get(), &v1::ControlService::Stub::SetLearningRate, job_id,
                std::move(request), options);
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::GetOperation(const std::string& name) {
+absl::StatusOr<v1::Operation> MusterClient::GetOperation(const std::string& name) {
   v1::GetOperationRequest request;
   request.set_name(name);
   return Call(operation_stub_.get(), &v1::OperationService::Stub::Get, request);
 }
 
-absl::StatusOr<std::vector<v1::Operation>> GrpcClient::Operations(const std::string& job_id) {
+absl::StatusOr<std::vector<v1::Operation>> MusterClient::Operations(const std::string& job_id) {
   std::vector<v1::Operation> all;
   v1::ListOperationsRequest request;
   request.set_job_id(job_id);
@@ -247,16 +241,13 @@ absl::StatusOr<std::vector<v1::Operation>> GrpcClient::Operations(const std::str
   return all;
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
-                                                        const StreamOptions& options) {
-  Cancellation never;
-  Cancellation* const cancellation =
-      options.cancellation != nullptr ? options.cancellation : &never;
+absl::StatusOr<v1::Operation> MusterClient::WaitOperation(const std::string& name,
+                                                          const StreamOptions& options) {
+  Retries retries(options.retry_for, options.cancellation);
   const absl::Time deadline = SteadyNow() + options.timeout;
   v1::WaitOperationRequest request;
   request.set_name(name);
   const bool was_there = Reachable();
-  absl::Time broken_since = absl::InfiniteFuture();
   while (true) {
     const absl::Duration left = deadline - SteadyNow();
     if (left <= absl::ZeroDuration()) {
@@ -264,27 +255,22 @@ absl::StatusOr<v1::Operation> GrpcClient::WaitOperation(const std::string& name,
           absl::StrCat("operation '", name, "' is not done in time"));
     }
     const absl::Duration wait = std::min(left, kWaitInOneCall);
-    request.mutable_timeout()->set_seconds(absl::ToInt64Seconds(wait));
-    request.mutable_timeout()->set_nanos(
-        static_cast<int32_t>(absl::ToInt64Nanoseconds(wait % absl::Seconds(1))));
-    const auto operation =
-        Call(operation_stub_.get(), &v1::OperationService::Stub::Wait, request, cancellation);
+    *request.mutable_timeout() = ToProto(wait);
+    const auto operation = Call(operation_stub_.get(), &v1::OperationService::Stub::Wait, request,
+                                retries.cancellation());
     if (operation.ok() && operation->done()) return operation;
-    if (cancellation->cancelled()) return absl::CancelledError("interrupted");
-    const absl::Time now = SteadyNow();
+    if (retries.cancellation()->cancelled()) return absl::CancelledError("interrupted");
     if (operation.ok()) {
-      broken_since = absl::InfiniteFuture();
+      retries.Answered();
       continue;
     }
     if (!absl::IsUnavailable(operation.status()) || !was_there) return operation;
-    broken_since = std::min(broken_since, now);
-    if (now - broken_since >= options.retry_for) return operation;
-    if (cancellation->WaitFor(kRetryPause)) return absl::CancelledError("interrupted");
+    RETURN_IF_ERROR(retries.Await(operation.status()));
   }
 }
 
-absl::StatusOr<v1::Operation> GrpcClient::CancelOperation(const std::string& name,
-                                                          const SteerOptions& options) {
+absl::StatusOr<v1::Operation> MusterClient::CancelOperation(const std::string& name,
+                                                            const SteerOptions& options) {
   v1::CancelOperationRequest request;
   request.set_name(name);
   request.set_requested_by(options.requested_by);
@@ -292,14 +278,14 @@ absl::StatusOr<v1::Operation> GrpcClient::CancelOperation(const std::string& nam
                 options.retry);
 }
 
-absl::StatusOr<v1::DeleteJobResponse> GrpcClient::Delete(const std::string& job_id,
-                                                         const RetryOptions& options) {
+absl::StatusOr<v1::DeleteJobResponse> MusterClient::Delete(const std::string& job_id,
+                                                           const RetryOptions& options) {
   v1::DeleteJobRequest request;
   request.set_job_id(job_id);
   return Change(stub_.get(), &v1::JobService::Stub::DeleteJob, std::move(request), options);
 }
 
-absl::Status GrpcClient::ForgetNode(const std::string& node, const SteerOptions& options) {
+absl::Status MusterClient::ForgetNode(const std::string& node, const SteerOptions& options) {
   v1::ForgetNodeRequest request;
   request.set_node(node);
   request.set_requested_by(options.requested_by);
@@ -308,12 +294,12 @@ absl::Status GrpcClient::ForgetNode(const std::string& node, const SteerOptions&
       .status();
 }
 
-absl::StatusOr<v1::ListNodesResponse> GrpcClient::Nodes() {
+absl::StatusOr<v1::ListNodesResponse> MusterClient::Nodes() {
   return Call(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
 }
 
 template <typename Request>
-absl::StatusOr<v1::Node> GrpcClient::ChangeNode(
+absl::StatusOr<v1::Node> MusterClient::ChangeNode(
     grpc::Status (v1::ClusterService::Stub::*method)(grpc::ClientContext*, const Request&,
                                                      v1::Node*),
     const std::string& node, const SteerOptions& options) {
@@ -323,35 +309,28 @@ absl::StatusOr<v1::Node> GrpcClient::ChangeNode(
   return Change(cluster_stub_.get(), method, std::move(request), options.retry);
 }
 
-absl::StatusOr<v1::Node> GrpcClient::DrainNode(const std::string& node, const SteerOptions& options,
-                                               std::optional<absl::Duration> deadline) {
+absl::StatusOr<v1::Node> MusterClient::DrainNode(const std::string& node,
+                                                 const SteerOptions& options,
+                                                 std::optional<absl::Duration> deadline) {
   v1::DrainNodeRequest request;
   request.set_node(node);
   request.set_requested_by(options.requested_by);
-  if (deadline.has_value()) {
-    absl::Duration rest;
-    const int64_t seconds = absl::IDivDuration(*deadline, absl::Seconds(1), &rest);
-    request.mutable_deadline()->set_seconds(seconds);
-    // Of one that is too long for the seconds: it is refused.
-    const bool finite = rest < absl::Seconds(1) && rest > -absl::Seconds(1);
-    const int64_t nanos = finite ? absl::ToInt64Nanoseconds(rest) : 0;
-    request.mutable_deadline()->set_nanos(static_cast<int32_t>(nanos));
-  }
+  if (deadline.has_value()) *request.mutable_deadline() = ToProto(*deadline);
   return Change(cluster_stub_.get(), &v1::ClusterService::Stub::DrainNode, std::move(request),
                 options.retry);
 }
 
-absl::StatusOr<v1::Node> GrpcClient::CordonNode(const std::string& node,
-                                                const SteerOptions& options) {
+absl::StatusOr<v1::Node> MusterClient::CordonNode(const std::string& node,
+                                                  const SteerOptions& options) {
   return ChangeNode(&v1::ClusterService::Stub::CordonNode, node, options);
 }
 
-absl::StatusOr<v1::Node> GrpcClient::UncordonNode(const std::string& node,
-                                                  const SteerOptions& options) {
+absl::StatusOr<v1::Node> MusterClient::UncordonNode(const std::string& node,
+                                                    const SteerOptions& options) {
   return ChangeNode(&v1::ClusterService::Stub::UncordonNode, node, options);
 }
 
-absl::Status GrpcClient::Backup(const std::function<absl::Status(const std::string&)>& take) {
+absl::Status MusterClient::Backup(const std::function<absl::Status(const std::string&)>& take) {
   grpc::ClientContext context;
   const auto reader = cluster_stub_->Backup(&context, v1::BackupRequest());
   v1::BackupChunk chunk;

@@ -1,5 +1,5 @@
 // A coordinator as a C++ object: JobService, ControlService, OperationService and ClusterService
-// (proto/muster/v1/*_service.proto) without gRPC. It prints nothing. Errors are those of the
+// (proto/muster/v1/*_service.proto) over gRPC. It prints nothing. Errors are those of the
 // service, with their reasons (common/rpc/error.h). In addition every call may return:
 // - UNAVAILABLE: the coordinator cannot be reached, or does not answer in time; the message has its
 //   address.
@@ -18,10 +18,11 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "client/api/cancellation.h"
-#include "proto/muster/v1/cluster_service.pb.h"
-#include "proto/muster/v1/control_service.pb.h"
-#include "proto/muster/v1/job_service.pb.h"
+#include "proto/muster/v1/cluster_service.grpc.pb.h"
+#include "proto/muster/v1/control_service.grpc.pb.h"
+#include "proto/muster/v1/job_service.grpc.pb.h"
 #include "proto/muster/v1/operation.pb.h"
+#include "proto/muster/v1/operation_service.grpc.pb.h"
 
 namespace muster::client {
 
@@ -83,91 +84,129 @@ class MusterClient {
   // INVALID_ARGUMENT: it is no host:port.
   static absl::StatusOr<std::unique_ptr<MusterClient>> Connect(const std::string& address);
 
-  virtual ~MusterClient() = default;
-
-  virtual const std::string& address() const = 0;
+  const std::string& address() const { return address_; }
 
   // `job_id` may be empty. A new request id is made for each call that changes something.
-  virtual absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& job_id,
-                                         const RetryOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec) = 0;
-  virtual absl::StatusOr<v1::Job> Get(const std::string& job_id) = 0;
+  absl::StatusOr<v1::Job> Submit(const v1::JobSpec& spec, const std::string& job_id,
+                                 const RetryOptions& options = {});
+  absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec);
+  absl::StatusOr<v1::Job> Get(const std::string& job_id);
   // Newest first, asked for in pages. The result's next_page_token is set where `limit` left some
   // out.
-  virtual absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::Job> Stop(const std::string& job_id,
-                                       const SteerOptions& options = {}) = 0;
+  absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {});
+  absl::StatusOr<v1::Job> Stop(const std::string& job_id, const SteerOptions& options = {});
   // The next attempt of a job that FAILED or was CANCELLED. at_step is not used.
-  virtual absl::StatusOr<v1::Job> Retry(const std::string& job_id,
-                                        const SteerOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
-                                                       const RetryOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::ListNodesResponse> Nodes() = 0;
+  absl::StatusOr<v1::Job> Retry(const std::string& job_id, const SteerOptions& options = {});
+  absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
+                                               const RetryOptions& options = {});
+  absl::StatusOr<v1::ListNodesResponse> Nodes();
   // What ran on a node that is not attached is taken for gone.
-  virtual absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {}) = 0;
+  absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {});
   // Answered once they are durable, with the node as it stands. at_step is not used. deadline: how
   // long what runs there may take; absent: what was asked before, else as the node's agent has it.
-  virtual absl::StatusOr<v1::Node> DrainNode(
-      const std::string& node, const SteerOptions& options = {},
-      std::optional<absl::Duration> deadline = std::nullopt) = 0;
-  virtual absl::StatusOr<v1::Node> CordonNode(const std::string& node,
-                                              const SteerOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::Node> UncordonNode(const std::string& node,
-                                                const SteerOptions& options = {}) = 0;
+  absl::StatusOr<v1::Node> DrainNode(const std::string& node, const SteerOptions& options = {},
+                                     std::optional<absl::Duration> deadline = std::nullopt);
+  absl::StatusOr<v1::Node> CordonNode(const std::string& node, const SteerOptions& options = {});
+  absl::StatusOr<v1::Node> UncordonNode(const std::string& node, const SteerOptions& options = {});
   // A copy of the coordinator's store, piece by piece in order; an error of `take` ends it.
-  virtual absl::Status Backup(
-      const std::function<absl::Status(const std::string& piece)>& take) = 0;
+  absl::Status Backup(const std::function<absl::Status(const std::string& piece)>& take);
 
   // Changes of a running job: answered once they are durable, with what becomes of them.
-  virtual absl::StatusOr<v1::Operation> Pause(const std::string& job_id,
-                                              const SteerOptions& options = {}) = 0;
+  absl::StatusOr<v1::Operation> Pause(const std::string& job_id, const SteerOptions& options = {});
   // at_step is not used. `start` is for a job without processes.
-  virtual absl::StatusOr<v1::Operation> Resume(const std::string& job_id,
-                                               const SteerOptions& options = {},
-                                               const StartOptions& start = {}) = 0;
+  absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options = {},
+                                       const StartOptions& start = {});
   // The rules come behind those in force. dry_run: only says what would change.
-  virtual absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
-                                                        const std::vector<v1::TrainableRule>& rules,
-                                                        bool dry_run,
-                                                        const SteerOptions& options = {}) = 0;
+  absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
+                                                const std::vector<v1::TrainableRule>& rules,
+                                                bool dry_run, const SteerOptions& options = {});
   // at_step is not used.
-  virtual absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
-                                                const SteerOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(
-      const std::string& job_id) = 0;
-  virtual absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
-                                                       const SteerOptions& options = {}) = 0;
-  virtual absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
-                                                        const SteerOptions& options = {}) = 0;
+  absl::StatusOr<v1::Operation> Refresh(const std::string& job_id,
+                                        const SteerOptions& options = {});
+  absl::StatusOr<v1::GetTrainabilityResponse> GetTrainability(const std::string& job_id);
+  absl::StatusOr<v1::Operation> SaveCheckpoint(const std::string& job_id,
+                                               const SteerOptions& options = {});
+  absl::StatusOr<v1::Operation> SetLearningRate(const std::string& job_id, double rate,
+                                                const SteerOptions& options = {});
 
   // `name` is "JOB/NUMBER".
-  virtual absl::StatusOr<v1::Operation> GetOperation(const std::string& name) = 0;
+  absl::StatusOr<v1::Operation> GetOperation(const std::string& name);
   // Oldest first, asked for in pages.
-  virtual absl::StatusOr<std::vector<v1::Operation>> Operations(const std::string& job_id) = 0;
+  absl::StatusOr<std::vector<v1::Operation>> Operations(const std::string& job_id);
   // Waits until it is done, also over broken connections. DEADLINE_EXCEEDED: it is not in time.
-  virtual absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
-                                                      const StreamOptions& options) = 0;
-  virtual absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
-                                                        const SteerOptions& options = {}) = 0;
+  absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
+                                              const StreamOptions& options);
+  absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
+                                                const SteerOptions& options = {});
 
   // Calls `changed` with the job as it is and after each change, until the job has ended or
   // `changed` says false. Resumes after a broken connection: no state is given twice, and the last
   // one never gets lost.
-  virtual absl::Status Watch(const std::string& job_id, const StreamOptions& options,
-                             const std::function<bool(const v1::Job&)>& changed) = 0;
+  absl::Status Watch(const std::string& job_id, const StreamOptions& options,
+                     const std::function<bool(const v1::Job&)>& changed);
   // Watches until the job has ended, and gives its last state. DEADLINE_EXCEEDED: it has not ended
   // in time.
-  virtual absl::StatusOr<v1::Job> Wait(const std::string& job_id, const StreamOptions& options) = 0;
+  absl::StatusOr<v1::Job> Wait(const std::string& job_id, const StreamOptions& options);
 
   // The job's log lines that are kept; with `follow` also those to come, until the job ends.
   // Resumes.
-  virtual absl::Status Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
-                            const StreamOptions& options,
-                            const std::function<void(const v1::LogLine&)>& line) = 0;
+  absl::Status Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
+                    const StreamOptions& options,
+                    const std::function<void(const v1::LogLine&)>& line);
   // What is kept of the job's steps and validation passes; with `follow` also those to come, until
   // the job ends. Resumes: no entry comes twice or is missing.
-  virtual absl::Status Metrics(const std::string& job_id, bool follow, const StreamOptions& options,
-                               const std::function<void(const v1::StepMetrics&)>& entry) = 0;
+  absl::Status Metrics(const std::string& job_id, bool follow, const StreamOptions& options,
+                       const std::function<void(const v1::StepMetrics&)>& entry);
+
+ private:
+  explicit MusterClient(const std::string& address);
+
+  // One unary call with its deadline. `cancellation` may be null.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Call(Stub* stub,
+                                grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                                const Request& request, Cancellation* cancellation = nullptr);
+  // A call that changes something: gives `request` its id, and repeats it while the connection is
+  // broken.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Change(Stub* stub,
+                                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                               Response*),
+                                  Request request, const RetryOptions& options);
+  // The same of a change of one running job.
+  template <typename Stub, typename Request>
+  absl::StatusOr<v1::Operation> Steer(Stub* stub,
+                                      grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                   const Request&, v1::Operation*),
+                                      const std::string& job_id, Request request,
+                                      const SteerOptions& options);
+  // The same of a change of one node.
+  template <typename Request>
+  absl::StatusOr<v1::Node> ChangeNode(grpc::Status (v1::ClusterService::Stub::*method)(
+                                          grpc::ClientContext*, const Request&, v1::Node*),
+                                      const std::string& node, const SteerOptions& options);
+  // Whether the coordinator could be reached. Waits for the answer to the first attempt to connect.
+  bool Reachable();
+
+  // Opens a stream with `open` and hands each message to `take` (false: enough) until it ends;
+  // again while the connection breaks, or while it ends in good order but `finished` says that more
+  // must come; until `deadline` of SteadyNow().
+  template <typename T>
+  absl::Status Follow(
+      const StreamOptions& options, absl::Time deadline,
+      const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
+      const std::function<bool(const T&)>& take, const std::function<bool()>& finished);
+
+  // The status of a call as callers see it: with the address where the coordinator was not reached.
+  absl::Status CallStatus(const grpc::Status& status) const;
+
+  const std::string address_;
+  const std::shared_ptr<grpc::Channel> channel_;
+  const std::unique_ptr<v1::JobService::Stub> stub_;
+  const std::unique_ptr<v1::ControlService::Stub> control_stub_;
+  const std::unique_ptr<v1::OperationService::Stub> operation_stub_;
+  const std::unique_ptr<v1::ClusterService::Stub> cluster_stub_;
 };
 
 }  // namespace muster::client

@@ -1,67 +1,48 @@
 // The calls that follow a job, and how they survive a broken connection.
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "client/api/grpc_client.h"
+#include "client/api/client.h"
+#include "client/api/retries.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
 namespace muster::client {
-namespace {
-
-// Between attempts: long enough not to storm a coordinator that is starting, too short for people
-// to notice.
-constexpr absl::Duration kPause = absl::Milliseconds(200);
-
-}  // namespace
 
 template <typename T>
-absl::Status GrpcClient::Follow(
+absl::Status MusterClient::Follow(
     const StreamOptions& options, absl::Time deadline,
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
-  Cancellation never;
-  Cancellation* const cancellation =
-      options.cancellation != nullptr ? options.cancellation : &never;
-  // Since when nothing has come; InfiniteFuture while the connection is good.
-  absl::Time broken_since = absl::InfiniteFuture();
+  Retries retries(options.retry_for, options.cancellation);
   while (true) {
     grpc::ClientContext context;
     context.set_deadline(DeadlineAfter(deadline - SteadyNow()));
-    const Cancellation::Scope scope(cancellation, &context);
+    const Cancellation::Scope scope(retries.cancellation(), &context);
     const auto reader = open(&context);
     T message;
     while (reader->Read(&message)) {
-      broken_since = absl::InfiniteFuture();
+      retries.Answered();
       if (take(message)) continue;
       context.TryCancel();
       reader->Finish();
       return absl::OkStatus();
     }
     absl::Status status = CallStatus(reader->Finish());
-    if (cancellation->cancelled()) return absl::CancelledError("interrupted");
+    if (retries.cancellation()->cancelled()) return absl::CancelledError("interrupted");
     if (status.ok()) {
       if (finished()) return status;
       status = absl::UnavailableError(
           absl::StrCat("the coordinator at ", address_, " ended the stream before the job's end"));
     }
     if (!absl::IsUnavailable(status)) return status;
-    const absl::Time now = SteadyNow();
-    broken_since = std::min(broken_since, now);
-    const absl::Duration patience = broken_since + options.retry_for - now;
-    const absl::Duration left = deadline - now;
-    if (patience <= absl::ZeroDuration()) return status;
-    if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError(Message(status));
-    const absl::Duration pause = std::min({kPause, patience, left});
-    if (cancellation->WaitFor(pause)) return absl::CancelledError("interrupted");
+    RETURN_IF_ERROR(retries.Await(status, deadline));
   }
 }
 
-absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& options,
-                               const std::function<bool(const v1::Job&)>& changed) {
+absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions& options,
+                                 const std::function<bool(const v1::Job&)>& changed) {
   const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::WatchJobRequest request;
@@ -80,7 +61,8 @@ absl::Status GrpcClient::Watch(const std::string& job_id, const StreamOptions& o
       [&] { return ended; });
 }
 
-absl::StatusOr<v1::Job> GrpcClient::Wait(const std::string& job_id, const StreamOptions& options) {
+absl::StatusOr<v1::Job> MusterClient::Wait(const std::string& job_id,
+                                           const StreamOptions& options) {
   v1::Job last;
   RETURN_IF_ERROR(Watch(job_id, options, [&last](const v1::Job& job) {
     last = job;
@@ -89,9 +71,9 @@ absl::StatusOr<v1::Job> GrpcClient::Wait(const std::string& job_id, const Stream
   return last;
 }
 
-absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
-                              const StreamOptions& options,
-                              const std::function<void(const v1::LogLine&)>& line) {
+absl::Status MusterClient::Logs(const std::string& job_id, std::optional<uint32_t> rank,
+                                bool follow, const StreamOptions& options,
+                                const std::function<void(const v1::LogLine&)>& line) {
   const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamLogsRequest request;
@@ -109,9 +91,9 @@ absl::Status GrpcClient::Logs(const std::string& job_id, std::optional<uint32_t>
       [] { return true; });
 }
 
-absl::Status GrpcClient::Metrics(const std::string& job_id, bool follow,
-                                 const StreamOptions& options,
-                                 const std::function<void(const v1::StepMetrics&)>& entry) {
+absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
+                                   const StreamOptions& options,
+                                   const std::function<void(const v1::StepMetrics&)>& entry) {
   const absl::Time deadline = SteadyNow() + options.timeout;
   RETURN_IF_ERROR(Get(job_id).status());
   v1::StreamMetricsRequest request;

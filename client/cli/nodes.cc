@@ -9,6 +9,7 @@
 #include "client/cli/commands.h"
 #include "client/cli/terminal/job_text.h"
 #include "client/cli/terminal/table.h"
+#include "common/rpc/proto_time.h"
 
 namespace muster::cli {
 namespace {
@@ -26,7 +27,7 @@ std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; 
 // "until 10:42:10 UTC: 3 failures within 10m; ...".
 std::string WhyOf(const v1::Node& node) {
   if (!node.has_left_out_until()) return node.state_reason();
-  const absl::Time until = absl::FromUnixSeconds(node.left_out_until().seconds());
+  const absl::Time until = FromProto(node.left_out_until());
   return absl::StrCat(absl::FormatTime("until %H:%M:%S UTC: ", until, absl::UTCTimeZone()),
                       node.state_reason());
 }

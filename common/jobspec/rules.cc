@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "common/jobspec/duration.h"
 #include "common/jobspec/fields.h"
+#include "common/protoenum/cases.h"
 
 namespace muster::jobspec {
 namespace {
@@ -61,9 +62,12 @@ std::string AllowedText(const v1::FieldRule& rule) {
       return "a pattern";
     case v1::FieldRule::UNITS:
       return "block, or a pattern of units' names";
-    default:
-      return "a text";
+    case v1::FieldRule::TEXT_UNSPECIFIED:
+    case v1::FieldRule::JOB_NAME:
+      MUSTER_CASE_NO_VALUE_OF(v1::FieldRule_Text, FieldRule_Text)
+      break;
   }
+  return "a text";
 }
 
 // "2 numbers, such as [0.9, 0.999]"
@@ -152,7 +156,12 @@ class RuleChecker {
         return CheckText(value);
       case FieldDescriptor::CPPTYPE_BOOL:
         return;
-      default:
+      case FieldDescriptor::CPPTYPE_INT32:
+      case FieldDescriptor::CPPTYPE_INT64:
+      case FieldDescriptor::CPPTYPE_UINT32:
+      case FieldDescriptor::CPPTYPE_UINT64:
+      case FieldDescriptor::CPPTYPE_DOUBLE:
+      case FieldDescriptor::CPPTYPE_FLOAT:
         return CheckNumber(value);
     }
   }
@@ -204,7 +213,8 @@ class RuleChecker {
       case v1::FieldRule::UNITS:
         if (text.empty()) found("is empty");
         return;
-      default:
+      case v1::FieldRule::TEXT_UNSPECIFIED:
+        MUSTER_CASE_NO_VALUE_OF(v1::FieldRule_Text, FieldRule_Text)
         return;
     }
   }

@@ -339,7 +339,13 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
     case commands::Kind::kResume:
       jobs::OnPaused(job, command.kind == commands::Kind::kPause);
       return;
-    default:
+    case commands::Kind::kLost:
+    case commands::Kind::kSetTrainability:
+    case commands::Kind::kRefresh:
+    case commands::Kind::kSaveCheckpoint:
+    case commands::Kind::kSetLearningRate:
+    case commands::Kind::kCancel:
+    case commands::Kind::kPlanTrainability:
       return;
   }
 }

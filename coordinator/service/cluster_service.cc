@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "common/rpc/proto_time.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
@@ -69,8 +70,7 @@ std::optional<absl::Duration> DeadlineOf(const Request&) {
 }
 std::optional<absl::Duration> DeadlineOf(const v1::DrainNodeRequest& request) {
   if (!request.has_deadline()) return std::nullopt;
-  return absl::Seconds(request.deadline().seconds()) +
-         absl::Nanoseconds(request.deadline().nanos());
+  return FromProto(request.deadline());
 }
 
 using NodeChange = absl::Status (cluster::Cluster::*)(const cluster::NodeRequest&, absl::Time);

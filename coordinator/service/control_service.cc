@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/trainability/from_proto.h"
 #include "coordinator/membership/refusal.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
@@ -75,7 +76,7 @@ grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerCo
       request->dry_run() ? commands::Kind::kPlanTrainability : commands::Kind::kSetTrainability;
   return PostCommand(
       engine_, CommandOf("set_trainability", *request, kind, contents, AtStep(*request)), response,
-      reactor, [rules = FromWire(request->rules())](const jobs::Job& job) {
+      reactor, [rules = RulesFromProto(request->rules())](const jobs::Job& job) {
         if (const absl::Status status = NeedsOptimizer(job); !status.ok()) return status;
         const auto parameters = ParametersOf(job);
         if (!parameters.has_value()) return absl::OkStatus();

@@ -2,7 +2,6 @@
 
 #include <spdlog/spdlog.h>
 
-#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -12,6 +11,7 @@
 #include "common/ids/ids.h"
 #include "common/status/status.h"
 #include "common/steady/condition.h"
+#include "common/steady/now.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
@@ -30,56 +30,15 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // system's clock: leases must not end because somebody set it.
 std::function<absl::Time()> SteadyClock() {
   const absl::Time start = absl::Now();
-  const auto origin = std::chrono::steady_clock::now();
-  return [=] { return start + absl::FromChrono(std::chrono::steady_clock::now() - origin); };
+  const absl::Time origin = SteadyNow();
+  return [=] { return start + (SteadyNow() - origin); };
 }
 
-class RunningCoordinator : public Coordinator {
- public:
-  static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
-                                                            store::Store* store);
-  ~RunningCoordinator() override;
-  void Drain(const std::string& node) override;
-  bool AwaitDrained(absl::Duration timeout) override;
-  uint64_t DrainActivity() override;
-  void InterruptDrained() override;
-  const std::string& address() const override { return server_->address(); }
+}  // namespace
 
- private:
-  void Let(const cluster::Effect& effect);
-  void CheckDrained();
-  void SayDrained();
-  void SayHealth();
-
-  // ---- Of the engine's thread.
-  Sessions sessions_;
-  Followers jobs_;
-  Followers logs_;
-  Followers steps_;
-  std::string draining_;
-  // The store can be written.
-  bool well_ = true;
-  // server_ is there.
-  bool listens_ = false;
-
-  absl::Mutex drained_mutex_;
-  SteadyCondition drained_changed_;
-  bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
-
-  SessionIds ids_;
-  std::unique_ptr<Engine> engine_;
-  std::unique_ptr<JobService> job_service_;
-  std::unique_ptr<ControlService> control_service_;
-  std::unique_ptr<OperationService> operation_service_;
-  std::unique_ptr<ClusterService> cluster_service_;
-  std::unique_ptr<AgentService> agent_service_;
-  std::unique_ptr<WorkerService> worker_service_;
-  std::unique_ptr<Server> server_;
-};
-
-absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
-    const CoordinatorOptions& options, store::Store* store) {
-  auto self = std::make_unique<RunningCoordinator>();
+absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
+                                                                store::Store* store) {
+  auto self = std::unique_ptr<Coordinator>(new Coordinator());
   EngineOptions engine;
   engine.cluster.timing = options.timing;
   engine.cluster.patience = options.patience;
@@ -120,7 +79,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> RunningCoordinator::Start(
   return self;
 }
 
-void RunningCoordinator::SayHealth() {
+void Coordinator::SayHealth() {
   if (!listens_) return;
   // Those of clients, which cannot change anything at present; agents and workers are served.
   for (const char* service : {"muster.v1.JobService", "muster.v1.ControlService",
@@ -129,7 +88,7 @@ void RunningCoordinator::SayHealth() {
   }
 }
 
-RunningCoordinator::~RunningCoordinator() {
+Coordinator::~Coordinator() {
   if (server_ != nullptr) {
     engine_->Aside([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); });
     // In its order, or at once where the store is in trouble.
@@ -143,7 +102,7 @@ RunningCoordinator::~RunningCoordinator() {
   if (engine_ != nullptr) engine_->Stop();
 }
 
-void RunningCoordinator::Drain(const std::string& node) {
+void Coordinator::Drain(const std::string& node) {
   engine_->Post([=](cluster::Cluster& cluster, absl::Time now) { cluster.Drain(node, now); },
                 [=, this](const absl::Status& committed) {
                   if (!committed.ok()) return SayDrained();
@@ -152,14 +111,14 @@ void RunningCoordinator::Drain(const std::string& node) {
                 });
 }
 
-bool RunningCoordinator::AwaitDrained(absl::Duration timeout) {
+bool Coordinator::AwaitDrained(absl::Duration timeout) {
   absl::MutexLock lock(&drained_mutex_);
   return drained_changed_.Await(
       drained_mutex_, timeout,
       [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(drained_mutex_) { return drained_; });
 }
 
-uint64_t RunningCoordinator::DrainActivity() {
+uint64_t Coordinator::DrainActivity() {
   uint64_t activity = 0;
   absl::Notification known;
   // Also while the store is in trouble.
@@ -171,23 +130,23 @@ uint64_t RunningCoordinator::DrainActivity() {
   return activity;
 }
 
-void RunningCoordinator::InterruptDrained() {
+void Coordinator::InterruptDrained() {
   engine_->Post(
       [this](cluster::Cluster& cluster, absl::Time now) { cluster.Interrupt(draining_, now); },
       nullptr);
 }
 
-void RunningCoordinator::CheckDrained() {
+void Coordinator::CheckDrained() {
   if (!draining_.empty() && !engine_->cluster().HasProcesses(draining_)) SayDrained();
 }
 
-void RunningCoordinator::SayDrained() {
+void Coordinator::SayDrained() {
   absl::MutexLock lock(&drained_mutex_);
   drained_ = true;
   drained_changed_.Changed();
 }
 
-void RunningCoordinator::Let(const cluster::Effect& effect) {
+void Coordinator::Let(const cluster::Effect& effect) {
   if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
     if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
   } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
@@ -212,13 +171,6 @@ void RunningCoordinator::Let(const cluster::Effect& effect) {
   } else if (const auto* say = std::get_if<cluster::Say>(&effect)) {
     spdlog::info("{}", say->text);
   }
-}
-
-}  // namespace
-
-absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const CoordinatorOptions& options,
-                                                                store::Store* store) {
-  return RunningCoordinator::Start(options, store);
 }
 
 }  // namespace muster::service

@@ -6,11 +6,22 @@
 #include <memory>
 #include <string>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/rpc/rpc.h"
+#include "common/steady/condition.h"
+#include "coordinator/cluster/effect.h"
 #include "coordinator/jobs/life.h"
 #include "coordinator/membership/timing.h"
+#include "coordinator/service/cluster_service.h"
+#include "coordinator/service/control_service.h"
+#include "coordinator/service/engine.h"
+#include "coordinator/service/follow.h"
+#include "coordinator/service/job_service.h"
+#include "coordinator/service/operation_service.h"
+#include "coordinator/service/peer_services.h"
 #include "coordinator/store/store.h"
 
 namespace muster::service {
@@ -32,22 +43,55 @@ class Coordinator {
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
-  virtual ~Coordinator() = default;
+  ~Coordinator();
 
   // The node's agent is about to be stopped on purpose: the jobs that run there save a checkpoint
   // at their next step boundary, end there, and go on elsewhere or later, which counts as no
   // failure.
-  virtual void Drain(const std::string& node) = 0;
+  void Drain(const std::string& node);
   // Of a node that is drained: waits until no process is left there, but no longer than `timeout`.
   // Whether that has come, or the store has failed.
-  virtual bool AwaitDrained(absl::Duration timeout) = 0;
+  bool AwaitDrained(absl::Duration timeout);
   // Of a node that is drained: changes while something moves there.
-  virtual uint64_t DrainActivity() = 0;
+  uint64_t DrainActivity();
   // What is left on a node that is drained is told to end now.
-  virtual void InterruptDrained() = 0;
+  void InterruptDrained();
 
   // host:port
-  virtual const std::string& address() const = 0;
+  const std::string& address() const { return server_->address(); }
+
+ private:
+  Coordinator() = default;
+
+  void Let(const cluster::Effect& effect);
+  void CheckDrained();
+  void SayDrained();
+  void SayHealth();
+
+  // ---- Of the engine's thread.
+  Sessions sessions_;
+  Followers jobs_;
+  Followers logs_;
+  Followers steps_;
+  std::string draining_;
+  // The store can be written.
+  bool well_ = true;
+  // server_ is there.
+  bool listens_ = false;
+
+  absl::Mutex drained_mutex_;
+  SteadyCondition drained_changed_;
+  bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
+
+  SessionIds ids_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<JobService> job_service_;
+  std::unique_ptr<ControlService> control_service_;
+  std::unique_ptr<OperationService> operation_service_;
+  std::unique_ptr<ClusterService> cluster_service_;
+  std::unique_ptr<AgentService> agent_service_;
+  std::unique_ptr<WorkerService> worker_service_;
+  std::unique_ptr<Server> server_;
 };
 
 }  // namespace muster::service

@@ -168,9 +168,9 @@ struct Pair {
     EXPECT_TRUE(rank0.Report(FakeWorker::SessionStarted(step)));
     EXPECT_TRUE(rank1.Report(FakeWorker::SessionStarted(step)));
   }
-  void FinishAndExit(FakeAgent* agent, uint64_t step, bool stopped = false) {
-    EXPECT_TRUE(rank0.Report(FakeWorker::Finished(step, stopped)));
-    EXPECT_TRUE(rank1.Report(FakeWorker::Finished(step, stopped)));
+  void FinishAndExit(FakeAgent* agent, uint64_t step) {
+    EXPECT_TRUE(rank0.Report(FakeWorker::Finished(step)));
+    EXPECT_TRUE(rank1.Report(FakeWorker::Finished(step)));
     EXPECT_TRUE(agent->Exit(id0, 0));
     EXPECT_TRUE(agent->Exit(id1, 0));
   }

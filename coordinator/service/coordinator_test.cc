@@ -137,9 +137,9 @@ TEST_F(CoordinatorTest, AStoppedJobObeysTheCommandAndEndsAsCancelled) {
   applied.mutable_command_applied()->set_number(1);
   applied.mutable_command_applied()->set_step(4);
   ASSERT_TRUE(pair.rank0.Report(applied));
-  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Finished(4, true)));
+  ASSERT_TRUE(pair.rank0.Report(FakeWorker::Finished(4)));
   again.Welcome();
-  ASSERT_TRUE(again.Report(FakeWorker::Finished(4, true)));
+  ASSERT_TRUE(again.Report(FakeWorker::Finished(4)));
   ASSERT_TRUE(agent.Exit(pair.id0, 0));
   ASSERT_TRUE(agent.Exit(pair.id1, 0));
   EXPECT_EQ(Get("a").state(), v1::Job::CANCELLED);

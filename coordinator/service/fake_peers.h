@@ -218,10 +218,9 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
     report.mutable_checkpoint_written()->set_path(path);
     return report;
   }
-  static v1::WorkerReport Finished(uint64_t step, bool stopped = false) {
+  static v1::WorkerReport Finished(uint64_t step) {
     v1::WorkerReport report;
     report.mutable_finished()->set_step(step);
-    report.mutable_finished()->set_stopped(stopped);
     return report;
   }
   static v1::WorkerReport Failed(const std::string& reason, bool consequence, bool permanent) {

@@ -9,6 +9,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/membership/refusal.h"
@@ -108,9 +109,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
 };
 
 absl::Duration TimeoutOf(const v1::WaitOperationRequest& request) {
-  const auto& timeout = request.timeout();
-  const absl::Duration asked =
-      absl::Seconds(timeout.seconds()) + absl::Nanoseconds(timeout.nanos());
+  const absl::Duration asked = FromProto(request.timeout());
   return asked <= absl::ZeroDuration() ? kLongestWait : std::min(asked, kLongestWait);
 }
 

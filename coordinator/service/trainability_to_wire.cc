@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "common/trainability/from_proto.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -26,16 +27,6 @@ v1::TrainabilityChange ToWire(const jobs::Job& job, const jobs::TrainabilityChan
 
 }  // namespace
 
-std::vector<TrainableRule> FromWire(
-    const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules) {
-  std::vector<TrainableRule> result;
-  for (const v1::TrainableRule& rule : rules) {
-    const bool freeze = rule.has_freeze();
-    result.push_back({.freeze = freeze, .pattern = freeze ? rule.freeze() : rule.unfreeze()});
-  }
-  return result;
-}
-
 std::optional<muster::Trainability> ParametersOf(const jobs::Job& job) {
   v1::TrainabilityInForce model;
   if (job.trainability.parameters.empty() || !model.ParseFromString(job.trainability.parameters)) {
@@ -51,7 +42,7 @@ std::optional<muster::Trainability> ParametersOf(const jobs::Job& job) {
   v1::TrainabilityInForce in_force;
   in_force.ParseFromString(job.trainability.in_force);
   auto trainability =
-      muster::Trainability::Create(std::move(parameters), FromWire(in_force.rules()));
+      muster::Trainability::Create(std::move(parameters), RulesFromProto(in_force.rules()));
   if (!trainability.ok()) return std::nullopt;
   return *std::move(trainability);
 }

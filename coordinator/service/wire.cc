@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "common/rpc/error.h"
+#include "common/rpc/proto_time.h"
 #include "coordinator/membership/refusal.h"
 
 namespace muster::service {
@@ -11,10 +12,7 @@ namespace {
 // Of a rank's flight recorder.
 constexpr size_t kMostCollectives = 64;
 
-void Set(google::protobuf::Duration* out, absl::Duration value) {
-  out->set_seconds(absl::IDivDuration(value, absl::Seconds(1), &value));
-  out->set_nanos(static_cast<int32_t>(absl::ToInt64Nanoseconds(value)));
-}
+void Set(google::protobuf::Duration* out, absl::Duration value) { *out = ToProto(value); }
 
 void Set(v1::WorkerIdentity* out, const cluster::WorkerId& id) {
   out->set_job_id(id.job);
@@ -139,11 +137,7 @@ struct WorkerOrderToWire {
 
 }  // namespace
 
-void Set(google::protobuf::Timestamp* out, absl::Time value) {
-  const int64_t micros = absl::ToUnixMicros(value);
-  out->set_seconds(micros / 1000000);
-  out->set_nanos(static_cast<int32_t>(micros % 1000000) * 1000);
-}
+void Set(google::protobuf::Timestamp* out, absl::Time value) { *out = ToProto(value); }
 
 grpc::Status ToWire(const absl::Status& status) {
   const std::string reason = RefusalReason(status);

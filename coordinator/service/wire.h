@@ -54,8 +54,6 @@ std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most
 // The model's parameters, with what is trained by the rules in force; empty until a worker has made
 // the model.
 std::optional<muster::Trainability> ParametersOf(const jobs::Job& job);
-std::vector<TrainableRule> FromWire(
-    const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules);
 // "job/3".
 std::string OperationName(const std::string& job_id, uint64_t number);
 struct OperationId {

@@ -2,10 +2,13 @@
 
     python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20]
         [--minutes 9] [--results FILE] [--simulate PROGRAM] [--schedules 100000]
+        [--output-base FOLDER]
 
 Each (kind, seed, strategy) that passed is a line of the results file and is not played again; what
 failed is played again the next time, and its line replaced. Simulated schedules (tests/simulation)
-are the kind "simulated", in pieces; the seed is the first one of the piece. Ends with 0 once all
+are the kind "simulated", in pieces; the seed is the first one of the piece. With --output-base, the
+kinds "asan" and "tsan" are the tests that tests/asan_long.txt and tests/tsan_long.txt name, one by
+one: the strategy is the test's label. Ends with 0 once all
 have passed, with 3 while some are left, with 1 where one has failed."""
 
 import argparse
@@ -32,6 +35,7 @@ MANY = (
     "enospc_state",
     "fsync_kill",
 )
+SANITIZERS = ("asan", "tsan")
 # Simulated schedules that are played together, about a minute of them.
 PIECE = 5000
 
@@ -49,6 +53,32 @@ def simulate(program, first_seed):
     if played.returncode != 0 and not violated:
         violated = [f"ended with {played.returncode}: {played.stderr[-300:]}"]
     return violated, lines[-1:]
+
+
+def sanitized(output_base, sanitizer, label):
+    """`bazel test` of one target as ./test.sh runs it for one sanitizer, to its end."""
+    return subprocess.run(
+        ["nice", "-n", "19", "bazel", f"--output_base={output_base}-{sanitizer}"]
+        + ["--max_idle_secs=60", "test", f"--config={sanitizer}"]
+        + ["--experimental_convenience_symlinks=ignore", label],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def sanitized_tests(sanitizer):
+    """The labels of the tests that run under a sanitizer only here."""
+    patterns = pathlib.Path(f"tests/{sanitizer}_long.txt").read_text(encoding="utf-8").split()
+    tests = f"tests(set({' '.join(patterns)}))"
+    left_out = f"attr(tags, '\\b(manual{'|notsan' if sanitizer == 'tsan' else ''})\\b', {tests})"
+    found = subprocess.run(
+        ["bazel", "query", f"{tests} except {left_out}"],
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+    )
+    return found.stdout.split()
 
 
 class Results:
@@ -105,6 +135,7 @@ def main():
     parser.add_argument("--minutes", type=float, default=9)
     parser.add_argument("--simulate", help="the program tests/simulation:simulate")
     parser.add_argument("--schedules", type=int, default=100000, help="simulated ones")
+    parser.add_argument("--output-base", help="Bazel's, beside which the sanitizers have theirs")
     parser.add_argument("--version", default="?", help="what is tested, for the results")
     parser.add_argument("--results", type=pathlib.Path, default=HERE / "results/long.tsv")
     arguments = parser.parse_args()
@@ -114,9 +145,13 @@ def main():
     programs = programs_by_hand.check(arguments.programs)
     end = time.monotonic() + 60 * arguments.minutes
     results = Results(arguments.results)
-    kinds = arguments.kinds.split(",") if arguments.kinds else list(plans.KINDS)
+    sanitizers = SANITIZERS if arguments.output_base else ()
+    kinds = arguments.kinds.split(",") if arguments.kinds else [*plans.KINDS, *sanitizers]
     cases = []
     for kind in kinds:
+        if kind in SANITIZERS:
+            cases += [(kind, "0", label) for label in sanitized_tests(kind)]
+            continue
         seeds = arguments.seeds if kind in MANY else max(1, arguments.seeds // 4)
         cases += [
             (kind, str(seed), strategy)
@@ -145,6 +180,17 @@ def main():
             told, seconds = " // ".join([*notes, *violated]), time.monotonic() - begun
             results.add(case, verdict, seconds, arguments.version, told)
             print(f"{verdict} {kind} {seed} {seconds:.1f} s: {told[:2000]}", flush=True)
+            failed += verdict == "FAILED"
+            continue
+        if kind in SANITIZERS:
+            begun = time.monotonic()
+            played = sanitized(arguments.output_base, kind, strategy)
+            verdict = "passed" if played.returncode == 0 else "FAILED"
+            told, seconds = (played.stdout + played.stderr)[-2000:], time.monotonic() - begun
+            results.add(case, verdict, seconds, arguments.version, told)
+            print(f"{verdict} {kind} {strategy} {seconds:.1f} s", flush=True)
+            if verdict == "FAILED":
+                print(told, flush=True)
             failed += verdict == "FAILED"
             continue
         if strategy not in calm:

@@ -107,9 +107,10 @@ def clang(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def findings(clang):
-    """{file: what Clang says}, of all files."""
-    files = files_to_check(texts())
+def findings(request, clang):
+    """{file: what Clang says}, of all files that this run of the tests asks for."""
+    cases = [getattr(item, "callspec", None) for item in request.session.items]
+    files = [case.params["file"] for case in cases if case is not None]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         return dict(zip(files, pool.map(clang.says, files)))
 

@@ -1,5 +1,5 @@
 // Libraries from Debian are not instrumented: what they put in order by atomics is invisible to
-// ThreadSanitizer, so what they do themselves is left out (absl_mutex.cc and network_order.cc say
+// ThreadSanitizer, so what they do themselves is left out (absl_mutex.cc and grpc_order.cc say
 // what they put in order for others). Each line names a library or a single function. A line such
 // as "race:^grpc::" matches every frame of a stack, and so hides every race below a callback.
 extern "C" const char* __tsan_default_suppressions();

@@ -2,7 +2,6 @@
 
 #include <signal.h>
 #include <spdlog/spdlog.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -214,7 +213,6 @@ class Agent::Loop {
     v1::AgentHello& hello = *message.mutable_hello();
     hello.set_node(options_.node);
     hello.set_incarnation(incarnation_);
-    hello.set_pid(getpid());
     hello.set_slots(options_.core.slots);
     hello.set_host(options_.host);
     hello.set_version(kVersion);

@@ -13,6 +13,7 @@
 
 #include "absl/time/time.h"
 #include "common/files/files.h"
+#include "common/flags/duration.h"
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
@@ -123,12 +124,13 @@ int main(int argc, char** argv) {
 
   const sigset_t signals = BlockStopSignals();
   muster::InitLog("muster-agent");
-  if (!absl::ParseDuration(drain_timeout, &options.core.drain_timeout) ||
-      options.core.drain_timeout < absl::ZeroDuration() ||
-      options.core.drain_timeout > absl::Hours(24)) {
-    spdlog::error("--drain-timeout {}: expected a time from 0s to 24h", drain_timeout);
+  const auto drain_after = muster::ParseDurationFlag("--drain-timeout", drain_timeout,
+                                                     absl::ZeroDuration(), absl::Hours(24));
+  if (!drain_after.ok()) {
+    spdlog::error("{}", muster::Message(drain_after.status()));
     return kUsageError;
   }
+  options.core.drain_timeout = *drain_after;
   auto agent = muster::agent::Agent::Start(options);
   if (!agent.ok()) {
     spdlog::error("{}", muster::Message(agent.status()));

@@ -2,17 +2,14 @@
 
 #include <utility>
 
+#include "common/rpc/proto_time.h"
+
 namespace muster::agent {
 namespace {
-
-absl::Duration FromWire(const google::protobuf::Duration& wire) {
-  return absl::Seconds(wire.seconds()) + absl::Nanoseconds(wire.nanos());
-}
 
 v1::AgentDraining ToWire(const SendDraining& draining) {
   v1::AgentDraining wire;
   wire.set_reason(draining.reason);
-  wire.mutable_deadline()->set_seconds(absl::ToInt64Seconds(draining.deadline));
   return wire;
 }
 
@@ -118,11 +115,11 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
   switch (directive.kind_case()) {
     case v1::AgentDirective::kWelcome: {
       const v1::AgentWelcome& welcome = directive.welcome();
-      Welcomed event{
-          .heartbeat_interval = FromWire(welcome.heartbeat_interval()),
-          .lease = {.lease = FromWire(welcome.lease()), .autonomy = FromWire(welcome.autonomy())}};
+      Welcomed event{.heartbeat_interval = FromProto(welcome.heartbeat_interval()),
+                     .lease = {.lease = FromProto(welcome.lease()),
+                               .autonomy = FromProto(welcome.autonomy())}};
       event.takes_spools = welcome.protocol() >= 2;
-      if (welcome.has_lease_margin()) event.lease.margin = FromWire(welcome.lease_margin());
+      if (welcome.has_lease_margin()) event.lease.margin = FromProto(welcome.lease_margin());
       event.knows_draining = welcome.protocol() >= 2;
       return event;
     }
@@ -136,13 +133,13 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
           .continue_when_cut_off = directive.start_worker().continue_when_cut_off()};
     case v1::AgentDirective::kStopWorker:
       return StopRequested{.worker = FromWire(directive.stop_worker().worker()),
-                           .grace = FromWire(directive.stop_worker().grace())};
+                           .grace = FromProto(directive.stop_worker().grace())};
     case v1::AgentDirective::kWorkerExitAck:
       return ExitAcked{FromWire(directive.worker_exit_ack().worker())};
     case v1::AgentDirective::kDrain: {
       const v1::DrainAgent& drain = directive.drain();
       DrainRequested event{.drain = drain.drain(), .reason = drain.reason()};
-      if (drain.has_deadline()) event.deadline = FromWire(drain.deadline());
+      if (drain.has_deadline()) event.deadline = FromProto(drain.deadline());
       return event;
     }
     case v1::AgentDirective::kSpooledReportsAck:

@@ -2,12 +2,9 @@
 
 #include <utility>
 
-namespace muster::control {
+#include "common/trainability/from_proto.h"
 
-TrainableRule RuleFromWire(const v1::TrainableRule& rule) {
-  const bool freeze = rule.has_freeze();
-  return {.freeze = freeze, .pattern = freeze ? rule.freeze() : rule.unfreeze()};
-}
+namespace muster::control {
 
 train::Command CommandFromWire(const v1::Command& command) {
   train::Command result{.number = static_cast<int64_t>(command.number()),
@@ -26,9 +23,7 @@ train::Command CommandFromWire(const v1::Command& command) {
       break;
     case v1::Command::kSetTrainability: {
       train::SetTrainabilityCommand set{.dry_run = command.set_trainability().dry_run()};
-      for (const v1::TrainableRule& rule : command.set_trainability().rules()) {
-        set.rules.push_back(RuleFromWire(rule));
-      }
+      set.rules = RulesFromProto(command.set_trainability().rules());
       result.what = std::move(set);
       break;
     }

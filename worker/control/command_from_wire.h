@@ -1,13 +1,10 @@
 #ifndef MUSTER_WORKER_CONTROL_COMMAND_FROM_WIRE_H_
 #define MUSTER_WORKER_CONTROL_COMMAND_FROM_WIRE_H_
 
-#include "common/trainability/trainability.h"
 #include "proto/muster/v1/worker_service.pb.h"
 #include "worker/train/outside.h"
 
 namespace muster::control {
-
-TrainableRule RuleFromWire(const v1::TrainableRule& rule);
 
 // A command of a kind that this program does not know is none: a newer coordinator's.
 train::Command CommandFromWire(const v1::Command& command);

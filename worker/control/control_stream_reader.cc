@@ -15,10 +15,11 @@
 #include "absl/time/time.h"
 #include "common/rpc/deadline.h"
 #include "common/rpc/error.h"
+#include "common/rpc/proto_time.h"
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
-#include "worker/control/control_stream_impl.h"
+#include "worker/control/control_stream.h"
 
 namespace muster::control {
 namespace {
@@ -55,7 +56,7 @@ std::vector<std::string> NamesToRemove(const v1::CheckpointRecorded& recorded) {
 
 }  // namespace
 
-void ControlStreamImpl::ReadLoop() {
+void ControlStream::ReadLoop() {
   while (true) {
     const absl::Status status = ReadOneConnection();
     bool broke = false;
@@ -84,25 +85,25 @@ void ControlStreamImpl::ReadLoop() {
   options_.on_fatal(Refusal());
 }
 
-void ControlStreamImpl::Refused(absl::Time begun) {
+void ControlStream::Refused(absl::Time begun) {
   keeper_.Refused(begun);
   absl::MutexLock lock(&mutex_);
   refused_ = begun;
   changed_.Changed();
 }
 
-void ControlStreamImpl::Reconnect() {
+void ControlStream::Reconnect() {
   absl::MutexLock lock(&mutex_);
   new_channel_ = true;
   if (context_ != nullptr) context_->TryCancel();
 }
 
-absl::Status ControlStreamImpl::Refusal() const {
+absl::Status ControlStream::Refusal() const {
   absl::MutexLock lock(&mutex_);
   return *refusal_;
 }
 
-absl::Status ControlStreamImpl::ReadOneConnection() {
+absl::Status ControlStream::ReadOneConnection() {
   grpc::ClientContext context;
   {
     absl::MutexLock lock(&mutex_);
@@ -140,7 +141,7 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
   return status.ok() ? absl::UnavailableError("the coordinator closed the stream") : status;
 }
 
-v1::WorkerMessage ControlStreamImpl::Hello() const {
+v1::WorkerMessage ControlStream::Hello() const {
   v1::WorkerMessage message;
   auto* hello = message.mutable_hello();
   *hello->mutable_worker() = options_.worker;
@@ -152,7 +153,7 @@ v1::WorkerMessage ControlStreamImpl::Hello() const {
   return message;
 }
 
-void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* stream) {
+void ControlStream::Handle(const v1::WorkerDirective& directive, Stream* stream) {
   if (directive.has_checkpoint_recorded()) {
     const std::vector<std::string> names = NamesToRemove(directive.checkpoint_recorded());
     if (!names.empty()) options_.on_remove(names);
@@ -173,7 +174,7 @@ void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* str
   if (notice) spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
 }
 
-void ControlStreamImpl::Take(const v1::WorkerDirective& directive, Stream* stream) {
+void ControlStream::Take(const v1::WorkerDirective& directive, Stream* stream) {
   absl::MutexLock lock(&mutex_);
   switch (directive.kind_case()) {
     case v1::WorkerDirective::kWelcome:

@@ -13,9 +13,10 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
-#include "worker/control/control_stream_impl.h"
+#include "worker/control/control_stream.h"
 
 namespace muster::control {
 namespace {
@@ -27,7 +28,7 @@ constexpr absl::Duration kSpoolRetry = absl::Seconds(1);
 
 }  // namespace
 
-void ControlStreamImpl::WriteLoop() {
+void ControlStream::WriteLoop() {
   const absl::Duration interval = FromProto(welcome().heartbeat_interval());
   absl::Time next_heartbeat = SteadyNow() + interval;
   while (true) {
@@ -65,7 +66,7 @@ void ControlStreamImpl::WriteLoop() {
   }
 }
 
-absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
+absl::Time ControlStream::Spool(absl::Duration patience) {
   if (!spool_.enabled()) return absl::InfiniteFuture();
   const absl::Time now = SteadyNow();
   std::vector<std::string> fresh;
@@ -116,20 +117,20 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
   return absl::InfiniteFuture();
 }
 
-void ControlStreamImpl::AwaitWork(absl::Duration timeout) {
+void ControlStream::AwaitWork(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   changed_.Await(mutex_, timeout,
                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return woken_; });
   woken_ = false;
 }
 
-v1::WorkerMessage ControlStreamImpl::Heartbeat() const {
+v1::WorkerMessage ControlStream::Heartbeat() const {
   v1::WorkerMessage message;
   *message.mutable_heartbeat() = progress_;
   return message;
 }
 
-v1::WorkerMessage ControlStreamImpl::NextReport() {
+v1::WorkerMessage ControlStream::NextReport() {
   v1::WorkerMessage message;
   *message.mutable_report() = *outbox_.Next();
   return message;

@@ -7,8 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/jobspec/jobspec.h"
+#include "common/protoenum/cases.h"
 #include "common/status/status.h"
-#include "worker/control/command_from_wire.h"
+#include "common/trainability/from_proto.h"
 
 namespace muster::control {
 namespace {
@@ -182,9 +183,12 @@ train::Precision PrecisionOf(v1::JobSpec::Precision precision) {
       return train::Precision::kBfloat16;
     case v1::JobSpec::FLOAT16:
       return train::Precision::kFloat16;
-    default:
-      return train::Precision::kFloat32;
+    case v1::JobSpec::PRECISION_UNSPECIFIED:
+    case v1::JobSpec::FLOAT32:
+      MUSTER_CASE_NO_VALUE_OF(v1::JobSpec_Precision, JobSpec_Precision)
+      break;
   }
+  return train::Precision::kFloat32;
 }
 
 data::Last LastOf(v1::BatchSpec::Last last) {
@@ -193,9 +197,12 @@ data::Last LastOf(v1::BatchSpec::Last last) {
       return data::Last::kPad;
     case v1::BatchSpec::UNEVEN:
       return data::Last::kUneven;
-    default:
-      return data::Last::kDrop;
+    case v1::BatchSpec::LAST_UNSPECIFIED:
+    case v1::BatchSpec::DROP:
+      MUSTER_CASE_NO_VALUE_OF(v1::BatchSpec_Last, BatchSpec_Last)
+      break;
   }
+  return data::Last::kDrop;
 }
 
 train::DivideBy DivideByOf(v1::JoinSpec::DivideBy divide_by) {
@@ -204,9 +211,12 @@ train::DivideBy DivideByOf(v1::JoinSpec::DivideBy divide_by) {
       return train::DivideBy::kActive;
     case v1::JoinSpec::SAMPLES:
       return train::DivideBy::kSamples;
-    default:
-      return train::DivideBy::kInitial;
+    case v1::JoinSpec::DIVIDE_BY_UNSPECIFIED:
+    case v1::JoinSpec::INITIAL:
+      MUSTER_CASE_NO_VALUE_OF(v1::JoinSpec_DivideBy, JoinSpec_DivideBy)
+      break;
   }
+  return train::DivideBy::kInitial;
 }
 
 absl::StatusOr<train::Stage> StageOf(const v1::StageSpec& spec) {
@@ -264,9 +274,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
   job.refresh = spec.trainable().refresh() == v1::TrainableSpec::MANUAL
                     ? train::RefreshMode::kManual
                     : train::RefreshMode::kAuto;
-  for (const v1::TrainableRule& rule : spec.trainable().rules()) {
-    job.trainable.push_back(RuleFromWire(rule));
-  }
+  job.trainable = RulesFromProto(spec.trainable().rules());
   if (spec.has_profile()) {
     job.profile = {.directory = spec.profile().directory(),
                    .steps = {spec.profile().steps().begin(), spec.profile().steps().end()}};

@@ -127,7 +127,6 @@ struct Fill {
   void operator()(const train::CheckpointFailed& event) const {
     report.mutable_checkpoint_failed()->set_step(event.step);
     report.mutable_checkpoint_failed()->set_reason(ValidUtf8(event.reason));
-    report.mutable_checkpoint_failed()->set_final(event.final);
   }
   void operator()(const train::CheckpointBad& event) const {
     report.mutable_checkpoint_bad()->set_path(event.path);
@@ -139,7 +138,6 @@ struct Fill {
       added->set_step(one.step);
       added->set_generation(one.generation);
       added->set_path(one.path);
-      added->set_last_command(one.last_command);
       added->set_adopted(one.reason.empty());
       added->set_reason(ValidUtf8(one.reason));
     }
@@ -149,7 +147,6 @@ struct Fill {
     report.mutable_command_applied()->set_step(event.step);
   }
   void operator()(const train::ExportReady& event) const {
-    report.mutable_export_ready()->set_temporary(event.temporary);
     report.mutable_export_ready()->set_path(event.path);
   }
   void operator()(const train::Exported& event) const {

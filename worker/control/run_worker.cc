@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/activity/activity.h"
+#include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/remover.h"
 #include "worker/control/command_from_wire.h"
@@ -34,10 +35,6 @@
 
 namespace muster::control {
 namespace {
-
-absl::Duration FromProto(const google::protobuf::Duration& duration) {
-  return absl::Seconds(duration.seconds()) + absl::Nanoseconds(duration.nanos());
-}
 
 // The commands and events of a session, over the stream.
 class StreamCommands : public train::CommandSource {

@@ -14,7 +14,6 @@ v1::WorkerReport EndReport(const WorkerEnd& end) {
   v1::WorkerReport report;
   if (end.error.ok()) {
     report.mutable_finished()->set_step(end.end.step);
-    report.mutable_finished()->set_stopped(end.end.stopped);
     report.mutable_finished()->set_ended_early(end.end.ended_early);
     report.mutable_finished()->set_preempted(end.end.preempted);
     return report;

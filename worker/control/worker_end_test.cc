@@ -14,7 +14,6 @@ TEST(WorkerEnd, AGoodEndSaysHowFarItCameAndWhy) {
       {.end = {.step = 7, .stopped = true, .preempted = true, .ended_early = "no input is left"}});
   ASSERT_TRUE(report.has_finished());
   EXPECT_EQ(report.finished().step(), 7u);
-  EXPECT_TRUE(report.finished().stopped());
   EXPECT_TRUE(report.finished().preempted());
   EXPECT_EQ(report.finished().ended_early(), "no input is left");
 }

@@ -45,9 +45,7 @@ const void* MemoryOf(const at::Tensor& tensor) {
 }  // namespace
 
 ValueWatch::ValueWatch(const Model& model, Mode mode)
-    : mode_(mode), guard_(c10::DispatchKeySet(kKey)) {
-  for (const auto& [name, tensor] : model.Parameters()) Add("parameter", name, tensor);
-  for (const auto& [name, tensor] : model.Buffers()) Add("buffer", name, tensor);
+    : model_(model), mode_(mode), guard_(c10::DispatchKeySet(kKey)) {
   current = this;
 }
 
@@ -62,16 +60,25 @@ void ValueWatch::Add(const char* what, const std::string& name, const at::Tensor
   if (const void* memory = MemoryOf(tensor); memory != nullptr) names_.emplace(memory, text);
 }
 
-void ValueWatch::Seen(const std::string& operation, const at::Tensor& argument, bool writes) {
-  if (!argument.defined()) return;
+std::string ValueWatch::NameOf(const at::Tensor& argument) {
+  if (names_.empty()) {
+    for (const auto& [name, tensor] : model_.Parameters()) Add("parameter", name, tensor);
+    for (const auto& [name, tensor] : model_.Buffers()) Add("buffer", name, tensor);
+  }
   auto found = names_.find(argument.unsafeGetTensorImpl());
   if (found == names_.end()) found = names_.find(MemoryOf(argument));
-  if (found == names_.end()) return;
+  return found == names_.end() ? "" : found->second;
+}
+
+void ValueWatch::Seen(const std::string& operation, const at::Tensor& argument, bool writes) {
+  if (!argument.defined()) return;
+  const std::string name = NameOf(argument);
+  if (name.empty()) return;
   written_ |= writes;
   if (mode_ == Mode::kNote) return;
   throw ModelError(
       absl::StrCat("a FlagHook freezes and unfreezes parameters and does nothing else, but it ",
-                   writes ? "writes " : "uses ", found->second, " (", operation,
+                   writes ? "writes " : "uses ", name, " (", operation,
                    "); derive from StepHook to change values"));
 }
 

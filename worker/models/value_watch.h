@@ -37,10 +37,14 @@ class ValueWatch {
   static ValueWatch* Current();
 
  private:
+  // "parameter 'name'" of what this is, or shares its memory with; empty: none of the model's.
+  std::string NameOf(const at::Tensor& argument);
   void Add(const char* what, const std::string& name, const at::Tensor& tensor);
 
+  const Model& model_;
   const Mode mode_;
-  // "parameter 'name'", by the tensor and by its memory.
+  // By the tensor and by its memory. Made for the first operation that anybody runs: most watched
+  // code runs none.
   std::unordered_map<const void*, std::string> names_;
   bool written_ = false;
   c10::impl::IncludeDispatchKeyGuard guard_;

@@ -3,8 +3,8 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/cat.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/stack.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,6 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 #include "worker/models/spec_from_json.h"
 
@@ -54,10 +53,8 @@ TEST_F(ValueWatchTest, AWriteIsRefusedByNameBeforeItIsDone) {
 
 TEST_F(ValueWatchTest, ReadsAreRefusedTooAlsoInLists) {
   EXPECT_THAT(Refused([&] { weight_.sum(); }), HasSubstr("uses " + name_ + " (aten::sum"));
-  EXPECT_THAT(Refused([&] {
-                at::cat(std::vector<at::Tensor>{at::ones({1, 4}), weight_});
-              }),
-              HasSubstr("uses " + name_));
+  EXPECT_THAT(Refused([&] { at::stack({at::ones({2, 4}), weight_}); }),
+              HasSubstr("uses " + name_ + " (aten::stack"));
 }
 
 TEST_F(ValueWatchTest, WhatSharesAParametersMemoryIsItsValues) {

@@ -1,7 +1,10 @@
 // What every strategy has to do, whatever it shares out.
 #include "worker/parallel/strategy_conformance.h"
 
+#include <algorithm>
 #include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "ATen/TensorOperators.h"
@@ -9,20 +12,23 @@
 #include "ATen/ops/zeros.h"
 #include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
+#include "worker/models/seed.h"
+#include "worker/parallel/move_pieces.h"
 #include "worker/parallel/strategy.h"
 #include "worker/parallel/test_model.h"
+#include "worker/parallel/test_net.h"
 
 namespace muster::parallel {
 namespace {
 
 INSTANTIATE_TEST_SUITE_P(All, StrategyConformance, EveryStrategy(), StrategyName);
 
+constexpr double kLearningRate = 0.01;
+
 // A piece of a flattened tensor.
 at::Tensor Part(const at::Tensor& whole, const Piece& piece) {
   return whole.detach().reshape({-1}).narrow(0, piece.begin, piece.tensor.numel());
 }
-
-constexpr double kLearningRate = 0.01;
 
 // Apart by a few roundings of sums over micro-batches and ranks, each at most 2^-24 of a partial
 // sum, and those are not far above the largest element of `scale`.
@@ -32,53 +38,90 @@ bool Near(const at::Tensor& found, const at::Tensor& reference, const at::Tensor
   return (found - reference).abs().max().item().toDouble() <= bound;
 }
 
+std::unique_ptr<models::ForwardContext> TrainingContext(Strategy& strategy) {
+  return strategy.MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+}
+
+std::vector<size_t> AllOf(const TestNet& net) {
+  std::vector<size_t> all;
+  for (size_t i = 0; i < net.Parameters().size(); ++i) all.push_back(i);
+  return all;
+}
+
+std::vector<bool> TrainedIn(const TestNet& net) {
+  std::vector<bool> trained;
+  for (const auto& [name, tensor] : net.Parameters()) trained.push_back(tensor.requires_grad());
+  return trained;
+}
+
+// In the order of MakeParameters().
+std::vector<at::Tensor> ValuesOf(Strategy& strategy, const TestNet& net) {
+  const absl::Status gathered = strategy.GatherParameters(AllOf(net));
+  EXPECT_TRUE(gathered.ok()) << gathered;
+  std::vector<at::Tensor> values;
+  for (const auto& [name, tensor] : net.InOrder()) values.push_back(tensor.detach().clone());
+  strategy.ReleaseParameters();
+  return values;
+}
+
+void TrainStep(Strategy& strategy, TestNet& net, models::ForwardContext& context, int rank,
+               int64_t step, int micro_batches, double divisor) {
+  strategy.BeginStep({step, divisor});
+  for (int m = 0; m < micro_batches; ++m) {
+    strategy.BeginMicroBatch(m + 1 == micro_batches);
+    net.LossOf(context, rank, step, m).backward();
+  }
+  const absl::Status status = strategy.FinishBackward();
+  ASSERT_TRUE(status.ok()) << status;
+}
+
+void Update(Strategy& strategy) {
+  const c10::NoGradGuard no_grad;
+  for (const Piece& piece : strategy.pieces()) {
+    at::Tensor(piece.tensor).sub_(piece.tensor.grad(), kLearningRate);
+  }
+  strategy.FinishUpdate();
+}
+
+void UpdateReference(const std::vector<models::Parameter>& parameters,
+                     const std::vector<at::Tensor>& gradients) {
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (gradients[i].defined()) parameters[i].tensor.detach().sub_(gradients[i], kLearningRate);
+  }
+}
+
 TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdatedParameters) {
   for (const int64_t bucket_bytes : {kOneBucketPerType, kUnevenBuckets, kOneBucketEach}) {
     for (const int micro_batches : {1, 3}) {
       // The order of additions is ddp's unless each micro-batch is reduced for itself.
       const bool bitwise = implementation().local_sums || micro_batches == 1;
       RunRanks(world_size(), [&](comm::Communicator& ranks) {
-        auto parameters = MakeParameters();
+        TestNet net;
         auto expected = MakeParameters();
-        const auto strategy = Create(parameters, {}, &ranks, bucket_bytes);
+        const auto strategy = Create(net, &ranks, bucket_bytes);
+        const auto context = TrainingContext(*strategy);
+        const auto names = net.Parameters();
         for (int64_t step = 0; step < 3; ++step) {
           const double divisor = world_size() * micro_batches;
           const auto gradients =
               ReferenceGradients(expected, world_size(), step, micro_batches, divisor);
-          strategy->BeginStep({step, divisor});
-          for (int m = 0; m < micro_batches; ++m) {
-            strategy->BeginMicroBatch(m + 1 == micro_batches);
-            Loss(parameters, ranks.rank(), step, m).backward();
-          }
-          const absl::Status status = strategy->FinishBackward();
-          ASSERT_TRUE(status.ok()) << status;
-          c10::NoGradGuard no_grad;
+          TrainStep(*strategy, net, *context, ranks.rank(), step, micro_batches, divisor);
           for (const Piece& piece : strategy->pieces()) {
+            const at::Tensor& whole = gradients[TestNet::OrderOf(names[piece.parameter].name)];
             const at::Tensor found = piece.tensor.grad().reshape({-1});
-            const at::Tensor reference = Part(gradients[piece.parameter], piece);
-            EXPECT_TRUE(bitwise ? SameBits(found, reference)
-                                : Near(found, reference, gradients[piece.parameter]))
-                << parameters[piece.parameter].name << " in step " << step;
-            at::Tensor tensor = piece.tensor;
-            tensor.sub_(piece.tensor.grad(), kLearningRate);
+            const at::Tensor reference = Part(whole, piece);
+            EXPECT_TRUE(bitwise ? SameBits(found, reference) : Near(found, reference, whole))
+                << names[piece.parameter].name << " in step " << step;
           }
-          strategy->FinishUpdate();
-          ASSERT_TRUE(strategy->AwaitParameters().ok());
+          Update(*strategy);
+          UpdateReference(expected, gradients);
+          const auto values = ValuesOf(*strategy, net);
           for (size_t i = 0; i < expected.size(); ++i) {
-            if (!gradients[i].defined()) continue;
-            at::Tensor tensor = expected[i].tensor.detach();
-            tensor.sub_(gradients[i], kLearningRate);
-          }
-          for (size_t i = 0; i < expected.size(); ++i) {
-            EXPECT_TRUE(bitwise ? SameBits(parameters[i].tensor, expected[i].tensor)
-                                : Near(parameters[i].tensor.detach(), expected[i].tensor.detach(),
-                                       expected[i].tensor.detach()))
-                << parameters[i].name << " in step " << step;
-          }
-          if (!bitwise) {  // so that differences do not add up
-            for (size_t i = 0; i < expected.size(); ++i) {
-              expected[i].tensor.detach().copy_(parameters[i].tensor.detach());
-            }
+            const at::Tensor reference = expected[i].tensor.detach();
+            EXPECT_TRUE(bitwise ? SameBits(values[i], reference)
+                                : Near(values[i], reference, reference))
+                << expected[i].name << " in step " << step;
+            if (!bitwise) reference.copy_(values[i]);  // so that differences do not add up
           }
         }
         const absl::Status equal = strategy->VerifyParametersEqual(3);
@@ -91,30 +134,123 @@ TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdat
 TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {
   for (const int64_t bucket_bytes : {kOneBucketPerType, kUnevenBuckets, kOneBucketEach}) {
     RunRanks(world_size(), [&](comm::Communicator& ranks) {
-      const auto parameters = MakeParameters();
-      const auto strategy = Create(parameters, {}, &ranks, bucket_bytes);
+      TestNet net;
+      const auto strategy = Create(net, &ranks, bucket_bytes);
+      const auto expected = MakeParameters();
+      const auto parameters = net.Parameters();
       for (size_t i = 0; i < parameters.size(); ++i) {
-        const at::Tensor owned = at::zeros({parameters[i].tensor.numel() + 1});
+        const auto& [name, tensor] = expected[TestNet::OrderOf(parameters[i].name)];
+        const at::Tensor owned = at::zeros({tensor.numel() + 1});
         for (const Piece& piece : strategy->pieces()) {
           if (piece.parameter != i) continue;
           EXPECT_EQ(piece.begin % 16, 0);
           owned.narrow(0, piece.begin, piece.tensor.numel()).add_(1);
-          owned[parameters[i].tensor.numel()].add_(piece.begin == 0);  // one begins it
-          EXPECT_TRUE(SameBits(piece.tensor.reshape({-1}), Part(parameters[i].tensor, piece)));
+          owned[tensor.numel()].add_(piece.begin == 0);  // one begins it
+          EXPECT_TRUE(SameBits(piece.tensor.detach().reshape({-1}), Part(tensor, piece)));
         }
         ASSERT_TRUE(ranks.AllReduceSum(owned, {"owners", 0})->Wait().ok());
-        const bool trainable = parameters[i].tensor.requires_grad();
-        const float owners = !trainable ? 0 : strategy->sharded() ? 1 : world_size();
-        EXPECT_EQ(owned.min().item<float>(), owners) << parameters[i].name;
-        EXPECT_EQ(owned.max().item<float>(), owners) << parameters[i].name;
+        const float owners = !tensor.requires_grad() ? 0 : strategy->sharded() ? 1 : world_size();
+        EXPECT_EQ(owned.min().item<float>(), owners) << name;
+        EXPECT_EQ(owned.max().item<float>(), owners) << name;
       }
     });
   }
 }
 
+// Freezes and unfreezes again, by plans that follow one another.
+TEST_P(StrategyConformance, APlanAfterAnotherTrainsOnWithTheSameValues) {
+  const std::vector<std::vector<std::string>> frozen_in_turn = {
+      {}, {"first", "bias"}, {"shared"}, {"shared", "last", "wide"}, {"bias", "last"}, {}};
+  for (const int64_t bucket_bytes : {kOneBucketPerType, kUnevenBuckets, kOneBucketEach}) {
+    RunRanks(world_size(), [&](comm::Communicator& ranks) {
+      TestNet net;
+      const auto expected = MakeParameters();
+      std::unique_ptr<Strategy> strategy;
+      int64_t step = 0;
+      for (const auto& frozen : frozen_in_turn) {
+        Arrangement before;
+        KeptMemory kept;
+        if (strategy != nullptr) {
+          ASSERT_TRUE(strategy->AwaitParameters().ok());
+          if (strategy->shards() != nullptr) before.holders = strategy->shards()->holders;
+          kept = strategy->ReleaseModel();
+          before.held = kept.held;
+          strategy.reset();
+        }
+        for (const auto& list : {net.InOrder(), expected}) {
+          for (size_t i = 0; i < 8; ++i) {
+            at::Tensor(list[i].tensor)
+                .requires_grad_(std::find(frozen.begin(), frozen.end(), list[i].name) ==
+                                frozen.end());
+          }
+        }
+        strategy = Create(net, &ranks, bucket_bytes, std::move(kept));
+        if (const auto* shards = strategy->shards(); shards != nullptr && !before.held.empty()) {
+          const auto moved = MovePieces(before, {shards->holders, shards->held},
+                                        ElementBytes(shards->types), &ranks, {"refresh", step});
+          ASSERT_TRUE(moved.ok()) << moved.status();
+        }
+        before = {};
+        const auto context = TrainingContext(*strategy);
+        for (int repeat = 0; repeat < 2; ++repeat, ++step) {
+          const auto gradients = ReferenceGradients(expected, world_size(), step, 1, world_size());
+          TrainStep(*strategy, net, *context, ranks.rank(), step, 1, world_size());
+          Update(*strategy);
+          UpdateReference(expected, gradients);
+          const auto values = ValuesOf(*strategy, net);
+          for (size_t i = 0; i < expected.size(); ++i) {
+            EXPECT_TRUE(SameBits(values[i], expected[i].tensor.detach()))
+                << expected[i].name << " in step " << step;
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_P(StrategyConformance, APlanOfTheSameParametersLeavesThemWhereTheyAre) {
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    TestNet net;
+    const auto addresses = [](const Strategy& strategy) {
+      std::vector<const void*> addresses;
+      for (const Piece& piece : strategy.pieces()) {
+        if (piece.tensor.numel() > 0) addresses.push_back(piece.tensor.const_data_ptr());
+      }
+      return addresses;
+    };
+    auto strategy = Create(net, &ranks);
+    const auto before = addresses(*strategy);
+    KeptMemory kept = strategy->ReleaseModel();
+    strategy.reset();
+    strategy = Create(net, &ranks, kUnevenBuckets, std::move(kept));
+    EXPECT_EQ(addresses(*strategy), before);
+  });
+}
+
+TEST_P(StrategyConformance, PlacementsOfOtherFlagsAreThoseOfAPlanThatHasThem) {
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    TestNet net, other;
+    for (const auto& [name, tensor] : other.Parameters()) {
+      at::Tensor(tensor).requires_grad_(name != "shared" && name != "bias" && name != "table");
+    }
+    const auto strategy = Create(net, &ranks);
+    const Placements foreseen = strategy->PlacementsFor(TrainedIn(other));
+    const Placements now = strategy->PlacementsFor(TrainedIn(net));
+    EXPECT_EQ(now.owners.holders, strategy->owners().holders);
+    const auto planned = Create(other, &ranks);
+    EXPECT_EQ(foreseen.owners.holders, planned->owners().holders);
+    EXPECT_NE(foreseen.owners.holders, now.owners.holders);
+    ASSERT_EQ(foreseen.holders.has_value(), planned->shards() != nullptr);
+    if (foreseen.holders.has_value()) {
+      EXPECT_EQ(foreseen.holders->holders, planned->shards()->holders.holders);
+    }
+  });
+}
+
 TEST_P(StrategyConformance, SumsOverAllPiecesComeFromTheirOwners) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
-    const auto strategy = Create(MakeParameters(), {}, &ranks);
+    const TestNet net;
+    const auto strategy = Create(net, &ranks);
     strategy->BeginStep({5, 1.0});
     const auto sums = strategy->GatherSums({ranks.rank() + 0.5, 7.0});
     ASSERT_TRUE(sums.ok()) << sums.status();
@@ -132,15 +268,16 @@ TEST_P(StrategyConformance, SumsOverAllPiecesComeFromTheirOwners) {
 TEST_P(StrategyConformance, BuffersAreThoseOfTheHighestRankAfterItsLastForward) {
   const int highest = world_size() - 1;
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
-    auto parameters = MakeParameters();
-    const auto buffers = MakeBuffers();
-    const auto strategy = Create(parameters, buffers, &ranks);
+    TestNet net;
+    const auto buffers = net.Buffers();
+    const auto strategy = Create(net, &ranks);
+    const auto context = TrainingContext(*strategy);
     const auto expected = MakeBuffers();
     for (int64_t step = 0; step < 3; ++step) {
       strategy->BeginStep({step, 1.0});
       for (int m = 0; m < 2; ++m) {
         strategy->BeginMicroBatch(m == 1);
-        const at::Tensor loss = Loss(parameters, ranks.rank(), step, m);
+        const at::Tensor loss = net.LossOf(*context, ranks.rank(), step, m);
         Count(buffers, ranks.rank());
         loss.backward();
         Count(expected, highest);
@@ -159,23 +296,21 @@ TEST_P(StrategyConformance, BuffersAreThoseOfTheHighestRankAfterItsLastForward) 
 
 TEST_P(StrategyConformance, BuffersAreSynchronizedAlsoWhereBackwardReachesNoParameter) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
-    for (const auto& parameters : {MakeParameters(), std::vector<models::Parameter>()}) {
-      const auto buffers = MakeBuffers();
-      const auto strategy = Create(parameters, buffers, &ranks);
-      strategy->BeginStep({0, 1.0});
-      strategy->BeginMicroBatch(true);
-      Count(buffers, ranks.rank());
-      ASSERT_TRUE(strategy->FinishBackward().ok());
-      EXPECT_EQ(buffers[0].tensor[2].item<float>(), world_size());
-    }
+    const TestNet net;
+    const auto strategy = Create(net, &ranks);
+    strategy->BeginStep({0, 1.0});
+    strategy->BeginMicroBatch(true);
+    Count(net.Buffers(), ranks.rank());
+    ASSERT_TRUE(strategy->FinishBackward().ok());
+    EXPECT_EQ(net.Buffers()[0].tensor[2].item<float>(), world_size());
   });
 }
 
 TEST_P(StrategyConformance, BuffersAreWhatTheyWereBeforeAStepThatIsLeftOut) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
-    auto parameters = MakeParameters();
-    const auto buffers = MakeBuffers();
-    const auto strategy = Create(parameters, buffers, &ranks);
+    const TestNet net;
+    const auto buffers = net.Buffers();
+    const auto strategy = Create(net, &ranks);
     buffers[1].tensor.fill_(7);  // as loading a checkpoint does
     for (int64_t step = 0; step < 2; ++step) {
       strategy->BeginStep({step, 1.0});
@@ -193,31 +328,90 @@ TEST_P(StrategyConformance, BuffersAreWhatTheyWereBeforeAStepThatIsLeftOut) {
 // An expert, say: used in some steps only.
 TEST_P(StrategyConformance, AParameterThatIsUsedNoLongerHasAZeroGradientAgain) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
-    auto parameters = MakeParameters();
-    const auto strategy = Create(parameters, {}, &ranks);
-    const at::Tensor& sometimes = parameters[3].tensor;
+    TestNet net;
+    const auto names = net.Parameters();
+    const auto strategy = Create(net, &ranks);
+    const auto context = TrainingContext(*strategy);
     for (int64_t step = 0; step < 4; ++step) {
-      strategy->BeginStep({step, 1.0});
-      strategy->BeginMicroBatch(true);
-      at::Tensor loss = Loss(parameters, ranks.rank(), step, 0);
-      if (step % 2 == 0) loss = loss + sometimes.sum();
-      loss.backward();
-      ASSERT_TRUE(strategy->FinishBackward().ok());
+      net.Use(/*unused=*/step % 2 == 0);
+      TrainStep(*strategy, net, *context, ranks.rank(), step, 1, 1.0);
       for (const Piece& piece : strategy->pieces()) {
-        if (piece.parameter != 3) continue;
+        if (names[piece.parameter].name != "unused") continue;
         EXPECT_EQ(piece.tensor.grad().abs().max().item<float>(), step % 2 == 0 ? world_size() : 0);
       }
     }
   });
 }
 
+TEST_P(StrategyConformance, ARankWithoutInputAddsNothingAndGoesOnWithTheSameParameters) {
+  if (world_size() == 1) GTEST_SKIP() << "somebody has to bring something";
+  const int joined = world_size() - 1;
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    TestNet net;
+    const auto names = net.Parameters();
+    const auto expected = MakeParameters();
+    const auto strategy = Create(net, &ranks);
+    const auto context = TrainingContext(*strategy);
+    const auto gradients = ReferenceGradients(expected, joined, 0, 1, joined);
+    strategy->BeginStep({0, static_cast<double>(joined), joined - 1});
+    if (ranks.rank() < joined) {
+      strategy->BeginMicroBatch(true);
+      net.LossOf(*context, ranks.rank(), 0, 0).backward();
+    } else {
+      strategy->BeginJoinedMicroBatch(true);
+      if (context->collective()) net.LossOf(*context, 77, 0, 0).backward();
+    }
+    ASSERT_TRUE(strategy->FinishBackward().ok());
+    Update(*strategy);
+    UpdateReference(expected, gradients);
+    const auto values = ValuesOf(*strategy, net);
+    for (size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_TRUE(SameBits(values[i], expected[i].tensor.detach())) << expected[i].name;
+    }
+  });
+}
+
+class EmptyNet : public models::Unit {
+ public:
+  EmptyNet() : Unit("") {}
+  at::Tensor Forward(const at::Tensor& x, models::ForwardContext&) override { return x; }
+};
+
 TEST_P(StrategyConformance, WithoutParametersAStepIsEmpty) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
-    const auto strategy = Create({}, {}, &ranks);
+    const EmptyNet net;
+    const auto strategy = Create(net, &ranks);
     strategy->BeginStep({0, 1.0});
     EXPECT_TRUE(strategy->FinishBackward().ok());
     strategy->FinishUpdate();
     EXPECT_TRUE(strategy->AwaitParameters().ok());
+  });
+}
+
+TEST_P(StrategyConformance, ABufferThatDiffersBetweenRanksIsNamed) {
+  if (world_size() < 3) GTEST_SKIP() << "needs rank 1 of several";
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    const TestNet net;
+    const auto strategy = Create(net, &ranks);
+    if (ranks.rank() == 1) net.Buffers()[1].tensor.add_(1);
+    EXPECT_EQ(std::string(strategy->VerifyParametersEqual(3).message()),
+              "step 3: buffer 'count' differs from rank 0's on rank 1");
+  });
+}
+
+TEST_P(StrategyConformance, MayBeDestroyedWithinAStep) {
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    TestNet net;
+    auto strategy = Create(net, &ranks, kOneBucketEach);
+    auto context = TrainingContext(*strategy);
+    strategy->BeginStep({0, 1.0});
+    strategy->BeginMicroBatch(true);
+    net.LossOf(*context, ranks.rank(), 0, 0).backward();
+    context.reset();
+    strategy.reset();  // with reductions and buffers in flight
+    for (const auto& [name, tensor] : net.Parameters()) {
+      EXPECT_FALSE(tensor.grad().defined()) << name;
+    }
   });
 }
 

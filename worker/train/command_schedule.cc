@@ -4,23 +4,35 @@
 #include <utility>
 #include <variant>
 
+#include "common/overloaded/overloaded.h"
+
 namespace muster::train {
 namespace {
 
-bool ChangesState(const Command& command) {
-  return std::holds_alternative<SetTrainabilityCommand>(command.what) ||
-         std::holds_alternative<RefreshCommand>(command.what) ||
-         std::holds_alternative<SetLearningRateCommand>(command.what);
+// What becomes of a command when its generation ends before or after it took effect.
+enum class Nature {
+  kNothing,
+  kChangesState,  // is repeated at the step at which it took effect
+  kDoneAnew,      // is done once, at any step
+  kCancels,
+};
+
+Nature NatureOf(const Command& command) {
+  return std::visit(Overloaded{[](const NoCommand&) { return Nature::kNothing; },
+                               [](const StopCommand&) { return Nature::kDoneAnew; },
+                               [](const SaveCheckpointCommand&) { return Nature::kDoneAnew; },
+                               [](const SetLearningRateCommand&) { return Nature::kChangesState; },
+                               [](const SetTrainabilityCommand&) { return Nature::kChangesState; },
+                               [](const RefreshCommand&) { return Nature::kChangesState; },
+                               [](const PauseCommand&) { return Nature::kDoneAnew; },
+                               [](const ResumeCommand&) { return Nature::kDoneAnew; },
+                               [](const CancelCommand&) { return Nature::kCancels; }},
+                    command.what);
 }
 
 }  // namespace
 
-bool IsDoneAnew(const Command& command) {
-  return std::holds_alternative<PauseCommand>(command.what) ||
-         std::holds_alternative<ResumeCommand>(command.what) ||
-         std::holds_alternative<StopCommand>(command.what) ||
-         std::holds_alternative<SaveCheckpointCommand>(command.what);
-}
+bool IsDoneAnew(const Command& command) { return NatureOf(command) == Nature::kDoneAnew; }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
@@ -35,7 +47,7 @@ void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   }
   int64_t due = std::max(step, command.at_step.value_or(0));
   // The others wait for nobody: a job that is halted before a replay is due must be able to go on.
-  if (ChangesState(command)) due = std::max(due, floor_);
+  if (NatureOf(command) == Nature::kChangesState) due = std::max(due, floor_);
   if (command.replay) {
     due = *command.at_step;
     floor_ = std::max(floor_, due);

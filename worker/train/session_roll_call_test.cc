@@ -29,7 +29,8 @@ class NoCommands : public CommandSource {
 class Losses : public EventSink {
  public:
   void Report(const Event& event) override {
-    if (const auto* step = std::get_if<StepFinished>(&event)) losses_[step->step] = step->loss;
+    const auto* step = std::get_if<v1::StepMetrics>(&event);
+    if (step != nullptr && !step->has_validation()) losses_[step->step()] = step->loss();
     if (const auto* joined = std::get_if<RanksJoined>(&event)) joined_.push_back(joined->ranks);
   }
   void Progress(int64_t, const char*, const char*) override {}

@@ -8,16 +8,13 @@
 #include "absl/strings/str_join.h"
 #include "client/cli/terminal/metrics_text.h"
 #include "client/cli/terminal/table.h"
+#include "common/rpc/proto_time.h"
 
 namespace muster::cli {
 namespace {
 
-absl::Time Time(const google::protobuf::Timestamp& time) {
-  return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
-}
-
 std::string Stamp(const google::protobuf::Timestamp& time) {
-  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", Time(time), absl::UTCTimeZone());
+  return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", FromProto(time), absl::UTCTimeZone());
 }
 
 // While it has joined, that first.
@@ -77,7 +74,7 @@ std::string HumanBytes(uint64_t bytes) {
 
 std::string Ago(const google::protobuf::Timestamp& time, absl::Time now) {
   if (time.seconds() == 0) return "-";
-  return absl::StrCat(HumanDuration(now - Time(time)), " ago");
+  return absl::StrCat(HumanDuration(now - FromProto(time)), " ago");
 }
 
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now) {
@@ -250,7 +247,8 @@ std::string JobSummary(const v1::Job& job) {
     absl::StrAppend(&text, ", validation accuracy ", Percent(job.validation_accuracy()));
   }
   if (job.has_start_time() && job.has_end_time()) {
-    absl::StrAppend(&text, ", ", HumanDuration(Time(job.end_time()) - Time(job.start_time())));
+    absl::StrAppend(&text, ", ",
+                    HumanDuration(FromProto(job.end_time()) - FromProto(job.start_time())));
   }
   if (job.restarts() > 0) absl::StrAppend(&text, ", restarts ", job.restarts());
   if (!job.exported_path().empty()) absl::StrAppend(&text, ", weights in ", job.exported_path());

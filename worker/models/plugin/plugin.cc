@@ -141,6 +141,7 @@ class PluginModel : public Model {
     } catch (const ModelError& error) {
       return absl::FailedPreconditionError(error.what());
     }
+    if (hook_kind_ == HookKind::kFlags) return absl::OkStatus();  // it computes nothing
     // It may freeze and unfreeze, but a parameter that was computed is none any more.
     for (const auto& [name, tensor] : Parameters()) {
       if (tensor.is_leaf()) continue;

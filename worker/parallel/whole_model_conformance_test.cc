@@ -1,5 +1,5 @@
-// What every strategy does where something goes wrong: ranks that differ, peers that are gone, a
-// step that is not as it should be, and an end in the middle of one.
+// What every strategy whose ranks hold all parameters does where something goes wrong: ranks that
+// differ, peers that are gone, a step that is not as it should be, and an end in the middle of one.
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,9 +17,9 @@
 namespace muster::parallel {
 namespace {
 
-INSTANTIATE_TEST_SUITE_P(All, StrategyConformance, EveryStrategy(), StrategyName);
+INSTANTIATE_TEST_SUITE_P(All, WholeModelConformance, EveryWholeModelStrategy(), StrategyName);
 
-TEST_P(StrategyConformance, WhatDiffersBetweenRanksIsNamed) {
+TEST_P(WholeModelConformance, WhatDiffersBetweenRanksIsNamed) {
   if (world_size() < 3) GTEST_SKIP() << "needs rank 2";
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     auto parameters = MakeParameters();
@@ -38,7 +38,7 @@ TEST_P(StrategyConformance, WhatDiffersBetweenRanksIsNamed) {
   });
 }
 
-TEST_P(StrategyConformance, DestructionRemovesHooksAndGradientsAndLeavesAPlainModel) {
+TEST_P(WholeModelConformance, DestructionRemovesHooksAndGradientsAndLeavesAPlainModel) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     auto parameters = MakeParameters();
     for (int round = 0; round < 2; ++round) {
@@ -63,7 +63,7 @@ TEST_P(StrategyConformance, DestructionRemovesHooksAndGradientsAndLeavesAPlainMo
   });
 }
 
-TEST_P(StrategyConformance, MayBeDestroyedWithinAStepAndWithParametersOnTheirWay) {
+TEST_P(WholeModelConformance, MayBeDestroyedWithinAStepAndWithParametersOnTheirWay) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     auto parameters = MakeParameters();
     auto strategy = Create(parameters, MakeBuffers(), &ranks, kOneBucketEach);
@@ -95,7 +95,7 @@ TEST_P(StrategyConformance, MayBeDestroyedWithinAStepAndWithParametersOnTheirWay
   });
 }
 
-TEST_P(StrategyConformance, APeerThatIsGoneFailsTheStepNamingBucketAndStep) {
+TEST_P(WholeModelConformance, APeerThatIsGoneFailsTheStepNamingBucketAndStep) {
   if (world_size() == 1) GTEST_SKIP() << "no peers";
   auto ranks = comm::LocalGroup::Create(world_size());
   ranks[1].reset();
@@ -111,7 +111,7 @@ TEST_P(StrategyConformance, APeerThatIsGoneFailsTheStepNamingBucketAndStep) {
       << status;
 }
 
-TEST_P(StrategyConformance, APeerThatIsGoneFailsTheBuffersToo) {
+TEST_P(WholeModelConformance, APeerThatIsGoneFailsTheBuffersToo) {
   if (world_size() == 1) GTEST_SKIP() << "no peers";
   auto ranks = comm::LocalGroup::Create(world_size());
   ranks[1].reset();
@@ -125,7 +125,7 @@ TEST_P(StrategyConformance, APeerThatIsGoneFailsTheBuffersToo) {
       << status;
 }
 
-TEST_P(StrategyConformance, ASecondBackwardInTheLastMicroBatchIsAnErrorNotAWrongGradient) {
+TEST_P(WholeModelConformance, ASecondBackwardInTheLastMicroBatchIsAnErrorNotAWrongGradient) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     auto parameters = MakeParameters();
     const auto strategy = Create(parameters, {}, &ranks);
@@ -142,11 +142,14 @@ TEST_P(StrategyConformance, ASecondBackwardInTheLastMicroBatchIsAnErrorNotAWrong
   });
 }
 
-TEST_P(StrategyConformance, WhatDoesNotFitIsRefused) {
+TEST_P(WholeModelConformance, WhatDoesNotFitIsRefused) {
   auto ranks = comm::LocalGroup::Create(1);
   const auto code = [&](const std::vector<models::Parameter>& parameters,
                         const std::vector<models::Buffer>& buffers) {
-    return implementation().create(parameters, buffers, ranks[0].get(), 1).status().code();
+    return implementation()
+        .create(parameters, buffers, nullptr, ranks[0].get(), 1, {})
+        .status()
+        .code();
   };
   EXPECT_EQ(code({{"w", at::Tensor()}}, {}), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code({}, {{"b", at::Tensor()}}), absl::StatusCode::kInvalidArgument);

@@ -1,0 +1,38 @@
+// How long a call is tried again while the connection to the coordinator is broken.
+#ifndef MUSTER_CLIENT_API_RETRIES_H_
+#define MUSTER_CLIENT_API_RETRIES_H_
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "client/api/cancellation.h"
+
+namespace muster::client {
+
+// Of one call. Not thread-safe.
+class Retries {
+ public:
+  // The connection may be broken for `retry_for`. `cancellation` may be null; must outlive this.
+  Retries(absl::Duration retry_for, Cancellation* cancellation);
+  Retries(const Retries&) = delete;
+  Retries& operator=(const Retries&) = delete;
+
+  // The caller's; where that is null, one that is never cancelled.
+  Cancellation* cancellation() const { return cancellation_; }
+  // The coordinator has answered: the next break has the whole time again.
+  void Answered() { broken_since_ = absl::InfiniteFuture(); }
+  // An attempt has ended with `broken`. Waits a moment; OK: try again. `broken`: the time is over.
+  // DEADLINE_EXCEEDED, with the message of `broken`: `deadline` of SteadyNow() is over. CANCELLED:
+  // by the caller.
+  absl::Status Await(const absl::Status& broken, absl::Time deadline = absl::InfiniteFuture());
+
+ private:
+  const absl::Duration retry_for_;
+  Cancellation never_;
+  Cancellation* const cancellation_;
+  // Since when nothing has come; InfiniteFuture while the connection is good.
+  absl::Time broken_since_ = absl::InfiniteFuture();
+};
+
+}  // namespace muster::client
+
+#endif  // MUSTER_CLIENT_API_RETRIES_H_

@@ -1,0 +1,19 @@
+// Durations as the flags of programs say them: "90s", "1h30m".
+#ifndef MUSTER_COMMON_FLAGS_DURATION_H_
+#define MUSTER_COMMON_FLAGS_DURATION_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace muster {
+
+// The value of `flag`. INVALID_ARGUMENT names the flag, its text and the range: it is no duration,
+// or is not within the range, whose ends belong to it.
+absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag, const std::string& text,
+                                                 absl::Duration least, absl::Duration most);
+
+}  // namespace muster
+
+#endif  // MUSTER_COMMON_FLAGS_DURATION_H_
