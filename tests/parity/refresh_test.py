@@ -48,18 +48,18 @@ TOLERANCE = 1e-6
 CASES = list(itertools.product([1, 2, 4], [1, 2], [None, 0.5], OPTIMIZERS))
 
 
-def rules_before(step):
+def rules_before(step, changes):
     """In force for step number `step`."""
     rules = list(AT_THE_START)
-    for done in sorted(CHANGES):
+    for done in sorted(changes):
         if done < step:
-            rules += CHANGES[done]
+            rules += changes[done]
     return rules
 
 
-def trained(name, step):
+def trained(name, step, changes=CHANGES):
     value = True
-    for rule in rules_before(step):
+    for rule in rules_before(step, changes):
         ((action, pattern),) = rule.items()
         if fnmatch.fnmatchcase(name, pattern):
             value = action == "unfreeze"
@@ -127,6 +127,51 @@ def test_each_step_is_that_of_pytorch(tmp_path, world_size, accumulate, clip, op
             # All strategies to the bit.
             checkpoints_of_step = states.setdefault(step, state)
             for key, value in checkpoints_of_step.items():
+                assert torch.equal(value, state[key]), f"{what}: {key} is not ddp's"
+
+
+# The schedule without the steps in which everything is frozen: torch.amp.GradScaler has nothing to
+# look at then.
+CHANGES_IN_16_BITS = {done: rules for done, rules in CHANGES.items() if done < 6 or done > 8}
+IN_16_BITS = {
+    "bfloat16": {"precision": "bfloat16"},
+    # The first steps overflow.
+    "float16": {"precision": "float16", "loss_scale": {"initial": 2.0**23}},
+}
+# As precision_test's, which says where they come from.
+PARAMETERS_IN_16_BITS = {"bfloat16": 5e-3, "float16": 1e-3}
+
+
+@pytest.mark.parametrize("precision, accumulate", itertools.product(IN_16_BITS, [1, 2]))
+def test_steering_in_16_bits_is_near_pytorch_and_ddps_to_the_bit(tmp_path, precision, accumulate):
+    spec = job(tmp_path, 2, accumulate, 0.5, "adamw") | IN_16_BITS[precision]
+
+    def flags(step, model):
+        for name, parameter in model.named_parameters():
+            parameter.requires_grad_(trained(name, step, CHANGES_IN_16_BITS))
+            if not parameter.requires_grad:
+                parameter.grad = None
+
+    expected = reference.train(spec, before_step=flags)
+    if precision == "float16":
+        assert min(expected.scales) < expected.scales[0], "no step overflowed"
+    states = {}
+    for name, strategy in STRATEGIES.items():
+        found = sessions.run(spec | {"strategy": strategy}, tmp_path / name, CHANGES_IN_16_BITS)
+        assert list(found) == list(range(1, STEPS + 1))
+        for step, folder in found.items():
+            state = checkpoints.read(folder)
+            what = f"{name}, step {step}"
+            parameters = {
+                key.removeprefix("param/"): value
+                for key, value in state.items()
+                if key.startswith("param/")
+            }
+            difference = largest_difference(parameters, expected.parameters[step], what)
+            assert difference <= PARAMETERS_IN_16_BITS[precision], what
+            if precision == "float16" and step < STEPS:
+                assert state["scaler/scale"].item() == expected.scales[step], what
+            for key, value in states.setdefault(step, state).items():
                 assert torch.equal(value, state[key]), f"{what}: {key} is not ddp's"
 
 

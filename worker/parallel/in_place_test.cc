@@ -63,6 +63,10 @@ TEST_F(InPlaceTest, AGroupWithoutAMemberInBetweenIsLaidOutAnewAndTheRestIsDispla
   EXPECT_EQ(found.displaced, std::vector<size_t>{1});
 }
 
+TEST_F(InPlaceTest, TheSameMembersInAnotherOrderAreLaidOutAnew) {
+  EXPECT_FALSE(Find({Group({{0, 0, 20}, {2, 32, 16}, {1, 48, 10}}, 64)}).groups[0].defined());
+}
+
 TEST_F(InPlaceTest, MemoryThatOneTensorLeavesIsLeftByAll) {
   // The first group would fit; the other goes.
   const InPlace found =
