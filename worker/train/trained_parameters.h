@@ -7,7 +7,7 @@
 //   Want(mask)         the ranks compare wanted_hash() in a roll call; nothing is changed yet
 //   BringIntoForce()   the flags are set; called where the plan of training is made anew
 //   Add(rules) or NameByParameters()   the rules say the same, as the next version
-// Model code may flip flags between Want and BringIntoForce of nobody: FirstFlipped finds that out.
+// The model's own code may flip flags of the tensors at any time: FirstFlipped finds that out.
 //
 // Threading: the session's thread.
 #ifndef MUSTER_WORKER_TRAIN_TRAINED_PARAMETERS_H_
