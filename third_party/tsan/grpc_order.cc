@@ -5,8 +5,9 @@
 //  - what a thread did before it handed a message to a call has happened before what another thread
 //    does once it has read that message from the connection.
 // Without this, a callback that reads what the beginner of its batch wrote looks like a race; with
-// suppressions instead, nothing below a callback of gRPC would be looked at. What remains hidden: two
-// callbacks of different batches are in order, too, where gRPC took a lock of its own between them.
+// suppressions instead, nothing below a callback of gRPC would be looked at. What remains hidden:
+// two callbacks of different batches are in order, too, where gRPC took a lock of its own between
+// them.
 //
 // These definitions stand before those of the libraries in symbol lookup.
 #include <dlfcn.h>
