@@ -27,7 +27,7 @@ namespace {
 
 constexpr int kUsageError = 2;
 // For the workers of the local agent to end, once they are told to at last.
-constexpr absl::Duration kInterruptPatience = absl::Seconds(5);
+constexpr absl::Duration kInterruptTimeout = absl::Seconds(5);
 // While something moves on the local node its deadline is put off, by so much.
 constexpr absl::Duration kStandstill = absl::Seconds(10);
 
@@ -73,7 +73,7 @@ void EmptyLocalNode(service::Coordinator& coordinator, absl::Duration timeout,
     activity = now;
   }
   coordinator.InterruptDrained();
-  coordinator.AwaitDrained(kInterruptPatience);
+  coordinator.AwaitDrained(kInterruptTimeout);
 }
 
 // What to do about a store that is damaged.

@@ -26,21 +26,21 @@
 
 namespace muster::client {
 
-// How long a call that follows a job goes on. A coordinator that is absent from the start is an
-// error at once.
+// How long a call that follows a job tries to continue. If the coordinator cannot be reached at the
+// start, the call fails at once.
 struct StreamOptions {
-  // After a broken connection: how long it is tried again before the call fails with UNAVAILABLE.
+  // After a broken connection: how long to try again before the call fails with UNAVAILABLE.
   absl::Duration retry_for = absl::Seconds(30);
-  // From its begin on: then the call ends with DEADLINE_EXCEEDED. Nobody's setting of the date
-  // changes that.
+  // Counted from the start of the call; then the call ends with DEADLINE_EXCEEDED. Changes of the
+  // system's date have no effect on it.
   absl::Duration timeout = absl::InfiniteDuration();
   // May be null. Must outlive the call.
   Cancellation* cancellation = nullptr;
 };
 
-// How long a call that changes something goes on where the coordinator breaks off: it is repeated
-// with the same request id, so that it acts once whatever had happened before. A coordinator that
-// is absent from the start is an error at once.
+// How long a call that changes something is repeated if the connection breaks. It is repeated with
+// the same request id, so that it acts exactly once in all cases. If the coordinator cannot be
+// reached at the start, the call fails at once.
 struct RetryOptions {
   absl::Duration retry_for = absl::Seconds(30);
   // May be null. Must outlive the call.
@@ -50,13 +50,13 @@ struct RetryOptions {
 // A change of a running job.
 struct SteerOptions {
   RetryOptions retry;
-  // Once so many optimizer steps are done; absent: at once.
+  // Wait until this many optimizer steps are done; absent: do not wait.
   std::optional<uint64_t> at_step;
   // Who asks, for the job's history.
   std::string requested_by;
 };
 
-// Where a job without processes goes on; neither: from its newest checkpoint.
+// From where a job without processes continues; if neither is set, from its newest checkpoint.
 struct StartOptions {
   // At step 0, whatever checkpoints there are.
   bool from_scratch = false;
@@ -68,20 +68,20 @@ struct StartOptions {
 struct ListOptions {
   // Those in one of these states; empty: all.
   std::vector<v1::Job::State> states;
-  // At most so many; absent: all.
+  // At most this many; absent: all.
   std::optional<int> limit;
-  // Go on after another list, with its next_page_token.
+  // The next_page_token of another list: continue after it.
   std::string page_token;
 };
 
-// Of a terminal state: SUCCEEDED, FAILED, CANCELLED.
+// True for the terminal states SUCCEEDED, FAILED and CANCELLED.
 bool HasEnded(v1::Job::State state);
 
 // Thread-safe. Calls block.
 class MusterClient {
  public:
   // `address` is host:port. Connects with the first call.
-  // INVALID_ARGUMENT: it is no host:port.
+  // INVALID_ARGUMENT: it is not of the form host:port.
   static absl::StatusOr<std::unique_ptr<MusterClient>> Connect(const std::string& address);
 
   const std::string& address() const { return address_; }
@@ -91,8 +91,8 @@ class MusterClient {
                                  const RetryOptions& options = {});
   absl::StatusOr<v1::ValidateJobResponse> Validate(const v1::JobSpec& spec);
   absl::StatusOr<v1::Job> Get(const std::string& job_id);
-  // Newest first, asked for in pages. The result's next_page_token is set where `limit` left some
-  // out.
+  // Newest first; requested in pages. The result's next_page_token is set if there are more than
+  // `limit`.
   absl::StatusOr<v1::ListJobsResponse> List(const ListOptions& options = {});
   absl::StatusOr<v1::Job> Stop(const std::string& job_id, const SteerOptions& options = {});
   // The next attempt of a job that FAILED or was CANCELLED. at_step is not used.
@@ -100,10 +100,11 @@ class MusterClient {
   absl::StatusOr<v1::DeleteJobResponse> Delete(const std::string& job_id,
                                                const RetryOptions& options = {});
   absl::StatusOr<v1::ListNodesResponse> Nodes();
-  // What ran on a node that is not attached is taken for gone.
+  // Tells the coordinator that the processes on a node that is not attached have ended.
   absl::Status ForgetNode(const std::string& node, const SteerOptions& options = {});
-  // Answered once they are durable, with the node as it stands. at_step is not used. deadline: how
-  // long what runs there may take; absent: what was asked before, else as the node's agent has it.
+  // These calls answer once the change is durable, with the state of the node. at_step is not used.
+  // `deadline`: how long the jobs there may take; absent: the deadline given before, else the
+  // setting of the node's agent.
   absl::StatusOr<v1::Node> DrainNode(const std::string& node, const SteerOptions& options = {},
                                      std::optional<absl::Duration> deadline = std::nullopt);
   absl::StatusOr<v1::Node> CordonNode(const std::string& node, const SteerOptions& options = {});
@@ -111,12 +112,12 @@ class MusterClient {
   // A copy of the coordinator's store, piece by piece in order; an error of `take` ends it.
   absl::Status Backup(const std::function<absl::Status(const std::string& piece)>& take);
 
-  // Changes of a running job: answered once they are durable, with what becomes of them.
+  // Changes of a running job. These calls answer once the command is durable, with its operation.
   absl::StatusOr<v1::Operation> Pause(const std::string& job_id, const SteerOptions& options = {});
   // at_step is not used. `start` is for a job without processes.
   absl::StatusOr<v1::Operation> Resume(const std::string& job_id, const SteerOptions& options = {},
                                        const StartOptions& start = {});
-  // The rules come behind those in force. dry_run: only says what would change.
+  // The rules are added after the existing ones. `dry_run`: only reports what would change.
   absl::StatusOr<v1::Operation> SetTrainability(const std::string& job_id,
                                                 const std::vector<v1::TrainableRule>& rules,
                                                 bool dry_run, const SteerOptions& options = {});
@@ -133,28 +134,30 @@ class MusterClient {
   absl::StatusOr<v1::Operation> GetOperation(const std::string& name);
   // Oldest first, asked for in pages.
   absl::StatusOr<std::vector<v1::Operation>> Operations(const std::string& job_id);
-  // Waits until it is done, also over broken connections. DEADLINE_EXCEEDED: it is not in time.
+  // Waits until it is done, even if the connection breaks. DEADLINE_EXCEEDED: it is not done in
+  // time.
   absl::StatusOr<v1::Operation> WaitOperation(const std::string& name,
                                               const StreamOptions& options);
   absl::StatusOr<v1::Operation> CancelOperation(const std::string& name,
                                                 const SteerOptions& options = {});
 
-  // Calls `changed` with the job as it is and after each change, until the job has ended or
-  // `changed` says false. Resumes after a broken connection: no state is given twice, and the last
-  // one never gets lost.
+  // Calls `changed` with the job as it is, and again after each change, until the job has ended or
+  // `changed` returns false. Continues after a broken connection: no state is given twice, and the
+  // last one is never lost.
   absl::Status Watch(const std::string& job_id, const StreamOptions& options,
                      const std::function<bool(const v1::Job&)>& changed);
   // Watches until the job has ended, and gives its last state. DEADLINE_EXCEEDED: it has not ended
   // in time.
   absl::StatusOr<v1::Job> Wait(const std::string& job_id, const StreamOptions& options);
 
-  // The job's log lines that are kept; with `follow` also those to come, until the job ends.
-  // Resumes.
+  // The job's stored log lines; with `follow` also later ones, until the job ends. Continues after
+  // a broken connection.
   absl::Status Logs(const std::string& job_id, std::optional<uint32_t> rank, bool follow,
                     const StreamOptions& options,
                     const std::function<void(const v1::LogLine&)>& line);
-  // What is kept of the job's steps and validation passes; with `follow` also those to come, until
-  // the job ends. Resumes: no entry comes twice or is missing.
+  // The stored measurements of the job's steps and validation passes; with `follow` also later
+  // ones, until the job ends. Continues after a broken connection: every entry is given exactly
+  // once.
   absl::Status Metrics(const std::string& job_id, bool follow, const StreamOptions& options,
                        const std::function<void(const v1::StepMetrics&)>& entry);
 
@@ -193,7 +196,7 @@ class MusterClient {
   // again while the connection breaks, or while it ends in good order but `finished` says that more
   // must come; until `deadline` of SteadyNow().
   template <typename T>
-  absl::Status Follow(
+  absl::Status ReadStream(
       const StreamOptions& options, absl::Time deadline,
       const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
       const std::function<bool(const T&)>& take, const std::function<bool()>& finished);

@@ -133,7 +133,7 @@ grpc::Status FakeJobService::Submit(const v1::SubmitJobRequest& submission, v1::
                                : submission.job_id();
     if (jobs_.count(id) > 0) {
       return ToGrpc(MakeError(absl::StatusCode::kAlreadyExists, "JOB_ALREADY_EXISTS",
-                              absl::StrCat("there already is a job '", id, "' already")));
+                              absl::StrCat("there already is a job '", id, "'")));
     }
     v1::Job& job = jobs_[id];
     job.set_id(id);

@@ -11,7 +11,7 @@
 namespace muster::client {
 
 template <typename T>
-absl::Status MusterClient::Follow(
+absl::Status MusterClient::ReadStream(
     const StreamOptions& options, absl::Time deadline,
     const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
     const std::function<bool(const T&)>& take, const std::function<bool()>& finished) {
@@ -48,7 +48,7 @@ absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions&
   v1::WatchJobRequest request;
   request.set_job_id(job_id);
   bool ended = false;
-  return Follow<v1::Job>(
+  return ReadStream<v1::Job>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->WatchJob(context, request); },
       [&](const v1::Job& job) {
@@ -80,7 +80,7 @@ absl::Status MusterClient::Logs(const std::string& job_id, std::optional<uint32_
   request.set_job_id(job_id);
   request.set_follow(follow);
   if (rank.has_value()) request.set_rank(*rank);
-  return Follow<v1::LogLine>(
+  return ReadStream<v1::LogLine>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamLogs(context, request); },
       [&](const v1::LogLine& next) {
@@ -101,7 +101,7 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
   request.set_follow(follow);
   request.set_from_step(1);
   request.set_from_validation(0);
-  return Follow<v1::StepMetrics>(
+  return ReadStream<v1::StepMetrics>(
       options, deadline,
       [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
       [&](const v1::StepMetrics& next) {

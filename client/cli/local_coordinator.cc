@@ -21,10 +21,10 @@
 namespace muster::cli {
 namespace {
 
-constexpr absl::Duration kStartPatience = absl::Seconds(30);
+constexpr absl::Duration kStartTimeout = absl::Seconds(30);
 // More than musterd needs to end its agent and the agent its workers, each with its own grace.
-constexpr absl::Duration kStopPatience = absl::Seconds(30);
-constexpr absl::Duration kHurriedPatience = absl::Seconds(3);
+constexpr absl::Duration kStopTimeout = absl::Seconds(30);
+constexpr absl::Duration kShortStopTimeout = absl::Seconds(3);
 constexpr absl::Duration kPoll = absl::Milliseconds(20);
 
 bool IsProgram(const std::string& path) {
@@ -106,7 +106,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
                     "--autonomy", "0s"},
            .grouping = process::Grouping::kOwnGroup,
            .parent_death_signal = SIGTERM}));
-  const absl::Time deadline = SteadyNow() + kStartPatience;
+  const absl::Time deadline = SteadyNow() + kStartTimeout;
   while (true) {
     // The coordinator writes the file at once or not at all.
     const auto address = files::ReadFile(port_file);
@@ -123,7 +123,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
     if (SteadyNow() > deadline) {
       return absl::UnavailableError(
           absl::StrCat("the coordinator (", options.program, ") does not listen after ",
-                       absl::FormatDuration(kStartPatience), ":\n", LogTail()));
+                       absl::FormatDuration(kStartTimeout), ":\n", LogTail()));
     }
   }
 }
@@ -150,13 +150,13 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
   stopped_ = true;
   if (process_ != nullptr) {
     process_->Signal(SIGTERM);
-    absl::Time deadline = SteadyNow() + kStopPatience;
+    absl::Time deadline = SteadyNow() + kStopTimeout;
     bool hurried = false;
     std::optional<process::Exit> exit;
     while (!(exit = process_->Wait(kPoll)).has_value() && SteadyNow() < deadline) {
       if (hurried || !hurry()) continue;
       hurried = true;
-      deadline = std::min(deadline, SteadyNow() + kHurriedPatience);
+      deadline = std::min(deadline, SteadyNow() + kShortStopTimeout);
     }
     if (!exit.has_value()) {
       process_->Signal(SIGKILL);
@@ -179,7 +179,7 @@ void LocalCoordinator::KillAgent() {
   // Its workers die with it.
   syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
   pollfd ended{.fd = pidfd.get(), .events = POLLIN, .revents = 0};
-  poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kHurriedPatience)));
+  poll(&ended, 1, static_cast<int>(absl::ToInt64Milliseconds(kShortStopTimeout)));
 }
 
 }  // namespace muster::cli

@@ -4,7 +4,7 @@ namespace muster::cli {
 namespace {
 
 // The coordinator itself ends a job's processes after 30 s.
-constexpr absl::Duration kStopPatience = absl::Seconds(45);
+constexpr absl::Duration kStopTimeout = absl::Seconds(45);
 
 }  // namespace
 
@@ -63,7 +63,7 @@ void Stopper::Run() {
   client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).IgnoreError();
   absl::MutexLock lock(&mutex_);
   calling_ = false;
-  if (ended_.Await(mutex_, kStopPatience,
+  if (ended_.Await(mutex_, kStopTimeout,
                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return over_; }))
     return;
   at_once_.Cancel();

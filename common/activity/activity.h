@@ -1,12 +1,11 @@
-// A count that grows while a piece of work moves: with each batch, each micro-batch, each block of
-// bytes that is read or written. Who looks at it twice and finds the same number knows that nothing
-// has moved in between; how long the work takes does not matter.
+// A count that grows while a piece of work makes progress: with each batch, each micro-batch, each
+// block of bytes that is read or written. If the number is the same at two times, there was no
+// progress in between; how long the work takes does not matter.
 //
-// What moves does not know for whom: it calls Moved(), deep inside loops, readers and writers, and
-// the count is that of the scope in which this thread is. So there is nothing process-wide, and
-// ranks that are threads of one process count each for itself. Waiting for others is no activity:
-// whoever waits must not call Moved(). Disk::Write and Sync, and the hashes of common/files, call
-// it for each block.
+// Loops, readers and writers call Moved(), which adds to the count of the scope in which the thread
+// is. So nothing is global to the process, and ranks that are threads of one process have separate
+// counts. Waiting for others is not progress: code that waits must not call Moved(). Disk::Write
+// and Sync, and the hashes of common/files, call it for each block.
 #ifndef MUSTER_COMMON_ACTIVITY_ACTIVITY_H_
 #define MUSTER_COMMON_ACTIVITY_ACTIVITY_H_
 
@@ -26,8 +25,8 @@ class Activity {
   std::atomic<uint64_t> count_{0};
 };
 
-// While it lives, what this thread does counts for `activity` (null: for nobody), which outlives
-// it. Scopes nest.
+// While it lives, calls of Moved() on this thread count for `activity` (null: for none), which must
+// outlive it. Scopes nest.
 class Scope {
  public:
   explicit Scope(Activity* activity);
@@ -39,11 +38,11 @@ class Scope {
   Activity* const outer_;
 };
 
-// One batch or block further. A few nanoseconds; nothing outside of a scope.
+// Counts one batch or block. Takes a few nanoseconds; does nothing outside of a scope.
 void Moved();
 
-// What is read, written or hashed at once between two calls of Moved(): small enough for any disk
-// to get through in much less than the shortest patience.
+// How many bytes are read, written or hashed between two calls of Moved(). Any disk needs much less
+// time for them than the shortest time without progress that a job may set.
 inline constexpr size_t kBlockBytes = size_t{4} << 20;
 
 // Calls `work(offset, bytes)` for block after block of `size` bytes, and Moved() after each. A

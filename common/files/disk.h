@@ -1,5 +1,5 @@
-// The few calls that make files durable, or make a read come from the disk, behind a seam: tests
-// derive from Disk and let a call fail or "kill" the process between any two of them.
+// The few calls that make files durable, or make a read come from the disk, as an interface: tests
+// derive from Disk and make a call fail, or simulate a kill of the process between any two calls.
 #ifndef MUSTER_COMMON_FILES_DISK_H_
 #define MUSTER_COMMON_FILES_DISK_H_
 
@@ -22,13 +22,15 @@ class Disk {
 
   // Writes all of it.
   virtual absl::Status Write(int fd, const void* data, size_t size, const std::string& path);
-  // fsync. After a failure the file must be given up: the kernel may have dropped its pages.
+  // fsync. After a failure the file must not be used any more: the kernel may have dropped its
+  // pages.
   virtual absl::Status Sync(int fd, const std::string& path);
   virtual absl::Status Rename(const std::string& from, const std::string& to);
   // fsync of a directory: makes the names in it durable.
   virtual absl::Status SyncDirectory(const std::string& path);
-  // Asks the kernel to forget what it keeps of a file in memory, so that the next read is one of
-  // the disk. It keeps what is not written yet or is mapped; a file system in memory keeps all.
+  // Asks the kernel to drop a file's pages from memory, so that the next read comes from the disk.
+  // The kernel keeps pages that are not written yet or are mapped; a file system in memory keeps
+  // all.
   virtual absl::Status DropPages(const std::string& path);
 };
 

@@ -9,7 +9,7 @@
 
 namespace muster {
 
-// The value of `flag`. INVALID_ARGUMENT names the flag, its text and the range: it is no duration,
+// The value of `flag`. INVALID_ARGUMENT names the flag, its text and the range: it is not a duration,
 // or is not within the range, whose ends belong to it.
 absl::StatusOr<absl::Duration> ParseDurationFlag(const std::string& flag, const std::string& text,
                                                  absl::Duration least, absl::Duration most);

@@ -175,7 +175,8 @@ INSTANTIATE_TEST_SUITE_P(
              {"seed.x=1"},
              "--set seed.x: seed: has nothing below it; allowed: a whole"},
         Case{"NoEquals", {"seed"}, "--set seed: is not a setting; allowed: KEY=VALUE"},
-        Case{"NoKey", {"=1"}, "is not a setting"}, Case{"EmptyName", {"a..b=1"}, "is no setting"},
+        Case{"NoKey", {"=1"}, "is not a setting"},
+        Case{"EmptyName", {"a..b=1"}, "is not a setting"},
         Case{"TrailingDot", {"seed.=1"}, "is not a setting"},
         Case{"UnclosedIndex", {"stages[0=1"}, "is not a setting"},
         Case{"IndexThatIsNoNumber", {"stages[x].fit=1"}, "is not a setting"},
@@ -186,7 +187,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"NoUtf8", {"name=\xe9"}, "--set name: holds bytes that are not UTF-8 text"},
         Case{"TwoDocuments", {"seed=1\n---\n2"}, "another document begins here"},
         Case{"AKeyThatIsNoName", {"batch={[1]: 2}"}, "found a list as a key"},
-        Case{"Tilde", {"checkpoint.directory=~/c"}, "'~' means nothing here"}),
+        Case{"Tilde", {"checkpoint.directory=~/c"}, "'~' has no meaning here"}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Overrides, ProblemsOfTheFileKeepTheirLines) {

@@ -1,16 +1,16 @@
-// How long a process may go on without its coordinator: the holder's side of a lease. Pure: time is
-// an argument.
+// How long a process may continue without its coordinator: the holder's side of a lease. Pure: time
+// is an argument.
 //
 // The holder counts from the moment at which it *sent* the last message that the coordinator
 // answered (its hello, a heartbeat), and stops `margin` before the end. The coordinator counts from
 // the moment at which that message *came*, and waits longer (coordinator/membership/timing.h). So
-// who holds has ended before anybody takes its place, however long a message was under way and
+// the holder has ended before another process replaces it, however long a message travelled, and
 // although the two never compare their clocks.
 //
-// A refused connection counts as answered: at that moment nobody listened, so nobody gives away
-// what is held, and a coordinator that starts later waits for a whole lease first. The same holds
-// of a coordinator that says that it cannot write its store at present: it gives nothing away until
-// it can, and grants a whole lease then. Silence does not count.
+// A refused connection counts as an answer: at that moment no coordinator listened, so nobody could
+// replace the holder, and a coordinator that starts later first waits for a whole lease. The same
+// holds for a coordinator that answers that it cannot write its store: it replaces nobody until it
+// can, and then grants a whole lease. Silence does not count as an answer.
 #ifndef MUSTER_COMMON_LEASE_LEASE_H_
 #define MUSTER_COMMON_LEASE_LEASE_H_
 
@@ -26,40 +26,40 @@ namespace muster {
 // The reason of a coordinator's refusal that counts like a refused connection.
 inline constexpr char kStoreTrouble[] = "STORE_TROUBLE";
 
-// What a welcome says of it.
+// The lease as a welcome describes it.
 struct LeaseTerms {
   absl::Duration lease;
   // Absent: an older coordinator, which acknowledges no heartbeat; the lease is then counted from
   // the break of the stream.
   std::optional<absl::Duration> margin;
-  // For so long after the last answer refused connections count.
+  // How long after the last answer refused connections still count.
   absl::Duration autonomy;
 };
 
 class Lease {
  public:
-  // A stream was opened at `sent` with a hello, and the coordinator took the process in.
+  // A stream was opened at `sent` with a hello, and the coordinator accepted the process.
   void Welcomed(const LeaseTerms& terms, absl::Time sent);
   // The number of a heartbeat that is sent now, from 1 within a stream; 0: this coordinator
   // acknowledges none.
   uint64_t Beat(absl::Time now);
-  // All heartbeats of this stream up to this one came.
+  // The coordinator has received all heartbeats of this stream up to this one.
   void Acked(uint64_t sequence);
   // The stream is over.
   void Broken(absl::Time now);
-  // An attempt to connect that was begun at `begun` was refused: nobody listens, or nobody is taken
-  // in at present.
+  // An attempt to connect that began at `begun` was refused: no coordinator listens, or it accepts
+  // nobody at present.
   void Refused(absl::Time begun);
 
-  // When whatever is held has to be given up; infinite before the first welcome, and with an older
-  // coordinator while its stream stands.
+  // When the holder must have ended; infinite before the first welcome, and with an older
+  // coordinator while its stream is open.
   absl::Time End() const;
-  // When the coordinator answered last; a refusal is no answer. The infinite past before the first
-  // welcome.
+  // When the coordinator answered last, without refused connections. The infinite past before the
+  // first welcome.
   absl::Time answered() const { return answered_; }
-  // The same as if no connection had been refused.
+  // What End() would be if no connection had been refused.
   absl::Time WithoutRefusals() const;
-  // When half a lease is over without an answer although the stream stands: the connection may be
+  // When half a lease is over without an answer although the stream is open: the connection may be
   // dead, and another one should be tried. Infinite without a stream.
   absl::Time SilentFrom() const;
   const std::optional<LeaseTerms>& terms() const { return terms_; }

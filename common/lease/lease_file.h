@@ -1,6 +1,6 @@
-// The end of an agent's lease in a file, for the workers that it starts: until a worker is welcomed
-// it has no lease of its own, and while its agent is stopped nobody can end it. So it looks here,
-// and ends itself when its agent's lease is over.
+// The end of an agent's lease in a file, for the workers that it starts. Until a worker is welcomed
+// it has no lease of its own, and while its agent is stopped (SIGSTOP) nobody can end it. So it
+// reads this file, and ends itself when its agent's lease is over.
 #ifndef MUSTER_COMMON_LEASE_LEASE_FILE_H_
 #define MUSTER_COMMON_LEASE_LEASE_FILE_H_
 
@@ -11,12 +11,12 @@
 
 namespace muster {
 
-// How an agent tells a worker where the file is. Absent: the worker may go on without it, or there
-// is none.
+// The environment variable in which an agent tells a worker the path of the file. Absent: the
+// worker does not end with its agent's lease, or there is no file.
 inline constexpr char kLeaseFileVariable[] = "MUSTER_LEASE_FILE";
 
-// Written by one process, in place, so that who reads it finds one of the ends. It is not durable:
-// it means nothing after a restart of the machine.
+// Written by one process, in place, so that a reader always finds a complete value. It is not
+// durable: it has no meaning after a restart of the machine.
 class LeaseFile {
  public:
   LeaseFile() = default;
@@ -24,15 +24,15 @@ class LeaseFile {
   LeaseFile(const LeaseFile&) = delete;
   LeaseFile& operator=(const LeaseFile&) = delete;
 
-  // Makes the file; what a former process left there is gone.
+  // Creates the file, or replaces one that a former process left.
   absl::Status Open(const std::string& path);
-  // As of SteadyNow(). Infinite: no end is known. Without an open file, and where it is the same as
-  // before, nothing happens.
+  // `end` is a time of SteadyNow(). Infinite: no end is known. Does nothing without an open file,
+  // and if the value has not changed.
   void Write(absl::Time end);
   // Empty: there is none.
   const std::string& path() const { return path_; }
 
-  // Infinite where it cannot be read.
+  // Infinite if the file cannot be read.
   static absl::Time Read(const std::string& path);
 
  private:

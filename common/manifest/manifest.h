@@ -38,28 +38,28 @@ struct Piece {
   friend bool operator==(const Piece&, const Piece&) = default;
 };
 
-// What operators changed, as it stands.
+// The current state of everything that commands have changed.
 struct Steering {
-  // Commands that are taken in and have not taken effect.
+  // Commands that the ranks have taken in and that have not taken effect.
   std::vector<int64_t> waiting_commands;
-  // In the place of the job's own.
+  // Replaces the job's own learning rate.
   std::optional<double> learning_rate;
-  // Which parameters are trained. Version 0: as the job says, from before there were versions.
+  // Which parameters are trained. Version 0: as in the job file (a manifest without versions).
   int64_t trainability_version = 0;
   std::vector<TrainableRule> rules;
   // Parameters that model code has frozen or unfrozen, without effect yet.
   std::vector<std::string> pending;
   // The newest commands that took effect: number and step.
   std::vector<std::pair<int64_t, int64_t>> applied;
-  // The pass that is due after this step was left to whoever goes on from here: the job had to
-  // leave first.
+  // A validation pass was due after this step and was not run, because the job had to leave its
+  // node. A generation that continues from here runs it first.
   bool validation_due = false;
   friend bool operator==(const Steering&, const Steering&) = default;
 };
 
 struct Manifest {
   std::string job;
-  // What tells the job from another of the same name; empty in version 1.
+  // Distinguishes the job from another job of the same name; empty in version 1.
   std::string job_instance;
   int64_t step = 0;
   int64_t generation = 0;
@@ -83,10 +83,10 @@ std::string EntryName(const Piece& piece);
 absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
-// DATA_LOSS for one that is damaged (it hashes itself; version 1 does not), of a newer version, or
-// of another step or generation than the directory's name says where that is one of a checkpoint
-// (path, expected, found). Other errors, such as NOT_FOUND, say nothing of it: it could not be
-// read.
+// DATA_LOSS, with path, expected and found, if the manifest is damaged (it has a hash of itself,
+// except in version 1), if its version is newer, or if its step or generation differ from the
+// directory's name (only if that is the name of a checkpoint). Other errors, such as NOT_FOUND,
+// mean that it could not be read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
 
 // DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
@@ -94,8 +94,8 @@ absl::StatusOr<Manifest> Read(const std::string& directory);
 absl::Status CheckComplete(const Manifest& manifest);
 
 // Read, CheckComplete, and every file against its size, its hash and its own header. Reads
-// everything once. DATA_LOSS lists what is damaged, capped at 3; without any damage other errors
-// say what could not be found or read.
+// everything once. DATA_LOSS lists what is damaged, at most 3 entries. If nothing is damaged, other
+// errors say what could not be found or read.
 absl::StatusOr<Manifest> Verify(const std::string& directory);
 
 }  // namespace muster::manifest

@@ -2,9 +2,8 @@
 // always reaped.
 //
 // Life cycle: a Spawner lives as long as its children should; Spawn gives a Process, whose
-// destructor ends what still runs. A child holds nothing of its parent but stdin (/dev/null),
-// stdout and stderr: every other descriptor is closed, signal mask and dispositions are the default
-// ones.
+// destructor ends what still runs. A child has only stdin (/dev/null), stdout and stderr: every
+// other descriptor of its parent is closed. Its signal mask and dispositions are the default ones.
 #ifndef MUSTER_COMMON_PROCESS_PROCESS_H_
 #define MUSTER_COMMON_PROCESS_PROCESS_H_
 
@@ -64,7 +63,8 @@ struct SpawnOptions {
 // One child and its process group. Thread-safe.
 class Process {
  public:
-  // As Detach() was called: nothing. Otherwise kills the group, where it still runs, and reaps.
+  // Does nothing if Detach() was called. Otherwise kills the group if it still runs, and reaps the
+  // process.
   ~Process();
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
@@ -75,18 +75,18 @@ class Process {
   // Becomes readable (poll) when the process has ended. Stays ours.
   int pidfd() const { return pidfd_.get(); }
 
-  // Sends a signal to the whole group. No effect once the process was waited for.
+  // Sends a signal to the whole group. Has no effect after the process was waited for.
   void Signal(int signal);
 
   // How it ended, waiting at most `timeout` (absl::InfiniteDuration(): without end); nullopt: it
-  // still runs. What is left of its group is killed before its id is given back, so no other
-  // process can be hit. Later calls give the same answer.
+  // still runs. The rest of its group is killed before the process id is released, so no other
+  // process can be killed by mistake. Later calls give the same answer.
   std::optional<Exit> Wait(absl::Duration timeout);
 
   // SIGTERM to the group, SIGKILL after `grace`, and waits for the end.
   Exit Stop(absl::Duration grace);
 
-  // The destructor leaves the process alone: it is meant to outlive this one.
+  // After this the destructor does not end the process: it may outlive this one.
   void Detach();
 
  private:
@@ -102,8 +102,8 @@ class Process {
   bool detached_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Forks from one thread of its own: a parent death signal follows the thread that forked, not the
-// process. Thread-safe.
+// Forks all children from one separate thread, because the kernel sends a parent death signal when
+// the thread that forked ends, and not when the process ends. Thread-safe.
 class Spawner {
  public:
   Spawner();
@@ -114,7 +114,7 @@ class Spawner {
 
   // Starts a process; returns once the new program runs (exec succeeded).
   // NOT_FOUND: there is no such file. PERMISSION_DENIED: it cannot be executed. INVALID_ARGUMENT:
-  // argv is empty. INTERNAL: any other failure, with the system's words.
+  // argv is empty. INTERNAL: any other failure, with the system's message.
   absl::StatusOr<std::unique_ptr<Process>> Spawn(const SpawnOptions& options);
 
  private:

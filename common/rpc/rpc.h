@@ -1,5 +1,5 @@
-// The one place where channels and servers are made: message limits, keepalive, health, and who may
-// listen where.
+// The only place where channels and servers are created: message limits, keepalive, health, and on
+// which addresses a server may listen.
 #ifndef MUSTER_COMMON_RPC_RPC_H_
 #define MUSTER_COMMON_RPC_RPC_H_
 
@@ -16,13 +16,13 @@
 
 namespace muster {
 
-// A peer that is silently gone is noticed once nothing came for `time` and, asked, it did not
-// answer for `timeout`.
+// How a lost peer is noticed: if nothing arrives for `time`, the peer is asked; if it does not
+// answer within `timeout`, the connection is closed.
 struct KeepAlive {
   absl::Duration time = absl::Seconds(10);
   absl::Duration timeout = absl::Seconds(5);
-  // In about half of the lease; the timeout is never so short that a busy peer is taken for one
-  // that is gone.
+  // Values with which a lost peer is noticed in about half of the lease. The timeout is never so
+  // short that a busy peer counts as lost.
   static KeepAlive Within(absl::Duration lease);
 };
 
@@ -35,7 +35,8 @@ struct ServerOptions {
   std::string listen = "127.0.0.1:0";
   // Listen beyond loopback without TLS.
   bool allow_insecure = false;
-  // Clients may ask as often as they like.
+  // How the server notices lost clients. It does not limit how often clients may send keepalive
+  // pings.
   KeepAlive keepalive = {};
 };
 
@@ -43,17 +44,18 @@ struct ServerOptions {
 class Server {
  public:
   // Starts to serve. The services (callback services, at least one) must outlive the server.
-  // INVALID_ARGUMENT: no host:port, or beyond loopback without allow_insecure. UNAVAILABLE: the
-  // port is taken.
+  // INVALID_ARGUMENT: not of the form host:port, or not a loopback address without allow_insecure.
+  // UNAVAILABLE: the port is in use.
   static absl::StatusOr<std::unique_ptr<Server>> Start(const ServerOptions& options,
                                                        const std::vector<grpc::Service*>& services);
   // Shuts down with no grace.
   ~Server();
 
   int port() const { return port_; }
-  // host:port with the port that was taken.
+  // host:port with the real port.
   const std::string& address() const { return address_; }
-  // What grpc.health.v1.Health says of a service ("muster.v1.JobService"); SERVING from the start.
+  // Sets the state of a service ("muster.v1.JobService") in grpc.health.v1.Health; it is SERVING at
+  // first.
   void SetServing(const std::string& service, bool serving);
   // Refuses new calls, waits up to `grace` for running ones, then cancels them; returns when all
   // are over.

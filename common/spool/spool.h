@@ -1,9 +1,9 @@
 // A worker's reports on the disk of its agent, for the time in which the coordinator cannot be
-// reached: the worker may end before they are told, and the agent tells them later.
+// reached: the worker may end before they are sent, and the agent sends them later.
 //
-// One file per process. Record by record it holds whom it belongs to, and then its reports, each as
-// the bytes that the wire knows. Every record has its length and a checksum before it: what a
-// killed writer left half written at the end is not read.
+// There is one file per process. Its first record says to which worker it belongs; each further
+// record is a report, as serialized for the wire. Every record begins with its length and a
+// checksum, so a record that a killed writer left incomplete at the end is not read.
 #ifndef MUSTER_COMMON_SPOOL_SPOOL_H_
 #define MUSTER_COMMON_SPOOL_SPOOL_H_
 
@@ -15,8 +15,8 @@
 
 namespace muster {
 
-// How the agent tells a worker where its file is to be, and how big it may grow. Both absent: there
-// is none.
+// The environment variables in which the agent tells a worker the path of its file and its largest
+// size. If both are absent, there is no file.
 inline constexpr char kSpoolVariable[] = "MUSTER_SPOOL";
 inline constexpr char kSpoolLimitVariable[] = "MUSTER_SPOOL_BYTES";
 
@@ -27,16 +27,16 @@ struct Spooled {
   std::vector<std::string> reports;
 };
 
-// Writes the file anew. Durable where OK.
+// Replaces the file. It is durable if OK.
 absl::Status WriteSpool(const std::string& path, const Spooled& spooled);
 
-// Adds reports to a file that WriteSpool made; they outlive the process at once, and the machine
-// once SyncSpool is OK.
+// Adds reports to a file that WriteSpool made. They survive the end of the process at once, and a
+// crash of the machine once SyncSpool is OK.
 absl::Status AppendToSpool(const std::string& path, const std::vector<std::string>& reports);
 absl::Status SyncSpool(const std::string& path);
 
-// What can be read of it. NOT_FOUND: no such file. DATA_LOSS: it does not even say whom it belongs
-// to.
+// All complete records. NOT_FOUND: there is no such file. DATA_LOSS: even the record that names the
+// worker cannot be read.
 absl::StatusOr<Spooled> ReadSpool(const std::string& path);
 
 }  // namespace muster

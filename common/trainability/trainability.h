@@ -25,9 +25,9 @@ class Trainability {
  public:
   struct Parameter {
     std::string name;
-    // As the model was made; no rule changes what no rule fits.
+    // As the model made it. It stays so if no rule matches the parameter.
     bool trained = true;
-    // float32 or float64. Rules pass over the others.
+    // True for float32 and float64. Rules do not apply to other types.
     bool can_be_trained = true;
     int64_t elements = 0;
   };
@@ -35,28 +35,29 @@ class Trainability {
   static absl::StatusOr<Trainability> Create(std::vector<Parameter> parameters,
                                              const std::vector<TrainableRule>& rules);
 
-  // From 1; each change makes one more.
+  // Counts from 1; each change adds 1.
   int64_t version() const { return version_; }
-  // In order; the last that fits a parameter decides. Only those that decide anything.
+  // In order; the last rule that matches a parameter decides. Only rules that decide something.
   const std::vector<TrainableRule>& rules() const { return rules_; }
   const Mask& mask() const { return mask_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  // What the mask would be with these rules behind the others. INVALID_ARGUMENT names the patterns
-  // that fit no parameter, with near ones, and those that fit none that can be trained: three, and
-  // how many more.
+  // What the mask would be with these rules added at the end. INVALID_ARGUMENT names the patterns
+  // that match no parameter, with similar names, and those that match no parameter that can be
+  // trained: at most three, with the number of the others.
   absl::StatusOr<Mask> With(const std::vector<TrainableRule>& rules) const;
 
-  // Adds them, the next version. Errors: those of With; nothing is changed then.
+  // Adds the rules, which makes the next version. Errors: those of With; then nothing is changed.
   absl::Status Add(const std::vector<TrainableRule>& rules);
-  // The same of rules by name, such that the mask is this one: what model code decided.
+  // Adds rules with single names such that the result is this mask, for changes that model code
+  // made.
   void Take(const Mask& mask);
-  // What a checkpoint has. INVALID_ARGUMENT as With.
+  // Sets version and rules as in a checkpoint. INVALID_ARGUMENT as With.
   absl::Status Restore(int64_t version, const std::vector<TrainableRule>& rules);
 
  private:
   explicit Trainability(std::vector<Parameter> parameters);
-  // Of these rules alone: which decides (index, or npos: none), by parameter.
+  // By parameter: the index of the rule that decides, considering these rules only; npos: none.
   std::vector<size_t> Deciders(const std::vector<TrainableRule>& rules) const;
   Mask MaskOf(const std::vector<TrainableRule>& rules) const;
   absl::Status Check(const std::vector<TrainableRule>& rules) const;
@@ -68,10 +69,10 @@ class Trainability {
   Mask mask_;
 };
 
-// The elements of those that are trained.
+// The number of elements of the trained parameters.
 int64_t TrainedElements(const std::vector<Trainability::Parameter>& parameters, const Mask& mask);
 
-// What ranks compare.
+// A hash that ranks compare.
 int64_t MaskHash(const Mask& mask);
 // Index of the first parameter in which they differ; -1: none.
 int64_t FirstDifference(const Mask& a, const Mask& b);

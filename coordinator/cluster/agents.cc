@@ -72,11 +72,11 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
     if (!any || job->generation != generation) continue;
     std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
 }
 
-absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, absl::Time now) {
+absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now) {
   if (hello.protocol > kAgentProtocol + 1) {
     return Refuse(absl::StatusCode::kFailedPrecondition, "PROGRAM_TOO_NEW",
                   absl::StrCat("the agent of node '", hello.node, "' speaks protocol ",
@@ -170,14 +170,14 @@ absl::Status Cluster::AttachAgent(SessionId session, const AgentHello& hello, ab
   return absl::OkStatus();
 }
 
-bool Cluster::AgentHeard(SessionId session, absl::Time now) {
+bool Cluster::AgentHeard(PeerStreamId session, absl::Time now) {
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return false;
   membership_.AgentHeard(agent->second, now);
   return true;
 }
 
-void Cluster::WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now) {
+void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, absl::Time now) {
   AgentHeard(session, now);
   jobs::Rank* rank = CurrentRank(worker.worker);
   if (rank == nullptr || rank->pid == worker.pid) return;
@@ -186,7 +186,7 @@ void Cluster::WorkerStarted(SessionId session, const RunningWorker& worker, absl
   Changed(FindJob(worker.worker.job));
 }
 
-void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now) {
+void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now) {
   AgentHeard(session, now);
   // An older agent does not say beforehand that it stops.
   if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
@@ -200,13 +200,13 @@ void Cluster::WorkerExited(SessionId session, const WorkerExit& exit, absl::Time
     const jobs::Ended ended =
         jobs::OnExit(job, exit.worker.rank, exit.exit, options_.patience, now);
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   effects_.push_back(SendToAgent{session, AckExit{exit.worker}});
   StrangerGone(exit.worker.job, exit.worker.incarnation);
 }
 
-void Cluster::WorkerLogged(SessionId session, const WorkerId& worker,
+void Cluster::WorkerLogged(PeerStreamId session, const WorkerId& worker,
                            const std::vector<std::string>& lines, absl::Time now) {
   AgentHeard(session, now);
   jobs::Job* job = FindJob(worker.job);

@@ -140,7 +140,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   Remember(
       {.request_id = submission.request_id, .fingerprint = submission.fingerprint, .job_id = id});
   ListsChanged(&job);
-  Follow(&job, {}, now);
+  ApplyJobChange(&job, {}, now);
   return id;
 }
 
@@ -246,7 +246,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
             .fingerprint = request.fingerprint,
             .job_id = request.job_id,
             .answer = absl::StrCat(number)});
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
   return number;
 }
 
@@ -286,7 +286,7 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
             .job_id = request.job_id,
             .answer = absl::StrCat(number)});
   ListsChanged(job);
-  Follow(job, {}, now);
+  ApplyJobChange(job, {}, now);
   return number;
 }
 
@@ -330,7 +330,7 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
             .fingerprint = request.fingerprint,
             .job_id = request.job_id,
             .answer = absl::StrCat(target)});
-  Follow(job, {}, now);
+  ApplyJobChange(job, {}, now);
   return target;
 }
 

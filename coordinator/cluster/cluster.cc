@@ -64,7 +64,8 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
     for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) {
       const jobs::Rank& r = job.ranks[rank];
       if (r.exited) continue;
-      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now, PatienceOf(job));
+      membership_.ExpectWorker(job.Worker(rank), r.node, r.session_started, now,
+                               ProgressLimitsOf(job));
       if (job.ending || r.finished) membership_.Release(job.id, rank);
       if (membership_.FindAgent(r.node) == nullptr) {
         membership_.ExpectAgent(
@@ -79,8 +80,8 @@ jobs::Job* Cluster::FindJob(const std::string& job_id) {
   return found == jobs_.end() ? nullptr : &found->second;
 }
 
-membership::Patience Cluster::PatienceOf(const jobs::Job& job) const {
-  membership::Patience patience = options_.timing.DefaultPatience();
+membership::ProgressLimits Cluster::ProgressLimitsOf(const jobs::Job& job) const {
+  membership::ProgressLimits patience = options_.timing.DefaultProgressLimits();
   if (job.plan.no_progress.has_value()) patience.no_progress = *job.plan.no_progress;
   if (job.plan.startup.has_value()) patience.startup = *job.plan.startup;
   return patience;
@@ -121,7 +122,7 @@ void Cluster::RaiseCeiling(jobs::Job* job) {
 
 void Cluster::ListsChanged(jobs::Job* job) { dirty_[job->id].lists = true; }
 
-void Cluster::Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
+void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now) {
   EndRanks(*job, ended);
   if (!job->live) JudgeNodes(job, now);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
@@ -166,15 +167,15 @@ void Cluster::SendToNode(const std::string& node, AgentOrder order) {
   effects_.push_back(SendToAgent{agent->session, std::move(order)});
 }
 
-void Cluster::Close(SessionId session, const absl::Status& why) {
+void Cluster::Close(PeerStreamId session, const absl::Status& why) {
   if (session == 0) return;
   agent_sessions_.erase(session);
   worker_sessions_.erase(session);
   older_workers_.erase(session);
-  effects_.push_back(CloseSession{session, why});
+  effects_.push_back(CloseStream{session, why});
 }
 
-void Cluster::Detached(SessionId session, absl::Time now) {
+void Cluster::Detached(PeerStreamId session, absl::Time now) {
   if (const auto agent = agent_sessions_.find(session); agent != agent_sessions_.end()) {
     const std::string node = agent->second;
     agent_sessions_.erase(agent);
@@ -305,7 +306,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   newest_steps_.erase(job->id);
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
-    membership_.ExpectWorker(job->Worker(rank), r.node, false, now, PatienceOf(*job));
+    membership_.ExpectWorker(job->Worker(rank), r.node, false, now, ProgressLimitsOf(*job));
     SendToNode(r.node, StartWorker{job->Worker(rank), r.slot, job->plan.continue_when_cut_off});
   }
   ListsChanged(job);

@@ -52,7 +52,7 @@ enum class PlantedFault {
 
 struct Options {
   membership::Timing timing;
-  jobs::Patience patience;
+  jobs::EndTimeouts patience;
   Limits limits;
   // Makes a unique name for a process. Random in programs, counted in tests.
   std::function<std::string()> new_incarnation;
@@ -103,25 +103,25 @@ class Cluster {
   // ---- Agents. After an error the caller ends the stream with it.
   // A new process of the same agent replaces the former one at once. So does any new process if one
   // of the two has no id.
-  absl::Status AttachAgent(SessionId session, const AgentHello& hello, absl::Time now);
+  absl::Status AttachAgent(PeerStreamId session, const AgentHello& hello, absl::Time now);
   // A heartbeat. True if it renewed the lease; then the caller acknowledges it.
-  bool AgentHeard(SessionId session, absl::Time now);
-  void WorkerStarted(SessionId session, const RunningWorker& worker, absl::Time now);
-  void WorkerExited(SessionId session, const WorkerExit& exit, absl::Time now);
+  bool AgentHeard(PeerStreamId session, absl::Time now);
+  void WorkerStarted(PeerStreamId session, const RunningWorker& worker, absl::Time now);
+  void WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now);
   // Reports that a worker of this node left on its disk, in order. They are applied like reports
   // that the worker sends itself, except that a gap before them is allowed (the store may be older
   // than they are). They are acknowledged even if nobody needs them any more.
-  void ReportsSpooled(SessionId session, const WorkerId& worker, const std::vector<Report>& reports,
-                      absl::Time now);
-  void WorkerLogged(SessionId session, const WorkerId& worker,
+  void ReportsSpooled(PeerStreamId session, const WorkerId& worker,
+                      const std::vector<Report>& reports, absl::Time now);
+  void WorkerLogged(PeerStreamId session, const WorkerId& worker,
                     const std::vector<std::string>& lines, absl::Time now);
 
   // ---- Workers. After an error the caller ends the stream with it.
-  absl::Status AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now);
+  absl::Status AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now);
   // True if it renewed the lease; then the caller acknowledges it.
-  bool WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now);
+  bool WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now);
   // INVALID_ARGUMENT: a gap before its sequence.
-  absl::Status WorkerReported(SessionId session, const Report& report, absl::Time now);
+  absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now);
 
   // An operator says that everything that ran on this node, which is not attached, has ended: its
   // ranks are replaced at once. Errors: NOT_FOUND NODE_NOT_FOUND; FAILED_PRECONDITION
@@ -138,10 +138,10 @@ class Cluster {
   // Ends a drain, a cordon, and the time in which the node is left out after failures.
   absl::Status UncordonNode(const NodeRequest& request, absl::Time now);
   // The agent is being stopped: as DrainNode, until another process of it attaches.
-  void AgentDraining(SessionId session, const std::string& reason, absl::Time now);
+  void AgentDraining(PeerStreamId session, const std::string& reason, absl::Time now);
   // A slot whose process cannot be ended is not used until the process has ended. No thread of such
   // a process runs any more, so its rank counts as gone.
-  void SlotQuarantined(SessionId session, const SlotQuarantine& quarantine, absl::Time now);
+  void SlotQuarantined(PeerStreamId session, const SlotQuarantine& quarantine, absl::Time now);
   size_t QuarantinedSlots(const std::string& node) const;
   // Like AgentDraining, for as long as this object lives: musterd is about to stop this agent.
   void Drain(const std::string& node, absl::Time now);
@@ -153,10 +153,10 @@ class Cluster {
   // For the acknowledgement of this agent's heartbeat: ActivityOn its node while the node is being
   // emptied, else 0. The agent needs it because workers that only compute write nothing that the
   // agent could see itself.
-  uint64_t DrainActivity(SessionId session) const;
+  uint64_t DrainActivity(PeerStreamId session) const;
 
   // An agent's or a worker's stream broke. Unknown sessions are ignored.
-  void Detached(SessionId session, absl::Time now);
+  void Detached(PeerStreamId session, absl::Time now);
 
   // Time passed. To be called several times per lease.
   void Tick(absl::Time now);
@@ -224,7 +224,7 @@ class Cluster {
   void ListsChanged(jobs::Job* job);
   // Carries out what follows from a change of the job's state: tells processes to end, forgets
   // those that are gone, and logs what happened.
-  void Follow(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
+  void ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
   // Its next report.
   void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
   void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
@@ -253,7 +253,7 @@ class Cluster {
   // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
   // The watchdog's settings for this job: its own, or the defaults.
-  membership::Patience PatienceOf(const jobs::Job& job) const;
+  membership::ProgressLimits ProgressLimitsOf(const jobs::Job& job) const;
   void TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Time now);
   void TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now);
   // Tells rank 0 which checkpoints to remove.
@@ -278,7 +278,7 @@ class Cluster {
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
-  void Close(SessionId session, const absl::Status& why);
+  void Close(PeerStreamId session, const absl::Status& why);
   // Jobs may be placed on the node.
   bool Offers(const std::string& node, absl::Time now) const;
   std::vector<jobs::Running> RunningJobs(absl::Time now) const;
@@ -342,8 +342,8 @@ class Cluster {
   // Requests of deleted jobs, by the time of the deletion.
   std::multimap<absl::Time, std::string> bygone_requests_;
   std::map<std::string, std::deque<std::string>> newest_steps_;
-  std::map<SessionId, std::string> agent_sessions_;
-  std::map<SessionId, WorkerId> worker_sessions_;
+  std::map<PeerStreamId, std::string> agent_sessions_;
+  std::map<PeerStreamId, WorkerId> worker_sessions_;
   // Processes of a later generation than their job's, by job: incarnation and node. The job does
   // not start while it has any.
   std::map<std::string, std::map<std::string, std::string>> strangers_;
@@ -366,7 +366,7 @@ class Cluster {
   // By node, as its agent says; removed when the agent is gone.
   std::map<std::string, std::set<uint32_t>> quarantined_;
   // Streams of workers that do not know the preemption notice.
-  std::set<SessionId> older_workers_;
+  std::set<PeerStreamId> older_workers_;
   jobs::NodeHealth health_;
   std::map<std::string, store::NodeMarkRow> marks_;
   // The generation whose end was judged last, by job.

@@ -13,7 +13,7 @@ namespace muster::cluster {
 void Cluster::EndSessionsOf(const std::string& node, const std::string& why,
                             const std::function<bool(const std::string&)>& continues,
                             absl::Time now) {
-  for (const SessionId session : membership_.LoseNode(node, continues, now)) {
+  for (const PeerStreamId session : membership_.LoseNode(node, continues, now)) {
     Close(session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION", why));
   }
 }
@@ -54,15 +54,15 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
   for (jobs::Job* job : there) {
     jobs::Ended ended;
     if (!job->plan.continue_when_cut_off) {
-      ended = jobs::OnInterrupted(
-          job, absl::StrCat("the agent of node '", node, "' was silent"), now);
+      ended =
+          jobs::OnInterrupted(job, absl::StrCat("the agent of node '", node, "' was silent"), now);
     } else if (!job->cut_off.contains(node)) {
       jobs::OnNodeCutOff(job, node, true);
       jobs::AddEvent(job, now, "NODE_CUT_OFF",
                      absl::StrCat("node '", node, "' is cut off; its ranks are not replaced"));
     }
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
 }
 
@@ -117,7 +117,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
     }
     std::erase_if(ended, [&](uint32_t rank) { return job->ranks[rank].exited; });
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   Schedule(now);
   return absl::OkStatus();

@@ -18,7 +18,7 @@
 
 namespace muster::cluster {
 
-using membership::SessionId;
+using membership::PeerStreamId;
 using membership::WorkerId;
 
 // ---- To an agent.
@@ -56,7 +56,7 @@ struct WelcomeWorker {
   std::string spec;
   absl::Time job_create_time;
   membership::Timing timing;
-  membership::Patience patience;
+  membership::ProgressLimits patience;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
   // jobs::NotUsable.
@@ -90,15 +90,15 @@ using WorkerOrder = std::variant<WelcomeWorker, jobs::Rendezvous, commands::Deli
 
 // ---- Effects.
 struct SendToAgent {
-  SessionId session = 0;
+  PeerStreamId session = 0;
   AgentOrder order;
 };
 struct SendToWorker {
-  SessionId session = 0;
+  PeerStreamId session = 0;
   WorkerOrder order;
 };
-struct CloseSession {
-  SessionId session = 0;
+struct CloseStream {
+  PeerStreamId session = 0;
   absl::Status why;
 };
 // For streams that follow the job.
@@ -119,7 +119,7 @@ struct LogsChanged {
 struct Say {
   std::string text;
 };
-using Effect = std::variant<SendToAgent, SendToWorker, CloseSession, JobChanged, JobDeleted,
+using Effect = std::variant<SendToAgent, SendToWorker, CloseStream, JobChanged, JobDeleted,
                             StepsChanged, LogsChanged, Say>;
 
 }  // namespace muster::cluster

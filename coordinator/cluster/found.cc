@@ -131,7 +131,7 @@ absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequ
             .job_id = request.job_id,
             .answer = absl::StrCat(number)});
   ListsChanged(job);
-  Follow(job, {}, now);
+  ApplyJobChange(job, {}, now);
   return number;
 }
 
@@ -159,7 +159,7 @@ void Cluster::NewerGenerationFound(jobs::Job* job, uint64_t generation, const st
   MayRunElsewhere(*job);
   const jobs::Ended ended = jobs::OnNewerGeneration(job, generation, now);
   ListsChanged(job);
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
 void Cluster::MayRunElsewhere(const jobs::Job& job) {

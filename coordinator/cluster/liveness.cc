@@ -54,7 +54,7 @@ void Cluster::Tick(absl::Time now) {
     if (job == nullptr || job->generation != worker.id.generation) continue;
     const jobs::Ended ended = jobs::OnCutOff(job, worker.id.rank, now);
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   for (const auto& [worker, reason, collectives] : expired.workers) {
     Close(worker.session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
@@ -63,7 +63,7 @@ void Cluster::Tick(absl::Time now) {
     if (job == nullptr || job->generation != worker.id.generation) continue;
     const jobs::Ended ended = jobs::OnLost(job, worker.id.rank, reason, now, collectives);
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   const auto open = open_;
   for (const auto& [number, id] : open) {
@@ -78,7 +78,7 @@ void Cluster::Tick(absl::Time now) {
     }
     if (ended.empty() && !stops) continue;
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
   if (now >= awaited_until_) {
     awaited_.clear();

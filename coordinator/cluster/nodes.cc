@@ -150,7 +150,7 @@ absl::Status Cluster::UncordonNode(const NodeRequest& request, absl::Time now) {
 
 // ---- Being stopped.
 
-void Cluster::AgentDraining(SessionId session, const std::string& reason, absl::Time now) {
+void Cluster::AgentDraining(PeerStreamId session, const std::string& reason, absl::Time now) {
   AgentHeard(session, now);
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return;
@@ -185,7 +185,7 @@ void Cluster::EachJobOn(const std::string& node,
   for (jobs::Job* job : LiveJobsOn(node)) {
     const jobs::Ended ended = change(job);
     ListsChanged(job);
-    Follow(job, ended, now);
+    ApplyJobChange(job, ended, now);
   }
 }
 
@@ -224,7 +224,8 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
   return ended;
 }
 
-void Cluster::SlotQuarantined(SessionId session, const SlotQuarantine& quarantine, absl::Time now) {
+void Cluster::SlotQuarantined(PeerStreamId session, const SlotQuarantine& quarantine,
+                              absl::Time now) {
   AgentHeard(session, now);
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return;
@@ -245,7 +246,7 @@ void Cluster::SlotQuarantined(SessionId session, const SlotQuarantine& quarantin
       job, quarantine.worker.rank,
       absl::StrCat("process ", quarantine.pid, " does not end although it was killed"), now);
   ListsChanged(job);
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
 size_t Cluster::QuarantinedSlots(const std::string& node) const {
@@ -273,7 +274,7 @@ uint64_t Cluster::ActivityOn(const std::string& node) const {
   return activity;
 }
 
-uint64_t Cluster::DrainActivity(SessionId session) const {
+uint64_t Cluster::DrainActivity(PeerStreamId session) const {
   const auto agent = agent_sessions_.find(session);
   if (agent == agent_sessions_.end()) return 0;
   const auto mark = marks_.find(agent->second);

@@ -35,7 +35,7 @@ class SavedJobTest : public ::testing::Test {
     Report({.sequence = 3, .what = CheckpointWritten{10, Path(10, 1)}});
   }
 
-  void Report(const cluster::Report& report, SessionId session = 10) {
+  void Report(const cluster::Report& report, PeerStreamId session = 10) {
     ASSERT_TRUE(world_.Report(session, report).ok());
   }
   const jobs::Job& job() { return world_.job("job"); }
@@ -52,7 +52,7 @@ class SavedJobTest : public ::testing::Test {
     }
     return world_.Orders<SendToWorker, WelcomeWorker>();
   }
-  SessionId rank0() { return 10 * job().generation; }
+  PeerStreamId rank0() { return 10 * job().generation; }
   void Restart() {
     world_.Restart();
     ASSERT_TRUE(world_.Attach(1, {.node = "a", .incarnation = "a", .host = "a", .slots = 2}).ok());

@@ -39,13 +39,13 @@ class Simulation {
  private:
   struct Process {
     WorkerId id;
-    SessionId session = 0;
+    PeerStreamId session = 0;
     uint64_t reports = 0;
     bool finished = false;
   };
   struct Node {
     AgentHello hello;
-    SessionId session = 0;
+    PeerStreamId session = 0;
     std::map<std::string, Process> processes;  // by incarnation
     std::vector<WorkerExit> unacked;
   };
@@ -131,7 +131,7 @@ class Simulation {
   void Work(Node* node, Process* process) {
     if (process->finished) return;
     if (process->session == 0) {
-      const SessionId session = ++sessions_;
+      const PeerStreamId session = ++sessions_;
       if (world_.AttachWorker(session, process->id).ok()) process->session = session;
       return;
     }
@@ -182,7 +182,7 @@ class Simulation {
     while (!world_.effects.empty()) {
       for (const Effect& effect : std::exchange(world_.effects, {})) {
         if (const auto* send = std::get_if<SendToAgent>(&effect)) Obey(*send);
-        if (const auto* close = std::get_if<CloseSession>(&effect)) {
+        if (const auto* close = std::get_if<CloseStream>(&effect)) {
           for (auto& [name, node] : nodes_) {
             if (node.session == close->session) node.session = 0;
             for (auto& [key, process] : node.processes) {
@@ -256,7 +256,7 @@ class Simulation {
         world_.cluster().AgentHeard(node.session, world_.now());
         for (auto& [key, process] : node.processes) {
           if (process.session == 0) {
-            const SessionId session = ++sessions_;
+            const PeerStreamId session = ++sessions_;
             if (world_.AttachWorker(session, process.id).ok()) process.session = session;
           } else if (!process.finished) {
             process.finished = true;
@@ -282,7 +282,7 @@ class Simulation {
   std::mt19937 random_;
   World world_;
   std::map<std::string, Node> nodes_;
-  SessionId sessions_ = 0;
+  PeerStreamId sessions_ = 0;
   uint32_t jobs_ = 0;
   int incarnations_ = 0;
   std::set<std::string> deleted_;

@@ -15,7 +15,7 @@ TEST(Cluster, RestartsComeSlowerAndSlowerAndKeepTheirPlace) {
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
   world.Submit("job", 1, 10);
   world.Submit("other", 1);
-  SessionId session = 10;
+  PeerStreamId session = 10;
   std::vector<double> starts;
   uint64_t generation = 0;
   while (starts.size() < 6) {

@@ -30,7 +30,7 @@ Overload(Cases...) -> Overload<Cases...>;
 
 }  // namespace
 
-absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, absl::Time now) {
+absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now) {
   const WorkerId& id = hello.worker;
   jobs::Job* job = FindJob(id.job);
   if (job == nullptr) return NoSuchJob(id.job);
@@ -81,7 +81,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
       SendToWorker{session, WelcomeWorker{.spec = job->spec,
                                           .job_create_time = job->create_time,
                                           .timing = options_.timing,
-                                          .patience = PatienceOf(*job),
+                                          .patience = ProgressLimitsOf(*job),
                                           .checkpoints = jobs::Usable(*job),
                                           .known_checkpoints = jobs::NotUsable(*job),
                                           .from_scratch = job->from_scratch,
@@ -106,7 +106,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
       // It does not know the notice, and would train on for as long as its agent waits.
       const jobs::Ended ended = jobs::OnInterrupted(job, job->interruption, now);
       ListsChanged(job);
-      Follow(job, ended, now);
+      ApplyJobChange(job, ended, now);
     }
   }
   Changed(job);
@@ -126,7 +126,7 @@ absl::Status Cluster::AttachWorker(SessionId session, const WorkerHello& hello, 
   return absl::OkStatus();
 }
 
-bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Time now) {
+bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now) {
   const auto worker = worker_sessions_.find(session);
   if (worker == worker_sessions_.end()) return false;
   const WorkerId& id = worker->second;
@@ -153,7 +153,7 @@ bool Cluster::WorkerBeat(SessionId session, const Heartbeat& heartbeat, absl::Ti
   return true;
 }
 
-absl::Status Cluster::WorkerReported(SessionId session, const Report& report, absl::Time now) {
+absl::Status Cluster::WorkerReported(PeerStreamId session, const Report& report, absl::Time now) {
   const auto worker = worker_sessions_.find(session);
   if (worker == worker_sessions_.end()) return absl::OkStatus();
   const WorkerId id = worker->second;
@@ -190,10 +190,10 @@ void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::
       absl::StrCat(what, " were acknowledged and are missing here: was the database restored?"),
       now);
   ListsChanged(job);
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
-void Cluster::ReportsSpooled(SessionId session, const WorkerId& worker,
+void Cluster::ReportsSpooled(PeerStreamId session, const WorkerId& worker,
                              const std::vector<Report>& reports, absl::Time now) {
   AgentHeard(session, now);
   // Its agent speaks for it: it is not lost.
@@ -321,7 +321,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
   if (std::exchange(job->warned, warning) != warning && !warning.empty()) {
     effects_.push_back(Say{absl::StrCat("job '", job->id, "': ", warning)});
   }
-  Follow(job, ended, now);
+  ApplyJobChange(job, ended, now);
 }
 
 void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now) {

@@ -74,28 +74,28 @@ class World {
     Commit();
     return result;
   }
-  absl::Status Attach(SessionId session, const AgentHello& hello) {
+  absl::Status Attach(PeerStreamId session, const AgentHello& hello) {
     const absl::Status status = cluster_->AttachAgent(session, hello, now());
     Commit();
     return status;
   }
-  absl::Status AttachWorker(SessionId session, const WorkerId& id) {
+  absl::Status AttachWorker(PeerStreamId session, const WorkerId& id) {
     const absl::Status status = cluster_->AttachWorker(session, {.worker = id}, now());
     Commit();
     return status;
   }
-  absl::Status Report(SessionId session, const cluster::Report& report) {
+  absl::Status Report(PeerStreamId session, const cluster::Report& report) {
     const absl::Status status = cluster_->WorkerReported(session, report, now());
     Commit();
     return status;
   }
-  void Exit(SessionId session, const WorkerId& id, int signal) {
+  void Exit(PeerStreamId session, const WorkerId& id, int signal) {
     WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kSignal, .number = signal};
     cluster_->WorkerExited(session, exit, now());
     Commit();
   }
-  void FailToStart(SessionId session, const WorkerId& id) {
+  void FailToStart(PeerStreamId session, const WorkerId& id) {
     WorkerExit exit{.worker = id};
     exit.exit = {.cause = jobs::Exit::Cause::kStartError, .start_error = "no such program"};
     exit.exit.why = jobs::Exit::Why::kNodeFault;
@@ -124,7 +124,7 @@ class World {
     cluster_->StoreWasAway(absl::Seconds(duration), now());
   }
   // Lets time pass while this agent beats.
-  void PassBeating(SessionId agent, double duration) {
+  void PassBeating(PeerStreamId agent, double duration) {
     for (const double end = seconds + duration; seconds < end;) {
       cluster_->AgentHeard(agent, now());
       Pass(1);

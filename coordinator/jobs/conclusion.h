@@ -1,5 +1,5 @@
-// What becomes of a job whose generation is over: it succeeded, failed, was cancelled, halts, or
-// starts again, and what that start costs. Pure.
+// What happens to a job whose generation is over: it has succeeded, has failed, was cancelled,
+// halts, or starts again, and what that start costs. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_CONCLUSION_H_
 #define MUSTER_COORDINATOR_JOBS_CONCLUSION_H_
 
@@ -12,25 +12,26 @@
 
 namespace muster::jobs {
 
-// The reason code of a job whose work is done, but for its last save.
+// The reason code of a job whose work is done except for its last save.
 inline constexpr char kFinalSaveFailed[] = "FINAL_SAVE_FAILED";
 
-// The failure that ended the newest generation; absent where none did.
+// The failure that ended the newest generation; absent if there is none.
 std::optional<Failure> OwnFailure(const Job& job);
 
 // How the newest generation ended, or is about to.
 enum class End { kInterrupted, kNodeFault, kFailed };
 End EndOf(const Job& job);
 
-// How long a job waits before its next start, after so many failures in a row before this one:
-// nothing after the first one, then a second, doubled up to `longest`, of which between half and
-// all is taken, by the job's id and generation.
+// How long a job waits before its next start, after `failures_before` failures in a row before this
+// one. After the first failure it does not wait; then it waits a second, which is doubled up to
+// `longest`. The real wait is between half of that and all of it, depending on the job's id and
+// generation.
 absl::Duration Backoff(const Job& job, uint32_t failures_before, absl::Duration longest);
 
-// A job that is stopped has not lost anything but what was not saved.
+// Sets the job CANCELLED; it has lost only what was not saved.
 void Cancel(Job* job, absl::Time now);
 
-// The generation is over: what becomes of the job.
+// The generation is over: sets the job's next state.
 void Conclude(Job* job, absl::Time now);
 
 }  // namespace muster::jobs

@@ -43,7 +43,7 @@ struct Plan {
   // Ranks on a node that is cut off continue to train. They are not replaced until the node is back
   // or an operator says that they have ended.
   bool continue_when_cut_off = false;
-  // membership::Patience, where the job says so itself.
+  // membership::ProgressLimits, where the job says so itself.
   std::optional<absl::Duration> no_progress;
   std::optional<absl::Duration> startup;
   // The directory in which the job's own folder for checkpoints lies; empty: it writes none. Not

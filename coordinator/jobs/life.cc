@@ -113,7 +113,7 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
 
 // Whether a process that was told to end ended because of that. SIGKILL comes `kill` after SIGTERM,
 // so an earlier one had another sender.
-bool EndedAsTold(const Job& job, const Exit& exit, const Patience& patience, absl::Time now) {
+bool EndedAsTold(const Job& job, const Exit& exit, const EndTimeouts& patience, absl::Time now) {
   if (!job.ending) return false;
   switch (exit.cause) {
     case Exit::Cause::kStartError:
@@ -241,7 +241,8 @@ void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {
   DescribeLive(job);
 }
 
-void OnFinished(Job* job, uint32_t rank, bool preempted, const Patience& patience, absl::Time now) {
+void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& patience,
+                absl::Time now) {
   if (Ignored(*job, rank)) return;
   job->ranks[rank].finished = true;
   if (preempted) job->preempted = true;
@@ -276,7 +277,8 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
   return Fail(job, std::move(note), now);
 }
 
-Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const Patience& patience, absl::Time now) {
+Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& patience,
+             absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   for (FailureNote& note : job->failures) {
@@ -375,7 +377,7 @@ void Resume(Job* job) {
   job->state_reason = "waits for slots";
 }
 
-Ended OnStop(Job* job, const Patience& patience, absl::Time now) {
+Ended OnStop(Job* job, const EndTimeouts& patience, absl::Time now) {
   if (job->terminal() || job->stop_requested) return {};
   job->stop_requested = true;
   if (!job->live) {
@@ -395,19 +397,19 @@ bool TimeIsUp(const Job& job, absl::Time now) {
          now >= TimeLimitEnd(job);
 }
 
-Ended OnTimeUp(Job* job, const Patience& patience, absl::Time now) {
+Ended OnTimeUp(Job* job, const EndTimeouts& patience, absl::Time now) {
   job->time_up = true;
   return OnStop(job, patience, now);
 }
 
-void OnStopTookEffect(Job* job, const Patience& patience, absl::Time now) {
+void OnStopTookEffect(Job* job, const EndTimeouts& patience, absl::Time now) {
   if (job->terminal() || job->stop_requested || !job->live) return;
   job->stop_requested = true;
   if (!job->ending) job->patience_end = now + patience.stop;
   DescribeLive(job);
 }
 
-void OnStopGetsOn(Job* job, const Patience& patience, absl::Time now) {
+void OnStopGetsOn(Job* job, const EndTimeouts& patience, absl::Time now) {
   if (job->live && job->stop_requested && !job->ending && !All(*job, &Rank::finished)) {
     job->patience_end = now + patience.stop;
   }
@@ -428,7 +430,7 @@ Ended OnTick(Job* job, absl::Time now) {
   return ended;
 }
 
-void OnLoaded(Job* job, const Patience& patience, absl::Time now) {
+void OnLoaded(Job* job, const EndTimeouts& patience, absl::Time now) {
   job->version = ++job->version_ceiling;
   job->stored_events = job->newest_event();
   job->told_commands = job->told_before = job->commands.commands().size();

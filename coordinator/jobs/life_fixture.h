@@ -13,7 +13,7 @@
 namespace muster::jobs {
 
 inline const absl::Time kStart = absl::FromUnixSeconds(1000);
-inline constexpr Patience kPatience;
+inline constexpr EndTimeouts kPatience;
 
 inline absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 

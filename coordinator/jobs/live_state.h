@@ -11,7 +11,7 @@ namespace muster::jobs {
 // Sets state, state_reason and reason_code.
 void DescribeLive(Job* job);
 
-// What there is to warn of while it runs, for people; empty: nothing.
+// Warnings about a running job, for people; empty: none.
 std::string Warning(const Job& job);
 
 }  // namespace muster::jobs

@@ -8,11 +8,11 @@
 
 namespace muster::jobs {
 
-// Of its limit; infinite without one, never negative.
+// What is left of the job's limit; infinite without a limit, never negative.
 absl::Duration TimeLeft(const JobFields& job, absl::Time now);
 
-// When a job that lives has used up its limit, if it goes on so; the infinite future without one,
-// or where it does not live.
+// When a live job will have used up its limit if its generation continues; the infinite future
+// without a limit, or if the job is not live.
 absl::Time TimeLimitEnd(const JobFields& job);
 
 // A generation starts, or is over.

@@ -1,6 +1,6 @@
-// The agent of the coordinator's own machine (`--local-slots`): a process in a session of its own,
-// so that a killed coordinator takes neither it nor its workers along. The next coordinator on the
-// same state directory finds it by STATE/local-agent.pid and takes it over. Started anew whenever
+// The agent of the coordinator's own machine (`--local-slots`): a process in its own session, so
+// that neither it nor its workers end when the coordinator is killed. The next coordinator with the
+// same state directory finds it by STATE/local-agent.pid and uses it. It is started again whenever
 // it ends.
 #ifndef MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
 #define MUSTER_COORDINATOR_LAUNCH_LOCAL_AGENT_H_
@@ -36,10 +36,10 @@ struct LocalAgentOptions {
 // Thread-safe.
 class LocalAgent {
  public:
-  // Takes over the agent that a former coordinator left, where it fits (same coordinator and slots;
-  // not asked: the program); otherwise ends that one and starts a new one. Errors: NOT_FOUND,
-  // PERMISSION_DENIED: the program cannot be started; UNAVAILABLE: the state directory cannot be
-  // written.
+  // Uses the agent that a former coordinator left, if it has the same coordinator address and slots
+  // (its program is not compared). Otherwise ends that agent and starts a new one. Errors:
+  // NOT_FOUND, PERMISSION_DENIED: the program cannot be started; UNAVAILABLE: the state directory
+  // cannot be written.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
   ~LocalAgent();
@@ -47,8 +47,8 @@ class LocalAgent {
  private:
   explicit LocalAgent(const LocalAgentOptions& options) : options_(options) {}
 
-  // What STATE/local-agent.pid says; start_time tells a process from a later one of the same
-  // number.
+  // The contents of STATE/local-agent.pid; start_time distinguishes a process from a later one with
+  // the same number.
   struct Record {
     pid_t pid = 0;
     uint64_t start_time = 0;
@@ -60,11 +60,11 @@ class LocalAgent {
   std::string RecordPath() const { return options_.state_directory + "/local-agent.pid"; }
   std::string LogPath() const { return options_.state_directory + "/local-agent.log"; }
 
-  // The former agent's process, where it lives.
+  // Uses the former agent's process if it lives.
   void Adopt();
   void EndAdopted();
   absl::Status Launch();
-  // Starts it anew whenever it ends, until stop_ is readable.
+  // Starts the agent again whenever it ends, until stop_ is readable.
   void Watch();
   int Watched() const { return process_ != nullptr ? process_->pidfd() : adopted_.get(); }
 

@@ -1,5 +1,5 @@
-// What one coordinator takes on. Beyond a limit a call is refused by name, so that nothing one
-// client or one job does slows down or ends the others. docs/limits.md lists them.
+// The limits of one coordinator. A call beyond a limit is refused with a reason that names it, so
+// that one client or one job cannot slow down or end the others. docs/limits.md lists them.
 #ifndef MUSTER_COORDINATOR_LIMITS_LIMITS_H_
 #define MUSTER_COORDINATOR_LIMITS_LIMITS_H_
 
@@ -11,13 +11,13 @@ namespace muster {
 struct Limits {
   // Also those that have ended.
   size_t jobs = 100000;
-  // Those that have not: each of them is looked at whenever slots are given out.
+  // Jobs that have not ended: each of them is examined whenever slots are assigned.
   size_t open_jobs = 5000;
 
-  // Commands of a job that are not done. A stop and a cancel are always taken.
+  // Commands of a job that are not done. A stop and a cancel are always accepted.
   size_t open_commands = 20000;
   // Commands of a job in all: every new process of the job gets the whole log. A stop and a cancel
-  // are always taken.
+  // are always accepted.
   size_t commands = 100000;
 
   size_t request_id_bytes = 128;
@@ -31,18 +31,19 @@ struct Limits {
 
   // A page of a list.
   int page_size = 1000;
-  // A page ends with the element that makes it larger: well below what a message may hold.
+  // A page ends with the element that exceeds this size, which is well below the size limit of a
+  // message.
   size_t page_bytes = 4 << 20;
 
   // Messages of one agent or worker that wait to be applied, as while the store is in trouble.
   int messages_in_line = 16384;
-  // Log lines are left out where more messages wait.
+  // Log lines are dropped if more messages wait.
   int log_messages_in_line = 256;
-  // What may wait to be read by one agent or worker.
+  // How many bytes may wait until one agent or worker reads them.
   size_t outbox_bytes = 64 << 20;
 };
 
-// Those of every coordinator; tests may have others.
+// The limits of every coordinator; tests may use others.
 inline constexpr Limits kLimits{};
 
 }  // namespace muster

@@ -15,7 +15,7 @@ absl::Status Stale(const std::string& reason, const std::string& message) {
 
 }  // namespace
 
-Membership::Attached Membership::AttachAgent(const Agent& agent, SessionId session,
+Membership::Attached Membership::AttachAgent(const Agent& agent, PeerStreamId session,
                                              absl::Time now) {
   Attached result;
   const auto known = agents_.find(agent.node);
@@ -65,7 +65,7 @@ absl::Time Membership::LeaseEndOfDetached(const Holder& holder, uint32_t acknowl
   return std::max(holder.lease_end, detached_had_grace_ + timing_.Grant());
 }
 
-bool Membership::AgentDetached(const std::string& node, SessionId session, absl::Time now) {
+bool Membership::AgentDetached(const std::string& node, PeerStreamId session, absl::Time now) {
   const auto agent = agents_.find(node);
   if (agent == agents_.end() || agent->second.session != session) return false;
   agent->second.session = 0;
@@ -74,18 +74,18 @@ bool Membership::AgentDetached(const std::string& node, SessionId session, absl:
 }
 
 void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                              absl::Time now, const std::optional<Patience>& patience) {
+                              absl::Time now, const std::optional<ProgressLimits>& patience) {
   Worker& worker = workers_[{id.job, id.rank}];
   worker = Worker{.id = id, .node = node};
-  worker.patience = patience.value_or(timing_.DefaultPatience());
+  worker.patience = patience.value_or(timing_.DefaultProgressLimits());
   worker.progressed = now;
   worker.agent_answered = Answered(node, now);
   worker.session_started = attached_before;
   if (attached_before) worker.lease_end = now + timing_.Grant();
 }
 
-absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId session,
-                                                   absl::Time now, uint32_t protocol) {
+absl::StatusOr<PeerStreamId> Membership::AttachWorker(const WorkerId& id, PeerStreamId session,
+                                                      absl::Time now, uint32_t protocol) {
   const auto found = workers_.find({id.job, id.rank});
   const std::string who =
       absl::StrCat("job '", id.job, "' generation ", id.generation, " rank ", id.rank);
@@ -106,7 +106,7 @@ absl::StatusOr<SessionId> Membership::AttachWorker(const WorkerId& id, SessionId
     return Stale("STALE_INCARNATION",
                  absl::StrCat(who, ": its node '", worker.node, "' was given up"));
   }
-  const SessionId replaced = worker.session;
+  const PeerStreamId replaced = worker.session;
   worker.session = session;
   worker.protocol = protocol;
   Heard(&worker, now);
@@ -164,7 +164,7 @@ void Membership::SessionStarted(const WorkerId& id, absl::Time now) {
   worker->progressed = now;
 }
 
-bool Membership::WorkerDetached(const WorkerId& id, SessionId session, absl::Time now) {
+bool Membership::WorkerDetached(const WorkerId& id, PeerStreamId session, absl::Time now) {
   Worker* worker = Find(id);
   if (worker == nullptr || worker->session != session) return false;
   worker->session = 0;
@@ -177,10 +177,10 @@ void Membership::Release(const std::string& job, uint32_t rank) {
   if (found != workers_.end()) found->second.released = true;
 }
 
-SessionId Membership::Forget(const std::string& job, uint32_t rank) {
+PeerStreamId Membership::Forget(const std::string& job, uint32_t rank) {
   const auto found = workers_.find({job, rank});
   if (found == workers_.end()) return 0;
-  const SessionId session = found->second.session;
+  const PeerStreamId session = found->second.session;
   workers_.erase(found);
   return session;
 }
@@ -192,10 +192,10 @@ void Membership::ExpectForGood(const Agent& agent) {
   entry.lease_end = absl::InfiniteFuture();
 }
 
-std::vector<SessionId> Membership::LoseNode(
+std::vector<PeerStreamId> Membership::LoseNode(
     const std::string& node, const std::function<bool(const std::string& job)>& continues,
     absl::Time now) {
-  std::vector<SessionId> sessions;
+  std::vector<PeerStreamId> sessions;
   for (auto& [key, worker] : workers_) {
     if (worker.node != node || continues(worker.id.job)) continue;
     worker.node_lost = true;

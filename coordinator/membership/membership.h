@@ -29,7 +29,7 @@
 namespace muster::membership {
 
 // One control stream; unique within a coordinator process. 0: none.
-using SessionId = uint64_t;
+using PeerStreamId = uint64_t;
 
 // From these protocols on heartbeats are acknowledged, and a lease is counted from the last one.
 // The lease of an older program is counted from the break of its stream.
@@ -46,7 +46,7 @@ struct Agent {
   std::string version;
   // The protocol of its program; 0 until it attaches.
   uint32_t protocol = 0;
-  SessionId session = 0;
+  PeerStreamId session = 0;
   absl::Time last_seen = absl::InfinitePast();
   // The total time during which it has been heard. Of each gap between messages, at most two
   // heartbeat intervals count.
@@ -59,14 +59,14 @@ struct Agent {
 struct Worker {
   WorkerId id;
   std::string node;
-  SessionId session = 0;
+  PeerStreamId session = 0;
   uint32_t protocol = kAcknowledgedWorkerProtocol;
   absl::Time last_seen = absl::InfinitePast();
   // Its agent's `answered` at the time of last_seen.
   absl::Duration agent_answered;
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
-  Patience patience;
+  ProgressLimits patience;
   // The last time at which any of the following changed.
   absl::Time progressed = absl::InfinitePast();
   // When it was last seen to wait for another rank (watchdog.h).
@@ -97,18 +97,18 @@ class Membership {
   // ---- Agents, by node name.
   struct Attached {
     // The stream that was replaced and must be closed; 0: none.
-    SessionId replaced = 0;
+    PeerStreamId replaced = 0;
     // It is another process than the one that had this name before: the workers of the former one
     // are dead.
     bool new_incarnation = false;
   };
   // A newer process gets the name. The caller checks which incarnations were replaced before.
-  Attached AttachAgent(const Agent& agent, SessionId session, absl::Time now);
+  Attached AttachAgent(const Agent& agent, PeerStreamId session, absl::Time now);
   // The agent is known from the store: it is detached, with a whole lease.
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
   // Has an effect only if `session` is still its stream. Returns whether it was.
-  bool AgentDetached(const std::string& node, SessionId session, absl::Time now);
+  bool AgentDetached(const std::string& node, PeerStreamId session, absl::Time now);
 
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started. With `attached_before`, its session had started before a
@@ -116,11 +116,12 @@ class Membership {
   // lease with its agent's Hello, which names it. `patience`: the job's own settings; absent: those
   // of Timing.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                    absl::Time now, const std::optional<Patience>& patience = std::nullopt);
+                    absl::Time now, const std::optional<ProgressLimits>& patience = std::nullopt);
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
   // Returns the stream that is replaced (0: none).
-  absl::StatusOr<SessionId> AttachWorker(const WorkerId& id, SessionId session, absl::Time now,
-                                         uint32_t protocol = kAcknowledgedWorkerProtocol);
+  absl::StatusOr<PeerStreamId> AttachWorker(const WorkerId& id, PeerStreamId session,
+                                            absl::Time now,
+                                            uint32_t protocol = kAcknowledgedWorkerProtocol);
   void WorkerHeard(const WorkerId& id, absl::Time now);
   // A heartbeat with the worker's progress. Returns whether `step` or `progress` differ from
   // before. `activity` grows with each batch and each block of bytes.
@@ -128,19 +129,19 @@ class Membership {
                         uint64_t activity, Collectives collectives, absl::Time now);
   void WorkerMemory(const WorkerId& id, const std::string& memory);
   void SessionStarted(const WorkerId& id, absl::Time now);
-  bool WorkerDetached(const WorkerId& id, SessionId session, absl::Time now);
+  bool WorkerDetached(const WorkerId& id, PeerStreamId session, absl::Time now);
   void Release(const std::string& job, uint32_t rank);
   // The node's agent is lost. Messages of its workers are ignored from now on; each worker is gone
   // when its own lease is over. Returns the streams to close. Workers of jobs for which `continues`
   // is true stay as they are; they are judged again once their agent is back.
-  std::vector<SessionId> LoseNode(const std::string& node,
-                                  const std::function<bool(const std::string& job)>& continues,
-                                  absl::Time now);
+  std::vector<PeerStreamId> LoseNode(const std::string& node,
+                                     const std::function<bool(const std::string& job)>& continues,
+                                     absl::Time now);
   // A lost agent whose workers continue: it is known, detached, and not judged until it is back.
   void ExpectForGood(const Agent& agent);
   void ForgetAgent(const std::string& node) { agents_.erase(node); }
   // The rank's process is gone. Returns the stream to close (0: none).
-  SessionId Forget(const std::string& job, uint32_t rank);
+  PeerStreamId Forget(const std::string& job, uint32_t rank);
 
   // ---- Time.
   struct LostAgent {

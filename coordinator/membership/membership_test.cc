@@ -231,17 +231,19 @@ TEST(Workers, WhateverChangesInAHeartbeatIsProgress) {
 
 TEST(Workers, AJobsOwnPatienceIsTheOneThatCounts) {
   Membership members(kTiming);
-  members.ExpectWorker(Id(0), "n", false, At(0), Patience{absl::Seconds(3), absl::Seconds(7)});
+  members.ExpectWorker(Id(0), "n", false, At(0),
+                       ProgressLimits{absl::Seconds(3), absl::Seconds(7)});
   EXPECT_TRUE(members.ExpireWorkers(At(6.9)).workers.empty());
   EXPECT_EQ(members.ExpireWorkers(At(7)).workers.size(), 1);
-  members.ExpectWorker(Id(0), "n", false, At(10), Patience{absl::Seconds(3), absl::Seconds(7)});
+  members.ExpectWorker(Id(0), "n", false, At(10),
+                       ProgressLimits{absl::Seconds(3), absl::Seconds(7)});
   members.SessionStarted(Id(0), At(11));
   EXPECT_TRUE(members.ExpireWorkers(At(13.9)).workers.empty());
   EXPECT_EQ(members.ExpireWorkers(At(14)).workers.size(), 1);
 }
 
 TEST(Ladder, ACollectiveTimesOutAfterTheWatchdogOfTheJob) {
-  EXPECT_EQ(kTiming.CollectiveTimeout(kTiming.DefaultPatience()), absl::Minutes(10));
+  EXPECT_EQ(kTiming.CollectiveTimeout(kTiming.DefaultProgressLimits()), absl::Minutes(10));
   EXPECT_EQ(kTiming.CollectiveTimeout({.no_progress = absl::Hours(1)}), absl::Hours(2));
 }
 
@@ -309,7 +311,7 @@ TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
   members.ExpectWorker(Id(2), "well", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 7, At(1)).ok());
   members.WorkerHeard(Id(0), At(5));
-  EXPECT_EQ(members.LoseNode("lost", Nobody, At(6)), std::vector<SessionId>{7});
+  EXPECT_EQ(members.LoseNode("lost", Nobody, At(6)), std::vector<PeerStreamId>{7});
   members.WorkerHeard(Id(0), At(7));
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(0), 8, At(7)).status()), "STALE_INCARNATION");
   EXPECT_EQ(RefusalReason(members.AttachWorker(Id(1), 9, At(7)).status()), "STALE_INCARNATION");

@@ -1,13 +1,13 @@
-// The ladder of times that liveness is judged by, all from one setting: heartbeat < lease <
-// progress watchdog < collective timeout; but for the watchdog, which a job may set. The
-// coordinator, which knows the culprit, acts before a collective's own timeout does.
+// The times by which liveness is judged, all computed from one setting: heartbeat < lease <
+// progress watchdog < collective timeout. Only the watchdog may be set by a job. The coordinator
+// can find out which rank is at fault, so it acts before a collective's own timeout does.
 //
-// A lease has two ends. Who holds it (an agent, a worker) counts from the sending of the last
-// heartbeat that was acknowledged, and has killed what it holds by lease - Margin()
-// (common/lease/lease.h). The coordinator counts from the moment at which it took that heartbeat,
-// which is never earlier, and gives away what was held at lease + Margin() + Kill(). So a late
-// timer, a clock that runs a little faster, and a kernel that needs a moment to end a process have
-// 2 Margin() + Kill() of room.
+// A lease has two ends. Its holder (an agent, a worker) counts from the moment at which it sent the
+// last heartbeat that was acknowledged, and ends its processes at lease - Margin()
+// (common/lease/lease.h). The coordinator counts from the moment at which it received that
+// heartbeat, which is never earlier, and replaces the processes at lease + Margin() + Kill(). So a
+// late timer, a clock that runs a little faster, and a kernel that needs a moment to end a process
+// have 2 Margin() + Kill() of room.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_TIMING_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_TIMING_H_
 
@@ -19,12 +19,12 @@
 namespace muster::membership {
 
 struct Timing {
-  // Who holds it and hears nothing for so long has ended.
+  // A holder that gets no answer for this time has ended itself.
   absl::Duration lease = absl::Seconds(10);
-  // For so long agents and workers go on while connections to the coordinator are refused: it is
-  // down, and nobody replaces them. 0: they end with their lease.
+  // How long agents and workers continue while connections to the coordinator are refused: then it
+  // is down and cannot replace them. 0: they end with their lease.
   absl::Duration autonomy = absl::Hours(12);
-  // Patience::startup of jobs that do not set it.
+  // ProgressLimits::startup of jobs that do not set it.
   absl::Duration startup = absl::Minutes(5);
 
   // A mistake that simulations plant (cluster::PlantedFault): nothing lies between the two ends of
@@ -32,25 +32,29 @@ struct Timing {
   bool without_margin = false;
 
   absl::Duration Heartbeat() const { return lease / 5; }
-  // So long before the lease is over who holds it ends. A quarter of a second is plenty for a timer
-  // on a busy machine; of a short lease it is a tenth, so that most of it is left for the network.
+  // The holder ends itself this long before the lease is over. A quarter of a second is enough for
+  // a timer on a busy machine. For a short lease it is a tenth, so that most of the lease is left
+  // for the network.
   absl::Duration Margin() const {
     return without_margin ? absl::ZeroDuration() : std::min(absl::Milliseconds(250), lease / 10);
   }
-  // What the kernel gets for ending a process that was sent SIGKILL. With the margin at most 1 s.
+  // The time that the kernel has to end a process after SIGKILL. Together with the margin at most 1
+  // s.
   absl::Duration Kill() const {
     return without_margin ? absl::ZeroDuration()
                           : std::min(absl::Milliseconds(750), 3 * lease / 10);
   }
-  // An agent or worker that is not heard of for so long is gone, and may be replaced.
+  // An agent or worker from which nothing was received for this time is gone, and may be replaced.
   absl::Duration Grant() const { return lease + Margin() + Kill(); }
-  // Generous: one micro-batch of a large model may take minutes, and what is dead rather than slow
-  // is known by its lease.
-  Patience DefaultPatience() const { return {.no_progress = 30 * lease, .startup = startup}; }
-  // The shortest Patience::no_progress that a job may set: heartbeats tell of progress, and they
-  // may be late by as much as a lease.
-  absl::Duration ShortestPatience() const { return 3 * lease; }
-  absl::Duration CollectiveTimeout(const Patience& patience) const {
+  // This is long on purpose: one micro-batch of a large model may take minutes, and a process that
+  // is dead is found by its lease.
+  ProgressLimits DefaultProgressLimits() const {
+    return {.no_progress = 30 * lease, .startup = startup};
+  }
+  // The shortest ProgressLimits::no_progress that a job may set. Progress is seen by heartbeats,
+  // which may be late by up to a lease.
+  absl::Duration ShortestNoProgress() const { return 3 * lease; }
+  absl::Duration CollectiveTimeout(const ProgressLimits& patience) const {
     return std::max(60 * lease, 2 * patience.no_progress);
   }
 };

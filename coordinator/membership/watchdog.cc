@@ -14,12 +14,12 @@ constexpr size_t kShownCollectives = 3;
 // Ranks in collectives of different names are not waited for any longer.
 constexpr int kLeasesOfMismatch = 2;
 
-absl::Duration PatienceWith(const Watched& rank) {
+absl::Duration NoProgressLimit(const Watched& rank) {
   return rank.session_started ? rank.patience.no_progress : rank.patience.startup;
 }
 
 bool StandsStill(const Watched& rank, absl::Time now) {
-  return !rank.silent && std::max(rank.moved, rank.waited) + PatienceWith(rank) <= now;
+  return !rank.silent && std::max(rank.moved, rank.waited) + NoProgressLimit(rank) <= now;
 }
 
 // Who is to blame first.

@@ -6,7 +6,7 @@
 //
 // One rank is behind another if it has begun fewer collectives. A rank that waits in a collective
 // waits for a rank that has not begun it, so the rank that has begun the fewest waits for no other
-// rank. A rank hangs if it has stood still for the time that it is allowed (Patience) and no rank
+// rank. A rank hangs if it has stood still for longer than its ProgressLimits allow and no rank
 // that makes progress is behind it. Therefore:
 // - While the rank that is behind all the others makes progress (a slow validation, a slow save),
 //   the others wait for it and no rank hangs, however long this takes. When the wait is over, the
@@ -35,14 +35,14 @@
 
 namespace muster::membership {
 
-// How long a rank may stand still.
-struct Patience {
+// How long a rank may stand still before it counts as hung.
+struct ProgressLimits {
   absl::Duration no_progress;
-  // Before its session started: it loads its model and data.
+  // The same before its session has started, while it loads its model and data.
   absl::Duration startup;
 };
 
-// One that a rank has begun.
+// A collective that a rank has begun.
 struct Collective {
   // From 1 within a generation, the same on all ranks.
   uint64_t number = 0;
@@ -60,15 +60,15 @@ struct Collectives {
   std::vector<Collective> newest;
 };
 
-// One rank that is to do something.
+// A rank that should make progress.
 struct Watched {
   uint32_t rank = 0;
-  // Its lease is over, and nobody knows whether it moves: that is judged elsewhere, and until then
-  // it excuses those who wait for it.
+  // It is silent, so it is not known whether it makes progress. Its lease decides about it; until
+  // then the ranks that wait for it do not count as hung.
   bool silent = false;
   bool session_started = false;
-  Patience patience;
-  // When it last moved.
+  ProgressLimits patience;
+  // When it last made progress.
   absl::Time moved;
   // When it was last seen to wait for another one (WaitForOthers).
   absl::Time waited = absl::InfinitePast();
@@ -82,16 +82,16 @@ struct Hang {
   uint32_t rank = 0;
   // As a sentence about the rank: "made no progress for 30s at step 5".
   std::string reason;
-  // The last ones of this rank, and of the one that is furthest ahead of it: "rank 1: number 40,
-  // all_reduce 'bucket 2' step 5, ended".
+  // The last collectives of this rank, and of the rank that is furthest ahead of it: "rank 1:
+  // number 40, all_reduce 'bucket 2' step 5, ended".
   std::vector<std::string> collectives;
 };
 
-// Which ranks wait for one that moves: it has begun fewer collectives, and does not stand still. In
-// the order of `ranks`.
+// Which ranks wait for a rank that makes progress and has begun fewer collectives. In the order of
+// `ranks`.
 std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time now);
 
-// The rank to blame; absent while no rank of this job hangs.
+// The rank that hangs; absent while no rank of this job hangs.
 std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease,
                              absl::Time now);
 

@@ -12,7 +12,7 @@ namespace muster::membership {
 namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(1);
-constexpr Patience kPatience{.no_progress = absl::Seconds(10), .startup = absl::Seconds(60)};
+constexpr ProgressLimits kPatience{.no_progress = absl::Seconds(10), .startup = absl::Seconds(60)};
 const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }

@@ -44,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   engine.cluster.patience = options.patience;
   engine.cluster.new_incarnation = NewUuid;
   engine.clock = SteadyClock();
-  engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->Let(effect); };
+  engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
   engine.on_failure = options.on_failure;
   engine.on_trouble = [raw = self.get()](const std::optional<StoreTrouble>& trouble) {
     raw->well_ = !trouble.has_value();
@@ -146,13 +146,13 @@ void Coordinator::SayDrained() {
   drained_changed_.Changed();
 }
 
-void Coordinator::Let(const cluster::Effect& effect) {
+void Coordinator::CarryOut(const cluster::Effect& effect) {
   if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
-    if (Session* session = sessions_.Find(agent->session)) session->Send(agent->order);
+    if (PeerStream* session = sessions_.Find(agent->session)) session->Send(agent->order);
   } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
-    if (Session* session = sessions_.Find(worker->session)) session->Send(worker->order);
-  } else if (const auto* close = std::get_if<cluster::CloseSession>(&effect)) {
-    if (Session* session = sessions_.Find(close->session)) session->End(close->why);
+    if (PeerStream* session = sessions_.Find(worker->session)) session->Send(worker->order);
+  } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
+    if (PeerStream* session = sessions_.Find(close->session)) session->End(close->why);
   } else if (const auto* job = std::get_if<cluster::JobChanged>(&effect)) {
     jobs_.Poke(job->job);
     CheckDrained();

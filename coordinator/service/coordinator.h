@@ -29,8 +29,8 @@ namespace muster::service {
 struct CoordinatorOptions {
   ServerOptions server;
   membership::Timing timing;
-  jobs::Patience patience;
-  // What is stored is damaged, and the coordinator only answers UNAVAILABLE from now on: the
+  jobs::EndTimeouts patience;
+  // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
   // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
 };
@@ -38,23 +38,23 @@ struct CoordinatorOptions {
 // Thread-safe.
 class Coordinator {
  public:
-  // Carries on from what is stored, and listens. `store` outlives the coordinator. Errors: the
+  // Continues from what is stored, and listens. `store` outlives the coordinator. Errors: the
   // store's and the server's.
   static absl::StatusOr<std::unique_ptr<Coordinator>> Start(const CoordinatorOptions& options,
                                                             store::Store* store);
   // Stops: ends all streams with UNAVAILABLE, answers what has arrived, and stores it.
   ~Coordinator();
 
-  // The node's agent is about to be stopped on purpose: the jobs that run there save a checkpoint
-  // at their next step boundary, end there, and go on elsewhere or later, which counts as no
+  // The node's agent will be stopped on purpose: the jobs that run there save a checkpoint at their
+  // next step boundary, end there, and continue later or on other nodes. This does not count as a
   // failure.
   void Drain(const std::string& node);
-  // Of a node that is drained: waits until no process is left there, but no longer than `timeout`.
-  // Whether that has come, or the store has failed.
+  // Waits until no process is left on the drained node, but no longer than `timeout`. True if none
+  // is left, or if the store has failed.
   bool AwaitDrained(absl::Duration timeout);
-  // Of a node that is drained: changes while something moves there.
+  // A number that changes while jobs on the drained node make progress.
   uint64_t DrainActivity();
-  // What is left on a node that is drained is told to end now.
+  // Tells the processes that are left on the drained node to end now.
   void InterruptDrained();
 
   // host:port
@@ -63,13 +63,13 @@ class Coordinator {
  private:
   Coordinator() = default;
 
-  void Let(const cluster::Effect& effect);
+  void CarryOut(const cluster::Effect& effect);
   void CheckDrained();
   void SayDrained();
   void SayHealth();
 
   // ---- Of the engine's thread.
-  Sessions sessions_;
+  PeerStreams sessions_;
   Followers jobs_;
   Followers logs_;
   Followers steps_;
@@ -83,7 +83,7 @@ class Coordinator {
   SteadyCondition drained_changed_;
   bool drained_ ABSL_GUARDED_BY(drained_mutex_) = false;
 
-  SessionIds ids_;
+  PeerStreamIds ids_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<JobService> job_service_;
   std::unique_ptr<ControlService> control_service_;

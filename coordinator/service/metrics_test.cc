@@ -105,6 +105,51 @@ TEST_F(MetricsTest, WhatAModelDoesNotHaveIsAbsent) {
   EXPECT_FALSE(entries[1].validation().has_accuracy() || entries[1].validation().has_perplexity());
 }
 
+// What a further metric takes: nothing here.
+TEST_F(MetricsTest, AMetricThatThisProgramDoesNotKnowReachesClientsAsItIs) {
+  constexpr int kFieldOfALaterProgram = 999;
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  v1::WorkerReport step = Report(kStep1);
+  step.mutable_step()
+      ->GetReflection()
+      ->MutableUnknownFields(step.mutable_step())
+      ->AddVarint(kFieldOfALaterProgram, 7);
+  v1::WorkerReport pass = Report("validated { step: 1 validation { loss: 2 samples: 3 } }");
+  v1::Validation* validation = pass.mutable_validated()->mutable_validation();
+  validation->GetReflection()
+      ->MutableUnknownFields(validation)
+      ->AddVarint(kFieldOfALaterProgram, 8);
+  ASSERT_TRUE(pair.rank0.Report(step));
+  ASSERT_TRUE(pair.rank0.Report(pass));
+  StopCoordinator();
+  StartCoordinator();
+  const auto entries = Steps("a");
+  ASSERT_EQ(entries.size(), 2);
+  const auto number = [](const google::protobuf::Message& message) -> uint64_t {
+    const auto& unknown = message.GetReflection()->GetUnknownFields(message);
+    return unknown.field_count() == 1 ? unknown.field(0).varint() : 0;
+  };
+  EXPECT_EQ(number(entries[0]), 7);
+  EXPECT_EQ(entries[0].loss(), 2);
+  EXPECT_EQ(number(entries[1].validation()), 8);
+  EXPECT_EQ(entries[1].validation().samples(), 3);
+  EXPECT_EQ(Get("a").validation_loss(), 2);
+}
+
+TEST_F(MetricsTest, AStepThatSaysThatItIsAPassIsAStep) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  ASSERT_TRUE(pair.rank0.Report(Report("step { step: 1 loss: 2 validation { loss: 3 } }")));
+  const auto entries = Steps("a");
+  ASSERT_EQ(entries.size(), 1);
+  EXPECT_FALSE(entries[0].has_validation());
+}
+
 TEST_F(MetricsTest, AFollowerGetsAPassWhenItComes) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;

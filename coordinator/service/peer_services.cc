@@ -10,10 +10,10 @@
 namespace muster::service {
 namespace {
 
-class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
+class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
-  using Session::Send;
-  using SessionStream::SessionStream;
+  using PeerStream::Send;
+  using PeerStreamReactor::PeerStreamReactor;
   void Send(const cluster::AgentOrder& order) override { Put(ToWire(order)); }
 
  protected:
@@ -101,10 +101,10 @@ class AgentStream : public SessionStream<v1::AgentMessage, v1::AgentDirective> {
   bool greeted_ = false;
 };
 
-class WorkerStream : public SessionStream<v1::WorkerMessage, v1::WorkerDirective> {
+class WorkerStream : public PeerStreamReactor<v1::WorkerMessage, v1::WorkerDirective> {
  public:
-  using Session::Send;
-  using SessionStream::SessionStream;
+  using PeerStream::Send;
+  using PeerStreamReactor::PeerStreamReactor;
   void Send(const cluster::WorkerOrder& order) override { Put(ToWire(order)); }
 
  protected:

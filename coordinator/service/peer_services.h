@@ -12,40 +12,40 @@
 namespace muster::service {
 
 // Numbers of the streams, across both services. Thread-safe.
-class SessionIds {
+class PeerStreamIds {
  public:
-  cluster::SessionId Next() { return ++last_; }
+  cluster::PeerStreamId Next() { return ++last_; }
 
  private:
-  std::atomic<cluster::SessionId> last_ = 0;
+  std::atomic<cluster::PeerStreamId> last_ = 0;
 };
 
 // The engine, the sessions and the ids outlive the server that these are registered with.
 // Thread-safe.
 class AgentService final : public v1::AgentService::CallbackService {
  public:
-  AgentService(Engine* engine, Sessions* sessions, SessionIds* ids)
+  AgentService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids)
       : engine_(engine), sessions_(sessions), ids_(ids) {}
   grpc::ServerBidiReactor<v1::AgentMessage, v1::AgentDirective>* Attach(
       grpc::CallbackServerContext* context) override;
 
  private:
   Engine* const engine_;
-  Sessions* const sessions_;
-  SessionIds* const ids_;
+  PeerStreams* const sessions_;
+  PeerStreamIds* const ids_;
 };
 
 class WorkerService final : public v1::WorkerService::CallbackService {
  public:
-  WorkerService(Engine* engine, Sessions* sessions, SessionIds* ids)
+  WorkerService(Engine* engine, PeerStreams* sessions, PeerStreamIds* ids)
       : engine_(engine), sessions_(sessions), ids_(ids) {}
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::WorkerDirective>* Attach(
       grpc::CallbackServerContext* context) override;
 
  private:
   Engine* const engine_;
-  Sessions* const sessions_;
-  SessionIds* const ids_;
+  PeerStreams* const sessions_;
+  PeerStreamIds* const ids_;
 };
 
 }  // namespace muster::service

@@ -23,9 +23,9 @@
 namespace muster::service {
 
 // The receiver of orders to one peer. Only used on the engine's thread.
-class Session {
+class PeerStream {
  public:
-  virtual ~Session() = default;
+  virtual ~PeerStream() = default;
   virtual void Send(const cluster::AgentOrder&) {}
   virtual void Send(const cluster::WorkerOrder&) {}
   virtual void End(const absl::Status& why) = 0;
@@ -34,12 +34,12 @@ class Session {
 };
 
 // The open streams by their numbers. Only on the engine's thread.
-class Sessions {
+class PeerStreams {
  public:
   // Null when it has ended.
-  Session* Find(cluster::SessionId id) const;
-  void Add(cluster::SessionId id, Session* session) { sessions_[id] = session; }
-  void Remove(cluster::SessionId id) { sessions_.erase(id); }
+  PeerStream* Find(cluster::PeerStreamId id) const;
+  void Add(cluster::PeerStreamId id, PeerStream* session) { sessions_[id] = session; }
+  void Remove(cluster::PeerStreamId id) { sessions_.erase(id); }
   // Ends all streams, and at once every stream that is added later.
   void EndAll(const absl::Status& why);
   // Ends the streams to which nothing was sent yet.
@@ -47,17 +47,17 @@ class Sessions {
   const absl::Status& ended() const { return ended_; }
 
  private:
-  std::map<cluster::SessionId, Session*> sessions_;
+  std::map<cluster::PeerStreamId, PeerStream*> sessions_;
   absl::Status ended_;
 };
 
 // One stream of In from a peer, Out to it.
 template <typename In, typename Out>
-class SessionStream : public grpc::ServerBidiReactor<In, Out>,
-                      public Session,
-                      public std::enable_shared_from_this<SessionStream<In, Out>> {
+class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
+                          public PeerStream,
+                          public std::enable_shared_from_this<PeerStreamReactor<In, Out>> {
  public:
-  SessionStream(Engine* engine, Sessions* sessions, cluster::SessionId id)
+  PeerStreamReactor(Engine* engine, PeerStreams* sessions, cluster::PeerStreamId id)
       : engine_(engine), sessions_(sessions), id_(id) {}
 
   // Called once, right after construction.
@@ -131,7 +131,7 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
     outbox_.push_back(std::move(message));
     WriteNext();
   }
-  cluster::SessionId id() const { return id_; }
+  cluster::PeerStreamId id() const { return id_; }
 
  private:
   // Gives the message to the engine, which applies it when the store works.
@@ -196,10 +196,10 @@ class SessionStream : public grpc::ServerBidiReactor<In, Out>,
   }
 
   Engine* const engine_;
-  Sessions* const sessions_;
-  const cluster::SessionId id_;
+  PeerStreams* const sessions_;
+  const cluster::PeerStreamId id_;
   // Keeps this alive until gRPC is done with it.
-  std::shared_ptr<SessionStream> self_;
+  std::shared_ptr<PeerStreamReactor> self_;
 
   // ---- Of gRPC, which reads one message at a time.
   In incoming_;

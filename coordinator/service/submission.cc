@@ -49,12 +49,12 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
 v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& timing) {
   v1::SpecProblems problems = jobspec::ValidateSpec(spec);
   const auto no_progress = jobspec::DurationOf(spec.watchdog().no_progress());
-  if (no_progress.has_value() && *no_progress < timing.ShortestPatience()) {
+  if (no_progress.has_value() && *no_progress < timing.ShortestNoProgress()) {
     auto* problem = problems.add_problems();
     problem->set_path("watchdog.no_progress");
     problem->set_message(
         absl::StrCat("found ", spec.watchdog().no_progress(),
-                     "; allowed: ", absl::FormatDuration(timing.ShortestPatience()),
+                     "; allowed: ", absl::FormatDuration(timing.ShortestNoProgress()),
                      " or more, which is three leases of this coordinator (musterd --lease ",
                      absl::FormatDuration(timing.lease), ")"));
   }

@@ -9,8 +9,9 @@
 //
 // Life cycle: loaded once per process and never unloaded. A session makes one model and destroys it
 // at its end. Threading: a model is used by one thread, but ranks may be threads of one process: no
-// global variables. Errors: exceptions, of any kind. They end the job, without a restart, with the
-// plug-in, the model and the unit named; only std::bad_alloc may pass, and is tried again.
+// global variables. Errors: exceptions of any kind. They end the job without a restart, and the
+// error names the plug-in, the model and the unit. Only after std::bad_alloc, which may be
+// temporary, is the job started again.
 #ifndef MUSTER_PLUGIN_H_
 #define MUSTER_PLUGIN_H_
 
@@ -30,7 +31,7 @@
 #include "ATen/core/Tensor.h"
 #include "torch/version.h"
 
-// Raised with every change to a class of this file.
+// This number grows with every change to a class of this file.
 #define MUSTER_PLUGIN_INTERFACE 2
 
 #define MUSTER_PLUGIN_TEXT_OF(value) #value
@@ -53,9 +54,9 @@
 
 namespace muster::plugin {
 
-// The model's options from the job file, as text. Ask for each by one of the methods; those that
-// were given and never asked for are unknown to the model, and the job is refused. Each throws when
-// the text is no such value, or when there is neither a text nor a `fallback`.
+// The model's options from the job file, as text. Read each option by one of the methods. An option
+// that is given and never read is unknown to the model, and the job is refused. Each method throws
+// if the text is not a value of its type, or if there is neither a text nor a `fallback`.
 class Options {
  public:
   explicit Options(std::map<std::string, std::string> given) : given_(std::move(given)) {}
@@ -137,8 +138,8 @@ class Context {
  public:
   virtual ~Context() = default;
   virtual bool training() const = 0;
-  // The rank's own generator, started anew for every micro-batch. Draw from it and from nothing
-  // else (dropout, noise), or the job can neither be repeated nor resumed exactly.
+  // The rank's own generator, which is seeded again for every micro-batch. Draw random numbers
+  // (dropout, noise) only from it; otherwise the job can neither be repeated nor resumed exactly.
   virtual at::Generator& generator() = 0;
   // Runs a child of the unit whose Forward this is (or, in a loss, the model's root). The only way
   // to run a unit: the worker may have to gather its parameters first.
@@ -149,14 +150,14 @@ class Context {
 // shards unit by unit.
 class Unit {
  public:
-  // `name`: the full one, such as "body.0"; empty for a root.
+  // `name`: the full name, such as "body.0"; empty for a root.
   explicit Unit(std::string name) : name_(std::move(name)) {}
   virtual ~Unit() = default;
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // A tensor on the CPU. Read the parameters by `parameter(index)` in each call: the tensors behind
-  // them change.
+  // Returns a tensor on the CPU. Get the parameters by `parameter(index)` in each call, because
+  // their tensors are replaced.
   virtual at::Tensor Forward(const at::Tensor& x, Context& context) = 0;
 
   const std::string& name() const { return name_; }
@@ -203,19 +204,19 @@ class Unit {
   std::vector<std::pair<bool, size_t>> order_;
 };
 
-// What a model takes and gives.
+// The input and output of a model.
 struct Input {
   enum class Kind { kTokens, kRows };
   Kind kind = Kind::kRows;
-  // What the root gives is float32, or under `precision` bfloat16 and float16 what LibTorch's
-  // autocast makes of it. Tokens: int64 [B, context], each below vocab_size -> float32 [B, context,
-  // vocab_size].
+  // The root's output is float32; under `precision` bfloat16 and float16 its type is what
+  // LibTorch's autocast makes of it. Tokens: int64 [B, context], each below vocab_size -> float32
+  // [B, context, vocab_size].
   int64_t vocab_size = 0;
   int64_t context = 0;
   // Rows: float32 [B, row...] -> float32 [B, classes].
   std::vector<int64_t> row;
   int64_t classes = 0;
-  // Rows of a model with its own loss: the targets are so many numbers each, not classes.
+  // For rows of a model with its own loss: each target is this many numbers, not a class.
   int64_t target_numbers = 0;
 
   static Input Tokens(int64_t vocab_size, int64_t context) {
@@ -249,11 +250,12 @@ struct Batch {
 struct LossOutput {
   at::Tensor mean;    // a scalar float32 under any precision, differentiable: the mean over `terms`
   int64_t terms = 0;  // at least 1: rows, tokens, or whatever the mean is over
-  // Of the terms, those that the model got right; for the accuracy in evaluation. -1: not known.
+  // The number of terms that the model predicted correctly, for the accuracy in evaluation. -1: not
+  // known.
   int64_t correct = -1;
 };
 
-// A model whose loss is the job's (cross_entropy, mse): what the root gives are its logits.
+// A model whose loss is the job's (cross_entropy, mse): the root's output is the logits.
 class Model {
  public:
   explicit Model(std::unique_ptr<Unit> root) : root_(std::move(root)) {
@@ -283,17 +285,18 @@ class ModelWithLoss : public Model {
   LossOutput Loss(const Batch& batch, Context& context) override = 0;
 };
 
-// A model that derives from this too has a step hook. With fsdp all parameters are gathered for it,
-// in every step: one that only freezes and unfreezes derives from FlagHook.
+// A model that also derives from this has a step hook. With fsdp all parameters are gathered for
+// it, in every step: one that only freezes and unfreezes derives from FlagHook.
 class StepHook {
  public:
   virtual ~StepHook() = default;
 
   // Called on every rank before each optimizer step, `step` counting from 1 over the whole job.
   // Never between the micro-batches of a step. It may change the values of parameters and buffers
-  // in place, and freeze and unfreeze parameters (requires_grad_), on all ranks alike: what it does
-  // may depend on `step` and on them, and on nothing that is not in a checkpoint. Only here:
-  // parameters that are frozen or unfrozen while a step runs end the job.
+  // in place, and freeze and unfreeze parameters (requires_grad_). It must do the same on all
+  // ranks: what it does may depend on `step` and on the values of parameters and buffers, and on
+  // nothing that is not in a checkpoint. A parameter that is frozen or unfrozen anywhere else,
+  // while a step runs, ends the job.
   virtual void BeforeStep(int64_t step) = 0;
 };
 
@@ -303,8 +306,8 @@ class StepHook {
 // LibTorch on a parameter or buffer ends the job with an error that names both.
 class FlagHook : public StepHook {};
 
-// A model that derives from this too runs collectives of its own in its forward or its loss. A rank
-// without input would not answer them: the model is refused where ranks may be without input
+// A model that also derives from this runs its own collectives in its forward or its loss. A rank
+// without input would not take part in them, so the model is refused if ranks may have no input
 // (batch.last: uneven).
 class RunsCollectives {
  public:

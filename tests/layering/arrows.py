@@ -59,7 +59,6 @@ ARROWS = {
     ],
     "worker/optim": [
         "common",
-        "proto",
         "worker/comm",
         "worker/layout",
         "worker/memory",

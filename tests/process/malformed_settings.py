@@ -329,8 +329,8 @@ def override(name, setting, path, expected, found):
 
 override("unknown-key", "optimizer.sgd.rate=1", "optimizer.sgd.rate", "allowed: lr", "unknown key")
 override("unknown-section", "trainer.steps=1", "trainer", "allowed", "unknown key")
-override("no-value", "seed", "--set seed", "KEY=VALUE", "is no setting")
-override("no-key", "=3", "--set", "KEY=VALUE", "is no setting")
+override("no-value", "seed", "--set seed", "KEY=VALUE", "is not a setting")
+override("no-key", "=3", "--set", "KEY=VALUE", "is not a setting")
 override("no-number", "seed=fast", "seed", "whole number", "'fast'")
 override("beyond-a-value", "seed.a=1", "seed.a", "a whole number", "nothing below it")
 override("index-beyond", "stages[7].fit.steps=1", "stages[7]", "an index up to 1", "1 element")

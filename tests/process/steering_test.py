@@ -159,7 +159,7 @@ def test_what_is_asked_of_a_job(cluster):
     assert "freeze transformer.h.0.*" in text and "froze 12 parameters" in text
 
     late = muster.cli("freeze", "job", "*", "--at-step", "99999", "-o", "json").json()["name"]
-    assert "taken back" in muster.cli("operation", late, "--cancel", "--wait").out
+    assert "before it took effect" in muster.cli("operation", late, "--cancel", "--wait").out
     muster.cli("operation", frozen["name"], "--cancel", expect=1)
 
     muster.cli("pause", "job", "--wait")

@@ -86,7 +86,7 @@ void CommandsSimulation::Obey(const cluster::Effect& effect) {
     for (Rank& rank : ranks_) {
       if (rank.session == send->session) rank.coming.push_back(send->order);
     }
-  } else if (const auto* close = std::get_if<cluster::CloseSession>(&effect)) {
+  } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
     for (Rank& rank : ranks_) {
       if (rank.session == close->session) Disconnect(rank);
     }

@@ -60,7 +60,7 @@ class CommandsSimulation {
   using History = std::vector<std::pair<int64_t, int64_t>>;
   struct Rank {
     cluster::WorkerId id;
-    cluster::SessionId session = 0;
+    cluster::PeerStreamId session = 0;
     std::deque<cluster::WorkerOrder> coming;
     bool welcomed = false;
     uint64_t needed = 0;
@@ -154,8 +154,8 @@ class CommandsSimulation {
   std::string* const story_;
   cluster::World world_;
   std::vector<store::Batch> unstored_;
-  cluster::SessionId sessions_ = 0;
-  cluster::SessionId agent_session_ = 0;
+  cluster::PeerStreamId sessions_ = 0;
+  cluster::PeerStreamId agent_session_ = 0;
   std::vector<cluster::WorkerExit> exits_;
   std::vector<cluster::WorkerId> to_stop_;
   std::list<Rank> ranks_;

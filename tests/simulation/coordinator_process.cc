@@ -198,7 +198,7 @@ void CoordinatorProcess::LetOut(const cluster::Effect& effect) {
     network_.SendDown(send->session, [this, stream = send->session, order = send->order] {
       outside_.to_worker(stream, order);
     });
-  } else if (const auto* close = std::get_if<cluster::CloseSession>(&effect)) {
+  } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
     Close(close->session, close->why);
   }
 }

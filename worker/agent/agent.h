@@ -1,8 +1,8 @@
-// muster-agent: offers this host's slots to the coordinator, runs its workers, ships their logs and
-// exits.
+// muster-agent: offers this host's slots to the coordinator, runs workers, and sends their logs and
+// exits to the coordinator.
 //
-// One thread owns all state (`Core` decides, this class acts); gRPC's threads and the workers'
-// watchers post to it. docs/agent.md describes the behaviour.
+// One thread owns all state (`Core` decides, this class carries out); gRPC's threads and the
+// threads that watch workers post events to it. docs/agent.md describes the behaviour.
 #ifndef MUSTER_WORKER_AGENT_AGENT_H_
 #define MUSTER_WORKER_AGENT_AGENT_H_
 
@@ -22,17 +22,17 @@ struct AgentOptions {
   std::string coordinator;
   // Unique in the cluster.
   std::string node;
-  // Where other nodes reach this one.
+  // The address by which other nodes reach this one.
   std::string host = "127.0.0.1";
   // Path of muster-worker.
   std::string worker;
-  // Where the agent keeps its id, on a local disk; used by one agent at a time. Empty, for tests:
-  // it has none, and whoever comes with its name later takes that over.
+  // The directory in which the agent keeps its id, on a local disk; used by one agent at a time.
+  // Empty (for tests): the agent has no id, and a later agent with the same node name replaces it.
   std::string state_directory;
-  // Where workers leave reports that they cannot tell while the coordinator is away; empty:
-  // nowhere, and they wait for it.
+  // The directory in which workers leave reports while the coordinator is away; empty: there is
+  // none, and the workers wait for the coordinator.
   std::string spool;
-  // What all of them together may take; each worker gets its part.
+  // How many bytes all these reports together may take; each worker gets an equal part.
   size_t spool_limit = 64 << 20;
   CoreOptions core;
   LogQueueOptions logs;
@@ -46,8 +46,9 @@ struct AgentOptions {
 class Agent {
  public:
   // Starts to attach; does not wait for the coordinator.
-  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the worker
-  // binary. FAILED_PRECONDITION, UNAVAILABLE: the state directory is in use, or cannot be used.
+  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the
+  // worker's program cannot be run. FAILED_PRECONDITION, UNAVAILABLE: the state directory is in
+  // use, or cannot be used.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(const AgentOptions& options);
   // RequestStop and Wait.
   ~Agent();

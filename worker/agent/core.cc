@@ -135,20 +135,20 @@ void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
   }
   if (quitting_.has_value() || drain_.has_value()) {
     const bool drained = !quitting_.has_value() && !shutdown_;
-    Bury({.worker = request.worker,
-          .ending = StartError{drained ? "the node is drained" : "the agent is stopping"},
-          .cause = drained ? Cause::kDrained : Cause::kAgentStopped},
-         effects);
+    RecordEnd({.worker = request.worker,
+               .ending = StartError{drained ? "the node is drained" : "the agent is stopping"},
+               .cause = drained ? Cause::kDrained : Cause::kAgentStopped},
+              effects);
     return;
   }
   if (request.slot >= options_.slots) {
-    Bury({.worker = request.worker,
-          .ending = StartError{absl::StrCat("slot ", request.slot,
-                                            " was asked for, counted from 0; "
-                                            "this agent offers ",
-                                            options_.slots)},
-          .cause = Cause::kNodeFault},
-         effects);
+    RecordEnd({.worker = request.worker,
+               .ending = StartError{absl::StrCat("slot ", request.slot,
+                                                 " was asked for, counted from 0; "
+                                                 "this agent offers ",
+                                                 options_.slots)},
+               .cause = Cause::kNodeFault},
+              effects);
     return;
   }
   running_.emplace(request.worker, Running{.continue_when_cut_off = request.continue_when_cut_off,
@@ -166,10 +166,10 @@ void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
     return;
   }
   // Kept like any other: a StartWorker for it that comes late starts nothing.
-  Bury({.worker = request.worker,
-        .ending = StartError{"this agent does not know the worker"},
-        .cause = Cause::kStoppedAsTold},
-       effects);
+  RecordEnd({.worker = request.worker,
+             .ending = StartError{"this agent does not know the worker"},
+             .cause = Cause::kStoppedAsTold},
+            effects);
 }
 
 void Core::On(const ExitAcked& ack, absl::Time, Effects&) {
@@ -194,8 +194,9 @@ void Core::On(const Launched& launched, absl::Time, Effects& effects) {
 
 void Core::On(const LaunchFailed& failed, absl::Time, Effects& effects) {
   running_.erase(failed.worker);
-  Bury({.worker = failed.worker, .ending = StartError{failed.reason}, .cause = Cause::kNodeFault},
-       effects);
+  RecordEnd(
+      {.worker = failed.worker, .ending = StartError{failed.reason}, .cause = Cause::kNodeFault},
+      effects);
 }
 
 void Core::On(const Ended& ended, absl::Time, Effects& effects) {
@@ -218,18 +219,18 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
     EndQuarantine(running->second.slot, {ended.worker, pid}, effects);
   }
   running_.erase(running);
-  Bury({.worker = ended.worker,
-        .pid = pid,
-        .ending = ended.ending,
-        .log_tail = ended.log_tail,
-        .cause = cause},
-       effects, ended.spooled);
+  RecordEnd({.worker = ended.worker,
+             .pid = pid,
+             .ending = ended.ending,
+             .log_tail = ended.log_tail,
+             .cause = cause},
+            effects, ended.spooled);
 }
 
 void Core::On(const SpoolFound& found, absl::Time, Effects& effects) {
   // It did its work, which its reports say, or was killed with its agent.
-  Bury({.worker = found.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault}, effects,
-       true);
+  RecordEnd({.worker = found.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault},
+            effects, true);
 }
 
 void Core::On(const SpoolTold& told, absl::Time, Effects& effects) {
@@ -389,7 +390,7 @@ void Core::EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& ef
   if (connected_) effects.push_back(SendQuarantine{slot, worker, false});
 }
 
-void Core::Bury(EndedWorker worker, Effects& effects, bool spooled) {
+void Core::RecordEnd(EndedWorker worker, Effects& effects, bool spooled) {
   const WorkerId id = worker.worker;
   // Attached to a coordinator that does not take them, the exit is all there is to tell. Between
   // Opened and Welcomed that is not known.

@@ -327,7 +327,7 @@ class Core {
   void KillOverdue(absl::Time now, Effects& effects);
   // The process, which hung in the slot, has ended.
   void EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& effects);
-  void Bury(EndedWorker worker, Effects& effects, bool spooled = false);
+  void RecordEnd(EndedWorker worker, Effects& effects, bool spooled = false);
   void QuitWhenDone(absl::Time now, Effects& effects);
   bool AllAcked() const;
 

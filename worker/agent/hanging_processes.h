@@ -1,6 +1,6 @@
 // The processes on this node that do not end although they were killed: this agent's own, and those
-// that former agents left. They are noted on disk for the next agent: docs/agent.md, A process that
-// cannot be killed.
+// that former agents left. They are written to the disk for the next agent: docs/agent.md, A
+// process that cannot be killed.
 #ifndef MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 #define MUSTER_WORKER_AGENT_HANGING_PROCESSES_H_
 
@@ -15,26 +15,27 @@
 
 namespace muster::agent {
 
-// Each process that comes is logged; where the disk cannot take the notes that is logged, too. Not
+// Each process that is added is logged; if the file cannot be written, that is logged, too. Not
 // thread-safe. Times are SteadyNow's.
 class HangingProcesses {
  public:
   // As QuarantineFile.
   explicit HangingProcesses(const std::string& state_directory) : file_(state_directory) {}
 
-  // What former agents left and is still there, in the order of the file. Once, before all else.
+  // The processes of former agents that still hang, in the order of the file. Call it once, before
+  // everything else.
   std::vector<HangingProcess> Restore(absl::Time now);
 
-  // One of this agent's own, which is its child still.
+  // Adds a process of this agent, which is still its child.
   void Add(uint32_t slot, const RunningWorker& worker);
-  // It has ended at last.
+  // The process has ended.
   void Remove(const WorkerId& worker);
   bool Contains(const WorkerId& worker) const { return processes_.contains(worker); }
 
-  // When FindEnded is to be called; infinite where no former agent's process is left.
+  // When to call FindEnded; infinite if no process of a former agent is left.
   absl::Time look_at() const { return look_at_; }
-  // Nobody tells of the end of former agents' processes: those that have ended. They stay here
-  // until Remove.
+  // Returns the processes of former agents that have ended (the kernel does not report their end to
+  // this agent). They stay here until Remove.
   std::vector<WorkerId> FindEnded(absl::Time now);
 
  private:

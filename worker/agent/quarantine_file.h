@@ -15,13 +15,14 @@ namespace muster::agent {
 struct HangingProcess {
   uint32_t slot = 0;
   RunningWorker worker;
-  // process::ProcessStat::start_time, which a later process of the same number does not have.
+  // process::ProcessStat::start_time, which distinguishes the process from a later one with the
+  // same number.
   uint64_t start_time = 0;
 
   bool operator==(const HangingProcess&) const = default;
 };
 
-// The same process is there, and has not ended. True also where /proc does not say.
+// True if the same process exists and has not ended, and also if /proc cannot be read.
 bool StillHangs(const HangingProcess& hanging);
 
 // Not thread-safe. One agent at a time uses the directory (Identity).
@@ -30,10 +31,10 @@ class QuarantineFile {
   // `quarantine` in the agent's state directory. Empty: nothing is kept.
   explicit QuarantineFile(const std::string& directory);
 
-  // What the former agent wrote, whether or not the processes are still there. A line that is
-  // damaged is logged and left out; so is a file that cannot be read.
+  // The processes that the former agent wrote, whether or not they still exist. A damaged line is
+  // logged and ignored; so is a file that cannot be read.
   std::vector<HangingProcess> Read() const;
-  // In the place of all that was there; no file where there are none. Errors: as disk.h.
+  // Replaces the file's contents; removes the file if there are no processes. Errors: as disk.h.
   absl::Status Write(const std::vector<HangingProcess>& processes) const;
 
  private:

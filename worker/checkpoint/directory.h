@@ -1,5 +1,5 @@
-// The directory of a job's checkpoints: names, commit, setting aside, cleaning up. What is called
-// step-N-gG is whole; what is called step-N-gG.tmp is not.
+// The directory of a job's checkpoints: names, commit, renaming of damaged checkpoints, cleaning
+// up. A directory step-N-gG is a complete checkpoint; a directory step-N-gG.tmp is not.
 #ifndef MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
 #define MUSTER_WORKER_CHECKPOINT_DIRECTORY_H_
 
@@ -20,32 +20,33 @@ using manifest::ParseFinalName;
 using manifest::TemporaryName;
 
 // Makes `temporary` (with all shards in it, synced) the checkpoint `final`: manifest, fsync, fsync
-// of the directory, rename, fsync of the parent. After an error nothing is called `final` that was
-// not before; `temporary` is left to RemoveDirectory. ALREADY_EXISTS when there is a `final`.
+// of the directory, rename, fsync of the parent. After an error there is no `final` that did not
+// exist before; the caller removes `temporary` with RemoveDirectory. ALREADY_EXISTS when there is a
+// `final`.
 absl::Status Commit(const std::string& temporary, const std::string& final,
                     const manifest::Manifest& manifest, files::Disk& disk = files::Disk::Real());
 
 // Renames a broken checkpoint to "<path>.bad" ("<path>.bad.2", ... when taken); gives the new path.
 absl::StatusOr<std::string> SetAside(const std::string& path);
 
-// The names of whole checkpoints there; none where there is no such directory.
+// The names of complete checkpoints in the directory; none if the directory does not exist.
 absl::StatusOr<std::vector<std::string>> ListCheckpoints(const std::string& directory);
 
-// Removes a whole checkpoint: renames it to "<path>.tmp" first, so that a kill half way leaves
-// nothing that looks whole. OK when there is none.
+// Removes a whole checkpoint: renames it to "<path>.tmp" first, so that a kill during the removal
+// leaves nothing that looks complete. OK when there is none.
 absl::Status RemoveCheckpoint(const std::string& path);
 
 // Removes a directory with everything in it. OK when there is none.
 absl::Status RemoveDirectory(const std::string& path);
 
 // Removes what generations up to this one left unfinished: step-N-gG.tmp and nonce files. Never
-// anything else: whole checkpoints, .bad ones, and files and names of any other shape stay. Gives
-// the names removed. Only while nobody writes there.
+// anything else: whole checkpoints, .bad ones, and files and names of any other shape stay. Returns
+// the removed names. Must not be called while a process writes there.
 absl::StatusOr<std::vector<std::string>> RemoveLeftovers(const std::string& directory,
                                                          int64_t generation);
 
 // The nonce file proves that two processes see the same directory: one writes it (after making
-// the directory), others look, the first removes it.
+// the directory), the others look for it, and the first removes it.
 absl::Status WriteNonce(const std::string& directory, uint64_t nonce);
 // NOT_FOUND, or FAILED_PRECONDITION when the file holds another nonce.
 absl::Status CheckNonce(const std::string& directory, uint64_t nonce);

@@ -1,9 +1,9 @@
 // The epoch file of a job's checkpoint folder says which generation was the last to begin there. It
-// keeps a generation that others take for gone, or that an older coordinator started, from changing
-// anything: who finds a newer one stops.
+// prevents changes by a generation that counts as gone, or that a coordinator with an older
+// database started: a process that finds a newer generation in the file stops.
 //
-// Begun by rank 0, and read again before each act that others cannot take back: giving a checkpoint
-// its name, removing one, setting one aside.
+// Rank 0 begins the epoch, and reads the file again before each action that cannot be undone:
+// giving a checkpoint its final name, removing one, renaming a damaged one.
 #ifndef MUSTER_WORKER_CHECKPOINT_EPOCH_H_
 #define MUSTER_WORKER_CHECKPOINT_EPOCH_H_
 
@@ -20,24 +20,25 @@ inline constexpr char kEpochFile[] = ".muster-epoch";
 
 struct Epoch {
   int64_t generation = 0;
-  // What tells the job from another of the same id, and rank 0's process from another of the same
-  // generation.
+  // `instance` distinguishes the job from another job with the same id; `incarnation` distinguishes
+  // rank 0's process from another process of the same generation.
   std::string instance;
   std::string incarnation;
   friend bool operator==(const Epoch&, const Epoch&) = default;
 };
 
-// Makes `mine` the epoch of the folder, durably. ABORTED with NewerGeneration() where the file
-// names, or a checkpoint in the folder is of, a newer generation, or another process of the same
-// one.
+// Makes `mine` the epoch of the folder, durably. ABORTED with NewerGeneration() if the file or a
+// checkpoint in the folder belongs to a newer generation, or to another process of the same
+// generation.
 absl::Status BeginEpoch(const std::string& folder, const Epoch& mine,
                         files::Disk& disk = files::Disk::Real());
 
-// OK where `mine` is the epoch still. ABORTED as above; any other error: the file could not be
-// read, so nothing is known.
+// OK if `mine` is still the epoch. ABORTED as above; any other error: the file could not be read,
+// so nothing is known.
 absl::Status CheckEpoch(const std::string& folder, const Epoch& mine);
 
-// The generation that was found, of an error of the two; else nothing.
+// The generation that was found, if the status is an ABORTED of one of these two functions;
+// otherwise absent.
 std::optional<int64_t> NewerGeneration(const absl::Status& status);
 
 }  // namespace muster::checkpoint

@@ -16,9 +16,9 @@
 
 namespace muster::checkpoint {
 
-// What the checkpoint may hold beyond the state that is to be filled.
+// What the checkpoint may hold besides the state that is filled.
 enum class Surplus {
-  kRefuse,  // nothing: training goes on from exactly this
+  kRefuse,  // nothing: training continues from exactly this state
   kIgnore,  // anything: parameters alone are enough for evaluation
 };
 
@@ -38,10 +38,10 @@ class VerifiedCheckpoint {
     size_t bytes;
   };
 
-  // What fills the pieces that `state` holds, whoever wrote it: ranges of the mapped files, by
-  // file. Valid while this object and the tensors live. FAILED_PRECONDITION with all differences
-  // (capped at 3) when the items of `state`, held or not, are not what was saved: names, shapes and
-  // dtypes expected and found. CheckState's errors.
+  // The copies that fill the pieces that `state` holds, whichever ranks wrote them: ranges of the
+  // mapped files, by file. Valid while this object and the tensors live. FAILED_PRECONDITION with
+  // all differences (capped at 3) when the items of `state`, held or not, are not what was saved:
+  // names, shapes and dtypes expected and found. CheckState's errors.
   absl::StatusOr<std::vector<Copy>> PlanCopies(const State& state,
                                                Surplus surplus = Surplus::kRefuse) const;
 
@@ -58,7 +58,7 @@ class VerifiedCheckpoint {
 void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies);
 
 // Open, PlanCopies, Fill: fills everything that `state` holds, whatever the strategy and the world
-// size that wrote it, or touches nothing.
+// size that wrote it. After an error nothing was changed.
 absl::StatusOr<manifest::Manifest> Load(const std::string& directory, const State& state,
                                         Surplus surplus = Surplus::kRefuse);
 

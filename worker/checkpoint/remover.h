@@ -1,10 +1,11 @@
-// Removes checkpoints that no longer count, in the background: a slow file system holds up neither
-// the control stream nor training.
+// Removes checkpoints that no longer count, in the background, so that a slow file system delays
+// neither the control stream nor training.
 //
-// Names come by Remove, from any thread, and wait until Begin: no session removes anything before
-// it has found where it starts. Only names of whole checkpoints in the folder are taken, and the
-// folder's epoch is read before each removal. Threading: thread-safe; the callbacks come under no
-// lock, those of removals from the remover's own thread.
+// Names are added by Remove, from any thread, and wait until Begin, because a session must not
+// remove anything before it has found the checkpoint from which it starts. Only names of complete
+// checkpoints in the folder are accepted, and the folder's epoch is read before each removal.
+// Threading: thread-safe; callbacks run without a lock, those of removals on the remover's own
+// thread.
 #ifndef MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 #define MUSTER_WORKER_CHECKPOINT_REMOVER_H_
 
@@ -26,11 +27,11 @@ namespace muster::checkpoint {
 
 class Remover {
  public:
-  // At most so many wait; more are left for the next time.
+  // At most this many names wait; further ones are ignored until they are named again.
   static constexpr size_t kMostWaiting = 1024;
 
   struct Options {
-    // They are gone, or were not there.
+    // They were removed, or did not exist.
     std::function<void(const std::vector<std::string>& names)> on_removed;
     // A name that is refused, a removal that failed.
     std::function<void(const absl::Status&)> on_error;
@@ -42,15 +43,16 @@ class Remover {
 
   void Remove(const std::vector<std::string>& names);
   void Begin(const std::string& folder, const Epoch& epoch);
-  // Waits for the removal that is under way, not for the others: who named them names them again.
-  // Nothing is removed, and nobody called, after it.
+  // Waits for the removal that is in progress, but not for the others, because the coordinator
+  // names them again. After it nothing is removed and no callback is called.
   void Stop();
   // Waits until nothing is left to remove. False after `timeout`.
   bool Drain(absl::Duration timeout);
 
  private:
   void Loop();
-  // One of them; false: nothing is to be removed any more, the folder is another generation's.
+  // Removes one checkpoint. False: nothing may be removed any more, because the folder belongs to
+  // another generation.
   bool RemoveOne(const std::string& name);
 
   const Options options_;

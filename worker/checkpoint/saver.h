@@ -2,8 +2,8 @@
 // docs/checkpoint-format.md).
 //
 // Every public method is collective: all ranks call it at the same point with equal arguments
-// (except what of the state they hold), and all get the same outcome. A Status that is not OK means
-// that the communicator failed: the session is over. What went wrong with files alone is in the
+// (except for the parts of the state that they hold), and all get the same outcome. A Status that
+// is not OK means that the communicator failed and the session is over. Errors of files are in the
 // outcome.
 //
 // Threading: one thread; no other collective of the same communicator may be under way.
@@ -37,15 +37,15 @@ struct SaverOptions {
   int64_t generation = 0;
   std::string strategy;    // "ddp": who writes, for readers' information
   std::string model_kind;  // "gpt2"
-  // That of rank 0. Absent: nobody else can be in the directory.
+  // The epoch that rank 0 has begun. Absent: no other process can use the directory.
   std::optional<Epoch> epoch = std::nullopt;
-  // Equal for ranks on one node, whose reads go through one page cache.
+  // Equal for ranks on one node, which share one page cache.
   std::string node = NodeId();
-  // How a rank lets time pass before it reads again what it could not read. Absent: it sleeps.
+  // How a rank waits before it reads a file again that it could not read. Absent: it sleeps.
   std::function<void(absl::Duration)> wait = nullptr;
 };
 
-// Where the state stands; goes into the manifest.
+// The position of the state in the job; written to the manifest.
 struct SavePoint {
   int64_t step = 0;          // steps done
   int64_t last_command = 0;  // number of the newest command that was taken in
@@ -56,7 +56,8 @@ struct SavePoint {
 };
 
 struct SaveOutcome {
-  // Not OK: nothing was committed and nothing is left behind; names the ranks. Training goes on.
+  // Not OK: nothing was committed and nothing is left behind; the error names the ranks. Training
+  // continues.
   absl::Status status;
   std::string name;  // "step-200-g3", relative to the directory
   manifest::Manifest manifest;
@@ -64,11 +65,11 @@ struct SaveOutcome {
 
 // What a session may start from.
 struct Candidate {
-  // Of a directory in SaverOptions.directory, or its absolute path.
+  // The name of a directory in SaverOptions.directory, or an absolute path.
   std::string name;
-  // It is renamed to <name>.bad where it is certainly damaged.
+  // Rename it to <name>.bad if it is certainly damaged.
   bool put_aside = true;
-  // It is damaged, too, where its manifest names another job than SaverOptions.job.
+  // It also counts as damaged if its manifest names another job than SaverOptions.job.
   bool own = true;
 };
 
@@ -76,14 +77,14 @@ struct Candidate {
 struct Rejected {
   std::string name;
   // Readers on two nodes found damage or, where all ranks are on one node, two reads there found
-  // the same, the second one past the page cache (verdict.h). Else it could not be found or read,
-  // which says nothing about it.
+  // the same, the second one past the page cache (verdict.h). If false, it could not be found or
+  // read, and it is not known whether it is good.
   bool damaged = false;
   std::string reason;
 };
 
-// Whether all ranks see one directory. A type of its own: absl::StatusOr<absl::Status> would take
-// an error of the communicator for the outcome.
+// Whether all ranks see one directory. This is a separate type because absl::StatusOr<absl::Status>
+// could not distinguish the outcome from an error of the communicator.
 struct SharedOutcome {
   absl::Status status;
   // The ranks that are not OK.
@@ -91,9 +92,9 @@ struct SharedOutcome {
 };
 
 struct RestoreOutcome {
-  // NOT_FOUND: none of the candidates, see `rejected`. FAILED_PRECONDITION: a whole checkpoint of
-  // another model. INTERNAL: some ranks cannot read, or read otherwise, what the others read:
-  // `at_fault`. In every case no tensor was touched.
+  // NOT_FOUND: none of the candidates could be used, see `rejected`. FAILED_PRECONDITION: a
+  // complete checkpoint of another model. INTERNAL: some ranks (`at_fault`) cannot read what the
+  // others can read, or read something else. In all these cases no tensor was changed.
   absl::Status status;
   std::string name;
   manifest::Manifest manifest;
@@ -107,16 +108,17 @@ class Saver {
   Saver(SaverOptions options, comm::Communicator* communicator,
         files::Disk& disk = files::Disk::Real());
 
-  // Once rank 0 has begun it. Not collective.
+  // Call it when rank 0 has begun the epoch. Not collective.
   void SetEpoch(const Epoch& epoch) { options_.epoch = epoch; }
-  // Asked on rank 0 before a checkpoint gets its name; after an error it gets none.
+  // Called on rank 0 before a checkpoint is renamed to its final name; after an error it is not
+  // renamed.
   void SetStillMine(std::function<absl::Status()> still_mine) {
     still_mine_ = std::move(still_mine);
   }
 
-  // Proves by a nonce file that all ranks see the same directory. The outcome, on all ranks, is
-  // FAILED_PRECONDITION naming the ranks that do not; or rank 0's error where it cannot write
-  // there.
+  // Checks with a nonce file that all ranks see the same directory. If not, the outcome on all
+  // ranks is FAILED_PRECONDITION with the ranks that do not see it, or rank 0's error if rank 0
+  // cannot write there.
   absl::StatusOr<SharedOutcome> CheckSharedDirectory();
 
   // Writes and commits `state`; each rank writes what state.written says. Saving the same point
@@ -126,19 +128,19 @@ class Saver {
   // nothing was committed and the session is over; on rank 0 it has NewerGeneration().
   absl::StatusOr<SaveOutcome> Save(const SavePoint& point, const State& state);
 
-  // Fills what each rank holds of a state from the first one of `candidates` (newest first) that
-  // all ranks can read, whatever strategy and world size wrote it. What is to be filled may depend
-  // on the checkpoint: `state_for` is called on all ranks for a candidate that all can read; it may
-  // be a collective of another communicator. Its errors are those of Restore, and so is ABORTED as
-  // in Save.
+  // Fills the parts of the state that each rank holds from the first of `candidates` (newest first)
+  // that all ranks can read, whatever strategy and world size wrote it. The state to fill may
+  // depend on the checkpoint: `state_for` is called on all ranks for a candidate that all can read;
+  // it may run collectives of another communicator. Restore returns its errors, and ABORTED as in
+  // Save.
   using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<Candidate>& candidates,
                                          const StateFor& state_for);
-  // The same of own candidates, by name, where the checkpoint does not matter.
+  // The same for candidates of this job, by name, if the state does not depend on the checkpoint.
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<std::string>& names, const State& state);
 
  private:
-  // What all ranks found of one candidate.
+  // What all ranks found when they read one candidate.
   struct Reading;
   absl::StatusOr<Reading> Read(const Candidate& candidate, const std::vector<std::string>& nodes);
   // By rank, equal for ranks on one node.
@@ -147,8 +149,8 @@ class Saver {
   // OK without an epoch.
   absl::Status CheckEpochHere() const;
   absl::Status EndOfEpoch(const absl::Status& told) const;
-  // What this rank has to say of `state` before anything is written: an error, or (as a file's
-  // hash) what the manifest will tell.
+  // The result of this rank's check of `state` before anything is written: an error, or a hash of
+  // what the manifest will contain.
   PartResult CheckPlan(const State& state) const;
   // Writes this rank's part into the temporary directory.
   PartResult WritePart(const std::string& temporary, const std::vector<layout::Range>& part,

@@ -40,17 +40,17 @@ struct HeldPiece {
 
 // Copies share the tensors. Loading needs `items` and `held` only.
 struct State {
-  // The same list in the same order on all ranks; names are there once.
+  // The same list in the same order on all ranks; no name appears twice.
   std::vector<StateItem> items;
-  // Who writes what, by rank, the same on all ranks: each element of each item once, an item at
-  // most once by each rank, nothing that the rank does not hold. Offsets are not used. Items
-  // without elements are nobody's here (see Parts).
+  // Which rank writes which elements; the same on all ranks. Each element of each item has exactly
+  // one writer, each rank writes at most one range of an item, and a rank writes only what it
+  // holds. Offsets are not used. Items without elements have no writer here (see Parts).
   layout::Placement written;
-  // Of this rank; an item at most once.
+  // The pieces that this rank holds; at most one of each item.
   std::vector<HeldPiece> held;
 };
 
-// INVALID_ARGUMENT unless `items` and `held` are as said above, naming the item.
+// INVALID_ARGUMENT, with the item's name, unless `items` and `held` follow the rules above.
 absl::Status CheckState(const State& state);
 
 // An item that this rank holds whole.
@@ -70,8 +70,8 @@ class StateBuilder {
  public:
   explicit StateBuilder(int world_size) : world_size_(world_size) {}
 
-  // Every rank holds all of it. What is added so is shared out for writing like the state of
-  // Replicated.
+  // Every rank holds all of the tensor. Tensors that are added in this way are divided among the
+  // ranks for writing as in Replicated.
   void AddReplicated(std::string slot, std::string parameter, const at::Tensor& tensor);
 
   // `rank`, in [0, world size), holds and writes elements [begin, end).
@@ -80,10 +80,10 @@ class StateBuilder {
     int64_t begin = 0;
     int64_t end = 0;
   };
-  // Each element is in one of `parts`; empty ones are left out. Other ranks may hold the same
-  // (Hold): they load it.
+  // Each element is in exactly one of `parts`; empty parts are ignored. Other ranks may hold the
+  // same elements (Hold) in order to load them.
   void AddSharded(StateItem item, const std::vector<Part>& parts);
-  // What this rank holds of the item added last.
+  // Elements that this rank holds of the item that was added last.
   void Hold(int64_t begin, const at::Tensor& tensor);
 
   State Build() const;

@@ -1,8 +1,9 @@
 // Collectives between the ranks of one generation.
 //
-// Life cycle: made once per generation, never mutated. An error poisons a communicator: every
-// operation in flight and every later one fails at once with the same root cause. Rebuild it in the
-// next generation. The destructor never hangs, also after an error.
+// Life cycle: created once per generation and never changed. After an error a communicator cannot
+// be used any more: every operation in flight and every later one fails at once with the same root
+// cause. The next generation creates another one. The destructor never hangs, not even after an
+// error.
 //
 // Order: all ranks issue the same operations, with the same shapes, in the same order. Several
 // operations may be in flight; they may be waited for in any order.
@@ -10,8 +11,8 @@
 // Threading: one thread issues operations; any thread may Wait or Abort.
 //
 // Sums are rank-ordered: element i of the result is ((r0[i] + r1[i]) + r2[i]) + ..., divided once,
-// in the result's own type. So the bits depend neither on where a buffer begins nor on the
-// implementation, and a reduce-scatter gives the same ones as an all-reduce.
+// in the result's own type. So the bits of the result depend neither on where a buffer begins nor
+// on the implementation, and a reduce-scatter gives the same bits as an all-reduce.
 //
 // Errors (absl::Status of Work::Wait):
 //   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root, overlap); nothing was
@@ -44,15 +45,15 @@ struct OpLabel {
 };
 
 // One operation in flight. Buffers must stay untouched until Wait has returned OK; after an error
-// they hold anything, and may change until the communicator is destroyed. The tensors given are
-// kept alive until the operation is done (after an error, as long as they are needed), no longer:
-// the caller may let go of an input at once. Destroying a Work without Wait waits first. A
+// their contents are undefined and may change until the communicator is destroyed. The operation
+// keeps its tensors alive until it is done (after an error, as long as they are needed), and no
+// longer: the caller may drop an input at once. Destroying a Work without Wait waits first. A
 // communicator outlives its works.
 class Work {
  public:
   virtual ~Work() = default;
 
-  // Blocks until the operation is done on this rank. May be called again: same answer.
+  // Blocks until the operation is done on this rank. May be called again and then returns the same.
   virtual absl::Status Wait() = 0;
 };
 
@@ -98,8 +99,8 @@ class Communicator {
   // comm/local gives what an exchange over the wire sends. Any thread.
   virtual int64_t bytes_sent() const = 0;
 
-  // Fails everything in flight and to come with `why` on this rank, and tells the peers, whose
-  // operations fail too. Idempotent: the first cause stays. Never blocks on a peer for long.
+  // Fails all operations in flight and all later ones with `why` on this rank, and tells the peers,
+  // whose operations fail, too. Idempotent: the first cause stays. Never waits long for a peer.
   virtual void Abort(const absl::Status& why) = 0;
 };
 

@@ -1,11 +1,11 @@
 // The worker's stream to the coordinator: reports and heartbeats out, commands and acknowledgements
 // in; reconnects by itself. docs/protocol-coordinator.md describes the protocol.
 //
-// Life cycle: Connect blocks until the coordinator has welcomed this process, and all commands that
-// the job's log held then are here; the destructor closes the stream. A worker that is told that it
-// is stale, or whose lease is over (common/lease/lease.h), must end: `on_fatal` or `on_lease_over`
-// is called, once, from a thread of this object; it does not return to work.
-// Threading: thread-safe. No callback runs under a lock.
+// Life cycle: Connect blocks until the coordinator has welcomed this process, and until all
+// commands that the job's log had at that time have been received. The destructor closes the
+// stream. A worker that is refused as stale, or whose lease is over (common/lease/lease.h), must
+// end: `on_fatal` or `on_lease_over` is called, once, from a thread of this object. Threading:
+// thread-safe. No callback runs under a lock.
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_H_
 
@@ -40,20 +40,22 @@ struct ControlStreamOptions {
   int64_t pid = 0;
   // Where reports are kept while the coordinator is away.
   ReportSpoolOptions spool;
-  // How long Connect waits for a welcome, counted from the last time that the connection was
-  // refused: then the coordinator is down, and is waited for. That no longer than down_timeout; the
-  // agent, whose lease this process has part in, ends it before.
+  // How long Connect waits for a welcome, counted from the last refused connection: while
+  // connections are refused the coordinator is down, and Connect waits for it, but no longer than
+  // down_timeout. Before that the agent ends this process when its own lease is over.
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration down_timeout = absl::Hours(24 * 365);
-  // When the lease of the agent that started this process is over, as far as is known now: Connect
-  // waits no longer. Empty: there is none.
+  // When the lease of the agent that started this process is over, as far as is known at the time
+  // of the call: Connect waits no longer than that. Empty: there is no such lease.
   std::function<absl::Time()> agents_lease_end;
-  // Adds to a heartbeat what is measured when it is sent; may be empty. Called from a thread of
-  // this object.
+  // Adds measurements to a heartbeat when it is sent; may be empty. Called from a thread of this
+  // object.
   std::function<void(v1::WorkerHeartbeat*)> measure;
-  // Names of checkpoints in the job's own folder that no longer count and are to be removed.
+  // Called with names of checkpoints in the job's own folder that no longer count and must be
+  // removed.
   std::function<void(const std::vector<std::string>& names)> on_remove;
-  // FAILED_PRECONDITION or NOT_FOUND: refused as stale; INVALID_ARGUMENT: what it says is refused.
+  // FAILED_PRECONDITION or NOT_FOUND: the process was refused as stale; INVALID_ARGUMENT: one of
+  // its messages was refused.
   std::function<void(const absl::Status&)> on_fatal;
   // UNAVAILABLE. Called on a thread that does nothing else; see LeaseKeeper.
   std::function<void(const absl::Status&)> on_lease_over;
@@ -88,15 +90,16 @@ class ControlStream {
 
   // Queues a report; it is numbered here and delivered exactly once, in order.
   void Report(v1::WorkerReport report);
-  // Waits until every report so far is acknowledged by the coordinator, or, where that does not
-  // answer, written for the agent, which tells it if this process ends. Not until it is on the
-  // disk. False after `timeout`, and before that where the agent's disk says no or there is none.
+  // Waits until the coordinator has acknowledged every report so far or, if it does not answer,
+  // until the reports are written to the agent's spool (not until they are synced); the agent sends
+  // them if this process ends. False after `timeout`, or earlier if the spool cannot be written or
+  // there is none.
   bool Settle(absl::Duration timeout);
-  // Waits until every report is durable: acknowledged by the coordinator, or, while that is away,
-  // on the agent's disk. No report follows. DEADLINE_EXCEEDED after `timeout`.
+  // Waits until every report is durable: acknowledged by the coordinator or, while the coordinator
+  // is away, synced to the agent's disk. No report may follow. DEADLINE_EXCEEDED after `timeout`.
   absl::Status Flush(absl::Duration timeout);
 
-  // What the next heartbeat says.
+  // The contents of the next heartbeats.
   void SetProgress(v1::WorkerHeartbeat progress);
 
   // Where rank 0's store listens. DEADLINE_EXCEEDED after `timeout`.
@@ -104,10 +107,11 @@ class ControlStream {
 
   // Waits until the coordinator has granted the export to `path`. False after `timeout`.
   bool WaitForExportGranted(const std::string& path, absl::Duration timeout);
-  // The coordinator has said that the job is to save a checkpoint and to go on elsewhere.
+  // True if the coordinator has said that the job should save a checkpoint and continue on other
+  // nodes.
   bool Preempted() const;
 
-  // The command log as far as it has come here: numbers 1 to NewestCommand().
+  // The received part of the command log: numbers 1 to NewestCommand().
   uint64_t NewestCommand() const;
   v1::Command GetCommand(uint64_t number) const;
 

@@ -1,5 +1,5 @@
-// The worker's own lease, watched on a thread of its own: a stopped agent cannot end its workers,
-// and a rank that hangs in a collective looks at no clock.
+// Watches the worker's own lease on a separate thread, because a stopped agent cannot end its
+// workers, and a rank that hangs in a collective does not look at a clock.
 #ifndef MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
 #define MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
 
@@ -21,10 +21,10 @@ namespace muster::control {
 class LeaseKeeper {
  public:
   struct Events {
-    // The lease is over. Called once, on the keeper's thread; nothing that may block (a log that is
-    // a full pipe) is to be done there before the process has ended.
+    // The lease is over. Called once, on the keeper's thread. It must not do anything that may
+    // block (such as writing a log to a full pipe) before the process has ended.
     std::function<void(const absl::Status& why)> on_over;
-    // Heartbeats are not answered although the stream stands: another connection should be tried.
+    // Heartbeats are not answered although the stream is open: another connection should be tried.
     // At most once per stream.
     std::function<void()> on_silent;
     // Of tests.
@@ -40,8 +40,8 @@ class LeaseKeeper {
   void Broken();
   void Refused(absl::Time begun);
 
-  // UNAVAILABLE: the lease is over, whether or not the thread has seen that yet. One look at a
-  // clock.
+  // UNAVAILABLE: the lease is over, even if the thread has not noticed it yet. Costs one reading of
+  // a clock.
   absl::Status StillMine() const;
 
  private:

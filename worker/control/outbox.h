@@ -19,22 +19,22 @@ class Outbox {
   // Numbers the report and keeps it.
   void Add(v1::WorkerReport report);
 
-  // The next report to put on the wire of this connection; none when all are there.
+  // The next report to send on this connection; none if all were sent.
   std::optional<v1::WorkerReport> Next();
 
   // The coordinator holds everything up to `sequence`.
   void Acknowledge(uint64_t sequence);
 
-  // A new connection, on which the coordinator said that it holds everything up to `acknowledged`:
-  // what follows is sent again.
+  // There is a new connection, on which the coordinator said that it holds everything up to
+  // `acknowledged`: the later reports are sent again.
   void Rewind(uint64_t acknowledged);
 
   // Those after `sequence` that are kept, serialized, in order.
   std::vector<std::string> After(uint64_t sequence) const;
-  // Takes the contents out of every second step's metrics that are kept; the reports stay, as empty
-  // ones, for their numbers. False: there is nothing to be thinned.
+  // Empties every second of the kept reports of a step's metrics; the empty reports stay because of
+  // their numbers. False: there is nothing to drop.
   bool Thin();
-  // Roughly what the kept ones take.
+  // Roughly the size of the kept reports, in bytes.
   size_t bytes() const { return bytes_; }
   // The newest number given.
   uint64_t last() const { return last_; }

@@ -16,7 +16,7 @@ namespace muster::control {
 struct ReportSpoolOptions {
   // The file; empty: there is none, and nothing is ever kept.
   std::string path;
-  // What all reports together may take.
+  // How many bytes all reports together may take.
   size_t limit = 64 << 20;
 };
 
@@ -29,12 +29,12 @@ class ReportSpool {
   // All reports up to this one that were not acknowledged when they were added are in the file.
   uint64_t through() const { return through_; }
 
-  // Serialized reports that follow through(), in order, the last of which is `through`. An error
-  // takes nothing away that is there; the next call begins anew.
+  // Serialized reports that follow through(), in order, the last of which is `through`. After an
+  // error the existing contents stay; the next call writes the file again.
   absl::Status Add(const std::vector<std::string>& reports, uint64_t through);
-  // From the machine's end, too.
+  // Syncs the file, so that it also survives a crash of the machine.
   absl::Status Sync();
-  // The next call of Add replaces all that is there.
+  // The next call of Add replaces the whole contents.
   void BeginAnew();
   // All of it is told.
   void Remove();

@@ -4,9 +4,9 @@
 // A step takes G = world_size * accumulate * per_rank consecutive positions of the epoch's order.
 // Rank r takes positions [r*A*P, (r+1)*A*P) of them, and its micro-batch m the m-th P of those.
 //
-// With a file of its own, a rank takes A*P consecutive positions of its own file's order, and the
-// shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts W
-// samples for each place, so that all ranks agree on it.
+// If each rank has its own file, a rank takes A*P consecutive positions of its own file's order,
+// and the shortest file ends the epoch, or with Last::kUneven the longest. The cursor still counts
+// W samples for each place, so that all ranks agree on it.
 //
 // Threading: one thread (it keeps the current epoch's permutation).
 #ifndef MUSTER_WORKER_DATA_SAMPLER_H_
@@ -22,9 +22,9 @@ namespace muster::data {
 
 enum class Order { kShuffled, kSequential };
 
-// What becomes of the end of an epoch that does not fill a global batch: dropped, or filled up by
-// starting the epoch's order over, or given to the first ranks as it is, so that others have less
-// in that step, or nothing.
+// What happens with the samples at the end of an epoch that do not fill a global batch: they are
+// dropped; or they are filled up from the start of the epoch's order; or the first ranks get them
+// as they are, so that the others have less in that step, or nothing.
 enum class Last { kDrop, kPad, kUneven };
 
 // A rank's own file.
@@ -46,7 +46,7 @@ struct SamplerOptions {
   std::optional<OwnFile> own;  // absent: the data set is common to all ranks
 };
 
-// What was consumed: all of the epochs before `epoch`, and `cursor` samples of it, by all ranks
+// How much was consumed: all epochs before `epoch`, and `cursor` samples of this one, by all ranks
 // together. Independent of the world size, unless each rank has its own file.
 struct Position {
   int64_t epoch = 0;
@@ -68,20 +68,19 @@ class Sampler {
   Position Begin(Position position) const;
 
   // What has been consumed after the step that follows `position`. Its cursor never passes the
-  // size of the data set, and is only moved to the next epoch by the step that goes there.
+  // size of the data set, and only the step that begins the next epoch moves it there.
   Position After(Position position) const;
 
   // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices,
-  // with Last::kUneven at most; none from some micro-batch on. With own files only that of its
-  // owner.
+  // or fewer with Last::kUneven (none from some micro-batch on). If each rank has its own file,
+  // `rank` must be the owner.
   std::vector<int64_t> Samples(Position position, int64_t rank, int64_t micro_batch);
 
-  // What `rank` brings to that step. With own files only that of its owner.
+  // The input of `rank` in that step. If each rank has its own file, `rank` must be the owner.
   struct Share {
     int64_t micro_batches = 0;  // that have samples: the first ones
     int64_t samples = 0;
-    // Where it brings nothing: steps of this epoch before this one to which it brought nothing
-    // either.
+    // If it has no input: the number of earlier steps of this epoch in which it had none either.
     int64_t idle_steps = 0;
   };
   Share ShareOf(Position position, int64_t rank) const;

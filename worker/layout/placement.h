@@ -1,9 +1,9 @@
-// Who holds which elements of which parameters, and how to get from one such placement to another.
-// Pure.
+// Which holder has which elements of which parameters, and how to get from one such placement to
+// another. Pure.
 //
-// A holder is a rank, or a file of a checkpoint. Everything that moves state between ranks,
-// strategies, world sizes and files is Redistribute over two placements: O(ranges), never
-// parameters x holders.
+// A holder is a rank, or a file of a checkpoint. All movement of state between ranks, strategies,
+// world sizes and files is computed by Redistribute from two placements. Its cost is O(ranges),
+// never parameters x holders.
 #ifndef MUSTER_WORKER_LAYOUT_PLACEMENT_H_
 #define MUSTER_WORKER_LAYOUT_PLACEMENT_H_
 
@@ -40,9 +40,10 @@ Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t a
 // The ranges of the parameters that are `chosen`, by number.
 Placement Only(Placement placement, const std::vector<bool>& chosen);
 
-// OK when every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that
-// are no ranges of their parameter. DATA_LOSS: elements that have no holder or several. Parameters
-// are named by `names` (by number where it is empty); at most 3 problems and how many more.
+// OK when every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that do
+// not lie in their parameter. DATA_LOSS: elements that have no holder or several. Errors name
+// parameters by `names` (by number if it is empty), and list at most 3 problems with the number of
+// the others.
 absl::Status CheckComplete(const Placement& placement, const std::vector<std::string>& names = {});
 
 // Elements [begin, end) of `parameter` go from one holder's storage to another's.
@@ -57,11 +58,12 @@ struct Move {
   friend bool operator==(const Move&, const Move&) = default;
 };
 
-// Everything that `to` holds, each element taken from one holder in `from`: the holder of the same
-// number where it has it (so nothing travels that need not), else the lowest one that has it.
-// Ordered by (to, from, to_offset). The holders of the two need not be of one number or one kind.
-// INVALID_ARGUMENT: the parameters differ in number or elements, or ranges are none of their
-// parameter; DATA_LOSS: `to` has elements that nobody holds in `from` (capped as above).
+// The moves for everything that `to` holds. Each element is taken from one holder in `from`: from
+// the holder with the same number if it has the element (so nothing is sent without need), else
+// from the lowest one that has it. Ordered by (to, from, to_offset). The two placements may have
+// different numbers and kinds of holders. INVALID_ARGUMENT: the parameters differ in number or
+// elements, or ranges do not lie in their parameter; DATA_LOSS: `to` has elements that no holder in
+// `from` has (limited as above).
 absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Placement& to,
                                                const std::vector<std::string>& names = {});
 

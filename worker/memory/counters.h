@@ -29,8 +29,8 @@ struct Usage {
 };
 
 // Thread-safe and without locks. Each number is exact by itself: sums and peaks miss nothing. Read
-// gives numbers of moments that lie close together; they belong to one moment only while nobody
-// adds and removes.
+// returns numbers from slightly different moments; they belong to the same moment only if no thread
+// adds or removes in the meantime.
 class Counters {
  public:
   void Add(Purpose purpose, size_t bytes) {
@@ -50,7 +50,8 @@ class Counters {
   void ResetPeaks();
 
  private:
-  // A cache line of its own: threads that count for different purposes do not wait for each other.
+  // Each purpose has a separate cache line, so that threads that count for different purposes do
+  // not wait for each other.
   struct alignas(64) Counter {
     void Add(size_t bytes) { Raise(in_use.fetch_add(bytes, std::memory_order_relaxed) + bytes); }
     void Remove(size_t bytes) { in_use.fetch_sub(bytes, std::memory_order_relaxed); }

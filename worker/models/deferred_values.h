@@ -1,4 +1,4 @@
-// Parameters whose values are made when somebody wants them, one at a time, so that nobody needs
+// Parameters whose values are computed when they are needed, one at a time, so that no rank needs
 // memory for a whole model.
 //
 //   DeferredValues values;
@@ -8,7 +8,7 @@
 //   }
 //   at::Tensor first = values.Of(model->Parameters()[0].tensor);
 //
-// Threading: a scope is its thread's; all else one thread at a time.
+// Threading: a scope belongs to its thread; everything else may be used by one thread at a time.
 #ifndef MUSTER_WORKER_MODELS_DEFERRED_VALUES_H_
 #define MUSTER_WORKER_MODELS_DEFERRED_VALUES_H_
 
@@ -23,7 +23,7 @@ namespace muster::models {
 
 class DeferredValues {
  public:
-  // Gives new memory with the values each time.
+  // Returns new memory with the values each time.
   using Maker = std::function<at::Tensor()>;
 
   class Scope {
@@ -36,7 +36,7 @@ class DeferredValues {
    private:
     DeferredValues* const before_;
   };
-  // Of this thread's innermost scope; null outside of all.
+  // The values of this thread's innermost scope; null outside of all scopes.
   static DeferredValues* Current();
 
   // A float32 tensor of that shape without memory.
@@ -46,11 +46,11 @@ class DeferredValues {
   bool Has(const at::Tensor& tensor) const {
     return makers_.contains(tensor.unsafeGetTensorImpl());
   }
-  // The values: made anew, or, of a tensor that has them, the tensor.
+  // The tensor's values: computed again, or the tensor itself if it has memory.
   at::Tensor Of(const at::Tensor& tensor) const;
-  // From now on others. Has(tensor).
+  // Replaces the way in which a tensor's values are made. Requires Has(tensor).
   void Replace(const at::Tensor& tensor, Maker maker);
-  // Gives a tensor memory and values of its own, unless it has them.
+  // Gives a tensor its own memory with its values, unless it has memory already.
   void Settle(at::Tensor tensor);
 
  private:

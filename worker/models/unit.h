@@ -1,7 +1,7 @@
 // Units: the pieces a model is made of. A unit owns named parameters and child units and computes
 // one forward; the runtime owns the *calls* of units (ForwardContext::Call), so that a sharding
-// strategy can gather a unit's parameters around them. A unit therefore reads its parameters anew
-// in each Forward (`parameter(index)`) and calls its children only through the context.
+// strategy can gather a unit's parameters around them. A unit therefore gets its parameters in each
+// Forward again (`parameter(index)`) and calls its children only through the context.
 //
 // Threading: a model and its context belong to one rank's thread.
 // Exceptions pass through Forward, LibTorch's (c10::Error) and ModelError; the step loop catches
@@ -37,30 +37,32 @@ struct Buffer {
   at::Tensor tensor;
 };
 
-// What a model's own code did wrong, with the model and the unit named: it would do so again, so
-// starting over does not help. Lack of memory is none: it stays std::bad_alloc, or LibTorch's
-// error.
+// An error of a model's own code, with the names of the model and the unit. It would happen again,
+// so another start does not help. Lack of memory is not a ModelError: it stays std::bad_alloc, or
+// LibTorch's error.
 class ModelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Whether an error of LibTorch, by its text, is one: on the CPU it has no type.
+// Whether an error of LibTorch is a lack of memory. This is seen by its text, because on the CPU
+// such an error has no type of its own.
 bool IsLackOfMemory(const std::string& text);
 
 class Unit;
 
 enum class Mode { kTrain, kEvaluate };
 
-// Told by a context, in forwards that a backward will follow, how gradients will come to
-// parameters: a recomputed call of a unit brings its own to all parameters of the unit and below
-// it, all other calls together one to each own parameter.
+// In forwards that a backward will follow, a context tells this observer how gradients will arrive
+// at parameters. A recomputed call of a unit brings one gradient to each parameter of the unit and
+// of the units below it. All other calls of a unit together bring one gradient to each of its own
+// parameters.
 class UseObserver {
  public:
   virtual ~UseObserver() = default;
   virtual void Used(const Unit& unit, bool recomputed) = 0;
-  // In backward, before a forward is repeated: all forwards of this graph are done, and for a while
-  // the unit's buffers will be what they were before it.
+  // In backward, before a forward is repeated: all forwards of this graph are done. During the
+  // repeated forward the unit's buffers have the values from before the first one.
   virtual void BeforeRecomputation() = 0;
 };
 
@@ -77,19 +79,19 @@ class ForwardContext {
   void set_mode(Mode mode) { mode_ = mode; }
   at::Generator& generator() { return generator_; }
 
-  // Whether calls of units wait for the other ranks to call them too: then all ranks run the same
-  // forwards.
+  // Whether calls of units wait until the other ranks call them, too. Then all ranks must run the
+  // same forwards.
   virtual bool collective() const { return false; }
 
-  // Runs one unit. Every call of every unit, the root's too, comes through here.
+  // Runs one unit. Every call of every unit, including the root, goes through this function.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x);
 
-  // From now on, forwards of these units in training are recomputed in backward (recompute.h);
-  // where they lie in each other, those of the outermost.
+  // From now on, forwards of these units in training are recomputed in backward (recompute.h). If
+  // one of them is inside another one, only the outermost is recomputed.
   void Recompute(const std::vector<const Unit*>& units) {
     recomputed_ = {units.begin(), units.end()};
   }
-  // Told only where anything is recomputed. Outlives the context; null: nobody.
+  // Called only if anything is recomputed. Must outlive the context; null: there is none.
   void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
   UseObserver* use_observer() const { return use_observer_; }
 
@@ -137,7 +139,8 @@ class Unit {
   // All buffers of this unit and below: a unit's own ones, then its children's.
   std::vector<Buffer> Buffers() const;
 
-  // Puts another tensor of the same shape behind an own parameter (sharding strategies do).
+  // Replaces the tensor of one of the unit's own parameters by another one of the same shape (used
+  // by sharding strategies).
   void ReplaceParameter(size_t index, at::Tensor tensor);
 
  protected:

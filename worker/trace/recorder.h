@@ -1,4 +1,5 @@
-// What a rank does and when, for people who look for time: phases of steps, units, collectives.
+// What a rank does and when, for people who want to see where time is spent: phases of steps,
+// units, collectives.
 //
 // Threading: one thread. Cost while it is off: a test of a flag.
 #ifndef MUSTER_WORKER_TRACE_RECORDER_H_
@@ -11,7 +12,7 @@
 
 namespace muster::trace {
 
-// Which line of a picture an event belongs to.
+// The line of the trace to which an event belongs.
 enum class Lane { kSteps, kUnits, kCollectives };
 
 struct Event {
@@ -23,8 +24,8 @@ struct Event {
   Kind kind = Kind::kMark;
   Lane lane = Lane::kSteps;
   std::string name;
-  // Nanoseconds since the epoch, by the machine's clock: so events of ranks on one machine lie
-  // beside each other.
+  // Nanoseconds since the epoch, by the machine's clock, so that events of ranks on one machine can
+  // be compared.
   int64_t begin = 0;
   int64_t end = 0;
   int64_t bytes = -1;  // -1: none to tell of

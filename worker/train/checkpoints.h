@@ -28,19 +28,19 @@ std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& c
 // The epoch that a session begins in that folder.
 checkpoint::Epoch EpochOf(const Identity& identity);
 
-// Where the job stands, as the coordinator knows it.
+// The job's checkpoints, as the coordinator knows them.
 struct CheckpointHistory {
-  // They count: directories, newest first.
+  // The directories of checkpoints that count, newest first.
   std::vector<std::string> recorded;
-  // In the job's folder; they do not count any more.
+  // Checkpoints in the job's folder that do not count any more.
   std::vector<std::string> retired;
-  // There were others, which were damaged.
+  // There were other checkpoints, which were damaged.
   bool had_others = false;
-  // What somebody decided: begin anew, or go on from this directory.
+  // What somebody decided: start from step 0, or continue from this directory.
   bool from_scratch = false;
   std::string start_from;
 
-  // It has been further than the first step.
+  // True if the job has written checkpoints before.
   bool any() const { return !recorded.empty() || had_others; }
 };
 
@@ -53,30 +53,31 @@ class Checkpoints {
     int64_t generation = 0;       // that wrote it
   };
 
-  // Proves that all ranks see one folder. It is made where the job has no checkpoints yet; one that
-  // is gone is not made anew. FAILED_PRECONDITION: the ranks do not see the same one. Errors have
-  // causes: kCheckpointsUnreadable (on all ranks), kNodeFault (on the ranks that do not see what
-  // the others see).
+  // Checks that all ranks see the same folder. It is created if the job has no checkpoints yet; if
+  // the job has checkpoints and the folder is missing, it is not created again.
+  // FAILED_PRECONDITION: the ranks do not see the same one. Errors have causes:
+  // kCheckpointsUnreadable (on all ranks), kNodeFault (on the ranks that do not see what the others
+  // see).
   static absl::StatusOr<std::unique_ptr<Checkpoints>> Open(
       const Identity& identity, const CheckpointConfig& config, const CheckpointHistory& history,
       const std::string& strategy, const std::string& model_kind, comm::Communicator* communicator,
       EventSink* events);
 
   // Begins the folder's epoch, removes what was left unfinished, and fills a state from the newest
-  // checkpoint that all ranks can read: a recorded one, or one that continues the job's course and
-  // that nobody has recorded. Damaged ones are put aside and reported, unknown ones kept and
-  // reported. FAILED_PRECONDITION: the folder holds checkpoints of another job (by the owner file,
-  // which the first session of a job writes). Causes as of Open, kStaleEpoch, and kStartDoesNotFit
-  // (on all ranks).
+  // checkpoint that all ranks can read: a recorded one, or an unrecorded one that continues the
+  // training of this job. Damaged ones are renamed and reported, unknown ones kept and reported.
+  // FAILED_PRECONDITION: the folder holds checkpoints of another job (by the owner file, which the
+  // first session of a job writes). Causes as of Open, kStaleEpoch, and kStartDoesNotFit (on all
+  // ranks).
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
-  // Asked before a checkpoint gets its name; after an error it gets none.
+  // Called before a checkpoint is renamed to its final name; after an error it is not renamed.
   void SetStillMine(std::function<absl::Status()> still_mine) {
     saver_.SetStillMine(std::move(still_mine));
   }
 
   struct Saved {
-    absl::Status files;  // where they failed, which the caller reports, training may go on
+    absl::Status files;  // if they failed, the caller reports it, and training may continue
     std::string path;
   };
   // An error is the communicator's, or the session's with the cause kStaleEpoch.
@@ -92,12 +93,13 @@ class Checkpoints {
   std::vector<std::string> RecordedNames() const;
   // Whether all ranks see the folder: OK, or the error of this rank.
   absl::Status CheckFolderIsThere();
-  // Rank 0: takes the folder, and looks what is in it.
+  // Rank 0: takes ownership of the folder and lists its contents.
   absl::Status TakeFolder();
-  // The same on all ranks; gives the unknown ones that continue the course, newest first.
+  // The same on all ranks; returns the unknown checkpoints that continue the training of this job,
+  // newest first.
   absl::StatusOr<std::vector<std::string>> LookAround();
   std::vector<checkpoint::Candidate> Candidates(const std::vector<std::string>& adoptable) const;
-  // Rank 0: says what became of what it found.
+  // Rank 0: reports what happened to the checkpoints that it found.
   void TellFound(const checkpoint::RestoreOutcome& outcome);
   // The error of a job that has checkpoints, none of which can be read.
   absl::Status NoneCanBeRead(const std::string& what_was_found) const;

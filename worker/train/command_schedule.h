@@ -1,10 +1,10 @@
-// When each command of the job's log takes effect. Every rank keeps one, is given the same commands
-// at the same step boundaries (the roll call says up to which number), and so decides alike. Pure.
-// docs/commands.md describes the protocol.
+// When each command of the job's log takes effect. Every rank has a schedule and gives it the same
+// commands at the same step boundaries (the roll call says up to which number), so all ranks decide
+// the same. Pure. docs/commands.md describes the protocol.
 //
 // A command is taken in at the first boundary at which every rank holds it, and takes effect there,
-// or at its at_step. What an earlier generation changed is changed again at the step of then, and
-// what came to change after it, not before it.
+// or at its at_step. A change that took effect in an earlier generation takes effect again at the
+// same step, and later changes take effect after it.
 #ifndef MUSTER_WORKER_TRAIN_COMMAND_SCHEDULE_H_
 #define MUSTER_WORKER_TRAIN_COMMAND_SCHEDULE_H_
 
@@ -18,13 +18,14 @@
 
 namespace muster::train {
 
-// Is to be done although a checkpoint was written after it took effect: while the coordinator does
-// not say that there is nothing to do any more, it is in force, or its end was not heard of.
+// True for a command that must be carried out even if a checkpoint was written after it took
+// effect. The coordinator says when such a command is done; until then it still holds, or its end
+// was not reported.
 bool IsDoneAnew(const Command& command);
 
 class CommandSchedule {
  public:
-  // Where a checkpoint stands; a new job's is empty.
+  // The schedule's part of a checkpoint; empty for a new job.
   struct Position {
     // The newest command taken in.
     int64_t taken = 0;
@@ -35,24 +36,24 @@ class CommandSchedule {
   using Get = std::function<Command(int64_t number)>;
 
   CommandSchedule() = default;
-  // Goes on from a checkpoint. Of the commands up to `taken` those that wait are taken in again,
-  // and those that are to be done anew although the checkpoint has them: a halt that is in force, a
-  // checkpoint that was not finished.
+  // Continues from a checkpoint. Of the commands up to `taken`, those that wait are taken in again,
+  // and so are those that must be carried out again although the checkpoint has them: a pause that
+  // lasts, a checkpoint that was not finished.
   explicit CommandSchedule(const Position& restored) : restored_(restored) {}
 
-  // What is to be done now.
+  // A command that is due now.
   struct Due {
     Command command;
-    // Of a CancelCommand: its target, which waited, is taken back with it. Else there was nothing
-    // to take back.
+    // For a CancelCommand: its target was waiting and is cancelled. Otherwise there was nothing to
+    // cancel.
     bool cancels = false;
   };
   // At the boundary after `step` steps, where every rank holds the commands up to `newest` (which
   // does not fall): takes them in.
   void TakeIn(int64_t newest, int64_t step, const Get& get);
-  // The next one that is to be done at that boundary: cancels first, then by their steps, then by
-  // their numbers. It counts as done from now on; those behind it still wait, also for a checkpoint
-  // that is written meanwhile.
+  // The next command that is due at that boundary: cancels first, then by step, then by number. It
+  // counts as done from now on. The later ones still wait, and a checkpoint that is written in
+  // between says so.
   std::optional<Due> Next(int64_t step);
 
   // For a checkpoint.

@@ -15,7 +15,7 @@ namespace {
 
 CommandFinished TakenBack(int64_t number) {
   return {.number = number,
-          .status = absl::CancelledError("taken back before it took effect"),
+          .status = absl::CancelledError("cancelled before it took effect"),
           .reason = "OPERATION_CANCELLED",
           .result = {}};
 }

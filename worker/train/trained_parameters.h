@@ -94,7 +94,13 @@ class TrainedParameters {
   void SetFlags(const Mask& mask);
 
   const std::vector<models::Parameter> tensors_;
-  std::vector<const at::TensorImpl*> impls_;  // of them, for FirstFlipped
+  // Where LibTorch keeps the flag of each, for FirstFlipped. It makes that object once, when a
+  // tensor first requires a gradient; null: not before this was made.
+  struct Flag {
+    const at::TensorImpl* tensor;
+    const c10::AutogradMetaInterface* autograd;
+  };
+  std::vector<Flag> flags_;
   Trainability trainability_;
   Mask in_force_;
   bool any_ = false;

@@ -115,6 +115,14 @@ TEST(TrainedParameters, AFlagThatModelCodeFlipsIsFoundWhereverItIs) {
   }
 }
 
+TEST(TrainedParameters, AFlagOfATensorThatNeverHadOneIsFoundToo) {
+  const std::vector<models::Parameter> parameters = {{"a", at::zeros({1})}};
+  const auto trained = Make(parameters);
+  EXPECT_EQ(trained->FirstFlipped(), -1);
+  Flip(parameters[0]);
+  EXPECT_EQ(trained->FirstFlipped(), 0);
+}
+
 TEST(TrainedParameters, WhatIsHeldBackIsPendingUntilModelCodeUndoesIt) {
   const auto parameters = Three();
   const auto trained = Make(parameters);

@@ -16,7 +16,7 @@ struct Unreported {
   enum class What {
     // It took effect and is finished.
     kFinished,
-    // It was taken back before it took effect.
+    // It was cancelled before it took effect.
     kTakenBack,
     // It took effect. The coordinator has an end of it already, which may be wrong: it may have
     // ended the command with its job, before it found this checkpoint.

@@ -1,6 +1,7 @@
-// What this rank did last in collectives: a number for each one of a generation, its name, and
-// whether it has ended. Who is behind, and who does something else than the others, shows by
-// comparing the recorders of the ranks (coordinator/membership/watchdog.h, and the roll call).
+// The newest collectives of this rank: the number of each within the generation, its name, and
+// whether it has ended. Comparing the recorders of the ranks shows which rank is behind, and which
+// rank calls other collectives than the others (coordinator/membership/watchdog.h, and the roll
+// call).
 //
 // There is one sequence of numbers over all communicators of a rank. Ranks issue the same
 // operations in the same order from one thread, so a number means the same operation on all of
@@ -27,8 +28,8 @@ class FlightRecorder {
   // Communicators of one rank.
   static constexpr size_t kChannels = 2;
 
-  // The collective's number, from 1. operation: "all_reduce", of static lifetime. channel: of which
-  // communicator, below kChannels.
+  // Returns the collective's number, from 1. `operation`: "all_reduce", of static lifetime.
+  // `channel`: the number of the communicator, below kChannels.
   uint64_t Begin(size_t channel, const char* operation, OpLabel label);
   // Once for each number.
   void End(uint64_t number);
@@ -45,8 +46,8 @@ class FlightRecorder {
   };
   Flight Read() const;
 
-  // Of all that has begun so far: equal on ranks that have begun the same operations, in the same
-  // order on each communicator.
+  // A hash of everything that has begun so far. It is equal on ranks that have begun the same
+  // operations in the same order on each communicator.
   struct Digest {
     uint64_t begun = 0;
     uint64_t hash = 0;

@@ -37,12 +37,12 @@ class PeerWatch {
 
   absl::Status Start();
 
-  // A rank sends one message in its life. Neither blocks.
+  // A rank sends one of these messages, once. Neither call blocks.
   void TellFailure(const absl::Status& cause);  // why this rank failed
   void SayGoodbye(int64_t operations);          // it is done, after so many operations
 
-  // Waits until all peers have the message: two seconds at most, and only for a peer that is alive
-  // and hangs. The last use of the mesh.
+  // Waits until all peers have acknowledged the message: two seconds at most, which are needed only
+  // if a peer is alive and hangs. This is the last use of the mesh.
   void WaitUntilHeard();
 
  private:
