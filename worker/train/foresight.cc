@@ -37,7 +37,7 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   int64_t slots = 0;
   for (const optim::StateSlot& slot : optimizer_->Slots()) slots += !slot.scalar;
 
-  const Placements now = strategy_->PlacementsFor(mask());
+  const Placements now = strategy_->PlacementsFor(this->mask());
   const Placements planned = strategy_->PlacementsFor(mask);
   const OptimizerState state = AllState();
   Mask comes_along;  // state of what is trained then
