@@ -43,7 +43,7 @@ struct Rank {
                .reports = &reports}) {
     job.strategy = parallel::FsdpOptions();
     model = *models::CreateFromJson("plugin",
-                                    {{"path", "worker/models/plugin_faults.so"},
+                                    {{"path", "worker/models/plugin/plugin_faults.so"},
                                      {"name", "faulty"},
                                      {"options", {{"fault", fault}, {"path", ""}}}},
                                     1);
@@ -133,10 +133,11 @@ TEST(TrainabilityChanges, AFlagHookGathersNothingAndMayWriteNothing) {
     EXPECT_THAT(rank.trained->PendingNames(), ElementsAre("weight"));
   });
   OnOneRank("flags-writes", RefreshMode::kAuto, [](Rank& rank) {
-    EXPECT_THAT(std::string(rank.changes->BeforeStep().status().message()),
-                HasSubstr("rank 0, before step 1: plug-in worker/models/plugin_faults.so: model "
-                          "'faulty': step hook: a FlagHook freezes and unfreezes parameters and "
-                          "does nothing else, but it writes parameter 'weight' (aten::fill_)"));
+    EXPECT_THAT(
+        std::string(rank.changes->BeforeStep().status().message()),
+        HasSubstr("rank 0, before step 1: plug-in worker/models/plugin/plugin_faults.so: model "
+                  "'faulty': step hook: a FlagHook freezes and unfreezes parameters and "
+                  "does nothing else, but it writes parameter 'weight' (aten::fill_)"));
   });
 }
 

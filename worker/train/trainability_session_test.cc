@@ -271,8 +271,9 @@ TEST_F(TrainabilitySession, AHookThatChangedNothingForAThousandStepsIsNamedOnce)
   const std::string text = log.str();
   EXPECT_NE(text.find(told), std::string::npos) << text;
   EXPECT_EQ(text.find(told), text.rfind(told));
-  EXPECT_THAT(text, HasSubstr("the step hook of plug-in worker/models/plugin_faults.so: model "
-                              "'faulty' changed nothing"));
+  EXPECT_THAT(text,
+              HasSubstr("the step hook of plug-in worker/models/plugin/plugin_faults.so: model "
+                        "'faulty' changed nothing"));
 }
 
 TEST_F(TrainabilitySession, AForesightIsWhatHappens) {

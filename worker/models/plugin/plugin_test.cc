@@ -273,7 +273,7 @@ TEST(PluginTest, AFlagHookThatWritesAValueEndsWithBothNames) {
   const at::Tensor weight = writes->Parameters()[0].tensor;
   const at::Tensor before = weight.clone();
   EXPECT_EQ(Message(writes->BeforeStep(1)),
-            "plug-in worker/models/plugin_faults.so: model 'faulty': step hook: a FlagHook "
+            "plug-in worker/models/plugin/plugin_faults.so: model 'faulty': step hook: a FlagHook "
             "freezes and unfreezes parameters and does nothing else, but it writes parameter "
             "'weight' (aten::fill_); derive from StepHook to change values");
   EXPECT_TRUE(weight.equal(before));
