@@ -16,6 +16,7 @@
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
+#include "worker/control/control_stream_impl.h"
 
 namespace muster::control {
 namespace {
@@ -30,12 +31,12 @@ constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
 absl::StatusOr<std::unique_ptr<ControlStream>> ControlStream::Connect(
     ControlStreamOptions options) {
   if (!options.on_lease_over) options.on_lease_over = options.on_fatal;
-  auto stream = std::unique_ptr<ControlStream>(new ControlStream(std::move(options)));
+  auto stream = std::make_unique<ControlStreamImpl>(std::move(options));
   RETURN_IF_ERROR(stream->Start());
   return stream;
 }
 
-ControlStream::ControlStream(ControlStreamOptions options)
+ControlStreamImpl::ControlStreamImpl(ControlStreamOptions options)
     : options_(std::move(options)),
       channel_(OpenChannel(options_.coordinator)),
       stub_(v1::WorkerService::NewStub(channel_)),
@@ -43,7 +44,7 @@ ControlStream::ControlStream(ControlStreamOptions options)
       keeper_({.on_over = options_.on_lease_over, .on_silent = [this] { Reconnect(); }}),
       knocker_(options_.coordinator, [this](absl::Time begun) { Refused(begun); }) {}
 
-ControlStream::~ControlStream() {
+ControlStreamImpl::~ControlStreamImpl() {
   {
     absl::MutexLock lock(&mutex_);
     closing_ = true;
@@ -54,7 +55,7 @@ ControlStream::~ControlStream() {
   if (writer_.joinable()) writer_.join();
 }
 
-absl::Status ControlStream::Start() {
+absl::Status ControlStreamImpl::Start() {
   knocker_.Begin(std::min(kFirstKnocks, options_.connect_timeout / kKnocksPerLease));
   reader_ = std::thread([this] { ReadLoop(); });
   const absl::Time begun = SteadyNow();
@@ -85,14 +86,14 @@ absl::Status ControlStream::Start() {
   return absl::OkStatus();
 }
 
-absl::Status ControlStream::StillMine() const { return keeper_.StillMine(); }
+absl::Status ControlStreamImpl::StillMine() const { return keeper_.StillMine(); }
 
-bool ControlStream::Away() const {
+bool ControlStreamImpl::Away() const {
   absl::MutexLock lock(&mutex_);
   return !attached_;
 }
 
-void ControlStream::Report(v1::WorkerReport report) {
+void ControlStreamImpl::Report(v1::WorkerReport report) {
   {
     absl::MutexLock lock(&mutex_);
     outbox_.Add(std::move(report));
@@ -100,7 +101,7 @@ void ControlStream::Report(v1::WorkerReport report) {
   Wake();
 }
 
-bool ControlStream::Settle(absl::Duration timeout) {
+bool ControlStreamImpl::Settle(absl::Duration timeout) {
   const absl::Time end = SteadyNow() + timeout;
   uint64_t last = 0;
   const auto settled = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -125,7 +126,7 @@ bool ControlStream::Settle(absl::Duration timeout) {
   return settled();
 }
 
-absl::Status ControlStream::Flush(absl::Duration timeout) {
+absl::Status ControlStreamImpl::Flush(absl::Duration timeout) {
   {
     absl::MutexLock lock(&mutex_);
     flushing_ = true;
@@ -141,12 +142,12 @@ absl::Status ControlStream::Flush(absl::Duration timeout) {
                                                   absl::FormatDuration(timeout)));
 }
 
-void ControlStream::SetProgress(v1::WorkerHeartbeat progress) {
+void ControlStreamImpl::SetProgress(v1::WorkerHeartbeat progress) {
   absl::MutexLock lock(&mutex_);
   progress_ = std::move(progress);
 }
 
-absl::StatusOr<v1::Rendezvous> ControlStream::WaitForRendezvous(absl::Duration timeout) {
+absl::StatusOr<v1::Rendezvous> ControlStreamImpl::WaitForRendezvous(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto known = [this]()
                          ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return rendezvous_.has_value(); };
@@ -156,29 +157,29 @@ absl::StatusOr<v1::Rendezvous> ControlStream::WaitForRendezvous(absl::Duration t
                                                   " where its rendezvous store listens"));
 }
 
-bool ControlStream::WaitForExportGranted(const std::string& path, absl::Duration timeout) {
+bool ControlStreamImpl::WaitForExportGranted(const std::string& path, absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   return changed_.Await(mutex_, timeout, [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     return granted_export_ == path;
   });
 }
 
-bool ControlStream::Preempted() const {
+bool ControlStreamImpl::Preempted() const {
   absl::MutexLock lock(&mutex_);
   return preempted_;
 }
 
-uint64_t ControlStream::NewestCommand() const {
+uint64_t ControlStreamImpl::NewestCommand() const {
   absl::MutexLock lock(&mutex_);
   return commands_.size();
 }
 
-v1::Command ControlStream::GetCommand(uint64_t number) const {
+v1::Command ControlStreamImpl::GetCommand(uint64_t number) const {
   absl::MutexLock lock(&mutex_);
   return commands_[number - 1];
 }
 
-void ControlStream::Wake() {
+void ControlStreamImpl::Wake() {
   {
     absl::MutexLock lock(&mutex_);
     woken_ = true;

@@ -19,7 +19,7 @@
 #include "common/rpc/rpc.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
-#include "worker/control/control_stream.h"
+#include "worker/control/control_stream_impl.h"
 
 namespace muster::control {
 namespace {
@@ -56,7 +56,7 @@ std::vector<std::string> NamesToRemove(const v1::CheckpointRecorded& recorded) {
 
 }  // namespace
 
-void ControlStream::ReadLoop() {
+void ControlStreamImpl::ReadLoop() {
   while (true) {
     const absl::Status status = ReadOneConnection();
     bool broke = false;
@@ -85,25 +85,25 @@ void ControlStream::ReadLoop() {
   options_.on_fatal(Refusal());
 }
 
-void ControlStream::Refused(absl::Time begun) {
+void ControlStreamImpl::Refused(absl::Time begun) {
   keeper_.Refused(begun);
   absl::MutexLock lock(&mutex_);
   refused_ = begun;
   changed_.Changed();
 }
 
-void ControlStream::Reconnect() {
+void ControlStreamImpl::Reconnect() {
   absl::MutexLock lock(&mutex_);
   new_channel_ = true;
   if (context_ != nullptr) context_->TryCancel();
 }
 
-absl::Status ControlStream::Refusal() const {
+absl::Status ControlStreamImpl::Refusal() const {
   absl::MutexLock lock(&mutex_);
   return *refusal_;
 }
 
-absl::Status ControlStream::ReadOneConnection() {
+absl::Status ControlStreamImpl::ReadOneConnection() {
   grpc::ClientContext context;
   {
     absl::MutexLock lock(&mutex_);
@@ -141,7 +141,7 @@ absl::Status ControlStream::ReadOneConnection() {
   return status.ok() ? absl::UnavailableError("the coordinator closed the stream") : status;
 }
 
-v1::WorkerMessage ControlStream::Hello() const {
+v1::WorkerMessage ControlStreamImpl::Hello() const {
   v1::WorkerMessage message;
   auto* hello = message.mutable_hello();
   *hello->mutable_worker() = options_.worker;
@@ -153,7 +153,7 @@ v1::WorkerMessage ControlStream::Hello() const {
   return message;
 }
 
-void ControlStream::Handle(const v1::WorkerDirective& directive, Stream* stream) {
+void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* stream) {
   if (directive.has_checkpoint_recorded()) {
     const std::vector<std::string> names = NamesToRemove(directive.checkpoint_recorded());
     if (!names.empty()) options_.on_remove(names);
@@ -174,7 +174,7 @@ void ControlStream::Handle(const v1::WorkerDirective& directive, Stream* stream)
   if (notice) spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
 }
 
-void ControlStream::Take(const v1::WorkerDirective& directive, Stream* stream) {
+void ControlStreamImpl::Take(const v1::WorkerDirective& directive, Stream* stream) {
   absl::MutexLock lock(&mutex_);
   switch (directive.kind_case()) {
     case v1::WorkerDirective::kWelcome:

@@ -16,7 +16,7 @@
 #include "common/rpc/proto_time.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
-#include "worker/control/control_stream.h"
+#include "worker/control/control_stream_impl.h"
 
 namespace muster::control {
 namespace {
@@ -28,7 +28,7 @@ constexpr absl::Duration kSpoolRetry = absl::Seconds(1);
 
 }  // namespace
 
-void ControlStream::WriteLoop() {
+void ControlStreamImpl::WriteLoop() {
   const absl::Duration interval = FromProto(welcome().heartbeat_interval());
   absl::Time next_heartbeat = SteadyNow() + interval;
   while (true) {
@@ -66,7 +66,7 @@ void ControlStream::WriteLoop() {
   }
 }
 
-absl::Time ControlStream::Spool(absl::Duration patience) {
+absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
   if (!spool_.enabled()) return absl::InfiniteFuture();
   const absl::Time now = SteadyNow();
   std::vector<std::string> fresh;
@@ -117,20 +117,20 @@ absl::Time ControlStream::Spool(absl::Duration patience) {
   return absl::InfiniteFuture();
 }
 
-void ControlStream::AwaitWork(absl::Duration timeout) {
+void ControlStreamImpl::AwaitWork(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   changed_.Await(mutex_, timeout,
                  [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return woken_; });
   woken_ = false;
 }
 
-v1::WorkerMessage ControlStream::Heartbeat() const {
+v1::WorkerMessage ControlStreamImpl::Heartbeat() const {
   v1::WorkerMessage message;
   *message.mutable_heartbeat() = progress_;
   return message;
 }
 
-v1::WorkerMessage ControlStream::NextReport() {
+v1::WorkerMessage ControlStreamImpl::NextReport() {
   v1::WorkerMessage message;
   *message.mutable_report() = *outbox_.Next();
   return message;
