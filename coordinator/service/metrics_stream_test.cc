@@ -21,7 +21,13 @@ class ReadMetricsTest : public ::testing::Test {
     ASSERT_TRUE(store_.Commit({.steps = {{.job_id = "a", .step = step}}}).ok());
   }
   void Validation(uint64_t step) {
-    ASSERT_TRUE(store_.Commit({.validations = {{.job_id = "a", .step = step}}}).ok());
+    v1::StepMetrics pass;
+    pass.mutable_validation();
+    ASSERT_TRUE(store_
+                    .Commit({.validations = {{.job_id = "a",
+                                              .step = step,
+                                              .metrics = pass.SerializeAsString()}}})
+                    .ok());
   }
   // "3" for a step, "v3" for a pass; everything that can be read now.
   std::vector<std::string> Read(size_t limit) {

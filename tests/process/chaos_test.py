@@ -17,8 +17,10 @@ from tests.process import api, harness, jobs
 SEEDS = 24
 STEPS = 60
 EVERY = 5
-# No strike is planned for a later step: while it is done, the job must not end.
+# No strike is planned for a later step.
 LAST_STRIKE = 35
+# Here the job halts until all strikes are done: however slow the test, the job has not ended before.
+HALT = 57
 
 VICTIMS = ["worker", "workers", "agent", "musterd", "all"]
 
@@ -27,7 +29,7 @@ VICTIMS = ["worker", "workers", "agent", "musterd", "all"]
 class Strike:
     # The first report of this step, or of a later one, gives the signal.
     step: int
-    # Not then, but as soon as the next save has begun.
+    # Not then, but as soon as the next save has begun, or the job has halted and saves no more.
     in_save: bool
     victim: str
 
@@ -103,6 +105,10 @@ def reported_step(client):
     return None if ended else job.step
 
 
+def is_halted(client):
+    return client.get("chaos").state == api.Job.PAUSED
+
+
 def run(muster, strikes, source, local):
     """The job from its start to its end; what it left: (job, losses as bits, exported weights)."""
     job_file = jobs.write_job(
@@ -118,6 +124,7 @@ def run(muster, strikes, source, local):
     watch = harness.FolderWatch(saves)
     muster.cli("submit", job_file, "--id", "chaos")
     client = api.Jobs(muster.address)
+    muster.cli("pause", "chaos", "--at-step", str(HALT))
     done = []
     for strike in strikes:
         harness.eventually(
@@ -126,9 +133,11 @@ def run(muster, strikes, source, local):
         )
         if strike.in_save:
             watch.drain()
-            assert watch.await_name(
-                lambda name: name.endswith(".tmp")
-            ), f"no save to strike in; {done}"
+            harness.eventually(
+                lambda: watch.await_name(lambda name: name.endswith(".tmp"), bound=0.1)
+                or is_halted(client),
+                f"a save to strike in; {done}",
+            )
         killed = cluster.strike(strike.victim, source)
         done.append((strike, killed))
         cluster.start()
@@ -139,6 +148,8 @@ def run(muster, strikes, source, local):
         ), f"the job had ended before it was struck: {done}"
     watch.close()
     print(*done, sep="\n")
+    harness.eventually(lambda: is_halted(client), "the job has halted")
+    muster.cli("resume", "chaos")
 
     muster.cli("wait", "chaos", "--timeout", f"{harness.BOUND:.0f}s")
     job = client.get("chaos")

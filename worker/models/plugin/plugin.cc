@@ -136,7 +136,11 @@ class PluginModel : public Model {
       CallPlugin(who, [&] {
         std::optional<ValueWatch> watch;
         if (hook_kind_ == HookKind::kFlags) watch.emplace(*this, ValueWatch::Mode::kRefuse);
-        hook_->BeforeStep(step);
+        try {
+          hook_->BeforeStep(step);
+        } catch (const ModelError& refused) {  // by the watch
+          throw ModelError(absl::StrCat(who, ": ", refused.what()));
+        }
       });
     } catch (const ModelError& error) {
       return absl::FailedPreconditionError(error.what());
