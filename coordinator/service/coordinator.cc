@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <chrono>
 #include <optional>
 #include <utility>
 
@@ -11,7 +12,6 @@
 #include "common/ids/ids.h"
 #include "common/status/status.h"
 #include "common/steady/condition.h"
-#include "common/steady/now.h"
 #include "coordinator/service/cluster_service.h"
 #include "coordinator/service/control_service.h"
 #include "coordinator/service/engine.h"
@@ -30,8 +30,9 @@ constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 // system's clock: leases must not end because somebody set it.
 std::function<absl::Time()> SteadyClock() {
   const absl::Time start = absl::Now();
-  const absl::Time origin = SteadyNow();
-  return [=] { return start + (SteadyNow() - origin); };
+  // Not SteadyNow: time in which the machine sleeps is none that a job used.
+  const auto origin = std::chrono::steady_clock::now();
+  return [=] { return start + absl::FromChrono(std::chrono::steady_clock::now() - origin); };
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ STEPS = 60
 EVERY = 5
 # No strike is planned for a later step.
 LAST_STRIKE = 35
-# Here the job halts until all strikes are done: however slow the test, the job has not ended before.
+# Here the job halts until all strikes are done: however slow the test is, the job has not ended.
 HALT = 57
 
 VICTIMS = ["worker", "workers", "agent", "musterd", "all"]
