@@ -72,6 +72,7 @@ std::string ValueWatch::NameOf(const at::Tensor& argument) {
 
 void ValueWatch::Seen(const std::string& operation, const at::Tensor& argument, bool writes) {
   if (!argument.defined()) return;
+  if (mode_ == Mode::kNote && (written_ || !writes)) return;
   const std::string name = NameOf(argument);
   if (name.empty()) return;
   written_ |= writes;

@@ -176,7 +176,8 @@ checkpoint::State TrainingState(const models::Model& model, const TrainingParts&
     std::vector<at::ScalarType> types;
     for (const auto& parameter : parameters) types.push_back(parameter.tensor.scalar_type());
     OptimizerState state =
-        StateOfOptimizer(*training.strategy, *training.optimizer, parameters, FlagsOf(parameters));
+        StateOfOptimizer(*training.strategy, *training.optimizer, parameters,
+                         training.mask != nullptr ? *training.mask : FlagsOf(parameters));
     if (training.parked != nullptr) state = Join(std::move(state), *training.parked);
     AddState(state, training.optimizer->Slots(), parameters,
              shards != nullptr ? shards->types : types, !training.strategy->sharded(), &builder);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/trainability/trainability.h"
 #include "worker/checkpoint/state.h"
 #include "worker/comm/communicator.h"
 #include "worker/models/deferred_values.h"
@@ -58,6 +59,9 @@ struct TrainingParts {
   optim::Optimizer* optimizer = nullptr;   // of the strategy's pieces
   optim::LossScaler* scaler = nullptr;     // null also without float16
   const OptimizerState* parked = nullptr;  // of frozen parameters
+  // Which parameters the strategy trains; null: as the tensors' flags say. Model code may have
+  // changed a flag since, which takes effect with the next step only.
+  const Mask* mask = nullptr;
 };
 
 // Everything that a checkpoint holds as tensors: parameters, buffers, and the state of the

@@ -5,6 +5,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <string>
@@ -88,6 +89,14 @@ TEST(TrainingState, HoldsParametersBuffersAndTheOptimizersState) {
   EXPECT_EQ(slots,
             (std::map<std::string, int>{
                 {"param", 11}, {"buffer", 9}, {"exp_avg", 11}, {"exp_avg_sq", 11}, {"step", 11}}));
+  // Code of the model that froze one does not change what the optimizer holds.
+  const Mask all(model->Parameters().size(), true);
+  model->Parameters()[0].tensor.requires_grad_(false);
+  const auto state =
+      TrainingState(*model, {strategy.get(), optimizer.get(), nullptr, nullptr, &all}, 1);
+  EXPECT_EQ(std::count_if(state.items.begin(), state.items.end(),
+                          [](const auto& item) { return item.slot == "exp_avg"; }),
+            11);
   // They are live: what is restored is what trains.
   for (const auto& piece : TrainingState(*model, {}, 1).held) piece.tensor.fill_(7);
   for (const auto& [name, tensor] : model->Parameters())

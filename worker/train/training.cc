@@ -103,7 +103,8 @@ checkpoint::State Training::State() const {
                        {.strategy = strategy_.get(),
                         .optimizer = optimizer_.get(),
                         .scaler = scaler_ ? const_cast<optim::LossScaler*>(&*scaler_) : nullptr,
-                        .parked = &parked_},
+                        .parked = &parked_,
+                        .mask = &mask()},
                        parts_.communicator->world_size());
 }
 

@@ -78,6 +78,12 @@ std::string Wrong(const plugin::Input& input, bool own_loss) {
   return size(input.classes) ? "" : "rows need classes";
 }
 
+// A model that is a StepHook by two of its bases cannot be cast to StepHook at once.
+plugin::StepHook* HookOf(plugin::Model* model) {
+  if (auto* flags = dynamic_cast<plugin::FlagHook*>(model)) return flags;
+  return dynamic_cast<plugin::StepHook*>(model);
+}
+
 class PluginModel : public Model {
  public:
   PluginModel(std::string who, std::unique_ptr<plugin::Model> inner,
@@ -85,10 +91,10 @@ class PluginModel : public Model {
       : Model("plugin", std::move(root)),
         who_(std::move(who)),
         inner_(std::move(inner)),
-        hook_(dynamic_cast<plugin::StepHook*>(inner_.get())),
-        hook_kind_(hook_ == nullptr                                           ? HookKind::kNone
-                   : dynamic_cast<plugin::FlagHook*>(inner_.get()) != nullptr ? HookKind::kFlags
-                                                                              : HookKind::kValues),
+        hook_(HookOf(inner_.get())),
+        hook_kind_(hook_ == nullptr                                    ? HookKind::kNone
+                   : dynamic_cast<plugin::FlagHook*>(hook_) != nullptr ? HookKind::kFlags
+                                                                       : HookKind::kValues),
         input_(inner_->input()),
         root_(static_cast<PluginUnit*>(&Model::root())) {}
 
