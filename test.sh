@@ -6,12 +6,12 @@
 set -uo pipefail
 cd "$(dirname "$0")"
 
-# Bazel for one sanitizer, asan or tsan: beside the plain one, and after everything else that wants
-# a core. It has an output base of its own, so that both can run at the same time.
+# Bazel for one sanitizer, asan or tsan. It has an output base of its own, so that the plain build
+# is still there afterwards.
 sanitizer() {
   local name="$1" command="$2"
   shift 2
-  nice -n 19 bazel --output_base="$output_base-$name" --max_idle_secs=60 "$command" \
+  bazel --output_base="$output_base-$name" --max_idle_secs=60 "$command" \
     --config="$name" --experimental_convenience_symlinks=ignore "$@"
 }
 
@@ -59,20 +59,11 @@ count() {
 
 # Asked for here, because bazel answers no question while it tests.
 output_base="$(bazel info output_base)" || exit 1
-echo "== plain: build" >&2
-bazel build --keep_going "${plain[@]}" || true # told by the tests
-# The plain tests wait for processes and disks much of the time: the sanitizers' builds use it.
-echo "== asan, tsan: build, while the plain tests run" >&2
-{
-  sanitizer asan build --keep_going "${asan[@]}"
-  sanitizer tsan build --keep_going "${tsan[@]}"
-} > "$work/sanitizers.log" 2>&1 &
-building=$!
+echo "== plain" >&2
 bazel test --keep_going --build_event_json_file="$work/plain.json" "${plain[@]}" || status=1
 count plain
-wait "$building" || true # told by the tests
 for name in asan tsan; do
-  echo "== $name: test" >&2
+  echo "== $name" >&2
   declare -n targets="$name"
   sanitizer "$name" test --keep_going --build_event_json_file="$work/$name.json" \
     "${targets[@]}" || status=1
