@@ -51,6 +51,8 @@ def old_database(run, strike):
     run.world.await_saved(EVERY_SAVED)
     running_job(run)
     copy = run.muster.folder.parent / "backup.db"
+    # The copy knows this step, and perhaps later ones.
+    known = run.world.get().step
     run.world.copy_database(copy)
     then = run.world.get().step
     run.world.await_saved(then + strike.how["later"])
@@ -64,10 +66,10 @@ def old_database(run, strike):
     await_gone(run, targets)
     run.watcher.forget()
     run.world.restore_database(copy)
-    run.note(f"the store is that of step {then}, the newest checkpoint that of step {now}")
+    run.note(f"the store is that of step {known} to {then}, the newest checkpoint that of step {now}")
     # The metrics between are lost with the newer store, and so are the steps at which commands
     # took effect.
-    run.lost_steps = range(then, now + 1)
+    run.lost_steps = range(known, now + 1)
     run.lost_commands = True
     generation = max(life.generation for life in run.world.lives())
     run.world.start()
@@ -82,7 +84,7 @@ def old_database(run, strike):
     held = f"the folder held a checkpoint of step {now}"
     if alive and first is not None:
         # They went on, and saved, until musterd was back.
-        run.lost_steps = range(then, max(first, now + 1))
+        run.lost_steps = range(known, max(first, now + 1))
         assert first > now, f"I1: it went on with step {first}, although {held}"
         return
     assert first is None or first == now + 1, f"I1: it went on with step {first}, although {held}"
