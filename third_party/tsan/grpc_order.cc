@@ -108,13 +108,14 @@ grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_
       reinterpret_cast<decltype(&grpc_call_start_batch)>(dlsym(RTLD_NEXT, "grpc_call_start_batch"));
   __tsan_release(&calls);
   if (tag != nullptr) {
-    __tsan_release(tag);
     // The tag of a batch that ends in a callback begins with the address of a function, any other
     // with that of a table of virtual functions.
     auto* const callback = static_cast<grpc_completion_queue_functor*>(tag);
     if (IsCode(reinterpret_cast<const void*>(callback->functor_run))) {
       callback->functor_run = StandInFor(callback->functor_run);
     }
+    // Behind the change of the tag: another thread may use the same tag for the next batch.
+    __tsan_release(tag);
   }
   return real(call, ops, count, tag, reserved);
 }
