@@ -66,7 +66,9 @@ def old_database(run, strike):
     await_gone(run, targets)
     run.watcher.forget()
     run.world.restore_database(copy)
-    run.note(f"the store is that of step {known} to {then}, the newest checkpoint that of step {now}")
+    run.note(
+        f"the store is that of step {known} to {then}, the newest checkpoint that of step {now}"
+    )
     # The metrics between are lost with the newer store, and so are the steps at which commands
     # took effect.
     run.lost_steps = range(known, now + 1)

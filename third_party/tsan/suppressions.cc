@@ -2,8 +2,8 @@
 // ThreadSanitizer, so what they do themselves is left out (absl_mutex.cc and grpc_order.cc say
 // what they put in order for others). Each line names a library or a single function. A line such
 // as "race:^grpc::" matches every frame of a stack, and so hides every race below a callback: it is
-// here until grpc_order.cc also knows that OnDone follows OnCancel, which gRPC orders by counts that
-// its own code changes.
+// here until grpc_order.cc also knows that OnDone follows OnCancel, which gRPC orders by counts
+// that its own code changes.
 extern "C" const char* __tsan_default_suppressions();
 
 extern "C" const char* __tsan_default_suppressions() {
