@@ -1,6 +1,8 @@
 // The SQLite store on a disk that is full, its ballast, and copies of it.
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sqlite3.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,12 +14,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "common/files/files.h"
 #include "coordinator/store/store_fixture.h"
 
 namespace muster::store {
 namespace {
 
-// A disk of its own.
+// A separate small disk.
 class FullDisk : public testing::Test {
  protected:
   void SetUp() override {
@@ -58,7 +61,7 @@ class FullDisk : public testing::Test {
   std::unique_ptr<SqliteStore> store_;
 };
 
-TEST_F(FullDisk, IsNamedAndTheBallastGivesRoomForOneMore) {
+TEST_F(FullDisk, IsReportedAndTheBallastGivesSpaceForOneMoreCommit) {
   Fill();
   const absl::Status full = WriteUntilFull();
   EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
@@ -70,7 +73,7 @@ TEST_F(FullDisk, IsNamedAndTheBallastGivesRoomForOneMore) {
   EXPECT_EQ(store_->Load()->jobs.size(), 1);
 }
 
-TEST_F(FullDisk, TheBallastComesBackOnceThereIsRoom) {
+TEST_F(FullDisk, TheBallastIsMadeAgainOnceThereIsSpace) {
   Fill();
   ASSERT_TRUE(store_->ReleaseReserve());
   Fill();
@@ -81,7 +84,7 @@ TEST_F(FullDisk, TheBallastComesBackOnceThereIsRoom) {
   EXPECT_EQ(std::filesystem::file_size(dir_.Path("ballast")), Ballast::kBytes);
 }
 
-TEST_F(FullDisk, IsOpenedWithTheRoomOfTheBallastAndTheStoreKnows) {
+TEST_F(FullDisk, IsOpenedWithTheSpaceOfTheBallastAndReported) {
   EXPECT_FALSE(store_->OpenedShortOfRoom());
   store_.reset();
   Fill();
@@ -100,12 +103,12 @@ TEST_F(FullDisk, IsOpenedWithTheRoomOfTheBallastAndTheStoreKnows) {
   EXPECT_FALSE((*opened)->OpenedShortOfRoom());
 }
 
-// Its musterd was killed after it had given the ballast up.
-TEST_F(FullDisk, WithoutABallastIsKnownToo) {
+// Its musterd was killed after it had deleted the ballast.
+TEST_F(FullDisk, WithoutABallastIsReportedToo) {
   ASSERT_TRUE(store_->ReleaseReserve());
   store_.reset();
   Fill();
-  // As much as it needs to be opened, and less than a ballast.
+  // As much space as the store needs to be opened, and less than the ballast.
   ASSERT_EQ(
       truncate(dir_.Path("filler").c_str(),
                static_cast<off_t>(std::filesystem::file_size(dir_.Path("filler"))) - (1 << 20)),
@@ -115,7 +118,7 @@ TEST_F(FullDisk, WithoutABallastIsKnownToo) {
   EXPECT_TRUE((*opened)->OpenedShortOfRoom());
 }
 
-TEST(SqliteOpen, AnErrorThatMoreRoomWouldNotMendDoesNotCostTheBallast) {
+TEST(SqliteOpen, AnErrorOtherThanAFullDiskKeepsTheBallast) {
   files::TempDir dir;
   ASSERT_TRUE(SqliteStore::Open(dir.path()).ok());
   ASSERT_TRUE(std::filesystem::exists(dir.Path("ballast")));
@@ -127,7 +130,7 @@ TEST(SqliteOpen, AnErrorThatMoreRoomWouldNotMendDoesNotCostTheBallast) {
   EXPECT_FALSE(std::filesystem::exists(dir.Path("ballast.probe")));
 }
 
-TEST_F(FullDisk, WhatWasDeletedIsRoomToo) {
+TEST_F(FullDisk, SpaceOfDeletedRowsCountsAsFree) {
   // 9 MB of one job's log lines.
   store_->ReleaseReserve();
   Batch batch{.jobs = {NewRows(FullJob("a", 1))}};
@@ -139,21 +142,53 @@ TEST_F(FullDisk, WhatWasDeletedIsRoomToo) {
   }
   Fill();
   EXPECT_FALSE(store_->RestoreReserve());
-  // The room for this is what the ballast is for.
+  // The ballast provides the space for this.
   ASSERT_EQ(truncate(dir_.Path("filler").c_str(), 0), 0);
   ASSERT_TRUE(store_->Commit({.removed_jobs = {"a"}, .last_number = 1}).ok());
   Fill();
   EXPECT_TRUE(store_->RestoreReserve());
 }
 
-TEST(SqliteBackup, IsOneWholeStateThatCanBeOpened) {
+// The file of a musterd of version 13, with so many log lines that there is no room for a second
+// copy of them.
+TEST_F(FullDisk, AFileOfVersion13ThatCannotGrowIsNotChanged) {
+  store_.reset();
+  const std::string path = dir_.Path("muster.db");
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path + suffix);
+  const auto sql = files::ReadFile("coordinator/store/testdata/version_13.sql");
+  ASSERT_TRUE(sql.ok()) << sql.status();
+  sqlite3* db = nullptr;
+  ASSERT_EQ(sqlite3_open(path.c_str(), &db), SQLITE_OK);
+  const std::string grown = absl::StrCat(
+      *sql,
+      "WITH RECURSIVE n(i) AS (SELECT 1000 UNION ALL SELECT i + 1 FROM n WHERE i < 1040) "
+      "INSERT INTO logs SELECT 'long', i, 1, 0, printf('%0100000d', i) FROM n;");
+  ASSERT_EQ(sqlite3_exec(db, grown.c_str(), nullptr, nullptr, nullptr), SQLITE_OK)
+      << sqlite3_errmsg(db);
+  sqlite3_close(db);
+  const auto size = std::filesystem::file_size(path);
+  Fill();
+  for (int start = 0; start < 2; ++start) {
+    const auto opened = SqliteStore::Open(dir_.path());
+    EXPECT_EQ(opened.status().code(), absl::StatusCode::kResourceExhausted) << opened.status();
+    EXPECT_THAT(opened.status().message(), testing::HasSubstr("the file was not changed"));
+    EXPECT_EQ(std::filesystem::file_size(path), size);
+    EXPECT_TRUE(std::filesystem::exists(dir_.Path("ballast")));
+  }
+  Free();
+  const auto opened = SqliteStore::Open(dir_.path());
+  ASSERT_TRUE(opened.ok()) << opened.status();
+  EXPECT_GE((*opened)->Load()->jobs.size(), 4);
+}
+
+TEST(SqliteBackup, IsOneConsistentStateThatCanBeOpened) {
   files::TempDir dir;
   auto store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok()) << store.status();
   ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("a", 1))}, .steps = {Step(1, 0.5)}}).ok());
   const auto copy = (*store)->Backup();
   ASSERT_TRUE(copy.ok()) << copy.status();
-  // What comes later is not in it.
+  // Later changes are not in it.
   ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("b", 2))}}).ok());
   struct stat attributes;
   ASSERT_EQ(stat(copy->c_str(), &attributes), 0);
@@ -169,7 +204,7 @@ TEST(SqliteBackup, IsOneWholeStateThatCanBeOpened) {
   EXPECT_EQ((*restored)->ReadSteps("a", 0, 10)->size(), 1);
 }
 
-TEST(SqliteBackup, WhatAKilledMusterdLeftOfItIsRemoved) {
+TEST(SqliteBackup, TheFileOfAKilledMusterdIsRemoved) {
   files::TempDir dir;
   std::string copy;
   {

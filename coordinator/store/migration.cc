@@ -1,7 +1,10 @@
 #include "coordinator/store/migration.h"
 
+#include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <string>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
@@ -83,6 +86,25 @@ absl::StatusOr<int> VersionOf(sqlite3* db) {
   return version;
 }
 
+// Until a migration's transaction is committed, the disk has to hold the old tables, the new ones,
+// and both again in SQLite's log of the transaction.
+constexpr uint64_t kRoomFactor = 4;
+
+absl::Status CheckRoomToRewrite(sqlite3* db) {
+  const std::filesystem::path file = sqlite3_db_filename(db, "main");
+  std::error_code error;
+  const uint64_t needed = kRoomFactor * std::filesystem::file_size(file, error);
+  if (error) return absl::UnavailableError(absl::StrCat("size of the file: ", error.message()));
+  const uint64_t available = std::filesystem::space(file.parent_path(), error).available;
+  if (error) return absl::UnavailableError(absl::StrCat("free space: ", error.message()));
+  if (available >= needed) return absl::OkStatus();
+  constexpr uint64_t kMiB = 1 << 20;
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "an older musterd wrote this file; to bring it to schema version ", kSchemaVersion,
+      " the disk needs ", needed / kMiB + 1, " MiB of free space and has ", available / kMiB,
+      " MiB; the file was not changed; free space, then start musterd again"));
+}
+
 }  // namespace
 
 absl::Status Migrate(sqlite3* db) {
@@ -94,9 +116,14 @@ absl::Status Migrate(sqlite3* db) {
   }
   RETURN_IF_ERROR(Add(db, "step_metrics", 12, StepMetrics));
   RETURN_IF_ERROR(Add(db, "validation_metrics", 6, ValidationMetrics));
+  if (version > 0 && version < kSchemaVersion) RETURN_IF_ERROR(CheckRoomToRewrite(db));
   for (; version < kSchemaVersion; ++version) {
-    RETURN_IF_ERROR(Execute(db, absl::StrCat("BEGIN IMMEDIATE;", kMigrations[version],
-                                             "PRAGMA user_version=", version + 1, ";COMMIT;")));
+    const std::string sql = absl::StrCat("BEGIN IMMEDIATE;", kMigrations[version],
+                                         "PRAGMA user_version=", version + 1, ";COMMIT;");
+    // The text of the migration would hide the cause of the error.
+    if (sqlite3_exec(db, sql.c_str(), nullptr, nullptr, nullptr) != SQLITE_OK) {
+      return SqliteError(db, absl::StrCat("migration to schema version ", version + 1));
+    }
   }
   return absl::OkStatus();
 }

@@ -10,15 +10,18 @@ namespace muster::store {
 
 // Runs the migrations of schema.h that the file has not had, each in a transaction of its own:
 // after a crash the file is of one version or of the next. A file without tables gets all of them.
-// FAILED_PRECONDITION: a newer musterd wrote it. Else the errors of SqliteError (statement.h).
+// FAILED_PRECONDITION: a newer musterd wrote it. RESOURCE_EXHAUSTED: the file has tables, which its
+// migrations write again, and its disk has less free space than four times the size of the file;
+// the file is unchanged. Otherwise the errors of SqliteError (statement.h).
 //
-// What migrations may use besides SQLite's own functions, for values that were columns once:
+// Functions that migrations may use besides SQLite's own, for values that older versions kept in
+// columns:
 //   step_metrics(step, generation, loss, learning_rate, grad_norm, samples, duration_ns,
 //                perplexity, tokens, model_flops_per_second, skipped, loss_scale): a
 //                v1::StepMetrics, serialized
-//   validation_metrics(step, generation, loss, accuracy, perplexity, samples): the same of a
-//                validation pass
-// A field whose argument is null is not set; the text 'nan' is the number that is none.
+//   validation_metrics(step, generation, loss, accuracy, perplexity, samples): a v1::StepMetrics
+//                with a v1::Validation, serialized
+// A field whose argument is null is not set; the text 'nan' stands for NaN.
 absl::Status Migrate(sqlite3* db);
 
 }  // namespace muster::store

@@ -1,6 +1,6 @@
-// The migration to version 14 (schema.h). What was measured of a step or of a pass becomes its
-// message, so that a further metric needs no migration. A job becomes three rows, each of which is
-// written by itself.
+// The migration to version 14 (schema.h). The measurements of a step or of a validation pass are
+// stored as one serialized message, so that a new metric needs no migration. A job is stored as
+// three rows, each of which is written separately.
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_14_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_14_H_
 
@@ -78,7 +78,12 @@ CREATE TABLE job_life (
   save_failure_time INTEGER,
   save_failure_count INTEGER
 ) STRICT, WITHOUT ROWID;
-INSERT INTO job_life
+INSERT INTO job_life (job_id, state, state_reason, reason_code, version_ceiling, start_time,
+    end_time, generation, newest_generation_seen, live, ending, stop_requested, time_up, time_used,
+    live_since, paused, halt_reason, from_scratch, start_from, ended_early, interruption,
+    preempted, attempt, restarts, restarts_used, node_faults, failed_step, started_step,
+    not_before, rendezvous_host, rendezvous_port, exported_path, export_granted,
+    save_failure_step, save_failure_message, save_failure_time, save_failure_count)
   SELECT id, state, state_reason, reason_code, version_ceiling, start_time, end_time, generation,
     newest_generation_seen, live, ending, stop_requested, time_up, time_used, live_since, paused,
     halt_reason, from_scratch, start_from, ended_early, interruption, preempted, attempt, restarts,
@@ -96,7 +101,8 @@ CREATE TABLE job_progress (
   skipped_steps INTEGER NOT NULL,
   log_sequence INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO job_progress
+INSERT INTO job_progress (job_id, stage, step, newest_step, newest_validation, skipped_steps,
+    log_sequence)
   SELECT id, stage, step,
     CASE WHEN coalesce(loss, perplexity, grad_norm) IS NULL THEN x'' ELSE
       step_metrics(step, generation, loss, NULL, grad_norm, 0, NULL, perplexity, NULL, NULL, 0,
@@ -128,7 +134,8 @@ CREATE TABLE jobs (
   time_limit INTEGER,
   create_time INTEGER
 ) STRICT, WITHOUT ROWID;
-INSERT INTO jobs
+INSERT INTO jobs (id, number, spec, world_size, total_steps, max_restarts, keep_checkpoints,
+    priority, continue_when_cut_off, no_progress_ns, startup_ns, time_limit, create_time)
   SELECT id, number, spec, world_size, total_steps, max_restarts, keep_checkpoints, priority,
     continue_when_cut_off, no_progress_ns, startup_ns, time_limit, create_time
   FROM jobs_13;

@@ -14,6 +14,8 @@ absl::StatusOr<Image> SqliteStore::Load() {
   RETURN_IF_ERROR(Annotate(LoadLists(&jobs), path_));
   Image image;
   for (auto& [id, job] : jobs) {
+    // Rows of lists whose job does not exist. Such a file was written by another tool.
+    if (job.id.empty()) continue;
     image.last_number = std::max(image.last_number, job.number);
     image.jobs.push_back(std::move(job));
   }
@@ -41,23 +43,27 @@ absl::Status SqliteStore::LoadJobs(std::map<std::string, jobs::Job>* jobs) {
     static_cast<jobs::JobIdentity&>((*jobs)[identity.id]) = identity;
   }
   RETURN_IF_ERROR(handed_in.status());
-  size_t parts = 0;
+  const absl::Status missing =
+      absl::DataLossError("a row of table jobs, job_life or job_progress is missing");
+  size_t life_rows = 0, progress_rows = 0;
   auto lives = Select<JobLifeTable>("");
-  for (; lives.Next(); ++parts) {
+  for (; lives.Next(); ++life_rows) {
     auto& [job_id, life] = lives.row();
+    if (!jobs->contains(job_id)) return missing;
     jobs::Job& job = (*jobs)[job_id];
     static_cast<jobs::JobLife&>(job) = life;
     job.version = life.version_ceiling;
   }
   RETURN_IF_ERROR(lives.status());
   auto courses = Select<JobProgressTable>("");
-  for (; courses.Next(); ++parts) {
+  for (; courses.Next(); ++progress_rows) {
     auto& [job_id, progress] = courses.row();
+    if (!jobs->contains(job_id)) return missing;
     static_cast<jobs::JobProgress&>((*jobs)[job_id]) = progress;
   }
   RETURN_IF_ERROR(courses.status());
-  if (parts == 2 * jobs->size()) return absl::OkStatus();
-  return absl::DataLossError("a row of table jobs, job_life or job_progress is missing");
+  const bool whole = life_rows == jobs->size() && progress_rows == jobs->size();
+  return whole ? absl::OkStatus() : missing;
 }
 
 absl::Status SqliteStore::LoadLists(std::map<std::string, jobs::Job>* jobs) {

@@ -31,13 +31,18 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
   std::unique_ptr<SqliteStore> store(new SqliteStore(directory, options));
   RETURN_IF_ERROR(store->Lock(directory));
   absl::Status opened = store->OpenFile();
-  // On a full disk there is no room for the files that SQLite keeps beside this one. Where it could
-  // not even make them, it does not say why.
+  // On a full disk there is no space for the files that SQLite keeps beside this one. If it cannot
+  // make them, its error does not say why.
   const bool full = absl::IsResourceExhausted(opened) ||
                     (absl::IsUnavailable(opened) && store->ballast_.DiskIsFull());
   if (full && store->ballast_.Release()) {
     store->CloseFile();
     opened = store->OpenFile();
+    if (!opened.ok()) {
+      // The next start needs the ballast again.
+      store->CloseFile();
+      store->ballast_.Restore().IgnoreError();
+    }
   }
   RETURN_IF_ERROR(Annotate(opened, store->path_));
   for (const auto& entry : std::filesystem::directory_iterator(directory, error)) {
@@ -45,7 +50,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
       std::filesystem::remove(entry.path(), error);
     }
   }
-  // Without it a disk that becomes full is only noticed when nothing can be deleted any more.
+  // Without the ballast a full disk would be noticed only when not even a deletion can be written.
   store->opened_short_of_room_ =
       absl::IsResourceExhausted(store->ballast_.Restore()) && !store->HasRoomWithin();
   return store;
@@ -80,7 +85,7 @@ absl::Status SqliteStore::OpenFile() {
   if (sqlite3_open_v2(path_.c_str(), &db_, kFlags, nullptr) != SQLITE_OK) {
     return SqliteError(db_, "open");
   }
-  // For somebody who looks at the file with the sqlite3 tool.
+  // For people who read the file with the sqlite3 tool.
   sqlite3_busy_timeout(db_, 5000);
   RETURN_IF_ERROR(Execute(db_, "PRAGMA journal_mode=WAL"));
   RETURN_IF_ERROR(Execute(db_, "PRAGMA synchronous=FULL"));
@@ -174,7 +179,7 @@ absl::Status SqliteStore::WriteStep(const MetricsRow& row) {
   uint64_t newest = row.step;
   const auto known = steps_.newest.find(row.job_id);
   if (known == steps_.newest.end() || known->second >= row.step) {
-    // It may be computed again: then what came after it has not happened.
+    // The step may be computed again: then the rows of later steps are not valid any more.
     RETURN_IF_ERROR(Statement(db_, &statements_,
                               "DELETE FROM steps WHERE job_id = ? AND step > ? AND generation < ?")
                         .Bind(row.job_id)
@@ -243,8 +248,8 @@ absl::Status SqliteStore::Thin(const std::string& job_id, uint64_t newest, Numbe
   if (known != numbering->newest.end() && known->second + 1 == newest) {
     dropped = metrics::DroppedBy(newest, options_.kept_metrics);
   } else {
-    // The first one since the file was opened, perhaps with a smaller bound; or one that is written
-    // again.
+    // The first row since the file was opened, perhaps with a smaller limit, or a row that is
+    // written again.
     Statement rows(db_, &statements_,
                    absl::StrCat("SELECT ", numbering->column, " FROM ", numbering->table,
                                 " WHERE job_id = ?"));
