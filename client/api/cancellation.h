@@ -13,13 +13,13 @@ class ClientContext;
 
 namespace muster::client {
 
-// Once cancelled, for good: calls that run with it end with CANCELLED, and those that begin later
-// do so at once. Must outlive its calls. Thread-safe.
+// Once cancelled, it stays cancelled: running calls that use it end with CANCELLED, and calls that
+// begin later do so at once. Must outlive its calls. Thread-safe.
 class Cancellation {
  public:
   void Cancel();
   bool cancelled() const;
-  // Waits until cancelled, at most so long; says whether it is.
+  // Waits until it is cancelled, at most this long; returns whether it is.
   bool WaitFor(absl::Duration timeout) const;
 
   // Ties the calls of `context` to this, for the life of the Scope. `cancellation` may be null.

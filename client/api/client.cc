@@ -16,9 +16,9 @@
 namespace muster::client {
 namespace {
 
-// A coordinator answers in milliseconds; what takes so long is a coordinator that hangs.
+// A coordinator answers in milliseconds; if a call takes this long, the coordinator hangs.
 constexpr absl::Duration kCallTimeout = absl::Seconds(30);
-// Of a wait that may take longer: below kCallTimeout.
+// The length of one part of a longer wait: below kCallTimeout.
 constexpr absl::Duration kWaitInOneCall = absl::Seconds(20);
 constexpr int kPageSize = 100;
 
@@ -57,10 +57,9 @@ absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
 }
 
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> MusterClient::Call(Stub* stub,
-                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                         const Request&, Response*),
-                                            const Request& request, Cancellation* cancellation) {
+absl::StatusOr<Response> MusterClient::CallOnce(
+    Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    const Request& request, Cancellation* cancellation) {
   grpc::ClientContext context;
   context.set_deadline(DeadlineAfter(kCallTimeout));
   const Cancellation::Scope scope(cancellation, &context);
@@ -86,20 +85,36 @@ bool MusterClient::Reachable() {
 }
 
 template <typename Stub, typename Request, typename Response>
-absl::StatusOr<Response> MusterClient::Change(
+absl::StatusOr<Response> MusterClient::Repeat(
     Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-    Request request, const RetryOptions& options) {
+    const Request& request, const RetryOptions& options) {
   Retries retries(options.retry_for, options.cancellation);
-  request.set_request_id(NewUuid());
   const bool was_there = Reachable();
   while (true) {
-    const absl::StatusOr<Response> response = Call(stub, method, request, retries.cancellation());
+    const absl::StatusOr<Response> response =
+        CallOnce(stub, method, request, retries.cancellation());
     if (retries.cancellation()->cancelled() && !response.ok()) {
       return absl::CancelledError("interrupted");
     }
     if (!absl::IsUnavailable(response.status()) || !was_there) return response;
     RETURN_IF_ERROR(retries.Await(response.status()));
   }
+}
+
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> MusterClient::Read(Stub* stub,
+                                            grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                         const Request&, Response*),
+                                            const Request& request) {
+  return Repeat(stub, method, request, {});
+}
+
+template <typename Stub, typename Request, typename Response>
+absl::StatusOr<Response> MusterClient::Change(
+    Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+    Request request, const RetryOptions& options) {
+  request.set_request_id(NewUuid());
+  return Repeat(stub, method, request, options);
 }
 
 absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std::string& job_id,
@@ -113,13 +128,13 @@ absl::StatusOr<v1::Job> MusterClient::Submit(const v1::JobSpec& spec, const std:
 absl::StatusOr<v1::ValidateJobResponse> MusterClient::Validate(const v1::JobSpec& spec) {
   v1::ValidateJobRequest request;
   *request.mutable_spec() = spec;
-  return Call(stub_.get(), &v1::JobService::Stub::ValidateJob, request);
+  return Read(stub_.get(), &v1::JobService::Stub::ValidateJob, request);
 }
 
 absl::StatusOr<v1::Job> MusterClient::Get(const std::string& job_id) {
   v1::GetJobRequest request;
   request.set_job_id(job_id);
-  return Call(stub_.get(), &v1::JobService::Stub::GetJob, request);
+  return Read(stub_.get(), &v1::JobService::Stub::GetJob, request);
 }
 
 absl::StatusOr<v1::ListJobsResponse> MusterClient::List(const ListOptions& options) {
@@ -133,7 +148,7 @@ absl::StatusOr<v1::ListJobsResponse> MusterClient::List(const ListOptions& optio
       request.set_page_size(std::min(kPageSize, *options.limit - all.jobs_size()));
     }
     ASSIGN_OR_RETURN(v1::ListJobsResponse page,
-                     Call(stub_.get(), &v1::JobService::Stub::ListJobs, request));
+                     Read(stub_.get(), &v1::JobService::Stub::ListJobs, request));
     for (v1::Job& job : *page.mutable_jobs()) *all.add_jobs() = std::move(job);
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty() &&
@@ -205,7 +220,7 @@ absl::StatusOr<v1::GetTrainabilityResponse> MusterClient::GetTrainability(
     const std::string& job_id) {
   v1::GetTrainabilityRequest request;
   request.set_job_id(job_id);
-  return Call(control_stub_.get(), &v1::ControlService::Stub::GetTrainability, request);
+  return Read(control_stub_.get(), &v1::ControlService::Stub::GetTrainability, request);
 }
 
 absl::StatusOr<v1::Operation> MusterClient::SaveCheckpoint(const std::string& job_id,
@@ -225,7 +240,7 @@ absl::StatusOr<v1::Operation> MusterClient::SetLearningRate(const std::string& j
 absl::StatusOr<v1::Operation> MusterClient::GetOperation(const std::string& name) {
   v1::GetOperationRequest request;
   request.set_name(name);
-  return Call(operation_stub_.get(), &v1::OperationService::Stub::Get, request);
+  return Read(operation_stub_.get(), &v1::OperationService::Stub::Get, request);
 }
 
 absl::StatusOr<std::vector<v1::Operation>> MusterClient::Operations(const std::string& job_id) {
@@ -234,7 +249,7 @@ absl::StatusOr<std::vector<v1::Operation>> MusterClient::Operations(const std::s
   request.set_job_id(job_id);
   do {
     ASSIGN_OR_RETURN(v1::ListOperationsResponse page,
-                     Call(operation_stub_.get(), &v1::OperationService::Stub::List, request));
+                     Read(operation_stub_.get(), &v1::OperationService::Stub::List, request));
     for (v1::Operation& operation : *page.mutable_operations()) all.push_back(std::move(operation));
     request.set_page_token(page.next_page_token());
   } while (!request.page_token().empty());
@@ -256,8 +271,8 @@ absl::StatusOr<v1::Operation> MusterClient::WaitOperation(const std::string& nam
     }
     const absl::Duration wait = std::min(left, kWaitInOneCall);
     *request.mutable_timeout() = ToProto(wait);
-    const auto operation = Call(operation_stub_.get(), &v1::OperationService::Stub::Wait, request,
-                                retries.cancellation());
+    const auto operation = CallOnce(operation_stub_.get(), &v1::OperationService::Stub::Wait,
+                                    request, retries.cancellation());
     if (operation.ok() && operation->done()) return operation;
     if (retries.cancellation()->cancelled()) return absl::CancelledError("interrupted");
     if (operation.ok()) {
@@ -295,7 +310,7 @@ absl::Status MusterClient::ForgetNode(const std::string& node, const SteerOption
 }
 
 absl::StatusOr<v1::ListNodesResponse> MusterClient::Nodes() {
-  return Call(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
+  return Read(cluster_stub_.get(), &v1::ClusterService::Stub::ListNodes, v1::ListNodesRequest());
 }
 
 template <typename Request>

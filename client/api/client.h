@@ -31,8 +31,8 @@ namespace muster::client {
 struct StreamOptions {
   // After a broken connection: how long to try again before the call fails with UNAVAILABLE.
   absl::Duration retry_for = absl::Seconds(30);
-  // Counted from the start of the call; then the call ends with DEADLINE_EXCEEDED. Changes of the
-  // system's date have no effect on it.
+  // Counted from the start of the call; after this time the call ends with DEADLINE_EXCEEDED.
+  // Changes of the system's date have no effect on it.
   absl::Duration timeout = absl::InfiniteDuration();
   // May be null. Must outlive the call.
   Cancellation* cancellation = nullptr;
@@ -40,7 +40,8 @@ struct StreamOptions {
 
 // How long a call that changes something is repeated if the connection breaks. It is repeated with
 // the same request id, so that it acts exactly once in all cases. If the coordinator cannot be
-// reached at the start, the call fails at once.
+// reached at the start, the call fails at once. A call that only reads behaves in the same way,
+// with the default values.
 struct RetryOptions {
   absl::Duration retry_for = absl::Seconds(30);
   // May be null. Must outlive the call.
@@ -58,7 +59,7 @@ struct SteerOptions {
 
 // From where a job without processes continues; if neither is set, from its newest checkpoint.
 struct StartOptions {
-  // At step 0, whatever checkpoints there are.
+  // From step 0, even if there are checkpoints.
   bool from_scratch = false;
   // From this checkpoint directory, absolute.
   std::string from;
@@ -166,42 +167,54 @@ class MusterClient {
 
   // One unary call with its deadline. `cancellation` may be null.
   template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> Call(Stub* stub,
+  absl::StatusOr<Response> CallOnce(Stub* stub,
+                                    grpc::Status (Stub::*method)(grpc::ClientContext*,
+                                                                 const Request&, Response*),
+                                    const Request& request, Cancellation* cancellation);
+  // Repeats a unary call while the connection is broken, if it could be made at the start.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Repeat(Stub* stub,
+                                  grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                               Response*),
+                                  const Request& request, const RetryOptions& options);
+  // A call that changes nothing, with the default of RetryOptions.
+  template <typename Stub, typename Request, typename Response>
+  absl::StatusOr<Response> Read(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                              Response*),
-                                const Request& request, Cancellation* cancellation = nullptr);
-  // A call that changes something: gives `request` its id, and repeats it while the connection is
-  // broken.
+                                const Request& request);
+  // A call that changes something: all its repeats have one new request id.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Change(Stub* stub,
                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                                Response*),
                                   Request request, const RetryOptions& options);
-  // The same of a change of one running job.
+  // The same for a change of one running job.
   template <typename Stub, typename Request>
   absl::StatusOr<v1::Operation> Steer(Stub* stub,
                                       grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                    const Request&, v1::Operation*),
                                       const std::string& job_id, Request request,
                                       const SteerOptions& options);
-  // The same of a change of one node.
+  // The same for a change of one node.
   template <typename Request>
   absl::StatusOr<v1::Node> ChangeNode(grpc::Status (v1::ClusterService::Stub::*method)(
                                           grpc::ClientContext*, const Request&, v1::Node*),
                                       const std::string& node, const SteerOptions& options);
-  // Whether the coordinator could be reached. Waits for the answer to the first attempt to connect.
+  // Returns whether the coordinator can be reached. Waits for the answer to the first attempt to
+  // connect.
   bool Reachable();
 
-  // Opens a stream with `open` and hands each message to `take` (false: enough) until it ends;
-  // again while the connection breaks, or while it ends in good order but `finished` says that more
-  // must come; until `deadline` of SteadyNow().
+  // Opens a stream with `open` and passes each message to `take` (which returns false to stop)
+  // until it ends. Opens it again if the connection breaks, or if it ends with OK but `finished`
+  // says that more messages must come, until `deadline` of SteadyNow().
   template <typename T>
   absl::Status ReadStream(
       const StreamOptions& options, absl::Time deadline,
       const std::function<std::unique_ptr<grpc::ClientReader<T>>(grpc::ClientContext*)>& open,
       const std::function<bool(const T&)>& take, const std::function<bool()>& finished);
 
-  // The status of a call as callers see it: with the address where the coordinator was not reached.
+  // The status that callers get: with the address if the coordinator was not reached.
   absl::Status CallStatus(const grpc::Status& status) const;
 
   const std::string address_;

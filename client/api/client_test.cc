@@ -105,6 +105,14 @@ TEST_F(ClientTest, AChangeWhoseRequestIsLostIsRepeated) {
   EXPECT_EQ(service_.requests().size(), 3);
 }
 
+TEST_F(ClientTest, AReadWhoseConnectionBreaksIsRepeated) {
+  service_.Put(MakeJob("a", v1::Job::RUNNING));
+  service_.LoseReads(2);
+  const auto job = client_->Get("a");
+  ASSERT_TRUE(job.ok()) << job.status();
+  EXPECT_EQ(job->id(), "a");
+}
+
 TEST_F(ClientTest, AChangeIsGivenUpAfterItsBound) {
   service_.Put(MakeJob("a", v1::Job::RUNNING));
   service_.LoseRequests(1000000);

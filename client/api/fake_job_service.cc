@@ -88,6 +88,11 @@ void FakeJobService::LoseRequests(int count) {
   lost_requests_ = count;
 }
 
+void FakeJobService::LoseReads(int count) {
+  absl::MutexLock lock(&mutex_);
+  lost_reads_ = count;
+}
+
 std::vector<std::string> FakeJobService::requests() const {
   absl::MutexLock lock(&mutex_);
   return requests_;
@@ -158,6 +163,10 @@ grpc::Status FakeJobService::ValidateJob(grpc::ServerContext*, const v1::Validat
 grpc::Status FakeJobService::GetJob(grpc::ServerContext*, const v1::GetJobRequest* request,
                                     v1::Job* response) {
   absl::MutexLock lock(&mutex_);
+  if (lost_reads_ > 0) {
+    --lost_reads_;
+    return {grpc::StatusCode::UNAVAILABLE, "Socket closed"};
+  }
   const auto job = jobs_.find(request->job_id());
   if (job == jobs_.end()) return NotFound(request->job_id());
   *response = job->second;

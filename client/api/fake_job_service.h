@@ -1,4 +1,4 @@
-// A JobService for tests of clients: over real gRPC, with jobs that the test moves.
+// A JobService for tests of clients: over real gRPC, with jobs whose state the test changes.
 #ifndef MUSTER_CLIENT_API_FAKE_JOB_SERVICE_H_
 #define MUSTER_CLIENT_API_FAKE_JOB_SERVICE_H_
 
@@ -18,38 +18,42 @@ namespace muster::client {
 // Thread-safe.
 class FakeJobService : public v1::JobService::Service {
  public:
-  // The job appears, or changes, with the next version; watchers see it.
+  // Adds or changes the job, with the next version; watchers receive it.
   void Put(v1::Job job);
-  // The job is not there any more; those who watch it are told.
+  // Removes the job; watchers receive an error.
   void Remove(const std::string& job_id);
   void AddLog(const std::string& job_id, const v1::LogLine& line);
   void AddStep(const std::string& job_id, const v1::StepMetrics& step);
-  // All running streams end with UNAVAILABLE, as when the coordinator dies; or with another status.
+  // Ends all running streams with UNAVAILABLE, as if the coordinator had died, or with another
+  // status.
   void BreakStreams(const grpc::Status& how = {grpc::StatusCode::UNAVAILABLE, "Socket closed"});
-  // Ran after each submission, without a lock, with the job as it was stored.
+  // Called after each submission, without a lock, with the job as it was stored.
   void OnSubmit(std::function<void(const v1::Job&)> react);
-  // What a stop makes of a job; CANCELLED unless told otherwise.
+  // The state of a job after a stop; CANCELLED by default.
   void StopLeadsTo(v1::Job::State state);
-  // Its warnings are those of submitted jobs, too.
+  // Its warnings are also returned for submitted jobs.
   void ValidateAnswers(v1::ValidateJobResponse response);
-  // So many of the next calls that change something act, but are answered with UNAVAILABLE, as when
-  // the coordinator dies before its answer.
+  // How many of the next calls that change something are carried out but answered with UNAVAILABLE,
+  // as if the coordinator had died before its answer.
   void LoseAnswers(int count);
-  // So many of the next calls that change something do not act and are answered with UNAVAILABLE.
+  // How many of the next calls that change something are not carried out, and answered with
+  // UNAVAILABLE.
   void LoseRequests(int count);
-  // The request ids of all calls that change something, in their order.
+  // How many of the next GetJob calls are answered with UNAVAILABLE.
+  void LoseReads(int count);
+  // The request ids of all calls that change something, in order.
   std::vector<std::string> requests() const;
 
   // How many WatchJob calls have begun, and the after_version of each.
   std::vector<uint64_t> watches() const;
-  // Blocks until so many WatchJob calls have begun.
+  // Blocks until this many WatchJob calls have begun.
   void AwaitWatches(int count) const;
 
   grpc::Status SubmitJob(grpc::ServerContext*, const v1::SubmitJobRequest*, v1::Job*) override;
   grpc::Status ValidateJob(grpc::ServerContext*, const v1::ValidateJobRequest*,
                            v1::ValidateJobResponse*) override;
   grpc::Status GetJob(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
-  // By id, in pages of at most 2, so that clients must turn them.
+  // Ordered by id, in pages of at most 2, so that clients must request further pages.
   grpc::Status ListJobs(grpc::ServerContext*, const v1::ListJobsRequest*,
                         v1::ListJobsResponse*) override;
   grpc::Status WatchJob(grpc::ServerContext*, const v1::WatchJobRequest*,
@@ -63,7 +67,7 @@ class FakeJobService : public v1::JobService::Service {
                          v1::DeleteJobResponse*) override;
 
  private:
-  // A call that changes something: `act` runs once for its request id, a repeat gets the first
+  // For a call that changes something: `act` runs once for each request id; a repeat gets the first
   // answer.
   template <typename Response>
   grpc::Status Once(const std::string& request_id, Response* response,
@@ -82,10 +86,11 @@ class FakeJobService : public v1::JobService::Service {
   std::vector<uint64_t> watches_ ABSL_GUARDED_BY(mutex_);
   int lost_answers_ ABSL_GUARDED_BY(mutex_) = 0;
   int lost_requests_ ABSL_GUARDED_BY(mutex_) = 0;
+  int lost_reads_ ABSL_GUARDED_BY(mutex_) = 0;
   std::vector<std::string> requests_ ABSL_GUARDED_BY(mutex_);
   // By request id: the answers given, serialized.
   std::map<std::string, std::string> answers_ ABSL_GUARDED_BY(mutex_);
-  // Streams that began in an older era end, like this.
+  // Streams that began in an older era end with this status.
   int era_ ABSL_GUARDED_BY(mutex_) = 0;
   grpc::Status end_of_era_ ABSL_GUARDED_BY(mutex_);
 };

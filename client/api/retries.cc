@@ -8,8 +8,8 @@
 namespace muster::client {
 namespace {
 
-// Between attempts: long enough not to storm a coordinator that is starting, too short for people
-// to notice.
+// The pause between attempts: long enough not to overload a coordinator that starts, too short for
+// people to notice.
 constexpr absl::Duration kPause = absl::Milliseconds(200);
 
 }  // namespace
@@ -20,11 +20,11 @@ Retries::Retries(absl::Duration retry_for, Cancellation* cancellation)
 absl::Status Retries::Await(const absl::Status& broken, absl::Time deadline) {
   const absl::Time now = SteadyNow();
   broken_since_ = std::min(broken_since_, now);
-  const absl::Duration patience = broken_since_ + retry_for_ - now;
+  const absl::Duration left_to_retry = broken_since_ + retry_for_ - now;
   const absl::Duration left = deadline - now;
-  if (patience <= absl::ZeroDuration()) return broken;
+  if (left_to_retry <= absl::ZeroDuration()) return broken;
   if (left <= absl::ZeroDuration()) return absl::DeadlineExceededError(Message(broken));
-  if (cancellation_->WaitFor(std::min({kPause, patience, left}))) {
+  if (cancellation_->WaitFor(std::min({kPause, left_to_retry, left}))) {
     return absl::CancelledError("interrupted");
   }
   return absl::OkStatus();

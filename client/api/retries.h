@@ -16,20 +16,20 @@ class Retries {
   Retries(const Retries&) = delete;
   Retries& operator=(const Retries&) = delete;
 
-  // The caller's; where that is null, one that is never cancelled.
+  // The cancellation of the caller; if that is null, one that is never cancelled.
   Cancellation* cancellation() const { return cancellation_; }
-  // The coordinator has answered: the next break has the whole time again.
+  // The coordinator has answered: after the next break the whole time is available again.
   void Answered() { broken_since_ = absl::InfiniteFuture(); }
-  // An attempt has ended with `broken`. Waits a moment; OK: try again. `broken`: the time is over.
-  // DEADLINE_EXCEEDED, with the message of `broken`: `deadline` of SteadyNow() is over. CANCELLED:
-  // by the caller.
+  // Call it when an attempt has ended with `broken`. Waits a moment. OK: try again. `broken`: the
+  // time is over. DEADLINE_EXCEEDED, with the message of `broken`: `deadline` of SteadyNow() is
+  // over. CANCELLED: by the caller.
   absl::Status Await(const absl::Status& broken, absl::Time deadline = absl::InfiniteFuture());
 
  private:
   const absl::Duration retry_for_;
   Cancellation never_;
   Cancellation* const cancellation_;
-  // Since when nothing has come; InfiniteFuture while the connection is good.
+  // Since when the connection has been broken; InfiniteFuture while it works.
   absl::Time broken_since_ = absl::InfiniteFuture();
 };
 

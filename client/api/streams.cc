@@ -53,7 +53,7 @@ absl::Status MusterClient::Watch(const std::string& job_id, const StreamOptions&
       [&](grpc::ClientContext* context) { return stub_->WatchJob(context, request); },
       [&](const v1::Job& job) {
         request.set_after_version(job.version());
-        // Who follows it follows it to the end of the attempt that there was at first.
+        // A caller follows the job to the end of the attempt that was current at first.
         if (request.attempt() == 0) request.set_attempt(job.attempt());
         ended = HasEnded(job.state());
         return changed(job) && !ended;
@@ -106,7 +106,7 @@ absl::Status MusterClient::Metrics(const std::string& job_id, bool follow,
       [&](grpc::ClientContext* context) { return stub_->StreamMetrics(context, request); },
       [&](const v1::StepMetrics& next) {
         request.set_from_step(next.step() + 1);
-        // The pass after a step is still to come.
+        // The validation pass after this step has not been received yet.
         request.set_from_validation(next.has_validation() ? next.step() + 1 : next.step());
         entry(next);
         return true;
