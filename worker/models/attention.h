@@ -8,9 +8,9 @@
 
 namespace muster::models {
 
-// softmax(q k^T / sqrt(D)) v over the positions up to each one's own, without dropout, by
-// LibTorch's fused kernel. q [B, H, C, D], k and v [B, G, C, D] -> [B, H, C, D]. G divides H: so
-// many consecutive heads of q share one of k and v (grouped-query attention, Ainslie et al. 2023).
+// softmax(q k^T / sqrt(D)) v, for each position over the positions up to it, without dropout, by
+// LibTorch's fused kernel. q [B, H, C, D], k and v [B, G, C, D] -> [B, H, C, D]. G divides H: H / G
+// consecutive heads of q share one head of k and v (grouped-query attention, Ainslie et al. 2023).
 at::Tensor CausalAttention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v);
 
 // Floating-point operations of both matrix products of one sample's attention, a multiply-add

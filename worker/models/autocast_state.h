@@ -1,5 +1,5 @@
-// Autocast of this thread on the CPU: what ATen/autocast_mode.h has, without all of ATen that it
-// includes.
+// The autocast state of this thread on the CPU: the functions of ATen/autocast_mode.h, without the
+// large part of ATen that this header includes.
 #ifndef MUSTER_WORKER_MODELS_AUTOCAST_STATE_H_
 #define MUSTER_WORKER_MODELS_AUTOCAST_STATE_H_
 
@@ -9,7 +9,7 @@ namespace muster::models {
 
 struct AutocastState {
   bool enabled = false;
-  // A weight's cast is kept for its other uses in the scope.
+  // The converted copy of a weight is kept for further uses in the scope.
   bool keeps_casts = true;
   c10::ScalarType type = c10::ScalarType::BFloat16;
 
@@ -17,7 +17,7 @@ struct AutocastState {
   void Set() const;
 };
 
-// While it lives, another one.
+// While it lives, this thread has another autocast state.
 class ScopedAutocastState {
  public:
   explicit ScopedAutocastState(const AutocastState& state) : before_(AutocastState::Now()) {

@@ -1,4 +1,5 @@
-// What a model takes in one micro-batch, and what it asks of a data set. Shared by models and data.
+// The input of a model in one micro-batch, and its requirements on a data set. Shared by models and
+// data.
 #ifndef MUSTER_WORKER_MODELS_BATCH_H_
 #define MUSTER_WORKER_MODELS_BATCH_H_
 
@@ -18,7 +19,7 @@ struct Batch {
   at::Tensor targets;
 };
 
-// What a model accepts; a data set is checked against it when it is opened.
+// The data that a model accepts; a data set is checked against it when it is opened.
 struct InputSpec {
   enum class Kind { kTokens, kRows };
   Kind kind = Kind::kTokens;
@@ -29,10 +30,10 @@ struct InputSpec {
   // `ignored`.
   int64_t row_elements = 0;
   int64_t classes = 0;
-  // A target outside of the vocabulary or the classes that the loss leaves out.
+  // A target value, outside of the vocabulary or the classes, that the loss ignores.
   std::optional<int64_t> ignored;
-  // Rows, for a loss over numbers: so many of them are a row's target, float32, instead of a class.
-  // 0: classes.
+  // Rows, for a loss over numbers: how many float32 numbers are the target of a row, instead of a
+  // class. 0: the target is a class.
   int64_t target_numbers = 0;
 };
 

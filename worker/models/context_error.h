@@ -1,5 +1,5 @@
-// What a context (unit.h) could not do for a forward, such as bring the parameters of a unit. It
-// passes through the forward as an exception; the model has no part in it.
+// An error of a context (unit.h) during a forward, for example because it could not gather the
+// parameters of a unit. It passes through the forward as an exception; the model did not cause it.
 #ifndef MUSTER_WORKER_MODELS_CONTEXT_ERROR_H_
 #define MUSTER_WORKER_MODELS_CONTEXT_ERROR_H_
 

@@ -11,11 +11,11 @@
 namespace muster::models {
 
 struct ConvnetShape {
-  // Of an image.
+  // The dimensions of an image.
   int64_t channels = 0;
   int64_t height = 0;
   int64_t width = 0;
-  // Of each stage: channels, and number of blocks. As many of one as of the other, at least one.
+  // The channels and the number of blocks of each stage: equally many numbers, at least one.
   std::vector<int64_t> widths;
   std::vector<int64_t> blocks;
   int64_t classes = 0;

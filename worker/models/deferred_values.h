@@ -48,7 +48,7 @@ class DeferredValues {
   }
   // The tensor's values: computed again, or the tensor itself if it has memory.
   at::Tensor Of(const at::Tensor& tensor) const;
-  // Replaces the way in which a tensor's values are made. Requires Has(tensor).
+  // Replaces the function that computes a tensor's values. Requires Has(tensor).
   void Replace(const at::Tensor& tensor, Maker maker);
   // Gives a tensor its own memory with its values, unless it has memory already.
   void Settle(at::Tensor tensor);

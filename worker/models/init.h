@@ -1,5 +1,5 @@
-// Fresh parameters: their values depend on (seed, name) only, not on the order in which they are
-// made, so that any rank can make any of them alone.
+// New parameters: their values depend on (seed, name) only, not on the order in which they are
+// created, so that any rank can create each of them alone.
 #ifndef MUSTER_WORKER_MODELS_INIT_H_
 #define MUSTER_WORKER_MODELS_INIT_H_
 

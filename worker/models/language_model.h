@@ -1,6 +1,6 @@
-// A causal language model as transformers has it: what such models share besides their units.
-// Tokens go in, the layers have all one shape, and weights files and config.json are Hugging
-// Face's.
+// A causal language model as in transformers: the code that such models share, besides their units.
+// The input is tokens, all layers have the same shape, and weights files and config.json are those
+// of Hugging Face.
 #ifndef MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 #define MUSTER_WORKER_MODELS_LANGUAGE_MODEL_H_
 
@@ -25,18 +25,18 @@ struct LanguageModelShape {
   bool tied = false;
 };
 
-// Of weights files.
+// Properties of weights files.
 struct LanguageModelNames {
-  // What files of the bare model, without a head, leave out in front.
+  // The prefix that names lack in files of the model without its head.
   std::string prefix;
-  // The token embedding, which `lm_head.weight` is too where they are tied: then a file may hold
-  // either, or both.
+  // The name of the token embedding. If the embeddings are tied, `lm_head.weight` is the same
+  // tensor, and a file may contain either name, or both.
   std::string embedding;
-  // Endings of the constants that old files carry.
+  // The endings of the names of constants in old files.
   std::vector<std::string> constants;
 };
 
-// A key of config.json ("a.b": b within a) and the value that it must have where it is there.
+// A key of config.json ("a.b": b within a) and the value that it must have if it is present.
 using ConfigFact = std::pair<std::string, nlohmann::json>;
 
 class LanguageModel : public Model {
@@ -51,7 +51,7 @@ class LanguageModel : public Model {
 
   InputSpec UnitsInput() const override;
 
-  // What the weights do not show of themselves.
+  // Properties of the model that its weights do not show.
   virtual std::vector<ConfigFact> ConfigFacts() const = 0;
 
  private:

@@ -17,7 +17,8 @@
 
 namespace muster::models {
 
-// Of one kind; `small`: the usual options, with a vocabulary of 17 and 2 layers.
+// The models of one kind. `small`: the default options of the tests, with a vocabulary of 17 and 2
+// layers.
 class LanguageModelMaker {
  public:
   LanguageModelMaker(std::string kind, nlohmann::json small)

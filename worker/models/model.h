@@ -21,9 +21,9 @@ namespace muster::models {
 struct LossOutput {
   at::Tensor mean_loss;  // scalar float32, differentiable: the mean over `terms`
   int64_t terms =
-      0;  // loss terms behind the mean: tokens, rows or numbers; ignored targets are none
-  // Of the terms, those whose largest logit is the target's: of rows or of tokens. Only in
-  // Mode::kEvaluate, and only where targets are classes or tokens.
+      0;  // number of loss terms in the mean: tokens, rows or numbers, without ignored targets
+  // The number of terms, rows or tokens, whose largest logit is that of the target. Only in
+  // Mode::kEvaluate, and only if targets are classes or tokens.
   std::optional<int64_t> correct;
 };
 
@@ -35,7 +35,7 @@ struct LossOptions {
   double label_smoothing = 0;
 };
 
-// What a tensor of a weights file is to a model.
+// How a model uses a tensor of a weights file.
 struct WeightName {
   enum class Kind { kParameter, kIgnored, kUnknown };
   Kind kind = Kind::kUnknown;
@@ -64,14 +64,15 @@ class Model {
   std::vector<Buffer> Buffers() const { return root_->Buffers(); }
 
   const std::string& kind() const { return kind_; }
-  // For people, in errors: "plug-in FILE: model 'NAME'".
+  // The name of the model in errors: "plug-in FILE: model 'NAME'".
   virtual std::string name() const { return "model " + kind_; }
 
-  // Which loss stands on top; once, before the first batch. INVALID_ARGUMENT: a loss that the model
+  // Sets the loss; call it once, before the first batch. INVALID_ARGUMENT: a loss that the model
   // cannot have.
   virtual absl::Status SetLoss(const LossOptions& loss);
 
-  // What the model takes with its loss; data sets are opened against it.
+  // The data that the model takes with its loss; data sets are checked against it when they are
+  // opened.
   InputSpec Input() const;
 
   // tokens [B, C] -> [B, C, vocab_size]; rows [B, ...] -> [B, classes]. float32.
@@ -89,7 +90,7 @@ class Model {
   // Called on every rank between steps, before the step that makes `step` optimizer steps done:
   // never inside an accumulation window. An error fails the job.
   virtual absl::Status BeforeStep(int64_t step) { return absl::OkStatus(); }
-  // With kValues every step begins by waiting until all parameters are there.
+  // With kValues every step begins by waiting until all parameters are in memory.
   virtual HookKind step_hook() const { return HookKind::kNone; }
 
   // Whether its forward or its loss runs collectives of its own, so that every rank has to run
@@ -100,7 +101,7 @@ class Model {
   // and convolutions only. 0: not known.
   virtual double ForwardFlops() const { return 0; }
 
-  // INVALID_ARGUMENT naming expected and found when the shapes or dtypes do not fit (values are
+  // INVALID_ARGUMENT, with expected and found, if the shapes or dtypes do not fit (values are
   // checked when the data set is opened).
   absl::Status CheckBatch(const Batch& batch) const;
 
@@ -108,13 +109,13 @@ class Model {
   // (a tied weight, a missing prefix): then their values must agree.
   virtual WeightName ResolveWeight(const std::string& name) const;
 
-  // The text of config.json with which transformers opens the exported weights; empty when there
-  // is no such thing.
+  // The text of the config.json with which transformers opens the exported weights; empty if there
+  // is none.
   virtual std::string HuggingFaceConfig() const { return ""; }
 
-  // Whether weights that lie beside `text`, a config.json of transformers, can be this model's, in
-  // what the weights do not show of themselves. INVALID_ARGUMENT: every difference; OK where there
-  // is nothing to compare.
+  // Compares `text`, the config.json of transformers beside a weights file, with this model, in the
+  // properties that the weights do not show. INVALID_ARGUMENT: every difference. OK if there is
+  // nothing to compare.
   virtual absl::Status CheckHuggingFaceConfig(const std::string& text) const {
     return absl::OkStatus();
   }
@@ -123,7 +124,7 @@ class Model {
   Model(std::string kind, std::unique_ptr<Unit> root)
       : kind_(std::move(kind)), root_(std::move(root)) {}
 
-  // What the units take, with classes as targets.
+  // The data that the units take, with classes as targets.
   virtual InputSpec UnitsInput() const = 0;
 
   const LossOptions& loss() const { return loss_; }

@@ -1,9 +1,9 @@
 // Activation checkpointing (T. Chen et al., "Training Deep Nets with Sublinear Memory Cost", 2016;
 // PyTorch's torch.utils.checkpoint, the re-entrant kind): of a unit's forward only its input is
 // kept, and backward runs the forward once more to have what it needs. Values, gradients, buffers
-// and random numbers are those of training without it, to the bit, but for parameters that get
-// gradients in several ways: from several calls of such a unit, or also from elsewhere. Their sum
-// is taken in another order.
+// and random numbers have the same bits as in training without it, except the gradients of
+// parameters that get several contributions: from several calls of such a unit, or also from
+// another unit. These are added in another order.
 #ifndef MUSTER_WORKER_MODELS_RECOMPUTE_H_
 #define MUSTER_WORKER_MODELS_RECOMPUTE_H_
 
@@ -12,9 +12,10 @@
 
 namespace muster::models {
 
-// unit.Forward(x, context), where gradients are wanted. In backward it runs again with the buffers,
-// the generator, the mode and the autocast as they are now, and leaves them as they are then.
-// Throws ModelError where the unit changes x in place. context and unit must outlive the graph.
+// unit.Forward(x, context), for a forward that computes gradients. In backward it runs again with
+// the buffers, the generator, the mode and the autocast state of this call, and afterwards restores
+// those of the backward. Throws ModelError if the unit changes x in place. context and unit must
+// outlive the graph.
 at::Tensor ForwardRecomputed(Unit& unit, const at::Tensor& x, ForwardContext& context);
 
 }  // namespace muster::models

@@ -1,4 +1,4 @@
-// For tests: sees which units are called, as a sharding strategy does.
+// For tests: records which units are called, at the point where a sharding strategy would act.
 #ifndef MUSTER_WORKER_MODELS_RECORDING_CONTEXT_H_
 #define MUSTER_WORKER_MODELS_RECORDING_CONTEXT_H_
 

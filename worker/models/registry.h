@@ -13,8 +13,8 @@
 namespace muster::models {
 
 // Makes a model with fresh values, which depend only on (seed, parameter name); its `weights` are
-// not read here. spec: with its defaults, and valid (common/jobspec). Errors: INVALID_ARGUMENT
-// where no kind of model is set; those of CreateTorchscript and CreatePlugin.
+// not read here. spec: with its defaults, and valid (common/jobspec). Errors: INVALID_ARGUMENT: no
+// kind of model is set; those of CreateTorchscript and CreatePlugin.
 absl::StatusOr<std::unique_ptr<Model>> Create(const v1::ModelSpec& spec, uint64_t seed);
 
 }  // namespace muster::models

@@ -1,5 +1,5 @@
-// Rotary position embedding (Su et al. 2021) in Hugging Face's layout: the number i of a head's
-// first half is turned together with the number i of its second half.
+// Rotary position embedding (Su et al. 2021) in Hugging Face's layout: number i of a head's first
+// half is rotated together with number i of its second half.
 #ifndef MUSTER_WORKER_MODELS_ROTARY_H_
 #define MUSTER_WORKER_MODELS_ROTARY_H_
 
@@ -9,14 +9,15 @@
 
 namespace muster::models {
 
-// The angles of all positions: constants, no part of a model's weights. Threading: const.
+// The angles of all positions: constants that do not belong to a model's weights. Threading: const.
 class Rotary {
  public:
-  // `head` is even: the width of one head. Pair i turns by position / theta^(2i / head).
+  // `head`: the width of one head, which is even. Pair i is rotated by position / theta^(2i /
+  // head).
   Rotary(int64_t context, int64_t head, double theta);
 
-  // [B, C, H, head] -> the same with each position's heads turned, computed in float32. C <=
-  // context.
+  // [B, C, H, head] -> the same shape, with the heads of each position rotated, computed in
+  // float32. C <= context.
   at::Tensor Turn(const at::Tensor& x) const;
 
  private:

@@ -1,5 +1,5 @@
-// Seeds derived from a job's seed, so that no generator has a history to save: whoever draws
-// numbers makes (or re-seeds) a generator from what the numbers are for.
+// Seeds derived from a job's seed, so that checkpoints need not contain the state of any generator:
+// code that draws numbers creates (or re-seeds) a generator from the purpose of the numbers.
 #ifndef MUSTER_WORKER_MODELS_SEED_H_
 #define MUSTER_WORKER_MODELS_SEED_H_
 
@@ -16,10 +16,10 @@ uint64_t SeedForName(uint64_t seed, const std::string& name);
 // The dropout seed of one forward.
 uint64_t SeedForForward(uint64_t seed, int64_t step, int64_t micro_batch, int64_t rank);
 
-// A fresh CPU generator.
+// A new CPU generator.
 at::Generator MakeGenerator(uint64_t seed);
 
-// Starts `generator` over from `seed`.
+// Seeds `generator` again with `seed`.
 void Reseed(at::Generator& generator, uint64_t seed);
 
 }  // namespace muster::models

@@ -1,4 +1,4 @@
-// The units of a model that a setting names.
+// The units of a model that a setting selects.
 #ifndef MUSTER_WORKER_MODELS_SELECT_UNITS_H_
 #define MUSTER_WORKER_MODELS_SELECT_UNITS_H_
 
@@ -12,7 +12,7 @@ namespace muster::models {
 
 // In forward order; never the root, and none without parameters. patterns: of units' names
 // (common/glob); empty: the blocks, which are the outermost units whose name ends in a number
-// ("transformer.h.3"). INVALID_ARGUMENT, with all of them, for patterns that fit no unit with
+// ("transformer.h.3"). INVALID_ARGUMENT, with all such patterns: a pattern matches no unit with
 // parameters.
 absl::StatusOr<std::vector<const Unit*>> SelectUnits(const Unit& root,
                                                      const std::vector<std::string>& patterns);

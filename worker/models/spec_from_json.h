@@ -17,7 +17,7 @@ namespace muster::models {
 // Errors: INVALID_ARGUMENT: no such kind, or options that it does not have.
 absl::StatusOr<v1::ModelSpec> SpecFromJson(const std::string& kind, const nlohmann::json& options);
 
-// The same from a text, which has to be right.
+// The same from a text that is known to be valid.
 v1::ModelSpec SpecFromText(const std::string& kind, const std::string& options);
 
 // Errors: as above, and those of models::Create.

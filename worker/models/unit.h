@@ -1,7 +1,7 @@
-// Units: the pieces a model is made of. A unit owns named parameters and child units and computes
-// one forward; the runtime owns the *calls* of units (ForwardContext::Call), so that a sharding
-// strategy can gather a unit's parameters around them. A unit therefore gets its parameters in each
-// Forward again (`parameter(index)`) and calls its children only through the context.
+// Units: the parts of a model. A unit owns named parameters and child units and computes one
+// forward; the runtime owns the *calls* of units (ForwardContext::Call), so that a sharding
+// strategy can gather a unit's parameters around them. A unit therefore gets its parameters again
+// in each Forward (`parameter(index)`) and calls its children only through the context.
 //
 // Threading: a model and its context belong to one rank's thread.
 // Exceptions pass through Forward, LibTorch's (c10::Error) and ModelError; the step loop catches
@@ -29,24 +29,24 @@ struct Parameter {
   at::Tensor tensor;
 };
 
-// State that a forward changes and no gradient reaches, such as BatchNorm's statistics: float32 or
-// int64, contiguous. Copies share the tensor. Buffers are saved, exported and broadcast; a forward
-// in Mode::kEvaluate leaves them alone.
+// State that a forward changes and that gets no gradient, such as BatchNorm's statistics: float32
+// or int64, contiguous. Copies share the tensor. Buffers are saved, exported and broadcast; a
+// forward in Mode::kEvaluate does not change them.
 struct Buffer {
   std::string name;
   at::Tensor tensor;
 };
 
 // An error of a model's own code, with the names of the model and the unit. It would happen again,
-// so another start does not help. Lack of memory is not a ModelError: it stays std::bad_alloc, or
-// LibTorch's error.
+// so another start of the job does not help. Lack of memory is not a ModelError: it stays
+// std::bad_alloc, or LibTorch's error.
 class ModelError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Whether an error of LibTorch is a lack of memory. This is seen by its text, because on the CPU
-// such an error has no type of its own.
+// Whether an error of LibTorch is a lack of memory. This is recognised by its text, because on the
+// CPU such an error has no type of its own.
 bool IsLackOfMemory(const std::string& text);
 
 class Unit;

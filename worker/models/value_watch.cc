@@ -3,13 +3,16 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/ivalue.h>
 
+#include <algorithm>
+#include <limits>
+
 #include "absl/strings/str_cat.h"
 
 namespace muster::models {
 namespace {
 
-// A key that no tensor has and nothing else in this process uses: operations take their way over it
-// in threads that include it.
+// No tensor has this key, and nothing else in this process uses it. In a thread that includes it,
+// every operation is dispatched to WatchAnOperation first.
 constexpr c10::DispatchKey kKey = c10::DispatchKey::TESTING_ONLY_GenericMode;
 
 thread_local ValueWatch* current = nullptr;
@@ -33,12 +36,12 @@ void WatchAnOperation(const c10::OperatorHandle& op, c10::Stack* stack) {
   op.callBoxed(stack);
 }
 
-// For the whole process, before any thread runs operations; it acts only in threads that include
-// the key.
+// Registered once for the whole process, before any thread runs operations. It is called only in
+// threads that include the key.
 const c10::RegistrationHandleRAII registered = c10::Dispatcher::singleton().registerFallback(
     kKey, c10::KernelFunction::makeFromBoxedFunction<&WatchAnOperation>(), "ValueWatch");
 
-const void* MemoryOf(const at::Tensor& tensor) {
+const void* StorageOf(const at::Tensor& tensor) {
   return tensor.has_storage() ? tensor.storage().unsafeGetStorageImpl() : nullptr;
 }
 
@@ -56,8 +59,20 @@ ValueWatch* ValueWatch::Current() { return current; }
 void ValueWatch::Add(const char* what, const std::string& name, const at::Tensor& tensor) {
   const std::string text = absl::StrCat(what, " '", name, "'");
   names_.emplace(tensor.unsafeGetTensorImpl(), text);
-  // Of several in the same memory the first one: the tensor itself is looked for before.
-  if (const void* memory = MemoryOf(tensor); memory != nullptr) names_.emplace(memory, text);
+  if (const void* storage = StorageOf(tensor); storage != nullptr) {
+    residents_[storage].push_back({BytesOf(tensor), text});
+  }
+}
+
+ValueWatch::ByteRange ValueWatch::BytesOf(const at::Tensor& tensor) {
+  // A nested tensor has no strides: it counts as all of its storage.
+  if (tensor.is_nested()) return {0, std::numeric_limits<int64_t>::max()};
+  const auto size = static_cast<int64_t>(tensor.itemsize());
+  const int64_t first = tensor.storage_offset();
+  if (tensor.numel() == 0) return {first * size, first * size};
+  int64_t last = first;
+  for (int64_t i = 0; i < tensor.dim(); ++i) last += (tensor.size(i) - 1) * tensor.stride(i);
+  return {first * size, (last + 1) * size};
 }
 
 std::string ValueWatch::NameOf(const at::Tensor& argument) {
@@ -65,9 +80,17 @@ std::string ValueWatch::NameOf(const at::Tensor& argument) {
     for (const auto& [name, tensor] : model_.Parameters()) Add("parameter", name, tensor);
     for (const auto& [name, tensor] : model_.Buffers()) Add("buffer", name, tensor);
   }
-  auto found = names_.find(argument.unsafeGetTensorImpl());
-  if (found == names_.end()) found = names_.find(MemoryOf(argument));
-  return found == names_.end() ? "" : found->second;
+  const auto itself = names_.find(argument.unsafeGetTensorImpl());
+  if (itself != names_.end()) return itself->second;
+  const auto in_storage = residents_.find(StorageOf(argument));
+  if (in_storage == residents_.end()) return "";
+  const ByteRange bytes = BytesOf(argument);
+  for (const Resident& resident : in_storage->second) {
+    const bool shared =
+        std::max(bytes.begin, resident.bytes.begin) < std::min(bytes.end, resident.bytes.end);
+    if (shared) return resident.name;
+  }
+  return "";
 }
 
 void ValueWatch::Seen(const std::string& operation, const at::Tensor& argument, bool writes) {
@@ -77,10 +100,12 @@ void ValueWatch::Seen(const std::string& operation, const at::Tensor& argument, 
   if (name.empty()) return;
   written_ |= writes;
   if (mode_ == Mode::kNote) return;
-  throw ModelError(
+  const std::string why =
       absl::StrCat("a FlagHook freezes and unfreezes parameters and does nothing else, but it ",
                    writes ? "writes " : "uses ", name, " (", operation,
-                   "); derive from StepHook to change values"));
+                   "); derive from StepHook to change values");
+  if (refusal_.empty()) refusal_ = why;
+  throw ModelError(why);
 }
 
 }  // namespace muster::models

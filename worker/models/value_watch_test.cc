@@ -53,7 +53,9 @@ TEST_F(ValueWatchTest, AWriteIsRefusedByNameBeforeItIsDone) {
 
 TEST_F(ValueWatchTest, ReadsAreRefusedTooAlsoInLists) {
   EXPECT_THAT(Refused([&] { weight_.sum(); }), HasSubstr("uses " + name_ + " (aten::sum"));
-  EXPECT_THAT(Refused([&] { at::stack({at::ones({2, 4}), weight_}); }),
+  EXPECT_THAT(Refused([&] {
+                at::stack({at::ones({2, 4}), weight_});
+              }),
               HasSubstr("uses " + name_ + " (aten::stack"));
 }
 
@@ -63,6 +65,36 @@ TEST_F(ValueWatchTest, WhatSharesAParametersMemoryIsItsValues) {
   const at::Tensor row = weight_.select(0, 0);
   EXPECT_THAT(Refused([&] { data.zero_(); }), HasSubstr("writes " + name_));
   EXPECT_THAT(Refused([&] { row.zero_(); }), HasSubstr("writes " + name_));
+}
+
+// As in a bucket of sharded_ddp or in a unit of fsdp.
+TEST_F(ValueWatchTest, OfParametersInOneStorageTheUsedOneIsNamed) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor other = model_->Parameters()[0].tensor;
+  const std::string other_name = "parameter '" + model_->Parameters()[0].name + "'";
+  const int64_t elements = other.numel();
+  const at::Tensor flat = at::ones({elements + weight_.numel()});
+  other.set_data(flat.narrow(0, 0, elements).view(other.sizes()));
+  weight_.set_data(flat.narrow(0, elements, weight_.numel()).view(weight_.sizes()));
+  const at::Tensor row = weight_.data().select(0, 1);
+  const at::Tensor column = weight_.data().select(1, 0);
+  const at::Tensor other_row = other.data().select(0, 1);
+  const at::Tensor nothing = flat.narrow(0, elements, 0);
+  EXPECT_THAT(Refused([&] { weight_.mul_(2); }), HasSubstr("writes " + name_));
+  EXPECT_THAT(Refused([&] { row.zero_(); }), HasSubstr("writes " + name_));
+  EXPECT_THAT(Refused([&] { column.zero_(); }), HasSubstr("writes " + name_));
+  EXPECT_THAT(Refused([&] { other_row.zero_(); }), HasSubstr("writes " + other_name));
+  EXPECT_THAT(Refused([&] { flat.zero_(); }), HasSubstr("writes " + other_name));
+  EXPECT_EQ(Refused([&] { nothing.zero_(); }), "");
+}
+
+TEST_F(ValueWatchTest, TheFirstRefusalIsKeptAlsoWhereTheExceptionIsCaught) {
+  const ValueWatch watch(*model_, ValueWatch::Mode::kRefuse);
+  EXPECT_EQ(watch.refusal(), "");
+  EXPECT_THROW(weight_.sum(), ModelError);
+  const at::Tensor other = model_->Parameters()[0].tensor;
+  EXPECT_THROW(other.sum(), ModelError);
+  EXPECT_THAT(watch.refusal(), HasSubstr("uses " + name_ + " (aten::sum"));
 }
 
 TEST_F(ValueWatchTest, FlagsShapesAndOtherTensorsAreFree) {

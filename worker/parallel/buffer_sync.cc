@@ -19,7 +19,7 @@ BufferSync::BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* comm
 void BufferSync::BeginStep(const StepStart& start) {
   start_ = start;
   settled_ = false;
-  work_.reset();  // of a step that failed; waits
+  work_.reset();  // waits for the broadcast of a step that failed
   Pack(kept_);
 }
 

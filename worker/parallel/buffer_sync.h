@@ -1,13 +1,13 @@
-// One rank's buffers for all ranks (BatchNorm's statistics, which every rank's forward changes on
-// its own).
+// Keeps buffers equal on all ranks (BatchNorm's statistics, which each rank's forward changes in
+// its own way): all ranks take over the buffers of one rank.
 //
-// Once a step's last forward is done, the buffers of one rank are broadcast in one packed message
-// while backward runs, and every rank goes on with them. PyTorch's DistributedDataParallel sends
+// After the last forward of a step, the buffers of this rank are broadcast in one packed message
+// while backward runs, and every rank continues with them. PyTorch's DistributedDataParallel sends
 // the same message at the start of the next step (broadcast_buffers=True, once for each window of
-// accumulation); sent at the end of this one, it costs no waiting, and between steps all ranks hold
-// the same buffers: what is validated, saved and exported is one state.
+// accumulation). Sent at the end of the step, it costs no waiting. And between steps all ranks hold
+// the same buffers, so that one state is validated, saved and exported.
 //
-// Without buffers nothing is done or sent. Threading: that of Strategy.
+// Without buffers nothing is done or sent. Threading: as Strategy.
 #ifndef MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
 #define MUSTER_WORKER_PARALLEL_BUFFER_SYNC_H_
 
@@ -28,17 +28,18 @@ class BufferSync {
   // tensors. `communicator` outlives this.
   BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* communicator);
 
-  // Keeps what the buffers are, for Restore.
+  // Copies the values of the buffers, for Restore.
   void BeginStep(const StepStart& start);
 
-  // What the buffers are now is what Launch sends: later forwards of this step are nothing to the
-  // other ranks.
+  // Launch sends the values that the buffers have now. Later forwards of this step still change
+  // this rank's buffers, but not what is sent.
   void Settle();
 
   // A collective, after the step's last forward: starts sending the buffers of start.buffers_from.
   void Launch();
 
-  // Waits for what was launched; the buffers are that rank's then. Errors: the communicator's.
+  // Waits for the broadcast that Launch started. After it the buffers have the values of that rank.
+  // Errors: the communicator's.
   absl::Status Finish();
 
   // Puts the buffers back to what they were at BeginStep.
@@ -51,9 +52,9 @@ class BufferSync {
   const std::vector<at::Tensor> buffers_;
   comm::Communicator* const communicator_;
   StepStart start_;
-  at::Tensor kept_;  // bytes of all buffers, end to end
-  at::Tensor sent_;
-  bool settled_ = false;  // sent_ has what is to be sent
+  at::Tensor kept_;       // the bytes of all buffers at BeginStep, one after the other
+  at::Tensor sent_;       // the bytes that are sent or received
+  bool settled_ = false;  // sent_ has the bytes to send
   std::unique_ptr<comm::Work> work_;
 };
 

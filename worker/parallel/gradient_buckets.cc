@@ -85,7 +85,7 @@ void GradientBuckets::BeginStep(int64_t step) {
 }
 
 void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
-  // After a pass that completed, nothing is left to add to.
+  // The pass before completed the buckets, so that this one begins with empty ones.
   if (completes_) {
     StartOver();
   } else if (gradients_ == Gradients::kDropped && gradients == Gradients::kCount && error_.ok()) {
@@ -96,7 +96,7 @@ void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
   gradients_ = gradients;
   for (Parameter& state : parameters_) {
     state.expected = state.arrived = 0;
-    // What is to be dropped must not be added in place to what earlier passes brought.
+    // Otherwise autograd would add gradients that are discarded to the sums of earlier passes.
     if (gradients == Gradients::kDropped) state.parameter.tensor.mutable_grad().reset();
   }
 }
@@ -104,7 +104,7 @@ void GradientBuckets::BeginPass(bool completes, Gradients gradients) {
 void GradientBuckets::StartOver() {
   next_ = 0;
   for (Parameter& state : parameters_) {
-    // Without a gradient, autograd hands over the new one instead of adding to zeros.
+    // If grad() is undefined, autograd sets it to the new gradient and adds nothing.
     state.parameter.tensor.mutable_grad().reset();
     state.in_bucket = state.ready = false;
   }
@@ -150,7 +150,8 @@ void GradientBuckets::MoveIntoBucket(Parameter& state) {
   if (gradient.is_same(state.view)) return;  // accumulated in place
   if (gradient.is_contiguous() && gradient.scalar_type() == state.view.scalar_type() &&
       gradient.numel() == state.view.numel()) {
-    // The same as copy_, without its dispatch: models have hundreds of small parameters.
+    // As copy_, but without the cost of its dispatch, because models have hundreds of small
+    // parameters.
     if (gradient.nbytes() > 0) {
       std::memcpy(state.view.mutable_data_ptr(), gradient.const_data_ptr(), gradient.nbytes());
     }
@@ -195,7 +196,7 @@ void GradientBuckets::HandOver() {
 
 absl::Status GradientBuckets::Finish() {
   RETURN_IF_ERROR(error_);
-  // One by one, so that no more of them than the receiver takes at a time have memory.
+  // One bucket at a time, so that only as many of them have memory as the receiver holds at a time.
   for (Bucket& bucket : buckets_) {
     for (const layout::Group::Member& member : bucket.group.members) {
       Parameter& state = parameters_[member.parameter];

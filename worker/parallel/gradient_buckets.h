@@ -1,10 +1,10 @@
-// Collects gradients in flat buckets while backward runs, and says, in bucket order, when one is
-// complete.
+// Collects gradients in flat buckets while backward runs, and reports each bucket when it is
+// complete, in the order of the buckets.
 //
-// A parameter's first gradient of a pass is copied into its place in the bucket and grad() becomes
-// a view of that place; later micro-batches add to it there. In a pass that completes, the hook
-// also counts, and buckets are handed over strictly in their order, the same on every rank, while
-// backward goes on.
+// The first gradient that a parameter gets for an empty bucket is copied to the parameter's place
+// there, and grad() becomes a view of this place. Later micro-batches add to it there. In a pass
+// that completes the buckets, the hook also counts the gradients, and buckets are handed over while
+// backward runs: strictly in their order, which is the same on every rank.
 //
 // It owns the post-accumulate-gradient hook of every parameter (autograd has one per tensor) until
 // it is destroyed. Threading: one thread, the one that calls backward.
@@ -26,49 +26,51 @@ namespace muster::parallel {
 class GradientBuckets {
  public:
   enum class Memory {
-    // Of all buckets, from the start. After a bucket is complete, grad() of its parameters stays a
-    // view of it.
+    // All buckets have memory from the start. After a bucket is complete, grad() of its parameters
+    // stays a view of it.
     kKept,
-    // Of a bucket, from its first gradient on until it is complete. It is the receiver's then, and
-    // grad() of its parameters is undefined.
+    // A bucket has memory from its first gradient until it is complete. Then the memory belongs to
+    // the receiver, and grad() of the bucket's parameters is undefined.
     kHandedOver,
   };
-  // Bucket number `bucket` is complete: `flat` is its memory, padding zero. Called in the order of
-  // the buckets.
+  // Called when bucket number `bucket` is complete, in the order of the buckets. `flat` is its
+  // memory; the padding is zero.
   using Complete = std::function<void(size_t bucket, at::Tensor flat)>;
 
-  // parameters: the trainable ones, as CheckParameters wants them; groups: over their indices.
-  // `who`: for errors, "rank 1".
+  // parameters: the trainable ones, which have passed CheckParameters. groups: the buckets; their
+  // members are indices of `parameters`. who: names this rank in errors, such as "rank 1".
   GradientBuckets(std::vector<models::Parameter> parameters, std::vector<layout::Group> groups,
                   Memory memory, Complete complete, std::string who);
   ~GradientBuckets();
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  // Drops all gradients.
+  // Discards all gradients.
   void BeginStep(int64_t step);
 
-  // Whether the gradients of a pass are wanted.
+  // What happens to the gradients of a pass.
   enum class Gradients {
-    kCount,
-    // They are dropped as they come: the pass adds nothing. They still say when a bucket is
-    // complete. Only such passes may follow, up to the one that completes.
+    kCount,  // they are added to the buckets
+    // They are discarded when they arrive, so that the pass adds nothing. They are still counted to
+    // find out when a bucket is complete. Only such passes may follow, up to the one that
+    // completes.
     kDropped,
   };
 
-  // Before the forward and backward of a micro-batch. `completes`: buckets are complete with its
-  // gradients. A pass after one that completed starts from nothing.
+  // Called before the forward and backward of a micro-batch. completes: the buckets are complete
+  // after the gradients of this pass. A pass after one that completed starts with empty buckets.
   void BeginPass(bool completes, Gradients gradients = Gradients::kCount);
 
-  // Once for each way in which the backward of this pass will bring a gradient to a parameter.
-  // Without any, one is expected. Ways that do not come hold its bucket up until Finish.
+  // Called once for each gradient that the backward of this pass will bring to a parameter. Without
+  // a call, one gradient is expected. If an expected gradient does not come, the parameter's bucket
+  // is handed over only by Finish.
   void Expect(size_t parameter) { ++parameters_[parameter].expected; }
 
-  // After the backward of a pass that completes: parameters that no micro-batch used get a zero
-  // gradient; the remaining buckets are handed over, one after the other. FAILED_PRECONDITION: a
-  // parameter had more gradients in one backward than expected, or passes came in another order
-  // than said above; INTERNAL: an exception in a hook, of LibTorch or of the receiver. Nothing is
-  // handed over after an error.
+  // Called after the backward of a pass that completes. Parameters that no micro-batch used get a
+  // zero gradient, and the remaining buckets are handed over, one after the other.
+  // FAILED_PRECONDITION: a parameter had more gradients in one backward than expected, or a pass
+  // with kCount followed one with kDropped. INTERNAL: LibTorch or the receiver threw an exception
+  // in a hook. Nothing is handed over after an error.
   absl::Status Finish();
 
  private:
@@ -76,26 +78,26 @@ class GradientBuckets {
     models::Parameter parameter;
     size_t bucket = 0;
     int64_t offset = 0;
-    at::Tensor
-        view;  // its place in the bucket, with its shape; undefined while the bucket has no memory
-    bool in_bucket = false;  // the gradient of this step lies there
-    bool ready = false;      // and is complete
-    // In this pass.
-    int expected = 0;
-    int arrived = 0;
+    // Its place in the bucket, with its shape; undefined while the bucket has no memory.
+    at::Tensor view;
+    bool in_bucket = false;  // its gradient of this step lies in the bucket
+    bool ready = false;      // its gradient of this step is complete
+    int expected = 0;        // number of gradients in this pass, as Expect said
+    int arrived = 0;         // number of gradients that have arrived in this pass
   };
   struct Bucket {
     layout::Group group;
     at::Tensor flat;
-    int pending = 0;  // gradients that are not ready
+    int pending = 0;  // number of parameters whose gradient is not ready
   };
-  // What autograd calls once a parameter's gradient is accumulated.
+  // Autograd calls it after it has accumulated a gradient of a parameter.
   struct Hook;
 
   void Arrived(size_t index);
   void Failed(const Parameter& parameter, const char* what);
   void MoveIntoBucket(Parameter& parameter);
-  // Where nothing of this step lies there, zeros do. grad() is a view of it then.
+  // Fills the parameter's place with zeros unless it has a gradient of this step. Makes grad() a
+  // view of this place.
   void SettleInBucket(Parameter& parameter);
   void Allocate(Bucket& bucket);
   void MarkReady(Parameter& parameter);
@@ -108,7 +110,7 @@ class GradientBuckets {
   const Complete complete_;
   const std::string who_;
 
-  // This step's.
+  // State of the current step.
   int64_t step_ = 0;
   bool completes_ = false;
   Gradients gradients_ = Gradients::kCount;

@@ -21,11 +21,11 @@ using Memory = GradientBuckets::Memory;
 
 constexpr int kWorldSize = 2;
 
-// Three parameters "a" [5], "b" [3, 7] and "c" [40], each in a bucket of its own: number 0 is c's,
-// 2 is a's.
+// Three parameters "a" [5], "b" [3, 7] and "c" [40], each in its own bucket: c in bucket 0, a in
+// bucket 2.
 class Fixture : public testing::Test {
  protected:
-  // What is not written shows: fresh memory is NaN.
+  // New memory is filled with NaN, so that a test notices elements that were never written.
   static void SetUpTestSuite() {
     memory::InstallCountingAllocator();
     at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
@@ -53,7 +53,7 @@ class Fixture : public testing::Test {
   }
 
   const at::Tensor& parameter(size_t index) const { return parameters_[index].tensor; }
-  // Gradients: `factor` everywhere in the parameter.
+  // Every element of the parameter's gradient is `factor`.
   void Backward(size_t index, float factor) { (parameter(index) * factor).sum().backward(); }
   void BackwardOfAll(float factor) {
     for (size_t i = 3; i-- > 0;) Backward(i, factor);
@@ -62,11 +62,11 @@ class Fixture : public testing::Test {
   std::vector<models::Parameter> parameters_;
   std::vector<layout::Group> groups_;
   size_t throws_at_ = 100;
-  std::vector<size_t> order_;         // buckets as they came
+  std::vector<size_t> order_;         // buckets in the order in which they were handed over
   std::vector<at::Tensor> received_;  // their memory
 };
 
-// With either kind of memory.
+// For both kinds of memory.
 class GradientBucketsTest : public Fixture, public testing::WithParamInterface<Memory> {
  protected:
   std::unique_ptr<GradientBuckets> Create() { return Fixture::Create(GetParam()); }
@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(All, GradientBucketsTest,
                            return info.param == Memory::kKept ? "Kept" : "HandedOver";
                          });
 
-// `value` in the first `elements`, then zeros.
+// Expects `value` in the first `elements`, and zeros after them.
 void ExpectFilled(const at::Tensor& flat, int64_t elements, float value) {
   for (int64_t i = 0; i < flat.numel(); ++i) {
     EXPECT_EQ(flat.const_data_ptr<float>()[i], i < elements ? value : 0.0f)

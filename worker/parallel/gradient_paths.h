@@ -1,5 +1,4 @@
-// Counts in how many ways a backward will bring gradients to each parameter, where units are
-// recomputed.
+// Counts how many gradients a backward will bring to each parameter if units are recomputed.
 #ifndef MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
 #define MUSTER_WORKER_PARALLEL_GRADIENT_PATHS_H_
 
@@ -14,13 +13,14 @@ namespace muster::parallel {
 
 class GradientPaths : public models::UseObserver {
  public:
-  // trainable: of the model's parameters. expect: called with the index of one for each way in
-  // which a gradient will come to it. before_recomputation: UseObserver's.
+  // trainable: the trainable ones of the model's parameters. expect: called once for each gradient
+  // that will come, with the index of its parameter in `trainable`. before_recomputation: called by
+  // BeforeRecomputation.
   GradientPaths(const std::vector<models::Parameter>& trainable,
                 std::function<void(size_t parameter)> expect,
                 std::function<void()> before_recomputation);
 
-  // Before the forward of a micro-batch.
+  // Called before the forward of a micro-batch.
   void BeginPass();
   void Used(const models::Unit& unit, bool recomputed) override;
   void BeforeRecomputation() override { before_recomputation_(); }
@@ -29,7 +29,8 @@ class GradientPaths : public models::UseObserver {
   const std::function<void(size_t parameter)> expect_;
   const std::function<void()> before_recomputation_;
   std::unordered_map<const void*, size_t> index_of_;
-  std::vector<bool> directly_;  // used in this pass by a call that is not recomputed
+  // By parameter: whether a call that is not recomputed has used it in this pass.
+  std::vector<bool> directly_;
 };
 
 }  // namespace muster::parallel

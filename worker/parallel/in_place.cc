@@ -4,15 +4,16 @@
 #include <unordered_map>
 
 #include "ATen/ops/empty.h"
+#include "c10/core/GradMode.h"
 
 namespace muster::parallel {
 namespace {
 
 constexpr int64_t kNowhere = -1;
 
-// Where the tensors lie.
+// Which tensors lie in which flat.
 struct Residents {
-  std::vector<int64_t> flat_of;               // by tensor: index of the flat, or kNowhere
+  std::vector<int64_t> flat_of;               // by tensor: index of its flat, or kNowhere
   std::vector<std::vector<size_t>> of_flats;  // by flat: the tensors in it
 };
 
@@ -33,9 +34,9 @@ Residents ResidentsOf(const std::vector<at::Tensor>& flats,
   return residents;
 }
 
-// Where in which flat the group would lie.
+// The flat in which a group would stay, and the offset at which it would begin there.
 struct Place {
-  int64_t flat = kNowhere;
+  int64_t flat = kNowhere;  // kNowhere: its members do not lie as the group wants them
   int64_t begin = 0;
 };
 
@@ -54,7 +55,8 @@ Place PlaceOf(const WantedGroup& group, const std::vector<at::Tensor>& tensors,
   return place;
 }
 
-// Whether the memory is the group's alone: the padding, too.
+// Whether nothing but the group's members lies in the memory that the group would have, which
+// includes its padding.
 bool IsFree(const WantedGroup& group, const Place& place, const at::Tensor& flat,
             const std::vector<at::Tensor>& tensors, const std::vector<size_t>& residents) {
   const int64_t end = place.begin + group.elements;
@@ -74,7 +76,7 @@ bool IsFree(const WantedGroup& group, const Place& place, const at::Tensor& flat
 InPlace FindInPlace(const std::vector<at::Tensor>& flats, const std::vector<at::Tensor>& tensors,
                     const std::vector<WantedGroup>& groups, Unwanted unwanted) {
   const Residents residents = ResidentsOf(flats, tensors);
-  std::vector<bool> left(flats.size());  // by a tensor that was in it
+  std::vector<bool> left(flats.size());  // whether a tensor has to leave the flat
   std::vector<bool> wanted(tensors.size());
   std::vector<Place> places;
   for (const WantedGroup& group : groups) {
@@ -126,6 +128,18 @@ at::Tensor NewFlat(const WantedGroup& group) {
   }
   clear(end, group.elements);
   return flat;
+}
+
+void MoveInto(const at::Tensor& flat, const WantedGroup& group,
+              const std::vector<at::Tensor>& tensors) {
+  const c10::NoGradGuard no_grad;
+  for (const WantedGroup::Member& member : group.members) {
+    if (member.elements == 0) continue;
+    const at::Tensor& tensor = tensors[member.tensor];
+    const at::Tensor place = flat.narrow(0, member.offset, member.elements).view(tensor.sizes());
+    std::memcpy(place.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
+    tensor.set_data(place);
+  }
 }
 
 }  // namespace muster::parallel

@@ -1,8 +1,8 @@
-// Which groups of a plan stay where they are when a plan follows another one: those whose tensors
-// already lie in one piece of the earlier plan's memory, each at the place that the group wants.
+// Finds the groups of a new plan that can stay where they are: the tensors of such a group already
+// lie in one flat of the plan before, each at the offset that the new group has for it.
 //
-// Memory is kept as a whole or left as a whole: where one tensor has to leave a piece of memory,
-// everything in it is laid out anew, so that no piece stays for a part of what it once held.
+// A flat is kept or left as a whole. If one tensor has to leave a flat, everything in this flat is
+// laid out anew, so that no flat stays allocated for only a part of its former tensors.
 #ifndef MUSTER_WORKER_PARALLEL_IN_PLACE_H_
 #define MUSTER_WORKER_PARALLEL_IN_PLACE_H_
 
@@ -17,38 +17,47 @@ namespace muster::parallel {
 // A group of a plan, or one rank's slice of it, in contiguous memory.
 struct WantedGroup {
   struct Member {
-    int64_t tensor = -1;   // index of the tensor that has the values; -1: none has just these
-    int64_t offset = 0;    // where it begins in the group, in elements
-    int64_t elements = 0;  // 0 and more
+    int64_t tensor = -1;   // index of the tensor with exactly these values; -1: there is none
+    int64_t offset = 0;    // where the member begins in the group, in elements
+    int64_t elements = 0;  // at least 0
   };
-  std::vector<Member> members;  // by rising offset
+  std::vector<Member> members;  // in ascending order of offsets
   int64_t elements = 0;         // with padding
   at::ScalarType type = at::kFloat;
 };
 
-// What becomes of a tensor that no group wants.
+// What happens to a tensor that is in no group of the new plan.
 enum class Unwanted {
-  kStays,   // it is used where it is
-  kLeaves,  // its values go elsewhere, or nowhere
+  kStays,   // it is still used, and may stay in its memory
+  kLeaves,  // its values are moved to other memory, or are not needed any more
 };
 
 struct InPlace {
-  // For each group its memory, a view of one of `flats`; undefined: it has to be laid out anew.
+  // The memory of each group, a view of one of `flats`; undefined: the group has to be laid out
+  // anew.
   std::vector<at::Tensor> groups;
-  // With Unwanted::kStays: those that no group wants, in memory that is not kept.
+  // With Unwanted::kStays: indices of the tensors that are in no group and lie in a flat that is
+  // not kept.
   std::vector<size_t> displaced;
-  // Of the earlier plan's memory, what is kept.
+  // The flats of the plan before that are kept.
   std::vector<at::Tensor> flats;
 };
 
-// flats: memory that an earlier plan made, each all of its storage. tensors: contiguous; those that
-// lie outside of `flats` are in no group's place. Nothing else than `tensors` may lie in `flats`.
-// Pure: only addresses are looked at.
+// flats: memory that earlier plans made; each is all of its storage. tensors: contiguous. A group
+// with a tensor outside of `flats` is laid out anew. Only `tensors` may lie in `flats`. Tensors
+// without elements are ignored. Pure: it looks at storages and offsets only.
 InPlace FindInPlace(const std::vector<at::Tensor>& flats, const std::vector<at::Tensor>& tensors,
                     const std::vector<WantedGroup>& groups, Unwanted unwanted);
 
-// Memory for a group. Between its members there are zeros; the members' places hold anything.
+// Memory for a group. The padding between its members is zero; the members themselves are
+// uninitialized.
 at::Tensor NewFlat(const WantedGroup& group);
+
+// Copies the values of the group's members into `flat`, which NewFlat made, and makes the tensors
+// views of it. Every member must have a tensor. A tensor without elements keeps its memory: as a
+// view it would keep the whole flat allocated after all others have left it.
+void MoveInto(const at::Tensor& flat, const WantedGroup& group,
+              const std::vector<at::Tensor>& tensors);
 
 }  // namespace muster::parallel
 

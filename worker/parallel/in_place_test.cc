@@ -6,6 +6,7 @@
 
 #include "ATen/core/Tensor.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/full.h"
 #include "ATen/ops/ones.h"
 
 namespace muster::parallel {
@@ -68,7 +69,7 @@ TEST_F(InPlaceTest, TheSameMembersInAnotherOrderAreLaidOutAnew) {
 }
 
 TEST_F(InPlaceTest, MemoryThatOneTensorLeavesIsLeftByAll) {
-  // The first group would fit; the other goes.
+  // The first group could stay, but the second one has to leave.
   const InPlace found =
       Find({Group({{0, 0, 20}}, 32), Group({{1, 0, 10}, {2, 32, 16}}, 48)}, Unwanted::kLeaves);
   EXPECT_FALSE(found.groups[0].defined());
@@ -100,11 +101,35 @@ TEST_F(InPlaceTest, OtherLengthsTypesAndMemoryAreLaidOutAnew) {
 
 TEST(NewFlat, IsZeroBetweenItsMembers) {
   WantedGroup group{.members = {{0, 0, 3}, {1, 16, 20}}, .elements = 48, .type = at::kFloat};
-  { const at::Tensor used = at::ones({48}); }  // memory that comes back
+  { const at::Tensor used = at::ones({48}); }  // the allocator may hand this memory out again
   const at::Tensor flat = NewFlat(group);
   const float* values = flat.const_data_ptr<float>();
   for (int i = 3; i < 16; ++i) EXPECT_EQ(values[i], 0) << i;
   for (int i = 36; i < 48; ++i) EXPECT_EQ(values[i], 0) << i;
+}
+
+TEST(MoveInto, MakesTheTensorsViewsWithTheirValues) {
+  const WantedGroup group{.members = {{1, 0, 3}, {0, 16, 4}}, .elements = 32, .type = at::kFloat};
+  const std::vector<at::Tensor> tensors = {at::ones({2, 2}), at::full({3}, 5.0)};
+  const at::Tensor flat = NewFlat(group);
+  MoveInto(flat, group, tensors);
+  for (const at::Tensor& tensor : tensors) EXPECT_TRUE(tensor.is_alias_of(flat));
+  EXPECT_TRUE(tensors[0].equal(at::ones({2, 2})));
+  EXPECT_TRUE(tensors[1].equal(at::full({3}, 5.0)));
+  EXPECT_EQ(tensors[0].storage_offset(), 16);
+  EXPECT_EQ(tensors[1].storage_offset(), 0);
+}
+
+TEST(MoveInto, ATensorWithoutElementsDoesNotKeepTheFlatAllocated) {
+  const WantedGroup group{.members = {{0, 0, 3}, {1, 16, 0}}, .elements = 32, .type = at::kFloat};
+  const std::vector<at::Tensor> tensors = {at::ones({3}), at::empty({0})};
+  at::Tensor flat = NewFlat(group);
+  MoveInto(flat, group, tensors);
+  const auto storage = flat.storage().getWeakStorageImpl();
+  flat.reset();
+  EXPECT_FALSE(storage.expired());
+  tensors[0].set_data(at::ones({3}));  // it leaves the flat, as in a new plan
+  EXPECT_TRUE(storage.expired());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The tensors of a model that a strategy deals with: what they must be like, and how a layout sees
-// them.
+// The tensors of a model as strategies use them: the checks that they must pass, and their
+// descriptions for layouts.
 #ifndef MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 #define MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 
@@ -14,29 +14,30 @@
 
 namespace muster::parallel {
 
-// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on the CPU, with a
-// name and a tensor of its own; a trainable one (it requires a gradient) float32 or float64. Frozen
-// ones may be of any type.
+// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on the CPU whose
+// name and tensor no other parameter has. A trainable parameter (one that requires a gradient) must
+// be float32 or float64; a frozen one may have any type.
 absl::Status CheckParameters(const std::vector<models::Parameter>& parameters);
 
 // INVALID_ARGUMENT, with the name, unless every buffer is contiguous, on the CPU, float32 or int64,
-// needs no gradient, and has a name of its own.
+// requires no gradient, and has a name that no other buffer has.
 absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers);
 
 // Which of the parameters require a gradient.
 std::vector<bool> TrainedOf(const std::vector<models::Parameter>& parameters);
 
-// Of the parameters that are `trained`; `indices`: which of `parameters` they are.
+// The descriptions of the parameters that are `trained`. indices: receives their indices in
+// `parameters`.
 std::vector<layout::ParameterSpec> TrainableSpecs(const std::vector<models::Parameter>& parameters,
                                                   const std::vector<bool>& trained,
                                                   std::vector<size_t>* indices);
 
-// The same of the others, which are float32, float64 or int64.
+// The same for the other parameters, which are float32, float64 or int64.
 std::vector<layout::ParameterSpec> FrozenSpecs(const std::vector<models::Parameter>& parameters,
                                                const std::vector<bool>& trained,
                                                std::vector<size_t>* indices);
 
-// Of each parameter.
+// The number of elements of each parameter.
 std::vector<int64_t> ElementsOf(const std::vector<models::Parameter>& parameters);
 
 at::ScalarType ScalarTypeOf(layout::ElementType type);

@@ -21,7 +21,7 @@ namespace {
 
 using layout::Move;
 
-// Of this rank, by parameter.
+// The pieces of this rank, by parameter.
 using PieceMap = std::unordered_map<int64_t, const Piece*>;
 
 absl::StatusOr<PieceMap> MapOf(const Arrangement& arrangement, int rank) {
@@ -53,10 +53,11 @@ int64_t BytesOf(const Move& move, const std::vector<int64_t>& element_bytes) {
 
 // The moves from one rank to another.
 struct Lane {
-  std::vector<Move> moves;  // in an order that both agree on
-  size_t next = 0;          // the first that has not travelled
+  std::vector<Move> moves;  // in the same order on sender and receiver
+  size_t next = 0;          // the first move that is not completely taken
 
-  // What travels next: whole moves and a part of one, at most `bytes`, but at least one element.
+  // Takes what is sent next: whole moves and at most one part of a move, together at most `bytes`,
+  // but at least one element.
   std::vector<Move> Take(int64_t bytes, const std::vector<int64_t>& element_bytes) {
     std::vector<Move> taken;
     while (next < moves.size()) {
@@ -74,7 +75,7 @@ struct Lane {
   }
 };
 
-// By sender and receiver; only those between which anything travels.
+// By sender and receiver. Contains only pairs of ranks between which something is sent.
 using Lanes = std::map<std::pair<int64_t, int64_t>, Lane>;
 
 Lanes LanesOf(const std::vector<Move>& moves) {
@@ -90,12 +91,12 @@ Lanes LanesOf(const std::vector<Move>& moves) {
   return lanes;
 }
 
-// Room for one round of an exchange, used for round after round.
+// One round of an exchange, with the memory for it. It is used for many rounds, one after another.
 class Round {
  public:
   explicit Round(comm::Communicator* communicator) : communicator_(communicator) {}
 
-  // Begins to send and receive the next part of each lane.
+  // Starts to send and receive the next part of each lane.
   void Begin(Lanes& lanes, const PieceMap& from, int64_t lane_bytes,
              const std::vector<int64_t>& element_bytes, comm::OpLabel label) {
     const int rank = communicator_->rank();
@@ -103,7 +104,7 @@ class Round {
     std::vector<int64_t> in_sizes(communicator_->world_size());
     std::vector<Move> sent;
     received_.clear();
-    for (auto& [ends, lane] : lanes) {  // by rising receiver, and by rising sender
+    for (auto& [ends, lane] : lanes) {  // in ascending order of senders, then of receivers
       const std::vector<Move> taken = lane.Take(lane_bytes, element_bytes);
       if (ends.first != rank && ends.second != rank) continue;
       const bool out = ends.first == rank;
@@ -144,10 +145,11 @@ class Round {
   }
 
   comm::Communicator* const communicator_;
-  at::Tensor out_, in_;  // room
-  at::Tensor in_now_;    // of it, in this round
+  at::Tensor out_, in_;  // memory for what is sent and received
+  at::Tensor in_now_;    // the part of in_ that this round uses
   std::vector<Move> received_;
-  std::unique_ptr<comm::Work> work_;  // last: it is waited for before the rest goes
+  // The last member, so that its destructor, which waits, runs first.
+  std::unique_ptr<comm::Work> work_;
 };
 
 int64_t TravellingBytes(const std::vector<Move>& moves, const std::vector<int64_t>& element_bytes) {
@@ -184,7 +186,7 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
     if (source != target) std::memcpy(target, source, (move.end - move.begin) * bytes);
   }
   Lanes lanes = LanesOf(moves);
-  // All connections are in use in every round; two rounds are on their way at a time.
+  // Every round uses all connections, so that each gets an equal part of the bytes.
   const int64_t lane_bytes = round_bytes / std::max(communicator->world_size() - 1, 1);
   std::array<Round, 2> rounds = {Round(communicator), Round(communicator)};
   const auto done = [](const auto& entry) {

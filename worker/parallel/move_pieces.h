@@ -1,5 +1,5 @@
-// Brings values that lie in pieces on the ranks to where another plan wants them. A rank sends what
-// others want and do not have, and nothing that they have.
+// Moves values that lie in pieces on the ranks to the places that another plan has for them. A rank
+// receives only values that it does not hold already.
 #ifndef MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_
 #define MUSTER_WORKER_PARALLEL_MOVE_PIECES_H_
 
@@ -14,29 +14,32 @@
 namespace muster::parallel {
 
 struct Arrangement {
-  // What each rank holds, the same on all ranks; offsets mean nothing. Parameters that nobody holds
-  // are not dealt with.
+  // What each rank holds, the same on all ranks; offsets are ignored. Parameters that no rank holds
+  // are not moved.
   layout::Placement holders;
-  // What this rank holds of it: one piece for each of its ranges, of any shape, contiguous.
+  // What this rank holds: a contiguous piece of any shape for each of its ranges.
   std::vector<Piece> held;
 };
 
-// Of each parameter's elements, given their types.
+// The bytes of one element of each parameter, whose types are given.
 std::vector<int64_t> ElementBytes(const std::vector<at::ScalarType>& types);
 
-// Fills to.held. element_bytes: of each parameter's elements, the same on all ranks. A tensor of
-// `to` shares no memory with one of `from`, unless both are of the same elements in the same place.
-// A collective, where anything travels at all: in rounds in which a rank sends at most round_bytes
-// and receives at most that, or one element, and two of which are on their way at a time. Small
-// ones, so that what is sent and received does not leave the cache. The bytes that all ranks send
-// to others. Errors: the communicator's; DATA_LOSS: nobody has what `to` wants; INVALID_ARGUMENT:
-// pieces that are not the placements'.
+// Fills to.held. element_bytes: ElementBytes, the same on all ranks. A tensor of `to` may share
+// memory with one of `from` only if both hold the same elements at the same addresses.
+//
+// A collective if any value has to go to another rank. It works in rounds, of which two are in
+// flight at a time. In a round a rank sends at most round_bytes and receives at most as many; but
+// at least one element moves. Rounds are small, so that the bytes of a round stay in the cache.
+//
+// Returns the bytes that all ranks together send to other ranks. Errors: the communicator's;
+// DATA_LOSS: no rank has values that `to` needs; INVALID_ARGUMENT: the pieces of this rank do not
+// fit its placement.
 absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& to,
                                    const std::vector<int64_t>& element_bytes,
                                    comm::Communicator* communicator, comm::OpLabel label,
                                    int64_t round_bytes = 4 << 20);
 
-// The same bytes without moving anything. Pure.
+// The bytes that MovePieces would return. Pure.
 absl::StatusOr<int64_t> BytesToMove(const layout::Placement& from, const layout::Placement& to,
                                     const std::vector<int64_t>& element_bytes);
 

@@ -11,7 +11,8 @@
 namespace muster::parallel {
 namespace {
 
-// Every parameter cut at random places; each part somewhere, some on two ranks.
+// Cuts every parameter at random places, one part for each rank. With `twice`, every rank holds the
+// whole of some parameters.
 layout::Placement RandomPlacement(const std::vector<int64_t>& elements, int ranks, bool twice,
                                   std::mt19937& random) {
   layout::Placement placement;

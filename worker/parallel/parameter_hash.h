@@ -1,4 +1,4 @@
-// Do all ranks hold the same tensors, to the bit?
+// Checks whether all ranks hold the same tensors, bit by bit.
 #ifndef MUSTER_WORKER_PARALLEL_PARAMETER_HASH_H_
 #define MUSTER_WORKER_PARALLEL_PARAMETER_HASH_H_
 
@@ -12,14 +12,14 @@
 
 namespace muster::parallel {
 
-// A collective: every rank calls it with the same names ("parameter 'w'") in the same order.
-// DATA_LOSS on every rank, with the first tensor that differs and the ranks whose bits differ from
-// rank 0's.
+// A collective: every rank calls it with the same names (such as "parameter 'w'") in the same
+// order. If bits differ, it returns DATA_LOSS on every rank, with the name of the first tensor that
+// differs and the ranks whose bits differ from those of rank 0.
 absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
                                   const std::vector<at::Tensor>& tensors, int64_t step,
                                   comm::Communicator* communicator);
 
-// The same of a model's parameters and buffers.
+// The same for a model's parameters and buffers.
 absl::Status CheckModelEqualOnAllRanks(const std::vector<models::Parameter>& parameters,
                                        const std::vector<models::Buffer>& buffers, int64_t step,
                                        comm::Communicator* communicator);

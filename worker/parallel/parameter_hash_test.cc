@@ -10,8 +10,8 @@
 namespace muster::parallel {
 namespace {
 
-// Gives what every rank of `world_size` answers when the ranks in `different` hold other bits in
-// 'b'.
+// The status that every one of `world_size` ranks gets if the ranks in `different` hold other bits
+// in 'b'.
 std::vector<absl::Status> Check(int world_size, const std::vector<int>& different) {
   auto ranks = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> results(world_size);
@@ -20,7 +20,7 @@ std::vector<absl::Status> Check(int world_size, const std::vector<int>& differen
     threads.emplace_back([&, rank] {
       at::Tensor a = at::ones({100}), b = at::zeros({3, 5});
       for (int other : different) {
-        // -0.0 equals 0.0, but not to the bit.
+        // -0.0 equals 0.0, but has other bits.
         if (rank == other) b.data_ptr<float>()[14] = -0.0f;
       }
       results[rank] =

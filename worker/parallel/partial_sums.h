@@ -1,4 +1,4 @@
-// Sums over a rank's own pieces, from every rank.
+// Gathers the sums that each rank has over its own pieces.
 #ifndef MUSTER_WORKER_PARALLEL_PARTIAL_SUMS_H_
 #define MUSTER_WORKER_PARALLEL_PARTIAL_SUMS_H_
 
@@ -11,7 +11,7 @@
 
 namespace muster::parallel {
 
-// A collective: `mine` of each rank, in rank order. Errors: the communicator's.
+// A collective. Returns `mine` of every rank, in rank order. Errors: the communicator's.
 absl::StatusOr<std::vector<PartialSum>> GatherPartialSums(const PartialSum& mine, int64_t step,
                                                           comm::Communicator* communicator);
 

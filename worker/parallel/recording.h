@@ -1,5 +1,5 @@
-// A communicator that writes down what is issued, and finishes gathers as late as it may: in Wait.
-// For tests.
+// A communicator for tests. It records the operations that are issued, and writes the output of an
+// all-gather as late as it may: in Wait.
 #ifndef MUSTER_WORKER_PARALLEL_RECORDING_H_
 #define MUSTER_WORKER_PARALLEL_RECORDING_H_
 

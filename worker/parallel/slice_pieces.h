@@ -1,4 +1,5 @@
-// What a rank updates where parameters lie in flat groups cut into one slice per rank.
+// Which pieces of parameters a rank updates if the parameters lie in flat groups, each of which is
+// cut into one slice per rank.
 #ifndef MUSTER_WORKER_PARALLEL_SLICE_PIECES_H_
 #define MUSTER_WORKER_PARALLEL_SLICE_PIECES_H_
 
@@ -15,17 +16,18 @@ namespace muster::parallel {
 // This rank's slice of one group.
 struct Slice {
   at::Tensor parameters;
-  at::Tensor gradients;  // undefined: frozen
+  at::Tensor gradients;  // undefined: the group is frozen
 };
 
-// The pieces of `rank` in its slices of the groups, which are over `specs`; indices[i]: which
-// parameter of the model specs[i] is. By rising parameter; one of an empty parameter is rank 0's.
+// The pieces in the slices of `rank`, in ascending order of parameters. The members of the groups
+// are indices of `specs`; indices[i] is the index of specs[i] in the model. The piece of a
+// parameter without elements belongs to rank 0.
 std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
                             const std::vector<layout::ParameterSpec>& specs,
                             const std::vector<size_t>& indices, const std::vector<Slice>& slices,
                             int rank, int world_size);
 
-// The same of all ranks, over all the model's parameters: `elements` of each.
+// The same for all ranks, as a placement of all the model's parameters, which have `elements`.
 layout::Placement OwnersOf(const std::vector<layout::Group>& groups,
                            const std::vector<layout::ParameterSpec>& specs,
                            const std::vector<size_t>& indices, std::vector<int64_t> elements,

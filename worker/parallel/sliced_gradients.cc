@@ -14,7 +14,8 @@ namespace {
 using memory::MemoryScope;
 using memory::Purpose;
 
-// Two keep the connection busy; each holds its full-size gradients.
+// Two reductions keep the connection busy. There are not more, because each of them holds the
+// memory of a full group.
 constexpr size_t kMostReducing = 2;
 
 }  // namespace
@@ -48,7 +49,7 @@ SlicedGradients::SlicedGradients(std::vector<models::Parameter> parameters,
 SlicedGradients::~SlicedGradients() { reducing_.clear(); }
 
 void SlicedGradients::BeginStep(const StepStart& start) {
-  reducing_.clear();  // of a step that failed; waits
+  reducing_.clear();  // waits for the reductions of a step that failed
   start_ = start;
   micro_batches_ = 0;
   last_ = false;
@@ -84,7 +85,7 @@ void SlicedGradients::Reduce(size_t group, at::Tensor flat) {
   if (options_.reduce_every == ReduceEvery::kMicroBatch && micro_batches_ > 1) {
     out = reduction.sum = at::empty(out.sizes(), out.options());
   }
-  // The work alone keeps the full-size gradients, no longer than they are sent.
+  // Only the work holds the memory of the full group, and frees it once the group is sent.
   reduction.work = communicator_->ReduceScatterSum(out, flat, {labels_[group].c_str(), start_.step},
                                                    start_.divisor);
   reducing_.push_back(std::move(reduction));
@@ -106,7 +107,7 @@ void SlicedGradients::SendBuffers() {
 
 absl::Status SlicedGradients::Finish() {
   const absl::Status collected = buckets_->Finish();
-  // What went wrong before tells more.
+  // An error that was noted earlier stays the step's error: it is nearer to the cause.
   Note(collected);
   if (collected.ok()) SendBuffers();
   while (!reducing_.empty()) AwaitOldestReduction();

@@ -1,12 +1,12 @@
-// Gradients in slices: collected in flat groups while backward runs (gradient_buckets.h), reduced
-// into this rank's slice of each as soon as it is complete, their full size freed then. The core of
-// every strategy that shards gradients; also sends the buffers, which belong between the last
-// forward and the first reduction.
+// The core of every strategy that shards gradients. Gradients are collected in flat groups while
+// backward runs (gradient_buckets.h). As soon as a group is complete, it is reduced into this
+// rank's slice, and the memory of the full group is freed. It also sends the buffers, between the
+// last forward and the first reduction of the last micro-batch.
 //
-// The order in which groups are reduced is that of the list, the same on every rank. At most two
-// reductions are under way; the next one waits for the oldest, and backward with it.
+// Groups are reduced in the order of the list, which is the same on every rank. At most two
+// reductions are in flight; before a third one begins, backward waits for the oldest.
 //
-// Threading: one thread, the one that calls backward. Errors come from Finish, the first of the
+// Threading: one thread, the one that calls backward. Errors: Finish returns the first one of the
 // step.
 #ifndef MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
 #define MUSTER_WORKER_PARALLEL_SLICED_GRADIENTS_H_
@@ -30,11 +30,12 @@
 namespace muster::parallel {
 
 enum class ReduceEvery {
-  // Gradients add up locally and are reduced in the last micro-batch: the bits of ddp, and one
-  // reduction a step.
+  // Gradients are added up locally and reduced in the last micro-batch. This takes one reduction
+  // per step, and gives the bits of ddp.
   kStep,
-  // Each micro-batch's are reduced and added to the slice: full-size gradients never stay between
-  // micro-batches, for one reduction per micro-batch. The additions have another order than ddp's.
+  // The gradients of each micro-batch are reduced and added to the slice. No full-size gradients
+  // stay between micro-batches, but this takes one reduction per micro-batch, and the additions
+  // have another order than in ddp.
   kMicroBatch,
 };
 
@@ -42,25 +43,27 @@ class SlicedGradients {
  public:
   struct Options {
     ReduceEvery reduce_every = ReduceEvery::kStep;
-    // Gradients travel as bfloat16, half the bytes; they are added in float32. Of float32 groups.
+    // Gradients of float32 groups are sent as bfloat16, which halves the bytes; they are added in
+    // float32.
     bool in_bfloat16 = false;
   };
 
-  // parameters: the trainable ones, as CheckParameters wants them; groups: over their indices;
-  // labels: of the groups, for errors. The communicator outlives this.
+  // parameters: the trainable ones, which have passed CheckParameters. groups: their members are
+  // indices of `parameters`. labels: names of the groups, for errors. The communicator must outlive
+  // this object.
   SlicedGradients(std::vector<models::Parameter> parameters, std::vector<layout::Group> groups,
                   std::vector<std::string> labels, const std::vector<models::Buffer>& buffers,
                   comm::Communicator* communicator, const Options& options);
-  // Waits for what is in flight.
+  // Waits for the reductions and the broadcast that are in flight.
   ~SlicedGradients();
 
-  // This rank's slice of the reduced gradients of a group: the same memory all the time.
+  // This rank's slice of the reduced gradients of a group. It is always the same memory.
   const at::Tensor& slice(size_t group) const { return slices_[group]; }
 
   // For the contexts of the model's forwards.
   models::UseObserver* use_observer() { return &paths_; }
 
-  // As Strategy's of the same names.
+  // As the methods of Strategy with these names; Finish is FinishBackward.
   void BeginStep(const StepStart& start);
   void BeginMicroBatch(bool last) { BeginPass(last, GradientBuckets::Gradients::kCount); }
   void BeginJoinedMicroBatch(bool last);
@@ -70,7 +73,9 @@ class SlicedGradients {
  private:
   struct Reduction {
     size_t group = 0;
-    at::Tensor sum;  // where it is to be added to what earlier micro-batches gave; else undefined
+    // The result, if it has to be added to the slice's sum of earlier micro-batches; undefined: the
+    // result goes directly to the slice.
+    at::Tensor sum;
     std::unique_ptr<comm::Work> work;
   };
 
@@ -90,10 +95,10 @@ class SlicedGradients {
   std::unique_ptr<GradientBuckets> buckets_;
   GradientPaths paths_;
 
-  // This step's.
+  // State of the current step.
   StepStart start_;
-  int64_t micro_batches_ = 0;  // begun
-  bool last_ = false;          // in the last of them
+  int64_t micro_batches_ = 0;  // number of micro-batches that have begun
+  bool last_ = false;          // whether the last micro-batch has begun
   bool buffers_sent_ = false;
   std::deque<Reduction> reducing_;
   absl::Status error_;

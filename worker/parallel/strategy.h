@@ -1,26 +1,28 @@
-// How the ranks share one model: what the step loop and the session need of it. ddp, sharded_ddp,
-// fsdp.
+// How the ranks train one model together: the interface of ddp, sharded_ddp and fsdp that the step
+// loop and the session use.
 //
 // A step:
 //   strategy->BeginStep({step, divisor, buffers_from});
 //   for each micro-batch m: strategy->BeginMicroBatch(m is the last); forward; backward;
 //   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
 //   scale, clip and step the optimizer over pieces()
-//   strategy->FinishUpdate();              // not for a step that is left out: RestoreBuffers then
-// The reduced gradient is (rank-ordered sum over ranks of the sums over micro-batches) / divisor. A
-// parameter that no micro-batch used has a zero gradient. Forwards run in a context of MakeContext.
+//   strategy->FinishUpdate();              // if the step is left out: RestoreBuffers() instead
+// The reduced gradient is the sum over ranks, in rank order, of each rank's sum over micro-batches,
+// divided by `divisor`. A parameter that no micro-batch used has a zero gradient. Forwards run in a
+// context of MakeContext.
 //
-// All ranks have the same number of micro-batches in a step. One that has nothing to bring to one
-// of them, nor to those after it in this step, has joined (S. Li et al., PyTorch's Join): it calls
-// BeginJoinedMicroBatch in place of BeginMicroBatch, and its gradient there is zero. It steps the
-// optimizer as all others do, so that parameters and state stay equal.
+// All ranks have the same number of micro-batches in a step. A rank that has no input for one of
+// them, nor for the later ones of this step, has joined (S. Li et al., PyTorch's Join): it calls
+// BeginJoinedMicroBatch instead of BeginMicroBatch, and its gradient there is zero. It steps the
+// optimizer as all other ranks do, so that parameters and state stay equal.
 //
 // Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
-// trainable parameter (autograd has one per tensor) until it is destroyed, and waits for what is in
-// flight then. The communicator must outlive it and is used for nothing else. Threading: one
-// thread, the one that calls backward (for CPU tensors, hooks run in it). Errors: those of the
-// communicator; after one, rebuild. A forward, and with fsdp a backward, throws
-// models::ContextError where parameters did not arrive; nothing else is thrown through autograd.
+// trainable parameter (autograd has one per tensor) until it is destroyed; its destructor waits for
+// the operations in flight. The communicator must outlive it and is used for nothing else.
+// Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it). Errors:
+// those of the communicator; after one, make a new communicator and a new strategy. A forward, and
+// with fsdp a backward, throws models::ContextError if parameters did not arrive; nothing else is
+// thrown through autograd.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_H_
 
@@ -46,23 +48,23 @@ struct Piece {
   at::Tensor tensor;
 };
 
-// All parameters, frozen ones too, where no rank holds all of them.
+// All parameters, trainable and frozen, if no rank holds all of them.
 struct ParameterShards {
-  // Of the pieces, by parameter.
+  // The type of each parameter's pieces.
   std::vector<at::ScalarType> types;
-  // What this rank holds between steps. Their grad() means nothing.
+  // The pieces that this rank holds between steps. Their grad() must not be used.
   std::vector<Piece> held;
-  // What each rank holds, the same on all ranks: each element has one holder. Offsets mean nothing.
+  // What each rank holds, the same on all ranks: each element is on one rank. Offsets are ignored.
   layout::Placement holders;
 };
 
-// What a plan leaves for the one after it: a group whose members are to lie as they do stays where
-// it is (in_place.h).
+// The memory that a plan leaves for the next one. A group of the next plan stays where it is if its
+// members already lie there as it wants them (in_place.h).
 struct KeptMemory {
-  // Made by this plan or an earlier one, each all of its storage. Nothing but parameters lies
-  // there.
+  // Flats that this plan or an earlier one made; each is all of its storage. Only parameters lie
+  // in them.
   std::vector<at::Tensor> flats;
-  // Where there are shards: what this rank holds in them.
+  // If parameters are sharded: the pieces that this rank holds.
   std::vector<Piece> held;
 };
 
@@ -70,16 +72,16 @@ struct KeptMemory {
 struct Placements {
   // As Strategy::owners.
   layout::Placement owners;
-  // As ParameterShards::holders; where every rank has all parameters, none.
+  // As ParameterShards::holders; nullopt: every rank has all parameters.
   std::optional<layout::Placement> holders;
 };
 
-// What all ranks say alike at the start of a step.
+// The start of a step, with the same values on all ranks.
 struct StepStart {
   int64_t step = 0;
-  // Above 0; here because gradients are divided while backward still runs.
+  // Above 0. It is known here because gradients are divided while backward still runs.
   double divisor = 1;
-  // The rank whose buffers all go on with, one with input: the highest. -1: the last one.
+  // The rank whose buffers all ranks take over: the highest one with input. -1: the last rank.
   int buffers_from = -1;
 };
 
@@ -90,78 +92,85 @@ class Strategy {
  public:
   virtual ~Strategy() = default;
 
-  // Of the trainable parameters, at most one each. ddp: each parameter whole, on every rank.
-  // Sharded: each element is in the pieces of exactly one rank; pieces begin at multiples of 16
-  // elements, and one of an empty parameter is rank 0's.
+  // The pieces that this rank updates, at most one of each trainable parameter. ddp: every rank has
+  // every parameter as one whole piece. Sharded: each element is in the pieces of exactly one rank;
+  // pieces begin at multiples of 16 elements; the piece of a parameter without elements belongs to
+  // rank 0.
   virtual const std::vector<Piece>& pieces() const = 0;
 
-  // Whether each element of the trainable parameters is in the pieces of one rank only.
+  // Whether each element of the trainable parameters is in the pieces of only one rank.
   virtual bool sharded() const = 0;
 
-  // The pieces of all ranks, over the list of parameters that the strategy was made of; frozen ones
-  // are nobody's. Offsets mean nothing.
+  // The pieces of all ranks, as a placement of the list of parameters that the strategy was made
+  // of. No rank has pieces of frozen parameters. Offsets are ignored.
   virtual layout::Placement owners() const = 0;
 
-  // The placements of a plan of this strategy that trains the parameters that are `trained`, by
-  // index. Pure: nothing changes.
+  // The placements that a plan of this strategy would have if it trained the parameters whose
+  // `trained` is true. Pure.
   virtual Placements PlacementsFor(const std::vector<bool>& trained) const = 0;
 
-  // Null where every rank has all parameters: ddp, sharded_ddp. Else there is no memory behind a
-  // parameter's tensor but in forwards of units that it belongs to, in a context of MakeContext,
-  // and between GatherParameters and ReleaseParameters.
+  // Null if every rank has all parameters: ddp, sharded_ddp. Otherwise a parameter's tensor has
+  // memory only during forwards of units that it belongs to, in a context of MakeContext, and
+  // between GatherParameters and ReleaseParameters.
   virtual const ParameterShards* shards() const { return nullptr; }
 
   // The context for forwards of the model. The strategy must outlive it.
   virtual std::unique_ptr<models::ForwardContext> MakeContext(models::Mode mode,
                                                               at::Generator generator) = 0;
 
-  // Drops the last step's gradients.
+  // Discards the gradients of the last step.
   virtual void BeginStep(const StepStart& start) = 0;
 
-  // Before each forward of a step.
+  // Called before each forward of a step.
   virtual void BeginMicroBatch(bool last) = 0;
 
-  // In its place, where this rank has nothing to bring. Where the context is collective a forward
-  // and backward of any batch follow, whose gradients are dropped; else nothing does.
+  // Called instead of BeginMicroBatch if this rank has no input. If the context is collective, a
+  // forward and backward of any batch must follow, whose gradients are discarded. Otherwise no
+  // forward follows.
   virtual void BeginJoinedMicroBatch(bool last) = 0;
 
-  // After the last backward: reduces what backward did not reach, and waits for gradients and
-  // buffers.
+  // Called after the last backward. Reduces the gradients that backward did not reach, and waits
+  // for gradients and buffers.
   virtual absl::Status FinishBackward() = 0;
 
-  // What every rank says of its own pieces, in rank order. A collective, except where each rank has
-  // all pieces: only `mine` then.
+  // Returns `mine` of every rank, the sums over its own pieces, in rank order. A collective, except
+  // if each rank has all pieces: then it returns only `mine`.
   virtual absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) = 0;
 
-  // After the update of pieces(): begins to bring the new values to all ranks. Forwards in a
-  // context of MakeContext wait for what they need; whoever else reads parameters (of shards(),
-  // where there are any), or any buffer of memory behind them, calls AwaitParameters before.
+  // Called after the update of pieces(). Starts to send the new values to all ranks. Forwards in a
+  // context of MakeContext wait for the values that they need. Any other code must call
+  // AwaitParameters before it reads parameters (or those of shards(), if there are any) or their
+  // memory.
   virtual void FinishUpdate() = 0;
   virtual absl::Status AwaitParameters() = 0;
 
-  // For whoever reads parameters outside of forwards: those of these indices are there until the
-  // next call of anything but pieces(). Between steps; a collective where there are shards.
+  // For code that reads parameters outside of forwards. The parameters with these indices have
+  // their values until the next call of any method except pieces(). Called between steps; a
+  // collective if shards() is not null.
   virtual absl::Status GatherParameters(const std::vector<size_t>& parameters) {
     return AwaitParameters();
   }
-  // Ends that. What was written into them in between, the same on all ranks, is kept.
+  // Ends what GatherParameters began. What was written into the parameters since then is kept; it
+  // must be the same on all ranks.
   virtual void ReleaseParameters() {}
 
-  // For a step that is left out: puts the buffers back to what they were at BeginStep. After
-  // FinishBackward.
+  // Called after FinishBackward if the step is left out. Gives the buffers the values that they had
+  // at BeginStep.
   virtual void RestoreBuffers() = 0;
 
-  // Compares a hash of all parameters and buffers over ranks, bitwise. A collective. DATA_LOSS
-  // names the ranks that differ and the first parameter or buffer in which they do.
+  // Compares hashes of the bits of all parameters and buffers over all ranks (with fsdp, of the
+  // buffers only). A collective. DATA_LOSS: ranks differ; the message names them and the first
+  // parameter or buffer in which they differ.
   virtual absl::Status VerifyParametersEqual(int64_t step) = 0;
 
-  // Hash of what lies where: the trainable parameters, buckets, slices. Ranks whose hashes differ
-  // must not communicate.
+  // A hash of the layout: trainable parameters, buckets and slices. Ranks whose hashes differ must
+  // not communicate.
   virtual uint64_t layout_fingerprint() const = 0;
 
-  // Before another plan of the same strategy is made of the same model, which is given what this
-  // returns. The values stay where they are: behind the parameters' tensors, or in the shards,
-  // which outlive the strategy where somebody keeps them. Only the destructor may be called then.
+  // Called before another plan of the same strategy is made for the same model; that plan is given
+  // the result. The values stay where they are: in the memory of the parameters' tensors, or in the
+  // shards, which outlive the strategy if somebody holds them. After it, only the destructor may be
+  // called.
   virtual KeptMemory ReleaseModel() { return {}; }
 
   // For reports and tests.

@@ -1,6 +1,6 @@
-// What the conformance tests of strategies share: every strategy at every world size. The core
-// suite is for all of them, over units (test_net.h); the extended one for those whose ranks hold
-// all parameters, over plain tensors.
+// What the conformance tests of strategies share. They run every strategy at several world sizes.
+// The core suite is for all strategies and trains a model of units (test_net.h). The extended suite
+// is for the strategies whose ranks hold all parameters, and trains plain tensors.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_CONFORMANCE_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_CONFORMANCE_H_
 
@@ -25,9 +25,9 @@ namespace muster::parallel {
 
 struct Implementation {
   const char* name;
-  // Every rank holds all parameters, and may be given them without a root.
+  // Every rank holds all parameters, and the strategy can be made without a root.
   bool whole_model;
-  // As sums over micro-batches are taken: locally, in order.
+  // Gradients of micro-batches are added on each rank first, in order, and reduced once.
   bool local_sums;
   std::function<absl::StatusOr<std::unique_ptr<Strategy>>(
       const std::vector<models::Parameter>&, const std::vector<models::Buffer>&,
@@ -52,13 +52,13 @@ inline Implementation FullySharded(const char* name, const FsdpOptions& options)
           [options](const auto& parameters, const auto& buffers, const auto* root, auto* ranks,
                     int64_t, KeptMemory kept) {
             FsdpOptions own = options;
-            // What was kept is the values.
+            // The values lie in `kept`; MovePieces fills the other slices.
             if (!kept.flats.empty()) own.values = [](const at::Tensor&) { return at::Tensor(); };
             return CreateFsdp(parameters, buffers, root, ranks, own, std::move(kept));
           }};
 }
 
-// Those with the whole model first.
+// Strategies whose ranks hold all parameters come first.
 inline const std::vector<Implementation>& Implementations() {
   static const std::vector<Implementation> all = {
       {"Ddp", true, true,
@@ -100,10 +100,10 @@ class StrategyTest : public testing::TestWithParam<std::tuple<int, int>> {
   }
 };
 
-// The core suite.
+// The core suite, for all strategies.
 class StrategyConformance : public StrategyTest {};
 
-// The extended one.
+// The extended suite, for strategies whose ranks hold all parameters.
 class WholeModelConformance : public StrategyTest {
  protected:
   std::unique_ptr<Strategy> Create(const std::vector<models::Parameter>& parameters,

@@ -1,4 +1,4 @@
-// What every strategy has to do, whatever it shares out.
+// What every strategy has to do, whatever it shards.
 #include "worker/parallel/strategy_conformance.h"
 
 #include <algorithm>
@@ -30,8 +30,9 @@ at::Tensor Part(const at::Tensor& whole, const Piece& piece) {
   return whole.detach().reshape({-1}).narrow(0, piece.begin, piece.tensor.numel());
 }
 
-// Apart by a few roundings of sums over micro-batches and ranks, each at most 2^-24 of a partial
-// sum, and those are not far above the largest element of `scale`.
+// Whether the two differ only by a few roundings in sums over micro-batches and ranks. A rounding
+// is at most 2^-24 of a partial sum, and partial sums are not much larger than the largest element
+// of `scale`.
 bool Near(const at::Tensor& found, const at::Tensor& reference, const at::Tensor& scale) {
   if (found.numel() == 0) return true;
   const double bound = 1e-6 * scale.abs().max().item().toDouble();
@@ -54,7 +55,7 @@ std::vector<bool> TrainedIn(const TestNet& net) {
   return trained;
 }
 
-// In the order of MakeParameters().
+// The values of all parameters, in the order of MakeParameters().
 std::vector<at::Tensor> ValuesOf(Strategy& strategy, const TestNet& net) {
   const absl::Status gathered = strategy.GatherParameters(AllOf(net));
   EXPECT_TRUE(gathered.ok()) << gathered;
@@ -93,7 +94,7 @@ void UpdateReference(const std::vector<models::Parameter>& parameters,
 TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdatedParameters) {
   for (const int64_t bucket_bytes : {kOneBucketPerType, kUnevenBuckets, kOneBucketEach}) {
     for (const int micro_batches : {1, 3}) {
-      // The order of additions is ddp's unless each micro-batch is reduced for itself.
+      // The order of additions is that of ddp unless each micro-batch is reduced separately.
       const bool bitwise = implementation().local_sums || micro_batches == 1;
       RunRanks(world_size(), [&](comm::Communicator& ranks) {
         TestNet net;
@@ -145,7 +146,7 @@ TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {
           if (piece.parameter != i) continue;
           EXPECT_EQ(piece.begin % 16, 0);
           owned.narrow(0, piece.begin, piece.tensor.numel()).add_(1);
-          owned[tensor.numel()].add_(piece.begin == 0);  // one begins it
+          owned[tensor.numel()].add_(piece.begin == 0);  // counts the first pieces
           EXPECT_TRUE(SameBits(piece.tensor.detach().reshape({-1}), Part(tensor, piece)));
         }
         ASSERT_TRUE(ranks.AllReduceSum(owned, {"owners", 0})->Wait().ok());
@@ -157,7 +158,7 @@ TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {
   }
 }
 
-// Freezes and unfreezes again, by plans that follow one another.
+// Freezes and unfreezes parameters by one plan after another.
 TEST_P(StrategyConformance, APlanAfterAnotherTrainsOnWithTheSameValues) {
   const std::vector<std::vector<std::string>> frozen_in_turn = {
       {}, {"first", "bias"}, {"shared"}, {"shared", "last", "wide"}, {"bias", "last"}, {}};
@@ -325,7 +326,7 @@ TEST_P(StrategyConformance, BuffersAreWhatTheyWereBeforeAStepThatIsLeftOut) {
   });
 }
 
-// An expert, say: used in some steps only.
+// A parameter that only some steps use, such as one of an expert.
 TEST_P(StrategyConformance, AParameterThatIsUsedNoLongerHasAZeroGradientAgain) {
   RunRanks(world_size(), [&](comm::Communicator& ranks) {
     TestNet net;

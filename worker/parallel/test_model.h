@@ -1,5 +1,5 @@
-// What the tests of the strategies train: a small function with everything that parameters can be,
-// its gradients by plain autograd, and ranks as threads.
+// What the tests of the strategies train: a small function with every kind of parameter, its
+// gradients by plain autograd, and ranks as threads.
 #ifndef MUSTER_WORKER_PARALLEL_TEST_MODEL_H_
 #define MUSTER_WORKER_PARALLEL_TEST_MODEL_H_
 
@@ -15,26 +15,27 @@
 
 namespace muster::parallel {
 
-// Numbers that depend on `seed` only, over several magnitudes.
+// Numbers of several magnitudes, which depend only on `seed`.
 at::Tensor Numbers(at::IntArrayRef sizes, uint64_t seed);
 
-// Odd sizes; "unused" takes no part in the loss, "shared" takes part twice, "frozen" and "table"
-// (int64) need no gradient, "wide" is float64.
+// Parameters of odd sizes. The loss does not use "unused" and uses "shared" twice; "frozen" and
+// "table" (int64) require no gradient; "wide" is float64.
 std::vector<models::Parameter> MakeParameters();
 
-// Of the micro-batch, differently on each rank.
+// The loss of a micro-batch, which is another one on each rank.
 at::Tensor Loss(const std::vector<models::Parameter>& parameters, int rank, int64_t step,
                 int micro_batch);
 
-// The independent run: one process, plain autograd per rank with parameters as they are in
-// `parameters`, sums in rank order, one division. Undefined for frozen parameters.
+// The gradients of an independent run: plain autograd in one process for each rank, with the values
+// of `parameters`, sums in the order of the ranks, and one division. Undefined for frozen
+// parameters.
 std::vector<at::Tensor> ReferenceGradients(const std::vector<models::Parameter>& parameters,
                                            int world_size, int64_t step, int micro_batches,
                                            double divisor);
 
-// As BatchNorm's: an average and a count.
+// Buffers like those of BatchNorm: an average and a count.
 std::vector<models::Buffer> MakeBuffers();
-// What a forward does with them, differently on each rank.
+// Changes the buffers as a forward would, in another way on each rank.
 void Count(const std::vector<models::Buffer>& buffers, int rank);
 
 bool SameBits(const at::Tensor& a, const at::Tensor& b);

@@ -18,7 +18,7 @@ class Block : public models::Unit {
         const std::vector<Number>& own)
       : Unit(name) {
     for (const Number number : own) {
-      // Registered as one that is trained; some are not.
+      // AddParameter makes its tensor trainable, but some of these parameters are frozen.
       ReplaceParameter(AddParameter(all[number].name, at::empty({0})), all[number].tensor);
     }
   }
@@ -42,7 +42,7 @@ class Shared : public Block {
   }
 };
 
-// Of the root's own parameters.
+// The root's own parameters.
 constexpr Number kRoot[] = {kUnused, kOnlyFirst, kLast, kEmpty, kWide, kTable};
 
 }  // namespace

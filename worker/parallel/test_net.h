@@ -1,5 +1,5 @@
-// test_model.h's function as a model of units, for tests of every strategy: two blocks, the rest
-// the root's own.
+// The function of test_model.h as a model of units, for tests of every strategy: two blocks. The
+// other parameters are the root's own.
 #ifndef MUSTER_WORKER_PARALLEL_TEST_NET_H_
 #define MUSTER_WORKER_PARALLEL_TEST_NET_H_
 
@@ -18,12 +18,12 @@ namespace muster::parallel {
 class TestNet : public models::Unit {
  public:
   TestNet();
-  // The input, 4 x 7; gives the loss.
+  // x: 4 x 7. Returns the loss.
   at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override;
 
-  // Loss() of the micro-batch, through the context.
+  // The same as Loss(), but run through the context.
   at::Tensor LossOf(models::ForwardContext& context, int rank, int64_t step, int micro_batch);
-  // From now on "unused" takes part, too, or no longer.
+  // Whether the loss uses "unused" from now on.
   void Use(bool unused) { use_ = unused; }
 
   // Parameters() in the order of MakeParameters().

@@ -1,5 +1,5 @@
-// What every strategy whose ranks hold all parameters does where something goes wrong: ranks that
-// differ, peers that are gone, a step that is not as it should be, and an end in the middle of one.
+// What every strategy whose ranks hold all parameters does when something goes wrong: ranks differ,
+// a rank is gone, a step is not called as it should be, or the strategy is destroyed during a step.
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,4 +1,4 @@
-// The one place where LibTorch's exceptions become absl::Status in the training core.
+// Turns exceptions into absl::Status; the training core does so only here.
 #ifndef MUSTER_WORKER_TRAIN_GUARDED_H_
 #define MUSTER_WORKER_TRAIN_GUARDED_H_
 
@@ -13,9 +13,10 @@
 
 namespace muster::train {
 
-// Runs `body` (returning absl::Status or StatusOr). RESOURCE_EXHAUSTED when memory ran out,
-// FAILED_PRECONDITION with the text of a ModelError, the status of a ContextError, INTERNAL with
-// the text of any other exception.
+// Runs `body`, which returns absl::Status or StatusOr, and returns its result. If it throws:
+// RESOURCE_EXHAUSTED for a lack of memory (std::bad_alloc), FAILED_PRECONDITION with the text of a
+// ModelError, the status of a ContextError, and INTERNAL with the text of any other exception.
+// `what` stands before the text.
 template <typename Body>
 auto Guarded(const char* what, Body&& body) -> decltype(body()) {
   try {

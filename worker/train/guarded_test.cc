@@ -27,13 +27,13 @@ TEST(Guarded, TellsOtherExceptionsAndLackOfMemoryApart) {
             absl::InternalError("training: an exception that is no std::exception"));
 }
 
-// Which is permanent (Classify): a model that failed on its own would fail again.
+// Classify takes this code for permanent, because the model would fail again.
 TEST(Guarded, SaysOfAModelsErrorThatStartingOverDoesNotHelp) {
   EXPECT_EQ(Throwing([] { throw models::ModelError("unit 'a': x"); }),
             absl::FailedPreconditionError("training: unit 'a': x"));
 }
 
-// A peer that is gone is no fault of this rank, wherever it shows.
+// A rank that is gone is not this rank's error, wherever in a forward it is noticed.
 TEST(Guarded, GivesTheStatusOfWhatAContextCouldNotDo) {
   EXPECT_EQ(Throwing([] { throw models::ContextError(absl::UnavailableError("rank 1 is gone")); }),
             absl::UnavailableError("rank 1 is gone"));

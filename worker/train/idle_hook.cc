@@ -17,13 +17,14 @@ std::optional<std::string> IdleHook::Called(bool changed, double seconds) {
     absl::StrAppend(&why, why.empty() ? "" : ", and ", "the ranks hold a roll call after it");
   }
   const char* flags = options_.kind == models::HookKind::kValues
-                          ? "; one that only freezes and unfreezes should be a FlagHook"
+                          ? "; a model whose hook only freezes and unfreezes parameters should be "
+                            "a FlagHook"
                           : "";
   return absl::StrFormat(
-      "the step hook of %s changed nothing in the last %d steps, as far as LibTorch's operations "
-      "tell, and cost %.3f ms in each%s%s; a model that needs no hook should not be a StepHook%s "
-      "(docs/plugins.md)",
-      options_.model, kSteps, 1e3 * seconds_ / kSteps, why.empty() ? "" : ": ", why, flags);
+      "the step hook of %s changed nothing in the last %d steps (writes through raw pointers are "
+      "not seen), and cost %.3f ms in each step%s%s; a model that needs no hook should not be a "
+      "StepHook%s (docs/plugins.md)",
+      options_.model, kSteps, 1e3 * seconds_ / kSteps, why.empty() ? "" : ", because ", why, flags);
 }
 
 }  // namespace muster::train

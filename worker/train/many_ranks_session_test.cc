@@ -1,4 +1,4 @@
-// Sessions of more ranks than the other tests have: in every strategy the bits of ddp.
+// Sessions with more ranks than in the other tests: every strategy gives the bits of ddp.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,7 @@ const StrategyConfig kStrategies[] = {
     parallel::ShardedDdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024},
     parallel::FsdpOptions()};
 
-// With so many ranks.
+// The parameter is the number of ranks.
 class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
  protected:
   Job SixSteps() const {
@@ -27,7 +27,7 @@ class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
     return job;
   }
 
-  // Losses of the steps and, as that of step 0, of the validation pass at the end.
+  // The loss of each step; under step 0, the loss of the validation pass at the end.
   static std::map<int64_t, double> LossesOf(const Result& result) {
     for (const auto& end : result.ends) EXPECT_TRUE(end.ok()) << end.status();
     std::map<int64_t, double> losses = result.outside.losses();
@@ -35,16 +35,25 @@ class ManyRanks : public SessionTest, public testing::WithParamInterface<int> {
     return losses;
   }
 
-  // Runs the job in every strategy; all are to give what ddp gives, and so many numbers.
-  void ExpectTheBitsOfDdp(Job job, size_t numbers) {
+  // Runs the job in every strategy. With each, all ranks must end well, rank 0 must report every
+  // command as carried out, and the losses, `numbers` of them, must be those of ddp. Returns them.
+  std::map<int64_t, double> ExpectTheBitsOfDdp(Job job, size_t numbers) {
     std::map<int64_t, double> expected;
     for (const StrategyConfig& strategy : kStrategies) {
       job.strategy = strategy;
-      const auto losses = LossesOf(*RunSessions(job, GetParam()));
+      const auto result = RunSessions(job, GetParam());
+      const auto losses = LossesOf(*result);
       EXPECT_EQ(losses.size(), numbers);
       if (expected.empty()) expected = losses;
       EXPECT_EQ(losses, expected) << "strategy " << strategy.index();
+      const auto finished = result->outside.finished();
+      EXPECT_EQ(finished.size(), commands_.size()) << "strategy " << strategy.index();
+      for (const auto& [number, status] : finished) {
+        EXPECT_TRUE(status.ok()) << "strategy " << strategy.index() << ", command " << number
+                                 << ": " << status;
+      }
     }
+    return expected;
   }
 };
 
@@ -57,12 +66,18 @@ TEST_P(ManyRanks, FreezeAndUnfreezeAlikeInEveryStrategy) {
   const auto set = [](int64_t number, int64_t at_step, const TrainableRule& rule) {
     return Command{.number = number, .at_step = at_step, .what = SetTrainabilityCommand{{rule}}};
   };
+  const auto without_changes = LossesOf(*RunSessions(SixSteps(), GetParam()));
   commands_ = {set(1, 1, {true, "transformer.h.0.*"}), set(2, 3, {true, "*.weight"}),
                set(3, 5, {false, "*"})};
-  ExpectTheBitsOfDdp(SixSteps(), 7);
+  const auto losses = ExpectTheBitsOfDdp(SixSteps(), 7);
+  EXPECT_EQ(losses.at(1), without_changes.at(1));
+  // The first change takes effect with the update of step 2, which the loss of step 3 shows.
+  for (const int64_t step : {3, 4, 5, 6, 0}) {
+    EXPECT_NE(losses.at(step), without_changes.at(step)) << step;
+  }
 }
 
-// The last batch of an epoch of 149 samples is not enough for all.
+// An epoch has 149 samples: too few in its last batch for all ranks.
 TEST_P(ManyRanks, JoinAlikeInEveryStrategy) {
   Job job = SixSteps();
   job.batch.last = data::Last::kUneven;

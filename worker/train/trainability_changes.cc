@@ -51,8 +51,8 @@ absl::StatusOr<std::optional<RollCallPlan>> TrainabilityChanges::BeforeStep() {
       ASSIGN_OR_RETURN(const TrainabilityChange change, BringFlagsIntoForce());
       Report(change);
     }
-    // Also where the hook changed nothing here: the ranks compare what they want before anything
-    // depends on it.
+    // Also where the hook changed no flag on this rank, because it may have changed one on another
+    // rank: the ranks compare their flags before anything depends on them.
     if (hook || changed) {
       ASSIGN_OR_RETURN(plan, parts_.calls->CallNow());
     }
@@ -112,7 +112,7 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::ChangeTo(const Mask& mas
   if (parts_.trained->first_change() < 0) return change;
   const auto start = Clock::now();
   parts_.reports->Progress("planning anew what is trained");
-  // Everybody wants the same, before anything depends on it.
+  // The ranks compare the masks that they want before anything depends on them.
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
   ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.standing->step));
   parts_.calls->SetLayout(std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint()));
@@ -153,10 +153,10 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringPendingIntoForce(in
 
 void TrainabilityChanges::Report(const std::optional<TrainabilityChange>& change) {
   const auto& parameters = parts_.trained->parameters();
-  TrainabilityInForce in_force{.version = parts_.trained->version(),
-                               .rules = parts_.trained->rules(),
-                               .trained = TrainedElements(parameters, parts_.trained->in_force()),
-                               .change = change};
+  TrainabilityReport in_force{.version = parts_.trained->version(),
+                              .rules = parts_.trained->rules(),
+                              .trained = TrainedElements(parameters, parts_.trained->in_force()),
+                              .change = change};
   for (const auto& parameter : parameters) in_force.frozen += parameter.elements;
   in_force.frozen -= in_force.trained;
   in_force.pending = parts_.trained->PendingNames();

@@ -1,5 +1,6 @@
-// Carries out changes of what is trained, by commands and by the model's own code: the ranks agree,
-// training is planned anew, and the change is told. trained_parameters.h owns what is trained.
+// Carries out changes of which parameters are trained, whether a command or the model's own code
+// asks for them: the ranks agree on the change, training is planned anew, and the change is
+// reported. TrainedParameters (trained_parameters.h) holds which parameters are trained.
 #ifndef MUSTER_WORKER_TRAIN_TRAINABILITY_CHANGES_H_
 #define MUSTER_WORKER_TRAIN_TRAINABILITY_CHANGES_H_
 
@@ -21,10 +22,10 @@
 
 namespace muster::train {
 
-// Threading: the session's thread. What may change something is a collective.
+// Threading: the session's thread. BeforeStep, Add and BringPendingIntoForce are collectives.
 class TrainabilityChanges {
  public:
-  // All outlive it.
+  // All pointers must outlive this object.
   struct Parts {
     int64_t rank;
     RefreshMode refresh;
@@ -37,35 +38,38 @@ class TrainabilityChanges {
   };
   explicit TrainabilityChanges(const Parts& parts);
 
-  // Right before each step: lets the model's own code run, and brings into force what it has frozen
-  // or unfrozen, or holds it back, as the job says. The plan of the step, where the ranks had to
-  // hold another roll call for that. Errors: those of the model's code, with rank and step.
+  // Called right before each step. Runs the model's step hook. What the hook has frozen or unfrozen
+  // is brought into force, or held back, as the job's `refresh` says. Returns the plan of the step
+  // if the ranks held another roll call for this. Errors: those of the model's code, with rank and
+  // step.
   absl::StatusOr<std::optional<RollCallPlan>> BeforeStep();
 
-  // What a change to these rules would do; With(rules) is OK. Changes nothing.
+  // What a change to these rules would do. Requires that TrainedParameters::With(rules) is OK.
+  // Changes nothing.
   absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
                                            int64_t command) const;
-  // Adds these rules, as the command asks; With(rules) is OK.
+  // Adds these rules, as the command asks. Requires that TrainedParameters::With(rules) is OK.
   absl::StatusOr<TrainabilityChange> Add(const std::vector<TrainableRule>& rules, int64_t command);
-  // Brings into force what was held back.
+  // Brings into force the changes of flags that were held back.
   absl::StatusOr<TrainabilityChange> BringPendingIntoForce(int64_t command);
 
-  // What is in force: at the start of a session.
+  // Reports what is in force, at the start of a session.
   void ReportInForce() { Report(std::nullopt); }
 
  private:
-  // The model's own code between two steps. Whether it has changed any value.
+  // Runs the model's step hook. Returns whether it has written a value.
   absl::StatusOr<bool> RunHook();
   absl::StatusOr<TrainabilityChange> BringFlagsIntoForce();
   TrainabilityChange Difference(const Mask& mask, int64_t command) const;
-  // Plans anew for this mask, where it is another. `command` asked for it (0: model code).
+  // Plans training anew for this mask, unless it is already in force. `command` asked for it; 0:
+  // the model's code did.
   absl::StatusOr<TrainabilityChange> ChangeTo(const Mask& mask, int64_t command);
   void Report(const std::optional<TrainabilityChange>& change);
 
   const Parts parts_;
   const models::HookKind hook_;
   IdleHook idle_;
-  bool described_ = false;  // the model's parameters, to the coordinator
+  bool described_ = false;  // whether the model's parameters were reported
 };
 
 }  // namespace muster::train

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "worker/comm/flight/recorded_communicator.h"
 #include "worker/models/spec_from_json.h"
 #include "worker/train/rank_threads.h"
 
@@ -24,17 +25,18 @@ class Outside : public CommandSource, public EventSink {
   int64_t Newest() const override { return 0; }
   Command Get(int64_t) const override { return {}; }
   void Report(const Event& event) override {
-    if (const auto* told = std::get_if<TrainabilityInForce>(&event)) told_.push_back(*told);
+    if (const auto* told = std::get_if<TrainabilityReport>(&event)) told_.push_back(*told);
   }
   void Progress(int64_t, const char*, const char*) override {}
-  std::vector<TrainabilityInForce> told_;
+  std::vector<TrainabilityReport> told_;
 };
 
 // The only rank of a job whose model comes from plugin_faults.so.
 struct Rank {
   Rank(const std::string& fault, RefreshMode refresh, comm::Communicator& control,
        comm::Communicator& data)
-      : reports(0, &outside, &standing),
+      : recorded(comm::Recorded(&data, &flight, 1)),
+        reports(0, &outside, &standing),
         calls({.identity = {},
                .control = &control,
                .flight = &flight,
@@ -52,19 +54,21 @@ struct Rank {
                                   .rank = 0,
                                   .model = model.get(),
                                   .trained = trained.get(),
-                                  .communicator = &data},
+                                  .communicator = recorded.get()},
                                  nullptr);
     calls.SetSubject({.model = model.get(), .trained = trained.get()});
     changes.emplace(TrainabilityChanges::Parts{0, refresh, model.get(), trained.get(),
                                                training.get(), &calls, &standing, &reports});
   }
 
+  // Begun by training; roll calls are not among them.
   uint64_t collectives() const { return flight.digest().begun; }
 
   Job job;
   Outside outside;
   Standing standing;
   comm::FlightRecorder flight;
+  std::unique_ptr<comm::Communicator> recorded;  // the communicator of training
   SessionReports reports;
   SessionRollCall calls;
   std::unique_ptr<models::Model> model;
@@ -125,13 +129,23 @@ TEST(TrainabilityChanges, ChangesByRulesHaveTheirOwnVersion) {
   });
 }
 
-TEST(TrainabilityChanges, AFlagHookGathersNothingAndMayWriteNothing) {
-  OnOneRank("flags-in-turn", RefreshMode::kManual, [](Rank& rank) {
-    rank.standing.step = 1;
-    // The gathered parameters would have memory while the hook runs, which it refuses to touch.
-    ASSERT_TRUE(rank.changes->BeforeStep().ok());
-    EXPECT_THAT(rank.trained->PendingNames(), ElementsAre("weight"));
-  });
+TEST(TrainabilityChanges, AFlagHookGathersNothingWhereAnotherHookDoes) {
+  for (const bool flags : {false, true}) {
+    OnOneRank(flags ? "flags-in-turn" : "steers-in-turn", RefreshMode::kManual, [&](Rank& rank) {
+      rank.standing.step = 1;
+      const uint64_t before = rank.collectives();
+      ASSERT_TRUE(rank.changes->BeforeStep().ok());
+      EXPECT_THAT(rank.trained->PendingNames(), ElementsAre("weight"));
+      if (flags) {
+        EXPECT_EQ(rank.collectives(), before);
+      } else {
+        EXPECT_GT(rank.collectives(), before);
+      }
+    });
+  }
+}
+
+TEST(TrainabilityChanges, AFlagHookMayWriteNothing) {
   OnOneRank("flags-writes", RefreshMode::kAuto, [](Rank& rank) {
     EXPECT_THAT(
         std::string(rank.changes->BeforeStep().status().message()),

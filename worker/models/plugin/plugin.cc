@@ -138,21 +138,10 @@ class PluginModel : public Model {
   absl::Status BeforeStep(int64_t step) override {
     if (hook_ == nullptr) return absl::OkStatus();
     const std::string who = absl::StrCat(who_, ": step hook");
-    try {
-      CallPlugin(who, [&] {
-        std::optional<ValueWatch> watch;
-        if (hook_kind_ == HookKind::kFlags) watch.emplace(*this, ValueWatch::Mode::kRefuse);
-        try {
-          hook_->BeforeStep(step);
-        } catch (const ModelError& refused) {  // by the watch
-          throw ModelError(absl::StrCat(who, ": ", refused.what()));
-        }
-      });
-    } catch (const ModelError& error) {
-      return absl::FailedPreconditionError(error.what());
-    }
+    RETURN_IF_ERROR(RunHook(who, step));
     if (hook_kind_ == HookKind::kFlags) return absl::OkStatus();  // it computes nothing
-    // It may freeze and unfreeze, but a parameter that was computed is none any more.
+    // It may freeze and unfreeze a parameter, but must not replace it by the result of an
+    // operation.
     for (const auto& [name, tensor] : Parameters()) {
       if (tensor.is_leaf()) continue;
       return absl::FailedPreconditionError(
@@ -185,6 +174,23 @@ class PluginModel : public Model {
   InputSpec UnitsInput() const override { return ToSpec(input_); }
 
  private:
+  // `who` names the hook in errors.
+  absl::Status RunHook(const std::string& who, int64_t step) {
+    std::optional<ValueWatch> watch;
+    if (hook_kind_ == HookKind::kFlags) watch.emplace(*this, ValueWatch::Mode::kRefuse);
+    absl::Status status;
+    try {
+      CallPlugin(who, [&] { hook_->BeforeStep(step); });
+    } catch (const ModelError& error) {
+      status = absl::FailedPreconditionError(error.what());
+    }
+    // The plug-in may have caught the watch's exception, or thrown another one in its place.
+    if (watch.has_value() && !watch->refusal().empty()) {
+      return absl::FailedPreconditionError(absl::StrCat(who, ": ", watch->refusal()));
+    }
+    return status;
+  }
+
   bool SomethingIsTrained() const {
     for (const Parameter& parameter : Parameters()) {
       if (parameter.tensor.requires_grad()) return true;

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <exception>
 #include <fstream>
 #include <memory>
 #include <stdexcept>
@@ -204,6 +205,12 @@ class Flags : public RowsModel, public FlagHook {
     Root& root = static_cast<Root&>(Model::root());
     if (fault_ == "flags-in-turn") root.Freeze(step % 2 == 0);
     if (fault_ == "flags-writes") root.Fill();
+    if (fault_ == "flags-catches") {
+      try {
+        root.Fill();
+      } catch (const std::exception&) {  // the hook continues after the refusal
+      }
+    }
   }
 
  private:

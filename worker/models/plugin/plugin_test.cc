@@ -279,6 +279,18 @@ TEST(PluginTest, AFlagHookThatWritesAValueEndsWithBothNames) {
   EXPECT_TRUE(weight.equal(before));
 }
 
+TEST(PluginTest, AFlagHookThatCatchesTheRefusalOfAWriteEndsWithTheSameError) {
+  const auto catches = *Make(kFaults, "faulty", {{"fault", "flags-catches"}});
+  const at::Tensor weight = catches->Parameters()[0].tensor;
+  const at::Tensor before = weight.clone();
+  const absl::Status status = catches->BeforeStep(1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("model 'faulty': step hook: a FlagHook freezes and "
+                                         "unfreezes parameters and does nothing else, but it "
+                                         "writes parameter 'weight' (aten::fill_)"));
+  EXPECT_TRUE(weight.equal(before));
+}
+
 TEST(PluginTest, WhatIsFrozenStaysSoOverTheStepHook) {
   const auto model = MakeFocal({{"max_norm", "0.25"}});
   const auto parameters = model->Parameters();

@@ -1,5 +1,5 @@
-// The tensors of a TorchScript file: which are parameters, which are buffers, and where the file
-// shares them.
+// The tensors of a TorchScript file: which are parameters, which are buffers, and which attributes
+// share a tensor.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_TENSORS_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_TENSORS_H_
 
@@ -26,17 +26,17 @@ struct ScriptSlot {
 };
 
 struct ScriptTensor {
-  // A later kind wins where attributes share a tensor.
+  // If attributes share a tensor, the later kind counts.
   enum class Kind {
-    kConstant,  // stays as the file has it
+    kConstant,  // keeps the value from the file
     kBuffer,
     kParameter,
   };
-  std::vector<std::string> names;  // of all attributes that are this tensor, the first one first
+  std::vector<std::string> names;  // of all attributes with this tensor, in module order
   std::vector<ScriptSlot> slots;   // likewise
-  std::set<std::string> children;  // the top module's children in which they lie; "": in itself
+  std::set<std::string> children;  // the top module's children that have it; "": the module itself
   Kind kind = Kind::kConstant;
-  bool assigned = false;  // by forward, anew
+  bool assigned = false;  // forward assigns a new tensor to it
   at::Tensor tensor;
 };
 
@@ -44,12 +44,12 @@ struct ScriptTensor {
 std::vector<ScriptTensor> FindTensors(const torch::jit::Module& top,
                                       const AssignedTensors& assigned);
 
-// Notes parameters that cannot be trained, none at all, and tensors that share a part of their
-// memory.
+// Adds problems: parameters that cannot be trained, a file without parameters, and tensors that
+// share a part of their memory.
 void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems);
 
-// Puts a tensor of its own, a leaf, behind each parameter and buffer, the same one wherever the
-// file shared it.
+// Replaces each parameter and buffer by a separate leaf tensor. Attributes that shared a tensor in
+// the file share the new one.
 void Separate(std::vector<ScriptTensor>* tensors);
 
 }  // namespace muster::models

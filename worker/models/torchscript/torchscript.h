@@ -11,13 +11,14 @@
 
 namespace muster::models {
 
-// spec: valid (common/jobspec). The initial values are the file's.
+// spec: valid (common/jobspec). The initial values are those in the file.
 // The top module's direct children are the units where it is a torch.nn.Sequential of them, else it
 // is one unit. Errors name the file: those of opening it; DATA_LOSS: cut off or damaged;
-// INVALID_ARGUMENT: no TorchScript, operators or classes that LibTorch does not have, no
+// INVALID_ARGUMENT: not a TorchScript file, operators or classes that LibTorch does not have, no
 // parameters, tensors that are not float32 (parameters), an output of another shape than the spec
-// says, a forward that changes what no checkpoint holds, or one that changes its buffers or is
-// random in evaluation. What goes wrong in a script later becomes a ModelError out of Forward.
+// says, a forward that changes values that no checkpoint contains, or one that in evaluation
+// changes buffers or draws random numbers. An error of the script later becomes a ModelError that
+// Forward throws.
 absl::StatusOr<std::unique_ptr<Model>> CreateTorchscript(const v1::TorchscriptSpec& spec);
 
 }  // namespace muster::models

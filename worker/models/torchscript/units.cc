@@ -29,9 +29,10 @@ std::string LastLine(const std::string& text) {
   return text.substr(begin, std::min<size_t>(end + 1 - begin, 300));
 }
 
-// Draws the process-wide generator's seed from the rank's own one: TorchScript's random operators
-// know only the former. One holder at a time, so that ranks that are threads of one process do not
-// disturb each other; what the generator was before is put back.
+// Seeds the process-wide generator from the rank's own generator, because TorchScript's random
+// operators use only the process-wide one. Only one object exists at a time, so that ranks that are
+// threads of one process do not disturb each other. The destructor restores the generator's earlier
+// state.
 class SeededByRank {
  public:
   explicit SeededByRank(at::Generator& rank)
@@ -114,7 +115,7 @@ class ScriptUnit : public Unit {
 
   at::Tensor Run(const at::Tensor& x, ForwardContext& context) {
     // The interpreter runs operator by operator, as Python does: what its optimizer fuses after
-    // some calls would give other bits, and a resumed run would begin anew without it.
+    // some calls would give other bits, and a resumed run would start again without it.
     const torch::jit::GraphOptimizerEnabledGuard unoptimized(false);
     std::optional<SeededByRank> seeded;
     if (context.training()) seeded.emplace(context.generator());
@@ -148,7 +149,7 @@ class ScriptUnit : public Unit {
     mode_ = training;
   }
 
-  // What is assigned anew is a copy: backward may need the values that forward read.
+  // An assignment stores a copy, because backward may need the values that forward read.
   void PutBuffers() {
     for (size_t i = 0; i < buffers_.size(); ++i) {
       BufferSlots& one = buffers_[i];

@@ -1,8 +1,8 @@
-// A TorchScript module as units of a model: as one, or child by child.
+// A TorchScript module as units of a model: as one unit, or with one unit for each child.
 //
-// What goes wrong in a script while it runs is a ModelError that begins with `who`: the model and
-// its file. `row` is the shape into which rows are brought; empty: as they come. `tensors`: after
-// Separate.
+// An error while a script runs is a ModelError whose text begins with `who`: the model and its
+// file. `row` is the shape to which rows are reshaped; empty: they are not reshaped. `tensors`:
+// after Separate.
 #ifndef MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
 #define MUSTER_WORKER_MODELS_TORCHSCRIPT_UNITS_H_
 
@@ -24,7 +24,7 @@ std::unique_ptr<Unit> AsOneUnit(const std::string& who, const torch::jit::Module
 // Whether the top module is a torch.nn.Sequential whose children share nothing.
 bool IsSequence(const torch::jit::Module& top, const std::vector<ScriptTensor>& tensors);
 
-// The children, one after the other. Only of what IsSequence.
+// Runs the children one after the other. Requires IsSequence.
 std::unique_ptr<Unit> AsSequence(const std::string& who, const torch::jit::Module& top,
                                  const std::vector<ScriptTensor>& tensors,
                                  const std::vector<int64_t>& row);

@@ -49,7 +49,7 @@ class Ddp : public Strategy {
         absl::StrCat("rank ", communicator->rank()));
   }
 
-  ~Ddp() override { works_.clear(); }  // waits
+  ~Ddp() override { works_.clear(); }  // waits for reductions in flight
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   bool sharded() const override { return false; }
@@ -83,7 +83,8 @@ class Ddp : public Strategy {
     paths_->BeginPass();
   }
 
-  // No forward follows: what the rank has brought, or zeros, is sent by FinishBackward.
+  // No forward follows: FinishBackward sends the gradients of the rank's earlier micro-batches of
+  // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { BeginMicroBatch(last); }
 
   absl::Status FinishBackward() override {
@@ -133,9 +134,9 @@ class Ddp : public Strategy {
   std::unique_ptr<GradientBuckets> gradients_;
   std::optional<GradientPaths> paths_;
 
-  // This step's.
+  // State of the current step.
   StepStart start_;
-  bool last_ = false;  // in the last micro-batch
+  bool last_ = false;  // whether the last micro-batch has begun
   bool buffers_launched_ = false;
   std::vector<std::unique_ptr<comm::Work>> works_;
 };

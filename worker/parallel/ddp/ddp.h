@@ -1,11 +1,11 @@
 // Data parallelism: every rank holds the whole model; gradients are summed over ranks in buckets
 // while backward still runs (S. Li et al., "PyTorch Distributed", VLDB 2020).
 //
-// Gradients are accumulated locally over micro-batches and reduced once, in the last. Afterwards
-// p.grad() of every trainable parameter is a view into a flat bucket. It is a different tensor in
-// every step: read it when needed, do not keep it. Buffers follow the highest rank that is active
-// in the step: FinishBackward leaves its own, as they were after its last forward, on every rank
-// (buffer_sync.h). So they are equal on all ranks between steps.
+// Gradients are accumulated locally over micro-batches and reduced once, in the last micro-batch.
+// Afterwards p.grad() of every trainable parameter is a view of a flat bucket. It is a different
+// tensor in every step: read it when needed, do not keep it. All ranks take over the buffers of one
+// rank, the highest one with input in the step: after FinishBackward they have the values that this
+// rank had after its last forward (buffer_sync.h). So buffers are equal on all ranks between steps.
 #ifndef MUSTER_WORKER_PARALLEL_DDP_DDP_H_
 #define MUSTER_WORKER_PARALLEL_DDP_DDP_H_
 
@@ -21,15 +21,17 @@
 namespace muster::parallel {
 
 struct DdpOptions {
-  // A bucket is closed once it holds so many bytes; the first one (the end of the model) earlier,
-  // so that reduction starts early. Small beside PyTorch's 25 MiB: reductions overlap one another,
-  // and what is reduced after the end of backward is one bucket.
+  // A bucket is closed once it holds so many bytes; the first bucket, which has the end of the
+  // model, earlier, so that reduction starts early. The sizes are small beside PyTorch's 25 MiB,
+  // because reductions overlap one another, and the last bucket is reduced after the end of
+  // backward.
   int64_t bucket_bytes = 4 << 20;
   int64_t first_bucket_bytes = 1 << 20;
 };
 
-// parameters: in forward order, the same on all ranks; buffers too. Those that need no gradient are
-// frozen. Errors: INVALID_ARGUMENT, with the name, when one does not fit (model_tensors.h).
+// parameters: in forward order, the same on all ranks; the same holds for buffers. Parameters that
+// do not require a gradient are frozen. Errors: INVALID_ARGUMENT, with the name, when a parameter
+// or buffer does not fit (model_tensors.h).
 absl::StatusOr<std::unique_ptr<Strategy>> CreateDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     comm::Communicator* communicator, const DdpOptions& options);

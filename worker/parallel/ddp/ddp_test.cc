@@ -1,4 +1,4 @@
-// What ddp does beyond strategy_conformance_test.
+// What ddp does beyond what strategy_conformance_test tests.
 #include "worker/parallel/ddp/ddp.h"
 
 #include "gtest/gtest.h"

@@ -8,7 +8,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The identity.
+// The identity; its backward calls the observer.
 struct Observed : torch::autograd::Function<Observed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, int64_t observer,
                             int64_t call) {

@@ -1,4 +1,4 @@
-// Where backward enters and leaves a unit.
+// Observes when backward enters and leaves a unit.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_BACKWARD_HOOKS_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_BACKWARD_HOOKS_H_
 
@@ -8,8 +8,9 @@
 
 namespace muster::parallel {
 
-// Of calls of units, numbered by whoever gives the numbers. What these throw ends the backward and
-// comes out of it. It must outlive the graphs in which it is named.
+// Is called for calls of units; the caller of ObserveInput and ObserveOutput chooses the numbers of
+// the calls. An exception from these methods ends the backward and is thrown by it. The observer
+// must outlive the graphs that refer to it.
 class BackwardObserver {
  public:
   virtual ~BackwardObserver() = default;
@@ -17,12 +18,13 @@ class BackwardObserver {
   virtual void AfterBackward(int64_t call) = 0;
 };
 
-// x, for a unit to be called on: once its gradient is complete, which is when all operations that
-// came of it have gone backward, and before it goes further, observer->AfterBackward(call).
+// Returns x, to call a unit with. observer->AfterBackward(call) is called when the gradient of the
+// result is complete, which is after the backward of all operations that used it, and before
+// backward continues.
 at::Tensor ObserveInput(const at::Tensor& x, BackwardObserver* observer, int64_t call);
 
-// Once the gradient of y, which needs one, is complete, and before any operation behind it goes
-// backward, observer->BeforeBackward(call).
+// y must require a gradient. observer->BeforeBackward(call) is called when the gradient of y is
+// complete, and before the backward of any operation that y was computed by.
 void ObserveOutput(const at::Tensor& y, BackwardObserver* observer, int64_t call);
 
 }  // namespace muster::parallel

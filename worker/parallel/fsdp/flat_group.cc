@@ -66,7 +66,7 @@ at::Tensor FlatGroup::CopySlice(const std::vector<models::Parameter>& parameters
 
 FlatGroup::~FlatGroup() {
   if (flat_.scalar_type() == slice_.scalar_type()) return;
-  if (work_ != nullptr) work_.reset();  // waits
+  if (work_ != nullptr) work_.reset();  // waits for the gather in flight
   const MemoryScope scope(Purpose::kGathered);
   const at::Tensor flat = at::empty({group_.elements}, slice_.options());
   Show(ViewsOf(flat));
@@ -110,7 +110,7 @@ absl::Status FlatGroup::Await() {
   if (work_ == nullptr) return absl::OkStatus();
   const absl::Status status = work_->Wait();
   work_.reset();
-  // A failed operation may go on writing.
+  // A failed operation may still write to the memory.
   failed_ |= !status.ok();
   return status;
 }
@@ -137,7 +137,7 @@ void FlatGroup::ReleaseValues() {
   if (!values_.defined()) return;
   const c10::NoGradGuard no_grad;
   slice_.copy_(values_.narrow(0, communicator_->rank() * slice_.numel(), slice_.numel()));
-  if (whole_) flat_.copy_(values_);  // resident
+  if (whole_) flat_.copy_(values_);  // a resident whole must have the new values
   Show(views_);
   values_.reset();
 }

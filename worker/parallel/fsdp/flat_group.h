@@ -1,9 +1,9 @@
-// Parameters of one FSDP unit in one flat piece of memory: this rank's slice of it, always there,
-// and the whole, which is there only between Gather and Free.
+// Parameters of one FSDP unit in one flat tensor, the whole. Its memory exists only between Gather
+// and Free; this rank's slice of it is always there.
 //
-// The parameters' tensors stay the same objects, views of the whole's storage, which is resized to
-// nothing and back: what autograd has saved of them sees the values again once they are gathered
-// (PyTorch's FSDP does the same). No version counter moves.
+// The parameters' tensors stay the same objects and are views of the whole, whose storage is
+// resized to zero bytes and back. So tensors that autograd has saved have their values again once
+// the whole is gathered (PyTorch's FSDP does the same). No version counter changes.
 //
 // Threading: one thread.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_FLAT_GROUP_H_
@@ -26,41 +26,42 @@ namespace muster::parallel {
 class FlatGroup {
  public:
   struct Options {
-    // Once gathered, the whole stays.
+    // Free does not free the whole.
     bool resident = false;
     // The whole of a float32 group is bfloat16, rounded from the slices.
     bool in_bfloat16 = false;
-    // As FsdpOptions'.
+    // As FsdpOptions::values.
     std::function<at::Tensor(const at::Tensor& tensor)> values;
-    // This rank's slice, where there is memory for it; `values` is not asked then.
+    // This rank's slice, if there is memory for it already; `values` is not called then.
     at::Tensor slice;
   };
 
-  // parameters: of the model; indices[i]: which of them specs[i] is, of which `group` is made.
-  // Copies this rank's slice, unless it is given, and makes the parameters' tensors, of the whole's
-  // type then, views of the whole, which is not there yet. The communicator outlives this. label:
-  // for errors.
+  // parameters: of the model; indices[i]: the index of specs[i] among them. The members of `group`
+  // are indices of `specs`. Copies this rank's slice, unless it is given. Makes the parameters'
+  // tensors views of the whole, whose type they have from then on, and which is not gathered yet.
+  // The communicator must outlive this object. label: for errors.
   FlatGroup(const std::vector<models::Parameter>& parameters, const std::vector<size_t>& indices,
             const std::vector<layout::ParameterSpec>& specs, const layout::Group& group,
             const Options& options, comm::Communicator* communicator, std::string label);
-  // The parameters' tensors have the slices' type then.
+  // Gives the parameters' tensors the type of the slices again.
   ~FlatGroup();
   FlatGroup(const FlatGroup&) = delete;
   FlatGroup& operator=(const FlatGroup&) = delete;
 
-  // A collective, unless the whole is there: begins to bring it here. Gives the bytes that it takes
-  // more.
+  // Starts to gather the whole, a collective, unless it is there or in flight. Returns the bytes of
+  // memory that this has allocated.
   int64_t Gather(int64_t step);
-  // Waits for it.
+  // Waits for Gather.
   absl::Status Await();
-  // Frees the whole, unless it is resident, and waits before where it is still on its way. Where it
-  // did not arrive the memory stays until the communicator is gone. Gives the bytes freed.
+  // Frees the whole, unless it is resident; if Gather is in flight, waits for it first. If the
+  // gather failed, the memory stays allocated, because the communicator may still write to it.
+  // Returns the bytes freed.
   int64_t Free();
 
-  // A collective: until Release the parameters' tensors are views of the values themselves, in the
-  // slices' type, also where the whole is not.
+  // A collective. Until ReleaseValues the parameters' tensors are views of the values in the type
+  // of the slices, even if the whole has another type.
   absl::Status GatherValues(int64_t step);
-  // What was written into them is kept. Nothing without GatherValues.
+  // Keeps what was written into the tensors since GatherValues. Does nothing without GatherValues.
   void ReleaseValues();
 
   const at::Tensor& slice() const { return slice_; }
@@ -71,9 +72,9 @@ class FlatGroup {
                        const std::vector<layout::ParameterSpec>& specs,
                        const Options& options) const;
   void Resize(int64_t bytes);
-  // Views of `flat`, whose memory is there, with the parameters' sizes.
+  // Views of `flat`, which must have memory, with the parameters' sizes.
   std::vector<at::Tensor> ViewsOf(const at::Tensor& flat) const;
-  // Makes them what the parameters' tensors show.
+  // Makes the parameters' tensors use the memory of `views`.
   void Show(const std::vector<at::Tensor>& views);
 
   comm::Communicator* const communicator_;
@@ -86,7 +87,7 @@ class FlatGroup {
   std::vector<at::Tensor> views_;  // of it
   at::Tensor values_;              // between GatherValues and ReleaseValues
   int64_t whole_bytes_ = 0;
-  bool whole_ = false;  // there, or on its way
+  bool whole_ = false;  // the whole is gathered, or its gather is in flight
   bool failed_ = false;
   std::unique_ptr<comm::Work> work_;
 };

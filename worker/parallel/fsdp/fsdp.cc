@@ -24,8 +24,8 @@
 namespace muster::parallel {
 namespace {
 
-// Units that are whole, besides the root and those that stay: the one that runs and the one that is
-// gathered meanwhile.
+// The most units that are whole at a time, without the root and without units that stay whole: the
+// unit that runs, and the unit that is gathered in the meantime.
 constexpr int kMostInFlight = 2;
 
 class Fsdp : public Strategy, public BackwardObserver {
@@ -51,7 +51,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
     return GatherPartialSums(mine, step_, communicator_);
   }
-  // Whoever wants the new values gathers them.
+  // The new values are gathered when they are needed.
   void FinishUpdate() override { FreeAll(/*root_too=*/true); }
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   absl::Status GatherParameters(const std::vector<size_t>& parameters) override;
@@ -60,7 +60,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   absl::Status VerifyParametersEqual(int64_t step) override;
   KeptMemory ReleaseModel() override;
 
-  // Runs a unit of the model, gathered where it is a planned one.
+  // Runs a unit of the model. A planned unit is gathered before.
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
   at::Tensor Run(models::Unit& unit, const at::Tensor& x, const Forward& forward);
   void BeforeBackward(int64_t call) override;
@@ -71,21 +71,21 @@ class Fsdp : public Strategy, public BackwardObserver {
     std::string name;
     bool root = false;
     std::vector<std::unique_ptr<FlatGroup>> groups;
-    bool whole = false;  // or on its way
-    int running = 0;     // forwards, nested ones too
-    int backwards = 0;   // calls whose output was hooked and whose backward has not ended
-    int open = 0;        // of these, backwards that have begun
+    bool whole = false;  // it is whole, or its gather is in flight
+    int running = 0;     // number of forwards that run now, with nested ones
+    int backwards = 0;   // number of calls with a hooked output whose backward has not ended
+    int open = 0;        // number of these calls whose backward has begun
   };
   struct Call {
     Unit* unit = nullptr;
-    bool backward = false;  // there will be one, or one goes on
+    bool backward = false;  // its backward has not ended
   };
 
   UnitGroups GroupsOf(const std::vector<bool>& trained, GroupKind kind) const {
     return GroupByUnit(parameters_, trained, plan_, kind, communicator_->world_size());
   }
-  // Gives the units their groups of one kind. `given`: their slices, undefined ones
-  // where there is no memory for them yet. The slices of these, in order.
+  // Adds the groups of one kind to their units. given: the slice of each group; undefined: there is
+  // no memory for it yet. Returns the slices of these groups, in order.
   std::vector<Slice> AddGroups(const UnitGroups& kind, const at::Tensor* given, const char* what,
                                bool resident);
   void MakePieces(const UnitGroups& trainable, const std::vector<Slice>& slices,
@@ -93,14 +93,14 @@ class Fsdp : public Strategy, public BackwardObserver {
   void Trace(const Unit& unit, UnitEvent::Kind kind);
   void StartGather(Unit& unit);
   absl::Status MakeWhole(Unit& unit);
-  // Throws ContextError where it does not arrive.
+  // Throws ContextError if the unit does not arrive.
   void AwaitWhole(Unit& unit);
   void Free(Unit& unit);
   void FreeAll(bool root_too);
   void BeginForward(Unit& unit);
   at::Tensor RunRoot(Unit& root, const at::Tensor& x, const Forward& forward);
   at::Tensor RunUnit(Unit& unit, const at::Tensor& x, const Forward& forward);
-  // Begins to gather a unit that is wanted soon, as far as the limit allows.
+  // Starts to gather a unit that is needed soon, if the limit of whole units allows it.
   void Prefetch(Unit& unit);
   void PrefetchAfter(const Unit& unit);
 
@@ -110,7 +110,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   const std::vector<PlannedUnit> plan_;
   const FsdpOptions options_;
   std::vector<std::unique_ptr<Unit>> units_;  // the root first
-  std::vector<at::Tensor> flats_;             // what this rank's slices lie in
+  std::vector<at::Tensor> flats_;             // the memory of this rank's slices
   std::unordered_map<const models::Unit*, Unit*> unit_of_;
   std::vector<Unit*> unit_of_parameter_;
   int64_t trainable_groups_ = 0;
@@ -122,11 +122,11 @@ class Fsdp : public Strategy, public BackwardObserver {
 
   int64_t step_ = 0;
   int64_t whole_bytes_ = 0;
-  int in_flight_ = 0;  // whole units but the root
-  // Of units below the root in this micro-batch, where gradients are wanted.
+  int in_flight_ = 0;  // number of whole units, without the root
+  // The calls of units below the root in this micro-batch, if gradients are enabled.
   std::vector<Call> calls_;
-  std::vector<Unit*> order_;    // of the units in the last forward of the root
-  std::vector<Unit*> running_;  // the same of the one that runs
+  std::vector<Unit*> order_;    // the units in the order of the root's last finished forward
+  std::vector<Unit*> running_;  // the same for the root's current forward
 };
 
 // Gathers units around their forwards.
@@ -234,7 +234,7 @@ Placements Fsdp::PlacementsFor(const std::vector<bool>& trained) const {
 
 KeptMemory Fsdp::ReleaseModel() {
   KeptMemory kept{.flats = std::move(flats_), .held = {}};
-  // Without the gradients, which go with the plan.
+  // Detached from the gradients, which are freed with this plan.
   for (const Piece& piece : shards_.held) {
     kept.held.push_back({piece.parameter, piece.begin, piece.tensor.detach()});
   }
@@ -290,7 +290,7 @@ void Fsdp::Prefetch(Unit& unit) {
 }
 
 void Fsdp::PrefetchAfter(const Unit& unit) {
-  const size_t position = running_.size();  // of what runs after `unit`
+  const size_t position = running_.size();  // of the unit that runs after `unit`
   if (position >= order_.size() || order_[position - 1] != &unit) return;
   Prefetch(*order_[position]);
 }
@@ -312,13 +312,13 @@ void Fsdp::BeginForward(Unit& unit) {
 at::Tensor Fsdp::RunRoot(Unit& root, const at::Tensor& x, const Forward& forward) {
   order_ = std::exchange(running_, {});
   BeginForward(root);
-  // Casts that are kept for other uses would keep what was freed.
+  // Autocast's cache would keep copies of parameters after their unit is freed.
   models::AutocastState autocast = models::AutocastState::Now();
   autocast.keeps_casts = false;
   const models::ScopedAutocastState without_kept_casts(autocast);
   const bool round = options_.parameters_in_bfloat16;
   at::Tensor y = forward(round && x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x);
-  // The root stays: a loss on top may read its parameters, and backward needs them.
+  // The root is not freed: the loss may read its parameters, and backward needs them.
   return round && y.scalar_type() == at::kBFloat16 ? y.to(at::kFloat) : y;
 }
 
@@ -405,11 +405,11 @@ void Fsdp::ReleaseParameters() {
 }
 
 absl::Status Fsdp::VerifyParametersEqual(int64_t step) {
-  // Of parameters each element is on one rank only.
+  // Parameters cannot be compared, because each of their elements is on one rank only.
   return CheckModelEqualOnAllRanks({}, buffers_, step, communicator_);
 }
 
-// Of these types, bfloat16 parameters would meet float32 buffers in the forward.
+// A forward cannot combine bfloat16 parameters with float32 buffers.
 absl::Status CheckBuffersFor(const FsdpOptions& options,
                              const std::vector<models::Buffer>& buffers) {
   if (!options.parameters_in_bfloat16) return absl::OkStatus();

@@ -1,22 +1,23 @@
 // Fully sharded data parallelism (ZeRO stage 3; S. Rajbhandari et al., "ZeRO", 2020; fairscale's
 // FullyShardedDataParallel, with its resharding of frozen parameters in backward; PyTorch's FSDP):
-// of parameters, gradients and optimizer state a rank holds its slices. A unit's full parameters
-// exist only around its forward and around its backward.
+// a rank holds only its slices of parameters, gradients and optimizer state. A unit's full
+// parameters exist only around its forward and around its backward.
 //
-// Per unit (unit_plan.h) parameters lie in flat groups, the trainable ones and the frozen ones
-// apart (flat_group.h). A call of a unit gathers it before and frees it after. Where its output
-// needs a gradient, it is gathered again right before its backward, and freed as soon as the
-// gradient of its input is complete: also a unit that is frozen. Without a gradient of the input,
-// the end of backward frees it. While a unit runs, the next one is gathered: in forward the one
-// that came after it last time, in backward the one before it. The root's own parameters stay from
-// its forward to the end of backward, those of an evaluation to the next step. Gradients are
-// reduced into slices as in sharded_ddp (sliced_gradients.h), with one group for each unit; frozen
-// ones never.
+// The parameters of each unit (unit_plan.h) lie in flat groups, trainable and frozen parameters in
+// separate ones (flat_group.h). A unit is gathered before its call and freed after it. If its
+// output requires a gradient, the unit is gathered again right before its backward, and freed as
+// soon as the gradient of its input is complete. This holds for frozen units, too. If its input
+// requires no gradient, the unit is freed at the end of backward. While a unit runs, the next one
+// is gathered: in forward the one that came after it in the forward before, in backward the one
+// that was called before it. The root's own parameters stay gathered from its forward to the end of
+// backward, and after an evaluation until the next step. Gradients are reduced into slices as in
+// sharded_ddp (sliced_gradients.h), with one group for each unit and type; frozen groups are never
+// reduced.
 //
-// All ranks call the same units in the same order. Nothing outside of calls of units reads
-// parameters (unit.h). Once made, the model is this strategy's: after it is destroyed there is no
-// memory behind its parameters' tensors, but for those that were gathered then; they are of their
-// own types again.
+// All ranks must call the same units in the same order. Only calls of units may read parameters
+// (unit.h). The strategy takes over the model: after the strategy is destroyed, the parameters'
+// tensors have their own types again, but no memory, except for those that were gathered at that
+// time.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_FSDP_H_
 
@@ -34,46 +35,46 @@
 
 namespace muster::parallel {
 
-// What happens to the full parameters of a unit.
+// An event in the life of the full parameters of a unit.
 struct UnitEvent {
   enum class Kind {
-    kGather,          // begins
-    kFree,            // gone
-    kForward,         // runs now
-    kBeforeBackward,  // its backward begins: it is there
+    kGather,          // its gather begins
+    kFree,            // it is freed
+    kForward,         // it is gathered, and its forward begins
+    kBeforeBackward,  // it is gathered, and its backward begins
     kAfterBackward,   // the gradient of its input is complete
   };
   std::string unit;  // its name; "" is the root
   Kind kind = Kind::kGather;
-  int64_t whole_bytes = 0;  // of all units, after it
+  int64_t whole_bytes = 0;  // of the full parameters of all units, after the event
   friend bool operator==(const UnitEvent&, const UnitEvent&) = default;
 };
 
 struct FsdpOptions {
-  std::vector<std::string> units;  // patterns; empty: the blocks
-  // False: what is gathered for a forward stays until its backward is done.
+  std::vector<std::string> units;  // patterns of unit names; empty: the blocks
+  // False: a unit that is gathered for a forward stays until its backward is done.
   bool reshard_after_forward = true;
-  // Frozen parameters stay on every rank once they are gathered: they do not change.
+  // Frozen parameters, which do not change, stay on every rank after their first gather.
   bool frozen_resident = false;
   ReduceEvery reduce_every = ReduceEvery::kStep;
   bool reduce_in_bfloat16 = false;
-  // Units compute with parameters rounded to bfloat16, and what comes into the root as float32 is
-  // rounded too; what it gives is float32 again. The slices, which are updated and saved, stay
-  // float32. Gradients arrive in bfloat16 and are added up in float32. Not for models with float32
-  // buffers.
+  // Units compute with parameters that are rounded to bfloat16. A float32 input of the root is
+  // rounded, too, and the root's bfloat16 output is converted to float32. The slices, which are
+  // updated and saved, stay float32. Gradients arrive in bfloat16 and are added up in float32. Not
+  // for models with float32 buffers.
   bool parameters_in_bfloat16 = false;
-  // The values of a parameter whose tensor may have no memory; one is asked for at a time, while
-  // the strategy is made. Undefined ones: zeros, until somebody fills what shards()->held has.
-  // Empty: the tensors have them.
+  // Returns the values of a parameter whose tensor may have no memory. Called while the strategy is
+  // made, for one parameter at a time. If the result is undefined, the values are zero until the
+  // caller fills shards()->held. Empty: the tensors have the values.
   std::function<at::Tensor(const at::Tensor& tensor)> values;
-  // Called at each event, where it is set, in the thread that trains: must not throw.
+  // Called at each event, if it is set, in the thread that trains. It must not throw.
   std::function<void(const UnitEvent&)> trace;
 };
 
-// As CreateShardedDdp; root is not null and outlives the strategy. With `kept`, the slices that do
-// not lie there already hold anything, until somebody fills what shards()->held has.
-// INVALID_ARGUMENT also for patterns that fit no unit, and for frozen parameters that are neither
-// float32, float64 nor int64.
+// As CreateShardedDdp, but root must not be null and must outlive the strategy. With `kept`, slices
+// whose values are not already in their place are uninitialized until the caller fills
+// shards()->held. INVALID_ARGUMENT also for patterns that fit no unit, and for frozen parameters
+// that are neither float32, float64 nor int64.
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options,

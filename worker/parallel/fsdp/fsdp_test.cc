@@ -1,4 +1,4 @@
-// What training with it gives: the numbers of the plain model.
+// Training with FSDP gives the same numbers as training the plain model.
 #include "worker/parallel/fsdp/fsdp.h"
 
 #include <memory>
@@ -16,7 +16,7 @@
 namespace muster::parallel {
 namespace {
 
-// All masks with all flags, in turn with all world sizes.
+// Every choice of frozen parameters with every combination of flags; the world sizes take turns.
 std::vector<Setting> Settings() {
   std::vector<Setting> all;
   int mask = 0;
@@ -119,8 +119,8 @@ TEST(Fsdp, ThawingAndFreezingAgainWithANewPlanIsThatOfThePlainModel) {
   }
 }
 
-// The independent run: a plain model whose parameters are the masters rounded, with its input and
-// output cast as the root's.
+// The independent run is a plain model whose parameters are the rounded masters, and whose input
+// and output are cast as those of the root.
 TEST(Fsdp, ParametersInBfloat16AreTheMastersRoundedAndGradientsAddUpInFloat32) {
   for (const char* frozen : {"None", "EveryOther"}) {
     const Setting setting{.world_size = 3, .micro_batches = 2};
@@ -173,7 +173,7 @@ TEST(Fsdp, ParametersInBfloat16AreTheMastersRoundedAndGradientsAddUpInFloat32) {
   }
 }
 
-// Counts its forwards, and keeps a mean of what it saw.
+// Counts its forwards in one buffer, and keeps a moving average of its outputs in the other.
 class Counting : public models::Unit {
  public:
   Counting() : Unit("counting.0") {
@@ -198,8 +198,8 @@ class Twice : public models::Unit {
   }
 };
 
-// While the first call is repeated the buffers are what they were before it, and just then the last
-// gradient arrives.
+// While the first call is recomputed, the buffers have their values from before this call. The last
+// gradient, which completes the bucket, arrives at that time.
 TEST(Fsdp, BuffersOfAUnitThatIsRecomputedTwiceAreThoseOfItsLastForward) {
   for (const bool whole : {true, false}) {
     RunRanks(2, [&](comm::Communicator& ranks) {
@@ -216,7 +216,7 @@ TEST(Fsdp, BuffersOfAUnitThatIsRecomputedTwiceAreThoseOfItsLastForward) {
           (*strategy)->BeginMicroBatch(m == 1);
           const auto input = [&](int rank) { return Numbers({4, 3}, 100 * step + 10 * m + rank); };
           context->Call(net, input(ranks.rank())).sum().backward();
-          plainly.Call(plain, input(1));  // the highest rank's are everybody's
+          plainly.Call(plain, input(1));  // the buffers of the highest rank
         }
         ASSERT_TRUE((*strategy)->FinishBackward().ok());
         for (size_t i = 0; i < 2; ++i) {

@@ -16,7 +16,7 @@ KeptSlices TakeOverSlices(const UnitGroups& trainable, const UnitGroups& frozen,
   if (kept.held.empty()) {
     return {std::vector<at::Tensor>(trainable.groups.size() + frozen.groups.size()), {}};
   }
-  std::map<std::pair<size_t, int64_t>, int64_t> held;  // by parameter and begin
+  std::map<std::pair<size_t, int64_t>, int64_t> held;  // index in tensors, by parameter and begin
   std::vector<at::Tensor> tensors;
   for (const Piece& piece : kept.held) {
     held[{piece.parameter, piece.begin}] = static_cast<int64_t>(tensors.size());

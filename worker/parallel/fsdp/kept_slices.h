@@ -1,4 +1,4 @@
-// What a plan of FSDP takes over of the slices of the plan before it.
+// Finds which slices of the plan before a plan of FSDP can take over.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_KEPT_SLICES_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_KEPT_SLICES_H_
 
@@ -11,15 +11,16 @@
 namespace muster::parallel {
 
 struct KeptSlices {
-  // A rank's slices of the groups, those of the trained ones first: where what is kept lies as it
-  // should, that, else memory that is to be filled. Undefined ones where nothing is kept.
+  // The rank's slice of each group, trainable groups first: the kept slice if its values already
+  // lie as the group wants them, and otherwise new memory that has to be filled. All are undefined
+  // if there is no plan before.
   std::vector<at::Tensor> slices;
-  // What they lie in, as KeptMemory's.
+  // The memory in which they lie, as KeptMemory::flats.
   std::vector<at::Tensor> flats;
 };
 
-// Of rank `rank`. kept: of the plan before; a group that was trained and is frozen now may take
-// over the same memory, and the other way round.
+// The slices of rank `rank`. kept: what the plan before left. A group that was trainable and is
+// frozen now may take over the same memory, and the other way round.
 KeptSlices TakeOverSlices(const UnitGroups& trainable, const UnitGroups& frozen, int rank,
                           int world_size, const KeptMemory& kept);
 

@@ -1,4 +1,4 @@
-// Training of layers.h's model with a strategy, and the same without one: plain SGD. For tests.
+// Trains the model of layers.h by plain SGD, with a strategy and without one. For tests.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_LAYERS_TRAINING_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_LAYERS_TRAINING_H_
 
@@ -68,10 +68,11 @@ inline void Recompute(const Layers& net, models::ForwardContext* context) {
 
 inline constexpr double kLearningRate = 0.05;
 
-// The independent run: plain autograd of each rank's samples, sums in rank order, one division.
+// A step of the independent run: plain autograd for the samples of each rank, sums in rank order,
+// and one division. Returns the gradients.
 inline std::vector<at::Tensor> ReferenceStep(Layers& net, const Setting& setting, int64_t step) {
   models::ForwardContext context(models::Mode::kTrain, models::MakeGenerator(1));
-  // Changes nothing, but for the order in which the gradients of a unit's two calls are added.
+  // This changes only the order in which the gradients of a unit's two calls are added.
   if (setting.recompute && setting.twice) Recompute(net, &context);
   const auto parameters = net.Parameters();
   std::vector<at::Tensor> sums(parameters.size());

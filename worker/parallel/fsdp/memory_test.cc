@@ -1,5 +1,5 @@
-// What there is of full parameters, and when, by the allocator's counters. One rank of four; the
-// others are made up.
+// How much memory full parameters take, and when, by the allocator's counters. One rank of four,
+// without peers.
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -10,15 +10,15 @@
 #include "worker/models/seed.h"
 #include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/fsdp/layers.h"
-#include "worker/parallel/unhurried.h"
+#include "worker/parallel/holding_communicator.h"
 
 namespace muster::parallel {
 namespace {
 
 using memory::Purpose;
 
-// A layer has 90 numbers, each parameter at a multiple of 16 and padded for four slices of that:
-// 128. Of each kind, 64 and 128 where one of the two is frozen.
+// A layer has 90 elements in two parameters, each of which begins at a multiple of 16. Padded to
+// four slices, which are multiples of 16 themselves, this gives 128.
 constexpr uint64_t kLayer = 128 * 4;
 constexpr uint64_t kRoot = 64 * 4;
 
@@ -41,7 +41,7 @@ class FsdpMemory : public testing::Test {
     context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
   }
 
-  // The peaks of what is gathered, of the forward and of the backward.
+  // Runs a step. Sets the peaks of the gathered bytes in its forward and in its backward.
   void Step(uint64_t* forward, uint64_t* backward) {
     strategy_->BeginStep({0, 4.0});
     strategy_->BeginMicroBatch(true);
@@ -57,7 +57,7 @@ class FsdpMemory : public testing::Test {
 
   static uint64_t Gathered() { return memory::MemoryInUse().of(Purpose::kGathered).bytes; }
 
-  Unhurried communicator_;
+  HoldingCommunicator communicator_;
   std::unique_ptr<Layers> net_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;
@@ -71,7 +71,7 @@ TEST_F(FsdpMemory, AtMostTheRootAndTwoUnitsAreWholeAtATimeWhateverTheDepth) {
       uint64_t forward = 0;
       uint64_t backward = 0;
       Step(&forward, &backward);
-      // In the first forward the order of the units is not known yet: none is gathered ahead.
+      // In the first forward the order of the units is not known yet, so none is gathered ahead.
       EXPECT_EQ(forward, kRoot + (step == 0 ? 1 : 2) * kLayer)
           << "depth " << depth << ", step " << step;
       EXPECT_EQ(backward, kRoot + 2 * kLayer) << "depth " << depth << ", step " << step;
@@ -90,7 +90,7 @@ TEST_F(FsdpMemory, WithoutReshardingAllUnitsAreWholeUntilTheirBackward) {
   EXPECT_EQ(Gathered(), 0);
 }
 
-// A loss may read the root's.
+// The root stays gathered, because a loss may read its parameters.
 TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRootUntilTheNextStep) {
   Create(6);
   const c10::NoGradGuard no_grad;

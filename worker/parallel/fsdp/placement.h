@@ -1,4 +1,4 @@
-// Which rank holds what under FSDP. Pure.
+// Which rank holds which elements under FSDP. Pure.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_PLACEMENT_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_PLACEMENT_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::parallel {
 
-// Of the groups of a plan of `parameters`.
+// The placements of a plan of `parameters` that has these groups.
 Placements PlacementsOf(const std::vector<models::Parameter>& parameters,
                         const UnitGroups& trainable, const UnitGroups& frozen, int world_size);
 

@@ -1,4 +1,4 @@
-// When units are gathered and freed, and what happens where they do not arrive.
+// When units are gathered and freed, and what happens if they do not arrive.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -55,8 +55,8 @@ std::vector<std::string> Texts(const std::vector<UnitEvent>& events) {
   return texts;
 }
 
-// Layers 1 and 3 are frozen. One unit is gathered ahead; the last one to be gathered has no
-// gradient of its input to wait for.
+// Layers 1 and 3 are frozen. One unit is gathered ahead. The unit that is gathered last is freed
+// only at the end of backward, because its input requires no gradient.
 TEST(FsdpUnits, AFrozenUnitIsFreedBeforeTheBackwardOfTheOneBeforeItBegins) {
   EXPECT_EQ(Texts(TraceOfTheSecondStep(4, {.frozen = "EveryOther"})),
             (std::vector<std::string>{"gather root",
@@ -105,9 +105,8 @@ TEST(FsdpUnits, WithoutReshardingAfterForwardEachUnitIsGatheredOnce) {
   }
 }
 
-// What is written into gathered parameters, the same on all ranks, is what training goes on from.
-// A forward gathers ahead what came next in the one before, so one that ends early leaves something
-// gathered. Between backward and update that is not what comes after.
+// A forward gathers ahead the unit that came next in the forward before. So a forward that ends
+// early leaves a unit gathered. After an update this unit has old values and must not be used.
 TEST(FsdpUnits, WhatAnEvaluationGatheredAheadIsNotUsedAfterTheUpdate) {
   const Setting setting;
   RunRanks(setting.world_size, [&](comm::Communicator& ranks) {
@@ -166,7 +165,7 @@ TEST(FsdpUnits, APeerThatIsGoneFailsTheForwardNamingUnitAndStep) {
 
 TEST(FsdpUnits, APeerThatGoesInBackwardFailsItByTheSameError) {
   auto ranks = comm::LocalGroup::Create(2);
-  std::thread other([&] {  // takes part in the forward alone
+  std::thread other([&] {  // takes part only in the forward
     Layers net(2);
     const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[1].get(), {});
     ASSERT_TRUE(strategy.ok()) << strategy.status();

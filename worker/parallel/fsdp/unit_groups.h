@@ -1,4 +1,4 @@
-// What lies where in FSDP: the parameters of each planned unit in flat groups. Pure.
+// The memory layout of FSDP: the parameters of each planned unit lie in flat groups. Pure.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_UNIT_GROUPS_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_UNIT_GROUPS_H_
 
@@ -13,18 +13,19 @@ namespace muster::parallel {
 
 enum class GroupKind { kTrainable, kFrozen };
 
-// Those of one kind.
+// All groups of one kind.
 struct UnitGroups {
-  std::vector<size_t> indices;               // which of the model's parameters are of this kind
-  std::vector<layout::ParameterSpec> specs;  // of them
-  // Over specs, one for each unit and type that there are any of. The last unit's first, because
-  // backward completes it first; the root's, whose parameters stand at both ends, last.
+  std::vector<size_t> indices;               // the model's parameters of this kind
+  std::vector<layout::ParameterSpec> specs;  // their descriptions
+  // The members are indices of specs. There is one group for each unit and type with parameters of
+  // this kind. The group of the last unit comes first, because backward completes it first; that of
+  // the root comes last, because its parameters are used at both ends of the forward.
   std::vector<layout::Group> groups;
-  std::vector<size_t> units;  // of each group: index in the plan
+  std::vector<size_t> units;  // the unit of each group: its index in the plan
 };
 
-// parameters: of the model, as the plan has them; those that are not `trained` are float32, float64
-// or int64.
+// parameters: those that the plan was made of. Parameters that are not `trained` must be float32,
+// float64 or int64.
 UnitGroups GroupByUnit(const std::vector<models::Parameter>& parameters,
                        const std::vector<bool>& trained, const std::vector<PlannedUnit>& plan,
                        GroupKind kind, int world_size);

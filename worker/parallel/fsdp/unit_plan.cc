@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
   std::vector<PlannedUnit> plan = {{.unit = &root}};
   constexpr size_t kNone = -1;
   std::vector<size_t> owners(parameters.size(), kNone);  // indices in `plan`
-  // `owner`: of the innermost planned unit around `unit`.
+  // owner: the index in `plan` of the innermost planned unit around `unit`.
   const std::function<void(const models::Unit&, size_t)> visit = [&](const models::Unit& unit,
                                                                      size_t owner) {
     if (planned.contains(&unit)) {
@@ -37,7 +37,8 @@ absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
   };
   visit(root, 0);
   for (size_t i = 0; i < owners.size(); ++i) plan[owners[i]].parameters.push_back(i);
-  // Units whose parameters all belong to planned units in them, or to the root.
+  // Removes units without parameters of their own: all of theirs belong to planned units inside
+  // them, or to the root.
   plan.erase(std::remove_if(plan.begin() + 1, plan.end(),
                             [](const PlannedUnit& unit) { return unit.parameters.empty(); }),
              plan.end());

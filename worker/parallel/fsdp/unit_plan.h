@@ -1,4 +1,4 @@
-// Which parameters are gathered together: the units of FSDP. Pure.
+// The units of FSDP: which parameters are gathered together. Pure.
 #ifndef MUSTER_WORKER_PARALLEL_FSDP_UNIT_PLAN_H_
 #define MUSTER_WORKER_PARALLEL_FSDP_UNIT_PLAN_H_
 
@@ -11,17 +11,18 @@
 
 namespace muster::parallel {
 
-// Of all that has to be whole at a time: the parameters of a unit of the model and of what lies
-// below it, but for those of other planned units.
+// Parameters that are gathered and freed together: those of a unit of the model and of the units
+// below it, without those of other planned units.
 struct PlannedUnit {
   const models::Unit* unit = nullptr;
-  std::vector<size_t>
-      parameters;  // indices of the model's parameters, in forward order; may be empty for the root
+  // Indices of the model's parameters, in forward order; may be empty only for the root.
+  std::vector<size_t> parameters;
 };
 
-// The root first, then those that SelectUnits names, in forward order. Planned units may lie in
-// each other: a parameter is of the innermost one; one that several planned units share is the
-// root's. parameters: root.Parameters(). Errors: SelectUnits'.
+// The root comes first, then the units that SelectUnits names, in forward order. A planned unit may
+// lie inside another one: a parameter belongs to the innermost planned unit around it. A parameter
+// that several planned units share belongs to the root. parameters: root.Parameters(). Errors:
+// those of SelectUnits.
 absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
                                                    const std::vector<models::Parameter>& parameters,
                                                    const std::vector<std::string>& patterns);

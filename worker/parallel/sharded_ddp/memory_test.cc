@@ -1,6 +1,6 @@
-// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md draws it).
-// One rank of four; the others are made up, so that reductions are in flight until they are waited
-// for.
+// What the memory of a rank with sharded_ddp is used for, and when (docs/collectives.md has a
+// drawing).
+// One rank of four, without peers: a reduction is in flight until somebody waits for it.
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 #include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
 #include "worker/memory/counting_allocator.h"
+#include "worker/parallel/holding_communicator.h"
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
-#include "worker/parallel/unhurried.h"
 
 namespace muster::parallel {
 namespace {
@@ -36,8 +36,8 @@ class ShardedDdpMemory : public testing::Test {
     strategy_ = *std::move(strategy);
   }
 
-  // Of the parameters in forward order: so backward gives the gradients in the order of the
-  // buckets.
+  // The forward uses the parameters in their order, so that backward gives the gradients in the
+  // order of the buckets.
   void ForwardBackward() {
     at::Tensor loss;
     for (const auto& [name, tensor] : parameters_) {
@@ -51,7 +51,7 @@ class ShardedDdpMemory : public testing::Test {
   static uint64_t Buckets() { return Used(Purpose::kBuckets).bytes; }
   static uint64_t MostBuckets() { return Used(Purpose::kBuckets).peak_bytes; }
 
-  Unhurried communicator_;
+  HoldingCommunicator communicator_;
   std::vector<models::Parameter> parameters_;
   std::unique_ptr<Strategy> strategy_;
 };
@@ -61,7 +61,7 @@ TEST_F(ShardedDdpMemory, ParametersAreThereOnceAndReducedGradientsInSlices) {
   EXPECT_EQ(Used(Purpose::kParameters).bytes, kAll);
   EXPECT_EQ(Used(Purpose::kGradients).bytes, kAll / 4);
   EXPECT_EQ(Buckets(), 0u);
-  // What they lay in before is gone.
+  // The memory in which the parameters lay before is freed.
   EXPECT_LT(Used(Purpose::kOther).bytes, kBucket);
   strategy_.reset();
   EXPECT_EQ(Used(Purpose::kGradients).bytes, 0u);
@@ -69,7 +69,7 @@ TEST_F(ShardedDdpMemory, ParametersAreThereOnceAndReducedGradientsInSlices) {
   EXPECT_EQ(Used(Purpose::kParameters).bytes, 0u);
 }
 
-// Two are being reduced while the third fills.
+// Two buckets are being reduced while the third one is filled.
 TEST_F(ShardedDdpMemory, OfFullGradientsThereAreThreeBucketsAtATimeAndNoneBetweenSteps) {
   Create();
   for (int64_t step = 0; step < 3; ++step) {
@@ -115,7 +115,7 @@ TEST_F(ShardedDdpMemory, LocalSumsAreBucketsOfEverythingUntilTheLastMicroBatch) 
   EXPECT_EQ(MostBuckets(), kAll);
 }
 
-// On top of the buckets: a slice for each reduction in flight, to be added.
+// Besides the buckets there is a slice for each reduction in flight, whose values are then added.
 TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
   Create({.reduce_every = ShardedDdpOptions::ReduceEvery::kMicroBatch});
   memory::ResetPeaks();
@@ -129,8 +129,8 @@ TEST_F(ShardedDdpMemory, ReducingEveryMicroBatchNeverHasMoreThanAFewBuckets) {
   EXPECT_LE(MostBuckets(), 3 * kBucket + 2 * kBucket / 4);
 }
 
-// The one that fills, its copy, and two copies in flight (the older one gone before the copy is
-// made).
+// The bucket that is filled, its copy, and the copies in flight: of these there are two, of which
+// the older one is freed before the next copy is made.
 TEST_F(ShardedDdpMemory, GradientsThatTravelAsBfloat16AreHeldAsThat) {
   Create({.reduce_in_bfloat16 = true});
   memory::ResetPeaks();

@@ -1,7 +1,6 @@
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
 
 #include <algorithm>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <unordered_map>
@@ -51,7 +50,8 @@ class ShardedDdp : public Strategy {
 
   void BeginStep(const StepStart& start) override;
   void BeginMicroBatch(bool last) override;
-  // No forward follows: FinishBackward sends what the rank has brought, or zeros.
+  // No forward follows: FinishBackward sends the gradients of the rank's earlier micro-batches of
+  // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { gradients_->BeginJoinedMicroBatch(last); }
   absl::Status FinishBackward() override;
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
@@ -63,20 +63,21 @@ class ShardedDdp : public Strategy {
   absl::Status VerifyParametersEqual(int64_t step) override;
   KeptMemory ReleaseModel() override;
 
-  // What the unit reads itself, or everything, is there when these return. Throw
-  // models::ContextError where it did not arrive: a forward must not go on with anything.
+  // Wait until the unit's own parameters, or all of them, have arrived. They throw
+  // models::ContextError if a parameter did not arrive, because the forward must not go on then.
   void AwaitUnit(const models::Unit& unit);
   void AwaitAll();
 
  private:
   struct Bucket {
-    at::Tensor parameters;      // all of them, flat, on every rank
-    at::Tensor own_parameters;  // this rank's slice
+    at::Tensor parameters;      // the whole bucket, on every rank
+    at::Tensor own_parameters;  // this rank's slice of it
     std::unique_ptr<comm::Work> gather;
     std::string gather_label;
   };
 
-  // The memory of each group, with its parameters in it: what is kept where it lies as it should.
+  // Returns the memory of each group, with its parameters in it. A group whose parameters already
+  // lie in `kept` as it wants them stays there.
   std::vector<at::Tensor> PlaceParameters(const std::vector<layout::Group>& groups,
                                           const std::vector<size_t>& trainable, KeptMemory kept);
   void PlanGathers(const models::Unit* root, const std::vector<layout::Group>& groups,
@@ -92,22 +93,24 @@ class ShardedDdp : public Strategy {
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
   const ShardedDdpOptions options_;
-  std::vector<at::Tensor> flats_;  // what the parameters lie in, frozen ones only where kept
+  // The memory of the parameters. A frozen parameter lies there only if it was in a bucket of an
+  // earlier plan.
+  std::vector<at::Tensor> flats_;
   std::vector<Bucket> buckets_;
   std::vector<Piece> pieces_;
   layout::Placement owners_;
   uint64_t layout_fingerprint_ = 0;
-  std::vector<size_t> gather_order_;  // of the buckets: as forward wants them
+  std::vector<size_t> gather_order_;  // the buckets in the order in which forward needs them
   std::unordered_map<const models::Unit*, std::vector<size_t>> buckets_of_unit_;
   std::unique_ptr<SlicedGradients> gradients_;
 
   int64_t step_ = 0;
-  int64_t gathering_ = 0;  // buckets
-  absl::Status error_;     // the first, of gathers
+  int64_t gathering_ = 0;  // number of buckets whose gather is in flight
+  absl::Status error_;     // of the first gather that failed
 };
 
-// Waits for the parameters of a unit before it runs, and for all of them after the root: a loss on
-// top may read any.
+// Waits for the parameters of a unit before it runs, and for all parameters after the root, because
+// a loss that is computed from the root's output may read any of them.
 class AwaitingContext : public models::ForwardContext {
  public:
   AwaitingContext(models::Mode mode, at::Generator generator, const models::Unit* root,
@@ -163,7 +166,7 @@ ShardedDdp::ShardedDdp(const std::vector<models::Parameter>& parameters,
 }
 
 ShardedDdp::~ShardedDdp() {
-  gradients_.reset();  // waits
+  gradients_.reset();  // waits for reductions in flight
   for (Bucket& bucket : buckets_) bucket.gather.reset();
 }
 
@@ -184,7 +187,7 @@ std::vector<at::Tensor> ShardedDdp::PlaceParameters(const std::vector<layout::Gr
     }
   }
   InPlace in_place = FindInPlace(kept.flats, tensors, wanted, Unwanted::kStays);
-  kept = {};  // so that memory goes as soon as the last parameter has left it
+  kept = {};  // so that a flat is freed as soon as the last parameter has left it
   flats_ = std::move(in_place.flats);
   for (const size_t index : in_place.displaced) {
     tensors[index].set_data(tensors[index].detach().clone());
@@ -193,14 +196,7 @@ std::vector<at::Tensor> ShardedDdp::PlaceParameters(const std::vector<layout::Gr
     at::Tensor& flat = in_place.groups[i];
     if (flat.defined()) continue;
     flat = NewFlat(wanted[i]);
-    for (const WantedGroup::Member& member : wanted[i].members) {
-      at::Tensor& tensor = tensors[member.tensor];
-      const at::Tensor place = flat.narrow(0, member.offset, member.elements).view(tensor.sizes());
-      if (member.elements > 0) {
-        std::memcpy(place.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
-      }
-      tensor.set_data(place);
-    }
+    MoveInto(flat, wanted[i], tensors);
     flats_.push_back(flat);
   }
   return std::move(in_place.groups);
@@ -266,9 +262,9 @@ void ShardedDdp::BeginStep(const StepStart& start) {
 void ShardedDdp::BeginMicroBatch(bool last) { gradients_->BeginMicroBatch(last); }
 
 absl::Status ShardedDdp::FinishBackward() {
-  // A gather was begun before, and tells more.
+  // Noted only after the gathers: they were begun earlier, so their error is nearer to the cause.
   const absl::Status reduced = gradients_->Finish();
-  // What no forward has asked for: it is about to change.
+  // Also the buckets that no forward has waited for: their parameters are about to change.
   for (Bucket& bucket : buckets_) AwaitGather(bucket);
   Note(reduced);
   return std::exchange(error_, absl::OkStatus());

@@ -1,20 +1,22 @@
 // Sharded data parallelism (ZeRO stage 2; S. Rajbhandari et al., "ZeRO", 2020; fairscale's OSS and
-// ShardedDDP): every rank holds all parameters, but of the reduced gradients and the optimizer's
-// state only its slice.
+// ShardedDDP): every rank holds all parameters, but only its slice of the reduced gradients and of
+// the optimizer's state.
 //
-// Trainable parameters lie in flat buckets (layout/groups.h), each cut into one slice per rank. As
-// soon as backward has filled a bucket its gradients are reduce-scattered, and their full-size
-// memory is freed; the optimizer updates the slice; the new parameters are all-gathered, in place,
-// in the order in which forward wants them, while it already runs: a unit waits for its own
-// parameters only. docs/collectives.md draws a step.
+// Trainable parameters lie in flat buckets (layout/groups.h), each of which is cut into one slice
+// per rank. As soon as backward has filled a bucket with gradients, they are reduce-scattered, and
+// the memory of the full bucket is freed. The optimizer updates the rank's slices of the
+// parameters. Then the new parameters are all-gathered in place, in the order in which forward
+// needs them. Forward does not wait for all of them: a unit waits for its own parameters only.
+// docs/collectives.md has a drawing of a step.
 //
-// Model state of a rank of N, P float32 parameters, AdamW: 4 P (parameters) + 4 P / N (gradients) +
-// 8 P / N (moments) bytes, and a few buckets; where gradients are accumulated locally, buckets for
-// all of them: 4 P more from the first micro-batch to the last.
+// Memory of one of N ranks for the state of a model with P float32 parameters and AdamW, in bytes:
+// 4 P (parameters) + 4 P / N (gradients) + 8 P / N (moments), and a few buckets. If gradients are
+// accumulated locally, there are buckets for all gradients, 4 P bytes more, from the first
+// micro-batch to the last.
 //
-// The parameters' tensors stay the same objects, but their memory moves into the buckets when the
-// strategy is made, and stays there after it is destroyed. A plan after it takes over what already
-// lies as it wants it.
+// The parameters' tensors stay the same objects. Their memory is moved into the buckets when the
+// strategy is made, and stays there after it is destroyed; only a parameter without elements keeps
+// its own. The next plan takes over the buckets that already lie as it wants them.
 #ifndef MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_
 #define MUSTER_WORKER_PARALLEL_SHARDED_DDP_SHARDED_DDP_H_
 
@@ -31,21 +33,23 @@
 namespace muster::parallel {
 
 struct ShardedDdpOptions {
-  // As in ddp: equal sizes give equal buckets.
+  // As in ddp; with the same sizes both strategies have the same buckets.
   int64_t bucket_bytes = 4 << 20;
   int64_t first_bucket_bytes = 1 << 20;
 
   using ReduceEvery = parallel::ReduceEvery;
   ReduceEvery reduce_every = ReduceEvery::kStep;
 
-  // Gradients travel as bfloat16, half the bytes; they are added in float32. Of float32 parameters.
+  // Gradients of float32 parameters are sent as bfloat16, which halves the bytes; they are added in
+  // float32.
   bool reduce_in_bfloat16 = false;
 };
 
-// parameters: in forward order, the same on all ranks; buffers too. Those that need no gradient are
-// frozen, and stay whole and untouched on every rank. root: its units are called one by one, and
-// read no parameters but their own (unit.h); null: every forward waits for all parameters. kept: of
-// the plan before, which is destroyed. Errors: INVALID_ARGUMENT, with the name, when one does not
+// parameters: in forward order, the same on all ranks; the same holds for buffers. Parameters that
+// do not require a gradient are frozen: every rank holds them whole, and they are not changed.
+// root: its units are called one by one, and read no parameters but their own (unit.h); null: every
+// forward waits for all parameters. kept: what ReleaseModel of the plan before returned; that plan
+// has been destroyed. Errors: INVALID_ARGUMENT, with the name, when a parameter or buffer does not
 // fit (model_tensors.h).
 absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,

@@ -1,10 +1,11 @@
-// What sharded_ddp does beyond strategy_conformance_test.
+// What sharded_ddp does beyond what strategy_conformance_test tests.
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
 
 #include <cmath>
 #include <cstring>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/empty.h"
@@ -133,7 +134,7 @@ TEST(ShardedDdp, ReductionInBfloat16RoundsEachRanksGradientsOnceAndAddsInFloat32
 TEST(ShardedDdp, CopiesOfAParameterSeeTheNewValues) {
   RunRanks(2, [](comm::Communicator& communicator) {
     auto parameters = MakeParameters();
-    const at::Tensor copy = parameters[2].tensor;  // as a unit holds it
+    const at::Tensor copy = parameters[2].tensor;  // a handle, as a unit has one
     auto strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, kUnevenBuckets);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     EXPECT_TRUE(SameBits(copy.detach(), MakeParameters()[2].tensor.detach()));
@@ -150,7 +151,7 @@ TEST(ShardedDdp, CopiesOfAParameterSeeTheNewValues) {
   });
 }
 
-// Two layers; the root has a scale of its own.
+// A layer. Net has two of them, and its root has a parameter of its own, the scale.
 class Layer : public models::Unit {
  public:
   explicit Layer(const std::string& name) : Unit(name) {
@@ -183,7 +184,7 @@ class Net : public models::Unit {
 
 TEST(ShardedDdp, AUnitRunsWithItsOwnNewParametersAndDoesNotWaitForOthers) {
   RunRanks(2, [](comm::Communicator& communicator) {
-    Recording recording(&communicator);  // what nobody waits for is not there
+    Recording recording(&communicator);  // a gather writes its output only in Wait
     Net net;
     auto strategy = CreateShardedDdp(net.Parameters(), {}, &net, &recording,
                                      {.bucket_bytes = 1, .first_bucket_bytes = 1});
@@ -246,13 +247,13 @@ TEST(ShardedDdp, AForwardDoesNotGoOnWithParametersThatDidNotArrive) {
   (*strategy)->FinishUpdate();
   try {
     context->Call(*net.children()[1], at::ones({1, 8}));
-    FAIL() << "it did";
+    FAIL() << "the forward went on";
   } catch (const models::ContextError& error) {
     EXPECT_EQ(error.status().code(), absl::StatusCode::kUnavailable) << error.status();
   }
 }
 
-// Whatever a unit does not read itself: for a loss on top that does.
+// Also the parameters that no unit has read: the loss may read them.
 TEST(ShardedDdp, AfterTheRootAllParametersAreThere) {
   class Skipping : public models::Unit {
    public:
@@ -274,6 +275,27 @@ TEST(ShardedDdp, AfterTheRootAllParametersAreThere) {
     (*strategy)->FinishUpdate();
     context->Call(net, at::ones({1, 8}));
     EXPECT_EQ(net.Parameters()[0].tensor.sum().item<float>(), 2 * 64);
+  });
+}
+
+// Without `b`, the bucket of all four is left; the frozen `empty` must not keep it allocated.
+TEST(ShardedDdp, ABucketThatAPlanLeavesIsFreedAlsoWithAFrozenParameterWithoutElements) {
+  RunRanks(2, [](comm::Communicator& communicator) {
+    const std::vector<models::Parameter> parameters = {
+        {"a", at::ones({40}).requires_grad_(true)},
+        {"b", at::ones({40}).requires_grad_(true)},
+        {"c", at::ones({40}).requires_grad_(true)},
+        {"empty", at::empty({0}).requires_grad_(true)}};
+    auto strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, {});
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    ASSERT_EQ((*strategy)->bucket_count(), 1);
+    const auto bucket = parameters[0].tensor.storage().getWeakStorageImpl();
+    KeptMemory kept = (*strategy)->ReleaseModel();
+    strategy->reset();
+    for (const size_t frozen : {1, 3}) at::Tensor(parameters[frozen].tensor).requires_grad_(false);
+    strategy = CreateShardedDdp(parameters, {}, nullptr, &communicator, {}, std::move(kept));
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    EXPECT_TRUE(bucket.expired());
   });
 }
 

@@ -1,7 +1,8 @@
-// One rank of four, for tests of memory. The others are made up, so that reductions are in flight
-// until they are waited for.
-#ifndef MUSTER_WORKER_PARALLEL_UNHURRIED_H_
-#define MUSTER_WORKER_PARALLEL_UNHURRIED_H_
+// A communicator for tests of memory. It stands for rank 1 of four and has no peers: what an
+// operation would receive is not written, or is zero. An operation is in flight until somebody
+// waits for it.
+#ifndef MUSTER_WORKER_PARALLEL_HOLDING_COMMUNICATOR_H_
+#define MUSTER_WORKER_PARALLEL_HOLDING_COMMUNICATOR_H_
 
 #include <cstdint>
 #include <memory>
@@ -14,8 +15,9 @@
 
 namespace muster::parallel {
 
-// Gives zeros, and holds what is to be reduced until somebody waits.
-class Unhurried : public comm::Communicator {
+// Holds the input of a reduce-scatter until somebody waits for it; its output is zero. The other
+// operations change nothing.
+class HoldingCommunicator : public comm::Communicator {
  public:
   int rank() const override { return 1; }
   int world_size() const override { return 4; }
@@ -43,7 +45,7 @@ class Unhurried : public comm::Communicator {
   int64_t bytes_sent() const override { return 0; }
   void Abort(const absl::Status&) override {}
 
-  int64_t reduced_bytes = 0;  // went into reduce-scatters
+  int64_t reduced_bytes = 0;  // of the inputs of all reduce-scatters
 
  private:
   struct Holding : comm::Work {
@@ -58,4 +60,4 @@ class Unhurried : public comm::Communicator {
 
 }  // namespace muster::parallel
 
-#endif  // MUSTER_WORKER_PARALLEL_UNHURRIED_H_
+#endif  // MUSTER_WORKER_PARALLEL_HOLDING_COMMUNICATOR_H_
