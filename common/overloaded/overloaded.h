@@ -2,8 +2,14 @@
 // function does not compile.
 //
 //   std::visit(Overloaded{[](const Cat& cat) { ... }, [](const Dog& dog) { ... }}, animal);
+//
+// A function for several alternatives names each of them, so that a new one does not compile:
+//
+//   [](const OneOf<Fish, Bird> auto&) {}
 #ifndef MUSTER_COMMON_OVERLOADED_OVERLOADED_H_
 #define MUSTER_COMMON_OVERLOADED_OVERLOADED_H_
+
+#include <type_traits>
 
 namespace muster {
 
@@ -14,6 +20,9 @@ struct Overloaded : Functions... {
 // Clang finds it by itself from version 17 on.
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
+
+template <typename T, typename... Alternatives>
+concept OneOf = (std::is_same_v<T, Alternatives> || ...);
 
 }  // namespace muster
 

@@ -11,14 +11,14 @@
 namespace muster::cluster {
 namespace {
 
-// False: it belongs to a deleted job that had this id before. Processes of former generations are
-// not known any more.
+// False: the process belongs to a deleted job that had this id before. Processes of earlier
+// generations are not stored, so for these the answer is always true.
 bool MayBeOf(const WorkerId& worker, const jobs::Job& job) {
   if (worker.generation != job.generation) return worker.generation < job.generation;
   return worker.rank < job.ranks.size() && job.ranks[worker.rank].incarnation == worker.incarnation;
 }
 
-// Of a node.
+// The number of agent incarnations that are stored for each node.
 constexpr size_t kKeptIncarnations = 16;
 
 }  // namespace
@@ -54,12 +54,13 @@ void Cluster::AgentProcessGone(const std::string& node, const std::string& incar
     if (!job->live) continue;
     jobs::Ended ended;
     bool any = false;
-    // Ranks of one job are taken together: none of them may start anew before all are counted.
+    // All ranks of a job are handled before its state is applied: the next generation must not
+    // start while some of its ranks on this node still count as running.
     const uint64_t generation = job->generation;
     for (uint32_t rank = 0; rank < job->ranks.size() && job->live; ++rank) {
       const jobs::Rank& r = job->ranks[rank];
       if (r.exited || r.node != node || r.agent_incarnation == incarnation) continue;
-      // Gone, but not told of yet: the new agent speaks for it.
+      // The process may have ended, but the new agent still sends its reports and its exit.
       if (left.contains(r.incarnation)) {
         job->ranks[rank].agent_incarnation = incarnation;
         dirty_[job->id].ranks.insert(rank);
@@ -112,7 +113,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     if (known.size() > kKeptIncarnations) known.erase(known.begin());
     Mark(mark);
   }
-  // It may have missed either.
+  // The agent may have missed the begin or the end of a drain.
   DrainAgent drain{mark.drained, "", std::nullopt};
   if (mark.drained) {
     drain.reason = mark.reason;
@@ -125,7 +126,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   quarantined_[hello.node] = {hello.quarantined_slots.begin(), hello.quarantined_slots.end()};
 
   awaited_.erase(hello.node);
-  // Before anything is started.
+  // This comes first: jobs do not start while such processes are known.
   StrangersGone(hello.node);
   EndStrangers(hello, now);
   std::set<std::string> running;
@@ -134,7 +135,8 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
                    absl::StrCat("the agent of node '", hello.node,
                                 "' ended, and its workers with it; a new one is attached"),
                    now);
-  // A signal is a surer cause than the exit codes that may have followed from it.
+  // A process that was killed by a signal is a more certain cause than processes that ended with an
+  // exit code, perhaps as a consequence of it.
   std::vector<WorkerExit> exits = hello.exits;
   std::stable_partition(exits.begin(), exits.end(), [](const WorkerExit& exit) {
     return exit.exit.cause == jobs::Exit::Cause::kSignal;
@@ -144,11 +146,11 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     if (jobs::Rank* rank = CurrentRank(worker.worker)) {
       rank->pid = worker.pid;
       dirty_[worker.worker.job].ranks.insert(worker.worker.rank);
-      // Its own stream may be still to come, or it has ended and the agent has its reports: it is
-      // not lost before that shows.
+      // Its own stream may attach later. Or the process has ended and the agent has its reports.
+      // Until one of these is known the process does not count as lost.
       if (rank->attached) membership_.WorkerHeard(worker.worker, now);
     } else {
-      SendToNode(hello.node, StopWorker{worker.worker, options_.patience.kill});
+      SendToNode(hello.node, StopWorker{worker.worker, options_.end_timeouts.kill});
     }
   }
   for (const auto& [number, id] : open_) {
@@ -159,7 +161,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
       if (r.node != hello.node || r.exited) continue;
       const bool runs = running.contains(r.incarnation);
       if (job.ending || (r.finished && !runs)) {
-        SendToNode(r.node, StopWorker{job.Worker(rank), options_.patience.kill});
+        SendToNode(r.node, StopWorker{job.Worker(rank), options_.end_timeouts.kill});
       } else if (!runs) {
         SendToNode(r.node, StartWorker{job.Worker(rank), r.slot, job.plan.continue_when_cut_off});
       }
@@ -188,7 +190,7 @@ void Cluster::WorkerStarted(PeerStreamId session, const RunningWorker& worker, a
 
 void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now) {
   AgentHeard(session, now);
-  // An older agent does not say beforehand that it stops.
+  // An older agent does not announce that it stops.
   if (exit.exit.cause == jobs::Exit::Cause::kStartError &&
       (exit.exit.why == jobs::Exit::Why::kAgentStopped ||
        exit.exit.start_error == jobs::kAgentIsStopping)) {
@@ -198,7 +200,7 @@ void Cluster::WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::T
     if (exit.pid != 0) rank->pid = exit.pid;
     jobs::Job* job = FindJob(exit.worker.job);
     const jobs::Ended ended =
-        jobs::OnExit(job, exit.worker.rank, exit.exit, options_.patience, now);
+        jobs::OnExit(job, exit.worker.rank, exit.exit, options_.end_timeouts, now);
     ListsChanged(job);
     ApplyJobChange(job, ended, now);
   }

@@ -1,4 +1,4 @@
-// Requests of clients, and what is remembered of them.
+// Requests of clients, and the answers that are stored for repeated requests.
 #include <algorithm>
 #include <utility>
 
@@ -12,19 +12,20 @@
 namespace muster::cluster {
 namespace {
 
-// Requests outlive their job by so much: longer than anybody repeats a call.
+// Requests are kept for this time after their job was deleted: longer than a client repeats a call.
 constexpr absl::Duration kRequestsKept = absl::Hours(24);
-// Of at_step: no job has so many.
+// The highest at_step: no job has this many steps.
 constexpr uint64_t kLatestStep = uint64_t{1} << 48;
 
-// Whether processes that were lost may have carried it out without telling anybody. A checkpoint of
-// theirs that is found later has it then, and only the processes that go on from there can tell.
+// Whether lost processes may have carried out the command without a report. If so, a checkpoint of
+// theirs that is found later includes it, and only the processes that continue from that checkpoint
+// can report it.
 bool MayHaveBeenCarriedOut(const jobs::Job& job, const commands::Command& command) {
   return job.generation > 0 && commands::ChangesState(command.kind) &&
          command.number <= std::max(job.told_before, job.told_commands);
 }
 
-// Of a person's wish where the job is to start.
+// Checks the request's choice of where the job should start.
 absl::Status CheckStart(const jobs::Job& job, const CommandRequest& request) {
   const auto invalid = [](const std::string& why) {
     return Refuse(absl::StatusCode::kInvalidArgument, "START_INVALID", why);
@@ -151,7 +152,7 @@ absl::StatusOr<std::optional<uint64_t>> Cluster::RepeatedCommand(
   if (*repeat == nullptr) return std::nullopt;
   if ((*repeat)->job_deleted()) return DeletedSince(request.job_id);
   uint64_t number = 0;
-  // Of an older musterd's stop there is none.
+  // The answer to a stop that an older musterd stored has no number.
   (void)absl::SimpleAtoi((*repeat)->answer, &number);
   return number;
 }
@@ -204,7 +205,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
     return NextAttempt(request, now);
   }
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
-  // Whatever was asked before, a job can be stopped.
+  // A stop is accepted even if the job's limits for commands are reached.
   if (request.command.kind != commands::Kind::kStop) {
     RETURN_IF_ERROR(CheckRequestId(request.request_id));
     RETURN_IF_ERROR(CheckRoomFor(*job));
@@ -236,7 +237,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   const bool stops_now = kind == commands::Kind::kStop && !request.command.at_step.has_value();
   jobs::Ended ended;
   const bool repeats_stop = stops_now && job->stop_requested;
-  if (stops_now) ended = jobs::OnStop(job, options_.patience, now);
+  if (stops_now) ended = jobs::OnStop(job, options_.end_timeouts, now);
   uint64_t number = job->commands.newest();
   if (!repeats_stop) {
     Append(job, request.command, now);
@@ -278,7 +279,7 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
   command.create_time = now;
   const uint64_t number = job->commands.Append(std::move(command));
   job->told_commands = job->told_before = number;
-  // It lets go on what was halted when the job ended.
+  // If the job was paused when it ended, this ends the pause.
   job->commands.Applied(number, job->step);
   job->commands.Finished(number, {.time = now});
   Remember({.request_id = request.request_id,
@@ -316,7 +317,7 @@ absl::StatusOr<uint64_t> Cluster::Cancel(const CommandRequest& request, absl::Ti
     return too_late("OPERATION_APPLIED", "cannot be cancelled");
   }
   if (job->commands.IsBeingCancelled(target)) {
-    // It is under way.
+    // An earlier cancel of the same target has not taken effect yet: nothing is added.
   } else if (job->live || MayHaveBeenCarriedOut(*job, *command)) {
     Append(job, request.command, now);
   } else {
@@ -361,7 +362,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
             .job_id = job_id,
             .deleted_time = now,
             .answer = answer});
-  // What else of it would go into the same transaction.
+  // Rows of the job that are already in this batch must not be written after its removal.
   std::erase_if(batch_.steps, [&](const store::MetricsRow& row) { return row.job_id == job_id; });
   std::erase_if(batch_.validations,
                 [&](const store::MetricsRow& row) { return row.job_id == job_id; });
@@ -373,7 +374,7 @@ absl::StatusOr<std::string> Cluster::Delete(const std::string& job_id,
   newest_steps_.erase(job_id);
   said_.erase(job_id);
   judged_.erase(job_id);
-  // Another job of its name has nothing to do with what was known of it.
+  // A later job with the same id must not inherit any of these.
   strangers_.erase(job_id);
   loaded_.erase(job_id);
   loaded_live_.erase(job_id);

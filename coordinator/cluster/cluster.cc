@@ -12,7 +12,7 @@
 namespace muster::cluster {
 namespace {
 
-// Versions that may be shown before the next ceiling has to be stored.
+// The number of versions that may be shown before a higher ceiling must be stored.
 constexpr uint64_t kVersionReserve = 1000;
 
 std::string Sentence(const jobs::Job& job) {
@@ -48,14 +48,14 @@ Cluster::Cluster(const Options& options, const store::Image& image, absl::Time n
   for (const jobs::Job& stored : image.jobs) {
     jobs::Job& job = jobs_[stored.id] = stored;
     rows_.emplace(stored.id, store::JobRows(stored));
-    jobs::OnLoaded(&job, options_.patience, now);
+    jobs::OnLoaded(&job, options_.end_timeouts, now);
     if (!job.live) judged_[job.id] = job.generation;
     submitted_[job.number] = job.id;
     said_[job.id] = job.state;
     if (!job.terminal()) open_[job.number] = job.id;
     if (!job.live) loaded_.insert(job.id);
     if (job.live) loaded_live_[job.id].newest_command = job.commands.newest();
-    // What an older musterd left open.
+    // An older musterd did not end the commands of a job that had ended.
     const bool stopped = job.state == jobs::State::kCancelled;
     if (job.terminal() && job.commands.EndAll(jobs::Name(job.state), stopped, now)) {
       ListsChanged(&job);
@@ -81,10 +81,10 @@ jobs::Job* Cluster::FindJob(const std::string& job_id) {
 }
 
 membership::ProgressLimits Cluster::ProgressLimitsOf(const jobs::Job& job) const {
-  membership::ProgressLimits patience = options_.timing.DefaultProgressLimits();
-  if (job.plan.no_progress.has_value()) patience.no_progress = *job.plan.no_progress;
-  if (job.plan.startup.has_value()) patience.startup = *job.plan.startup;
-  return patience;
+  membership::ProgressLimits limits = options_.timing.DefaultProgressLimits();
+  if (job.plan.no_progress.has_value()) limits.no_progress = *job.plan.no_progress;
+  if (job.plan.startup.has_value()) limits.startup = *job.plan.startup;
+  return limits;
 }
 
 const jobs::Job* Cluster::Find(const std::string& job_id) const {
@@ -151,7 +151,7 @@ void Cluster::ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Tim
 
 void Cluster::EndRanks(const jobs::Job& job, const jobs::Ended& ended) {
   for (uint32_t rank : ended) {
-    SendToNode(job.ranks[rank].node, StopWorker{job.Worker(rank), options_.patience.kill});
+    SendToNode(job.ranks[rank].node, StopWorker{job.Worker(rank), options_.end_timeouts.kill});
   }
 }
 
@@ -220,7 +220,7 @@ jobs::Slots Cluster::SlotsAt(absl::Time now) const {
 }
 
 std::string Cluster::TooBigFor(uint32_t world_size) const {
-  // The ranks of a job are on nodes of one protocol.
+  // All ranks of a job run on nodes of the same protocol.
   std::map<uint32_t, uint32_t> of_protocol;
   uint32_t offered = 0;
   for (const auto& [node, agent] : membership_.agents()) {
@@ -239,7 +239,8 @@ std::vector<jobs::Running> Cluster::RunningJobs(absl::Time now) const {
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
     if (!job.live) continue;
-    // Slots that will not be offered when they are free again are no gain to anybody.
+    // Slots on nodes that accept no work are not counted: they will not be offered when the job
+    // ends.
     jobs::Running entry{.end = jobs::TimeLimitEnd(job)};
     for (const jobs::Rank& rank : job.ranks) {
       if (rank.exited || !Offers(rank.node, now)) continue;
@@ -257,9 +258,9 @@ void Cluster::Schedule(absl::Time now) {
     const jobs::Job& job = jobs_.at(id);
     if (!job.waiting() || strangers_.contains(id)) continue;
     if (now < awaited_until_ && restored_.contains(id)) continue;
-    // Nobody waits for one that nodes keep failing.
+    // Other jobs do not wait for a job that waits after faults of nodes.
     if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
-    // In an old database: it may run on one of those.
+    // If the database was restored, the job may still run on one of the awaited nodes.
     if (!awaited_.empty() && loaded_.contains(id)) continue;
     line.push_back({.id = id,
                     .number = number,
@@ -273,7 +274,7 @@ void Cluster::Schedule(absl::Time now) {
   for (const jobs::Decision& decision :
        jobs::PlaceInLine(std::move(line), SlotsAt(now), RunningJobs(now), now)) {
     jobs::Job& job = jobs_.at(decision.id);
-    // Before its time it keeps its place, and these slots.
+    // Before not_before the job keeps its place in the line and these slots, but does not start.
     if (decision.placed.has_value() && job.not_before > now) continue;
     if (decision.placed.has_value()) {
       Start(&job, *decision.placed, now);

@@ -52,7 +52,7 @@ enum class PlantedFault {
 
 struct Options {
   membership::Timing timing;
-  jobs::EndTimeouts patience;
+  jobs::EndTimeouts end_timeouts;
   Limits limits;
   // Makes a unique name for a process. Random in programs, counted in tests.
   std::function<std::string()> new_incarnation;
@@ -213,7 +213,7 @@ class Cluster {
   // This job may have processes that the restored, older database does not know.
   void MayRunElsewhere(const jobs::Job& job);
   void GrantFreshGrace(absl::Time now);
-  void AwaitAnew(absl::Time now);
+  void RestartAwaiting(absl::Time now);
   jobs::Job* FindJob(const std::string& job_id);
   // The rank of this process, if it is the rank's current process and not gone; otherwise null.
   jobs::Rank* CurrentRank(const WorkerId& id);
@@ -231,7 +231,7 @@ class Cluster {
             absl::Time now);
   void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
   void Append(jobs::Job* job, commands::Command command, absl::Time now);
-  void RecordTrainability(jobs::Job* job, const TrainabilityInForce& report, absl::Time now);
+  void RecordTrainability(jobs::Job* job, const TrainabilityReport& report, absl::Time now);
   absl::Status CheckOpenJobs() const;
   absl::Status CheckRequestId(const std::string& request_id) const;
   // For one more command.
@@ -309,7 +309,7 @@ class Cluster {
   // Delays the end of a stop while its ranks make progress, because its last save may take long.
   void LookAtStop(jobs::Job* job, absl::Time now);
   // The job made progress: its nodes are in order.
-  void Praise(const jobs::Job& job);
+  void NodesWork(const jobs::Job& job);
   void StoreHealth(const std::string& node);
   // Why nothing is placed on this attached node; empty if jobs may be placed there.
   std::string WhyClosed(const std::string& node, absl::Time now) const;

@@ -1,4 +1,5 @@
-// Nodes that are silent: lost, or waited for; and those that somebody says will not come back.
+// Silent nodes: those that count as lost, those whose return is awaited (`when_cut_off: continue`),
+// and those that an operator declares gone (`muster nodes forget`).
 #include <algorithm>
 #include <utility>
 
@@ -45,7 +46,7 @@ void Cluster::NodeLost(const membership::Agent& agent, absl::Time now) {
   const bool waits = std::any_of(there.begin(), there.end(), [](const jobs::Job* job) {
     return job->plan.continue_when_cut_off;
   });
-  // Before anything is scheduled: what waits keeps its slots.
+  // This comes before scheduling: jobs that wait for the node keep their slots.
   if (waits) {
     membership_.ExpectForGood(agent);
   } else {
@@ -91,7 +92,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
                   absl::StrCat("the agent of node '", node,
                                "' is attached; to remove the node, stop the agent"));
   }
-  // Kept for as long as those of a deleted job.
+  // The request is kept as long as the requests of a deleted job.
   Remember(
       {.request_id = request.request_id, .fingerprint = request.fingerprint, .deleted_time = now});
   const std::string by =

@@ -41,11 +41,11 @@ struct AckSpool {
   WorkerId worker;
   uint64_t sequence = 0;
 };
-// The node should be emptied, or a drain is over.
+// The node should be drained, or its drain has ended.
 struct DrainAgent {
   bool drain = false;
   std::string reason;
-  // Absent: the agent's own setting holds.
+  // Absent: the agent uses its own setting.
   std::optional<absl::Duration> deadline;
 };
 using AgentOrder =
@@ -56,10 +56,10 @@ struct WelcomeWorker {
   std::string spec;
   absl::Time job_create_time;
   membership::Timing timing;
-  membership::ProgressLimits patience;
+  membership::ProgressLimits progress_limits;
   // Newest first.
   std::vector<jobs::Checkpoint> checkpoints;
-  // jobs::NotUsable.
+  // Those of jobs::NotUsable.
   std::vector<jobs::Checkpoint> known_checkpoints;
   bool from_scratch = false;
   std::string start_from;
@@ -74,7 +74,7 @@ struct AckReport {
 struct CheckpointRecorded {
   uint64_t step = 0;
   std::string path;
-  // Paths.
+  // Paths of checkpoints that rank 0 should remove.
   std::vector<std::string> remove;
 };
 // The weights may be renamed to this path.

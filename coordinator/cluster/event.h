@@ -22,7 +22,7 @@ namespace muster::cluster {
 using membership::WorkerId;
 
 struct Submission {
-  // Empty: one is made from the name.
+  // Empty: the coordinator makes one from the name.
   std::string job_id;
   std::string name;
   std::string request_id;
@@ -30,33 +30,34 @@ struct Submission {
   std::string fingerprint;
   std::string spec;
   jobs::Plan plan;
-  // What there is against it, unless it is a repeat.
+  // An error with which the submission is refused, unless it repeats an earlier request.
   absl::Status refusal;
 };
 
-// What a client asks of a job that runs.
+// A client's command for a job.
 struct CommandRequest {
   std::string job_id;
   std::string request_id;
   // Of the request's contents.
   std::string fingerprint;
-  // Without its number.
+  // Its number is not set yet.
   commands::Command command;
-  // Of kResume: where a halted job starts; neither: from its newest checkpoint.
+  // For kResume: where a halted job starts: at step 0, or from this directory. If neither is set,
+  // it starts from its newest checkpoint.
   bool from_scratch = false;
   std::string from;
 };
 
-// What somebody asks for a node.
+// A request of a client about a node.
 struct NodeRequest {
   std::string node;
   std::string request_id;
   // Of the request's contents.
   std::string fingerprint;
-  // Who asks, for people; may be empty.
+  // The person or program that asks, for messages; may be empty.
   std::string requested_by;
-  // Of a drain: how long what runs there may take. Absent: what was asked before, else as its agent
-  // has it.
+  // For a drain: how long the processes on the node may take to end. Absent: the deadline of an
+  // earlier request, otherwise the agent's own setting.
   std::optional<absl::Duration> deadline;
 };
 
@@ -71,8 +72,8 @@ struct RunningWorker {
   int64_t pid = 0;
 };
 
-// What this program understands of agents; they may be one version apart. Since 2 heartbeats are
-// acknowledged.
+// The newest agent protocol that this program speaks; it accepts agents that are one version older
+// or newer. From version 2 on heartbeats are acknowledged.
 inline constexpr uint32_t kAgentProtocol = 2;
 
 struct AgentHello {
@@ -80,19 +81,19 @@ struct AgentHello {
   std::string incarnation;
   std::string host;
   uint32_t slots = 0;
-  // Of the agent's program.
+  // The version of the agent's program.
   std::string version;
   uint32_t protocol = kAgentProtocol;
   // Stays the same when the agent is started again; empty: an agent of protocol 1.
   std::string agent_id;
   std::vector<RunningWorker> running;
   std::vector<WorkerExit> exits;
-  // Why it is being stopped; empty: it is not.
+  // Why the agent is being stopped; empty: it is not being stopped.
   std::string draining;
   std::vector<uint32_t> quarantined_slots;
 };
 
-// A process does not end although it was killed, or has ended at last.
+// A process does not end although it was killed (`quarantined`), or has finally ended.
 struct SlotQuarantine {
   uint32_t slot = 0;
   WorkerId worker;
@@ -101,11 +102,12 @@ struct SlotQuarantine {
   std::string reason;
 };
 
-// What this program understands of workers; they may be one version apart. Since 2 they carry out
-// what is in the log, since 3 heartbeats are acknowledged, and they know the preemption notice.
+// The newest worker protocol that this program speaks; it accepts workers that are one version
+// older or newer. From version 2 on workers carry out the commands of the log. From version 3 on
+// heartbeats are acknowledged, and workers know the preemption notice.
 inline constexpr uint32_t kWorkerProtocol = 3;
 inline constexpr uint32_t kOldestWorkerProtocol = 2;
-// From here on they heed WorkerWelcome.from_scratch and start_from.
+// From this version on workers use WorkerWelcome.from_scratch and start_from.
 inline constexpr uint32_t kWorkerProtocolOfStarts = 3;
 inline constexpr uint32_t kPreemptibleWorkerProtocol = 3;
 
@@ -113,7 +115,7 @@ struct WorkerHello {
   WorkerId worker;
   int64_t pid = 0;
   uint64_t newest_command = 0;
-  // Of this process, by whichever coordinator.
+  // The newest report of this process that any coordinator has acknowledged.
   uint64_t acked_report = 0;
   uint32_t protocol = kWorkerProtocol;
 };
@@ -132,18 +134,18 @@ struct Heartbeat {
 struct SessionStarted {
   uint64_t step = 0;
   std::string checkpoint_path;
-  // Of that checkpoint.
+  // The newest command that this checkpoint has taken in.
   uint64_t last_command = 0;
 };
-// What the cores decide on of a step, and all that was measured of it.
+// The values of a step that the cores use in decisions, and all its measurements.
 struct StepDone {
   uint64_t step = 0;
-  // Nothing was updated.
+  // The step updated nothing.
   bool skipped = false;
   // v1::StepMetrics, serialized; the cores never look inside.
   std::string metrics;
 };
-// By rank: since which step. The others have input.
+// The ranks that have joined, each with the first step without input. All other ranks have input.
 struct RanksJoined {
   std::map<uint32_t, uint64_t> since;
 };
@@ -152,7 +154,7 @@ struct StageStarted {
   uint64_t step = 0;
 };
 struct Validated {
-  // It ran after so many steps.
+  // The number of steps before the pass.
   uint64_t step = 0;
   // As in StepDone.
   std::string metrics;
@@ -165,7 +167,8 @@ struct CheckpointFailed {
   uint64_t step = 0;
   std::string reason;
 };
-// The weights are written, and wait for leave to be put there.
+// The weights are written under a temporary name and wait for the permission to be renamed to
+// `path`.
 struct ExportReady {
   std::string path;
 };
@@ -179,7 +182,7 @@ struct CheckpointsFound {
     uint64_t generation = 0;
     std::string path;
     bool adopted = false;
-    // Why it was not.
+    // Why it was not adopted.
     std::string reason;
   };
   std::vector<One> found;
@@ -195,9 +198,9 @@ struct CommandFinished {
   uint64_t number = 0;
   commands::Outcome outcome;  // without its time
 };
-struct TrainabilityInForce {
+struct TrainabilityReport {
   uint64_t version = 0;
-  // As in jobs::Trainability; empty `parameters`: as before.
+  // As in jobs::Trainability; `parameters` is empty if they have not changed.
   std::string in_force;
   std::string parameters;
   // Without its generation and time; absent: nothing changed.
@@ -209,15 +212,15 @@ struct Exported {
 struct Finished {
   uint64_t step = 0;
   std::string ended_early;
-  // It ended because it was told that the job goes on elsewhere.
+  // It ended because of a preemption notice: the job continues on other nodes.
   bool preempted = false;
 };
 struct Report {
   uint64_t sequence = 0;
   std::variant<std::monostate, jobs::Rendezvous, SessionStarted, StepDone, StageStarted, Validated,
                CheckpointWritten, CheckpointFailed, CheckpointBad, CheckpointsFound,
-               CheckpointsRemoved, CommandApplied, CommandFinished, TrainabilityInForce,
-               RanksJoined, ExportReady, Exported, Finished, jobs::ReportedFailure>
+               CheckpointsRemoved, CommandApplied, CommandFinished, TrainabilityReport, RanksJoined,
+               ExportReady, Exported, Finished, jobs::ReportedFailure>
       what;
 };
 

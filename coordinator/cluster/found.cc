@@ -1,5 +1,5 @@
-// Events around a job's checkpoint folder: what is written, found and removed there, and where a
-// generation starts.
+// Events of a job's checkpoint folder: checkpoints that are written, found or removed there, and
+// the checkpoint from which a generation starts.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -26,7 +26,7 @@ void Cluster::RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written,
   }
   jobs::RecordCheckpoint(job, std::move(checkpoint));
   jobs::OnCheckpoint(job, written.step);
-  if (written.step > job->started_step) Praise(*job);
+  if (written.step > job->started_step) NodesWork(*job);
   ListsChanged(job);
   jobs::OnSaved(job, written.step, now);
   jobs::OnSave(job);
@@ -68,7 +68,8 @@ void Cluster::TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Ti
       jobs::AddEvent(
           job, now, "CHECKPOINT_ADOPTED",
           absl::StrCat("checkpoint ", one.path,
-                       " was found in its folder, continues its course, and counts from now on"),
+                       " was found in the job's folder, continues its training, and counts from "
+                       "now on"),
           one.step);
       checkpoint.origin_reason.clear();
       adopted.push_back(std::move(checkpoint));
@@ -92,8 +93,8 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
                    absl::StrCat("checkpoint ", path,
                                 " could not be read; it is kept and does not count any more"));
   }
-  // A restored database has lost the newest commands, and whatever was given since has their
-  // numbers.
+  // A restored database lacks the newest commands, and the commands that were given since then have
+  // the same numbers.
   for (const auto& [old_number, number] :
        job->commands.GoOnAbove(started.last_command, job->told_before, now)) {
     jobs::AddEvent(
@@ -121,7 +122,7 @@ absl::StatusOr<uint64_t> Cluster::ResumeHalted(jobs::Job* job, const CommandRequ
                                                absl::Time now) {
   jobs::DecideStart(job, request.from_scratch, request.from);
   jobs::Resume(job);
-  // Nobody is there to carry it out: it is done.
+  // The job has no process that could carry the command out: it is done at once.
   Append(job, request.command, now);
   const uint64_t number = job->commands.commands().size();
   job->commands.Applied(number, job->step);
@@ -139,8 +140,8 @@ void Cluster::EndStrangers(const AgentHello& hello, absl::Time now) {
   for (const RunningWorker& running : hello.running) {
     jobs::Job* job = FindJob(running.worker.job);
     if (job == nullptr || job->terminal() || running.worker.generation < job->generation) continue;
-    // Of the newest generation that is known here, unless a former course of the job had the same
-    // number.
+    // A process with the number of the newest known generation belongs to it if its incarnation is
+    // known. Otherwise it is of a generation that a restored database has lost.
     const bool known = std::any_of(
         job->ranks.begin(), job->ranks.end(),
         [&](const jobs::Rank& rank) { return rank.incarnation == running.worker.incarnation; });

@@ -1,4 +1,5 @@
-// Time that passes: who is taken for lost, whose time is up, and when everybody gets a new lease.
+// What follows from the time alone: processes that count as lost, jobs whose time limit is reached,
+// and events after which all leases are renewed.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,7 +9,7 @@
 namespace muster::cluster {
 namespace {
 
-// As `muster stop` would ask.
+// The same command as that of `muster stop`.
 commands::Command StopForTimeLimit() {
   return {.kind = commands::Kind::kStop, .requested_by = "time_limit"};
 }
@@ -26,15 +27,15 @@ void Cluster::StoreWasAway(absl::Duration gap, absl::Time now) {
       Say{absl::StrCat("the store could not be written for ", absl::FormatDuration(gap),
                        ": everybody without a stream gets a new lease")});
   membership_.GrantGraceToDetached(now);
-  AwaitAnew(now);
+  RestartAwaiting(now);
 }
 
 void Cluster::GrantFreshGrace(absl::Time now) {
   membership_.GrantFreshGrace(now);
-  AwaitAnew(now);
+  RestartAwaiting(now);
 }
 
-void Cluster::AwaitAnew(absl::Time now) { awaited_until_ = now + options_.timing.Grant(); }
+void Cluster::RestartAwaiting(absl::Time now) { awaited_until_ = now + options_.timing.Grant(); }
 
 void Cluster::Tick(absl::Time now) {
   last_tick_ = now;
@@ -72,7 +73,7 @@ void Cluster::Tick(absl::Time now) {
     jobs::Ended ended = jobs::OnTick(job, now);
     const bool stops = jobs::TimeIsUp(*job, now);
     if (stops) {
-      const jobs::Ended more = jobs::OnTimeUp(job, options_.patience, now);
+      const jobs::Ended more = jobs::OnTimeUp(job, options_.end_timeouts, now);
       ended.insert(ended.end(), more.begin(), more.end());
       Append(job, StopForTimeLimit(), now);
     }
@@ -105,7 +106,7 @@ void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {
   }
   const auto [known, first] = stop_activity_.try_emplace(job->id, activity);
   if (first || std::exchange(known->second, activity) == activity) return;
-  jobs::OnStopGetsOn(job, options_.patience, now);
+  jobs::OnStopGetsOn(job, options_.end_timeouts, now);
 }
 
 }  // namespace muster::cluster

@@ -196,7 +196,7 @@ TEST(Cluster, AfterItsOwnPauseNobodyIsLost) {
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
 }
 
-TEST(Cluster, WhoCouldNotBeTakenInWhileTheStoreFailedHasANewLease) {
+TEST(Cluster, PeersRefusedWhileTheStoreFailedGetANewLease) {
   World world;
   world.Start("job", 1);
   world.cluster().Detached(10, world.now());
@@ -224,8 +224,7 @@ TEST(Cluster, AfterARestartWhoDoesNotComeBackInOneLeaseIsLost) {
   }
   world.Pass(1);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
-  EXPECT_EQ(world.job("job").failures[0].reason,
-            "lost its connection and was silent for 11s");
+  EXPECT_EQ(world.job("job").failures[0].reason, "lost its connection and was silent for 11s");
   // Given up: even if it comes back now.
   EXPECT_EQ(RefusalReason(world.AttachWorker(20, id)), "STALE_INCARNATION");
 }

@@ -1,5 +1,4 @@
-// What is known of nodes beyond their agents' leases: who is to be emptied, who gets nothing new,
-// and who fails what runs there.
+// The state of nodes besides their agents' leases: drains, cordons, and nodes on which jobs fail.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -14,7 +13,7 @@
 namespace muster::cluster {
 namespace {
 
-// Nobody waits longer for a node to become empty, and an agent's clock has no trouble with it.
+// No drain needs longer, and an agent can add this to its clock without an overflow.
 constexpr absl::Duration kLongestDrain = absl::Hours(7 * 24);
 
 std::string By(const std::string& who) { return who.empty() ? "" : absl::StrCat(" by ", who); }
@@ -86,7 +85,7 @@ absl::StatusOr<bool> Cluster::ActsOnNode(const NodeRequest& request, absl::Time 
                   absl::StrCat("there is no node '", request.node,
                                "'; `muster nodes` lists those whose agent is known"));
   }
-  // It is kept for as long as those of a deleted job.
+  // The request is kept as long as the requests of a deleted job.
   Remember(
       {.request_id = request.request_id, .fingerprint = request.fingerprint, .deleted_time = now});
   return true;
@@ -108,7 +107,7 @@ absl::Status Cluster::DrainNode(const NodeRequest& request, absl::Time now) {
   if (!acts) return absl::OkStatus();
   store::NodeMarkRow mark = MarkOf(request.node);
   mark.drained = true;
-  // Who asks again without one, to wait for the end perhaps, takes nothing back.
+  // A repeated drain without a deadline, for example to wait for its end, keeps the deadline.
   if (request.deadline.has_value()) mark.drain_deadline = request.deadline;
   mark.reason = absl::StrCat("muster drain", By(request.requested_by));
   Mark(mark);
@@ -196,28 +195,30 @@ jobs::Ended Cluster::Preempt(jobs::Job* job, const std::string& reason, absl::Ti
     older = older ||
             (worker != nullptr && worker->attached() && older_workers_.contains(worker->session));
   }
-  // Who asks again, with another deadline or for another node perhaps, tells nobody anything new.
+  // Only the first notice is an event: a repeated drain, perhaps with another deadline or of
+  // another node of the job, changes nothing for the job.
   const bool first = job->interruption.empty();
-  const char* const anew =
+  const char* const from_step_zero =
       jobs::WritesCheckpoints(*job)
           ? ""
           : "; it writes no checkpoints: it starts again from step 0 on another node";
   jobs::Ended ended;
   std::string how;
   if (older) {
-    // It would train on while the others end.
+    // The older worker would continue to train while the other ranks end.
     ended = jobs::OnInterrupted(job, reason, now);
-    how = absl::StrCat(
-        "; it is ended at once: a worker of an older program does not know the notice", anew);
+    how =
+        absl::StrCat("; it is ended at once: a worker of an older program does not know the notice",
+                     from_step_zero);
   } else if (jobs::OnPreempted(job, reason, now, &ended)) {
-    how = anew;
+    how = from_step_zero;
     for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
       SendToRank(*job, rank, PreemptionNotice{job->interruption});
     }
   } else {
     how = "; it is ended at once: it had not begun to train";
   }
-  // Nothing came of it where the job ends anyway.
+  // A job that is being stopped ends anyway: the preemption is no event.
   if (first && !job->interruption.empty() && !job->stop_requested) {
     jobs::AddEvent(job, now, "PREEMPTED", absl::StrCat(job->interruption, how));
   }
@@ -288,14 +289,14 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
   uint64_t& judged = judged_[job->id];
   if (judged == job->generation) return;
   judged = job->generation;
-  if (job->state == jobs::State::kSucceeded) return Praise(*job);
+  if (job->state == jobs::State::kSucceeded) return NodesWork(*job);
   const auto failure = jobs::RootCause(job->failures);
   if (!failure.has_value() || failure->root.generation != job->generation ||
       failure->root.permanent) {
     return;
   }
   const jobs::FailureNote& root = failure->root;
-  // Where the agent itself is gone there is nothing to leave out.
+  // If the agent process on which it failed is gone, there is no node to leave out.
   const jobs::Rank& rank = job->ranks[root.rank];
   const membership::Agent* agent = membership_.FindAgent(root.node);
   if (agent == nullptr || agent->incarnation != rank.agent_incarnation) return;
@@ -308,10 +309,11 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
                                : jobs::NodeHealth::Fault::Kind::kPrograms;
   }
   if (!health_.Failed(root.node, std::move(fault), now)) {
-    // Again and again, and it may be the node all the same.
+    // The node is not left out, but the same job has failed there several times: the node may still
+    // be the cause.
     if (health_.FailuresOf(job->id, root.node, now) == jobs::NodeHealth::kFaults) {
       jobs::AddEvent(job, now, "NODE_DOUBTED",
-                     absl::StrCat("node '", root.node, "' is taken only where no other has room: ",
+                     absl::StrCat("node '", root.node, "' is used only if no other node has room: ",
                                   health_.Doubts(root.node, now)));
     }
     return;
@@ -322,7 +324,7 @@ void Cluster::JudgeNodes(jobs::Job* job, absl::Time now) {
   effects_.push_back(Say{said});
 }
 
-void Cluster::Praise(const jobs::Job& job) {
+void Cluster::NodesWork(const jobs::Job& job) {
   for (const jobs::Rank& rank : job.ranks) {
     if (health_.Forgive(rank.node)) StoreHealth(rank.node);
   }

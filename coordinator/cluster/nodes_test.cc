@@ -132,7 +132,7 @@ TEST(Drain, ItsAgentIsToldWhetherTheWorkersGetOn) {
   EXPECT_EQ(world.cluster().DrainActivity(99), 0) << "no agent's stream";
 }
 
-TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItBeginsAnew) {
+TEST(Drain, TheEventOfAJobThatWritesNoCheckpointsSaysThatItStartsAgainFromStepZero) {
   World world;
   world.Start("job", 1);
   ASSERT_TRUE(world.cluster().DrainNode({.node = "a"}, world.now()).ok());
@@ -350,7 +350,7 @@ TEST(Cluster, ANodeOnWhichAJobKeepsFailingIsShownAndTakenLast) {
   EXPECT_EQ(world.cluster().View("a").reason, why);
   const jobs::JobEvent& event = world.job("job").events.back();
   EXPECT_EQ(event.reason, "NODE_DOUBTED");
-  EXPECT_EQ(event.message, "node 'a' is taken only where no other has room: " + why);
+  EXPECT_EQ(event.message, "node 'a' is used only if no other node has room: " + why);
   ASSERT_TRUE(world.Attach(2, Hello("b", 1)).ok());
   await_generation(4);
   EXPECT_EQ(world.job("job").ranks[0].node, "b");

@@ -90,9 +90,8 @@ TEST_F(RestoredTest, ReportsThatWereLostWithTheDatabaseAreMissedBeforeTheNextRep
                   .ok());
   world_.Commit();
   EXPECT_EQ(job().state, jobs::State::kRecovering);
-  EXPECT_EQ(
-      job().interruption,
-      "reports 4 to 5 of rank 0 were acknowledged and are missing here: was the database "
+  EXPECT_EQ(job().interruption,
+            "reports 4 to 5 of rank 0 were acknowledged and are missing here: was the database "
             "restored?");
   ExitAll();
   EXPECT_EQ(job().generation, 2u);
@@ -149,7 +148,7 @@ TEST_F(RestoredTest, ACommandThatARestoredDatabaseGaveAKnownNumberIsCarriedOutUn
   std::vector<uint64_t> told;
   for (const auto& delivery : world_.Orders<SendToWorker, commands::Delivery>()) {
     told.push_back(delivery.command.number);
-    EXPECT_EQ(delivery.when == commands::Delivery::When::kAnew, delivery.command.number == 4);
+    EXPECT_EQ(delivery.when == commands::Delivery::When::kWhenDue, delivery.command.number == 4);
   }
   EXPECT_EQ(told, (std::vector<uint64_t>{2, 3, 4, 2, 3, 4}));
   // What the worker says of the old number is about the other command.

@@ -39,12 +39,12 @@ class SavedJobTest : public ::testing::Test {
     ASSERT_TRUE(world_.Report(session, report).ok());
   }
   const jobs::Job& job() { return world_.job("job"); }
-  // Both processes exit as told.
+  // Both processes exit because they were told to end.
   void ExitAll() {
     const jobs::Job before = job();
     for (uint32_t rank = 0; rank < 2; ++rank) world_.Exit(1, before.Worker(rank), 15);
   }
-  // Rank 0 and 1 of the newest generation come.
+  // Ranks 0 and 1 of the newest generation attach.
   std::vector<WelcomeWorker> AttachAll() {
     world_.effects.clear();
     for (uint32_t rank = 0; rank < 2; ++rank) {

@@ -17,7 +17,7 @@ namespace muster::cluster {
 namespace {
 
 // A simulated cluster of agents that do as they are told, in which everything happens in any order:
-// workers attach, report, finish, die; agents break off, come back, start anew; the coordinator is
+// workers attach, report, finish, die; agents break off, come back, restart; the coordinator is
 // restarted; time passes. Whatever happens: a slot runs at most one process that counts, a rank has
 // one owner, terminal states never reopen, generations only grow, what is deleted had ended and
 // never comes back, and at the end, left in peace, every job ends.

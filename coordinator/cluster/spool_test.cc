@@ -52,7 +52,7 @@ TEST_F(SpoolTest, AJobThatWasDoneMeanwhileSucceeds) {
   EXPECT_EQ(world_.job("job").checkpoints.size(), 1);
 }
 
-TEST_F(SpoolTest, ANewAgentSpeaksForWhatTheFormerOnesWorkersLeft) {
+TEST_F(SpoolTest, ANewAgentForwardsTheReportsThatTheOldAgentsWorkersLeft) {
   world_.Start("job", 2);
   ComeBack("b", 2);
   EXPECT_TRUE(world_.Stops().empty());

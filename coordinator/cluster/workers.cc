@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
+#include "common/overloaded/overloaded.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/live_state.h"
@@ -13,20 +14,13 @@
 namespace muster::cluster {
 namespace {
 
-// Changes of trainability that are kept per job.
+// The number of trainability changes that are kept for each job.
 constexpr size_t kKeptChanges = 200;
 
-// What it reported after those that are here.
+// Names the reports up to `newest` that are missing here.
 std::string LostReports(const jobs::Rank& rank, uint64_t newest, uint32_t number) {
   return absl::StrCat("reports ", rank.acked_report + 1, " to ", newest, " of rank ", number);
 }
-
-template <typename... Cases>
-struct Overload : Cases... {
-  using Cases::operator()...;
-};
-template <typename... Cases>
-Overload(Cases...) -> Overload<Cases...>;
 
 }  // namespace
 
@@ -40,7 +34,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
     return absl::OkStatus();
   }
   if (job->terminal() || id.generation != job->generation) {
-    // Its agent may not have said that it runs: it starts only now.
+    // Its agent may not have reported it, because the process started after the agent attached.
     if (!job->terminal() &&
         id.generation > std::max(job->generation, job->newest_generation_seen)) {
       NewerGenerationFound(job, id.generation, "tried to attach and is refused", now);
@@ -81,7 +75,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
       SendToWorker{session, WelcomeWorker{.spec = job->spec,
                                           .job_create_time = job->create_time,
                                           .timing = options_.timing,
-                                          .patience = ProgressLimitsOf(*job),
+                                          .progress_limits = ProgressLimitsOf(*job),
                                           .checkpoints = jobs::Usable(*job),
                                           .known_checkpoints = jobs::NotUsable(*job),
                                           .from_scratch = job->from_scratch,
@@ -94,7 +88,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   for (commands::Delivery& delivery : job->commands.After(hello.newest_command)) {
     effects_.push_back(SendToWorker{session, std::move(delivery)});
   }
-  // What it, or the rank 0 before it, may not have heard before its stream broke.
+  // This process, or the rank 0 before it, may not have received these before its stream broke.
   if (id.rank == 0) TellToRemove(*job);
   if (id.rank == 0 && !job->export_granted.empty()) {
     effects_.push_back(SendToWorker{session, ExportGranted{job->export_granted}});
@@ -103,15 +97,16 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
     if (hello.protocol >= kPreemptibleWorkerProtocol) {
       effects_.push_back(SendToWorker{session, PreemptionNotice{job->interruption}});
     } else {
-      // It does not know the notice, and would train on for as long as its agent waits.
+      // It does not know the notice, and would continue to train until its agent ends it.
       const jobs::Ended ended = jobs::OnInterrupted(job, job->interruption, now);
       ListsChanged(job);
       ApplyJobChange(job, ended, now);
     }
   }
   Changed(job);
-  // A worker that comes for the first time has its commands from the musterd before this one.
-  // Commands that were given since may have taken their numbers.
+  // A worker that attaches for the first time since this musterd started has received its commands
+  // from the musterd before it. If the database was restored, commands that were given since then
+  // may have the same numbers, so only those known at the start count.
   uint64_t told = job->commands.newest();
   const auto loaded = loaded_live_.find(job->id);
   if (loaded != loaded_live_.end() && loaded->second.came.insert(id.incarnation).second) {
@@ -120,7 +115,7 @@ absl::Status Cluster::AttachWorker(PeerStreamId session, const WorkerHello& hell
   if (hello.newest_command > told) {
     FollowsALaterState(job, absl::StrCat("commands ", told + 1, " to ", hello.newest_command), now);
   } else if (hello.acked_report > rank.acked_report) {
-    // It may report nothing more, for it may be halted: not only the next report shows the gap.
+    // The gap is checked here too, because a paused worker may send no further report.
     FollowsALaterState(job, LostReports(rank, hello.acked_report, id.rank), now);
   }
   return absl::OkStatus();
@@ -141,8 +136,8 @@ bool Cluster::WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl:
     job->step = std::max(job->step, heartbeat.step);
     if (!heartbeat.stage.empty()) job->stage = heartbeat.stage;
   }
-  // Seen by watchers, but not worth a write of its own. A commit may be under way: no version is
-  // shown above the ceiling that is in it or was in an earlier one.
+  // Watchers see the change, but it does not need a write of its own. A commit may be in progress:
+  // a version is shown only up to the ceiling that this commit or an earlier one stores.
   if (job->version < rows_[job->id].version_ceiling()) {
     ++job->version;
     effects_.push_back(JobChanged{job->id});
@@ -171,8 +166,8 @@ absl::Status Cluster::WorkerReported(PeerStreamId session, const Report& report,
     return absl::OkStatus();
   }
   if (report.sequence == rank->acked_report + 1) {
-    // The acknowledgement leaves before what may close the stream; that of a checkpoint says that
-    // all it brings has been told.
+    // The acknowledgement is sent before an order that may end the stream. For a checkpoint it is
+    // sent last: it tells the worker that all orders that follow from the checkpoint were sent.
     const bool last = std::holds_alternative<CheckpointWritten>(report.what);
     if (!last) effects_.push_back(SendToWorker{session, AckReport{report.sequence}});
     TakeNext(job, id, report, now);
@@ -196,7 +191,7 @@ void Cluster::FollowsALaterState(jobs::Job* job, const std::string& what, absl::
 void Cluster::ReportsSpooled(PeerStreamId session, const WorkerId& worker,
                              const std::vector<Report>& reports, absl::Time now) {
   AgentHeard(session, now);
-  // Its agent speaks for it: it is not lost.
+  // Its agent sends its reports, so the process does not count as lost.
   membership_.WorkerHeard(worker, now);
   bool gap = false;
   for (const Report& report : reports) {
@@ -207,7 +202,7 @@ void Cluster::ReportsSpooled(PeerStreamId session, const WorkerId& worker,
     }
     if (report.sequence <= rank->acked_report) continue;
     if (report.sequence > rank->acked_report + 1) {
-      // What it did since then the job does not know; what it measured is taken all the same.
+      // The job cannot continue from these reports, but their measurements are stored.
       FollowsALaterState(FindJob(worker.job), LostReports(*rank, report.sequence - 1, worker.rank),
                          now);
       gap = true;
@@ -227,12 +222,20 @@ void Cluster::TakeMeasured(const WorkerId& worker, const Report& report) {
   if (job == nullptr || worker.rank != 0 || worker.generation > job->generation) return;
   const bool current = worker.generation == job->generation && !job->ranks.empty();
   if (current && job->ranks[0].incarnation != worker.incarnation) return;
-  // The store takes what no newer generation has computed anew.
-  if (const auto* step = std::get_if<StepDone>(&report.what)) {
-    StoreStep(job->id, worker.generation, *step);
-  } else if (const auto* validated = std::get_if<Validated>(&report.what)) {
-    StoreValidation(job->id, worker.generation, *validated);
-  }
+  // The store ignores a row that a newer generation has already written.
+  std::visit(Overloaded{
+                 [&](const StepDone& step) { StoreStep(job->id, worker.generation, step); },
+                 [&](const Validated& validated) {
+                   StoreValidation(job->id, worker.generation, validated);
+                 },
+                 // Nothing: they hold no measurement.
+                 [](const OneOf<std::monostate, jobs::Rendezvous, SessionStarted, StageStarted,
+                                CheckpointWritten, CheckpointFailed, CheckpointBad,
+                                CheckpointsFound, CheckpointsRemoved, CommandApplied,
+                                CommandFinished, TrainabilityReport, RanksJoined, ExportReady,
+                                Exported, Finished, jobs::ReportedFailure> auto&) {},
+             },
+             report.what);
 }
 
 void Cluster::TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now) {
@@ -244,8 +247,8 @@ void Cluster::TakeNext(jobs::Job* job, const WorkerId& id, const Report& report,
 void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
                    absl::Time now) {
   jobs::Ended ended;
-  std::visit(Overload{
-                 [](const std::monostate&) {},
+  std::visit(Overloaded{
+                 [](const std::monostate&) {},  // ignored: a kind of a newer program
                  [&](const jobs::Rendezvous& rendezvous) {
                    job->rendezvous = rendezvous;
                    for (uint32_t r = 0; r < job->ranks.size(); ++r) SendToRank(*job, r, rendezvous);
@@ -260,8 +263,9 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                    job->ranks[rank].step = step.step;
                    RecordStep(job, step);
                    jobs::OnStep(job);
-                   // Those with checkpoints: with the first one.
-                   if (job->checkpoints.empty() && step.step == job->started_step + 1) Praise(*job);
+                   // A job with checkpoints shows with its first one that its nodes are in order.
+                   if (job->checkpoints.empty() && step.step == job->started_step + 1)
+                     NodesWork(*job);
                  },
                  [&](const StageStarted& stage) {
                    job->stage = stage.stage;
@@ -300,7 +304,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                    if (job->commands.Finished(finished.number, std::move(outcome)))
                      ListsChanged(job);
                  },
-                 [&](const TrainabilityInForce& report) { RecordTrainability(job, report, now); },
+                 [&](const TrainabilityReport& report) { RecordTrainability(job, report, now); },
                  [&](const Exported& exported) {
                    job->exported_path = exported.path;
                    job->export_granted.clear();
@@ -308,7 +312,7 @@ void Cluster::Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Repo
                  [&](const Finished& finished) {
                    job->ranks[rank].step = finished.step;
                    if (rank == 0) job->ended_early = finished.ended_early;
-                   jobs::OnFinished(job, rank, finished.preempted, options_.patience, now);
+                   jobs::OnFinished(job, rank, finished.preempted, options_.end_timeouts, now);
                  },
                  [&](const jobs::ReportedFailure& failure) {
                    if (failure.newer_generation > 0) MayRunElsewhere(*job);
@@ -333,7 +337,7 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
                        command.number, ") took effect after step ", applied.step)});
   switch (command.kind) {
     case commands::Kind::kStop:
-      jobs::OnStopTookEffect(job, options_.patience, now);
+      jobs::OnStopTookEffect(job, options_.end_timeouts, now);
       return;
     case commands::Kind::kPause:
     case commands::Kind::kResume:
@@ -350,15 +354,14 @@ void Cluster::CommandTookEffect(jobs::Job* job, const CommandApplied& applied, a
   }
 }
 
-void Cluster::RecordTrainability(jobs::Job* job, const TrainabilityInForce& report,
-                                 absl::Time now) {
+void Cluster::RecordTrainability(jobs::Job* job, const TrainabilityReport& report, absl::Time now) {
   jobs::Trainability& trainability = job->trainability;
   trainability.version = report.version;
   trainability.in_force = report.in_force;
   if (!report.parameters.empty()) trainability.parameters = report.parameters;
   if (report.change.has_value()) {
     auto& history = trainability.history;
-    // After a rollback a version is made anew.
+    // A job that continues from an earlier checkpoint makes the later versions again.
     std::erase_if(history, [&](const jobs::TrainabilityChange& change) {
       return change.version >= report.version;
     });
@@ -397,7 +400,7 @@ void Cluster::StoreValidation(const std::string& job_id, uint64_t generation,
 }
 
 void Cluster::GrantExport(jobs::Job* job, uint32_t rank, const std::string& path) {
-  // What its successor will export is not to be replaced by it.
+  // A process that is being replaced must not overwrite the export of the one that replaces it.
   if (rank != 0 || !job->live || job->ending) return;
   job->export_granted = path;
   SendToRank(*job, 0, ExportGranted{path});

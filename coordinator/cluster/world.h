@@ -1,4 +1,4 @@
-// A cluster as tests drive it: over a memory store, without threads or time of its own.
+// A cluster for tests: over a memory store, without threads, with a clock that the test sets.
 #ifndef MUSTER_COORDINATOR_CLUSTER_WORLD_H_
 #define MUSTER_COORDINATOR_CLUSTER_WORLD_H_
 
@@ -19,12 +19,12 @@ namespace muster::cluster {
 
 inline const absl::Time kStart = absl::FromUnixSeconds(1000);
 
-// A cluster over a memory store; every event is committed before its effects are looked at.
+// A cluster over a memory store. Each event is committed before its effects can be read.
 class World {
  public:
   World() { Restart(); }
 
-  // As a coordinator that is killed and started: only what was committed is left.
+  // Like a coordinator that is killed and started again: only committed changes are left.
   void Restart() {
     Options options;
     options.timing.lease = absl::Seconds(10);
@@ -113,24 +113,24 @@ class World {
       ASSERT_TRUE(Report(10 + rank, {.sequence = 1, .what = SessionStarted{}}).ok());
     }
   }
-  // The process stood still.
+  // The coordinator's process stood still for this number of seconds.
   void StandStill(double duration) {
     seconds += duration;
     cluster_->WasAway(absl::Seconds(duration), now());
   }
-  // So long nothing could be stored, and nobody was taken in.
+  // For this number of seconds the store could not be written, and no peer could attach.
   void StoreFails(double duration) {
     seconds += duration;
     cluster_->StoreWasAway(absl::Seconds(duration), now());
   }
-  // Lets time pass while this agent beats.
+  // Lets time pass while this agent sends heartbeats.
   void PassBeating(PeerStreamId agent, double duration) {
     for (const double end = seconds + duration; seconds < end;) {
       cluster_->AgentHeard(agent, now());
       Pass(1);
     }
   }
-  // Lets time pass in steps that the coordinator takes for its own regular ones.
+  // Lets time pass in steps of a second, with a tick of the cluster in each.
   void Pass(double duration) {
     for (const double end = seconds + duration; seconds < end;) {
       seconds += 1;
@@ -138,7 +138,7 @@ class World {
       Commit();
     }
   }
-  // Effects of one kind since the last call for it, of orders to agents or workers.
+  // The orders of one kind among `effects`, to agents or workers.
   template <typename Send, typename Order>
   std::vector<Order> Orders() {
     std::vector<Order> orders;
@@ -152,9 +152,9 @@ class World {
   std::vector<StartWorker> Starts() { return Orders<SendToAgent, StartWorker>(); }
   std::vector<StopWorker> Stops() { return Orders<SendToAgent, StopWorker>(); }
 
-  // Of the coordinator after the next Restart().
+  // The limits of the coordinator after the next Restart().
   Limits limits;
-  // What a restarted coordinator finds in the place of what was stored.
+  // Changes what a restarted coordinator loads from the store.
   std::function<void(store::Image&)> tamper;
   double seconds = 0;
   std::vector<Effect> effects;

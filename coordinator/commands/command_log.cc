@@ -7,17 +7,18 @@
 namespace muster::commands {
 namespace {
 
-// A worker does these although its checkpoint has their number (worker/train/command_schedule.h):
-// they keep it.
-bool IsDoneAnew(Kind kind) {
+// A worker carries these out even if its checkpoint has taken in their number
+// (worker/train/command_schedule.h), so they keep their number.
+bool IsDoneOnce(Kind kind) {
   return kind == Kind::kStop || kind == Kind::kPause || kind == Kind::kResume ||
          kind == Kind::kSaveCheckpoint;
 }
 
-// The reason of what its job's end overtook.
+// The reason code of a command that was open when its job ended.
 constexpr char kJobEnded[] = "JOB_ENDED";
 
-// A log is not made longer than this at once, whatever a checkpoint says.
+// If a checkpoint's number is further than this above the newest command, it is not believed, and
+// no lost commands are added.
 constexpr uint64_t kMostLost = 1'000'000;
 
 }  // namespace
@@ -64,7 +65,7 @@ std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number
   for (uint64_t n = known + 1; n <= std::min<uint64_t>(number, commands_.size()); ++n) {
     const Command& command = commands_[n - 1];
     if (!command.outcome.has_value() && !command.applied_step.has_value() &&
-        !IsDoneAnew(command.kind)) {
+        !IsDoneOnce(command.kind)) {
       fresh.push_back(command);
     }
   }
@@ -136,14 +137,14 @@ Delivery::When CommandLog::WhenOf(const Command& command) const {
   if (command.outcome.has_value() && command.outcome->code != absl::StatusCode::kOk) {
     return When::kNever;
   }
-  // Also a stop that took effect before any worker could say so.
+  // This includes a stop that has an outcome although no worker reported that it took effect.
   if (!command.applied_step.has_value()) {
-    return command.outcome.has_value() ? When::kNever : When::kAnew;
+    return command.outcome.has_value() ? When::kNever : When::kWhenDue;
   }
   if (ChangesState(command.kind)) return When::kReplay;
-  if (command.kind == Kind::kPause) return command.target != 0 ? When::kNever : When::kAnew;
-  // Begun, but perhaps not ended.
-  return command.outcome.has_value() ? When::kNever : When::kAnew;
+  if (command.kind == Kind::kPause) return command.target != 0 ? When::kNever : When::kWhenDue;
+  // It took effect. Without an outcome it may not be finished.
+  return command.outcome.has_value() ? When::kNever : When::kWhenDue;
 }
 
 std::vector<Delivery> CommandLog::After(uint64_t newest) const {

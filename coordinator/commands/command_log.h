@@ -74,7 +74,7 @@ struct Command {
 struct Delivery {
   enum class When {
     // Carry it out as soon as it is due.
-    kAnew,
+    kWhenDue,
     // Carry it out again after command.applied_step steps, as an earlier generation did, and before
     // any later change.
     kReplay,
@@ -82,7 +82,7 @@ struct Delivery {
     kNever,
   };
   Command command;
-  When when = When::kAnew;
+  When when = When::kWhenDue;
 };
 
 class CommandLog {

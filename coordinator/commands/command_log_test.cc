@@ -75,7 +75,7 @@ TEST(CommandLog, WhatChangedStateIsReplayedAndTheRestOfItIsNew) {
     log.Applied(number, 10 * number);
     log.Finished(number, {.time = kNow});
   }
-  EXPECT_EQ(Whens(log), (std::vector{When::kReplay, When::kReplay, When::kReplay, When::kAnew}));
+  EXPECT_EQ(Whens(log), (std::vector{When::kReplay, When::kReplay, When::kReplay, When::kWhenDue}));
   EXPECT_EQ(log.After(0)[1].command.applied_step, 20);
 }
 
@@ -99,16 +99,16 @@ TEST(CommandLog, ACheckpointIsWrittenAgainUnlessItIsDone) {
   log.Applied(1, 10);
   log.Finished(1, {.time = kNow});
   log.Applied(2, 20);
-  EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kAnew}));
+  EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kWhenDue}));
 }
 
 TEST(CommandLog, AHaltedJobHaltsAgainUntilItIsResumed) {
   CommandLog log = LogOf({Kind::kPause});
   log.Applied(1, 10);
   log.Finished(1, {.time = kNow});
-  EXPECT_EQ(Whens(log), (std::vector{When::kAnew}));
+  EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue}));
   log.Append({.kind = Kind::kResume});
-  EXPECT_EQ(Whens(log), (std::vector{When::kAnew, When::kAnew}));
+  EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue, When::kWhenDue}));
   log.Applied(2, 10);
   log.Finished(2, {.time = kNow});
   EXPECT_EQ(Whens(log), (std::vector{When::kNever, When::kNever}));
@@ -196,7 +196,7 @@ TEST(CommandLog, AHaltThatWaitsForAStepIsNoneYetAndOutlastsAnEarlierResume) {
   log.Applied(3, 5);
   log.Applied(1, 8);
   EXPECT_TRUE(log.WillBePaused());
-  EXPECT_EQ(Whens(log), (std::vector{When::kAnew, When::kNever, When::kAnew}));
+  EXPECT_EQ(Whens(log), (std::vector{When::kWhenDue, When::kNever, When::kWhenDue}));
   // Resumed at an earlier step, after a rollback.
   log.Append({.kind = Kind::kResume});
   log.Applied(4, 6);

@@ -13,8 +13,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of those whose files may still be there; a worker of an older program never says that they are
-// gone.
+// The number of dropped checkpoints that are remembered because their files may still exist. It is
+// limited because a worker of an older program never reports that they were removed.
 constexpr size_t kKeptDropped = 64;
 
 bool Earlier(const Checkpoint& a, const Checkpoint& b) {
@@ -36,7 +36,8 @@ void Drop(Job* job, const std::string& path) {
   if (dropped.size() > kKeptDropped) dropped.erase(dropped.begin());
 }
 
-// Sorts, and drops those beyond the good ones that are to be kept. `adopted` are not dropped.
+// Sorts the checkpoints and drops the oldest ones until at most keep_checkpoints good ones are
+// left. Those in `adopted` are not dropped.
 void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   auto& all = job->checkpoints;
   std::sort(all.begin(), all.end(), Earlier);
@@ -44,22 +45,21 @@ void Trim(Job* job, const std::vector<std::string>& adopted = {}) {
   while (!all.empty() && (good > job->plan.keep_checkpoints || !IsGood(all.front()))) {
     const Checkpoint& oldest = all.front();
     if (std::find(adopted.begin(), adopted.end(), oldest.path) != adopted.end()) return;
-    // The files of a damaged one were put aside by the worker that found it: they are not ours to
-    // delete.
+    // The worker that found a damaged checkpoint has renamed its files: these are not deleted.
     if (IsGood(oldest)) {
-      // A job without any that is good is not one that has never had any.
       Drop(job, oldest.path);
       --good;
     } else if (good == 0) {
+      // The damaged ones stay: they show that the job has had checkpoints.
       return;
     }
     all.erase(all.begin());
   }
 }
 
-// Why a checkpoint does not count while nobody knows yet whether the job can start from the
-// directory that took its place, and once it has. A worker gives the second as a reason too, never
-// the first.
+// Why a checkpoint does not count after a decision to start from the directory `from`: before it is
+// known that the job can start from there, and after it has started from there. Workers report the
+// second reason, too, but never the first.
 std::string IsToGoOnFrom(const std::string& from) {
   return absl::StrCat("the job should continue from ", from);
 }
@@ -67,9 +67,9 @@ std::string WasToldToGoOnFrom(const std::string& from) {
   return absl::StrCat("the job was told to continue from ", from);
 }
 
-// It does not count any more, and is kept.
+// The checkpoint does not count any more, but is kept.
 void Retire(Job* job, Checkpoint checkpoint, const std::string& reason) {
-  // What was damaged was put aside under another name.
+  // A damaged checkpoint was renamed: its path does not exist any more.
   if (!IsGood(checkpoint)) return;
   checkpoint.origin = Origin::kFound;
   checkpoint.origin_reason = reason;
@@ -99,7 +99,7 @@ void RecordCheckpoint(Job* job, Checkpoint checkpoint) {
   if (std::any_of(job->checkpoints.begin(), job->checkpoints.end(), same_path)) return;
   ForgetPath(&job->found_checkpoints, checkpoint.path);
   job->checkpoints.push_back(std::move(checkpoint));
-  // From now on it is this that the next generation goes on from.
+  // From now on the next generation continues from this checkpoint.
   job->start_from.clear();
   Trim(job);
 }
@@ -178,15 +178,15 @@ std::vector<std::string> WentOnFrom(Job* job, const std::string& path) {
 
 void DecideStart(Job* job, bool from_scratch, const std::string& from) {
   if (!from_scratch && from.empty()) return;
-  // Of an earlier decision that was never tried.
+  // An earlier decision that was not tried yet is replaced.
   TakeBackStart(job);
   job->from_scratch = from_scratch;
   job->start_from = from;
   const std::string reason =
       from_scratch ? "the job was told to start again from step 0" : IsToGoOnFrom(from);
   for (Checkpoint& checkpoint : std::exchange(job->checkpoints, {})) {
-    // Where the decision is taken back, a job whose checkpoints are damaged still is one that has
-    // had some, and does not begin anew by itself.
+    // Damaged checkpoints stay. They show that the job has had checkpoints, so if the decision is
+    // revoked, the job does not start again from step 0 by itself.
     const bool damaged = !from_scratch && !IsGood(checkpoint) && checkpoint.path != from;
     if (damaged || (checkpoint.path == from && IsGood(checkpoint))) {
       job->checkpoints.push_back(checkpoint);

@@ -157,7 +157,7 @@ TEST(Checkpoints, WhatAGenerationCouldNotReadIsKeptAndDoesNotCountAnyMore) {
   EXPECT_TRUE(job.dropped_checkpoints.empty());
 }
 
-TEST(Checkpoints, ToBeginAnewKeepsWhatWasRecorded) {
+TEST(Checkpoints, StartingFromScratchKeepsWhatWasRecorded) {
   Job job;
   for (const uint64_t step : {10, 20}) RecordCheckpoint(&job, At(step));
   MarkBad(&job, "step-10-g1", "hash differs");
@@ -217,7 +217,7 @@ TEST(Checkpoints, ADecisionThatWasStartedFromStands) {
   EXPECT_TRUE(Usable(job).empty());
 }
 
-// Else it would begin anew at step 0, which nobody has decided.
+// Otherwise it would start again from step 0, which nobody asked for.
 TEST(Checkpoints, WhereNothingCountedBeforeTheDecisionStands) {
   Job job;
   DecideStart(&job, false, "/wrong");

@@ -26,7 +26,7 @@ void Conclude(Job* job, State state, const std::string& reason, absl::Time now,
   job->end_time = now;
   job->not_before = absl::InfinitePast();
   job->stage.clear();
-  job->patience_end = absl::InfiniteFuture();
+  job->end_deadline = absl::InfiniteFuture();
 }
 
 void EndForTimeLimit(Job* job, absl::Time now) {
@@ -43,25 +43,25 @@ bool StopTookEffect(const Job& job) {
   });
 }
 
-// All its work is done.
+// The job has done all its work.
 void Succeed(Job* job, absl::Time now) {
   if (!job->save_failure.has_value()) {
     return Conclude(job, State::kSucceeded, job->ended_early, now);
   }
-  // A worker of protocol 2 finishes also without its last checkpoint.
+  // A worker of protocol 2 reports that it has finished even if its last save failed.
   Conclude(job, State::kFailed,
            absl::StrCat("training is done, but its last save failed: ", job->save_failure->message,
                         "; ", Kept(*job)),
            now, kFinalSaveFailed);
 }
 
-// Starting over would end the same way.
+// Another start would fail in the same way.
 void FailForGood(Job* job, const FailureNote& root, absl::Time now) {
   const std::string kept = root.code == kFinalSaveFailed ? absl::StrCat("; ", Kept(*job)) : "";
   Conclude(job, State::kFailed, absl::StrCat(Describe(root), kept), now, root.code);
 }
 
-// Longest waits before a start.
+// The longest waits before a start.
 constexpr absl::Duration kLongestAfterFailure = absl::Minutes(1);
 constexpr absl::Duration kLongestAfterNodeFault = absl::Minutes(5);
 
@@ -71,7 +71,7 @@ std::string Waits(const Job& job, const std::string& cause) {
                       absl::FormatTime("%H:%M:%S UTC", job.not_before, absl::UTCTimeZone()));
 }
 
-// FNV-1a, finished as in MurmurHash3: the same on every machine and in every version.
+// FNV-1a with the final mixing of MurmurHash3: the same on every machine and in every version.
 uint64_t Hash(const std::string& text) {
   uint64_t hash = 14695981039346656037u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211u;
@@ -100,7 +100,7 @@ End EndOf(const Job& job) {
     case FailureKind::kConsequence:
       break;
   }
-  // These follow from a planned end as well as from a failure.
+  // Such ends can be the consequence of a planned end, or of a failure.
   return job.interruption.empty() ? End::kFailed : End::kInterrupted;
 }
 
@@ -125,8 +125,8 @@ void Cancel(Job* job, absl::Time now) {
 
 namespace {
 
-// A person named a directory to start from, and what was read there is not this job's: the next who
-// lets the job go on does so from what counted before.
+// If a person chose a directory to start from, and its checkpoint does not fit the job: the next
+// resume continues from the checkpoints that counted before.
 void TakeBackUnfitStart(Job* job, absl::Time now) {
   const bool unfit =
       std::any_of(job->failures.begin(), job->failures.end(), [&](const FailureNote& note) {
@@ -144,14 +144,14 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   StopClock(job, now);
   job->live = false;
   job->stage.clear();
-  // All was done before the workers heard of the limit.
+  // All work was done before the workers received the stop of the time limit.
   if (job->time_up && done && !StopTookEffect(*job)) return Succeed(job, now);
   if (job->time_up) return EndForTimeLimit(job, now);
   if (job->stop_requested) return Cancel(job, now);
   if (done) return Succeed(job, now);
   if (TimeLeft(*job, now) == absl::ZeroDuration()) return EndForTimeLimit(job, now);
   if (job->halted() || job->newest_generation_seen >= job->generation) {
-    // What followed from that is no failure.
+    // The consequences of that are no failures.
     std::erase_if(job->failures,
                   [&](const FailureNote& note) { return note.generation == job->generation; });
   }
@@ -166,7 +166,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   job->not_before = absl::InfinitePast();
   const End end = EndOf(*job);
   if (end == End::kInterrupted) {
-    // What followed from it is no failure either.
+    // The consequences of an interruption are no failures, either.
     std::erase_if(job->failures,
                   [&](const FailureNote& note) { return note.generation == job->generation; });
     job->state_reason = Waits(*job, job->interruption.empty() ? "interrupted" : job->interruption);
@@ -189,7 +189,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
   }
   const absl::Duration wait = Backoff(*job, job->restarts_used, kLongestAfterFailure);
   if (wait > absl::ZeroDuration()) job->not_before = now + wait;
-  // The step that rank 0 told last may be an earlier one.
+  // The last step that rank 0 reported may be earlier than that of the failure.
   job->failed_step = std::max({job->failed_step, job->step, failure->root.step});
   job->state_reason = Waits(*job, cause);
 }
@@ -198,7 +198,7 @@ void ConcludeGeneration(Job* job, absl::Time now) {
 
 void Conclude(Job* job, absl::Time now) {
   ConcludeGeneration(job, now);
-  // Where it halts, or starts again by itself, the next generation looks at the same directory.
+  // If the job halts or starts again by itself, its next generation tries the same directory.
   if (job->terminal()) TakeBackUnfitStart(job, now);
 }
 

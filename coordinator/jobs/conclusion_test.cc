@@ -23,7 +23,7 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
     OnFailureReport(&job, rank, {.reason = kFull, .permanent = true, .code = "FINAL_SAVE_FAILED"},
                     At(1));
   }
-  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kPatience, At(2));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(1), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
   ASSERT_EQ(job.events.size(), 1);
@@ -39,8 +39,8 @@ TEST(Life, AFinalSaveThatFailedFailsTheJobForGoodAndSaysWhatIsKept) {
 TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
   Job job = Running(1);
   OnSaveFailed(&job, 5, kFull, At(1));
-  OnFinished(&job, 0, false, kPatience, At(1));
-  OnExit(&job, 0, Code(0), kPatience, At(2));
+  OnFinished(&job, 0, false, kTimeouts, At(1));
+  OnExit(&job, 0, Code(0), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.reason_code, "FINAL_SAVE_FAILED");
   EXPECT_EQ(
@@ -51,9 +51,9 @@ TEST(Life, AJobThatFinishedWithoutItsLastCheckpointIsNoSuccess) {
 TEST(Life, AStopWhoseSaveFailedSaysSo) {
   Job job = Running(1);
   OnSaveFailed(&job, 5, kFull, At(1));
-  OnStop(&job, kPatience, At(1));
-  OnFinished(&job, 0, false, kPatience, At(1));
-  OnExit(&job, 0, Code(0), kPatience, At(2));
+  OnStop(&job, kTimeouts, At(1));
+  OnFinished(&job, 0, false, kTimeouts, At(1));
+  OnExit(&job, 0, Code(0), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kCancelled);
   EXPECT_EQ(job.reason_code, "SAVE_FAILED");
   EXPECT_EQ(
@@ -64,8 +64,8 @@ TEST(Life, AStopWhoseSaveFailedSaysSo) {
 TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {
   Job job = Running(1);
   job.ended_early = "rank 1 has run out";
-  OnFinished(&job, 0, false, kPatience, At(1));
-  OnExit(&job, 0, Code(0), kPatience, At(2));
+  OnFinished(&job, 0, false, kTimeouts, At(1));
+  OnExit(&job, 0, Code(0), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kSucceeded);
   EXPECT_EQ(job.state_reason, "rank 1 has run out");
 }
@@ -73,12 +73,12 @@ TEST(Life, WhyTrainingEndedEarlyIsTheReasonOfTheEnd) {
 TEST(Life, RestartsAreCounted) {
   Job job = Running(1, 2);
   for (int failure = 0; failure < 2; ++failure) {
-    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    OnExit(&job, 0, Signal(11), kTimeouts, At(1));
     ASSERT_EQ(job.state, State::kRecovering);
     StartGeneration(&job, Ranks(job), At(2));
     Begin(&job);
   }
-  OnExit(&job, 0, Signal(11), kPatience, At(3));
+  OnExit(&job, 0, Signal(11), kTimeouts, At(3));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.restarts, 2);
   EXPECT_EQ(job.state_reason,
@@ -88,7 +88,7 @@ TEST(Life, RestartsAreCounted) {
 TEST(Life, AnInterruptionIsNoRestart) {
   Job job = Running(2, 0);
   EXPECT_EQ(OnInterrupted(&job, "node 'n0' is drained", At(1)), (Ended{0, 1}));
-  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kPatience, At(1));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kTimeouts, At(1));
   EXPECT_EQ(job.state, State::kRecovering);
   StartGeneration(&job, Ranks(job), At(2));
   EXPECT_EQ(job.generation, 2);
@@ -106,11 +106,11 @@ TEST(NodeFault, OfAProcessThatWasLostWithItsAgentExplainsWhatTheOthersSaidBefore
   Job job = Running(2, 0);
   OnFailureReport(&job, 0, {.reason = "rank 1: connection closed by peer", .consequence = true},
                   At(1));
-  OnExit(&job, 0, Code(1), kPatience, At(1));
+  OnExit(&job, 0, Code(1), kTimeouts, At(1));
   // A new agent found what it left; the former one killed it, and is gone.
   Exit lost = Signal(9);
   lost.why = Exit::Why::kNodeFault;
-  OnExit(&job, 1, lost, kPatience, At(60));
+  OnExit(&job, 1, lost, kTimeouts, At(60));
   EXPECT_EQ(EndOf(job), End::kNodeFault);
   EXPECT_EQ(job.state, State::kRecovering) << "no restart is used";
 }
@@ -123,9 +123,9 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
             "node 'n1' heard nothing from the coordinator for a whole lease"},
            {Exit::Why::kStoppedAsTold, "a process on node 'n1' was stopped"}}) {
     Job job = Running(2, 0);
-    EXPECT_EQ(OnExit(&job, 1, Planned(why), kPatience, At(1)), (Ended{0}));
+    EXPECT_EQ(OnExit(&job, 1, Planned(why), kTimeouts, At(1)), (Ended{0}));
     EXPECT_EQ(job.state, State::kRecovering);
-    OnExit(&job, 0, Signal(15), kPatience, At(2));
+    OnExit(&job, 0, Signal(15), kTimeouts, At(2));
     EXPECT_EQ(job.state, State::kRecovering);
     EXPECT_EQ(job.state_reason, reason + "; waits for slots");
     EXPECT_TRUE(job.failures.empty());
@@ -139,10 +139,10 @@ TEST(PlannedEnd, IsNoFailureAndUsesNoRestart) {
 TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
   for (const bool first : {true, false}) {
     Job job = Running(2, 0);
-    if (first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kPatience, At(1));
+    if (first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kTimeouts, At(1));
     OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, At(1));
-    if (!first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kPatience, At(1));
-    OnExit(&job, 0, Code(1), kPatience, At(2));
+    if (!first) OnExit(&job, 1, Planned(Exit::Why::kAgentStopped), kTimeouts, At(1));
+    OnExit(&job, 0, Code(1), kTimeouts, At(2));
     EXPECT_EQ(job.state, State::kRecovering) << first;
     EXPECT_TRUE(job.failures.empty());
   }
@@ -150,9 +150,9 @@ TEST(PlannedEnd, WhatFollowedFromItIsNoFailureWhicheverComesFirst) {
 
 TEST(PlannedEnd, AFailureOfTheJobBesideItCounts) {
   Job job = Running(3, 1);
-  OnExit(&job, 1, Planned(Exit::Why::kDrained), kPatience, At(1));
-  OnExit(&job, 0, Signal(11), kPatience, At(1));
-  OnExit(&job, 2, Signal(15), kPatience, At(1));
+  OnExit(&job, 1, Planned(Exit::Why::kDrained), kTimeouts, At(1));
+  OnExit(&job, 0, Signal(11), kTimeouts, At(1));
+  OnExit(&job, 2, Signal(15), kTimeouts, At(1));
   EXPECT_EQ(EndOf(job), End::kFailed);
   StartGeneration(&job, Ranks(job), At(2));
   EXPECT_EQ(job.restarts, 1);
@@ -161,7 +161,7 @@ TEST(PlannedEnd, AFailureOfTheJobBesideItCounts) {
 TEST(PlannedEnd, AnOlderAgentThatStopsIsNoFailure) {
   Job job = Running(1, 0);
   OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "the agent is stopping"},
-         kPatience, At(1));
+         kTimeouts, At(1));
   EXPECT_EQ(job.state, State::kRecovering);
   EXPECT_EQ(EndOf(job), End::kInterrupted);
 }
@@ -172,7 +172,7 @@ TEST(NodeFault, CostsNoRestartButTime) {
   for (int failure = 0; failure < 40; ++failure) {
     StartGeneration(&job, Ranks(job), At(failure));
     OnExit(&job, 0, {.cause = Exit::Cause::kStartError, .start_error = "no such program"},
-           kPatience, At(failure));
+           kTimeouts, At(failure));
     ASSERT_EQ(job.state, State::kRecovering);
     EXPECT_EQ(EndOf(job), End::kNodeFault);
     wait = failure == 0 ? absl::ZeroDuration() : job.not_before - At(failure);
@@ -190,7 +190,7 @@ TEST(NodeFault, AWorkerThatEndsBeforeItsFirstMessageIsTheNodesFault) {
     Job job = NewJob(1, 0);
     StartGeneration(&job, Ranks(job), At(0));
     if (attached) OnAttached(&job, 0);
-    OnExit(&job, 0, Code(127), kPatience, At(1));
+    OnExit(&job, 0, Code(127), kTimeouts, At(1));
     EXPECT_EQ(job.state, attached ? State::kFailed : State::kRecovering);
   }
 }
@@ -199,7 +199,7 @@ TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
   Job job = Running(1, 0);
   OnFailureReport(&job, 0,
                   {.reason = "/data is not mounted", .permanent = true, .node_fault = true}, At(1));
-  OnExit(&job, 0, Code(1), kPatience, At(1));
+  OnExit(&job, 0, Code(1), kTimeouts, At(1));
   EXPECT_EQ(EndOf(job), End::kNodeFault);
   EXPECT_EQ(job.state, State::kRecovering);
   Job lost = Running(1, 0);
@@ -212,7 +212,7 @@ TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
 TEST(Budget, AnotherCheckpointRefillsIt) {
   Job job = Running(1, 1);
   const auto fail = [&] {
-    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    OnExit(&job, 0, Signal(11), kTimeouts, At(1));
     return job.state;
   };
   job.checkpoints.push_back({.step = 10});
@@ -241,7 +241,7 @@ TEST(Budget, WithoutCheckpointsAStepBeyondAllFailuresRefillsIt) {
   const auto fail_at = [&](uint64_t step) {
     for (job.step = 1; job.step < step; ++job.step) OnStep(&job);
     OnStep(&job);
-    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    OnExit(&job, 0, Signal(11), kTimeouts, At(1));
     if (!job.waiting()) return;
     StartGeneration(&job, Ranks(job), At(2));
     Begin(&job);
@@ -260,7 +260,7 @@ TEST(Budget, TheStepAtWhichARankFailedIsTheOneThatItSays) {
   Job job = Running(1, 1);
   job.step = 7;  // Rank 0 was not to tell of the eighth any more.
   OnFailureReport(&job, 0, {.step = 8, .reason = "boom"}, At(1));
-  OnExit(&job, 0, Signal(11), kPatience, At(1));
+  OnExit(&job, 0, Signal(11), kTimeouts, At(1));
   StartGeneration(&job, Ranks(job), At(2));
   Begin(&job);
   job.step = 8;

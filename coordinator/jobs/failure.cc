@@ -9,13 +9,14 @@ namespace {
 
 constexpr size_t kShownConsequences = 3;
 
-// Reported failures, lost processes and faults of nodes are equally sure: the earlier one wins.
+// Reported failures, lost processes and faults of nodes are equally certain: the earlier one
+// counts.
 int Sureness(const FailureNote& note) {
   const bool sure = note.kind == FailureKind::kReported || note.kind == FailureKind::kNodeFault;
   return static_cast<int>(sure ? FailureKind::kLost : note.kind);
 }
 
-// Who fell silent, and then turned out to be lost with its agent.
+// A process that was silent, and of which it is known later that it was lost with its agent.
 bool Explains(const FailureNote& note, const FailureNote& known) {
   return note.kind == FailureKind::kNodeFault && known.kind == FailureKind::kLost;
 }

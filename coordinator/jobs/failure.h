@@ -10,19 +10,19 @@
 
 namespace muster::jobs {
 
-// The root cause and what followed.
+// The root cause and its consequences.
 struct Failure {
   FailureNote root;
   // The other ranks' reasons ("rank 1: ..."): at most 3, then "and N more".
   std::vector<std::string> consequences;
 };
 
-// The first that is certainly a cause (reported as such, a signal, a lost process); without any,
-// the first unexplained exit; without that, the first at all. Absent without notes.
+// The first note that is certainly a cause (reported as such, a signal, a lost process). If there
+// is none, the first exit without an explanation; otherwise the first note. Absent without notes.
 std::optional<Failure> RootCause(const std::vector<FailureNote>& notes);
 
-// Adds what became known of a rank's end. Notes of older generations are dropped; of one rank the
-// surer note stays, and a missing log tail is filled in.
+// Adds a note about a rank's end. Notes of older generations are dropped. For each rank only the
+// more certain note is kept, and a missing log tail is filled in from the other one.
 void AddNote(std::vector<FailureNote>* notes, FailureNote note);
 
 // "rank 1 on node 'a': killed by signal 9".

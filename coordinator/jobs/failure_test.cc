@@ -62,7 +62,7 @@ TEST(AddNote, OneRankHasOneNoteTheSurerWithTheLogTail) {
   EXPECT_EQ(notes[0].log_tail, "tail");
 }
 
-TEST(AddNote, ANewGenerationsFailureReplacesTheFormerOnes) {
+TEST(AddNote, ANewGenerationsFailureReplacesThoseOfTheOneBefore) {
   std::vector<FailureNote> notes;
   AddNote(&notes, Note(0, FailureKind::kLost, "a", 1));
   AddNote(&notes, Note(1, FailureKind::kLost, "b", 2));

@@ -358,7 +358,7 @@ struct Job : JobFields {
   // When the processes of an ending generation were first told to end.
   absl::Time end_told = absl::InfinitePast();
   // When processes that have not ended by themselves by then are told to end (again).
-  absl::Time patience_end = absl::InfiniteFuture();
+  absl::Time end_deadline = absl::InfiniteFuture();
 
   // 0: none yet.
   uint64_t newest_event() const { return events.empty() ? 0 : events.back().number; }

@@ -17,7 +17,7 @@
 namespace muster::jobs {
 namespace {
 
-// It is further than where it failed: what failed before is forgiven.
+// The job has made progress since its last failure: earlier failures do not count any more.
 void GotOn(Job* job) {
   job->restarts_used = 0;
   job->node_faults = 0;
@@ -32,11 +32,12 @@ void Settle(Job* job, absl::Time now) {
   }
 }
 
-// Processes that should be over are told to end, again and again until they are.
+// Processes that should have ended are told to end again after each such time, until they have
+// ended.
 constexpr absl::Duration kRetell = absl::Seconds(10);
 
 Ended Tell(Job* job, absl::Time now) {
-  job->patience_end = now + kRetell;
+  job->end_deadline = now + kRetell;
   Ended ended;
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     if (!job->ranks[rank].exited) ended.push_back(rank);
@@ -59,7 +60,7 @@ FailureNote NoteFor(const Job& job, uint32_t rank, FailureKind kind, const std::
           .reason = reason};
 }
 
-// A rank failed: notes it and, unless that has happened, begins the end of its generation.
+// A rank failed: adds the note and ends the generation, unless it is ending already.
 Ended Fail(Job* job, FailureNote note, absl::Time now) {
   AddNote(&job->failures, std::move(note));
   Ended ended;
@@ -105,29 +106,29 @@ FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
   if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;
   if (!job.ranks[rank].attached && note.kind != FailureKind::kNodeFault) {
     note.kind = FailureKind::kNodeFault;
-    absl::StrAppend(&note.reason, ", before it had spoken to the coordinator");
+    absl::StrAppend(&note.reason, ", before it attached to the coordinator");
   }
   note.log_tail = exit.log_tail;
   return note;
 }
 
-// Whether a process that was told to end ended because of that. SIGKILL comes `kill` after SIGTERM,
-// so an earlier one had another sender.
-bool EndedAsTold(const Job& job, const Exit& exit, const EndTimeouts& patience, absl::Time now) {
+// Whether a process ended because it was told to end. The agent sends SIGKILL at the time
+// `timeouts.kill` after SIGTERM, so an earlier SIGKILL had another sender.
+bool EndedAsTold(const Job& job, const Exit& exit, const EndTimeouts& timeouts, absl::Time now) {
   if (!job.ending) return false;
   switch (exit.cause) {
     case Exit::Cause::kStartError:
       return true;
     case Exit::Cause::kSignal:
       return exit.number == SIGTERM ||
-             (exit.number == SIGKILL && now - job.end_told >= patience.kill);
+             (exit.number == SIGKILL && now - job.end_told >= timeouts.kill);
     case Exit::Cause::kCode:
       return true;
   }
   return false;
 }
 
-// Why a process ended that was not to end yet, where that was planned.
+// The reason of a planned end of a process that was not told to end.
 std::string Interruption(const std::string& node, Exit::Why why) {
   switch (why) {
     case Exit::Why::kAgentStopped:
@@ -144,7 +145,7 @@ std::string Interruption(const std::string& node, Exit::Why why) {
   return absl::StrCat("a process on node '", node, "' was stopped");
 }
 
-// Where the first planned end, or the wish for one, comes before any failure.
+// The generation must end although nothing failed; the first reason is kept.
 Ended Interrupt(Job* job, const std::string& reason, absl::Time now) {
   if (job->interruption.empty()) job->interruption = reason;
   Ended ended;
@@ -169,7 +170,7 @@ void StartGeneration(Job* job, std::vector<Rank> ranks, absl::Time now) {
   job->cut_off.clear();
   StartClock(job, now);
   job->ending = false;
-  job->patience_end = absl::InfiniteFuture();  // that of the generation before
+  job->end_deadline = absl::InfiniteFuture();  // it was that of the previous generation
   job->rendezvous.reset();
   job->ended_early.clear();
   job->export_granted.clear();
@@ -201,7 +202,7 @@ void OnNextAttempt(Job* job, absl::Time now) {
   job->time_used = absl::ZeroDuration();
   job->time_up = false;
   job->not_before = absl::InfinitePast();
-  // Its start is no restart after them.
+  // Otherwise the next start would count as a restart after these failures.
   job->failures.clear();
   AddEvent(job, now, "NEXT_ATTEMPT", job->state_reason);
 }
@@ -241,14 +242,14 @@ void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since) {
   DescribeLive(job);
 }
 
-void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& patience,
+void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& timeouts,
                 absl::Time now) {
   if (Ignored(*job, rank)) return;
   job->ranks[rank].finished = true;
   if (preempted) job->preempted = true;
   if (!job->ending && All(*job, &Rank::finished)) {
     job->stage.clear();
-    job->patience_end = now + patience.stop;
+    job->end_deadline = now + timeouts.stop;
   }
   Settle(job, now);
 }
@@ -256,7 +257,7 @@ void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& pati
 Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   const bool found_no_start = failure.newer_generation > 0 || failure.checkpoints_unreadable;
-  // What it was told it has not done.
+  // The generation has not carried out any of the commands that it received.
   if (found_no_start && !job->ranks[0].session_started) job->told_commands = job->told_before;
   if (failure.newer_generation > 0) return OnNewerGeneration(job, failure.newer_generation, now);
   if (failure.checkpoints_unreadable) {
@@ -270,14 +271,14 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
   if (failure.node_fault && !failure.consequence) note.kind = FailureKind::kNodeFault;
   note.permanent = failure.permanent && note.kind == FailureKind::kReported;
   if (!failure.consequence) note.code = failure.code;
-  // All ranks say it; once is enough.
+  // All ranks report it; one event is enough.
   if (note.code == kFinalSaveFailed && !OwnFailure(*job).has_value()) {
     AddEvent(job, now, kFinalSaveFailed, note.reason, note.step);
   }
   return Fail(job, std::move(note), now);
 }
 
-Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& patience,
+Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
              absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
@@ -294,11 +295,12 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& patie
     Settle(job, now);
     return {};
   }
-  // Also where what followed from it came first, and has ended the generation.
+  // This also holds if a consequence of the planned end was reported first and has ended the
+  // generation.
   if (IsPlanned(why)) return Interrupt(job, Interruption(job->ranks[rank].node, why), now);
-  // One that was lost with its agent may be what the others' ends followed from.
+  // A process that was lost with its agent may be the cause of the other processes' ends.
   const bool with_its_agent = why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
-  if (!with_its_agent && EndedAsTold(*job, exit, patience, now)) {
+  if (!with_its_agent && EndedAsTold(*job, exit, timeouts, now)) {
     Settle(job, now);
     return {};
   }
@@ -377,17 +379,17 @@ void Resume(Job* job) {
   job->state_reason = "waits for slots";
 }
 
-Ended OnStop(Job* job, const EndTimeouts& patience, absl::Time now) {
+Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   if (job->terminal() || job->stop_requested) return {};
   job->stop_requested = true;
   if (!job->live) {
     Cancel(job, now);
     return {};
   }
-  // Before the session stands there is nothing to save and nobody to obey a command.
+  // Before the session has started there is nothing to save, and no rank carries out commands.
   Ended ended;
   if (job->state == State::kStarting) ended = EndProcesses(job, now);
-  if (!job->ending) job->patience_end = now + patience.stop;
+  if (!job->ending) job->end_deadline = now + timeouts.stop;
   Settle(job, now);
   return ended;
 }
@@ -397,21 +399,21 @@ bool TimeIsUp(const Job& job, absl::Time now) {
          now >= TimeLimitEnd(job);
 }
 
-Ended OnTimeUp(Job* job, const EndTimeouts& patience, absl::Time now) {
+Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   job->time_up = true;
-  return OnStop(job, patience, now);
+  return OnStop(job, timeouts, now);
 }
 
-void OnStopTookEffect(Job* job, const EndTimeouts& patience, absl::Time now) {
+void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   if (job->terminal() || job->stop_requested || !job->live) return;
   job->stop_requested = true;
-  if (!job->ending) job->patience_end = now + patience.stop;
+  if (!job->ending) job->end_deadline = now + timeouts.stop;
   DescribeLive(job);
 }
 
-void OnStopGetsOn(Job* job, const EndTimeouts& patience, absl::Time now) {
+void OnStopGetsOn(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   if (job->live && job->stop_requested && !job->ending && !All(*job, &Rank::finished)) {
-    job->patience_end = now + patience.stop;
+    job->end_deadline = now + timeouts.stop;
   }
 }
 
@@ -422,26 +424,26 @@ void OnPaused(Job* job, bool paused) {
 }
 
 Ended OnTick(Job* job, absl::Time now) {
-  if (!job->live || now < job->patience_end) return {};
-  // Everything was done: processes that hang at their exit do not make it undone.
+  if (!job->live || now < job->end_deadline) return {};
+  // All work is done: processes that hang at their exit do not change the job's outcome.
   if (!job->ending && All(*job, &Rank::finished)) return Tell(job, now);
   Ended ended = EndProcesses(job, now);
   Settle(job, now);
   return ended;
 }
 
-void OnLoaded(Job* job, const EndTimeouts& patience, absl::Time now) {
+void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   job->version = ++job->version_ceiling;
   job->stored_events = job->newest_event();
   job->told_commands = job->told_before = job->commands.commands().size();
   if (!job->live) return;
-  // Of an older musterd.
+  // An older musterd did not store live_since.
   if (job->live_since == absl::InfinitePast()) StartClock(job, now);
   if (job->ending) {
     job->end_told = now;
-    job->patience_end = now + kRetell;
+    job->end_deadline = now + kRetell;
   } else if (job->stop_requested || All(*job, &Rank::finished)) {
-    job->patience_end = now + patience.stop;
+    job->end_deadline = now + timeouts.stop;
   }
 }
 

@@ -67,7 +67,7 @@ void OnRanksJoined(Job* job, const std::map<uint32_t, uint64_t>& since);
 
 // `preempted`: the rank ended before its work was done, because the job should continue on other
 // nodes.
-void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& patience,
+void OnFinished(Job* job, uint32_t rank, bool preempted, const EndTimeouts& timeouts,
                 absl::Time now);
 
 // A checkpoint of the newest generation counts.
@@ -125,7 +125,7 @@ inline constexpr char kAgentIsStopping[] = "the agent is stopping";
 inline bool IsPlanned(Exit::Why why) {
   return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
 }
-Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& patience,
+Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
              absl::Time now);
 
 // The process may still exist, but nothing is heard of it any more, or it hangs (`collectives`: as
@@ -154,15 +154,15 @@ bool OnPreempted(Job* job, const std::string& reason, absl::Time now, Ended* end
 
 // A client asks for a stop. Idempotent. If the state is STOPPING afterwards and no rank is
 // returned, a command must reach the workers.
-Ended OnStop(Job* job, const EndTimeouts& patience, absl::Time now);
+Ended OnStop(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // The job's time_limit is used up, and it is not ending yet.
 bool TimeIsUp(const Job& job, absl::Time now);
 // Like OnStop, but it ends FAILED.
-Ended OnTimeUp(Job* job, const EndTimeouts& patience, absl::Time now);
+Ended OnTimeUp(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // A stop that waited for its step has reached the workers. They get time to save.
-void OnStopTookEffect(Job* job, const EndTimeouts& patience, absl::Time now);
+void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // A process of a newer generation than the job's was found: the job's generation, if it lives,
 // ends, which does not count as a restart, and the next one is above the found one.
@@ -172,7 +172,7 @@ Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 void Resume(Job* job);
 
 // The ranks of a job that is being stopped make progress: they are not ended yet.
-void OnStopGetsOn(Job* job, const EndTimeouts& patience, absl::Time now);
+void OnStopGetsOn(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // The workers have halted (`paused`) or continue, as a command asked.
 void OnPaused(Job* job, bool paused);
@@ -181,7 +181,7 @@ void OnPaused(Job* job, bool paused);
 Ended OnTick(Job* job, absl::Time now);
 
 // After a restart of the coordinator: all waits start again.
-void OnLoaded(Job* job, const EndTimeouts& patience, absl::Time now);
+void OnLoaded(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 }  // namespace muster::jobs
 

@@ -1,4 +1,4 @@
-// Jobs as the tests of their life bring them about, and what happens to them.
+// Jobs and events for the tests of a job's life.
 #ifndef MUSTER_COORDINATOR_JOBS_LIFE_FIXTURE_H_
 #define MUSTER_COORDINATOR_JOBS_LIFE_FIXTURE_H_
 
@@ -13,7 +13,7 @@
 namespace muster::jobs {
 
 inline const absl::Time kStart = absl::FromUnixSeconds(1000);
-inline constexpr EndTimeouts kPatience;
+inline constexpr EndTimeouts kTimeouts;
 
 inline absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 
@@ -35,7 +35,7 @@ inline std::vector<Rank> Ranks(const Job& job) {
   return ranks;
 }
 
-// The processes of a new generation come to train.
+// All processes of a new generation attach and start their session.
 inline void Begin(Job* job, uint64_t step = 0) {
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     OnAttached(job, rank);

@@ -43,13 +43,13 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
         case 15: {
           Exit exit = Signal(15);
           exit.why = static_cast<Exit::Why>(pick(7));
-          OnExit(&job, rank, exit, kPatience, At(now));
+          OnExit(&job, rank, exit, kTimeouts, At(now));
           if (pick(4) == 0) OnCheckpoint(&job, pick(20));
           break;
         }
         case 4:
         case 5:
-          OnFinished(&job, rank, pick(4) == 0, kPatience, At(now));
+          OnFinished(&job, rank, pick(4) == 0, kTimeouts, At(now));
           break;
         case 6:
           OnFailureReport(&job, rank,
@@ -58,7 +58,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           break;
         case 7:
         case 8:
-          OnExit(&job, rank, pick(2) == 0 ? Code(static_cast<int>(pick(3))) : Signal(9), kPatience,
+          OnExit(&job, rank, pick(2) == 0 ? Code(static_cast<int>(pick(3))) : Signal(9), kTimeouts,
                  At(now));
           break;
         case 9:
@@ -69,7 +69,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
           break;
         case 11:
           if (pick(4) == 0) OnInterrupted(&job, "node 'n0' is drained", At(now));
-          if (pick(6) == 0) OnStop(&job, kPatience, At(now));
+          if (pick(6) == 0) OnStop(&job, kTimeouts, At(now));
           break;
         default: {
           const bool done = std::all_of(job.ranks.begin(), job.ranks.end(),

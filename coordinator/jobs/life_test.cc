@@ -24,11 +24,11 @@ TEST(Life, RunsFromQueuedToSucceeded) {
   EXPECT_EQ(job.state_reason, "1 of 2 ranks are ready");
   OnSessionStarted(&job, 0, 0);
   EXPECT_EQ(job.state, State::kRunning);
-  OnFinished(&job, 0, false, kPatience, At(2));
-  EXPECT_TRUE(OnExit(&job, 0, Code(0), kPatience, At(2)).empty());
+  OnFinished(&job, 0, false, kTimeouts, At(2));
+  EXPECT_TRUE(OnExit(&job, 0, Code(0), kTimeouts, At(2)).empty());
   EXPECT_EQ(job.state, State::kRunning);
-  OnFinished(&job, 1, false, kPatience, At(3));
-  EXPECT_TRUE(OnExit(&job, 1, Code(0), kPatience, At(4)).empty());
+  OnFinished(&job, 1, false, kTimeouts, At(3));
+  EXPECT_TRUE(OnExit(&job, 1, Code(0), kTimeouts, At(4)).empty());
   EXPECT_EQ(job.state, State::kSucceeded);
   EXPECT_EQ(job.end_time, At(4));
   EXPECT_EQ(job.restarts, 0);
@@ -37,9 +37,9 @@ TEST(Life, RunsFromQueuedToSucceeded) {
 TEST(Life, AnExitBeforeTheWorkIsDoneEndsTheGeneration) {
   for (const Exit& exit : {Code(0), Code(1), Signal(9)}) {
     Job job = Running();
-    EXPECT_EQ(OnExit(&job, 1, exit, kPatience, At(1)), (Ended{0}));
+    EXPECT_EQ(OnExit(&job, 1, exit, kTimeouts, At(1)), (Ended{0}));
     EXPECT_EQ(job.state, State::kRecovering);
-    EXPECT_TRUE(OnExit(&job, 0, Code(1), kPatience, At(2)).empty());
+    EXPECT_TRUE(OnExit(&job, 0, Code(1), kTimeouts, At(2)).empty());
     EXPECT_EQ(job.state, State::kRecovering);
     EXPECT_TRUE(job.waiting());
     EXPECT_EQ(RootCause(job.failures)->root.rank, 1);
@@ -56,9 +56,9 @@ TEST(Life, AGenerationStartsOnlyWhenNobodyOfTheFormerIsLeft) {
   EXPECT_FALSE(job.waiting());
   StartGeneration(&job, Ranks(job), At(1));
   EXPECT_EQ(job.generation, 1);
-  OnExit(&job, 0, Code(1), kPatience, At(2));
+  OnExit(&job, 0, Code(1), kTimeouts, At(2));
   EXPECT_FALSE(job.waiting());
-  OnExit(&job, 1, Signal(15), kPatience, At(2));
+  OnExit(&job, 1, Signal(15), kTimeouts, At(2));
   EXPECT_TRUE(job.waiting());
 }
 
@@ -67,8 +67,8 @@ TEST(Life, APermanentFailureFailsTheJobOnceItsProcessesAreGone) {
   EXPECT_EQ(OnFailureReport(&job, 0, {.reason = "loss is nan", .permanent = true}, At(1)),
             (Ended{0, 1}));
   EXPECT_EQ(job.state, State::kRecovering);
-  OnExit(&job, 0, Code(1), kPatience, At(1));
-  OnExit(&job, 1, Signal(15), kPatience, At(2));
+  OnExit(&job, 0, Code(1), kTimeouts, At(1));
+  OnExit(&job, 1, Signal(15), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kFailed);
   EXPECT_EQ(job.restarts, 0);
   EXPECT_EQ(RootCause(job.failures)->root.reason, "loss is nan");
@@ -80,8 +80,8 @@ TEST(Life, TheCauseMayBecomeKnownAfterWhatFollowedFromIt) {
   EXPECT_EQ(OnFailureReport(&job, 0, {.reason = "rank 1 is gone", .consequence = true}, At(1)),
             (Ended{0, 1}));
   // SIGKILL of ours would come two seconds later: this one had another sender.
-  OnExit(&job, 1, Signal(9), kPatience, At(1.5));
-  OnExit(&job, 0, Code(1), kPatience, At(3));
+  OnExit(&job, 1, Signal(9), kTimeouts, At(1.5));
+  OnExit(&job, 0, Code(1), kTimeouts, At(3));
   EXPECT_EQ(RootCause(job.failures)->root.rank, 1);
   EXPECT_EQ(RootCause(job.failures)->root.reason, "killed by signal 9");
 }
@@ -91,7 +91,7 @@ TEST(Life, WhatEndsAsToldIsNoCause) {
            {Signal(15), 1.5}, {Signal(9), 3}, {Code(1), 1.5}, {Code(143), 1.5}}) {
     Job job = Running();
     OnFailureReport(&job, 0, {.reason = "boom"}, At(1));
-    OnExit(&job, 1, exit, kPatience, At(when));
+    OnExit(&job, 1, exit, kTimeouts, At(when));
     EXPECT_EQ(job.failures.size(), 1) << exit.number;
   }
 }
@@ -108,33 +108,33 @@ TEST(Life, ALostWorkerIsToldToEndAndAGoneOneIsNot) {
 
 TEST(Life, FinishedRanksMayVanish) {
   Job job = Running();
-  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kPatience, At(1));
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kTimeouts, At(1));
   OnGone(&job, 0, "agent lost", At(2));
-  OnExit(&job, 1, Signal(11), kPatience, At(2));
+  OnExit(&job, 1, Signal(11), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kSucceeded);
 }
 
 TEST(Life, ProcessesThatHangAtTheirExitAreEndedAndTheJobSucceeds) {
   Job job = Running();
-  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kPatience, At(1));
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kTimeouts, At(1));
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
   EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
-  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(9), kPatience, At(33));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(9), kTimeouts, At(33));
   EXPECT_EQ(job.state, State::kSucceeded);
 }
 
 TEST(Life, WhatDoesNotEndIsToldAgain) {
   Job job = Running();
-  OnExit(&job, 1, Signal(9), kPatience, At(1));
+  OnExit(&job, 1, Signal(9), kTimeouts, At(1));
   EXPECT_TRUE(OnTick(&job, At(5)).empty());
   EXPECT_EQ(OnTick(&job, At(11)), (Ended{0}));
   EXPECT_TRUE(OnTick(&job, At(12)).empty());
 }
 
-TEST(Life, ANewGenerationIsNotHeldToThePatienceOfTheFormer) {
+TEST(Life, ANewGenerationDoesNotKeepTheDeadlineOfTheOneBefore) {
   Job job = Running();
-  OnExit(&job, 1, Signal(9), kPatience, At(1));
-  OnExit(&job, 0, Signal(15), kPatience, At(2));
+  OnExit(&job, 1, Signal(9), kTimeouts, At(1));
+  OnExit(&job, 0, Signal(15), kTimeouts, At(2));
   StartGeneration(&job, Ranks(job), At(3));
   EXPECT_TRUE(OnTick(&job, At(1000)).empty());
   EXPECT_EQ(job.state, State::kStarting);
@@ -150,16 +150,16 @@ TEST(Preempted, TheJobSavesEndsAndGoesOnElsewhere) {
   EXPECT_EQ(
       job.state_reason,
       "node 'n0' is drained; saves a checkpoint at its next step and continues on other nodes");
-  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, true, kPatience, At(2));
-  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kPatience, At(2));
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, true, kTimeouts, At(2));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kRecovering);
   EXPECT_EQ(job.state_reason, "node 'n0' is drained; waits for slots");
   EXPECT_TRUE(job.waiting());
   StartGeneration(&job, Ranks(job), At(3));
   Begin(&job, 7);
   EXPECT_EQ(job.restarts, 0);
-  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kPatience, At(4));
-  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kPatience, At(4));
+  for (uint32_t rank : {0, 1}) OnFinished(&job, rank, false, kTimeouts, At(4));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Code(0), kTimeouts, At(4));
   EXPECT_EQ(job.state, State::kSucceeded);
 }
 
@@ -170,11 +170,11 @@ TEST(Preempted, AJobThatStartsIsInterruptedAndOneThatEndsIsLeftAlone) {
   EXPECT_FALSE(OnPreempted(&starting, "why", At(1), &ended));
   EXPECT_EQ(ended, (Ended{0, 1}));
   Job ending = Running();
-  OnExit(&ending, 1, Signal(9), kPatience, At(1));
+  OnExit(&ending, 1, Signal(9), kTimeouts, At(1));
   EXPECT_FALSE(OnPreempted(&ending, "why", At(1), &ended));
   EXPECT_EQ(ending.interruption, "");
   Job stopping = Running();
-  OnStop(&stopping, kPatience, At(1));
+  OnStop(&stopping, kTimeouts, At(1));
   EXPECT_FALSE(OnPreempted(&stopping, "why", At(1), &ended));
 }
 
@@ -182,7 +182,7 @@ TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
   Job job = Running(1, 1);
   job.step = 7;
   for (int failure = 0; failure < 2; ++failure) {
-    OnExit(&job, 0, Signal(11), kPatience, At(1));
+    OnExit(&job, 0, Signal(11), kTimeouts, At(1));
     if (job.terminal()) break;
     StartGeneration(&job, Ranks(job), At(2));
     Begin(&job, 7);
@@ -204,13 +204,13 @@ TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
   Begin(&job, 7);
   EXPECT_EQ(job.generation, 3);
   EXPECT_EQ(job.restarts, 1);
-  OnExit(&job, 0, Signal(11), kPatience, At(7));
+  OnExit(&job, 0, Signal(11), kTimeouts, At(7));
   EXPECT_EQ(job.state, State::kRecovering);
 
   Job stopped = Running(1);
-  OnStop(&stopped, kPatience, At(1));
-  OnFinished(&stopped, 0, false, kPatience, At(2));
-  OnExit(&stopped, 0, Code(0), kPatience, At(2));
+  OnStop(&stopped, kTimeouts, At(1));
+  OnFinished(&stopped, 0, false, kTimeouts, At(2));
+  OnExit(&stopped, 0, Code(0), kTimeouts, At(2));
   ASSERT_EQ(stopped.state, State::kCancelled);
   OnNextAttempt(&stopped, At(3));
   StartGeneration(&stopped, Ranks(stopped), At(3));
@@ -218,41 +218,41 @@ TEST(Attempt, AnEndedJobGoesOnUnderItsIdWithAllItsRestarts) {
   EXPECT_EQ(stopped.state, State::kRunning);
 
   Job done = Running(1);
-  OnFinished(&done, 0, false, kPatience, At(1));
-  OnExit(&done, 0, Code(0), kPatience, At(1));
+  OnFinished(&done, 0, false, kTimeouts, At(1));
+  OnExit(&done, 0, Code(0), kTimeouts, At(1));
   OnNextAttempt(&done, At(2));
   EXPECT_EQ(done.state, State::kSucceeded);
 }
 
 TEST(Stop, AWaitingJobIsCancelledAtOnce) {
   Job job = NewJob();
-  EXPECT_TRUE(OnStop(&job, kPatience, At(1)).empty());
+  EXPECT_TRUE(OnStop(&job, kTimeouts, At(1)).empty());
   EXPECT_EQ(job.state, State::kCancelled);
 
   Job recovering = Running(1);
-  OnExit(&recovering, 0, Signal(9), kPatience, At(1));
-  OnStop(&recovering, kPatience, At(2));
+  OnExit(&recovering, 0, Signal(9), kTimeouts, At(1));
+  OnStop(&recovering, kTimeouts, At(2));
   EXPECT_EQ(recovering.state, State::kCancelled);
 }
 
 TEST(Stop, ARunningJobStopsByItself) {
   Job job = Running();
-  EXPECT_TRUE(OnStop(&job, kPatience, At(1)).empty());
+  EXPECT_TRUE(OnStop(&job, kTimeouts, At(1)).empty());
   EXPECT_EQ(job.state, State::kStopping);
-  EXPECT_TRUE(OnStop(&job, kPatience, At(2)).empty());
+  EXPECT_TRUE(OnStop(&job, kTimeouts, At(2)).empty());
   for (uint32_t rank : {0, 1}) {
-    OnFinished(&job, rank, false, kPatience, At(3));
-    OnExit(&job, rank, Code(0), kPatience, At(3));
+    OnFinished(&job, rank, false, kTimeouts, At(3));
+    OnExit(&job, rank, Code(0), kTimeouts, At(3));
   }
   EXPECT_EQ(job.state, State::kCancelled);
 }
 
-TEST(Stop, AfterItsPatienceTheProcessesAreEnded) {
+TEST(Stop, AfterItsTimeoutTheProcessesAreEnded) {
   Job job = Running();
-  OnStop(&job, kPatience, At(1));
+  OnStop(&job, kTimeouts, At(1));
   EXPECT_TRUE(OnTick(&job, At(30)).empty());
   EXPECT_EQ(OnTick(&job, At(31)), (Ended{0, 1}));
-  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kPatience, At(32));
+  for (uint32_t rank : {0, 1}) OnExit(&job, rank, Signal(15), kTimeouts, At(32));
   EXPECT_EQ(job.state, State::kCancelled);
   EXPECT_TRUE(job.failures.empty());
 }
@@ -260,27 +260,27 @@ TEST(Stop, AfterItsPatienceTheProcessesAreEnded) {
 TEST(Stop, AStartingJobIsEndedAtOnce) {
   Job job = NewJob();
   StartGeneration(&job, Ranks(job), At(0));
-  EXPECT_EQ(OnStop(&job, kPatience, At(1)), (Ended{0, 1}));
+  EXPECT_EQ(OnStop(&job, kTimeouts, At(1)), (Ended{0, 1}));
   EXPECT_EQ(job.state, State::kStopping);
 }
 
-TEST(Stop, AFailureWhileStoppingStartsNothingAnew) {
+TEST(Stop, AFailureWhileStoppingDoesNotRestartTheJob) {
   Job job = Running();
-  OnStop(&job, kPatience, At(1));
-  EXPECT_EQ(OnExit(&job, 1, Signal(9), kPatience, At(2)), (Ended{0}));
+  OnStop(&job, kTimeouts, At(1));
+  EXPECT_EQ(OnExit(&job, 1, Signal(9), kTimeouts, At(2)), (Ended{0}));
   EXPECT_EQ(job.state, State::kStopping);
-  OnExit(&job, 0, Signal(15), kPatience, At(2));
+  OnExit(&job, 0, Signal(15), kTimeouts, At(2));
   EXPECT_EQ(job.state, State::kCancelled);
 }
 
-TEST(Loaded, EverybodyGetsTimeAnewAndVersionsNeverGoBack) {
+TEST(Loaded, EveryRankGetsItsTimeAgainAndVersionsNeverDecrease) {
   Job job = Running();
   job.version = 17;
   job.version_ceiling = 1017;
-  OnStop(&job, kPatience, At(1));
+  OnStop(&job, kTimeouts, At(1));
   Job loaded = job;
-  loaded.patience_end = absl::InfiniteFuture();
-  OnLoaded(&loaded, kPatience, At(100));
+  loaded.end_deadline = absl::InfiniteFuture();
+  OnLoaded(&loaded, kTimeouts, At(100));
   EXPECT_GT(loaded.version, 1017);
   EXPECT_TRUE(OnTick(&loaded, At(129)).empty());
   EXPECT_EQ(OnTick(&loaded, At(130)).size(), 2);

@@ -14,7 +14,7 @@ namespace {
 
 std::string Processes(size_t n) { return absl::StrCat(n, n == 1 ? " process" : " processes"); }
 
-// Which nodes are waited for, for people; empty: none.
+// Names the nodes for which the job waits, for people; empty: none.
 std::string WaitsForNodes(const Job& job) {
   if (job.cut_off.empty()) return "";
   const std::string& first = *job.cut_off.begin();
@@ -27,10 +27,10 @@ std::string WaitsForNodes(const Job& job) {
       first, "`");
 }
 
-// Of ranks that have no input.
+// A warning about ranks that have had no input for long; empty: none.
 std::string JoinWarning(const Job& job) {
-  // A rank that only accompanies the others for so many steps is worth a word: its device does
-  // nothing of use.
+  // From this number of steps without input on there is a warning: the rank's device does no useful
+  // work.
   constexpr uint64_t kLongJoin = 100;
   size_t count = 0;
   uint32_t longest = 0;

@@ -1,4 +1,4 @@
-// State and reason of a job whose newest generation lives. Pure.
+// The state of a job whose newest generation lives, and the reason for it. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_
 #define MUSTER_COORDINATOR_JOBS_LIVE_STATE_H_
 

@@ -37,8 +37,8 @@ TEST(Life, ARankThatHasBeenWithoutInputForLongIsNamedWhileItLasts) {
 TEST(Life, ANewGenerationKnowsNothingOfWhoHadJoined) {
   Job job = Running();
   OnRanksJoined(&job, {{1, 1}});
-  OnExit(&job, 1, Signal(9), kPatience, At(1));
-  OnExit(&job, 0, Code(1), kPatience, At(2));
+  OnExit(&job, 1, Signal(9), kTimeouts, At(1));
+  OnExit(&job, 0, Code(1), kTimeouts, At(2));
   StartGeneration(&job, Ranks(job), At(3));
   EXPECT_EQ(job.ranks[1].joined_since, 0);
   OnRanksJoined(&job, {{0, 3}});

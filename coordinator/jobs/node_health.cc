@@ -11,7 +11,7 @@ namespace {
 constexpr absl::Duration kWindow = absl::Minutes(10);
 constexpr absl::Duration kFirst = absl::Minutes(1);
 constexpr absl::Duration kLongest = absl::Hours(1);
-// More of them say nothing new.
+// The number of faults that are remembered for each node.
 constexpr size_t kRemembered = 20;
 
 // "3 failures within 10m; the last one: no program".
@@ -44,7 +44,7 @@ bool NodeHealth::Failed(const std::string& name, Fault fault, absl::Time now) {
   ++out.times;
   out.until = now + length;
   out.reason = Summary(faults, node.faults.back().fault.reason);
-  // The next series begins with the next failure.
+  // The failures after this are counted from zero.
   node.faults.clear();
   return true;
 }
@@ -99,7 +99,7 @@ std::set<std::string> NodeHealth::Suspects(const std::string& job, absl::Time no
           return dated.time + kWindow > now &&
                  (dated.fault.kind == Fault::Kind::kPrograms || dated.fault.job == job);
         });
-    // One that was left out has to show that it is well.
+    // A node that was left out is avoided until a generation has made progress there.
     if (at_fault || node.left_out.times > 0) suspects.insert(name);
   }
   return suspects;

@@ -88,10 +88,10 @@ std::string Slots::Shortage(uint32_t world_size) const {
 
 namespace {
 
-// What the first job in line that does not fit is sure of.
+// The slots that the first job in line that does not fit is guaranteed to get.
 class Reservation {
  public:
-  // On nodes of `protocol`, of which so many slots are free now and the rest are those of
+  // On nodes of `protocol`: `free` of their slots are free now, and the others are held by
   // `running`.
   Reservation(uint32_t needed, uint32_t protocol, uint32_t free,
               const std::vector<Running>& running)
@@ -101,7 +101,7 @@ class Reservation {
   }
 
   uint32_t protocol() const { return protocol_; }
-  // The job may start now on nodes of that protocol without delaying it.
+  // Whether this job may start now on nodes of that protocol without delaying the reservation.
   bool Allows(const Waiting& job, absl::Time now) const {
     return EndsInTime(job, now) || job.world_size <= spare_;
   }
@@ -122,7 +122,7 @@ class Reservation {
     return free;
   }
 
-  // When so many slots are free at the latest.
+  // The time by which this number of slots is free at the latest.
   static absl::Time StartOf(uint32_t needed, uint32_t free, const std::vector<Running>& running) {
     std::vector<absl::Time> ends;
     for (const Running& job : running) ends.push_back(job.end);
@@ -133,9 +133,9 @@ class Reservation {
     return absl::InfiniteFuture();
   }
 
-  // Slots that are left over at the moment at which the job starts, however the running ones end:
-  // the smallest number of free slots that some of their ends can make and that is enough, less
-  // what it needs.
+  // The slots that are left over when the job starts, in whatever order the running jobs end: the
+  // smallest sum of free slots that the end of some of them can make and that is enough for the
+  // job, minus the slots that the job needs.
   uint32_t SpareInAnyOrder(uint32_t free, const std::vector<Running>& running) const {
     std::vector<bool> reachable(free + 1, false);
     reachable[free] = true;
@@ -176,7 +176,7 @@ std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
     if (a.priority != b.priority) return a.priority > b.priority;
     return a.number < b.number;
   });
-  // Once everything that runs has ended, by protocol, the newest first.
+  // The slots once all running jobs have ended, by protocol, the newest first.
   auto capacity = slots.FreeByProtocol();
   for (const Running& job : running) capacity[job.protocol] += job.slots;
   std::vector<Decision> decisions;

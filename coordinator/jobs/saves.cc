@@ -12,10 +12,10 @@
 namespace muster::jobs {
 namespace {
 
-// Of saves that fail in the same way.
+// Of saves that fail for the same reason, each tenth one is an event.
 constexpr uint32_t kToldEvery = 10;
 
-// The same failure at another step has the same words, and other numbers.
+// The same failure at another step has the same text with other numbers.
 bool SameButForNumbers(std::string a, std::string b) {
   for (std::string* text : {&a, &b}) {
     text->erase(std::remove_if(text->begin(), text->end(),
@@ -25,7 +25,7 @@ bool SameButForNumbers(std::string a, std::string b) {
   return a == b;
 }
 
-// The newest one that counts.
+// The newest checkpoint that counts.
 std::optional<Checkpoint> Newest(const Job& job) {
   const std::vector<Checkpoint> usable = Usable(job);
   if (usable.empty()) return std::nullopt;

@@ -55,7 +55,7 @@ TEST(Saves, AGoodSaveEndsTheRowAndIsToldOnce) {
   EXPECT_EQ(job.save_failure, std::nullopt);
   EXPECT_EQ(Reasons(job), (Texts{"SAVE_FAILED 2", "SAVES_WORK_AGAIN 4"}));
   OnSaveFailed(&job, 6, Full(6), kNow);
-  EXPECT_EQ(Reasons(job).back(), "SAVE_FAILED 6") << "it begins anew";
+  EXPECT_EQ(Reasons(job).back(), "SAVE_FAILED 6") << "the count starts again";
 }
 
 TEST(Saves, TheWarningNamesTheNewestCheckpointThatCounts) {

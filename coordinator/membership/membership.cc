@@ -74,10 +74,10 @@ bool Membership::AgentDetached(const std::string& node, PeerStreamId session, ab
 }
 
 void Membership::ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                              absl::Time now, const std::optional<ProgressLimits>& patience) {
+                              absl::Time now, const std::optional<ProgressLimits>& limits) {
   Worker& worker = workers_[{id.job, id.rank}];
   worker = Worker{.id = id, .node = node};
-  worker.patience = patience.value_or(timing_.DefaultProgressLimits());
+  worker.limits = limits.value_or(timing_.DefaultProgressLimits());
   worker.progressed = now;
   worker.agent_answered = Answered(node, now);
   worker.session_started = attached_before;
@@ -120,7 +120,7 @@ Worker* Membership::Find(const WorkerId& id) {
 }
 
 void Membership::Heard(Worker* worker, absl::Time now) {
-  // While nobody heard of it nobody could say that it moved.
+  // The time does not count in which no message came from it, because it could not report progress.
   if (worker->lease_end <= now) worker->progressed = now;
   worker->last_seen = now;
   worker->agent_answered = Answered(worker->node, now);
@@ -199,7 +199,7 @@ std::vector<PeerStreamId> Membership::LoseNode(
   for (auto& [key, worker] : workers_) {
     if (worker.node != node || continues(worker.id.job)) continue;
     worker.node_lost = true;
-    // One that never attached holds no lease, and is refused from now on.
+    // A worker that never attached holds no lease, and is refused from now on.
     if (worker.lease_end == absl::InfiniteFuture()) worker.lease_end = now;
     if (worker.attached()) sessions.push_back(std::exchange(worker.session, 0));
   }
@@ -272,7 +272,7 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
       ranks.push_back({.rank = worker.id.rank,
                        .silent = worker.node_lost || worker.lease_end <= now,
                        .session_started = worker.session_started,
-                       .patience = worker.patience,
+                       .limits = worker.limits,
                        .moved = worker.progressed,
                        .waited = worker.waited,
                        .step = worker.step,
@@ -295,7 +295,7 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
 
 void Membership::GiveUp(Worker* worker) {
   worker->given_up = true;
-  worker->session = 0;  // who expires it closes the stream
+  worker->session = 0;  // the caller that expires it closes the stream
 }
 
 void Membership::GrantFreshGrace(absl::Time now) {
@@ -319,7 +319,7 @@ void Membership::GrantGraceToDetached(absl::Time now) {
     if (!worker.attached() && worker.lease_end != absl::InfiniteFuture()) {
       worker.lease_end = now + timing_.Grant();
     }
-    // What it reported waited for the store.
+    // Its reports waited for the store.
     worker.progressed = now;
   }
 }

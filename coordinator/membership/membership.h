@@ -6,9 +6,9 @@
 // broken stream renews nothing: a process that has vanished is replaced one lease after its last
 // message, no matter when the connection was found to be dead. Only for programs of an older
 // protocol the lease counts from the break of the stream. Liveness (stream, heartbeat) and progress
-// (watchdog.h) are judged separately. ExpireAgents() and ExpireWorkers() name those that are lost,
-// once, and forget them. All leases here are those of the coordinator, Timing::Grant() long: the
-// process that holds the lease has ended itself before.
+// (watchdog.h) are judged separately. ExpireAgents() and ExpireWorkers() return each lost agent or
+// worker once, and forget it. All leases here are those of the coordinator, Timing::Grant() long: a
+// process that holds a lease ends itself before its lease ends here.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_MEMBERSHIP_H_
 
@@ -39,17 +39,17 @@ inline constexpr uint32_t kAcknowledgedWorkerProtocol = 3;
 struct Agent {
   std::string node;
   std::string incarnation;
-  // Where other nodes reach this one.
+  // The address at which other nodes reach this one.
   std::string host;
   uint32_t slots = 0;
-  // Of its program; empty until it attaches.
+  // The version of its program; empty until it attaches.
   std::string version;
   // The protocol of its program; 0 until it attaches.
   uint32_t protocol = 0;
   PeerStreamId session = 0;
   absl::Time last_seen = absl::InfinitePast();
-  // The total time during which it has been heard. Of each gap between messages, at most two
-  // heartbeat intervals count.
+  // The total time during which messages came from it. Of each gap between two messages, at most
+  // two heartbeat intervals count.
   absl::Duration answered;
   absl::Time lease_end = absl::InfiniteFuture();
 
@@ -66,7 +66,7 @@ struct Worker {
   absl::Duration agent_answered;
   // Infinite until it first attaches: until then only start-up is judged.
   absl::Time lease_end = absl::InfiniteFuture();
-  ProgressLimits patience;
+  ProgressLimits limits;
   // The last time at which any of the following changed.
   absl::Time progressed = absl::InfinitePast();
   // When it was last seen to wait for another rank (watchdog.h).
@@ -80,11 +80,11 @@ struct Worker {
   bool session_started = false;
   // It has finished or will be stopped: leases and the watchdog do not apply any more.
   bool released = false;
-  // It was silent or hung: its process must end, and is refused. It is kept until its process is
-  // known to have ended.
+  // It was silent or hung: its process must end, and its messages are refused. The entry is kept
+  // until the process is known to have ended.
   bool given_up = false;
-  // The agent of its node is lost: nobody can end the process, which ends itself with its own
-  // lease.
+  // The agent of its node is lost: nobody can end the process. It ends itself when its own lease
+  // ends.
   bool node_lost = false;
 
   bool attached() const { return session != 0; }
@@ -98,13 +98,13 @@ class Membership {
   struct Attached {
     // The stream that was replaced and must be closed; 0: none.
     PeerStreamId replaced = 0;
-    // It is another process than the one that had this name before: the workers of the former one
-    // are dead.
+    // It is another process than the one that had this name before: the workers of that process are
+    // dead.
     bool new_incarnation = false;
   };
-  // A newer process gets the name. The caller checks which incarnations were replaced before.
+  // A newer process takes over the name. The caller checks which incarnations were replaced before.
   Attached AttachAgent(const Agent& agent, PeerStreamId session, absl::Time now);
-  // The agent is known from the store: it is detached, with a whole lease.
+  // Adds an agent that the store names: it is detached, and its whole lease remains.
   void ExpectAgent(const Agent& agent, absl::Time now);
   void AgentHeard(const std::string& node, absl::Time now);
   // Has an effect only if `session` is still its stream. Returns whether it was.
@@ -113,10 +113,10 @@ class Membership {
   // ---- Workers, by job and rank: one owner each.
   // A process that is being started. With `attached_before`, its session had started before a
   // restart of the coordinator, so it holds a lease. A process that was only welcomed gets its
-  // lease with its agent's Hello, which names it. `patience`: the job's own settings; absent: those
+  // lease with its agent's Hello, which names it. `limits`: the job's own settings; absent: those
   // of Timing.
   void ExpectWorker(const WorkerId& id, const std::string& node, bool attached_before,
-                    absl::Time now, const std::optional<ProgressLimits>& patience = std::nullopt);
+                    absl::Time now, const std::optional<ProgressLimits>& limits = std::nullopt);
   // FAILED_PRECONDITION STALE_GENERATION | STALE_INCARNATION: not the expected process of the rank.
   // Returns the stream that is replaced (0: none).
   absl::StatusOr<PeerStreamId> AttachWorker(const WorkerId& id, PeerStreamId session,
@@ -137,7 +137,8 @@ class Membership {
   std::vector<PeerStreamId> LoseNode(const std::string& node,
                                      const std::function<bool(const std::string& job)>& continues,
                                      absl::Time now);
-  // A lost agent whose workers continue: it is known, detached, and not judged until it is back.
+  // Adds a lost agent whose workers continue: it is detached, and its lease is not checked until it
+  // attaches again.
   void ExpectForGood(const Agent& agent);
   void ForgetAgent(const std::string& node) { agents_.erase(node); }
   // The rank's process is gone. Returns the stream to close (0: none).
@@ -151,7 +152,7 @@ class Membership {
   struct LostWorker {
     Worker worker;
     std::string reason;
-    // For a worker that hangs: those of Hang (watchdog.h).
+    // For a worker that hangs: the fields of Hang (watchdog.h).
     std::vector<std::string> collectives = {};
   };
   struct Expired {
@@ -165,14 +166,15 @@ class Membership {
   // Call LoseNode first for the agents that ExpireAgents has just returned: their workers may be
   // gone already.
   Expired ExpireWorkers(absl::Time now);
-  // Every lease and watchdog starts again, because the coordinator itself stood still.
+  // Starts every lease and watchdog again, because the coordinator itself did not run for a while.
   void GrantFreshGrace(absl::Time now);
-  // The leases of those without a stream start again, because they may have tried to attach without
-  // success. So do all watchdogs. Those with a stream were heard all the time. If it turns out
-  // later that such a stream had already ended, that lease starts again, too.
+  // Starts the leases of agents and workers without a stream again, because they may have tried to
+  // attach without success. Starts all watchdogs again. The messages of those with a stream have
+  // arrived all the time. If it turns out later that such a stream had already ended, that lease
+  // starts again, too.
   void GrantGraceToDetached(absl::Time now);
 
-  // ---- Looking. Null when not known.
+  // ---- Queries. Null: there is no such agent or worker.
   const Agent* FindAgent(const std::string& node) const;
   const Worker* FindWorker(const std::string& job, uint32_t rank) const;
   const std::map<std::string, Agent>& agents() const { return agents_; }
@@ -186,9 +188,10 @@ class Membership {
   void Heard(Agent* agent, absl::Time now) const;
   // `answered` as of now.
   absl::Duration Answered(const std::string& node, absl::Time now) const;
-  // True if the worker's agent was heard lately, and for a whole lease in total since the worker
-  // was last heard. Otherwise the whole node may be silent, which is judged by the agent's lease;
-  // or the agent is back and the worker has not had the time to come back.
+  // True if a message came from the worker's agent lately, and messages came from it for a whole
+  // lease in total since the worker's last message. Otherwise the whole node may be silent, which
+  // the agent's lease decides; or the agent has attached again and the worker has not had the time
+  // to do so.
   bool AgentAnswers(const Worker& worker, absl::Time now) const;
   // Adds the workers that hang.
   void ExpireHung(absl::Time now, Expired* expired);

@@ -22,13 +22,13 @@ WorkerId Id(uint32_t rank, uint64_t generation = 1, const std::string& incarnati
 
 bool Nobody(const std::string&) { return false; }
 
-// The agent of node "n" attaches, and is heard every second until then.
+// The agent of node "n" attaches, and sends a message every second until then.
 void AgentAnswers(Membership* members, double from, double until) {
   members->AttachAgent(AgentOf("n", "a"), 9, At(from));
   for (double t = from; t <= until; ++t) members->AgentHeard("n", At(t));
 }
 
-TEST(Timing, WhatAHolderHasEndedIsGivenAwayAtMostASecondLater) {
+TEST(Timing, ProcessesAreReplacedAtMostASecondAfterTheirHolderHasEndedThem) {
   for (const double seconds : {1.0, 2.0, 2.5, 3.0, 10.0, 3600.0}) {
     const Timing timing{.lease = absl::Seconds(seconds)};
     EXPECT_GT(timing.Margin(), absl::ZeroDuration());
@@ -38,7 +38,7 @@ TEST(Timing, WhatAHolderHasEndedIsGivenAwayAtMostASecondLater) {
   }
 }
 
-TEST(Agents, ABrokenStreamRenewsNothingWhateverTookItToBeFound) {
+TEST(Agents, ABrokenStreamRenewsNothingWheneverItIsDetected) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AgentHeard("n", At(2));
@@ -67,7 +67,7 @@ TEST(Agents, ThoseOfAnOlderProtocolAndTheirWorkersCountFromTheBreakOfTheirStream
   EXPECT_EQ(members.ExpireWorkers(At(15)).gone.size(), 1);
 }
 
-TEST(Agents, HearingRenewsTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
+TEST(Agents, MessagesRenewTheLeaseAndSilenceOnAnOpenStreamEndsIt) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AgentHeard("n", At(9));
@@ -85,7 +85,7 @@ TEST(Agents, TheEndOfAReplacedStreamDetachesNobody) {
   EXPECT_TRUE(members.FindAgent("n")->attached());
 }
 
-TEST(Agents, ANewProcessTakesTheNameOver) {
+TEST(Agents, ANewProcessReplacesTheOneOfTheSameName) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   const auto next = members.AttachAgent(AgentOf("n", "b"), 2, At(1));
@@ -153,19 +153,19 @@ TEST(Workers, OneThatWasGivenUpIsRefusedAndIsGoneAtTheLatestWithItsNode) {
   EXPECT_EQ(members.ExpireWorkers(At(23)).gone.size(), 1);
 }
 
-TEST(Workers, NobodyHangsInATimeInWhichItCouldNotBeHeard) {
+TEST(Workers, ATimeWithoutConnectionDoesNotCountAsHanging) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0));
   ASSERT_TRUE(members.AttachWorker(Id(0), 1, At(1)).ok());
   members.SessionStarted(Id(0), At(1));
   members.WorkerProgressed(Id(0), 5, "training", 0, {}, At(2));
-  // Its node was cut off, and it trained on.
+  // Its node was cut off, and the worker continued to train.
   members.AttachAgent(AgentOf("n", "a"), 9, At(5000));
   ASSERT_TRUE(members.AttachWorker(Id(0), 2, At(5000)).ok());
   EXPECT_TRUE(members.ExpireWorkers(At(5001)).workers.empty());
 }
 
-TEST(Workers, OneThatStandsStillHangsAlthoughItBeatsAndItsJobEndsWithIt) {
+TEST(Workers, OneWithoutProgressHangsAlthoughItSendsHeartbeats) {
   Membership members(kTiming);
   for (uint32_t rank : {0, 1}) {
     members.ExpectWorker(Id(rank), "n", false, At(0));
@@ -187,8 +187,8 @@ TEST(Workers, OneThatStandsStillHangsAlthoughItBeatsAndItsJobEndsWithIt) {
       << expired.workers[0].reason;
 }
 
-// The heartbeat of the rank that kept the others waiting comes before theirs.
-TEST(Workers, OneThatHasWaitedForASlowRankHasItsWholePatienceAgain) {
+// The heartbeat of the rank for which the others waited comes before theirs.
+TEST(Workers, OneThatHasWaitedForASlowRankHasItsWholeTimeAgain) {
   Membership members(kTiming);
   for (uint32_t rank : {0, 1}) {
     members.ExpectWorker(Id(rank), "n", false, At(0));
@@ -229,7 +229,7 @@ TEST(Workers, WhateverChangesInAHeartbeatIsProgress) {
   EXPECT_EQ(beat(2, {.begun = 2, .ended = 1}, 5), At(5));
 }
 
-TEST(Workers, AJobsOwnPatienceIsTheOneThatCounts) {
+TEST(Workers, TheLimitsThatAJobSetsAreTheOnesThatCount) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", false, At(0),
                        ProgressLimits{absl::Seconds(3), absl::Seconds(7)});
@@ -267,7 +267,7 @@ TEST(Workers, AReleasedOneIsNotJudged) {
   EXPECT_TRUE(members.ExpireWorkers(At(1000)).workers.empty());
 }
 
-TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBackOnceTheirAgentIs) {
+TEST(Workers, AfterARestartTheyHaveOneLeaseToAttachOnceTheirAgentHas) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "n", true, At(0));
   AgentAnswers(&members, 9, 20);
@@ -275,7 +275,7 @@ TEST(Workers, AfterARestartTheyHaveOneLeaseToComeBackOnceTheirAgentIs) {
   EXPECT_EQ(members.ExpireWorkers(At(20)).workers.size(), 1);
 }
 
-// Of a gap two heartbeats count.
+// Of a gap between messages, two heartbeat intervals count.
 TEST(Workers, AGapOfTheirNodeIsNoTimeInWhichTheyWereSilentAlone) {
   Membership members(kTiming);
   AgentAnswers(&members, 0, 4);
@@ -304,7 +304,7 @@ TEST(Workers, AnotherStreamOfTheirAgentAtOnceIsNoGap) {
   EXPECT_EQ(members.ExpireWorkers(At(11)).workers.size(), 1);
 }
 
-TEST(Workers, OfALostNodeAreHeardNoMoreAndGoneWithTheirOwnLease) {
+TEST(Workers, OfALostNodeAreIgnoredAndEndWithTheirOwnLease) {
   Membership members(kTiming);
   members.ExpectWorker(Id(0), "lost", false, At(0));
   members.ExpectWorker(Id(1), "lost", false, At(0));
@@ -355,7 +355,7 @@ TEST(Workers, OfALostNodeAreGoneAlsoWhereTheyWereReleased) {
   EXPECT_EQ(members.ExpireWorkers(At(11)).gone.size(), 1);
 }
 
-TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
+TEST(Grace, AfterAPauseOfTheCoordinatorAllLeasesStartAgain) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.ExpectWorker(Id(0), "n", true, At(0));
@@ -368,7 +368,7 @@ TEST(Grace, AfterTheCoordinatorsOwnPauseEverybodyGetsTimeAnew) {
       << "the whole node is silent: that is its agent's to be judged by";
 }
 
-TEST(Grace, WhoseStreamBrokeWhileNobodyWasTakenInHasALeaseToComeBackWheneverThatIsTold) {
+TEST(Grace, AStreamThatBrokeWhileAttachingWasRefusedGivesAWholeLeaseWheneverItIsReported) {
   Membership members(kTiming);
   members.AttachAgent(AgentOf("n", "a"), 1, At(0));
   members.AttachAgent(AgentOf("told before", "a"), 2, At(0));

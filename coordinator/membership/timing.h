@@ -19,16 +19,16 @@
 namespace muster::membership {
 
 struct Timing {
-  // A holder that gets no answer for this time has ended itself.
+  // A holder that gets no answer for this time ends itself before the time is over.
   absl::Duration lease = absl::Seconds(10);
-  // How long agents and workers continue while connections to the coordinator are refused: then it
-  // is down and cannot replace them. 0: they end with their lease.
+  // How long agents and workers continue while connections to the coordinator are refused: while it
+  // is down it cannot replace them. 0: they end with their lease.
   absl::Duration autonomy = absl::Hours(12);
   // ProgressLimits::startup of jobs that do not set it.
   absl::Duration startup = absl::Minutes(5);
 
-  // A mistake that simulations plant (cluster::PlantedFault): nothing lies between the two ends of
-  // a lease.
+  // A fault that simulations plant (cluster::PlantedFault): the coordinator ends a lease at the
+  // same time as its holder does.
   bool without_margin = false;
 
   absl::Duration Heartbeat() const { return lease / 5; }
@@ -46,16 +46,16 @@ struct Timing {
   }
   // An agent or worker from which nothing was received for this time is gone, and may be replaced.
   absl::Duration Grant() const { return lease + Margin() + Kill(); }
-  // This is long on purpose: one micro-batch of a large model may take minutes, and a process that
-  // is dead is found by its lease.
+  // This is long on purpose: one micro-batch of a large model may take minutes, and the end of its
+  // lease shows that a process is dead.
   ProgressLimits DefaultProgressLimits() const {
     return {.no_progress = 30 * lease, .startup = startup};
   }
   // The shortest ProgressLimits::no_progress that a job may set. Progress is seen by heartbeats,
   // which may be late by up to a lease.
   absl::Duration ShortestNoProgress() const { return 3 * lease; }
-  absl::Duration CollectiveTimeout(const ProgressLimits& patience) const {
-    return std::max(60 * lease, 2 * patience.no_progress);
+  absl::Duration CollectiveTimeout(const ProgressLimits& limits) const {
+    return std::max(60 * lease, 2 * limits.no_progress);
   }
 };
 

@@ -9,20 +9,20 @@
 namespace muster::membership {
 namespace {
 
-// Of a rank, in a failure.
+// The number of collectives of each rank in a report.
 constexpr size_t kShownCollectives = 3;
-// Ranks in collectives of different names are not waited for any longer.
+// After how many leases without progress, ranks in collectives with different names are reported.
 constexpr int kLeasesOfMismatch = 2;
 
 absl::Duration NoProgressLimit(const Watched& rank) {
-  return rank.session_started ? rank.patience.no_progress : rank.patience.startup;
+  return rank.session_started ? rank.limits.no_progress : rank.limits.startup;
 }
 
 bool StandsStill(const Watched& rank, absl::Time now) {
   return !rank.silent && std::max(rank.moved, rank.waited) + NoProgressLimit(rank) <= now;
 }
 
-// Who is to blame first.
+// Order: the rank that is most likely at fault first.
 bool Before(const Watched& a, const Watched& b) {
   const auto key = [](const Watched& rank) {
     return std::make_tuple(rank.collectives->begun, rank.collectives->ended, rank.moved, rank.rank);
@@ -67,7 +67,7 @@ Hang Blame(const Watched& rank, const std::vector<Watched>& all, absl::Time now)
                                     : std::string();
   if (!rank.session_started) {
     hang.reason = absl::StrCat("did not start: no progress for ",
-                               absl::FormatDuration(rank.patience.startup), where, others);
+                               absl::FormatDuration(rank.limits.startup), where, others);
     return hang;
   }
   hang.reason = absl::StrCat("made no progress for ",
@@ -76,7 +76,7 @@ Hang Blame(const Watched& rank, const std::vector<Watched>& all, absl::Time now)
   return hang;
 }
 
-// Ranks that wait in collectives of the same number that are not the same.
+// Finds ranks that wait in collectives with the same number but different names.
 std::optional<Hang> FindMismatch(const std::vector<Watched>& ranks, absl::Duration lease,
                                  absl::Time now) {
   struct Seen {
@@ -109,7 +109,7 @@ std::optional<Hang> FindMismatch(const std::vector<Watched>& ranks, absl::Durati
 std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time now) {
   std::vector<bool> wait(ranks.size(), false);
   if (!CountsCollectives(ranks)) return wait;
-  std::optional<uint64_t> fewest;  // begun, of those that move
+  std::optional<uint64_t> fewest;  // collectives begun, of ranks that make progress
   for (const Watched& rank : ranks) {
     if (StandsStill(rank, now)) continue;
     fewest = std::min(fewest.value_or(rank.collectives->begun), rank.collectives->begun);
@@ -134,8 +134,8 @@ std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration l
   }
   const auto last = std::min_element(ranks.begin(), ranks.end(), Before);
   if (last == ranks.end()) return std::nullopt;
-  // Of several that are equally far behind, one that moves keeps nobody waiting but excuses nobody,
-  // either.
+  // If several ranks are equally far behind, one of them that makes progress is no reason for the
+  // others to wait.
   const Watched* blamed = nullptr;
   for (const Watched& rank : ranks) {
     if (rank.collectives->begun != last->collectives->begun || !StandsStill(rank, now)) continue;

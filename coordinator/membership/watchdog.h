@@ -35,7 +35,7 @@
 
 namespace muster::membership {
 
-// How long a rank may stand still before it counts as hung.
+// How long a rank may make no progress before it counts as hung.
 struct ProgressLimits {
   absl::Duration no_progress;
   // The same before its session has started, while it loads its model and data.
@@ -67,20 +67,20 @@ struct Watched {
   // then the ranks that wait for it do not count as hung.
   bool silent = false;
   bool session_started = false;
-  ProgressLimits patience;
+  ProgressLimits limits;
   // When it last made progress.
   absl::Time moved;
   // When it was last seen to wait for another one (WaitForOthers).
   absl::Time waited = absl::InfinitePast();
   uint64_t step = 0;
-  // For people.
+  // A description of what it does, for people.
   std::string progress;
   const Collectives* collectives = nullptr;
 };
 
 struct Hang {
   uint32_t rank = 0;
-  // As a sentence about the rank: "made no progress for 30s at step 5".
+  // Continues a sentence that begins with the rank: "made no progress for 30s at step 5".
   std::string reason;
   // The last collectives of this rank, and of the rank that is furthest ahead of it: "rank 1:
   // number 40, all_reduce 'bucket 2' step 5, ended".

@@ -12,18 +12,19 @@ namespace muster::membership {
 namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(1);
-constexpr ProgressLimits kPatience{.no_progress = absl::Seconds(10), .startup = absl::Seconds(60)};
+constexpr ProgressLimits kProgressLimits{.no_progress = absl::Seconds(10),
+                                         .startup = absl::Seconds(60)};
 const absl::Time kStart = absl::FromUnixSeconds(1000);
 
 absl::Time At(double seconds) { return kStart + absl::Seconds(seconds); }
 
-// A rank and what its last heartbeat said.
+// A rank with the contents of its last heartbeat.
 struct Rank {
   Watched watched;
   Collectives collectives;
 };
 
-// Ranks that have begun and ended so many collectives, and moved last at these times.
+// Ranks that have begun and ended this many collectives, and last made progress at these times.
 class Job {
  public:
   Rank& Add(double moved, uint64_t begun, uint64_t ended,
@@ -31,7 +32,7 @@ class Job {
     Rank& rank = ranks_.emplace_back();
     rank.watched = {.rank = static_cast<uint32_t>(ranks_.size() - 1),
                     .session_started = true,
-                    .patience = kPatience,
+                    .limits = kProgressLimits,
                     .moved = At(moved),
                     .step = 7};
     rank.collectives = {.begun = begun, .ended = ended};
@@ -75,7 +76,7 @@ TEST(Watchdog, NobodyHangsWhileOthersWaitForASlowRankThatMoves) {
   }
 }
 
-TEST(Watchdog, TheRankThatIsBehindIsToBlameWhoeverStoodStillFirst) {
+TEST(Watchdog, TheRankThatIsBehindIsAtFaultWhicheverStoppedFirst) {
   std::mt19937 random(1);
   for (int round = 0; round < 100; ++round) {
     Job job;
@@ -84,7 +85,8 @@ TEST(Watchdog, TheRankThatIsBehindIsToBlameWhoeverStoodStillFirst) {
     const uint64_t done = 1 + random() % 1000;
     for (uint32_t rank = 0; rank < world; ++rank) {
       const double moved = 0.2 * static_cast<double>(random() % 6);
-      // Those that wait have begun what the hung one has not; several of them may be in flight.
+      // The waiting ranks have begun collectives that the hung rank has not begun; several may be
+      // in flight.
       if (rank == hung) {
         job.Add(moved, done, done - random() % 2);
       } else {
@@ -95,7 +97,7 @@ TEST(Watchdog, TheRankThatIsBehindIsToBlameWhoeverStoodStillFirst) {
     while (!job.Look(now).has_value()) ASSERT_LT(now += 0.2, 12);
     const Hang hang = *job.Look(now);
     EXPECT_EQ(hang.rank, hung);
-    EXPECT_GE(At(now), job.ranks()[hung].watched.moved + kPatience.no_progress);
+    EXPECT_GE(At(now), job.ranks()[hung].watched.moved + kProgressLimits.no_progress);
     EXPECT_TRUE(absl::StartsWith(hang.reason, "made no progress for 10s at step 7")) << hang.reason;
   }
 }
@@ -125,7 +127,7 @@ TEST(Watchdog, OneThatHangsInWorkOfItsOwnIsFoundAlthoughTheOthersMove) {
   EXPECT_EQ(hang->rank, 0);
 }
 
-TEST(Watchdog, AmongEquallyFarOnesTheOneThatHasEndedTheFewestIsToBlame) {
+TEST(Watchdog, AmongEqualRanksTheOneThatHasEndedTheFewestCollectivesIsAtFault) {
   Job job;
   job.Add(0, 5, 5);
   job.Add(1, 5, 4);
@@ -187,7 +189,7 @@ TEST(Watchdog, WorkersThatCountNoCollectivesAreJudgedEachByItself) {
   EXPECT_EQ(hang->rank, 1);
 }
 
-TEST(Watchdog, OfARankThatIsSilentNobodyKnowsWhetherItMoves) {
+TEST(Watchdog, ASilentRankCountsNeitherAsHungNorAsMakingProgress) {
   Job job;
   job.Add(0, 8, 5);
   job.Add(0, 5, 5).watched.silent = true;

@@ -27,8 +27,8 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
                            "another backup is being made; try again when it is done")));
       return;
     }
-    // The copy may take a while, and gRPC's threads must not wait for a disk that long. gRPC keeps
-    // this object until Finish.
+    // The copy may take long, and gRPC's threads must not wait for a disk. gRPC keeps this object
+    // until Finish.
     std::thread([this] { Copy(); }).detach();
   }
 
@@ -43,7 +43,8 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     const absl::StatusOr<std::string> path = store_->Backup();
     if (!path.ok()) return Finish(ToWire(path.status()));
     file_.open(*path, std::ios::binary);
-    // Its name is needed no more; nothing of it is left whatever happens.
+    // The open file does not need its name any more. Without a name it is removed even if the
+    // process ends now.
     unlink(path->c_str());
     SendNext();
   }

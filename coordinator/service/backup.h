@@ -1,4 +1,4 @@
-// ClusterService.Backup: a copy of the store, made beside it and sent in pieces.
+// ClusterService.Backup: a copy of the store, made while the store is in use, and sent in pieces.
 #ifndef MUSTER_COORDINATOR_SERVICE_BACKUP_H_
 #define MUSTER_COORDINATOR_SERVICE_BACKUP_H_
 

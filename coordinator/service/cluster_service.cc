@@ -32,7 +32,8 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   node.set_name(agent.node);
   const cluster::Cluster::NodeView view = cluster.View(agent.node);
   node.set_state(NodeState(view, agent.attached()));
-  // Doubts are about a node that work may be placed on.
+  // A reason says why jobs are not placed on a node, or why it is doubted: it does not apply to a
+  // detached node.
   if (node.state() != v1::Node::DETACHED) node.set_state_reason(view.reason);
   if (view.until != absl::InfinitePast()) Set(node.mutable_left_out_until(), view.until);
   node.set_host(agent.host);
@@ -51,7 +52,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   return node;
 }
 
-// A node as it stands; one whose agent is not known is only a name.
+// The node as it is now. If its agent is not known, only its name and its state are set.
 void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node* node) {
   if (const membership::Agent* agent = cluster.membership().FindAgent(name); agent != nullptr) {
     *node = ToWire(cluster, *agent, cluster.OfferedSlots());
@@ -63,7 +64,7 @@ void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node
   if (node->state() != v1::Node::DETACHED) node->set_state_reason(view.reason);
 }
 
-// Only a drain has one.
+// Only a drain has a deadline.
 template <typename Request>
 std::optional<absl::Duration> DeadlineOf(const Request&) {
   return std::nullopt;
@@ -141,7 +142,7 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext*
                                                     const v1::ListNodesRequest*,
                                                     v1::ListNodesResponse* response) {
   auto* reactor = context->DefaultReactor();
-  // Also while the store is in trouble: the answer says so.
+  // This is answered even while the store is in trouble: the answer says so.
   engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
     const jobs::Slots slots = cluster.OfferedSlots();
     for (const auto& [name, agent] : cluster.membership().agents()) {

@@ -12,7 +12,8 @@
 namespace muster::service {
 namespace {
 
-// A call's work is done on the engine's thread, and its error travels in the trailers.
+// The rules of a call are limited because they are checked on the engine's thread, and because an
+// error that names them must fit into the trailers.
 constexpr int kMostRules = 100;
 constexpr size_t kLongestPattern = 500;
 
@@ -39,7 +40,7 @@ absl::Status BadRules(const std::string& message) {
   return Refuse(absl::StatusCode::kInvalidArgument, "TRAINABILITY_INVALID", message);
 }
 
-// What no model makes right.
+// Checks what is wrong whatever the model is.
 absl::Status CheckRules(const google::protobuf::RepeatedPtrField<v1::TrainableRule>& rules) {
   if (rules.empty()) return BadRules("there are no rules");
   if (rules.size() > kMostRules) {
@@ -71,7 +72,7 @@ grpc::ServerUnaryReactor* ControlService::SetTrainability(grpc::CallbackServerCo
   v1::Command contents;
   *contents.mutable_set_trainability()->mutable_rules() = request->rules();
   contents.mutable_set_trainability()->set_dry_run(request->dry_run());
-  // A plan is made once, and changes nothing.
+  // A dry run only computes a plan: it is carried out once, and changes no state.
   const auto kind =
       request->dry_run() ? commands::Kind::kPlanTrainability : commands::Kind::kSetTrainability;
   return PostCommand(

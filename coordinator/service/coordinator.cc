@@ -5,11 +5,13 @@
 #include <chrono>
 #include <optional>
 #include <utility>
+#include <variant>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/ids/ids.h"
+#include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "common/steady/condition.h"
 #include "coordinator/service/cluster_service.h"
@@ -23,14 +25,14 @@
 namespace muster::service {
 namespace {
 
-// Time for streams to end before they are cut.
+// The time that streams have to end before they are cancelled.
 constexpr absl::Duration kShutdownGrace = absl::Seconds(2);
 
-// Tells the time of day at the start, and from then on goes on steadily whatever is done to the
-// system's clock: leases must not end because somebody set it.
+// Gives the time of day at the start, and from then on advances steadily even if somebody sets the
+// system's clock: leases must not end because of that.
 std::function<absl::Time()> SteadyClock() {
   const absl::Time start = absl::Now();
-  // Not SteadyNow: time in which the machine sleeps is none that a job used.
+  // Not SteadyNow, which goes on while the machine sleeps: a job does not use its time_limit then.
   const auto origin = std::chrono::steady_clock::now();
   return [=] { return start + absl::FromChrono(std::chrono::steady_clock::now() - origin); };
 }
@@ -42,7 +44,7 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
   auto self = std::unique_ptr<Coordinator>(new Coordinator());
   EngineOptions engine;
   engine.cluster.timing = options.timing;
-  engine.cluster.patience = options.patience;
+  engine.cluster.end_timeouts = options.end_timeouts;
   engine.cluster.new_incarnation = NewUuid;
   engine.clock = SteadyClock();
   engine.out = [raw = self.get()](const cluster::Effect& effect) { raw->CarryOut(effect); };
@@ -82,7 +84,8 @@ absl::StatusOr<std::unique_ptr<Coordinator>> Coordinator::Start(const Coordinato
 
 void Coordinator::SayHealth() {
   if (!listens_) return;
-  // Those of clients, which cannot change anything at present; agents and workers are served.
+  // Only the services for clients: agents and workers are served even while the store is in
+  // trouble.
   for (const char* service : {"muster.v1.JobService", "muster.v1.ControlService",
                               "muster.v1.OperationService", "muster.v1.ClusterService"}) {
     server_->SetServing(service, well_);
@@ -92,7 +95,7 @@ void Coordinator::SayHealth() {
 Coordinator::~Coordinator() {
   if (server_ != nullptr) {
     engine_->Aside([](cluster::Cluster& cluster, absl::Time now) { cluster.Judge(false, now); });
-    // In its order, or at once where the store is in trouble.
+    // This runs after everything that was posted before, or at once if the store is in trouble.
     engine_->Read([this](const absl::Status&) {
       const absl::Status why = absl::UnavailableError("the coordinator is stopping");
       for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->EndAll(why);
@@ -122,7 +125,7 @@ bool Coordinator::AwaitDrained(absl::Duration timeout) {
 uint64_t Coordinator::DrainActivity() {
   uint64_t activity = 0;
   absl::Notification known;
-  // Also while the store is in trouble.
+  // This works even while the store is in trouble.
   engine_->Aside([&](const cluster::Cluster& cluster, absl::Time) {
     activity = cluster.ActivityOn(draining_);
     known.Notify();
@@ -148,30 +151,38 @@ void Coordinator::SayDrained() {
 }
 
 void Coordinator::CarryOut(const cluster::Effect& effect) {
-  if (const auto* agent = std::get_if<cluster::SendToAgent>(&effect)) {
-    if (PeerStream* session = sessions_.Find(agent->session)) session->Send(agent->order);
-  } else if (const auto* worker = std::get_if<cluster::SendToWorker>(&effect)) {
-    if (PeerStream* session = sessions_.Find(worker->session)) session->Send(worker->order);
-  } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
-    if (PeerStream* session = sessions_.Find(close->session)) session->End(close->why);
-  } else if (const auto* job = std::get_if<cluster::JobChanged>(&effect)) {
-    jobs_.Poke(job->job);
-    CheckDrained();
-    // Those who follow rows end with their job.
-    const jobs::Job* found = engine_->cluster().Find(job->job);
-    if (found != nullptr && found->terminal()) {
-      logs_.Poke(job->job);
-      steps_.Poke(job->job);
-    }
-  } else if (const auto* deleted = std::get_if<cluster::JobDeleted>(&effect)) {
-    for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->JobDeleted(deleted->job);
-  } else if (const auto* logs = std::get_if<cluster::LogsChanged>(&effect)) {
-    logs_.Poke(logs->job);
-  } else if (const auto* steps = std::get_if<cluster::StepsChanged>(&effect)) {
-    steps_.Poke(steps->job);
-  } else if (const auto* say = std::get_if<cluster::Say>(&effect)) {
-    spdlog::info("{}", say->text);
-  }
+  std::visit(Overloaded{
+                 [this](const cluster::SendToAgent& send) { Send(send.session, send.order); },
+                 [this](const cluster::SendToWorker& send) { Send(send.session, send.order); },
+                 [this](const cluster::CloseStream& close) {
+                   if (PeerStream* stream = sessions_.Find(close.session)) stream->End(close.why);
+                 },
+                 [this](const cluster::JobChanged& changed) { TellChange(changed.job); },
+                 [this](const cluster::JobDeleted& deleted) { TellDeletion(deleted.job); },
+                 [this](const cluster::StepsChanged& changed) { steps_.Poke(changed.job); },
+                 [this](const cluster::LogsChanged& changed) { logs_.Poke(changed.job); },
+                 [](const cluster::Say& say) { spdlog::info("{}", say.text); },
+             },
+             effect);
+}
+
+template <typename Order>
+void Coordinator::Send(cluster::PeerStreamId id, const Order& order) {
+  if (PeerStream* stream = sessions_.Find(id)) stream->Send(order);
+}
+
+void Coordinator::TellChange(const std::string& job) {
+  jobs_.Poke(job);
+  CheckDrained();
+  // The streams that follow the job's logs and steps end with the job.
+  const jobs::Job* found = engine_->cluster().Find(job);
+  if (found == nullptr || !found->terminal()) return;
+  logs_.Poke(job);
+  steps_.Poke(job);
+}
+
+void Coordinator::TellDeletion(const std::string& job) {
+  for (Followers* followers : {&jobs_, &logs_, &steps_}) followers->JobDeleted(job);
 }
 
 }  // namespace muster::service

@@ -1,4 +1,4 @@
-// A whole coordinator in one object: engine, services, server.
+// The whole coordinator in one object: engine, services and server.
 #ifndef MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 #define MUSTER_COORDINATOR_SERVICE_COORDINATOR_H_
 
@@ -29,7 +29,7 @@ namespace muster::service {
 struct CoordinatorOptions {
   ServerOptions server;
   membership::Timing timing;
-  jobs::EndTimeouts patience;
+  jobs::EndTimeouts end_timeouts;
   // The store's data is damaged, and the coordinator answers only UNAVAILABLE from now on: the
   // process should end. Runs on a thread of the coordinator; must not block.
   std::function<void(const absl::Status&)> on_failure = [](const absl::Status&) {};
@@ -64,6 +64,12 @@ class Coordinator {
   Coordinator() = default;
 
   void CarryOut(const cluster::Effect& effect);
+  // Sends the order to the peer, unless its stream has ended.
+  template <typename Order>
+  void Send(cluster::PeerStreamId id, const Order& order);
+  // To the streams that follow the job.
+  void TellChange(const std::string& job);
+  void TellDeletion(const std::string& job);
   void CheckDrained();
   void SayDrained();
   void SayHealth();
@@ -74,9 +80,9 @@ class Coordinator {
   Followers logs_;
   Followers steps_;
   std::string draining_;
-  // The store can be written.
+  // Whether the store can be written.
   bool well_ = true;
-  // server_ is there.
+  // Whether server_ is set and listens.
   bool listens_ = false;
 
   absl::Mutex drained_mutex_;

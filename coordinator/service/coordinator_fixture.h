@@ -43,7 +43,7 @@ class CoordinatorTest : public testing::Test {
  protected:
   void SetUp() override { StartCoordinator(); }
 
-  // A test may put its own in front of the SQLite one.
+  // A test may wrap the SQLite store into a store of its own.
   virtual std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) {
     return store;
   }
@@ -53,7 +53,7 @@ class CoordinatorTest : public testing::Test {
     ASSERT_TRUE(store.ok()) << store.status();
     store_ = Wrap(std::move(*store));
     CoordinatorOptions options;
-    // Longer than any test: only what a test does ends anything.
+    // Longer than any test, so that no lease ends by itself.
     options.timing.lease = absl::Minutes(10);
     options.timing.startup = absl::Minutes(10);
     auto coordinator = Coordinator::Start(options, store_.get());
@@ -108,7 +108,7 @@ class CoordinatorTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status.error_message();
     return job;
   }
-  // Watches until the job fits; the snapshot that did.
+  // Watches the job until a snapshot of it fits, and returns this snapshot.
   v1::Job WatchUntil(const std::string& id, const std::function<bool(const v1::Job&)>& fits) {
     grpc::ClientContext context;
     context.set_deadline(absl::ToChronoTime(absl::Now() + kTestBound));
@@ -156,7 +156,7 @@ class CoordinatorTest : public testing::Test {
   std::unique_ptr<v1::JobService::Stub> jobs_;
 };
 
-// Both ranks of one generation, attached and in their session.
+// Both ranks of one generation, attached and with a started session.
 struct Pair {
   Pair(const std::string& address, FakeAgent* agent, uint64_t generation, uint64_t step = 0)
       : id0(agent->Started(generation, 0)),

@@ -14,12 +14,12 @@
 namespace muster::service {
 namespace {
 
-// Ticks within a lease.
+// The number of ticks in one lease.
 constexpr int kTicksPerLease = 20;
-// The engine's thread waits for no disk: when it comes to itself so much of a lease later than it
-// should, the process stood still.
+// The engine's thread never waits for a disk. If it wakes up late by this part of a lease, the
+// whole process stood still.
 constexpr double kPauseOfLease = 0.5;
-// A commit that takes longer is trouble, too: nobody is kept waiting.
+// A commit that takes longer counts as trouble, so that callers get an error and do not wait.
 constexpr absl::Duration kSlowCommit = absl::Seconds(5);
 constexpr absl::Duration kFirstBackOff = absl::Milliseconds(100);
 constexpr absl::Duration kLongestBackOff = absl::Seconds(5);
@@ -32,7 +32,7 @@ absl::Status RefusalOf(const StoreTrouble& trouble) {
   return Refuse(
       absl::StatusCode::kUnavailable, kStoreTrouble,
       absl::StrCat("the coordinator's store cannot be written at present: ", trouble.message,
-                   "; what runs continues; try again with the same request id"));
+                   "; running jobs continue; try again with the same request id"));
 }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Start(EngineOptions options, store::Store* store) {
@@ -114,7 +114,7 @@ bool Engine::Woken() const {
 }
 
 absl::Time Engine::NextWake(absl::Time now) const {
-  // Often enough to notice a pause of the process by it.
+  // Often enough to notice that the process stood still.
   absl::Time next = now + options_.cluster.timing.lease / kTicksPerLease;
   if (commit_.has_value() && !commit_->under_way) next = std::min(next, commit_->next_try);
   if (!commit_.has_value() && !trouble_.has_value()) next = std::min(next, next_tick_);
@@ -132,11 +132,11 @@ void Engine::Loop() {
     bool stopping = false;
     {
       const absl::Time before = options_.clock();
-      const absl::Duration patience = NextWake(before) - before;
+      const absl::Duration longest_wait = NextWake(before) - before;
       absl::MutexLock lock(&mutex_);
-      // What comes while it stops is answered, and does not keep it awake.
+      // While the engine stops, new tasks are answered, but it does not wait for more of them.
       if (!stopping_) {
-        woken_.Await(mutex_, patience,
+        woken_.Await(mutex_, longest_wait,
                      [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Woken(); });
       } else if (commit_.has_value() && commit_->under_way) {
         mutex_.Await(absl::Condition(this, &Engine::HasResult));
@@ -157,7 +157,7 @@ void Engine::Loop() {
     RefuseWhoDoesNotWait();
     if (!commit_.has_value()) Work(now);
     if (!stopping || (commit_.has_value() && commit_->under_way)) continue;
-    // Nothing that is left can be stored.
+    // The tasks that are left cannot be stored.
     if (commit_.has_value()) {
       std::move(waiting_.begin(), waiting_.end(), std::back_inserter(commit_->tasks));
       waiting_ = std::move(commit_->tasks);
@@ -180,7 +180,7 @@ void Engine::CommitLoop() {
     }
     absl::Status committed = store_->Commit(*batch);
     absl::MutexLock lock(&mutex_);
-    // Nothing of it stays with this thread.
+    // Moved, so that no reference to the status is left on this thread.
     committed_ = std::move(committed);
     woken_.Changed();
   }
@@ -200,7 +200,7 @@ void Engine::Work(absl::Time now) {
     for (const Task& task : tasks) {
       if (task.apply) task.apply(*cluster_, options_.clock());
     }
-    // What a tick finds has to be durable before it has effects.
+    // No tick while the store is in trouble: its decisions must be durable before their effects.
     if (now >= next_tick_ && !trouble_.has_value()) {
       cluster_->Tick(now);
       next_tick_ = now + options_.cluster.timing.lease / kTicksPerLease;
@@ -262,7 +262,7 @@ void Engine::LookAfterCommit(absl::Time now, bool stopping) {
   if (commit_->under_way) {
     if (commit_->held || now - commit_->begun < kSlowCommit) return;
     commit_->held = true;
-    BeInTrouble(absl::StrCat("a write has not come back for ", absl::FormatDuration(kSlowCommit)));
+    BeInTrouble(absl::StrCat("a write has not finished for ", absl::FormatDuration(kSlowCommit)));
     return;
   }
   const bool last_try = stopping && !std::exchange(commit_->last_try, stopping);
@@ -281,7 +281,7 @@ void Engine::BeInTrouble(const std::string& message) {
   if (trouble_.has_value()) return;
   trouble_ = StoreTrouble{message, options_.clock()};
   spdlog::error(
-      "the store cannot be written: {}; what runs continues, changes are held and tried again",
+      "the store cannot be written: {}; running jobs continue; changes are held and tried again",
       message);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }
@@ -291,7 +291,8 @@ void Engine::BeWell() {
   const absl::Duration lasted = now - trouble_->since;
   spdlog::info("the store can be written again, after {}", absl::FormatDuration(lasted));
   trouble_.reset();
-  // Before the next tick: whoever came anew meanwhile was not taken in, and holds its lease.
+  // This must come before the next tick: peers that could not attach during the trouble still hold
+  // their lease.
   cluster_->StoreWasAway(lasted, now);
   if (options_.on_trouble) options_.on_trouble(trouble_);
 }
@@ -302,7 +303,7 @@ void Engine::RefuseWhoDoesNotWait() {
   std::vector<Done> refused;
   const auto refuse = [&](Task* task) { refused.push_back(std::exchange(task->done, nullptr)); };
   if (held) {
-    // What is applied already takes effect, whoever waits for it.
+    // These changes are applied already and take effect even if their callers get an error.
     for (Task& task : commit_->tasks) {
       if (task.kind != Kind::kEvent && task.done) refuse(&task);
     }

@@ -1,5 +1,5 @@
-// Agents and workers that a test plays itself, over the real streams of a real server. Every wait
-// is for a message or an end, with a bound that only a broken coordinator reaches.
+// Agents and workers that a test controls, over real streams to a real server. Each wait is for a
+// message or for the end of the stream, with a timeout that only a broken coordinator reaches.
 #ifndef MUSTER_COORDINATOR_SERVICE_FAKE_PEERS_H_
 #define MUSTER_COORDINATOR_SERVICE_FAKE_PEERS_H_
 
@@ -23,7 +23,7 @@
 
 namespace muster::service {
 
-// One client stream; a thread of its own reads.
+// One client stream. A thread of its own reads from it.
 template <typename Service, typename Out, typename In>
 class Peer {
  public:
@@ -37,7 +37,7 @@ class Peer {
   }
 
   bool Send(const Out& message) { return stream_->Write(message); }
-  // The first message that fits, which is taken out; nullopt when the stream ends without one.
+  // Removes and returns the first message that fits; nullopt if the stream ends without one.
   std::optional<In> Take(const std::function<bool(const In&)>& fits) {
     absl::MutexLock lock(&mutex_);
     const auto find = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
@@ -53,7 +53,7 @@ class Peer {
     inbox_.erase(found);
     return taken;
   }
-  // How the stream ended; nullopt when it does not.
+  // How the stream ended; nullopt if it does not end.
   std::optional<grpc::Status> End() {
     absl::MutexLock lock(&mutex_);
     const auto ready = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return status_.has_value(); };
@@ -102,7 +102,7 @@ class FakeAgent : public Peer<v1::AgentService, v1::AgentMessage, v1::AgentDirec
   bool Welcomed() {
     return Take([](const v1::AgentDirective& d) { return d.has_welcome(); }).has_value();
   }
-  // Whom to start as `rank` of `generation`; empty when nobody.
+  // The process that the agent should start as `rank` of `generation`; empty if there is none.
   v1::WorkerIdentity Started(uint64_t generation, uint32_t rank) {
     const auto directive = Take([=](const v1::AgentDirective& d) {
       return d.has_start_worker() && d.start_worker().worker().generation() == generation &&
@@ -191,7 +191,7 @@ class FakeWorker : public Peer<v1::WorkerService, v1::WorkerMessage, v1::WorkerD
     return directive.has_value() ? std::optional(directive->command()) : std::nullopt;
   }
 
-  // Why the job is to end here and to go on elsewhere; empty where it is not told so.
+  // The reason of the preemption notice; empty if the worker gets none.
   std::string Preempted() {
     const auto directive =
         Take([](const v1::WorkerDirective& d) { return d.has_preemption_notice(); });

@@ -29,7 +29,7 @@ void Followers::Remove(const std::string& job, Follower* follower) {
 void Followers::Poke(const std::string& job) {
   const auto found = followers_.find(job);
   if (found == followers_.end()) return;
-  // A follower may leave while it is poked.
+  // A follower may remove itself from the set while it is poked.
   const std::vector<Follower*> now(found->second.begin(), found->second.end());
   for (Follower* follower : now) follower->Poke();
 }
@@ -37,7 +37,7 @@ void Followers::Poke(const std::string& job) {
 void Followers::JobDeleted(const std::string& job) {
   const auto found = followers_.find(job);
   if (found == followers_.end()) return;
-  // Each leaves as it ends.
+  // Each follower removes itself from the set when it ends.
   const std::vector<Follower*> now(found->second.begin(), found->second.end());
   for (Follower* follower : now) follower->JobDeleted();
 }

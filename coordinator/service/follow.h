@@ -1,4 +1,4 @@
-// Server streams that follow a job: its snapshots, its log, its steps. They work on the engine's
+// Server streams that follow a job: its snapshots, its log, or its steps. They work on the engine's
 // thread: every member is used only there, except in the functions that gRPC calls.
 #ifndef MUSTER_COORDINATOR_SERVICE_FOLLOW_H_
 #define MUSTER_COORDINATOR_SERVICE_FOLLOW_H_

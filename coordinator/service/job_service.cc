@@ -29,7 +29,7 @@ cluster::CommandRequest StopRequest(const v1::StopJobRequest& request) {
   return CommandOf("stop", request, commands::Kind::kStop, contents, AtStep(request));
 }
 
-// What is left of a job that is deleted.
+// The files that are left when the job is deleted.
 v1::DeleteJobResponse Remains(const jobs::Job& job) {
   v1::DeleteJobResponse response;
   response.set_job_id(job.id);
@@ -71,7 +71,7 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
  private:
-  // The job as it is; where the attempt that is followed has ended and another has begun since, as
+  // The job as it is now. If the followed attempt has ended and a later one has begun, the job as
   // it was at that end.
   v1::Job Seen() {
     v1::Job seen = ToWire(*job(), engine().cluster());
@@ -88,11 +88,11 @@ class WatchStream : public FollowStream<v1::Job> {
   }
 
   uint64_t sent_;
-  // That is followed; 0: the one that is current when the stream begins.
+  // The attempt that is followed; 0: the one that is current when the stream begins.
   uint32_t attempt_;
-  // Its end was told although there is a later one.
+  // The end of the attempt was sent, and there is a later attempt.
   bool told_ = false;
-  // The job's last state, where it came while an earlier one was being written.
+  // The job's last state, if it was reached while an earlier one was being written.
   std::optional<v1::Job> last_;
 };
 
@@ -119,7 +119,7 @@ class LogStream : public RowStream<v1::LogLine> {
   std::optional<uint32_t> rank_;
 };
 
-// Answers with the job as it is; it may have been deleted in the same moment.
+// Answers with the job as it is now, or with NOT_FOUND if it has just been deleted.
 void Answer(const cluster::Cluster& cluster, const std::string& job_id, v1::Job* response,
             grpc::ServerUnaryReactor* reactor) {
   const jobs::Job* job = cluster.Find(job_id);
@@ -215,7 +215,7 @@ grpc::ServerUnaryReactor* JobService::ListJobs(grpc::CallbackServerContext* cont
                                                const v1::ListJobsRequest* request,
                                                v1::ListJobsResponse* response) {
   auto* reactor = context->DefaultReactor();
-  // The token is the number of the last job of the page before.
+  // The token is the number of the last job on the previous page.
   uint64_t below = UINT64_MAX;
   if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &below)) {
     reactor->Finish(ToWire(absl::InvalidArgumentError(

@@ -12,7 +12,7 @@ namespace muster::service {
 // The engine and the followers outlive the server that this is registered with. Thread-safe.
 class JobService final : public v1::JobService::CallbackService {
  public:
-  // timing: that the coordinator runs with.
+  // timing: the one with which the coordinator runs.
   JobService(Engine* engine, Followers* jobs, Followers* logs, Followers* steps,
              const membership::Timing& timing)
       : engine_(engine), jobs_(jobs), logs_(logs), steps_(steps), timing_(timing) {}

@@ -10,7 +10,7 @@
 namespace muster::service {
 namespace {
 
-// Of a job's lists, in its snapshot.
+// The newest entries of a job's long lists that its snapshot has.
 constexpr size_t kShownChanges = 16;
 
 v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker* worker) {
@@ -20,7 +20,8 @@ v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker
                                                      : v1::RankStatus::DETACHED;
 }
 
-// As LibTorch calls it: a slot of a node is a device of its own, except for the one CPU.
+// LibTorch's name of the device. Each slot of a node is a device of its own; on a CPU all slots
+// share one device.
 std::string DeviceName(v1::JobSpec::Device device, uint32_t slot) {
   const std::string type = absl::AsciiStrToLower(v1::JobSpec::Device_Name(device));
   return device == v1::JobSpec::CPU ? type : absl::StrCat(type, ":", slot);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "common/status/status.h"
 #include "coordinator/service/wire.h"
@@ -18,8 +19,8 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         MetricsPosition* position) {
   ASSIGN_OR_RETURN(const auto steps, store->ReadSteps(job_id, position->step, limit));
   ASSIGN_OR_RETURN(const auto passes, store->ReadValidations(job_id, position->validation, limit));
-  // Behind a full page there may be more of its kind, to go before what the other page has further
-  // on.
+  // A full page may be followed by more rows of its kind, which come before the rows of the other
+  // page that have later steps.
   uint64_t horizon = std::numeric_limits<uint64_t>::max();
   if (steps.size() == limit) horizon = std::min(horizon, steps.back().step);
   if (passes.size() == limit) horizon = std::min(horizon, passes.back().step);
@@ -27,14 +28,22 @@ absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
   auto step = steps.begin();
   auto pass = passes.begin();
   while (step != steps.end() || pass != passes.end()) {
-    if (pass == passes.end() || (step != steps.end() && step->step <= pass->step)) {
-      if (step->step > horizon) break;
-      *position = {step->step + 1, std::max(position->validation, step->step)};
-      page.push_back(ToWire(*step++));
+    const bool step_is_next =
+        pass == passes.end() || (step != steps.end() && step->step <= pass->step);
+    const store::MetricsRow& row = step_is_next ? *step : *pass;
+    if (row.step > horizon) break;
+    absl::StatusOr<v1::StepMetrics> entry = step_is_next ? StepToWire(row) : PassToWire(row);
+    if (!entry.ok()) {
+      if (page.empty()) return entry.status();
+      break;  // the entries before it are sent first; the next call returns the error
+    }
+    page.push_back(*std::move(entry));
+    if (step_is_next) {
+      *position = {row.step + 1, std::max(position->validation, row.step)};
+      ++step;
     } else {
-      if (pass->step > horizon) break;
-      *position = {std::max(position->step, pass->step + 1), pass->step + 1};
-      page.push_back(ToWire(*pass++));
+      *position = {std::max(position->step, row.step + 1), row.step + 1};
+      ++pass;
     }
   }
   return page;

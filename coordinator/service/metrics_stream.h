@@ -1,4 +1,4 @@
-// StreamMetrics: a job's steps and validation passes in one order.
+// StreamMetrics: a job's steps and validation passes in the order of steps.
 #ifndef MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
 #define MUSTER_COORDINATOR_SERVICE_METRICS_STREAM_H_
 
@@ -14,16 +14,16 @@
 
 namespace muster::service {
 
-// Where a reader stands: steps before `step` and passes before `validation` are behind it.
+// Where a reader continues: it has read the steps before `step` and the passes before `validation`.
 struct MetricsPosition {
   uint64_t step = 0;
   uint64_t validation = 0;
 };
 MetricsPosition StartOf(const v1::StreamMetricsRequest& request);
 
-// The next entries, at most `limit` of each kind, and moves the position behind them. Each pass
-// comes right after the step that it followed, whatever the pages hold; what comes into the store
-// behind the position is not read any more.
+// The next entries, at most `limit` of each kind; moves the position to the first entry after them.
+// Each pass comes right after the step that it followed. Rows that are stored later, but lie before
+// the position, are not read any more. DATA_LOSS: the next row is damaged.
 absl::StatusOr<std::deque<v1::StepMetrics>> ReadMetrics(store::Store* store,
                                                         const std::string& job_id, size_t limit,
                                                         MetricsPosition* position);

@@ -29,6 +29,7 @@ class ReadMetricsTest : public ::testing::Test {
                                               .metrics = pass.SerializeAsString()}}})
                     .ok());
   }
+  void Commit(const store::Batch& batch) { ASSERT_TRUE(store_.Commit(batch).ok()); }
   // "3" for a step, "v3" for a pass; everything that can be read now.
   std::vector<std::string> Read(size_t limit) {
     std::vector<std::string> all;
@@ -45,6 +46,9 @@ class ReadMetricsTest : public ::testing::Test {
   store::MemoryStore store_;
   MetricsPosition position_;
 };
+
+// A tag without the rest of its field.
+constexpr char kDamaged[] = "\xff";
 
 TEST_F(ReadMetricsTest, APassComesAfterItsStepWhateverThePages) {
   Validation(0);
@@ -83,6 +87,34 @@ TEST_F(ReadMetricsTest, WhatIsComputedAgainIsNotReadAgain) {
   EXPECT_THAT(Read(10), ElementsAre("v5"));
   Step(6);
   EXPECT_THAT(Read(10), ElementsAre("6"));
+}
+
+TEST_F(ReadMetricsTest, ADamagedStepIsAnErrorAfterTheEntriesBeforeIt) {
+  Step(1);
+  Validation(1);
+  Commit({.steps = {{.job_id = "a", .step = 2, .metrics = kDamaged}}});
+  Step(3);
+  const auto before = ReadMetrics(&store_, "a", 10, &position_);
+  ASSERT_TRUE(before.ok()) << before.status();
+  EXPECT_EQ(before->size(), 2);
+  const absl::Status error = ReadMetrics(&store_, "a", 10, &position_).status();
+  EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(error.message(),
+            "job 'a': the stored metrics of step 2 cannot be read: the coordinator's database is "
+            "damaged");
+}
+
+TEST_F(ReadMetricsTest, ADamagedPassIsNeverTakenForAStep) {
+  // Empty bytes are a message without any field.
+  for (const char* damaged : {kDamaged, ""}) {
+    Commit({.validations = {{.job_id = "a", .step = 4, .metrics = damaged}}});
+    position_ = {};
+    const absl::Status error = ReadMetrics(&store_, "a", 10, &position_).status();
+    EXPECT_EQ(error.code(), absl::StatusCode::kDataLoss);
+    EXPECT_EQ(error.message(),
+              "job 'a': the stored metrics of the validation pass after step 4 cannot be read: the "
+              "coordinator's database is damaged");
+  }
 }
 
 TEST_F(ReadMetricsTest, ARequestStartsWhereItSays) {

@@ -3,11 +3,13 @@
 #include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "common/steady/test_bound.h"
 #include "coordinator/service/coordinator_fixture.h"
+#include "coordinator/store/sqlite_store.h"
 
 namespace muster::service {
 namespace {
@@ -105,7 +107,77 @@ TEST_F(MetricsTest, WhatAModelDoesNotHaveIsAbsent) {
   EXPECT_FALSE(entries[1].validation().has_accuracy() || entries[1].validation().has_perplexity());
 }
 
-// What a further metric takes: nothing here.
+TEST_F(MetricsTest, ALossThatIsNotANumberIsStillNotANumberAfterARestart) {
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  ASSERT_TRUE(pair.rank0.Report(Report("step { step: 1 loss: nan perplexity: nan }")));
+  ASSERT_TRUE(pair.rank0.Report(
+      Report("validated { step: 1 validation { loss: nan perplexity: inf samples: 3 } }")));
+  const auto expect_the_same = [this] {
+    const auto entries = Steps("a");
+    ASSERT_EQ(entries.size(), 2);
+    EXPECT_TRUE(entries[0].has_loss() && std::isnan(entries[0].loss()));
+    EXPECT_TRUE(entries[0].has_perplexity() && std::isnan(entries[0].perplexity()));
+    EXPECT_FALSE(entries[0].has_grad_norm());
+    EXPECT_TRUE(std::isnan(entries[1].validation().loss()));
+    EXPECT_TRUE(std::isinf(entries[1].validation().perplexity()));
+    const v1::Job now = Get("a");
+    EXPECT_TRUE(now.has_loss() && std::isnan(now.loss()));
+    EXPECT_TRUE(now.has_perplexity() && std::isnan(now.perplexity()));
+    EXPECT_TRUE(now.has_validation_loss() && std::isnan(now.validation_loss()));
+    EXPECT_TRUE(now.has_validation_perplexity() && std::isinf(now.validation_perplexity()));
+  };
+  expect_the_same();
+  StopCoordinator();
+  StartCoordinator();
+  expect_the_same();
+}
+
+TEST_F(MetricsTest, DamagedMetricsAreAnErrorOrAWarningAndNeverZeros) {
+  constexpr char kDamaged[] = "\xff";
+  FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
+  Pair pair(address(), &agent, 1);
+  ASSERT_TRUE(pair.rank0.Report(Report(kStep1)));
+  StopCoordinator();
+  {
+    const auto store = store::SqliteStore::Open(dir_.path());
+    ASSERT_TRUE(store.ok()) << store.status();
+    const auto image = (*store)->Load();
+    ASSERT_TRUE(image.ok()) << image.status();
+    ASSERT_EQ(image->jobs.size(), 1);
+    store::Batch::JobRow row{.job_id = "a"};
+    const jobs::JobProgress& progress = image->jobs[0];
+    row.progress = progress;
+    row.progress->newest_step = kDamaged;
+    row.progress->newest_validation = kDamaged;
+    const store::MetricsRow step{.job_id = "a", .step = 2, .generation = 1, .metrics = kDamaged};
+    ASSERT_TRUE((*store)->Commit({.jobs = {row}, .steps = {step}}).ok());
+  }
+  StartCoordinator();
+  grpc::ClientContext context;
+  v1::StreamMetricsRequest request;
+  request.set_job_id("a");
+  const auto stream = jobs_->StreamMetrics(&context, request);
+  v1::StepMetrics entry;
+  ASSERT_TRUE(stream->Read(&entry));
+  EXPECT_EQ(entry.loss(), 2);
+  EXPECT_FALSE(stream->Read(&entry));
+  const grpc::Status status = stream->Finish();
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::DATA_LOSS);
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("job 'a'"));
+  EXPECT_THAT(status.error_message(), testing::HasSubstr("step 2"));
+  const v1::Job now = Get("a");
+  EXPECT_FALSE(now.has_loss() || now.has_validation_loss());
+  ASSERT_EQ(now.warnings_size(), 2);
+  EXPECT_THAT(now.warnings(0), testing::HasSubstr("newest step cannot be read"));
+  EXPECT_THAT(now.warnings(1), testing::HasSubstr("newest validation pass cannot be read"));
+}
+
+// A further metric needs no change in the coordinator.
 TEST_F(MetricsTest, AMetricThatThisProgramDoesNotKnowReachesClientsAsItIs) {
   constexpr int kFieldOfALaterProgram = 999;
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));

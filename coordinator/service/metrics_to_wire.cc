@@ -1,32 +1,56 @@
 // What was measured of a job, as clients see it.
-#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "common/rpc/proto_time.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
 namespace {
 
 double Seconds(const v1::StepMetrics& step) {
-  return static_cast<double>(step.duration().seconds()) + 1e-9 * step.duration().nanos();
+  return absl::ToDoubleSeconds(FromProto(step.duration()));
 }
 
-v1::StepMetrics Parse(const std::string& metrics) {
+// Absent: the bytes are damaged. They must not be shown as zeros.
+std::optional<v1::StepMetrics> Parse(const std::string& metrics) {
   v1::StepMetrics message;
-  message.ParseFromString(metrics);
+  if (!message.ParseFromString(metrics)) return std::nullopt;
   return message;
+}
+
+// The row's message; `what` names the row in an error. Clients tell a pass from a step by the field
+// `validation`.
+absl::StatusOr<v1::StepMetrics> Read(const store::MetricsRow& row, bool is_pass,
+                                     const std::string& what) {
+  std::optional<v1::StepMetrics> message = Parse(row.metrics);
+  if (!message.has_value() || message->has_validation() != is_pass) {
+    return absl::DataLossError(absl::StrCat("job '", row.job_id, "': the stored metrics of ", what,
+                                            " ", row.step,
+                                            " cannot be read: the coordinator's database is "
+                                            "damaged"));
+  }
+  message->set_step(row.step);
+  message->set_generation(row.generation);
+  return *std::move(message);
 }
 
 void SetThroughput(v1::Job* out, const std::deque<std::string>& steps) {
   double samples = 0, tokens = 0, flops = 0, seconds = 0;
   bool has_tokens = false, has_flops = false;
   for (const std::string& metrics : steps) {
-    const v1::StepMetrics step = Parse(metrics);
-    samples += static_cast<double>(step.samples());
-    tokens += static_cast<double>(step.tokens());
-    has_tokens |= step.has_tokens();
-    flops += step.model_flops_per_second() * Seconds(step);
-    has_flops |= step.has_model_flops_per_second();
-    seconds += Seconds(step);
+    const std::optional<v1::StepMetrics> step = Parse(metrics);
+    if (!step.has_value()) continue;
+    samples += static_cast<double>(step->samples());
+    tokens += static_cast<double>(step->tokens());
+    has_tokens |= step->has_tokens();
+    flops += step->model_flops_per_second() * Seconds(*step);
+    has_flops |= step->has_model_flops_per_second();
+    seconds += Seconds(*step);
   }
   if (seconds <= 0) return;
   out->set_samples_per_second(samples / seconds);
@@ -34,35 +58,56 @@ void SetThroughput(v1::Job* out, const std::deque<std::string>& steps) {
   if (has_flops) out->set_model_flops_per_second(flops / seconds);
 }
 
+void SetNewestStep(v1::Job* out, const std::string& metrics) {
+  const std::optional<v1::StepMetrics> step = Parse(metrics);
+  if (!step.has_value()) {
+    out->add_warnings(
+        "the metrics of the newest step cannot be read: the coordinator's database is damaged");
+    return;
+  }
+  if (step->has_loss()) out->set_loss(step->loss());
+  if (step->has_perplexity()) out->set_perplexity(step->perplexity());
+  if (step->has_grad_norm()) out->set_grad_norm(step->grad_norm());
+}
+
+void SetNewestPass(v1::Job* out, const std::string& metrics) {
+  const std::optional<v1::StepMetrics> pass = Parse(metrics);
+  if (!pass.has_value()) {
+    out->add_warnings(
+        "the metrics of the newest validation pass cannot be read: the coordinator's database is "
+        "damaged");
+    return;
+  }
+  if (!pass->has_validation()) return;  // there is none yet
+  const v1::Validation& validation = pass->validation();
+  out->set_validation_step(pass->step());
+  out->set_validation_loss(validation.loss());
+  if (validation.has_accuracy()) out->set_validation_accuracy(validation.accuracy());
+  if (validation.has_perplexity()) out->set_validation_perplexity(validation.perplexity());
+}
+
 }  // namespace
 
-v1::StepMetrics ToWire(const store::MetricsRow& row) {
-  v1::StepMetrics message = Parse(row.metrics);
-  message.set_step(row.step);
-  message.set_generation(row.generation);
-  if (const double seconds = Seconds(message); seconds > 0) {
-    message.set_samples_per_second(static_cast<double>(message.samples()) / seconds);
-    if (message.has_tokens()) {
-      message.set_tokens_per_second(static_cast<double>(message.tokens()) / seconds);
+absl::StatusOr<v1::StepMetrics> StepToWire(const store::MetricsRow& row) {
+  absl::StatusOr<v1::StepMetrics> step = Read(row, /*is_pass=*/false, "step");
+  if (!step.ok()) return step;
+  if (const double seconds = Seconds(*step); seconds > 0) {
+    step->set_samples_per_second(static_cast<double>(step->samples()) / seconds);
+    if (step->has_tokens()) {
+      step->set_tokens_per_second(static_cast<double>(step->tokens()) / seconds);
     }
   }
-  return message;
+  return step;
+}
+
+absl::StatusOr<v1::StepMetrics> PassToWire(const store::MetricsRow& row) {
+  return Read(row, /*is_pass=*/true, "the validation pass after step");
 }
 
 void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster) {
-  const v1::StepMetrics step = Parse(job.newest_step);
-  if (step.has_loss()) out->set_loss(step.loss());
-  if (step.has_perplexity()) out->set_perplexity(step.perplexity());
-  if (step.has_grad_norm()) out->set_grad_norm(step.grad_norm());
+  SetNewestStep(out, job.newest_step);
+  SetNewestPass(out, job.newest_validation);
   out->set_skipped_steps(job.skipped_steps);
-  const v1::StepMetrics pass = Parse(job.newest_validation);
-  if (pass.has_validation()) {
-    const v1::Validation& validation = pass.validation();
-    out->set_validation_step(pass.step());
-    out->set_validation_loss(validation.loss());
-    if (validation.has_accuracy()) out->set_validation_accuracy(validation.accuracy());
-    if (validation.has_perplexity()) out->set_validation_perplexity(validation.perplexity());
-  }
   SetThroughput(out, cluster.NewestSteps(job.id));
 }
 

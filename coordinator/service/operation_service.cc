@@ -27,8 +27,8 @@ grpc::ServerUnaryReactor* Fail(grpc::ServerUnaryReactor* reactor, const absl::St
   return reactor;
 }
 
-// Answers once an operation is done, or its time is over. An actor on the engine's thread, except
-// where gRPC calls in.
+// Answers when an operation is done, or when the timeout has passed. Everything runs on the
+// engine's thread, except the functions that gRPC calls.
 class OperationWait : public grpc::ServerUnaryReactor,
                       public Follower,
                       public std::enable_shared_from_this<OperationWait> {
@@ -89,7 +89,7 @@ class OperationWait : public grpc::ServerUnaryReactor,
     if (!Leave()) return;
     AnswerWithOperation(engine_->cluster(), id_.job_id, id_.number, response_, this);
   }
-  // False when it has left before.
+  // False if it was removed before.
   bool Leave() {
     if (std::exchange(ended_, true)) return false;
     followers_->Remove(id_.job_id, this);
@@ -132,7 +132,7 @@ grpc::ServerUnaryReactor* OperationService::List(grpc::CallbackServerContext* co
                                                  const v1::ListOperationsRequest* request,
                                                  v1::ListOperationsResponse* response) {
   auto* reactor = context->DefaultReactor();
-  // The token is the number of the last one of the page before.
+  // The token is the number of the last operation on the previous page.
   uint64_t after = 0;
   if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &after)) {
     return Fail(reactor,

@@ -66,7 +66,7 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
   bool IsBeat(const v1::AgentMessage& message) const override { return message.has_heartbeat(); }
   void TakeBeat(const v1::AgentMessage& message, cluster::Cluster& cluster,
                 absl::Time came) override {
-    // Acknowledged at once, not with what the store takes: nothing of it has to be durable, and a
+    // A heartbeat is acknowledged at once, without the store: nothing in it must be durable, and a
     // slow disk must not end the agents' leases.
     if (!cluster.AgentHeard(id(), came) || message.heartbeat().sequence() == 0) return;
     v1::AgentDirective ack;

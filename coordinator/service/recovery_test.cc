@@ -13,7 +13,7 @@ namespace {
 
 using RecoveryTest = CoordinatorTest;
 
-TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobStartsAnewFromItsCheckpoint) {
+TEST_F(RecoveryTest, AKilledWorkerIsTheCauseAndTheJobRestartsFromItsCheckpoint) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());
@@ -141,7 +141,7 @@ TEST_F(RecoveryTest, ARestartedCoordinatorCarriesOnMidJob) {
   EXPECT_EQ(steps[0].loss(), 0.5);
 }
 
-TEST_F(RecoveryTest, ANewAgentProcessMeansThatTheFormerWorkersAreDead) {
+TEST_F(RecoveryTest, ANewAgentProcessMeansThatTheOldWorkersAreDead) {
   v1::Job job;
   FakeAgent former(address(), FakeAgent::Hello("n1", 2));
   ASSERT_TRUE(Submit(Spec(), "a", &job).ok());

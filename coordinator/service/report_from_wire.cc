@@ -11,7 +11,7 @@ namespace muster::service {
 namespace {
 
 cluster::StepDone FromWire(v1::StepMetrics step) {
-  // It would be taken for a validation pass.
+  // A step with this field would be taken for a validation pass.
   step.clear_validation();
   return {step.step(), step.skipped(), step.SerializeAsString()};
 }
@@ -42,8 +42,8 @@ cluster::CommandFinished FromWire(const v1::CommandFinished& finished) {
   return result;
 }
 
-cluster::TrainabilityInForce FromWire(const v1::TrainabilityInForce& report) {
-  cluster::TrainabilityInForce result{.version = report.version()};
+cluster::TrainabilityReport FromWire(const v1::TrainabilityInForce& report) {
+  cluster::TrainabilityReport result{.version = report.version()};
   v1::TrainabilityInForce in_force = report;
   in_force.clear_parameters();
   in_force.clear_change();
@@ -57,7 +57,7 @@ cluster::TrainabilityInForce FromWire(const v1::TrainabilityInForce& report) {
     jobs::TrainabilityChange& change = result.change.emplace();
     v1::TrainabilityChange contents = report.change();
     change.version = report.version();
-    // A worker says the command's number.
+    // A worker sends the command's number as text.
     (void)absl::SimpleAtoi(contents.operation(), &change.command);
     contents.clear_operation();
     change.contents = contents.SerializeAsString();
@@ -65,8 +65,7 @@ cluster::TrainabilityInForce FromWire(const v1::TrainabilityInForce& report) {
   return result;
 }
 
-// What a worker says of its failure for programs; of a kind that this program does not know:
-// nothing.
+// The reason code of a worker's failure; empty for a kind that this program does not know.
 std::string FailureCode(const v1::WorkerFailure& failure) {
   if (failure.kind() == v1::WorkerFailure::KIND_UNSPECIFIED) return "";
   return v1::WorkerFailure::Kind_Name(failure.kind());

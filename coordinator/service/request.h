@@ -1,4 +1,4 @@
-// What the calls that change something have in common.
+// Code that all calls which change something share.
 #ifndef MUSTER_COORDINATOR_SERVICE_REQUEST_H_
 #define MUSTER_COORDINATOR_SERVICE_REQUEST_H_
 
@@ -16,14 +16,15 @@
 
 namespace muster::service {
 
-// What makes two requests the same: the call and its contents, without the fields `request_id` and
-// `requested_by`.
+// Two requests are the same if their fingerprints are equal: the call and its contents, without the
+// fields `request_id` and `requested_by`.
 std::string FingerprintOf(const std::string& call, const google::protobuf::Message& request);
 
-// Of a list; 0: the server's own choice. INVALID_ARGUMENT PAGE_SIZE_INVALID.
+// Checks the page size of a list; 0 means the server's default. INVALID_ARGUMENT PAGE_SIZE_INVALID.
 absl::Status CheckPageSize(int size);
 
-// At most 256 bytes of it, whole characters: what clients say of themselves is kept.
+// At most the first 256 bytes, cut between characters: texts of clients that are stored are
+// limited.
 std::string Shortened(std::string text);
 
 template <typename Request>
@@ -31,7 +32,7 @@ std::optional<uint64_t> AtStep(const Request& request) {
   return request.has_at_step() ? std::optional<uint64_t>(request.at_step()) : std::nullopt;
 }
 
-// The command that a request asks for. contents: without number and step.
+// The command that a request asks for. `contents` has neither number nor step.
 template <typename Request>
 cluster::CommandRequest CommandOf(const std::string& call, const Request& request,
                                   commands::Kind kind, const v1::Command& contents,
@@ -45,13 +46,13 @@ cluster::CommandRequest CommandOf(const std::string& call, const Request& reques
                       .requested_by = Shortened(request.requested_by())}};
 }
 
-// Stores the command, unless `check` (may be null) has something against it, and answers with its
-// operation.
+// Stores the command and answers with its operation, or with the error of `check`, which may be
+// null.
 grpc::ServerUnaryReactor* PostCommand(Engine* engine, const cluster::CommandRequest& request,
                                       v1::Operation* response, grpc::ServerUnaryReactor* reactor,
                                       const cluster::Cluster::Check& check = nullptr);
 
-// The operation as it stands, or that there is none.
+// Answers with the operation as it is now, or with NOT_FOUND OPERATION_NOT_FOUND.
 void AnswerWithOperation(const cluster::Cluster& cluster, const std::string& job_id,
                          uint64_t number, v1::Operation* response,
                          grpc::ServerUnaryReactor* reactor);

@@ -1,4 +1,4 @@
-// A stream of what the store has in rows: page by page what is there, then what comes.
+// A stream of rows of the store: first the stored rows, page by page, then new rows as they come.
 #ifndef MUSTER_COORDINATOR_SERVICE_ROW_STREAM_H_
 #define MUSTER_COORDINATOR_SERVICE_ROW_STREAM_H_
 
@@ -13,7 +13,7 @@
 
 namespace muster::service {
 
-// Rows read from the store at a time.
+// The number of rows that are read from the store at a time.
 inline constexpr size_t kReadAhead = 256;
 
 template <typename T>
@@ -23,7 +23,7 @@ class RowStream : public FollowStream<T> {
       : FollowStream<T>(engine, followers, job), follow_(follow) {}
 
  protected:
-  // What comes after the last page; empty where there is nothing yet.
+  // The rows after the last page; empty if there are none yet.
   virtual absl::StatusOr<std::deque<T>> ReadPage() = 0;
 
   absl::StatusOr<bool> Next(T* item) override {

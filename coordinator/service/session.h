@@ -51,7 +51,7 @@ class PeerStreams {
   absl::Status ended_;
 };
 
-// One stream of In from a peer, Out to it.
+// One stream of a peer, which sends In and receives Out.
 template <typename In, typename Out>
 class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
                           public PeerStream,

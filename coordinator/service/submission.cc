@@ -22,8 +22,8 @@ bool IsJobId(const std::string& id) {
          });
 }
 
-// What an error can carry of them: it travels in the trailers of a call, which gRPC refuses above
-// 8 KiB, and has each text three times, two of them in base64.
+// The problems that fit into an error. An error is sent in the trailers of a call, which gRPC
+// limits to 8 KiB, and contains each text three times, two of them in base64.
 v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   constexpr size_t kMaxBytes = 1500;
   constexpr size_t kLongestMessage = 400;
@@ -31,7 +31,7 @@ v1::SpecProblems FirstOf(const v1::SpecProblems& all) {
   for (v1::SpecProblem problem : all.problems()) {
     if (problem.message().size() > kLongestMessage) {
       std::string cut = problem.message().substr(0, kLongestMessage);
-      cut.resize(ValidUtf8Prefix(cut));  // no half character
+      cut.resize(ValidUtf8Prefix(cut));  // not within a character
       problem.set_message(cut + "...");
     }
     if (first.ByteSizeLong() + problem.ByteSizeLong() > kMaxBytes) break;

@@ -1,4 +1,4 @@
-// A job file that is handed in: what is wrong with it, and what the core gets of it.
+// A job file that a client submits: its problems, and the values that the core gets from it.
 #ifndef MUSTER_COORDINATOR_SERVICE_SUBMISSION_H_
 #define MUSTER_COORDINATOR_SERVICE_SUBMISSION_H_
 
@@ -11,18 +11,18 @@
 
 namespace muster::service {
 
-// Those of the job file, and what does not fit how this coordinator runs.
+// The problems of the job file, and settings that do not fit this coordinator's own settings.
 v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& timing);
-// Also that of the job's id.
+// The same, and the problem of the job's id.
 v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request, const membership::Timing& timing);
 
-// Where the export would replace a file of somebody else, as this machine sees it.
+// A problem if the export would replace a file that is not this job's, as seen from this machine.
 v1::SpecProblems ExportProblems(const v1::JobSpec& spec);
 
 // INVALID_ARGUMENT JOB_SPEC_INVALID with the first of the problems, as many as an error can carry.
 absl::Status InvalidSpec(const v1::SpecProblems& all);
 
-// Of a request without ProblemsOf; its ExportProblems are the submission's `refusal`.
+// For a request without ProblemsOf. Its ExportProblems become the submission's `refusal`.
 cluster::Submission ToSubmission(const v1::SubmitJobRequest& request);
 
 }  // namespace muster::service

@@ -53,7 +53,7 @@ std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most
   v1::TrainabilityInForce in_force;
   in_force.ParseFromString(job.trainability.in_force);
   out.set_version(job.trainability.version);
-  // Model code may make thousands of them.
+  // Model code may make thousands of rules.
   for (const auto& rule : in_force.rules()) {
     if (static_cast<size_t>(out.rules_size()) < most) *out.add_rules() = rule;
   }

@@ -142,7 +142,7 @@ TEST_F(TroubleTest, HeartbeatsAreAcknowledgedWhileACommitHangs) {
   EXPECT_TRUE(worker.Take([](const v1::WorkerDirective& d) { return d.has_report_ack(); }));
 }
 
-TEST_F(TroubleTest, WhoComesAnewIsToldSoAndTakenInOnceTheStoreIsWell) {
+TEST_F(TroubleTest, ANewPeerIsToldThatTheStoreFailsAndAcceptedOnceItWorks) {
   FakeAgent agent(address(), FakeAgent::Hello("n1", 2));
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(1), "a", &job).ok());

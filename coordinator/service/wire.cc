@@ -9,7 +9,7 @@
 namespace muster::service {
 namespace {
 
-// Of a rank's flight recorder.
+// The most collectives that are taken from a heartbeat.
 constexpr size_t kMostCollectives = 64;
 
 void Set(google::protobuf::Duration* out, absl::Duration value) { *out = ToProto(value); }
@@ -26,7 +26,7 @@ void Set(v1::Rendezvous* out, const jobs::Rendezvous& rendezvous) {
   out->set_port(rendezvous.port);
 }
 
-// One overload per order.
+// One function for each order.
 struct AgentOrderToWire {
   v1::AgentDirective* out;
   void operator()(const cluster::WelcomeAgent& welcome) {
@@ -71,7 +71,8 @@ struct WorkerOrderToWire {
     Set(message->mutable_lease_margin(), welcome.timing.Margin());
     Set(message->mutable_autonomy(), welcome.timing.autonomy);
     message->set_protocol(cluster::kWorkerProtocol);
-    Set(message->mutable_collective_timeout(), welcome.timing.CollectiveTimeout(welcome.patience));
+    Set(message->mutable_collective_timeout(),
+        welcome.timing.CollectiveTimeout(welcome.progress_limits));
     for (const jobs::Checkpoint& checkpoint : welcome.checkpoints) {
       auto* added = message->add_checkpoints();
       added->set_step(checkpoint.step);
@@ -102,9 +103,9 @@ struct WorkerOrderToWire {
       message->mutable_none();
     } else {
       message->ParseFromString(command.contents);
-      // Also those that an older musterd stored without contents.
+      // An older musterd stored stops without contents.
       if (command.kind == commands::Kind::kStop) message->mutable_stop();
-      // A halt that is in force is there at once.
+      // A pause that took effect before, and lasts, takes effect at once.
       const bool waits = command.at_step.has_value() && !command.applied_step.has_value();
       if (waits) message->set_at_step(*command.at_step);
       message->set_begun(command.applied_step.has_value());
@@ -156,7 +157,7 @@ cluster::RunningWorker FromWire(const v1::RunningWorker& worker) {
 cluster::WorkerExit FromWire(const v1::WorkerExit& exit) {
   cluster::WorkerExit result{.worker = FromWire(exit.worker()), .pid = exit.pid()};
   result.exit.log_tail = exit.log_tail();
-  // A cause that this program does not know is as good as none.
+  // A cause that this program does not know counts as unknown.
   if (v1::WorkerExit::Cause_IsValid(exit.planned())) {
     result.exit.why = static_cast<jobs::Exit::Why>(exit.planned());
   }
@@ -199,7 +200,8 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
     result.quarantined_slots.push_back(quarantine.slot());
   }
   if (hello.has_draining()) {
-    result.draining = hello.draining().reason().empty() ? "it says so" : hello.draining().reason();
+    const std::string& reason = hello.draining().reason();
+    result.draining = reason.empty() ? "the agent gives no reason" : reason;
   }
   return result;
 }

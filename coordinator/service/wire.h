@@ -1,5 +1,5 @@
-// Between the wire and the cores' plain values, in both directions. Nothing beyond this folder sees
-// a message of muster.v1, except for the job file, which stays a serialized string.
+// Converts between messages of muster.v1 and the cores' plain values, in both directions. The cores
+// do not read such messages; they only keep some of them as serialized strings.
 #ifndef MUSTER_COORDINATOR_SERVICE_WIRE_H_
 #define MUSTER_COORDINATOR_SERVICE_WIRE_H_
 
@@ -24,7 +24,7 @@
 
 namespace muster::service {
 
-// With ErrorInfo where the cores gave a reason.
+// With ErrorInfo if the cores gave a reason.
 grpc::Status ToWire(const absl::Status& status);
 
 // ---- From the wire.
@@ -42,14 +42,16 @@ cluster::Report FromWire(const v1::WorkerReport& report);
 void Set(google::protobuf::Timestamp* out, absl::Time value);
 v1::AgentDirective ToWire(const cluster::AgentOrder& order);
 v1::WorkerDirective ToWire(const cluster::WorkerOrder& order);
-// With the rates that follow from what was measured.
-v1::StepMetrics ToWire(const store::MetricsRow& row);
+// A step with the rates that follow from its measurements, and a validation pass. DATA_LOSS: the
+// row is damaged; the message names the job and the step.
+absl::StatusOr<v1::StepMetrics> StepToWire(const store::MetricsRow& row);
+absl::StatusOr<v1::StepMetrics> PassToWire(const store::MetricsRow& row);
 v1::LogLine ToWire(const store::LogRow& line);
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint);
 // A command of the job as clients see it.
 v1::Operation ToWire(const jobs::Job& job, const commands::Command& command);
-// Absent until a worker has made the model. `most`: of its rules, of what is pending, and of its
-// history, the newest.
+// Absent until a worker has made the model. `most`: the limit of its rules, of its pending changes,
+// and of its history, of which the newest entries are taken.
 std::optional<v1::Trainability> TrainabilityOf(const jobs::Job& job, size_t most);
 // The model's parameters, with what is trained by the rules in force; empty until a worker has made
 // the model.
@@ -62,9 +64,9 @@ struct OperationId {
 };
 // INVALID_ARGUMENT OPERATION_NAME_INVALID.
 absl::StatusOr<OperationId> ParseOperationName(const std::string& name);
-// The newest of what a job measured, and its throughput over the last steps.
+// Sets the job's newest measurements, and its throughput over the last steps.
 void SetMetrics(v1::Job* out, const jobs::Job& job, const cluster::Cluster& cluster);
-// A job as it is now, with what is known of its ranks.
+// A job as it is now, with the state of its ranks.
 v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster);
 
 }  // namespace muster::service

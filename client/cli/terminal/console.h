@@ -1,4 +1,5 @@
-// What a command of `muster` sees of the world: where it prints, its environment, Ctrl-C.
+// The environment of a command of `muster`: its input and output, environment variables, and
+// Ctrl-C.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_CONSOLE_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_CONSOLE_H_
 
@@ -20,7 +21,7 @@ struct Console {
   std::ostream& err;
   bool out_is_terminal = false;
   bool err_is_terminal = false;
-  // A variable's value; empty where it is not set.
+  // The value of a variable; empty if it is not set.
   std::function<std::string(const std::string&)> environment;
   Interrupts& interrupts;
 };

@@ -20,9 +20,9 @@ enum ExitCode {
   kInterrupted = 130,
 };
 
-// For the error of a call to a coordinator.
+// The exit code for the error of a call to a coordinator.
 ExitCode ExitCodeOf(const absl::Status& status);
-// For a job that has ended.
+// The exit code for a job that has ended.
 ExitCode ExitCodeOf(v1::Job::State state);
 
 }  // namespace muster::cli

@@ -1,4 +1,4 @@
-// Ctrl-C (SIGINT) and SIGTERM as ordinary calls on a thread of their own.
+// Turns Ctrl-C (SIGINT) and SIGTERM into ordinary calls on a separate thread.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_INTERRUPTS_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_INTERRUPTS_H_
 
@@ -10,13 +10,13 @@
 
 namespace muster::cli {
 
-// Who is told of an interrupt. Thread-safe.
+// Passes interrupts to a listener. Thread-safe.
 class Interrupts {
  public:
-  // `otherwise` runs when nobody listens; by default the process ends with exit code 130.
+  // `otherwise` is called if there is no listener; by default the process ends with exit code 130.
   explicit Interrupts(std::function<void()> otherwise = EndProcess);
 
-  // Listens for the life of the object. One at a time.
+  // Listens for the lifetime of the object. There may be one listener at a time.
   class Listener {
    public:
     // `interrupted` gets 1 with the first interrupt, then 2, and so on. Called on another thread,
@@ -40,7 +40,7 @@ class Interrupts {
   absl::Mutex mutex_;
   std::function<void(int)> listener_ ABSL_GUARDED_BY(mutex_);
   int count_ ABSL_GUARDED_BY(mutex_) = 0;
-  // A call of the listener runs.
+  // A call of the listener is running.
   bool running_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

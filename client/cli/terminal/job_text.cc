@@ -17,7 +17,7 @@ std::string Stamp(const google::protobuf::Timestamp& time) {
   return absl::FormatTime("%Y-%m-%d %H:%M:%S UTC", FromProto(time), absl::UTCTimeZone());
 }
 
-// While it has joined, that first.
+// If the rank has joined, this comes first.
 std::string ProgressOf(const v1::RankStatus& rank) {
   if (!rank.has_joined_since_step()) return rank.progress();
   return absl::StrCat("joined since step ", rank.joined_since_step(),

@@ -15,33 +15,32 @@ namespace muster::cli {
 std::string StateName(v1::Job::State state);
 // "120/1000"
 std::string Steps(const v1::Job& job);
-// "2.3456"; "-" where there is none.
+// "2.3456"; "-" if there is none.
 std::string Loss(bool has, double loss);
-// "1h02m", "2m03s", "4.5s": as people say it.
+// "1h02m", "2m03s", "4.5s": in a form for people.
 std::string HumanDuration(absl::Duration duration);
 // "12.3 MiB"
 std::string HumanBytes(uint64_t bytes);
 // "3m10s ago"; "-" for a time that is not set.
 std::string Ago(const google::protobuf::Timestamp& time, absl::Time now);
 
-// One line per job with a header. NOTE says what there is to look at: the reason for programs, and
-// the warnings.
+// One line per job with a header. NOTE has the reason of its state (for programs) and the warnings.
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now);
 // One line per rank of the newest generation with a header.
 std::string RankTable(const v1::Job& job, absl::Time now);
-// One line per rank that has told of its collectives (how many it has begun and ended, and the
-// newest one), with a header; empty without such.
+// One line per rank that has reported its collectives (how many it has begun and ended, and the
+// newest one), with a header; empty if there is no such rank.
 std::string CollectivesTable(const v1::Job& job);
-// One line per rank that has told of its memory, with a header; empty without such.
+// One line per rank that has reported its memory, with a header; empty if there is no such rank.
 std::string MemoryTable(const v1::Job& job);
 // "step 40: SAVE_FAILED: No space left on device": one line, without its end.
 std::string EventLine(const v1::JobEvent& event);
 // The events of `job` that are not among those of `before`, an earlier snapshot of it; oldest
 // first.
 std::vector<v1::JobEvent> NewEvents(const v1::Job& before, const v1::Job& job);
-// One line per event with a header, the newest 5; empty without such.
+// One line per event with a header, for the newest 5; empty without events.
 std::string EventTable(const v1::Job& job, absl::Time now);
-// Everything about one job.
+// All information about one job.
 std::string JobDetails(const v1::Job& job, absl::Time now);
 // "job x SUCCEEDED: 100/100 steps, loss 1.2345, ..., weights in ..." for a job that has ended. One
 // line.

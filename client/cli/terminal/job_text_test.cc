@@ -102,7 +102,7 @@ TEST(NewEvents, AreThoseAfterTheNewestKnownOne) {
   const v1::Job before = Parse("events { step: 1 message: 'a' } events { step: 1 message: 'b' }");
   const v1::Job same = before;
   EXPECT_TRUE(NewEvents(before, same).empty());
-  // Older ones go, new ones come.
+  // Old events are dropped, new ones are added.
   const auto events = NewEvents(
       before, Parse("events { step: 1 message: 'b' } events { step: 2 reason: 'R' message: 'c' }"));
   ASSERT_EQ(events.size(), 1);

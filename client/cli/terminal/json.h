@@ -13,8 +13,8 @@ enum class JsonForm {
   kLine,    // for streams: one object per line
 };
 
-// Ends with a newline. Numbers that are zero and texts that are empty are there too; fields with
-// presence (`optional`, messages) only where they are set.
+// Ends with a newline. Contains numbers that are zero and texts that are empty, too, but fields
+// with presence (`optional`, messages) only if they are set.
 std::string Json(const google::protobuf::Message& message, JsonForm form);
 
 }  // namespace muster::cli

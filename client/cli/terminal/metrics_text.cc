@@ -8,12 +8,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "common/rpc/proto_time.h"
 
 namespace muster::cli {
 namespace {
 
 double Seconds(const v1::StepMetrics& step) {
-  return static_cast<double>(step.duration().seconds()) + 1e-9 * step.duration().nanos();
+  return absl::ToDoubleSeconds(FromProto(step.duration()));
 }
 
 // Printf tells a negative NaN from others, where the machine makes them so.

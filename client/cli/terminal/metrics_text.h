@@ -9,16 +9,17 @@
 
 namespace muster::cli {
 
-// Columns of fixed width, so that lines can be printed as they come; "-" where there is nothing.
+// Columns of fixed width, so that lines can be printed as they arrive; "-" for an absent value.
 std::string MetricsHeader();
 std::string MetricsLine(const v1::StepMetrics& entry);
 
-// RFC 4180: a header, lines that end in CRLF; empty where there is nothing. docs/metrics.md has the
-// columns: new ones come last. 17 digits, which give a float64 back exactly.
+// RFC 4180: a header, lines that end in CRLF; a cell is empty for an absent value. docs/metrics.md
+// has the columns: new ones come last. Numbers have 17 digits, from which a float64 is restored
+// exactly.
 std::string MetricsCsvHeader();
 std::string MetricsCsvLine(const v1::StepMetrics& entry);
 
-// A loss or a norm: 2.34567 as "2.3457", what is large (of a run that diverges) as "4.857e+36".
+// A loss or a norm: 2.34567 as "2.3457", a large number (of a run that diverges) as "4.857e+36".
 std::string LossText(double value);
 // 1234567 as "1.23M": three digits and k, M, G, T, P.
 std::string WithUnit(double value);

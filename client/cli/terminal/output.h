@@ -16,7 +16,7 @@ inline bool IsDocument(Output output) { return output == Output::kJson || output
 
 // A result as one document that ends with a newline; `output` is JSON or YAML.
 std::string Document(const google::protobuf::Message& message, Output output);
-// The same for a text that is JSON already.
+// The same for a text that is already JSON.
 std::string Document(const std::string& json, Output output);
 
 // One of many results: JSON on a line of its own, or a YAML document of its own, which begins with

@@ -54,7 +54,7 @@ Progress::Progress(ProgressForm form, absl::Duration plain_interval)
 
 std::string Progress::Events(const v1::Job& job) const {
   std::string events;
-  // That of a job that failed comes with its summary.
+  // The failure of a job in the state FAILED is in its summary.
   const bool is_new = job.has_failure() && job.state() != v1::Job::FAILED &&
                       job.failure().SerializeAsString() != last_.failure().SerializeAsString();
   if (is_new) absl::StrAppend(&events, "failure: ", FailureText(job));
@@ -67,7 +67,7 @@ std::string Progress::Events(const v1::Job& job) const {
   if (job.state() != last_.state() ||
       (!Runs(job.state()) && job.state_reason() != last_.state_reason())) {
     absl::StrAppend(&events, job.id(), ": ", StateName(job.state()));
-    // A failure is told at length, once.
+    // A failure is printed in detail, once.
     const bool told = job.state() == v1::Job::FAILED && job.has_failure();
     if (!job.state_reason().empty() && !told) absl::StrAppend(&events, ": ", job.state_reason());
     absl::StrAppend(&events, "\n");
@@ -99,7 +99,7 @@ std::string Progress::Events(const v1::Job& job) const {
 std::string Progress::Update(const v1::Job& job, absl::Time now) {
   const std::string events = Events(job);
   const bool another_stage = job.stage() != last_.stage() && !job.stage().empty();
-  // Of a job that has ended there is a summary.
+  // A job that has ended gets a summary.
   const std::string line = Runs(job.state()) && !job.stage().empty() ? ProgressLine(job) : "";
   last_ = job;
   std::string text;

@@ -1,5 +1,5 @@
-// What `run`, `watch` and `submit --wait` show while a job runs. Pure: states and times in, text
-// out.
+// The progress that `run`, `watch` and `submit --wait` show while a job runs. Pure: its input is
+// states and times, its output is text.
 #ifndef MUSTER_CLIENT_CLI_TERMINAL_PROGRESS_H_
 #define MUSTER_CLIENT_CLI_TERMINAL_PROGRESS_H_
 
@@ -12,7 +12,7 @@
 namespace muster::cli {
 
 enum class ProgressForm {
-  kTerminal,  // one line that is redrawn, with the events above it
+  kTerminal,  // one line that is redrawn, below the lines of events
   kPlain,     // lines only, few of them
 };
 
@@ -25,17 +25,17 @@ std::string ProgressLine(const v1::Job& job);
 // One job's progress. Not thread-safe.
 class Progress {
  public:
-  // Plain lines come at most this often, except for events: another state or stage, a validation, a
-  // checkpoint, a failure, an event of the job.
+  // Plain lines are printed at most this often, except for events: another state or stage, a
+  // validation, a checkpoint, a failure, an event of the job.
   explicit Progress(ProgressForm form, absl::Duration plain_interval = absl::Seconds(5));
 
-  // What to print now that the job is like this; may be nothing.
+  // The text to print for this state of the job; may be empty.
   std::string Update(const v1::Job& job, absl::Time now);
-  // What to print before anything else is printed: ends a line that is being drawn over.
+  // The text to print before any other output: it ends a line that is redrawn.
   std::string Interrupt();
 
  private:
-  // The events between the last state and this one, a line each.
+  // The events between the last state and this one, one line each.
   std::string Events(const v1::Job& job) const;
 
   const ProgressForm form_;

@@ -142,7 +142,7 @@ TEST(Progress, InterruptEndsAnOpenLineOnce) {
   progress.Update(Job("state: RUNNING step: 1"), kStart);
   EXPECT_EQ(progress.Interrupt(), "\n");
   EXPECT_EQ(progress.Interrupt(), "");
-  // What was printed in between may have moved it away.
+  // Output in between may have moved the line.
   EXPECT_EQ(progress.Update(Job("state: RUNNING step: 1"), kStart), "fit  1/1000  0%");
 }
 

@@ -9,7 +9,7 @@ namespace muster::cli {
 
 class Table {
  public:
-  // Without a header where it is empty.
+  // No header is printed if it is empty.
   explicit Table(std::vector<std::string> header = {});
   void Add(std::vector<std::string> row);
   bool empty() const;

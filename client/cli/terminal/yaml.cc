@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Whether a text means itself without quotes, to every reader: it begins like a word and is none of
-// the words that YAML 1.1 takes for something else.
+// Whether every reader takes the unquoted text as a text: it begins like a word and is not a word
+// with another meaning in YAML 1.1.
 bool IsPlain(const std::string& text) {
   static constexpr const char* kWords[] = {"y",    "n",     "yes",  "no",  "on", "off",
                                            "true", "false", "null", "nan", "inf"};

@@ -6,8 +6,8 @@
 
 namespace muster::cli {
 
-// The same document in YAML: what reads YAML 1.1 or 1.2 gets the same values from it, keys in the
-// same order. Whatever text might be taken for a number, a truth value, a date or nothing is
+// The same document in YAML: readers of YAML 1.1 and 1.2 get the same values from it, with the keys
+// in the same order. A text that a reader might take for a number, a truth value, a date or null is
 // quoted. `json` is valid JSON. Ends with a newline.
 std::string YamlOfJson(const std::string& json);
 
