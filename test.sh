@@ -45,7 +45,7 @@ python="$HOME/.cache/muster/venv/bin/python"
 # the whole time.
 plain=(-- //... $(sed 's/^/-/' tests/asan.txt))
 asan=($(<tests/asan.txt))
-# tsan.txt: all that has threads. notsan: tests in which ThreadSanitizer sees nothing but Debian's
+# tsan.txt: what starts threads. notsan: tests in which ThreadSanitizer sees nothing but Debian's
 # libraries, which are not instrumented.
 tsan=(--test_tag_filters=-notsan --build_tag_filters=-notsan $(<tests/tsan.txt))
 
@@ -60,7 +60,9 @@ count() {
 # Asked for here, because bazel answers no question while it tests.
 output_base="$(bazel info output_base)" || exit 1
 echo "== plain" >&2
-bazel test --keep_going --build_event_json_file="$work/plain.json" "${plain[@]}" || status=1
+# Most of these tests start processes and wait for them: three at a time keep two cores busy.
+bazel test --keep_going --jobs=4 --local_cpu_resources=2 --local_test_jobs=3 \
+  --build_event_json_file="$work/plain.json" "${plain[@]}" || status=1
 count plain
 for name in asan tsan; do
   echo "== $name" >&2

@@ -21,14 +21,17 @@ def muster_protos(name, srcs, service_srcs, visibility):
         base = src[:-len(".proto")]
         stubs += [base + ".grpc.pb.h", base + ".grpc.pb.cc"]
     services = " ".join(["$(location %s)" % src for src in service_srcs])
+    stub_srcs = [out for out in stubs if out.endswith(".cc")]
+    includes = " ".join([native.package_name() + "/" + src for src in stub_srcs])
     native.genrule(
         name = name + "_generate",
         srcs = srcs,
-        outs = messages + stubs,
+        outs = messages + stubs + ["services.cc"],
         cmd = " && ".join([
             "protoc -I. --cpp_out=$(GENDIR) $(SRCS)",
             "protoc -I. --grpc_out=$(GENDIR) " +
             "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin " + services,
+            "printf '#include \"%s\"\\n' " + includes + " > $(location services.cc)",
         ]),
     )
     native.cc_library(
@@ -39,11 +42,14 @@ def muster_protos(name, srcs, service_srcs, visibility):
         visibility = visibility,
         deps = ["//third_party/system:protobuf"],
     )
+
+    # One file for all, because gRPC's headers take longer to compile than the services.
     native.cc_library(
         name = "services",
-        srcs = [out for out in stubs if out.endswith(".cc")],
+        srcs = ["services.cc"],
         hdrs = [out for out in stubs if out.endswith(".h")],
         copts = ["-O1"],
+        textual_hdrs = stub_srcs,
         visibility = ["//third_party/precompiled:__pkg__"],
         deps = [
             ":messages",

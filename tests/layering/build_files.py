@@ -1,9 +1,9 @@
 """The targets of the project, from its BUILD files.
 
 BUILD files and .bzl files are written in Starlark, a part of Python: they are run here as Python,
-with functions in place of Bazel's rules that only note what they are called with. What a macro
-defines is seen, too. Bazel's own graph of what is shipped is compared with this one by
-layering_test.py."""
+with functions in place of Bazel's rules that only record their arguments. So the targets that a
+macro defines are found, too. For the shipped programs layering_test.py compares this graph with
+Bazel's own."""
 
 import collections
 import dataclasses
@@ -45,7 +45,7 @@ class Target:
         return found
 
     def edges(self):
-        """Every label that it depends on, by the attributes that rules here have for that."""
+        """Every label on which it depends, from the attributes of the rules that are used here."""
         header = [self.attributes["header"]] if "header" in self.attributes else []
         found = self.labels("srcs", "hdrs", "deps", "data")
         return found + [full_label(self.package, label) for label in header]
@@ -67,7 +67,7 @@ def full_label(package, label):
 
 
 class Anything:
-    """In place of what only matters to Bazel."""
+    """Stands for values that only Bazel uses."""
 
     def __getattr__(self, name):
         return self
@@ -99,7 +99,7 @@ class Reader:
         self.default_visibility = list(default_visibility)
 
     def exports_files(self, srcs, visibility=("//visibility:public",), **_):
-        """A file that other packages may name is noted as a target of its own."""
+        """A file that other packages may name becomes a separate target."""
         for name in srcs:
             self.note("exports_files", name=name, visibility=list(visibility))
 
@@ -114,9 +114,11 @@ class Reader:
         return sorted(name for name in found if (folder / name).is_file())
 
     def functions(self, namespace):
-        """What a file may call; what it loads goes into its namespace."""
+        """The functions that a file may call; the symbols that it loads are added to its
+        namespace."""
         rules = {rule: functools.partial(self.note, rule) for rule in RULES}
-        native = type("native", (), {name: staticmethod(rule) for name, rule in rules.items()})
+        members = rules | {"package_name": lambda: self.package}
+        native = type("native", (), {name: staticmethod(rule) for name, rule in members.items()})
 
         def load(file, *names, **renamed):
             if file.startswith(("//", ":")):

@@ -1,4 +1,5 @@
-"""What users get wrong: a clear error, the right exit code, nothing half-stored."""
+"""Mistakes of users: they get a clear error and the right exit code, and nothing is stored
+incompletely."""
 
 import pathlib
 import struct
@@ -12,7 +13,7 @@ from tests.process import api, harness, jobs
 
 @pytest.fixture
 def cluster(muster):
-    """A coordinator with two local slots, stopped in the end."""
+    """A coordinator with two local slots, stopped at the end."""
     daemon = muster.musterd(local_slots=2)
     yield muster
     muster.stop(daemon)
@@ -262,9 +263,8 @@ def test_an_absent_coordinator_is_104(muster, command):
 def test_a_coordinator_that_goes_while_it_is_watched_is_104(muster):
     daemon = muster.musterd()
     muster.cli("submit", jobs.write_job(muster.folder), "--id", "watched")
-    watch = muster.spawn(
-        "muster", "watch", "watched", "-o", "json", stdout=open(muster.folder / "out", "wb")
-    )
+    words = ["watch", "watched", "-o", "json", "--retry-for", "1s"]
+    watch = muster.spawn("muster", *words, stdout=open(muster.folder / "out", "wb"))
     harness.eventually(lambda: (muster.folder / "out").stat().st_size, "watch shows the job")
     harness.kill(daemon.pid)
     muster.wait(watch, expect=104)

@@ -58,7 +58,8 @@ def metrics(muster, job_id):
 
 
 def assert_went_on(muster, job_id):
-    """It ended well in its second generation, without a restart, each step done once."""
+    """Checks that the job succeeded in its second generation, without a restart, with each step
+    done once."""
     job = get(muster, job_id)
     assert (job["state"], int(job["generation"]), int(job.get("restarts", 0))) == (
         "SUCCEEDED",
@@ -78,20 +79,29 @@ def assert_went_on(muster, job_id):
     return job
 
 
+@pytest.fixture(scope="module")
+def undisturbed(programs, tmp_path_factory):
+    """The weights of the same job, of which nothing was stopped."""
+    muster = harness.Muster(programs, tmp_path_factory.mktemp("undisturbed"))
+    try:
+        muster.musterd(local_slots=2)
+        submit(muster, "job")
+        muster.cli("wait", "job")
+        return weights(muster, "job")
+    finally:
+        muster.close()
+
+
 @pytest.fixture
 def cluster(muster):
-    """musterd, and on the node `calm` an undisturbed run of the same job."""
+    """musterd without nodes."""
     muster.daemon = muster.musterd()
-    calm = muster.agent("calm", slots=2)
-    submit(muster, "calm")
-    muster.cli("wait", "calm")
-    muster.stop(calm)
     yield muster
     muster.stop(*(child for child in muster._children if child.poll() is None))
     muster.assert_no_process()
 
 
-def test_an_agent_that_is_stopped_has_its_jobs_go_on_elsewhere(cluster):
+def test_an_agent_that_is_stopped_has_its_jobs_go_on_elsewhere(cluster, undisturbed):
     former = cluster.agent("a", slots=1)
     await_node(cluster, "a")
     other = cluster.agent("b", slots=1)
@@ -104,11 +114,11 @@ def test_an_agent_that_is_stopped_has_its_jobs_go_on_elsewhere(cluster):
     cluster.cli("wait", "job")
     job = assert_went_on(cluster, "job")
     assert sorted(rank["node"] for rank in job["ranks"]) == ["b", "c"]
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
     cluster.stop(other, third)
 
 
-def test_an_agent_that_is_stopped_and_started_again_loses_nothing(cluster):
+def test_an_agent_that_is_stopped_and_started_again_loses_nothing(cluster, undisturbed):
     agent = cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
@@ -118,10 +128,10 @@ def test_an_agent_that_is_stopped_and_started_again_loses_nothing(cluster):
     cluster.agent("a", slots=2)
     cluster.cli("wait", "job")
     assert_went_on(cluster, "job")
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
-def test_a_halted_job_obeys_and_halts_again_elsewhere(cluster):
+def test_a_halted_job_obeys_and_halts_again_elsewhere(cluster, undisturbed):
     agent = cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
@@ -135,10 +145,10 @@ def test_a_halted_job_obeys_and_halts_again_elsewhere(cluster):
     cluster.cli("resume", "job")
     cluster.cli("wait", "job")
     assert_went_on(cluster, "job")
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
-def test_drain_empties_a_node_and_uncordon_opens_it_again(cluster):
+def test_drain_empties_a_node_and_uncordon_opens_it_again(cluster, undisturbed):
     cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
@@ -151,10 +161,10 @@ def test_drain_empties_a_node_and_uncordon_opens_it_again(cluster):
     cluster.cli("uncordon", "a")
     cluster.cli("wait", "job")
     assert_went_on(cluster, "job")
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
-def test_drain_names_the_jobs_that_begin_anew_and_keeps_its_deadline(cluster):
+def test_drain_names_the_jobs_that_start_from_step_0_and_keeps_its_deadline(cluster, undisturbed):
     cluster.agent("a", slots=2)
     submit(cluster, "job", checkpoint=None)
     await_step(cluster, "job", 20)
@@ -168,11 +178,11 @@ def test_drain_names_the_jobs_that_begin_anew_and_keeps_its_deadline(cluster):
     assert len(events) == 1 and "it starts again from step 0" in events[0]["message"], events
     cluster.cli("uncordon", "a")
     cluster.cli("wait", "job")
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
 def halt_at_a_directory_that_is_not_there(cluster):
-    """A job that was stopped is to go on from there. Gives that directory, and the newest
+    """Lets a stopped job continue from a missing directory. Returns that directory, and the newest
     checkpoint that counted before."""
     cluster.agent("a", slots=2)
     submit(cluster, "job")
@@ -190,22 +200,26 @@ def halt_at_a_directory_that_is_not_there(cluster):
     return directory, newest
 
 
-def assert_began_where_it_had_stopped(cluster, last):
+def assert_began_where_it_had_stopped(cluster, last, undisturbed):
     steps = metrics(cluster, "job")
     assert [step for step, _, _ in steps] == list(range(1, STEPS + 1))
     assert {generation for _, generation, _ in steps} == {1, last}
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
-def test_a_directory_that_is_not_mounted_yet_is_looked_at_again_by_a_plain_resume(cluster):
+def test_a_directory_that_is_not_mounted_yet_is_looked_at_again_by_a_plain_resume(
+    cluster, undisturbed
+):
     directory, newest = halt_at_a_directory_that_is_not_there(cluster)
     shutil.copytree(newest, directory)
     cluster.cli("resume", "job")
     cluster.cli("wait", "job")
-    assert_began_where_it_had_stopped(cluster, last=3)
+    assert_began_where_it_had_stopped(cluster, 3, undisturbed)
 
 
-def test_after_a_wrong_directory_the_reason_names_the_way_back_to_the_former_checkpoint(cluster):
+def test_after_a_wrong_directory_the_reason_names_how_to_return_to_the_checkpoint_before(
+    cluster, undisturbed
+):
     _, newest = halt_at_a_directory_that_is_not_there(cluster)
     cluster.cli("resume", "job")
     harness.eventually(
@@ -214,7 +228,7 @@ def test_after_a_wrong_directory_the_reason_names_the_way_back_to_the_former_che
     )
     cluster.cli("resume", "job", "--from", newest)
     cluster.cli("wait", "job")
-    assert_began_where_it_had_stopped(cluster, last=4)
+    assert_began_where_it_had_stopped(cluster, 4, undisturbed)
 
 
 def test_cordon_keeps_what_runs_and_starts_nothing_more(cluster):
@@ -285,13 +299,13 @@ def test_where_no_worker_starts_the_job_waits_and_says_why(cluster):
         3,
     ), job
     assert (
-        "exited with code 7 before it finished, before it had spoken to the coordinator"
+        "exited with code 7 before it finished, before it attached to the coordinator"
         in job["state_reason"]
     ), job
     cluster.cli("stop", "job", "--wait")
 
 
-def test_a_coordinator_that_is_stopped_has_its_own_jobs_save_first(cluster):
+def test_a_coordinator_that_is_stopped_has_its_own_jobs_save_first(cluster, undisturbed):
     cluster.stop(cluster.daemon)
     daemon = cluster.musterd(local_slots=2)
     submit(cluster, "job")
@@ -301,10 +315,10 @@ def test_a_coordinator_that_is_stopped_has_its_own_jobs_save_first(cluster):
     cluster.musterd(local_slots=2)
     cluster.cli("wait", "job")
     assert_went_on(cluster, "job")
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
-def test_a_killed_agent_gets_its_name_back_at_once_and_another_one_does_not(cluster):
+def test_a_killed_agent_gets_its_name_back_at_once_and_another_one_does_not(cluster, undisturbed):
     agent = cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
@@ -323,7 +337,7 @@ def test_a_killed_agent_gets_its_name_back_at_once_and_another_one_does_not(clus
     cluster.cli("wait", "job")
     job = get(cluster, "job")
     assert (job["state"], int(job.get("restarts", 0))) == ("SUCCEEDED", 0), job
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
 
 
 def test_a_restarted_agent_keeps_the_slot_of_a_process_that_cannot_be_killed_out_of_use(cluster):
@@ -366,7 +380,7 @@ def test_a_restarted_agent_keeps_the_slot_of_a_process_that_cannot_be_killed_out
         hanging.wait()
 
 
-def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(cluster):
+def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(cluster, undisturbed):
     cluster.agent("a", slots=2)
     submit(cluster, "job")
     await_step(cluster, "job", 20)
@@ -383,6 +397,6 @@ def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(clu
     assert job["ended_attempts"][0]["state"] == "CANCELLED"
     assert job["ended_attempts"][0]["step"] == stopped["step"]
     assert [operation["name"] for operation in job["operations"]] == ["job/1", "job/2", "job/3"]
-    assert weights(cluster, "job") == weights(cluster, "calm")
+    assert weights(cluster, "job") == undisturbed
     again = cluster.cli("retry", "job", expect=None)
     assert again.code == 1 and "SUCCEEDED" in again.err, again

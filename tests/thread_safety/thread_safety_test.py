@@ -1,5 +1,5 @@
 """Members that ABSL_GUARDED_BY guards are touched under their lock: Clang's analysis
-(-Wthread-safety) of every file that carries such a member or includes a header that does.
+(-Wthread-safety) of every file and every header with such a member.
 
 Clang reads the files and compiles nothing. They are read without optimising and without LibTorch's
 libraries, so a file that only Clang refuses is mended as if Clang were the compiler."""
@@ -42,14 +42,22 @@ def texts():
 
 
 def files_to_check(of):
-    """The .cc files of {name: text} that carry a guarded member, or include a header that does."""
+    """The .cc files of {name: text} that carry a guarded member or belong to a header that does;
+    for another such header, the first file that includes it. Guarded members are private, so
+    further files cannot touch them."""
     marked = {name for name, text in of.items() if MARK in text}
-    return [
-        name
+    included = {
+        name: marked.intersection(re.findall(r'#include "([^"]+)"', text))
         for name, text in of.items()
         if name.endswith(".cc")
-        and (name in marked or marked.intersection(re.findall(r'#include "([^"]+)"', text)))
-    ]
+    }
+    files = [name for name in included if name in marked or name[:-2] + "h" in marked]
+    seen = set().union(*(included[name] for name in files))
+    for name, headers in included.items():
+        if headers - seen:
+            files.append(name)
+            seen |= headers
+    return files
 
 
 def libtorch():
@@ -142,12 +150,15 @@ def test_a_guarded_member_that_is_read_without_its_lock_is_found(clang, tmp_path
     assert clang.says(file) == ""
 
 
-def test_a_file_is_checked_for_the_members_of_the_headers_that_it_includes():
+def test_every_file_and_header_with_a_guarded_member_is_checked():
     files = {
         "a.h": f"int a {MARK}m);",
         "a.cc": '#include "a.h"\n',
         "b.h": "",
         "b.cc": '#include "b.h"\n',
         "c.cc": f"int c {MARK}m);",
+        "d.h": f"int d {MARK}m);",
+        "e_test.cc": '#include "a.h"\n#include "d.h"\n',
+        "f_test.cc": '#include "d.h"\n',
     }
-    assert files_to_check(files) == ["a.cc", "c.cc"]
+    assert files_to_check(files) == ["a.cc", "c.cc", "e_test.cc"]
