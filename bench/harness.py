@@ -1,9 +1,9 @@
-"""What measurements of step time share: arms that live at once and are measured in turn.
+"""Shared by measurements of step time: arms that run at the same time and are measured in turn.
 
-All arms train without end, rank r on core r, one thread; all are stopped (SIGSTOP) but the one that
-is measured. A round gives each arm one block; the order is turned around from round to round. A
-block's step time is the mean over its whole steps, without those in which a stop fell.
-bench/README.md says why."""
+All arms train without end, rank r on core r, with one thread; all are stopped (SIGSTOP) except the
+one that is measured. A round measures one block of each arm; the order is reversed from round to
+round. The step time of a block is the mean over its complete steps, without those that a stop
+interrupted. bench/README.md says why."""
 
 import contextlib
 import dataclasses
@@ -47,7 +47,7 @@ def cpu_seconds(pid):
 
 
 def machine_cpu_seconds():
-    """CPU seconds that the machine has spent busy, stolen ones too."""
+    """The CPU seconds that the machine was busy, including stolen ones."""
     user, nice, system, _, _, irq, softirq, steal, *_ = map(
         int, pathlib.Path("/proc/stat").read_text().split("\n")[0].split()[1:]
     )
@@ -55,7 +55,7 @@ def machine_cpu_seconds():
 
 
 def pin(pid, core):
-    """All threads; later ones inherit it."""
+    """Pins all threads; later threads inherit it."""
     for thread in os.listdir(f"/proc/{pid}/task"):
         os.sched_setaffinity(int(thread), {core})
 
@@ -158,9 +158,9 @@ class PyTorch(Arm):
 
 
 class Muster(Arm):
-    """`started`: a cluster with a free slot for each of the job's ranks, and a lease that outlives
-    a stop; the arm closes it. `agents`: gives their pids, once the job runs; their CPU time and
-    musterd's count too."""
+    """`started`: a cluster with a free slot for each of the job's ranks, and a lease that is longer
+    than a stop; the arm closes it. `agents`: returns their pids once the job runs; their CPU time
+    and that of musterd count, too."""
 
     def __init__(self, name, job, started, agents):
         super().__init__(name)
@@ -179,7 +179,7 @@ class Muster(Arm):
 
     @classmethod
     def local(cls, name, job, folder, programs):
-        """On a musterd with slots of its own, over loopback."""
+        """On a musterd with local slots, over loopback."""
         started = cluster.Cluster(programs, folder, slots=job["world_size"], lease="1h")
 
         def agents():
@@ -207,8 +207,8 @@ class Muster(Arm):
         return [step["loss"] for step in self._metrics]
 
     def close(self):
-        """Also where musterd is gone already (a hang-up reaches it too): stopped workers, and
-        agents that wait for it, would stay for as long as their lease."""
+        """Also ends the processes if musterd has already ended (it gets SIGHUP, too): otherwise
+        stopped workers, and agents that wait for it, would stay until their leases end."""
         self.signal(signal.SIGCONT)
         try:
             self._cluster.stop("bench")
@@ -227,10 +227,10 @@ def start(title, arms, make, name, *details):
 
 
 def run_rounds(title, arms, rounds, block_seconds, settle_seconds=0.0, bytes_sent=lambda: None):
-    """Until there are `rounds` quiet ones, at most three times as many. Gives how many were run and
-    leaves each arm's quiet blocks in `measured` (results) and `blocks_used`; or says that it was
-    never quiet, and gives None. `settle_seconds`: rest after each block, for what is still under
-    way when an arm is stopped. `bytes_sent`: counters by rank."""
+    """Runs rounds until `rounds` of them were quiet, at most three times as many. Returns how many
+    were run, and stores each arm's quiet blocks in `measured` (results) and `blocks_used`. If fewer
+    than two were quiet, prints this and returns None. `settle_seconds`: the pause after each block,
+    for work that is still in progress when an arm is stopped. `bytes_sent`: counters by rank."""
     clean = []
     for number in range(3 * rounds):
         time.sleep(GAP)
@@ -268,8 +268,8 @@ def build(folder):
 
 @contextlib.contextmanager
 def programs_of(given):
-    """The folder with the four programs: the given one, or one that holds them freshly built. A
-    terminated run ends its processes too: stopped ones would stay for ever."""
+    """The folder with the four programs: the given one, or one with newly built programs. A run
+    that is terminated ends its processes, too, because stopped processes would stay for ever."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     with tempfile.TemporaryDirectory(prefix="muster-bench-bin-") as name:

@@ -1,5 +1,5 @@
 """The table of measured arms (harness.py): ratios are taken within rounds; their median comes with
-a bootstrap interval. One arm is there twice: A against A."""
+a bootstrap interval. One arm is measured twice, A against A."""
 
 import dataclasses
 import random

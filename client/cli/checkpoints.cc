@@ -134,7 +134,7 @@ ExitCode List(Console* console, const CommonOptions& options, const std::string&
   const auto job = (*client)->Get(job_id);
   if (!job.ok()) return Fail(console, job.status());
   if (IsDocument(options.output)) {
-    // Of the job's message only what is about its checkpoints.
+    // Only the fields of the job's message about its checkpoints.
     v1::Job checkpoints;
     checkpoints.set_id(job->id());
     *checkpoints.mutable_checkpoints() = job->checkpoints();

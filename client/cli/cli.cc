@@ -27,8 +27,8 @@ std::string FullName(const CLI::App& command) {
   return absl::StrCat(FullName(*command.get_parent()), " ", command.get_name());
 }
 
-// What is wrong with the first words, which choose a command; empty when nothing is. CLI11 would
-// only say that a command is needed.
+// The problem with the first words, which choose a command; empty if there is none. CLI11 would
+// only report that a command is needed.
 std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& words) {
   const CLI::App* group = &app;
   for (const std::string& word : words) {
@@ -51,7 +51,7 @@ std::string UnknownCommand(const CLI::App& app, const std::vector<std::string>& 
   return "";
 }
 
-// The command that was given words it does not take; null where none was.
+// The command that got arguments that it does not accept; null if there is none.
 const CLI::App* WithExtras(const CLI::App& app) {
   if (!app.remaining().empty()) return &app;
   for (const CLI::App* command : app.get_subcommands(nullptr)) {

@@ -179,7 +179,7 @@ TEST_F(CliTest, LogsGoOnUntilTheJobEnds) {
   EXPECT_EQ(out(), "[0.0] line\n[0.0] line\n[0.0] line\n");
 }
 
-TEST_F(CliTest, DrainNamesTheJobsThatBeginAnewAndPassesItsDeadlineOn) {
+TEST_F(CliTest, DrainNamesTheJobsThatStartAgainFromStep0AndSendsItsDeadline) {
   v1::ListNodesResponse nodes;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
       R"(nodes { name: 'a' state: ATTACHED

@@ -1,5 +1,5 @@
-// What the commands of `muster` have in common: options, the coordinator they talk to, how errors
-// are told.
+// Shared by the commands of `muster`: options, the address of the coordinator, and the output of
+// errors.
 #ifndef MUSTER_CLIENT_CLI_COMMAND_H_
 #define MUSTER_CLIENT_CLI_COMMAND_H_
 
@@ -22,18 +22,18 @@
 namespace muster::cli {
 
 struct CommonOptions {
-  // Of --address, else of $MUSTER_ADDRESS; may be empty.
+  // The value of --address, or else of $MUSTER_ADDRESS; may be empty.
   std::string address;
   Output output = Output::kTable;
-  // How long a broken connection is tried again.
+  // How long a call is tried again while the connection is broken.
   absl::Duration retry_for = absl::Seconds(30);
 };
 
-// A job file and what is changed in it.
+// A job file and the overrides for it.
 struct JobFileOptions {
   // "-": standard input.
   std::string file;
-  // Of --set, in their order.
+  // The values of --set, in order.
   std::vector<std::string> settings;
 };
 
@@ -49,7 +49,7 @@ void AddRetryOption(CLI::App* command, CommonOptions* options);
 // An option that takes "60s", "1m30s".
 void AddDurationOption(CLI::App* command, const std::string& name, absl::Duration* value,
                        const std::string& help);
-// The same of one without a default.
+// The same for an option without a default.
 void AddDurationOption(CLI::App* command, const std::string& name,
                        std::optional<absl::Duration>* value, const std::string& help);
 
@@ -58,20 +58,20 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step);
 // Who uses this program, for the history of jobs: "user@host".
 std::string Requester(Console* console);
 
-// INVALID_ARGUMENT without an address, saying what to do.
+// INVALID_ARGUMENT: there is no address; the message says what to do.
 absl::StatusOr<std::unique_ptr<client::MusterClient>> Connect(const CommonOptions& options);
 
-// Tells the error of a call to a coordinator and gives its exit code.
+// Prints the error of a call to a coordinator and returns its exit code.
 ExitCode Fail(Console* console, const absl::Status& status);
-// Tells an error that has nothing to do with a coordinator; exit code 1 unless another is given.
+// Prints an error that did not come from a coordinator; exit code 1 unless another one is given.
 ExitCode FailWith(Console* console, const std::string& message, ExitCode code = kOtherError);
 
 // Reads the job file. Errors: those of jobfile::LoadJobFile.
 absl::StatusOr<jobfile::JobFile> Load(Console* console, const JobFileOptions& options);
-// The same; where it is refused, tells why and gives nothing.
+// The same, but if the file is refused, prints why and returns nothing.
 std::unique_ptr<jobfile::JobFile> LoadOrExplain(Console* console, const JobFileOptions& options);
-// Tells that a job was refused (status with SpecProblems), with the lines of its file; other errors
-// as Fail.
+// Prints why a job was refused (a status with SpecProblems), with the lines of its file. Other
+// errors are printed as by Fail.
 ExitCode FailSubmission(Console* console, const absl::Status& status, const jobfile::JobFile& file);
 
 }  // namespace muster::cli

@@ -16,7 +16,7 @@
 namespace muster::cli {
 namespace {
 
-// Between two looks at a node that is to become empty.
+// The pause between two requests for the state of a node that is drained.
 constexpr std::chrono::milliseconds kLook(200);
 
 struct NodeOptions : CommonOptions {
@@ -41,8 +41,8 @@ absl::StatusOr<v1::Node> Look(client::MusterClient& client, v1::Node last) {
   return last;
 }
 
-// Until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the coordinator was
-// away for too long.
+// Waits until no process is left there. DEADLINE_EXCEEDED: not in time; UNAVAILABLE: the
+// coordinator could not be reached for too long.
 absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
                                     const NodeOptions& options) {
   const absl::Time deadline = SteadyNow() + options.timeout;
@@ -67,7 +67,7 @@ absl::StatusOr<v1::Node> AwaitEmpty(client::MusterClient& client, v1::Node node,
   return node;
 }
 
-// Jobs that have to leave the node and have nothing to go on from.
+// Jobs that have to leave the node and have no checkpoint from which to continue.
 void WarnOfLostWork(Console* console, const v1::Node& node) {
   for (const v1::NodeJob& job : node.jobs()) {
     if (!job.without_checkpoints()) continue;
@@ -82,7 +82,7 @@ ExitCode ChangeNode(Console* console, const NodeOptions& options, const Change& 
   auto node =
       change(**client, options,
              {.retry = {.retry_for = options.retry_for}, .requested_by = Requester(console)});
-  // Before it is waited for: who did not know may still uncordon the node.
+  // Printed before the wait, so that the user can still uncordon the node.
   if (node.ok() && node->state() == v1::Node::DRAINING) WarnOfLostWork(console, *node);
   if (node.ok() && options.wait) node = AwaitEmpty(**client, *std::move(node), options);
   if (absl::IsDeadlineExceeded(node.status())) {

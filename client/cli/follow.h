@@ -10,12 +10,12 @@
 
 namespace muster::cli {
 
-// Shows the job's progress on stderr and gives its last state.
+// Shows the job's progress on stderr and returns its last state.
 absl::StatusOr<v1::Job> FollowJob(Console* console, client::MusterClient* client,
                                   const std::string& job_id, const client::StreamOptions& options);
 
-// Prints a job that has ended: its summary or its document on stdout, its failure on stderr. Gives
-// its exit code.
+// Prints a job that has ended: its summary or its document on stdout, its failure on stderr.
+// Returns its exit code.
 ExitCode ReportEnd(Console* console, const v1::Job& job, Output output);
 
 }  // namespace muster::cli

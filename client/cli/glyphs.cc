@@ -131,7 +131,7 @@ std::vector<Point> Flatten(const Stroke& stroke) {
   return line;
 }
 
-// A picture of numbers from 0 to 1 in which the pen only brightens.
+// An image of numbers from 0 to 1; drawing only makes pixels brighter.
 class Canvas {
  public:
   explicit Canvas(int size) : size_(size), values_(size * size) {}
@@ -229,7 +229,8 @@ void DrawClutter(Splitmix* random, int size, Canvas* canvas) {
     const Point a = {random->Uniform(0, size), random->Uniform(0, size)};
     const double reach = 0.22 * size;
     const Point b = {a.x + random->Uniform(-reach, reach), a.y + random->Uniform(-reach, reach)};
-    // One after the other: the order of a call's arguments is the compiler's.
+    // In separate statements, because the compiler chooses the order in which arguments are
+    // evaluated.
     const double radius = size * random->Uniform(0.015, 0.04);
     const double brightness = random->Uniform(0.25, 0.6);
     canvas->Draw(a, b, radius, brightness);

@@ -1,7 +1,7 @@
-// Draws digits, each a little different, so that telling them apart is worth learning: strokes of
-// several shapes per digit under a random affine map, in random thickness and brightness, with
-// clutter and noise. A linear classifier stays far below what a small convolutional network reaches
-// (docs/data.md has figures).
+// Draws digits that differ from image to image, so that their classification has to be learnt:
+// strokes of several shapes per digit under a random affine map, in random thickness and
+// brightness, with clutter and noise. A linear classifier stays far below what a small
+// convolutional network reaches (docs/data.md has figures).
 //
 // An image depends on (seed, split, index, size) alone, to the bit and on every platform: only
 // operations that IEEE 754 rounds exactly are used (+ - * / sqrt; the build forbids contraction),

@@ -12,9 +12,9 @@
 namespace muster::cli {
 
 struct ImagesOptions {
-  // Made where it is missing.
+  // Created if it is missing.
   std::string folder;
-  // Images of each set; the first ones are the same however many there are.
+  // The number of images in each set; a smaller set contains the first images of a larger one.
   int64_t train = 20000;
   int64_t test = 4000;
   uint64_t seed = 0;
@@ -32,9 +32,10 @@ inline constexpr int kLeastImageSize = 8;
 inline constexpr int kMostImageSize = 512;
 
 // Writes train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and
-// t10k-labels-idx1-ubyte. They appear under their names when all are durable; after an error before
-// that nothing new is there (but the folder). `interrupted` is asked now and then.
-// INVALID_ARGUMENT: numbers out of range. CANCELLED: interrupted. Else the errors of common/files.
+// t10k-labels-idx1-ubyte. They get their names when all are durable; after an error before that
+// there is no new file (but perhaps the folder). `interrupted` is called from time to time.
+// INVALID_ARGUMENT: numbers out of range. CANCELLED: interrupted. Otherwise the errors of
+// common/files.
 absl::StatusOr<std::vector<ImageFile>> MakeImages(const ImagesOptions& options,
                                                   const std::function<bool()>& interrupted);
 

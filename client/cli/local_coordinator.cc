@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<LocalCoordinator>> LocalCoordinator::Start(
     state = temporary->path();
   } else {
     RETURN_IF_ERROR(files::CreateDirectories(state));
-    // The coordinator's own folder is the current one, but let its messages be clear.
+    // The current folder is the coordinator's own, but absolute paths make its messages clear.
     state = std::filesystem::absolute(state).lexically_normal().string();
   }
   std::unique_ptr<LocalCoordinator> coordinator(new LocalCoordinator(state, std::move(temporary)));
@@ -102,7 +102,7 @@ absl::Status LocalCoordinator::Launch(const LocalCoordinatorOptions& options,
                     files::JoinPath(state_directory_, "musterd.log"), options.program, "--listen",
                     "127.0.0.1:0", "--state", state_directory_, "--local-slots",
                     absl::StrCat(options.slots), "--port-file", port_file,
-                    // Nobody will start it again: what it leaves behind ends with the lease.
+                    // This coordinator is not started again, so its workers end with their lease.
                     "--autonomy", "0s"},
            .grouping = process::Grouping::kOwnGroup,
            .parent_death_signal = SIGTERM}));
@@ -162,7 +162,7 @@ void LocalCoordinator::Stop(const std::function<bool()>& hurry) {
       process_->Signal(SIGKILL);
       exit = process_->Wait(absl::InfiniteDuration());
     }
-    // One that ended in good order has taken its agent along.
+    // A coordinator that ended normally has ended its agent.
     if (*exit != process::Exit{}) KillAgent();
   }
   temporary_.reset();
@@ -174,7 +174,8 @@ void LocalCoordinator::KillAgent() {
   uint64_t start_time = 0;
   if (!(record >> pid >> start_time) || pid <= 1) return;
   const process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
-  // Only now that the descriptor holds the process is its number certain.
+  // Checked after the descriptor is open, because it refers to one process even if the id is
+  // reused.
   if (pidfd.get() < 0 || start_time == 0 || StartTime(pid) != start_time) return;
   // Its workers die with it.
   syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);

@@ -15,46 +15,49 @@
 
 namespace muster::cli {
 
-// The musterd program: in `bin_dir` where it is given ($MUSTER_BIN_DIR), else beside this program,
-// else where Bazel builds it. NOT_FOUND: names the places that were looked at.
+// The path of the musterd program: in `bin_dir` if it is given ($MUSTER_BIN_DIR), or else beside
+// this program, or else where Bazel builds it. NOT_FOUND: the message names the paths that were
+// tried.
 absl::StatusOr<std::string> FindMusterd(const std::string& bin_dir);
 
 struct LocalCoordinatorOptions {
-  // FindMusterd.
+  // The result of FindMusterd.
   std::string program;
   uint32_t slots = 1;
-  // Kept in the end. Empty: a directory under $TMPDIR that is removed in the end, or by the next
-  // run after a kill.
+  // It is kept after the run. Empty: a directory under $TMPDIR, which is removed after the run, or
+  // by the next run if this one is killed.
   std::string state_directory;
   std::string temporary_root = "/tmp";
 };
 
-// Life cycle: Start, then Stop or the destructor, which leave no process. Thread-safe: Exited.
+// Life cycle: Start, then Stop or the destructor, after which no process is left. Thread-safe:
+// Exited.
 class LocalCoordinator {
  public:
   // Returns once it listens. `interrupted` ends the wait with CANCELLED.
-  // UNAVAILABLE: it ended, with its last words. Other errors: it or its directory cannot be made.
+  // UNAVAILABLE: it ended; the message has its last log lines. Other errors: it cannot be started,
+  // or its directory cannot be made.
   static absl::StatusOr<std::unique_ptr<LocalCoordinator>> Start(
       const LocalCoordinatorOptions& options, const client::Cancellation& interrupted);
   ~LocalCoordinator();
 
   const std::string& address() const { return address_; }
-  // How it ended, where it did.
+  // How it ended, if it has ended.
   std::optional<process::Exit> Exited() { return process_->Wait(absl::ZeroDuration()); }
   // The last lines of its log.
   std::string LogTail() const;
 
-  // Asks it to end (it ends its agent and the workers first) and waits; once `hurry` says so, or
-  // after too long, kills all of them. Removes a temporary state directory. A second call does
-  // nothing.
+  // Asks it to end (it ends its agent and the workers first) and waits; if `hurry` returns true, or
+  // if it takes too long, kills all of them. Removes a temporary state directory. A second call
+  // does nothing.
   void Stop(const std::function<bool()>& hurry);
 
  private:
-  // `temporary`: null where the directory is kept.
+  // `temporary`: null if the directory is kept.
   LocalCoordinator(std::string state_directory, std::unique_ptr<TemporaryState> temporary);
   absl::Status Launch(const LocalCoordinatorOptions& options,
                       const client::Cancellation& interrupted);
-  // The agent outlives a killed coordinator: ends it by its record in the state directory.
+  // Ends the agent, which outlives a killed coordinator, through its record in the state directory.
   void KillAgent();
 
   const std::string state_directory_;

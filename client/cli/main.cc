@@ -9,7 +9,7 @@
 #include "client/cli/cli.h"
 
 int main(int argc, char** argv) {
-  // As long as the process lives: a signal may come at its very end.
+  // It exists until the process ends, because a signal may come at any time.
   static auto& interrupts = *new muster::cli::Interrupts();
   const muster::cli::SignalThread signals(&interrupts);
   muster::cli::Console console{

@@ -39,7 +39,7 @@ std::string Line(Output output, const v1::StepMetrics& entry) {
 ExitCode Metrics(Console* console, const MetricsOptions& options) {
   const auto client = Connect(options);
   if (!client.ok()) return Fail(console, client.status());
-  // Not before it is known that there is such a job.
+  // Only once it is known that the job exists.
   bool header_is_due = true;
   const auto header = [&] {
     if (std::exchange(header_is_due, false)) console->out << Header(options.output);

@@ -45,10 +45,10 @@ ExitCode Operation(Console* console, const OperationOptions& options) {
   if (!operation.ok()) return Fail(console, operation.status());
   v1::Operation last;
   const ExitCode code = ShowOperation(console, **client, options, *operation, &last);
-  // Looking at it is done, whatever became of it.
+  // The command only shows the operation, so it succeeds whatever the outcome of the operation is.
   if (!options.cancel && !options.wait) return kDone;
   if (!options.cancel || !last.done()) return code;
-  // Taken back, as was asked for; or too late.
+  // Cancelled as requested, or too late.
   return last.error().code() == "CANCELLED" ? kDone : kOtherError;
 }
 

@@ -1,4 +1,4 @@
-// Makes token files (docs/job-file.md, data.*.tokens) of any files: every byte is a token.
+// Makes token files (docs/job-file.md, data.*.tokens) from any files: every byte is a token.
 #ifndef MUSTER_CLIENT_CLI_PACK_H_
 #define MUSTER_CLIENT_CLI_PACK_H_
 
@@ -16,7 +16,7 @@ struct PackOptions {
   // Read one after the other; regular files.
   std::vector<std::string> inputs;
   std::string out;
-  // Where the tokens beyond the first `split` of all go; empty: there are none.
+  // The file for the tokens after the first part (`split`); empty: there is no such file.
   std::string out_rest;
   // Above 0 and below 1, with out_rest; absent without it.
   std::optional<double> split;
@@ -26,14 +26,14 @@ struct PackedFile {
   std::string path;
   uint64_t tokens = 0;
   // Entropy of the file's token frequencies in nats per token: the loss of a model that knows only
-  // how often each token comes, so what training has to get below.
+  // how often each token occurs. Training should reach a lower loss.
   double unigram_entropy = 0;
 };
 
-// Writes uint16, little endian. The files appear under their names when all are durable; after an
-// error before that nothing new is there. `interrupted` is asked now and then. INVALID_ARGUMENT:
-// options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...: of
-// the file that is named. CANCELLED: interrupted.
+// Writes uint16, little endian. The files get their names when all are durable; after an error
+// before that there is no new file. `interrupted` is called from time to time. INVALID_ARGUMENT:
+// options that contradict each other, or nothing to write. NOT_FOUND, PERMISSION_DENIED, ...: the
+// error of a file, which the message names. CANCELLED: interrupted.
 absl::StatusOr<std::vector<PackedFile>> Pack(const PackOptions& options,
                                              const std::function<bool()>& interrupted);
 

@@ -103,7 +103,7 @@ class Run {
     return stopper_.interrupted() && code != kDone ? kInterrupted : code;
   }
 
-  // With --state: the same job, where a former run was killed in the middle of it.
+  // With --state: the same job, if an earlier run was killed during it.
   absl::StatusOr<v1::Job> FindOrSubmit(client::MusterClient* client, absl::Duration retry_for) {
     if (!options_.state.empty() && coordinator_ != nullptr) {
       ASSIGN_OR_RETURN(const v1::ListJobsResponse list, client->List());
@@ -124,8 +124,8 @@ class Run {
                           {.retry_for = retry_for, .cancellation = stopper_.at_once()});
   }
 
-  // A coordinator that begins with nothing would give every run the same id, and runs with the same
-  // checkpoint directory would meet there: also those of one second.
+  // A coordinator with an empty store would give every run the same id, and runs with the same
+  // checkpoint directory would conflict there, even if they start within the same second.
   std::string NewId() const {
     return absl::StrCat(file_.spec.name(), "-",
                         absl::FormatTime("%Y%m%d-%H%M%S", absl::Now(), absl::UTCTimeZone()), "-",

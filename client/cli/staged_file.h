@@ -1,4 +1,5 @@
-// A file being written beside its place, which takes that place only when all of it is durable.
+// A file that is written under a temporary name and gets its final name only when all of it is
+// durable.
 #ifndef MUSTER_CLIENT_CLI_STAGED_FILE_H_
 #define MUSTER_CLIENT_CLI_STAGED_FILE_H_
 
@@ -12,15 +13,15 @@
 
 namespace muster::cli {
 
-// Create, Append..., MakeDurable, Publish. One that is destroyed before Publish leaves nothing.
-// Threading: one thread. Errors: those of common/files.
+// Create, Append..., MakeDurable, Publish. An object that is destroyed before Publish leaves no
+// file. Threading: one thread. Errors: those of common/files.
 class StagedFile {
  public:
   static absl::StatusOr<std::unique_ptr<StagedFile>> Create(const std::string& path);
   ~StagedFile();
 
   absl::Status Append(const void* data, size_t size) { return writer_->Append(data, size); }
-  // After this nothing but a rename is left to do.
+  // After this only a rename is left to do.
   absl::Status MakeDurable();
   absl::Status Publish();
 
@@ -32,7 +33,7 @@ class StagedFile {
 
   const std::string path_;
   std::unique_ptr<files::HashingWriter> writer_;
-  bool durable_ = false;  // complete under the temporary name, which is then ours to remove
+  bool durable_ = false;  // complete under the temporary name, which this object then removes
 };
 
 }  // namespace muster::cli

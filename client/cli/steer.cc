@@ -25,7 +25,7 @@ ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last) {
   if (options.wait && !operation.done()) {
-    // Who breaks off knows what to ask for.
+    // If the user interrupts the wait, the printed name identifies the operation.
     console->err << OperationLine(operation) << std::endl;
     const auto ended = client.WaitOperation(
         operation.name(), {.retry_for = options.retry_for, .timeout = options.timeout});

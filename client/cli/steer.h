@@ -1,5 +1,5 @@
-// What the commands that change a running job have in common: they print the operation, or follow
-// it to its end.
+// Shared by the commands that change a running job: they print the operation, or follow it to its
+// end.
 #ifndef MUSTER_CLIENT_CLI_STEER_H_
 #define MUSTER_CLIENT_CLI_STEER_H_
 
@@ -20,7 +20,7 @@ struct SteeringOptions : CommonOptions {
   std::optional<uint64_t> at_step;
 };
 
-// Asks for the change.
+// Requests the change.
 using Change = std::function<absl::StatusOr<v1::Operation>(
     client::MusterClient& client, const std::string& job, const client::SteerOptions& options)>;
 
@@ -29,8 +29,8 @@ void AddSteeringOptions(CLI::App* command, Console* console, SteeringOptions* op
                         bool schedulable = true);
 ExitCode Steer(Console* console, const SteeringOptions& options, const Change& change);
 
-// Prints an operation, with --wait once it is done. 1 where it failed, 101 where it is not done in
-// time. last: what was printed; may be null.
+// Prints an operation; with --wait, once it is done. Returns 1 if it failed, 101 if it is not done
+// in time. last: the operation that was printed; may be null.
 ExitCode ShowOperation(Console* console, client::MusterClient& client,
                        const SteeringOptions& options, v1::Operation operation,
                        v1::Operation* last = nullptr);

@@ -35,7 +35,7 @@ ExitCode Stop(Console* console, const StopOptions& options) {
       FollowJob(console, client->get(), options.job, {.retry_for = options.retry_for});
   if (!ended.ok()) return Fail(console, ended.status());
   const ExitCode code = ReportEnd(console, *ended, options.output);
-  // Stopped, as was asked for.
+  // Stopped as requested.
   return code == kJobCancelled ? kDone : code;
 }
 

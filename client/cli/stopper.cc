@@ -36,7 +36,7 @@ void Stopper::JobRuns(client::MusterClient* client, const std::string& job_id) {
 
 void Stopper::JobHasEnded() {
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !calling_; };
-  // Whatever the coordinator would still answer is of no use.
+  // Any later answer of the coordinator is not needed.
   stop_call_.Cancel();
   absl::MutexLock lock(&mutex_);
   client_ = nullptr;
@@ -59,7 +59,7 @@ void Stopper::Run() {
     job_id = job_id_;
     calling_ = true;
   }
-  // An error leaves nothing to be done but to wait: the job has ended, or the coordinator is gone.
+  // After an error it can only wait: the job has ended, or the coordinator has.
   client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).IgnoreError();
   absl::MutexLock lock(&mutex_);
   calling_ = false;

@@ -1,5 +1,5 @@
-// What Ctrl-C means while `muster run` runs a job: the first asks the job to stop, the second ends
-// all at once.
+// Handles Ctrl-C while `muster run` runs a job: the first one asks the job to stop, the second one
+// ends everything at once.
 #ifndef MUSTER_CLIENT_CLI_STOPPER_H_
 #define MUSTER_CLIENT_CLI_STOPPER_H_
 
@@ -15,7 +15,7 @@
 
 namespace muster::cli {
 
-// Listens to interrupts for its life. Thread-safe.
+// Listens to interrupts for its lifetime. Thread-safe.
 class Stopper {
  public:
   explicit Stopper(Interrupts* interrupts);
@@ -23,13 +23,13 @@ class Stopper {
 
   bool interrupted() const { return interrupted_.cancelled(); }
   bool hurried() const { return at_once_.cancelled(); }
-  // Cancelled by the first interrupt: nothing new need begin.
+  // Cancelled by the first interrupt: no new work needs to begin.
   client::Cancellation* interruption() { return &interrupted_; }
   // Cancelled by the second interrupt, or when the job does not stop in time.
   client::Cancellation* at_once() { return &at_once_; }
 
-  // From now on the first interrupt stops this job; where it has come already, at once. `client`
-  // must live until JobHasEnded returns.
+  // From now on the first interrupt stops this job. If it has come already, the job is stopped at
+  // once. `client` must live until JobHasEnded returns.
   void JobRuns(client::MusterClient* client, const std::string& job_id);
   void JobHasEnded();
 
@@ -49,7 +49,7 @@ class Stopper {
   bool calling_ ABSL_GUARDED_BY(mutex_) = false;  // client_ is being used
   bool over_ ABSL_GUARDED_BY(mutex_) = false;
 
-  // After what they use.
+  // Declared after the members that they use.
   std::thread thread_;
   Interrupts::Listener listener_;
 };

@@ -19,7 +19,7 @@ namespace {
 
 constexpr char kPrefix[] = "muster-run-";
 constexpr char kOwner[] = "owner";
-// Of musterd, which outlives a killed run by the moment that it takes to end.
+// The lock of musterd, which ends a moment after a killed run.
 constexpr char kDaemonLock[] = "lock";
 
 // The file, locked; without a descriptor where it is not there, or another process has the lock.
@@ -45,7 +45,7 @@ void RemoveLeftovers(const std::string& root) {
   for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
     const std::string path = entry.path().string();
     if (entry.path().filename().string().rfind(kPrefix, 0) != 0 || !IsOwn(path)) continue;
-    // Without an owner it is just being made.
+    // Without the file `owner` the directory is just being created.
     const process::Fd owner = Lock(files::JoinPath(path, kOwner), 0);
     if (owner.get() < 0) continue;
     const std::string daemon = files::JoinPath(path, kDaemonLock);

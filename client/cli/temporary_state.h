@@ -1,5 +1,5 @@
-// The state directory of a `muster run` that keeps none: made under $TMPDIR, removed in the end.
-// One that a killed run left behind is removed by the next.
+// The state directory of a `muster run` without --state: made under $TMPDIR, and removed after the
+// run. The directory of a killed run is removed by the next run.
 #ifndef MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
 #define MUSTER_CLIENT_CLI_TEMPORARY_STATE_H_
 
@@ -15,8 +15,9 @@ namespace muster::cli {
 // the kernel frees the lock of a process that is killed.
 class TemporaryState {
  public:
-  // First removes what is left of others: directories of this user with such a name whose `owner`
-  // is not locked, and neither is `lock`, musterd's own. INTERNAL: it cannot be made.
+  // First removes the directories of killed runs: directories of this user with such a name in
+  // which neither `owner` nor musterd's own `lock` is locked. INTERNAL: the directory cannot be
+  // made.
   static absl::StatusOr<std::unique_ptr<TemporaryState>> Create(const std::string& root);
   // Removes it.
   ~TemporaryState();

@@ -11,7 +11,7 @@
 namespace muster::cli {
 namespace {
 
-// Input files that are not there: problems where the job would run here, else only warnings.
+// Missing input files: problems if the job would run on this machine, otherwise only warnings.
 void CheckInputs(const jobfile::JobFile& file, bool here, v1::ValidateJobResponse* response) {
   v1::SpecProblems problems = jobfile::CheckFiles(file.spec);
   jobfile::AddPlaces(file, &problems);

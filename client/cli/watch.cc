@@ -25,7 +25,7 @@ ExitCode Watch(Console* console, const CommonOptions& options, const std::string
   if (last.state() == v1::Job::FAILED) {
     console->err << "muster: job " << job_id << " failed: " << FailureText(last) << std::flush;
   }
-  // It ended because stdout takes no more, which RunCommandLine tells.
+  // It ended because stdout cannot be written, which RunCommandLine reports.
   if (!client::HasEnded(last.state())) return kDone;
   return ExitCodeOf(last.state());
 }

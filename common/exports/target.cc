@@ -20,7 +20,7 @@ safetensors::Metadata MetadataOf(const std::string& job_name, const std::string&
 }
 
 absl::Status CheckTarget(const std::string& path, const std::string& job_name, bool overwrite) {
-  // Before anything is opened: to open a pipe would wait for its writer.
+  // Checked before the file is opened, because opening a pipe would wait for its writer.
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return absl::OkStatus();
@@ -34,7 +34,7 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   const auto file = safetensors::File::Open(path);
   if (absl::IsPermissionDenied(file.status())) return file.status();
   if (!file.ok()) {
-    // The reason, which has the path again, comes last: who shows this may cut it.
+    // The reason, which repeats the path, comes last, so that a caller may cut it.
     return absl::FailedPreconditionError(
         absl::StrCat(path, " exists, and is not an export of the job '", job_name, "'; ", kWhatToDo,
                      " (", file.status().message(), ")"));

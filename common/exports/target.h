@@ -1,5 +1,5 @@
-// The file to which a job exports its weights: who wrote the one that is there, and whether it may
-// be replaced.
+// The file to which a job exports its weights: who wrote an existing file, and whether it may be
+// replaced.
 #ifndef MUSTER_COMMON_EXPORTS_TARGET_H_
 #define MUSTER_COMMON_EXPORTS_TARGET_H_
 
@@ -10,17 +10,17 @@
 
 namespace muster::exports {
 
-// What an exported file says of its writer, in its `__metadata__`.
+// The information about its writer in the `__metadata__` of an exported file.
 inline constexpr char kJobNameKey[] = "muster_job_name";
 inline constexpr char kJobIdKey[] = "muster_job_id";
 
-// All metadata of an exported file: the above, and what Hugging Face's readers want.
+// All metadata of an exported file: the writer, and what Hugging Face's readers need.
 safetensors::Metadata MetadataOf(const std::string& job_name, const std::string& job_id);
 
-// Whether a job of this name may write its weights to `path`: there is nothing yet, or a job of the
-// same name wrote it, or `overwrite`, and then it is whatever file. Only looks.
-// FAILED_PRECONDITION: no, and what to do. Other codes: it cannot be told, because the file cannot
-// be looked at.
+// Whether a job of this name may write its weights to `path`: no file exists there, or a job of the
+// same name wrote it, or `overwrite` is set and it is any file. Changes nothing.
+// FAILED_PRECONDITION: the job may not; the message says what to do. Other codes: it is not known,
+// because the file cannot be read.
 absl::Status CheckTarget(const std::string& path, const std::string& job_name, bool overwrite);
 
 }  // namespace muster::exports

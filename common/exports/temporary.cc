@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr char kSuffix[] = ".tmp";
 
-// What the names of all generations of a job begin with.
+// The common prefix of the names of all generations of a job.
 std::string Prefix(const std::string& path, const std::string& job_id) {
   return absl::StrCat(".", fs::path(path).filename().string(), ".", job_id, "-g");
 }

@@ -1,4 +1,4 @@
-// The names under which weights are written until they may take their place.
+// The names under which weights are written until the file may get its final name.
 #ifndef MUSTER_COMMON_EXPORTS_TEMPORARY_H_
 #define MUSTER_COMMON_EXPORTS_TEMPORARY_H_
 
@@ -17,7 +17,7 @@ std::string TemporaryPath(const std::string& path, const std::string& job_id, in
 
 // Removes what generations of the job before `generation` left beside `path`: files named exactly
 // as TemporaryPath names them, with a UUID as the incarnation, with or without a number behind it,
-// and nothing else. Gives the names removed; a folder that is not there holds none.
+// and nothing else. Returns the removed names; none if the folder does not exist.
 absl::StatusOr<std::vector<std::string>> RemoveStale(const std::string& path,
                                                      const std::string& job_id, int64_t generation);
 

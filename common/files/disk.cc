@@ -41,7 +41,7 @@ absl::StatusCode CodeOf(int error) {
 // Of a block of this size that was just written: it begins to go to the disk, and one that was
 // written a little earlier is there. So what a process counts as written (write_bytes in
 // /proc/PID/io, by which an agent sees that it moves) is never far ahead of the disk, and the fsync
-// that follows is short. Whatever cannot be done is left to fsync.
+// that follows is short. If this is not possible, fsync does all of it.
 absl::Status WriteBehind(int fd, const std::string& path) {
   constexpr off_t kBlock = activity::kBlockBytes;
   constexpr off_t kAhead = 8 * kBlock;
@@ -56,8 +56,8 @@ absl::Status WriteBehind(int fd, const std::string& path) {
   return failed ? ErrnoStatus(errno, "write", path) : absl::OkStatus();
 }
 
-// Brings what was written to the disk block by block, so that a slow disk shows that it moves; only
-// fsync makes it durable.
+// Brings what was written to the disk block by block, so that progress is visible on a slow disk;
+// only fsync makes the data durable.
 absl::Status SyncBlocks(int fd, const std::string& path) {
   struct stat info;
   if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return absl::OkStatus();

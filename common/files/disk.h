@@ -20,7 +20,7 @@ class Disk {
   // The process-wide real disk.
   static Disk& Real();
 
-  // Writes all of it.
+  // Writes all bytes.
   virtual absl::Status Write(int fd, const void* data, size_t size, const std::string& path);
   // fsync. After a failure the file must not be used any more: the kernel may have dropped its
   // pages.

@@ -12,7 +12,7 @@ namespace muster::files {
 
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// `path` holds either what it held before or all of `contents`, also after a crash: writes
+// Afterwards, also after a crash, `path` has either its old contents or all of `contents`: writes
 // `path`.tmp, fsync, rename, fsync of the directory. One writer per path at a time.
 absl::Status WriteAtomically(const std::string& path, const std::string& contents,
                              Disk& disk = Disk::Real());

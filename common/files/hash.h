@@ -1,5 +1,5 @@
 // XXH3, 128 bits, as 32 lower-case hexadecimal digits (the canonical, big-endian form that
-// `xxhsum -H2` prints). Finds damage, not malice.
+// `xxhsum -H2` prints). Detects accidental damage, not deliberate changes.
 #ifndef MUSTER_COMMON_FILES_HASH_H_
 #define MUSTER_COMMON_FILES_HASH_H_
 

@@ -1,4 +1,4 @@
-// Writes a new file from front to back, hashing on the way.
+// Writes a new file from beginning to end, and hashes what it writes.
 #ifndef MUSTER_COMMON_FILES_HASHING_WRITER_H_
 #define MUSTER_COMMON_FILES_HASHING_WRITER_H_
 

@@ -50,7 +50,7 @@ MappedFile::MappedFile(std::string path, const uint8_t* data, size_t size, uint6
 
 absl::Status MappedFile::CheckNotShrunk() const {
   struct stat info;
-  // A file of that name that is gone or another one leaves the mapped one as it was.
+  // If the file of that name was removed or replaced, the mapped file is unchanged.
   if (stat(path_.c_str(), &info) != 0 || info.st_dev != device_ || info.st_ino != inode_ ||
       static_cast<size_t>(info.st_size) >= size_) {
     return absl::OkStatus();
@@ -83,7 +83,7 @@ MappedFile::~MappedFile() {
 void ExplainBusErrors() {
   struct sigaction action = {};
   action.sa_handler = [](int) {
-    // The process may hold any lock here: no logging, no memory.
+    // The process may hold any lock here, so this code must not log or allocate memory.
     constexpr char kWhy[] =
         "SIGBUS: a file that is mapped into memory (training data, weights or a checkpoint) was "
         "shortened, or could "
@@ -91,7 +91,7 @@ void ExplainBusErrors() {
     const ssize_t written = write(STDERR_FILENO, kWhy, sizeof(kWhy) - 1);
     static_cast<void>(written);
   };
-  // Behind the handler the same read comes again, and ends the process.
+  // After the handler the same read is repeated, and ends the process.
   action.sa_flags = SA_RESETHAND;
   sigaction(SIGBUS, &action, nullptr);
 }

@@ -15,7 +15,7 @@ namespace muster::files {
 // read behind its end with SIGBUS). Threading: const.
 class MappedFile {
  public:
-  // Errors as in disk.h; INVALID_ARGUMENT for what is not a regular file. An empty file is fine.
+  // Errors as in disk.h; INVALID_ARGUMENT: not a regular file. A file may be empty.
   static absl::StatusOr<MappedFile> Open(const std::string& path);
 
   MappedFile(MappedFile&& other) noexcept;
@@ -26,9 +26,9 @@ class MappedFile {
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
-  // FAILED_PRECONDITION when the file has shrunk since it was mapped (in place: one that was
-  // replaced by another stays as it was). Before a read this finds what would end the process,
-  // except for a file that shrinks during that very read. One stat.
+  // FAILED_PRECONDITION: the file has shrunk in place since it was mapped (if another file replaced
+  // it, the mapped one is unchanged). Call it before a read, because a read beyond the end would
+  // end the process; a file that shrinks during the read itself is not noticed. Costs one stat.
   absl::Status CheckNotShrunk() const;
 
  private:
@@ -41,8 +41,8 @@ class MappedFile {
   uint64_t inode_ = 0;
 };
 
-// From now on a process that reads behind the end of a file which has shrunk says so on stderr,
-// before SIGBUS ends it all the same. For main.
+// From now on, if the process reads beyond the end of a file that has shrunk, it reports this on
+// stderr before SIGBUS ends it. For main.
 void ExplainBusErrors();
 
 }  // namespace muster::files

@@ -1,4 +1,4 @@
-// A fresh folder for one test, removed at its end.
+// A new folder for one test, removed at its end.
 #ifndef MUSTER_COMMON_FILES_TEMP_DIR_H_
 #define MUSTER_COMMON_FILES_TEMP_DIR_H_
 

@@ -7,9 +7,9 @@ namespace muster {
 bool GlobMatches(std::string_view pattern, std::string_view text) {
   constexpr size_t kNone = std::string_view::npos;
   size_t p = 0, t = 0;
-  // Behind the last star, and where the text goes on that the star does not take yet. Only the last
-  // star need ever take more: what the earlier ones took as little of as they could leaves the
-  // longest rest.
+  // The positions after the last star, and in the text after the characters that this star matches
+  // so far. Only the last star ever needs to match more: earlier stars match as little as possible,
+  // which leaves the longest rest.
   size_t behind_star = kNone, rest = 0;
   while (t < text.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

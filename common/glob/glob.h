@@ -8,7 +8,8 @@
 
 namespace muster {
 
-// Whether `pattern` matches the whole of `text`. At most their lengths' product in time.
+// Whether `pattern` matches the whole `text`. The time is at most proportional to the product of
+// their lengths.
 bool GlobMatches(std::string_view pattern, std::string_view text);
 
 }  // namespace muster

@@ -16,7 +16,7 @@ TEST(GlobMatches, LiteralsMatchThemselvesAsAWhole) {
   EXPECT_TRUE(GlobMatches("", ""));
   EXPECT_FALSE(GlobMatches("", "a"));
   EXPECT_FALSE(GlobMatches("a", ""));
-  // What is special elsewhere is not here.
+  // Characters that are special in other pattern languages are not special here.
   EXPECT_FALSE(GlobMatches("ln_f.bias", "ln_fxbias"));
   EXPECT_TRUE(GlobMatches("[ab]", "[ab]"));
   EXPECT_FALSE(GlobMatches("[ab]", "a"));

@@ -8,8 +8,8 @@
 namespace muster {
 namespace {
 
-// So many are compared at most: a model of many thousand parameters has the same parts again and
-// again.
+// The largest number of compared parts: a model of many thousand parameters has the same parts many
+// times.
 constexpr size_t kMostCandidates = 5000;
 
 // Runs of whole parts of a name.

@@ -7,9 +7,9 @@
 
 namespace muster {
 
-// The pattern that one which matches none of `names` was probably meant to be: the same with its
-// stars at the ends, and between them what is nearest among the names' beginnings, ends or middles
-// (whole parts between dots). Empty when nothing is near.
+// The pattern that was probably meant by `pattern`, which matches none of `names`. It keeps the
+// stars at both ends; between them it has the nearest of the beginnings, ends or middles of the
+// names (whole parts between dots). Empty if none is near.
 std::string NearPattern(const std::string& pattern, const std::vector<std::string>& names);
 
 }  // namespace muster

@@ -17,7 +17,7 @@
 namespace muster::jobfile {
 namespace {
 
-// What is wrong with an input file; empty when nothing is.
+// The problem with an input file; empty if there is none.
 std::string Problem(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || access(path.c_str(), R_OK) != 0) {

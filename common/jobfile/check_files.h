@@ -1,5 +1,5 @@
-// Whether the files that a job reads are there, and nobody else's file is where it writes: what can
-// be told without reading them.
+// Checks, without reading any file, that the files that a job reads exist, and that the job does
+// not overwrite a file of another writer.
 #ifndef MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 #define MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 
@@ -10,13 +10,13 @@
 
 namespace muster::jobfile {
 
-// What there is against writing the job's export where its file says, as this machine sees it: a
-// file of somebody else. Empty: nothing, or it cannot be told here.
+// Why the job may not write its export to the path in its file, as seen from this machine: the path
+// has a file of another writer. Empty: it may, or this is not known here.
 std::string CheckExport(const v1::JobSpec& spec);
 
-// Each input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or no regular file, by
-// its field's path; and what CheckExport says. Only of use where the workers see the same files as
-// the caller.
+// Each input file (FieldRule.INPUT_PATH) that is missing, unreadable, empty or not a regular file,
+// by its field's path; and the result of CheckExport. Useful only if the workers see the same files
+// as the caller.
 v1::SpecProblems CheckFiles(const v1::JobSpec& spec);
 
 }  // namespace muster::jobfile

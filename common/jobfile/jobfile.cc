@@ -37,8 +37,7 @@ bool Follows(const std::string& path, const std::set<std::string>& known) {
   return false;
 }
 
-// The value of the nearest field around `path` that has one, `path` itself included; null where
-// none has.
+// The value of `path`, or of the nearest enclosing field that has one; null if there is none.
 template <typename T>
 const T* Nearest(const std::map<std::string, T>& values, const std::string& path) {
   // "a?3": a key of `a` that is no name.
@@ -118,7 +117,7 @@ absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string&
   }
   if (problems.problems().empty()) return job;
   AddPlaces(job, &problems);
-  // As one reads the file; those without a line (missing fields, overrides) last.
+  // In the order of the file; problems without a line (missing fields, overrides) come last.
   std::stable_sort(problems.mutable_problems()->begin(), problems.mutable_problems()->end(),
                    [](const v1::SpecProblem& a, const v1::SpecProblem& b) {
                      return static_cast<uint32_t>(a.line() - 1) <

@@ -13,13 +13,13 @@
 namespace muster::jobfile {
 
 struct JobFile {
-  // How messages call the file.
+  // The name of the file in messages.
   std::string name;
   // Valid (jobspec::ValidateSpec), paths absolute, defaults not filled in.
   v1::JobSpec spec;
   // 1-based line of every field and list element in the file, by path.
   std::map<std::string, int> lines;
-  // Of the fields that overrides have set: "--set KEY", by path.
+  // The source of each field that an override has set: "--set KEY", by path.
   std::map<std::string, std::string> sources;
 };
 
@@ -30,14 +30,14 @@ struct JobFile {
 // - NOT_FOUND, PERMISSION_DENIED, INTERNAL: the file cannot be read.
 absl::StatusOr<JobFile> LoadJobFile(const std::string& path, const Overrides& overrides = {});
 
-// The same for a text. `file` is how messages call it; relative paths are against `base_folder`, an
-// absolute path.
+// The same for a text. `file` is its name in messages; relative paths are relative to
+// `base_folder`, an absolute path.
 absl::StatusOr<JobFile> ParseJobFile(const std::string& text, const std::string& file,
                                      const std::string& base_folder,
                                      const Overrides& overrides = {});
 
-// Gives problems the override that set their field, or the line of their field or of the nearest
-// field around it.
+// Sets, for each problem, the override that set its field, or the line of its field or of the
+// nearest enclosing field.
 void AddPlaces(const JobFile& file, v1::SpecProblems* problems);
 
 // The error that LoadJobFile gives for these problems (at least one) of a file.

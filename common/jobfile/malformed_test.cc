@@ -1,4 +1,5 @@
-// Whatever stands in a job file: an error that says where, never a crash, a hang or a wrong job.
+// Malformed job files: the result is an error with the position, never a crash, a hang or a wrong
+// job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -33,7 +33,7 @@ size_t Distance(const std::string& a, const std::string& b) {
 }  // namespace
 
 std::string NearName(const std::string& found, const std::vector<std::string>& names) {
-  // Nobody types so long a name; and the table below is quadratic.
+  // Names that people type are shorter, and the table below grows quadratically.
   if (found.empty() || found.size() > 64) return "";
   const std::string folded = Fold(found);
   std::string best;

@@ -8,8 +8,8 @@
 namespace muster::jobfile {
 
 // The nearest of `names` by edit distance (a swap of neighbours counts as one edit; upper and lower
-// case, '-' and '_' are the same), or empty when none is near: more than a third of the name's
-// length away.
+// case, '-' and '_' are the same), or empty if none is near: a distance of more than a third of the
+// name's length is not near.
 std::string NearName(const std::string& found, const std::vector<std::string>& names);
 
 }  // namespace muster::jobfile

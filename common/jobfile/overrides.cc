@@ -25,7 +25,7 @@ struct Step {
   std::optional<int> index;
 };
 
-// "stages[0].fit" -> stages, [0], fit. Nothing where it is no key.
+// "stages[0].fit" -> stages, [0], fit. Nothing if it is not a valid key.
 std::optional<std::vector<Step>> ParseKey(const std::string& key) {
   std::vector<Step> steps;
   size_t at = 0;
@@ -54,7 +54,7 @@ std::optional<std::vector<Step>> ParseKey(const std::string& key) {
 
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
 
-// The value of a key; nothing at all where the mapping does not have it.
+// The value of a key; nothing if the mapping does not have it.
 YAML::Node Entry(const YAML::Node& map, const std::string& name) {
   for (const auto& entry : map) {
     if (entry.first.IsScalar() && entry.first.Scalar() == name) return entry.second;
@@ -69,7 +69,7 @@ bool HasEntry(const YAML::Node& map, const std::string& name) {
 }
 
 // A mapping with another value for one key. Nodes are shared, also by anchors and aliases of the
-// file: so what is on the way to a change is made anew, and nothing is changed in place.
+// file: so the nodes along the path to a change are copied, and no node is changed in place.
 YAML::Node WithEntry(const YAML::Node& map, const std::string& name, const YAML::Node& value) {
   YAML::Node changed(YAML::NodeType::Map);
   bool found = false;
@@ -121,7 +121,7 @@ class Setting {
 
   const std::string& path() const { return path_; }
   const std::string& problem() const { return problem_; }
-  // The field that an unknown name was probably meant to be; empty where there is none.
+  // The field that was probably meant by an unknown name; empty if there is none.
   const std::string& meant() const { return meant_; }
 
  private:
@@ -235,7 +235,7 @@ Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>
       continue;
     }
     result.root = *changed;
-    // What was set below it before is gone.
+    // Values that were set below it before are replaced.
     std::erase_if(result.sources, [&](const auto& entry) {
       const std::string& path = entry.first;
       return path.size() > setting.path().size() && path.rfind(setting.path(), 0) == 0 &&

@@ -1,4 +1,4 @@
-// Values that are given besides the job file: `--set KEY=VALUE`.
+// Values that are given in addition to the job file: `--set KEY=VALUE`.
 #ifndef MUSTER_COMMON_JOBFILE_OVERRIDES_H_
 #define MUSTER_COMMON_JOBFILE_OVERRIDES_H_
 
@@ -17,27 +17,27 @@ namespace muster::jobfile {
 struct Overrides {
   // "optimizer.adamw.lr=1e-4", in the order in which they apply: a later one wins.
   std::vector<std::string> settings;
-  // Absolute. Relative paths among their values are against it.
+  // Absolute. Relative paths among their values are relative to it.
   std::string base_folder;
 };
 
-// A YAML tree with overrides in it.
+// A YAML tree to which overrides are applied.
 struct Overridden {
   YAML::Node root;
-  // What was set, by its path: "--set KEY".
+  // The source of each value that was set, by path: "--set KEY".
   std::map<std::string, std::string> sources;
-  // Of the settings that could not be applied, each with its source.
+  // The settings that could not be applied, each with its source.
   v1::SpecProblems problems;
-  // Fields that an unknown key was probably meant to be.
+  // Fields that were probably meant by an unknown key.
   std::set<std::string> meant;
 };
 
 // KEY is a path as in messages about the job file: names with dots, elements of lists with [i].
-// VALUE is YAML; it replaces what stands there, and mappings that are missing on the way are made.
-// An index that is the list's length adds an element. Problems: an unknown name; an index beyond
-// the end; a list without an index on the way; a value that is no YAML; an alternative of a oneof
-// while the tree has another one (set the field around it to replace both). Values are not checked
-// here: read the tree as `type` for that. `root` stays as it is. Throws nothing.
+// VALUE is YAML; it replaces the present value, and missing mappings along the path are created. An
+// index that is the list's length adds an element. Problems: an unknown name; an index beyond the
+// end; a list in the path without an index; a value that is not YAML; an alternative of a oneof
+// while the tree has another one (set the enclosing field to replace both). Values are not checked
+// here: this happens when the tree is read as `type`. `root` is not changed. Throws nothing.
 Overridden ApplyOverrides(const YAML::Node& root, const std::vector<std::string>& settings,
                           const google::protobuf::Descriptor& type);
 

@@ -11,19 +11,20 @@
 
 namespace muster::jobfile {
 
-// Sets the field, or appends to it where it is a list. Returns what is wrong, found and allowed;
-// nothing when all is well. Numbers are not rounded: a fraction or an exponent is no whole number,
-// what does not fit is refused. A quoted number is a text. Enum values are in lower case.
+// Sets the field, or appends to it if it is a list. Returns the problem, with found and allowed;
+// nothing if there is none. Numbers are not rounded: a number with a fraction or an exponent is not
+// a whole number, and a number that does not fit is refused. A quoted number is a text. Enum values
+// are in lower case.
 std::optional<std::string> SetScalar(const YAML::Node& node,
                                      const google::protobuf::FieldDescriptor& field,
                                      google::protobuf::Message* message);
 
-// What a field expects: "a whole number from 0 to 4294967295", "one of: cpu", "a mapping (name:
-// value)".
+// The values that a field expects: "a whole number from 0 to 4294967295", "one of: cpu", "a mapping
+// (name: value)".
 std::string Expected(const google::protobuf::FieldDescriptor& field);
 
-// What stands in the file, short, for messages: "'abc'", "the text '5'", "a list", "a mapping",
-// "nothing".
+// A short description of the value in the file, for messages: "'abc'", "the text '5'", "a list", "a
+// mapping", "nothing".
 std::string Found(const YAML::Node& node);
 
 }  // namespace muster::jobfile

@@ -11,7 +11,7 @@
 namespace muster::jobfile {
 namespace {
 
-// Remembers where a document begins and cares for nothing else.
+// Stores where a document begins, and ignores all other events.
 class DocumentStart : public YAML::EventHandler {
  public:
   int line() const { return line_; }
@@ -33,8 +33,8 @@ class DocumentStart : public YAML::EventHandler {
   int line_ = 0;
 };
 
-// The line where a second document begins; 0 when there is none. YAML::LoadAll would say the same,
-// but on a stray "}" it makes empty documents without end.
+// The line where a second document begins; 0 if there is none. YAML::LoadAll would also find it,
+// but for a stray "}" it makes empty documents without end.
 int SecondDocument(const std::string& text) {
   std::istringstream stream(text);
   YAML::Parser parser(stream);

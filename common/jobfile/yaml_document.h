@@ -1,4 +1,4 @@
-// A text as one YAML document.
+// Parses a text as one YAML document.
 #ifndef MUSTER_COMMON_JOBFILE_YAML_DOCUMENT_H_
 #define MUSTER_COMMON_JOBFILE_YAML_DOCUMENT_H_
 
@@ -8,20 +8,20 @@
 
 namespace muster::jobfile {
 
-// Job files are small; more is another file by mistake.
+// Job files are small; a larger file was given by mistake.
 inline constexpr size_t kMaxJobFileBytes = 1 << 20;
 
 struct YamlDocument {
-  // Null where the text holds nothing but space and comments.
+  // Null if the text contains only spaces and comments.
   YAML::Node root;
-  // Why it is none; empty where it is one.
+  // Why the text is not such a document; empty if it is one.
   std::string problem;
-  // 1-based, of the problem; 0 where there is none.
+  // 1-based line of the problem; 0 if there is no problem.
   int line = 0;
 };
 
-// What is too long, no UTF-8, no YAML, or more than one document has a problem. Throws nothing.
-// Thread-safe.
+// It is a problem if the text is too long, not UTF-8, not YAML, or more than one document. Throws
+// nothing. Thread-safe.
 YamlDocument ParseYamlDocument(const std::string& text);
 
 }  // namespace muster::jobfile

@@ -26,7 +26,7 @@ std::vector<std::string> FieldNames(const Descriptor& type) {
   return names;
 }
 
-// A field without a value: fine for messages and lists.
+// A field without a value: allowed for messages and lists.
 bool IsNothing(const YAML::Node& node) { return !node.IsDefined() || node.IsNull(); }
 
 }  // namespace

@@ -17,15 +17,15 @@ namespace muster::jobfile {
 // Rules: keys are field names; a field given twice, an unknown key, two alternatives of a oneof and
 // values of another type are problems. A list of one may be written as its element. A message
 // without a value (`ddp:`) is present and empty; a number or text without a value is a problem. A
-// relative path (jobspec::IsPath) becomes absolute against `base_folder`. In a map field, whose
-// keys and values are texts, every key is allowed, and a number or a truth value is its text as it
-// stands in the file.
+// relative path (jobspec::IsPath) is made absolute with `base_folder`. In a map field, whose keys
+// and values are texts, every key is allowed, and a number or a truth value is taken as its text in
+// the file.
 //
-// Goes on after a problem, so that one reading finds them all. Not thread-safe; one use.
+// Continues after a problem, so that one call finds all problems. Not thread-safe; one use.
 class YamlMessageReader {
  public:
-  // `base_folder` is absolute. `other_folders`: by path of a field, the folder instead for it and
-  // what is in it.
+  // `base_folder` is absolute. `other_folders`: by path of a field, the folder that replaces
+  // `base_folder` for this field and its own fields.
   explicit YamlMessageReader(std::string base_folder,
                              std::map<std::string, std::string> other_folders = {})
       : base_folder_(std::move(base_folder)), other_folders_(std::move(other_folders)) {}
@@ -37,8 +37,8 @@ class YamlMessageReader {
   const jobspec::ProblemList& problems() const { return problems_; }
   // 1-based line of every field and list element that was read, by path.
   const std::map<std::string, int>& lines() const { return lines_; }
-  // Fields that a mistyped key was probably meant to be: that they are missing is no second
-  // problem.
+  // Fields that were probably meant by mistyped keys: it is not a second problem that they are
+  // missing.
   const std::set<std::string>& meant() const { return meant_; }
 
  private:
@@ -51,9 +51,9 @@ class YamlMessageReader {
   // A singular field's value, or one element of a list.
   void ReadValue(const YAML::Node& value, const google::protobuf::FieldDescriptor& field,
                  const std::string& path, int line, google::protobuf::Message* message);
-  // Whether a key is a name; else that is a problem of the mapping at `path`.
+  // Whether a key is a name; if it is not, this is a problem of the mapping at `path`.
   bool IsName(const YAML::Node& key, const std::string& path);
-  // Notes the line of a key, unless it has one: then it was given twice.
+  // Stores the line of a key. If the key has a line already, it was given twice.
   bool IsFirst(const std::string& path, int line);
   void MakePathAbsolute(const google::protobuf::FieldDescriptor& field, const std::string& path,
                         int line, google::protobuf::Message* message);
@@ -67,10 +67,10 @@ class YamlMessageReader {
   std::set<std::string> meant_;
 };
 
-// 1-based line of a node; `otherwise` where yaml-cpp knows none.
+// 1-based line of a node; `otherwise` if yaml-cpp has none.
 int LineOf(const YAML::Node& node, int otherwise);
 
-// What to say of a key that the message does not have; *near: the field that was probably meant, or
+// The problem of a key that the message does not have. *near: the field that was probably meant, or
 // nothing.
 std::string UnknownKey(const std::string& name, const google::protobuf::Descriptor& type,
                        std::string* near);

@@ -17,7 +17,7 @@ uint32_t LlamaInner(uint64_t width) {
   return Clamp((8 * width + 3 * multiple - 1) / (3 * multiple) * multiple);
 }
 
-// A default made of what is missing would be a second problem.
+// A default that is computed from a missing value would be a second problem.
 void ResolveModel(v1::ModelSpec* model) {
   if (model->has_gpt2()) {
     v1::Gpt2Spec* gpt2 = model->mutable_gpt2();
@@ -52,7 +52,7 @@ void ResolveSchedule(uint64_t fit_steps, v1::ScheduleSpec* schedule) {
   }
 }
 
-// Said wherever it may have an effect.
+// Set wherever it may have an effect.
 void ResolveUnevenInputs(v1::JobSpec* spec) {
   if (spec->has_batch() && spec->batch().last() == v1::BatchSpec::LAST_UNSPECIFIED) {
     spec->mutable_batch()->set_last(spec->has_uneven_inputs() ? v1::BatchSpec::UNEVEN
@@ -72,7 +72,7 @@ uint64_t TotalSteps(const v1::JobSpec& spec) {
 }
 
 v1::JobSpec ResolveDefaults(v1::JobSpec spec) {
-  // First what depends on other fields.
+  // First the defaults that depend on other fields.
   if (spec.has_model()) ResolveModel(spec.mutable_model());
   if (spec.has_schedule()) ResolveSchedule(TotalSteps(spec), spec.mutable_schedule());
   if (spec.precision() == v1::JobSpec::FLOAT16) spec.mutable_loss_scale();

@@ -1,4 +1,4 @@
-// Durations as job files say them: "90s", "10m", "1h30m".
+// Durations as in job files: "90s", "10m", "1h30m".
 #ifndef MUSTER_COMMON_JOBSPEC_DURATION_H_
 #define MUSTER_COMMON_JOBSPEC_DURATION_H_
 

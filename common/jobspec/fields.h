@@ -19,21 +19,21 @@ struct FieldValue {
   std::string path;  // "stages[1].fit.steps"
 
   std::string String() const;
-  // Of any type of number.
+  // The value of a number of any type.
   double Number() const;
-  // As protobuf's text format has it: exact, texts in quotes, on one line. Of no message.
+  // The value in protobuf's text format: exact, texts in quotes, on one line. Not for messages.
   std::string Exact() const;
   int Enum() const;
   const google::protobuf::Message& Message() const;
 };
 
 // Visits every value that is set (numbers and strings without presence: those that are not zero or
-// empty), messages before their own fields. Stable order: that of the field numbers. Maps are left
-// out: their texts are the plug-in's.
+// empty), messages before their own fields. Stable order: that of the field numbers. Maps are not
+// visited: their texts are for the plug-in.
 void ForEachValue(const google::protobuf::Message& message,
                   const std::function<void(const FieldValue&)>& visit);
 
-// "a.b"; just `name` where the parent is the whole job.
+// "a.b"; only `name` if the parent is the whole job.
 std::string ChildPath(const std::string& parent, const std::string& name);
 // "a[3]"
 std::string ElementPath(const std::string& list, int index);

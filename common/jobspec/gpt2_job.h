@@ -1,4 +1,4 @@
-// For tests: a job that may run, and how a job is made of its text.
+// For tests: a valid job, and a function that makes a job from a text.
 #ifndef MUSTER_COMMON_JOBSPEC_GPT2_JOB_H_
 #define MUSTER_COMMON_JOBSPEC_GPT2_JOB_H_
 

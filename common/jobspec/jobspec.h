@@ -1,6 +1,6 @@
-// What a job means beyond its syntax: defaults and validation of muster.v1.JobSpec
-// (proto/muster/v1/job_spec.proto). Defaults and rules of single fields stand there beside the
-// fields; here is what depends on several. Pure functions, thread-safe.
+// The defaults and the validation of muster.v1.JobSpec (proto/muster/v1/job_spec.proto). Defaults
+// and rules of single fields are beside the fields there; this code has those that depend on
+// several fields. Pure functions, thread-safe.
 #ifndef MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
 #define MUSTER_COMMON_JOBSPEC_JOBSPEC_H_
 
@@ -12,22 +12,22 @@
 
 namespace muster::jobspec {
 
-// Fills in every default, so that what is stored says what really runs. A valid
-// spec stays valid; a second call changes nothing. What is wrong stays as it is, for ValidateSpec
-// to name.
+// Fills in every default, so that the stored job describes what really runs. A valid
+// spec stays valid; a second call changes nothing. Invalid values are not changed: ValidateSpec
+// reports them.
 v1::JobSpec ResolveDefaults(v1::JobSpec spec);
 
-// Every problem at once, first those of single fields, each with its path ("model.gpt2.heads",
-// "stages[1].fit.steps"), what was found and what is allowed; empty when the job may run. Takes a
-// spec with or without its defaults. Looks at no file.
+// Returns all problems, first those of single fields, each with its path ("model.gpt2.heads",
+// "stages[1].fit.steps"), what was found and what is allowed; empty if the job is valid. Takes a
+// spec with or without its defaults. Reads no file.
 v1::SpecProblems ValidateSpec(const v1::JobSpec& spec);
 
-// Optimizer steps of all fit stages.
+// The number of optimizer steps of all fit stages.
 uint64_t TotalSteps(const v1::JobSpec& spec);
 
-// One line per problem: "path: message", or "file:line: path: message" where the problem has a line
-// and `file` is given, or "source: path: message" where it has a source (without the path where the
-// source ends in it).
+// One line per problem: "path: message", or "file:line: path: message" if the problem has a line
+// and `file` is given, or "source: path: message" if it has a source (without the path if the
+// source ends with it).
 std::string FormatProblems(const v1::SpecProblems& problems, const std::string& file = "");
 
 }  // namespace muster::jobspec

@@ -11,7 +11,7 @@ namespace muster::jobspec {
 
 struct Line {
   std::string path;   // as in the job file: "stages[1].fit.steps"
-  std::string value;  // exact, and without a line break; of a message "{}"
+  std::string value;  // exact, and without a line break; "{}" for a message
 
   friend bool operator==(const Line&, const Line&) = default;
 };

@@ -12,7 +12,7 @@ namespace muster::jobspec {
 // Not thread-safe.
 class ProblemList {
  public:
-  // The first problem of a path wins: what follows from it is no news.
+  // Only the first problem of a path is kept, because later ones follow from it.
   void Add(const std::string& path, const std::string& message, int line = 0) {
     if (!paths_.insert(path).second) return;
     auto* problem = problems_.add_problems();

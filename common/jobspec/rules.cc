@@ -77,7 +77,7 @@ std::string AllowedElements(const v1::FieldRule& rule) {
   return absl::StrCat(count, ", such as [", absl::StrJoin(rule.default_(), ", "), "]");
 }
 
-// What an error says about a field that must be given, and is not.
+// The text of the error for a needed field that is missing.
 std::string Missing(const FieldDescriptor& field) {
   const v1::FieldRule& rule = RuleOf(field);
   const bool text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
@@ -133,7 +133,7 @@ class RuleChecker {
       const bool fields_of_its_own = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
                                      FirstOneof(*field.message_type()) == nullptr;
       if (!fields_of_its_own) return problems_.Add(path, Missing(field));
-      // What it lacks says more than that it is missing.
+      // The problems of its fields say more than that it is missing.
       return CheckMessage(reflection.GetMessage(message, &field), path);
     }
     if (!field.is_repeated()) return CheckValue({&message, &field, -1, path});

@@ -1,4 +1,4 @@
-// The rules that stand in job_spec.proto: every field has one, and they make sense.
+// The rules in job_spec.proto: every field has one, and they are consistent.
 #include "common/jobspec/rules.h"
 
 #include <gmock/gmock.h>
@@ -69,8 +69,8 @@ TEST(Schema, GivesRangesToNumbersOnly) {
               IsEmpty());
 }
 
-// What is missing can be named: a number that is needed has a range, a list of messages is one of
-// alternatives.
+// A missing value can be described: a number that is needed has a range, a list of messages is one
+// of alternatives.
 TEST(Schema, SaysWhatIsAllowedWhereSomethingIsNeeded) {
   EXPECT_THAT(FieldsOfWhich([](const FieldDescriptor& field) {
                 const v1::FieldRule& rule = RuleOf(field);

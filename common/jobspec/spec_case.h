@@ -19,7 +19,8 @@ struct SpecCase {
   std::string message;  // part of it
 };
 
-// That this is all that is wrong with a good job so broken, with its defaults filled in or not.
+// Checks that the change to a valid job causes exactly this problem, whether its defaults are
+// filled in or not.
 inline void ExpectTheOneProblem(v1::JobSpec good, const SpecCase& expected) {
   expected.break_it(&good);
   for (const v1::JobSpec& broken : {good, ResolveDefaults(good)}) {

@@ -15,7 +15,7 @@
 namespace muster::jobspec {
 namespace {
 
-// A product of the numbers of a row must fit what counts them.
+// The product of the dimensions of a row must fit into the type that counts them.
 constexpr uint64_t kMaxRow = std::numeric_limits<int32_t>::max();
 
 // The rules between fields; those of single fields stand beside them (rules.h).
@@ -58,7 +58,7 @@ class Validator {
     }
   }
 
-  // Of what is 0 it is said elsewhere that it is missing.
+  // For a value of 0 another check reports that it is missing.
   void Divides(const std::string& path, uint64_t number, const std::string& of, uint64_t whole) {
     if (number == 0 || whole % number == 0) return;
     Add(path, absl::StrCat("found ", number, "; allowed: a divisor of ", of, ", ", whole));

@@ -103,7 +103,7 @@ class DataValidator {
                                        name, ", ", inputs.size()));
   }
 
-  // Whether the model reads what the data are.
+  // Whether the model can read this kind of data.
   void Fits(const std::string& path, Reads data) {
     const Reads model = WhatReads(spec_.model());
     if (model == Reads::kUnknown || model == data) return;

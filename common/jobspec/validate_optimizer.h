@@ -1,5 +1,4 @@
-// The rules of what happens to gradients: `optimizer`, `schedule`, `precision` with its
-// `loss_scale`.
+// The rules of `optimizer`, `schedule`, and `precision` with its `loss_scale`.
 #ifndef MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
 #define MUSTER_COMMON_JOBSPEC_VALIDATE_OPTIMIZER_H_
 

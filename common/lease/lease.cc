@@ -27,7 +27,7 @@ void Lease::Acked(uint64_t sequence) {
 }
 
 void Lease::Broken(absl::Time now) {
-  // An attempt that never came to a welcome does not make the lease longer.
+  // An attempt without a welcome does not extend the lease.
   if (attached_) broken_ = now;
   attached_ = false;
   sent_.clear();

@@ -4,8 +4,8 @@
 // The holder counts from the moment at which it *sent* the last message that the coordinator
 // answered (its hello, a heartbeat), and stops `margin` before the end. The coordinator counts from
 // the moment at which that message *came*, and waits longer (coordinator/membership/timing.h). So
-// the holder has ended before another process replaces it, however long a message travelled, and
-// although the two never compare their clocks.
+// the holder has ended before another process replaces it, no matter how long a message was under
+// way, and although the two never compare their clocks.
 //
 // A refused connection counts as an answer: at that moment no coordinator listened, so nobody could
 // replace the holder, and a coordinator that starts later first waits for a whole lease. The same
@@ -45,7 +45,7 @@ class Lease {
   uint64_t Beat(absl::Time now);
   // The coordinator has received all heartbeats of this stream up to this one.
   void Acked(uint64_t sequence);
-  // The stream is over.
+  // The stream has ended.
   void Broken(absl::Time now);
   // An attempt to connect that began at `begun` was refused: no coordinator listens, or it accepts
   // nobody at present.

@@ -1,4 +1,4 @@
-// One log form for all programs: lines on stderr, UTC, the program's name in each.
+// The log format of all programs: lines on stderr, UTC, the program's name in each.
 #ifndef MUSTER_COMMON_LOG_LOG_H_
 #define MUSTER_COMMON_LOG_LOG_H_
 

@@ -193,8 +193,8 @@ absl::StatusOr<Manifest> Read(const std::string& directory) {
     const std::string format = json.at("format").get<std::string>();
     const int64_t version = json.at("version").get<int64_t>();
     if (format == kFormat && version > kVersion) {
-      // Of a newer program, which has its hash in the same place: then it is whole, for all that
-      // this one knows.
+      // Written by a newer program, which has its hash in the same place: as far as this program
+      // can check, it is not damaged.
       RETURN_IF_ERROR(CheckHash(path, text, json.at(kHashMember).get<std::string>()));
       return absl::UnimplementedError(absl::StrCat(path, ": has version ", version, " of ", kFormat,
                                                    ", this program reads up to ", kVersion));

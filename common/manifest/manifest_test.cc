@@ -251,7 +251,7 @@ TEST_F(ManifestTest, FilesThatLackAPieceAreReported) {
   EXPECT_THAT(VerifyError(), HasSubstr("rank-1.safetensors: no entry 'step/v'"));
 }
 
-// It may be there again tomorrow.
+// It may be readable again later.
 TEST_F(ManifestTest, AFileThatIsNotThereIsNoDamage) {
   ASSERT_TRUE(Write(manifest_, dir_.path()).ok());
   std::filesystem::remove(dir_.Path("rank-0.safetensors"));

@@ -22,7 +22,7 @@ struct Contents {
   std::string hash;
 };
 
-// Read, not mapped: what the disk cannot give is an error then, not a signal.
+// Read, not mapped, so that a failed read is an error and not a signal.
 absl::StatusOr<Contents> ReadContents(const std::string& path) {
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return files::ErrnoStatus(errno, "open", path);

@@ -1,4 +1,4 @@
-// Several problems found together, told as one error: the first three and "and N more".
+// Several problems, reported as one error: the first three and "and N more".
 #ifndef MUSTER_COMMON_PROBLEMS_PROBLEMS_H_
 #define MUSTER_COMMON_PROBLEMS_PROBLEMS_H_
 

@@ -25,9 +25,9 @@ namespace muster::process {
 
 // How a process ended.
 struct Exit {
-  // Exit code; 0 where a signal ended it.
+  // Exit code; 0 if a signal ended it.
   int code = 0;
-  // The signal that ended it; 0 where it exited.
+  // The signal that ended it; 0 if it exited.
   int signal = 0;
 
   bool operator==(const Exit&) const = default;
@@ -52,7 +52,7 @@ enum class Output {
 struct SpawnOptions {
   // argv[0] is the path of the binary (no search in PATH).
   std::vector<std::string> argv;
-  // Set on top of this process's own environment.
+  // Variables that are added to this process's own environment, or replaced in it.
   std::map<std::string, std::string> environment;
   Grouping grouping = Grouping::kOwnGroup;
   Output output = Output::kInherit;
@@ -78,8 +78,8 @@ class Process {
   // Sends a signal to the whole group. Has no effect after the process was waited for.
   void Signal(int signal);
 
-  // How it ended, waiting at most `timeout` (absl::InfiniteDuration(): without end); nullopt: it
-  // still runs. The rest of its group is killed before the process id is released, so no other
+  // Waits at most `timeout` (absl::InfiniteDuration(): no limit) and returns how it ended; nullopt:
+  // it still runs. The rest of its group is killed before the process id is released, so no other
   // process can be killed by mistake. Later calls give the same answer.
   std::optional<Exit> Wait(absl::Duration timeout);
 

@@ -1,4 +1,4 @@
-// What the kernel says of any process of this machine, also of one that is no child: proc(5),
+// What the kernel reports about any process of this machine, not only a child: proc(5),
 // /proc/PID/stat.
 #ifndef MUSTER_COMMON_PROCESS_PROCESS_STAT_H_
 #define MUSTER_COMMON_PROCESS_PROCESS_STAT_H_
@@ -14,11 +14,13 @@
 namespace muster::process {
 
 struct ProcessStat {
-  // Of its first thread: 'R', 'S', 'D', 'Z' and so on.
+  // The state of its first thread: 'R', 'S', 'D', 'Z' and so on.
   char state = '?';
-  // Those that have not ended, and the first one until the process is reaped.
+  // The number of threads: those that have not ended, and the first one until the process is
+  // reaped.
   int64_t threads = 0;
-  // In clock ticks since the machine's start: tells a process from a later one of the same number.
+  // In clock ticks since the machine's start: distinguishes a process from a later one with the
+  // same id.
   uint64_t start_time = 0;
 
   bool operator==(const ProcessStat&) const = default;
@@ -27,10 +29,10 @@ struct ProcessStat {
   bool Ended() const;
 };
 
-// nullopt: `text` is not what such a file holds.
+// nullopt: `text` does not have the form of such a file.
 std::optional<ProcessStat> ParseProcessStat(const std::string& text);
 
-// NOT_FOUND: there is no such process. Other errors: it is not known.
+// NOT_FOUND: there is no such process. Other errors: its state is not known.
 absl::StatusOr<ProcessStat> ReadProcessStat(pid_t pid);
 
 }  // namespace muster::process

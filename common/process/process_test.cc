@@ -155,7 +155,7 @@ TEST(Process, GrandchildrenAreKilledWhenItHasEnded) {
   Spawner spawner;
   auto process = MustSpawn(spawner, Shell("sleep 1000 & echo started; exit 0"));
   EXPECT_EQ(process->Wait(kTestBound), Exit{});
-  // The grandchild held the pipe: its end shows that it is gone.
+  // The grandchild held the pipe: the end of the pipe shows that the grandchild has ended.
   EXPECT_EQ(ReadOutput(*process), "started\n");
 }
 

@@ -19,7 +19,7 @@
 namespace muster::process {
 namespace {
 
-// What the child tells its parent when it could not become the new program.
+// The message of the child to its parent if it could not start the new program.
 struct ChildError {
   const char* step;  // A literal: the same address in parent and child.
   int error;

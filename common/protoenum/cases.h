@@ -1,6 +1,6 @@
-// A switch over an enumeration of a protobuf message, without a default: a value that is added to
-// the enumeration and not to the switch does not compile then. The generated type has two
-// enumerators that stand for no value; this is their case.
+// For a switch without a default over an enumeration of a protobuf message: then a value that is
+// missing in the switch is a compile error. The generated type has two enumerators that are not
+// values; this macro is the case for them.
 //
 //   switch (precision) {
 //     case v1::JobSpec::FLOAT16: ...

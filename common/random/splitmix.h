@@ -1,5 +1,5 @@
-// splitmix64 (Steele, Lea, Flood 2014): random numbers that any language reproduces from a 64-bit
-// state. Unsigned arithmetic, wrapping.
+// splitmix64 (Steele, Lea, Flood 2014): random numbers that can be reproduced in any language from
+// a 64-bit state. Unsigned arithmetic, wrapping.
 #ifndef MUSTER_COMMON_RANDOM_SPLITMIX_H_
 #define MUSTER_COMMON_RANDOM_SPLITMIX_H_
 

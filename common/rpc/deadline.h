@@ -1,4 +1,4 @@
-// When a gRPC call or wait is to end, on a clock that nobody sets.
+// The deadline of a gRPC call or wait, on a clock that changes of the system's date do not affect.
 #ifndef MUSTER_COMMON_RPC_DEADLINE_H_
 #define MUSTER_COMMON_RPC_DEADLINE_H_
 
@@ -8,11 +8,11 @@
 
 namespace muster {
 
-// For ClientContext::set_deadline, Channel::WaitForConnected, Server::Shutdown and the like; they
-// also take a time of the system's date, and a wait of several parts looks at the date anew before
-// each. Infinite: never.
+// For ClientContext::set_deadline, Channel::WaitForConnected, Server::Shutdown and the like; these
+// also accept a time of the system's date, but then a wait of several parts reads the date again
+// before each part. Infinite: no deadline.
 inline gpr_timespec DeadlineAfter(absl::Duration timeout) {
-  // What is too long for an int64 is infinite to both libraries.
+  // Both libraries treat a duration that does not fit into an int64 as infinite.
   const gpr_timespec wait = gpr_time_from_nanos(absl::ToInt64Nanoseconds(timeout), GPR_TIMESPAN);
   return gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), wait);
 }

@@ -20,12 +20,12 @@ absl::Status FromGrpc(const grpc::Status& status);
 // An error with ErrorInfo{reason, domain "muster", metadata}.
 absl::Status MakeError(absl::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata = {});
-// The reason of its ErrorInfo; empty when it has none.
+// The reason of its ErrorInfo; empty if it has none.
 std::string ErrorReason(const absl::Status& status);
 
 // Adds the problems to an error. No effect on OK.
 void AttachProblems(absl::Status* status, const v1::SpecProblems& problems);
-// The problems it carries; none when it carries none.
+// The problems in the error; empty if there are none.
 v1::SpecProblems Problems(const absl::Status& status);
 
 }  // namespace muster

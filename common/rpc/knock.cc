@@ -89,7 +89,7 @@ void Knocker::Run() {
     const absl::Time begun = SteadyNow();
     const bool refused = IsRefused(address_, interval);
     lock.lock();
-    // Somebody may listen since, but nobody did at that moment.
+    // A process may listen now, but none did at that moment.
     if (refused && !closing_) {
       lock.unlock();
       on_refused_(begun);

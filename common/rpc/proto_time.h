@@ -19,8 +19,8 @@ inline absl::Time FromProto(const google::protobuf::Timestamp& time) {
   return absl::FromUnixSeconds(time.seconds()) + absl::Nanoseconds(time.nanos());
 }
 
-// To the nanosecond. One that is too long for a message has as many seconds as an int64 holds, more
-// than any receiver takes.
+// Exact to the nanosecond. If the duration is too long for a message, it gets the largest number of
+// seconds of an int64, which every receiver refuses.
 inline google::protobuf::Duration ToProto(absl::Duration duration) {
   google::protobuf::Duration out;
   absl::Duration rest;
@@ -30,7 +30,7 @@ inline google::protobuf::Duration ToProto(absl::Duration duration) {
   return out;
 }
 
-// To the microsecond, as times are stored.
+// Exact to the microsecond, as times are stored.
 inline google::protobuf::Timestamp ToProto(absl::Time time) {
   google::protobuf::Timestamp out;
   const int64_t micros = absl::ToUnixMicros(time);

@@ -16,7 +16,7 @@ namespace muster {
 namespace {
 
 constexpr int kMaxMessageBytes = 16 << 20;
-// Of pings without anything else on the connection: none is too often.
+// So short that pings without other data on the connection are never too frequent.
 constexpr int kMinPingIntervalMs = 10;
 
 int Millis(absl::Duration duration) {
@@ -44,13 +44,13 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address, const Kee
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(keepalive.timeout));
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 100);
-  // In truth the time that one attempt gets to connect: a busy machine needs more than a moment for
-  // it.
+  // This is in fact the time limit of one attempt to connect, which takes longer on a busy machine.
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 5000);
-  // After a refused attempt, give or take a fifth. Agents and workers have one lease, 1 s or more,
-  // to come back to a coordinator that was restarted, and it runs while the coordinator is away.
+  // The pause after a refused attempt, plus or minus a fifth. Agents and workers have one lease, 1
+  // s or more, to attach to a restarted coordinator, and the lease runs while the coordinator is
+  // down.
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 200);
-  // Two clients in one process (tests) must not share a connection's fate.
+  // Two clients in one process (in tests) must not share a connection.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
   // A cluster's own traffic never goes through a proxy.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);

@@ -33,7 +33,7 @@ std::shared_ptr<grpc::Channel> OpenChannel(const std::string& address,
 struct ServerOptions {
   // host:port; port 0 chooses a free one. Only loopback hosts unless allow_insecure.
   std::string listen = "127.0.0.1:0";
-  // Listen beyond loopback without TLS.
+  // Allows to listen on other addresses than loopback without TLS.
   bool allow_insecure = false;
   // How the server notices lost clients. It does not limit how often clients may send keepalive
   // pings.

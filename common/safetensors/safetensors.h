@@ -1,5 +1,5 @@
 // safetensors files: u64 header length (little endian), a JSON header padded to 8, then the data.
-// Reading is strict: whatever breaks the format's rules is refused with what was expected and
+// Reading is strict: a file that breaks the rules of the format is refused, with expected and
 // found.
 #ifndef MUSTER_COMMON_SAFETENSORS_SAFETENSORS_H_
 #define MUSTER_COMMON_SAFETENSORS_SAFETENSORS_H_
@@ -73,7 +73,7 @@ class File {
   const Header& header() const { return header_; }
   const std::string& path() const { return file_.path(); }
   const files::MappedFile& mapped() const { return file_; }
-  // Null when there is none.
+  // Null if there is no such entry.
   const Entry* Find(const std::string& name) const;
   // The bytes of an entry of this header; may be unaligned.
   const uint8_t* data(const Entry& entry) const {
@@ -91,7 +91,7 @@ class File {
 // A file to be written: first `prefix` (length and header), then the data of the entries in order.
 struct FilePlan {
   std::string prefix;
-  std::vector<Entry> entries;  // with offsets
+  std::vector<Entry> entries;  // the entries with their offsets
 };
 
 // INVALID_ARGUMENT for a duplicate name, a negative size or the reserved name "__metadata__".

@@ -1,5 +1,5 @@
-// JSON as file formats need it: a key given twice is an error, which a parser into a tree alone
-// would hide.
+// JSON for file formats: a key that is given twice is an error, which a parser that builds a tree
+// would not report.
 #ifndef MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
 #define MUSTER_COMMON_SAFETENSORS_STRICT_JSON_H_
 

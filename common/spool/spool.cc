@@ -19,10 +19,10 @@ namespace {
 constexpr char kMagic[] = "muster-spool-1\n";
 constexpr size_t kMagicBytes = sizeof(kMagic) - 1;
 constexpr size_t kHeaderBytes = 12;
-// No report is so big; a length beyond is none.
+// Larger than any report; a larger number is not a valid length.
 constexpr uint32_t kMaxRecord = 16 << 20;
 
-// FNV-1a: against torn writes, not against malice.
+// FNV-1a: detects incomplete writes, not deliberate changes.
 uint64_t Checksum(const char* data, size_t size) {
   uint64_t hash = 14695981039346656037u;
   for (size_t i = 0; i < size; ++i) {

@@ -10,7 +10,7 @@ namespace muster {
 
 inline std::string CodeName(absl::StatusCode code) { return absl::StatusCodeToString(code); }
 
-// kUnknown for what is none.
+// kUnknown if it is not the name of a code.
 inline absl::StatusCode CodeFromName(const std::string& name) {
   for (int code = 0; code <= 16; ++code) {
     if (absl::StatusCodeToString(static_cast<absl::StatusCode>(code)) == name) {

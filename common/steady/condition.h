@@ -1,9 +1,9 @@
 // Waits for state that an absl::Mutex guards, for a time on the steady clock.
 //
 // Abseil's own waits with a timeout (Mutex::AwaitWithTimeout, CondVar::WaitWithTimeout,
-// Notification::WaitForNotificationWithTimeout, SleepFor) turn the time into a date in Debian 12's
-// version: when somebody sets the system's date back by an hour, they last an hour longer. Waits
-// without a timeout are right in Abseil, too.
+// Notification::WaitForNotificationWithTimeout, SleepFor) convert the time to a date in Debian 12's
+// version: if the system's date is set back by an hour, they last an hour longer. Abseil's waits
+// without a timeout do not have this problem.
 #ifndef MUSTER_COMMON_STEADY_CONDITION_H_
 #define MUSTER_COMMON_STEADY_CONDITION_H_
 
@@ -18,11 +18,12 @@ namespace muster {
 // Thread-safe.
 class SteadyCondition {
  public:
-  // After each change of what is waited for, with or without the mutex.
+  // Call it after each change of the state, with or without the mutex held.
   void Changed() { changed_.notify_all(); }
 
-  // With `mutex` held, which it gives up meanwhile: until holds(), which is asked with the mutex
-  // held, at most `timeout` (infinite: for good). Whether it holds.
+  // Waits until holds() returns true, at most `timeout` (infinite: no limit), and returns whether
+  // it does. The caller holds `mutex`; it is released during the wait, and held when holds() is
+  // called.
   template <typename Predicate>
   bool Await(absl::Mutex& mutex, absl::Duration timeout, Predicate holds) {
     Lockable lock{&mutex};
@@ -35,7 +36,7 @@ class SteadyCondition {
   }
 
  private:
-  // What can be added to any time without an overflow.
+  // A duration that can be added to any time without an overflow.
   static constexpr absl::Duration kLongest = absl::Hours(24 * 365 * 10);
 
   struct Lockable {

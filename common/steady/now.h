@@ -1,5 +1,5 @@
-// A clock that only goes forward, whatever is done to the system's date, and that goes on while the
-// machine sleeps.
+// A clock that only goes forward, whatever happens to the system's date, and that continues while
+// the machine sleeps.
 #ifndef MUSTER_COMMON_STEADY_NOW_H_
 #define MUSTER_COMMON_STEADY_NOW_H_
 
@@ -9,8 +9,9 @@
 
 namespace muster {
 
-// As an absl::Time whose epoch means nothing: only differences do. Waits are on a clock that stands
-// still while the machine sleeps: who acts after one looks at this clock again.
+// The time as an absl::Time without a defined epoch: only differences have a meaning. Waits use a
+// clock that stops while the machine sleeps, so code that acts after a wait must read this clock
+// again.
 inline absl::Time SteadyNow() {
   timespec now;
   clock_gettime(CLOCK_BOOTTIME, &now);

@@ -1,4 +1,4 @@
-// How long a test waits for what another thread or process has to do.
+// How long a test waits for another thread or process.
 #ifndef MUSTER_COMMON_STEADY_TEST_BOUND_H_
 #define MUSTER_COMMON_STEADY_TEST_BOUND_H_
 
@@ -6,9 +6,9 @@
 
 namespace muster {
 
-// Far more than it takes on a busy machine, under a sanitizer too, so that it is reached only where
-// something hangs. Below the 300 seconds that Bazel gives to a small test, so that the test itself
-// says for what it waited.
+// Far more than needed on a busy machine or under a sanitizer, so it is reached only if something
+// hangs. It is below the 300 seconds that Bazel gives to a small test, so that the test itself
+// reports for what it waited.
 inline constexpr absl::Duration kTestBound = absl::Seconds(200);
 
 }  // namespace muster

@@ -1,4 +1,4 @@
-// Rules over parameters' names as the API's messages have them.
+// Converts the rules over parameters' names from the messages of the API.
 #ifndef MUSTER_COMMON_TRAINABILITY_FROM_PROTO_H_
 #define MUSTER_COMMON_TRAINABILITY_FROM_PROTO_H_
 

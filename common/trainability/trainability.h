@@ -13,7 +13,7 @@
 namespace muster {
 
 struct TrainableRule {
-  bool freeze = true;   // else unfreeze
+  bool freeze = true;   // otherwise unfreeze
   std::string pattern;  // of parameters' names (common/glob)
   friend bool operator==(const TrainableRule&, const TrainableRule&) = default;
 };
@@ -42,9 +42,9 @@ class Trainability {
   const Mask& mask() const { return mask_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  // What the mask would be with these rules added at the end. INVALID_ARGUMENT names the patterns
-  // that match no parameter, with similar names, and those that match no parameter that can be
-  // trained: at most three, with the number of the others.
+  // The mask that would result from adding these rules at the end. INVALID_ARGUMENT names the
+  // patterns that match no parameter, with similar names, and those that match no parameter that
+  // can be trained: at most three, with the number of the others.
   absl::StatusOr<Mask> With(const std::vector<TrainableRule>& rules) const;
 
   // Adds the rules, which makes the next version. Errors: those of With; then nothing is changed.

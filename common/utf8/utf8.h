@@ -1,5 +1,5 @@
-// UTF-8, as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Protobuf
-// texts must be such: a peer refuses a message with any other.
+// UTF-8, as RFC 3629 has it: no overlong forms, no surrogates, nothing beyond U+10FFFF. Texts in
+// Protobuf messages must be valid UTF-8: a peer refuses a message with any other text.
 #ifndef MUSTER_COMMON_UTF8_UTF8_H_
 #define MUSTER_COMMON_UTF8_UTF8_H_
 
@@ -8,7 +8,7 @@
 
 namespace muster {
 
-// How many bytes from the start are whole, valid characters; text.size() where all are.
+// The number of bytes from the start that are complete, valid characters; text.size() if all are.
 size_t ValidUtf8Prefix(const std::string& text);
 
 // `text` with every byte that is not part of a valid character replaced by U+FFFD.

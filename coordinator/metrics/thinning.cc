@@ -5,13 +5,13 @@
 namespace muster::metrics {
 namespace {
 
-// Numbers younger than this are kept whole.
+// All rows younger than this are kept.
 uint64_t Whole(uint64_t kept) { return kept / 2; }
-// Kept in each band.
+// The number of rows kept in each band.
 uint64_t RowsOfBand(uint64_t kept) { return (kept - Whole(kept)) / kBands; }
 uint64_t Stride(int band) { return uint64_t{1} << band; }
 // The youngest age in a band; a band's width is its rows times its stride. Band kBands + 1 is
-// beyond all.
+// beyond the oldest band.
 uint64_t Begin(int band, uint64_t kept) {
   return Whole(kept) + RowsOfBand(kept) * (Stride(band) - 2);
 }

@@ -12,7 +12,8 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// 48 whole, then 2 rows in each band: ages 48 to 51 at stride 2, 52 to 59 at 4, 60 to 75 at 8, ...
+// The newest 48 rows, then 2 rows in each band: ages 48 to 51 at stride 2, 52 to 59 at 4, 60 to 75
+// at 8, ...
 constexpr uint64_t kKept = 96;
 
 struct Case {

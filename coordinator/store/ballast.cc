@@ -10,16 +10,16 @@
 namespace muster::store {
 namespace {
 
-// As much as SQLite needs for its own files beside the database at least.
+// The least that SQLite needs for its own files beside the database.
 constexpr int64_t kSmall = 64 << 10;
 
-// Makes a file of this size where it is not there whole.
+// Makes a file of this size, or extends a shorter one to it.
 absl::Status Allocate(const std::string& path, int64_t bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
   if (fd < 0) return files::ErrnoStatus(errno, "create", path);
   int error = posix_fallocate(fd, 0, bytes);
   if (error == 0 && ftruncate(fd, bytes) != 0) error = errno;
-  // Half of it would only make the disk fuller.
+  // A part of it would take up space and be of no use.
   if (error != 0) unlink(path.c_str());
   close(fd);
   return error == 0 ? absl::OkStatus() : files::ErrnoStatus(error, "allocate", path);

@@ -1,5 +1,5 @@
-// A file that takes up room for nothing, to be given up when the disk is full: what then makes room
-// has to be written first.
+// A file without content that reserves disk space. It is deleted when the disk is full, because the
+// store must write before it can free any space itself.
 #ifndef MUSTER_COORDINATOR_STORE_BALLAST_H_
 #define MUSTER_COORDINATOR_STORE_BALLAST_H_
 
@@ -17,11 +17,12 @@ class Ballast {
 
   explicit Ballast(std::string path) : path_(std::move(path)) {}
 
-  // Makes the file where it is not there whole. RESOURCE_EXHAUSTED: there is no room for it.
+  // Makes the file, or completes it if it is too short. RESOURCE_EXHAUSTED: the disk has no space
+  // for it.
   absl::Status Restore();
-  // Whether there was any.
+  // Deletes the file. Returns whether it was there.
   bool Release();
-  // There is not even room for a small file beside it.
+  // True if the disk has no space even for a small file beside it.
   bool DiskIsFull() const;
 
  private:

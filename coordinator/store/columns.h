@@ -32,7 +32,7 @@
 
 namespace muster::store {
 
-// ---- What a table says of a column besides its name.
+// ---- How a table describes a column, besides its name.
 
 // Bytes, not text. `value`: a std::string.
 template <typename T>
@@ -69,8 +69,8 @@ class ColumnNames {
   void operator()(const char* name, T&&) {
     names_.push_back(name);
   }
-  // The columns of something that may be absent: all of them are null then. The first one of it
-  // never is otherwise.
+  // The columns of a value that may be absent: all of them are null if it is. If it is present, the
+  // first of them is never null.
   template <typename T, typename Columns>
   void Optional(std::optional<T>&, Columns columns) {
     T value;
@@ -82,7 +82,7 @@ class ColumnNames {
   std::vector<std::string> names_;
 };
 
-// How many columns something that may be absent has.
+// The number of columns of a value that may be absent.
 template <typename T, typename Columns>
 size_t CountColumns(Columns columns) {
   ColumnNames names;
@@ -174,7 +174,7 @@ std::vector<std::string> ColumnNamesOf() {
   return names.names();
 }
 
-// Writes a row, in the place of the one that has its key.
+// Writes a row, and replaces the one that has the same key.
 template <typename Table, typename... Values>
 absl::Status Put(sqlite3* db, StatementCache* cache, const Values&... values) {
   static const auto* const kSql = new std::string([] {
@@ -190,7 +190,7 @@ absl::Status Put(sqlite3* db, StatementCache* cache, const Values&... values) {
 }
 
 // Reads rows, one after the other. `which`: what follows the table's name in the SQL text;
-// `values`: what its question marks stand for.
+// `values`: the values for its question marks.
 template <typename Table>
 class Rows {
  public:

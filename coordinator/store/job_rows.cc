@@ -6,8 +6,8 @@
 namespace muster::store {
 namespace {
 
-// What has to be written so that `stored` becomes `now`; it is that afterwards. key: of a row, by
-// its position and itself.
+// The rows to write so that `stored` becomes `now`; afterwards `stored` equals `now`. key: the key
+// of a row, from its position and its value.
 template <typename Key, typename Row, typename KeyOf>
 RowChanges<Key, Row> Compare(const std::vector<Row>& now, KeyOf key, std::map<Key, Row>* stored) {
   RowChanges<Key, Row> changes;

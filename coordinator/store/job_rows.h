@@ -1,8 +1,8 @@
 // Which rows of a job have changed since they were last put into a batch. Pure.
 //
-// The lists that have a bound are compared with what was put into a batch before, so that no row
-// can be forgotten whoever changes it; the log of commands, which may be long, says itself which
-// ones have changed.
+// Lists whose length is limited are compared with the rows of the previous batches, so no change
+// can be missed, whichever code makes it. The log of commands may be long, so it records itself
+// which commands have changed.
 #ifndef MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 #define MUSTER_COORDINATOR_STORE_JOB_ROWS_H_
 
@@ -19,17 +19,18 @@ namespace muster::store {
 
 class JobRows {
  public:
-  // Of a job of which nothing is stored.
+  // For a job of which nothing is stored.
   JobRows() = default;
-  // Of a job as it was loaded.
+  // For a job as it was loaded.
   explicit JobRows(jobs::Job stored) { TakeChanges(&stored); }
 
-  // All rows that differ from those of the calls before. Takes the changed commands from its log.
+  // All rows that differ from those that earlier calls returned. Clears the list of changed
+  // commands in the log of `job`.
   Batch::JobRow TakeChanges(jobs::Job* job);
-  // The same where no list has changed but `ranks` of the ranks.
+  // The same, if of all lists only the rows of `ranks` have changed.
   Batch::JobRow TakeRanks(const jobs::Job& job, const std::set<uint32_t>& ranks);
 
-  // Of the newest batch. 0: nothing is stored.
+  // The version_ceiling of the newest batch. 0: nothing is stored.
   uint64_t version_ceiling() const { return life_.has_value() ? life_->version_ceiling : 0; }
 
  private:

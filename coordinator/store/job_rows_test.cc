@@ -1,4 +1,4 @@
-// Which rows a change of a job costs.
+// Which rows a change of a job writes.
 #include "coordinator/store/job_rows.h"
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace muster::store {
 namespace {
 
 TEST(JobRows, AllRowsOfANewJobAreWritten) {
-  // What was handed in, its life, how far it has come; then its lists.
+  // First the identity, life and progress of the job, then its lists.
   EXPECT_EQ(NewRows(FullJob("a", 1)).rows(), 3 + 2 + 4 + 2 + 3 + 2 + 1 + 2);
 }
 
@@ -58,8 +58,8 @@ INSTANTIATE_TEST_SUITE_P(
         OneChange{"OfACheckpoint", [](jobs::Job& job) { job.checkpoints[0].bad_reason = "gone"; }},
         OneChange{"WithACheckpoint",
                   [](jobs::Job& job) { job.checkpoints.push_back({.path = "p9"}); }},
-        // The new one, and the one that is dropped for it; the one that was dropped before is
-        // forgotten.
+        // The new checkpoint, and the one that is dropped for it. The row of the one that was
+        // dropped before is removed.
         OneChange{"OfAllCheckpoints",
                   [](jobs::Job& job) {
                     job.dropped_checkpoints = {job.checkpoints[0].path};
@@ -75,7 +75,7 @@ INSTANTIATE_TEST_SUITE_P(
                   [](jobs::Job& job) { job.trainability.history.push_back({.version = 4}); }}),
     [](const auto& info) { return std::string(info.param.name); });
 
-TEST(JobRows, AStepCostsTheRowsOfItsRankAndOfHowFarTheJobHasCome) {
+TEST(JobRows, AStepWritesTheRowsOfItsRankAndOfTheProgress) {
   jobs::Job job = FullJob("a", 1);
   JobRows rows;
   rows.TakeChanges(&job);

@@ -1,4 +1,4 @@
-// A store that forgets at the end of the process: for tests and simulation.
+// A store in memory, for tests and simulation.
 #ifndef MUSTER_COORDINATOR_STORE_MEMORY_STORE_H_
 #define MUSTER_COORDINATOR_STORE_MEMORY_STORE_H_
 
@@ -54,7 +54,7 @@ class MemoryStore : public Store {
   std::map<std::string, NodeMarkRow> node_marks_;
   std::map<std::string, RequestRow> requests_;
   uint64_t last_number_ = 0;
-  // By step, of each job.
+  // By job, then by step.
   std::map<std::string, std::map<uint64_t, MetricsRow>> steps_;
   struct Pass {
     uint64_t number = 0;

@@ -22,7 +22,7 @@ Row Of(uint64_t generation, Row row) {
   return row;
 }
 
-TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestOfAStepStands) {
+TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestRowOfAStepCounts) {
   MetricsRow clipped = Step(3, 0.25);
   clipped.metrics = std::string("bytes\0with zero", 15);
   ASSERT_TRUE(
@@ -34,7 +34,7 @@ TEST_P(StoreTest, StepsAreReadByRangeAndTheNewestOfAStepStands) {
   EXPECT_TRUE(store().ReadSteps("a", 4, 10)->empty());
 }
 
-TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestOfAStepStands) {
+TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestRowOfAStepCounts) {
   MetricsRow full = Pass(20, 0.5);
   full.metrics = std::string("\0bytes", 6);
   ASSERT_TRUE(store()
@@ -47,18 +47,18 @@ TEST_P(StoreTest, PassesAreReadByRangeAndTheNewestOfAStepStands) {
   EXPECT_TRUE(store().ReadValidations("a", 21, 10)->empty());
 }
 
-TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
+TEST_P(StoreTest, AStepThatIsComputedAgainRemovesLaterRows) {
   ASSERT_TRUE(
       store()
           .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3), Step(4, 4), Step(9, 9, "b")},
                    .validations = {Pass(2, 2), Pass(4, 4), Pass(9, 9, "b")}})
           .ok());
-  // A generation that goes on from step 2 after a restart.
+  // A generation that continues from step 2 after a restart.
   kind->Reopen();
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(3, 30))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
   EXPECT_EQ(StepsOf(store().ReadValidations("a", 0, 10)), (std::vector<uint64_t>{2}));
-  // And one that goes on from step 1, without a restart of the coordinator.
+  // And one that continues from step 1, without a restart of the coordinator.
   ASSERT_TRUE(store().Commit({.steps = {Of(3, Step(2, 20))}}).ok());
   EXPECT_EQ(*store().ReadSteps("a", 0, 10),
             (std::vector<MetricsRow>{Step(1, 1), Of(3, Step(2, 20))}));
@@ -67,8 +67,8 @@ TEST_P(StoreTest, AStepThatIsComputedAgainTakesAwayWhatCameAfterIt) {
   EXPECT_EQ(StepsOf(store().ReadValidations("b", 0, 10)), (std::vector<uint64_t>{9}));
 }
 
-// From an agent's disk, whose spool may hold what was told before.
-TEST_P(StoreTest, AStepThatIsToldTwiceTakesNothingOfItsOwnGenerationAway) {
+// From an agent's disk: its spool may contain reports that were sent before.
+TEST_P(StoreTest, AStepThatIsReportedTwiceRemovesNothingOfItsOwnGeneration) {
   ASSERT_TRUE(
       store()
           .Commit({.steps = {Step(1, 1), Step(2, 2), Step(3, 3)}, .validations = {Pass(2, 2)}})
@@ -80,8 +80,8 @@ TEST_P(StoreTest, AStepThatIsToldTwiceTakesNothingOfItsOwnGenerationAway) {
   EXPECT_EQ(*store().ReadValidations("a", 0, 10), (std::vector<MetricsRow>{Pass(2, 2)}));
 }
 
-TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
-  // Generation 2 went on from step 2; generation 1 was cut off, and tells its steps only now.
+TEST_P(StoreTest, LateReportsOfAnOlderGenerationRemoveNothingOfANewerOne) {
+  // Generation 2 continued from step 2; generation 1 was cut off, and reports its steps only now.
   ASSERT_TRUE(store()
                   .Commit({.steps = {Step(1, 1), Of(2, Step(3, 30)), Of(2, Step(4, 40))},
                            .validations = {Of(2, Pass(4, 40))}})
@@ -94,7 +94,7 @@ TEST_P(StoreTest, WhatAnOlderGenerationTellsLateTakesNothingOfANewerOneAway) {
       (std::vector<MetricsRow>{Step(1, 1), Step(2, 2), Of(2, Step(3, 30)), Of(2, Step(4, 40))}));
   EXPECT_EQ(*store().ReadValidations("a", 0, 10),
             (std::vector<MetricsRow>{Pass(2, 2), Of(2, Pass(4, 40))}));
-  // What generation 2 does next takes nothing away either.
+  // The next step of generation 2 removes nothing either.
   ASSERT_TRUE(store().Commit({.steps = {Of(2, Step(5, 50))}}).ok());
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
 }
@@ -113,16 +113,16 @@ TEST_P(StoreTest, OldStepsAreThinned) {
   const auto rows = store().ReadSteps("a", 0, 2 * kSteps);
   EXPECT_EQ(StepsOf(rows), expected);
   EXPECT_LE(rows->size(), kKept);
-  // Each is the step itself, no average.
+  // Each row is that of one step, not an average.
   for (const MetricsRow& row : *rows) EXPECT_EQ(row, Step(row.step, 0.5 * row.step));
   EXPECT_EQ(store().ReadSteps("b", 0, 10)->size(), 1);
 }
 
-TEST_P(StoreTest, AStepOfALaterCourseIsThinnedAsTheFirstOne) {
+TEST_P(StoreTest, AStepThatIsComputedAgainIsThinnedLikeTheFirstOne) {
   Batch first, second;
   for (uint64_t step = 1; step <= 500; ++step) first.steps.push_back(Step(step, 1));
   ASSERT_TRUE(store().Commit(first).ok());
-  // From step 100 again, which is long thinned.
+  // Continues from step 100, whose row was thinned out long ago.
   for (uint64_t step = 101; step <= 450; ++step) second.steps.push_back(Of(2, Step(step, 2)));
   ASSERT_TRUE(store().Commit(second).ok());
   const auto rows = store().ReadSteps("a", 0, 1000);

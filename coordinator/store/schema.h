@@ -1,5 +1,5 @@
-// How the tables of the SQLite store came to be; docs/store.md describes them, tables.h has their
-// columns as they are now.
+// The migrations that make the tables of the SQLite store. docs/store.md describes the tables, and
+// tables.h has their present columns.
 #ifndef MUSTER_COORDINATOR_STORE_SCHEMA_H_
 #define MUSTER_COORDINATOR_STORE_SCHEMA_H_
 
@@ -9,9 +9,10 @@
 
 namespace muster::store {
 
-// One after the other they make the newest schema of an empty file, or of one that an older musterd
-// left: its `PRAGMA user_version` says how many it has had. What was released is never changed: add
-// one. migration.h runs them, and says which functions they may use besides SQLite's own.
+// Run in order, they bring an empty file, or the file of an older musterd, to the newest schema:
+// its `PRAGMA user_version` is the number of migrations that have run on it. A migration that was
+// released is never changed: add another one. migration.h runs them, and lists the functions that
+// they may use besides SQLite's own.
 inline constexpr const char* kMigrations[] = {
     // ---- 1
     R"sql(

@@ -16,8 +16,8 @@ namespace muster::store {
 
 absl::StatusOr<std::string> SqliteStore::Backup() {
   static std::atomic<int> made = 0;
-  // Beside the database: there is its room, and its rights. Open() removes what a killed musterd
-  // left.
+  // Beside the database, which has the right file system and permissions. Open() removes the copy
+  // of a killed musterd.
   const std::string path = absl::StrCat(path_, ".backup-", getpid(), "-", ++made);
   const absl::Status copied = CopyTo(path);
   if (copied.ok()) return path;
@@ -30,8 +30,8 @@ absl::Status SqliteStore::CopyTo(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::UnavailableError(absl::StrCat(path, ": ", strerror(errno)));
   close(fd);
-  // A connection of its own reads one state of the database; in write-ahead mode nobody waits for
-  // it.
+  // A separate connection reads one state of the database; in write-ahead mode no other connection
+  // waits for it.
   sqlite3* from = nullptr;
   sqlite3* to = nullptr;
   const auto close_both = absl::MakeCleanup([&] {
@@ -49,7 +49,8 @@ absl::Status SqliteStore::CopyTo(const std::string& path) {
   }
   sqlite3_backup* backup = sqlite3_backup_init(to, "main", from, "main");
   if (backup == nullptr) return SqliteError(to, absl::StrCat("copy to ", path));
-  // All at once: what is committed meanwhile would make it begin anew.
+  // In one step: otherwise a commit during the copy would make SQLite restart it from the
+  // beginning.
   sqlite3_backup_step(backup, -1);
   if (sqlite3_backup_finish(backup) != SQLITE_OK) {
     return SqliteError(to, absl::StrCat("copy to ", path));

@@ -1,6 +1,7 @@
 // The store in one SQLite file, DIRECTORY/muster.db (docs/store.md). Write-ahead log,
-// synchronous=FULL: what Commit() answered survives a power cut. DIRECTORY/lock keeps a second
-// coordinator out. DIRECTORY/ballast is the room that is given up when the disk is full.
+// synchronous=FULL: a batch for which Commit() has returned OK survives a power failure.
+// DIRECTORY/lock prevents a second coordinator from using the directory. DIRECTORY/ballast reserves
+// the disk space that is freed when the disk is full.
 #ifndef MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 #define MUSTER_COORDINATOR_STORE_SQLITE_STORE_H_
 
@@ -22,9 +23,9 @@ class SqliteStore : public Store {
  public:
   // Makes the directory and the file where they are missing. Errors: FAILED_PRECONDITION: another
   // coordinator uses the directory, or a newer version of Muster wrote the file; DATA_LOSS: the
-  // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the disk
-  // says no. A disk that is full costs the ballast where the file cannot be opened without its
-  // room.
+  // file is no database or damaged; PERMISSION_DENIED, UNAVAILABLE, RESOURCE_EXHAUSTED: the error
+  // of the disk. If the disk is full and the file cannot be opened without more space, the ballast
+  // is deleted.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& directory,
                                                            const StoreOptions& options = {});
   // Closes the file and frees the lock.
@@ -48,7 +49,7 @@ class SqliteStore : public Store {
   SqliteStore(const std::string& directory, const StoreOptions& options)
       : path_(directory + "/muster.db"), options_(options), ballast_(directory + "/ballast") {}
 
-  // What was deleted leaves room within the file, as much as the ballast takes up.
+  // True if deleted rows leave as much space within the file as the ballast takes up.
   bool HasRoomWithin();
   absl::Status Lock(const std::string& directory);
   absl::Status OpenFile();
@@ -57,20 +58,20 @@ class SqliteStore : public Store {
   absl::Status Write(const Batch& batch);
   absl::Status WriteStep(const MetricsRow& row);
   absl::Status WriteValidation(const MetricsRow& row);
-  // Where a job's rows of one kind are numbered.
+  // The table and the column in which the rows of one kind are numbered within a job.
   struct Numbering {
     const char* table;
     const char* column;
-    // The newest number of each job that was written since the file was opened: whatever it does
-    // not keep is gone.
+    // The newest number of each job that was written since the file was opened: the rows that it
+    // does not keep are already deleted.
     std::map<std::string, uint64_t> newest;
   };
-  // Whether a newer generation has computed this step or one before it: then what this one says of
-  // it has not happened.
+  // Whether a newer generation has computed this step or an earlier one: then the row of this
+  // generation is ignored.
   absl::StatusOr<bool> IsLate(const std::string& job_id, uint64_t step, uint64_t generation);
-  // 0: there is none.
+  // The newest number in the table. 0: the job has no row there.
   absl::StatusOr<uint64_t> Newest(const Numbering& numbering, const std::string& job_id);
-  // Deletes what the row `newest`, which was just written, does not keep.
+  // Deletes the rows that are not kept any more now that the row `newest` is written.
   absl::Status Thin(const std::string& job_id, uint64_t newest, Numbering* numbering);
   absl::Status WriteJob(const Batch::JobRow& row);
   absl::Status CopyTo(const std::string& path);
@@ -80,7 +81,7 @@ class SqliteStore : public Store {
   absl::Status PutRow(const Values&... values) {
     return Put<Table>(db_, &statements_, values...);
   }
-  // Reads rows of one.
+  // Reads rows of a table of tables.h.
   template <typename Table, typename... Values>
   Rows<Table> Select(const std::string& which, const Values&... values) {
     return Rows<Table>(db_, &statements_, which, values...);

@@ -1,4 +1,4 @@
-// What only the SQLite store promises.
+// Properties that only the SQLite store has.
 #include "coordinator/store/sqlite_store.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 namespace muster::store {
 namespace {
 
-TEST(SqliteStore, ASecondCoordinatorIsKeptOut) {
+TEST(SqliteStore, ASecondCoordinatorIsRefused) {
   files::TempDir dir;
   const auto first = SqliteStore::Open(dir.path());
   ASSERT_TRUE(first.ok()) << first.status();
@@ -35,7 +35,7 @@ TEST(SqliteStore, AFileOfANewerVersionIsRefused) {
   EXPECT_NE(store.status().message().find("schema version 99"), absl::string_view::npos);
 }
 
-TEST(SqliteStore, ASmallerBoundHoldsFromTheNextStepOn) {
+TEST(SqliteStore, ASmallerLimitAppliesFromTheNextStepOn) {
   files::TempDir dir;
   {
     auto store = SqliteStore::Open(dir.path(), {.kept_metrics = 1000});
@@ -67,12 +67,12 @@ TEST(SqliteStore, ADirectoryThatCannotBeMadeIsAnError) {
   EXPECT_FALSE(SqliteStore::Open(dir.Path("file") + "/state").ok());
 }
 
-TEST(SqliteStore, AFailedCommitLeavesNothingBehind) {
+TEST(SqliteStore, AFailedCommitStoresNothing) {
   files::TempDir dir;
   auto store = SqliteStore::Open(dir.path());
   ASSERT_TRUE(store.ok());
   ASSERT_TRUE((*store)->Commit({.jobs = {NewRows(FullJob("a", 1))}}).ok());
-  // Drops a table behind its back: the second statement of the batch fails.
+  // Drops a table through another connection, so the second statement of the batch fails.
   sqlite3* db = nullptr;
   ASSERT_EQ(sqlite3_open(dir.Path("muster.db").c_str(), &db), SQLITE_OK);
   ASSERT_EQ(sqlite3_exec(db, "DROP TABLE requests", nullptr, nullptr, nullptr), SQLITE_OK);

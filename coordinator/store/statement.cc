@@ -9,7 +9,7 @@ namespace muster::store {
 
 absl::Status SqliteError(sqlite3* db, const std::string& doing) {
   const std::string message = absl::StrCat(doing, ": ", sqlite3_errmsg(db));
-  // Some of SQLite's own calls give an I/O error for that.
+  // Some calls of SQLite return an I/O error for a full disk.
   const int system = sqlite3_system_errno(db);
   const bool io = (sqlite3_errcode(db) & 0xff) == SQLITE_IOERR;
   if (io && (system == ENOSPC || system == EDQUOT)) {

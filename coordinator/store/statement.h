@@ -15,7 +15,7 @@
 
 namespace muster::store {
 
-// The error of the last call on `db`, by its kind.
+// The error of the last call on `db`, with the code that fits it.
 absl::Status SqliteError(sqlite3* db, const std::string& doing);
 
 // Runs SQL text that gives no rows.
@@ -61,7 +61,7 @@ class Statement {
   std::string Text();
   // Whether the next column is null.
   bool NextIsNull() const { return sqlite3_column_type(statement_, column_) == SQLITE_NULL; }
-  // The same; then it is skipped.
+  // The same, and if it is null, skips it.
   bool SkipNull();
   void Read(uint64_t* value) { *value = Uint(); }
   void Read(int64_t* value) { *value = Int(); }

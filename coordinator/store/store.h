@@ -32,45 +32,46 @@ struct NodeRow {
   bool operator==(const NodeRow&) const = default;
 };
 
-// What is known of a node for longer than its agent's lease.
+// Facts about a node that are kept longer than its agent's lease.
 struct NodeMarkRow {
   std::string node;
-  // Somebody said so: nothing is placed there; with `drained` what runs there ends, too.
+  // An operator cordoned it: nothing is placed there. With `drained` the jobs that run there leave
+  // it, too.
   bool cordoned = false;
   bool drained = false;
-  // Who said so, for people.
+  // Who asked for it, for people.
   std::string reason;
-  // Of `drained`, where somebody asked for one: how long what runs there may take.
+  // With `drained`: how long the jobs there may take. Absent: the operator set no deadline.
   std::optional<absl::Duration> drain_deadline;
-  // Of the agent that has this name, and its processes, the newest last: all others were replaced
-  // by it.
+  // The agent that has this name, and the incarnations of its processes, the newest last: the
+  // newest process has replaced all others.
   std::string agent_id;
   std::vector<std::string> incarnations;
-  // Because generations kept failing there.
+  // Set if the node is left out because generations kept failing there.
   jobs::NodeHealth::LeftOut left_out;
 
   bool operator==(const NodeMarkRow&) const = default;
 };
 
-// A request that acted: the same id never acts again.
+// A request that was carried out: a request with the same id is not carried out again.
 struct RequestRow {
   std::string request_id;
-  // Of the call and its contents.
+  // A hash of the call and its contents.
   std::string fingerprint;
   std::string job_id;
-  // When its job was deleted; infinite past: it was not.
+  // When its job was deleted; infinite past: the job was not deleted.
   absl::Time deleted_time = absl::InfinitePast();
-  // What a repeat is answered with, where the job alone does not say it. Bytes.
+  // The answer to a repeated request, if it cannot be made from the job. Bytes.
   std::string answer;
 
   bool job_deleted() const { return deleted_time != absl::InfinitePast(); }
   bool operator==(const RequestRow&) const = default;
 };
 
-// What was measured of a step, or of a validation pass.
+// The measurements of a step, or of a validation pass.
 struct MetricsRow {
   std::string job_id;
-  // From 1; of a pass: it ran after so many steps.
+  // From 1. For a validation pass: the number of steps after which it ran.
   uint64_t step = 0;
   uint64_t generation = 0;
   // v1::StepMetrics, serialized; a store never looks inside.
@@ -81,7 +82,7 @@ struct MetricsRow {
 
 struct LogRow {
   std::string job_id;
-  // Grows within the job.
+  // Grows with each line of the job.
   uint64_t sequence = 0;
   uint64_t generation = 0;
   uint32_t rank = 0;
@@ -90,7 +91,7 @@ struct LogRow {
   bool operator==(const LogRow&) const = default;
 };
 
-// An event of a job. The newest jobs::kKeptEvents of each job stay.
+// An event of a job. The newest jobs::kKeptEvents of each job are kept.
 struct EventRow {
   std::string job_id;
   jobs::JobEvent event;
@@ -98,7 +99,7 @@ struct EventRow {
   bool operator==(const EventRow&) const = default;
 };
 
-// A checkpoint that counts, or the path of one whose files are to go.
+// A checkpoint that counts, or (`dropped`) the path of one whose files are to be removed.
 struct CheckpointRow {
   jobs::Checkpoint checkpoint;
   bool dropped = false;
@@ -106,7 +107,7 @@ struct CheckpointRow {
   bool operator==(const CheckpointRow&) const = default;
 };
 
-// Of one list of a job: the rows that are new or changed, and those that are gone.
+// The changes to one list of a job: the rows that are new or changed, and the keys of removed rows.
 template <typename Key, typename Row>
 struct RowChanges {
   std::map<Key, Row> put;
@@ -115,11 +116,11 @@ struct RowChanges {
   size_t size() const { return put.size() + removed.size(); }
 };
 
-// What changed, by key; each row replaces the one it finds. Removals come before all else: a job
-// that is removed and among `jobs` too is a new one.
+// The changes, by key; a row replaces the stored row with the same key. Removals are carried out
+// first: a job that is both in `removed_jobs` and in `jobs` is a new job with the same id.
 struct Batch {
-  // Of a job only what changed: what a change costs does not depend on how long its lists are, and
-  // a step writes nothing of what was handed in. job_rows.h makes it.
+  // Only the changed parts of a job, so the cost of a change does not depend on the length of the
+  // job's lists, and a step does not write the job's specification again. job_rows.h makes it.
   struct JobRow {
     std::string job_id;
     // Absent: unchanged.
@@ -138,7 +139,7 @@ struct Batch {
     // By version.
     RowChanges<uint64_t, jobs::TrainabilityChange> trainability_changes;
 
-    // Of all tables; each is one row that is put or removed.
+    // The number of rows in all tables that are put or removed.
     size_t rows() const {
       return identity.has_value() + life.has_value() + progress.has_value() + ranks.size() +
              checkpoints.size() + failures.size() + commands.size() + attempts.size() +
@@ -150,17 +151,18 @@ struct Batch {
   std::vector<NodeRow> nodes;
   std::vector<std::string> removed_nodes;
   std::vector<NodeMarkRow> node_marks;
-  // With all rows of theirs but their requests.
+  // All their rows are removed, except their requests.
   std::vector<std::string> removed_jobs;
-  // The highest number given to a job so far, where jobs are removed; 0: unchanged.
+  // If jobs are removed: the highest number given to a job so far. 0: unchanged.
   uint64_t last_number = 0;
   std::vector<RequestRow> requests;
   std::vector<std::string> removed_requests;
-  // In the order in which they came; so are the passes, each after the step that it followed. A
-  // later course of training takes the place of an earlier one: a step takes away the later steps,
-  // and the passes after it or later, of older generations; its own has computed none of them anew,
-  // and may tell a step twice. What an older generation tells late counts where no newer one has a
-  // step at or before it, and takes nothing of a newer one away.
+  // Steps in the order in which they arrived; validation passes likewise, each applied after the
+  // step that it followed. Training that continues from a checkpoint replaces what older
+  // generations computed beyond it: a step removes the later steps of older generations, and their
+  // passes that ran after this step or later. It removes nothing of its own generation, which may
+  // report a step twice. A late row of an older generation is stored only if no newer generation
+  // has a step at or before it, and it removes nothing of a newer generation.
   std::vector<MetricsRow> steps;
   std::vector<MetricsRow> validations;
   std::vector<LogRow> logs;
@@ -174,45 +176,47 @@ struct Batch {
   }
 };
 
-// Everything but steps, validation passes and logs.
+// Everything stored, except steps, validation passes and logs.
 struct Image {
   // By number.
   std::vector<jobs::Job> jobs;
   std::vector<NodeRow> nodes;
   std::vector<NodeMarkRow> node_marks;
   std::vector<RequestRow> requests;
-  // The highest number that a job ever had, also one that is removed.
+  // The highest number that any job ever had, including removed jobs.
   uint64_t last_number = 0;
 };
 
 struct StoreOptions {
-  // Steps that are kept per job, and as many validation passes; older ones are thinned
+  // How many steps are kept per job, and how many validation passes; older ones are thinned out
   // (coordinator/metrics).
   uint64_t kept_metrics = metrics::kDefaultKept;
 };
 
-// Log lines kept per job; older ones go.
+// Log lines kept per job; older ones are deleted.
 inline constexpr uint64_t kKeptLogLines = 10000;
 
 class Store {
  public:
   virtual ~Store() = default;
 
-  // All of it or nothing; durable when it returns OK. After an error the same batch may be tried
-  // again; nothing of it is stored before that. DATA_LOSS: what is stored is damaged, and nothing
-  // will help. RESOURCE_EXHAUSTED: the disk is full.
+  // Stores all of the batch or nothing; durable when it returns OK. After an error nothing of the
+  // batch is stored, and the same batch may be tried again. DATA_LOSS: the stored data are damaged,
+  // and another try will not help. RESOURCE_EXHAUSTED: the disk is full.
   virtual absl::Status Commit(const Batch& batch) = 0;
-  // Room that is kept for when the disk is full. Gives it up; whether there was any.
+  // Frees the disk space that is reserved for the case of a full disk. Returns whether there was
+  // any.
   virtual bool ReleaseReserve() { return false; }
-  // Takes it back, or finds as much room elsewhere. False: there is none yet.
+  // Reserves it again, unless as much space is free within the store. False: the disk has no space
+  // for it yet.
   virtual bool RestoreReserve() { return true; }
-  // When the store was opened the disk was so full that there is none: it begins as after
-  // ReleaseReserve().
+  // True if the disk was so full when the store was opened that nothing is reserved: the store
+  // starts as after ReleaseReserve().
   virtual bool OpenedShortOfRoom() const { return false; }
-  // A consistent copy of what is committed, as a new file that the caller removes; its path.
-  // Thread-safe, also beside the other calls.
+  // Copies what is committed, consistently, into a new file that the caller removes; returns its
+  // path. Thread-safe, also during other calls.
   virtual absl::StatusOr<std::string> Backup() = 0;
-  // DATA_LOSS: what is stored cannot be read.
+  // DATA_LOSS: the stored data cannot be read.
   virtual absl::StatusOr<Image> Load() = 0;
   // In step order, from `from_step`, at most `limit`.
   virtual absl::StatusOr<std::vector<MetricsRow>> ReadSteps(const std::string& job_id,
@@ -220,7 +224,7 @@ class Store {
   virtual absl::StatusOr<std::vector<MetricsRow>> ReadValidations(const std::string& job_id,
                                                                   uint64_t from_step,
                                                                   size_t limit) = 0;
-  // In order, those after `after_sequence`, at most `limit`; of one rank where it is given.
+  // Lines after `after_sequence`, in order, at most `limit`; if `rank` is given, only its lines.
   virtual absl::StatusOr<std::vector<LogRow>> ReadLogs(const std::string& job_id,
                                                        uint64_t after_sequence,
                                                        std::optional<uint32_t> rank,

@@ -1,4 +1,4 @@
-// Every kind of store as one suite tests it, and rows to put in.
+// A fixture that runs one suite on every kind of store, and rows for the tests.
 #ifndef MUSTER_COORDINATOR_STORE_STORE_FIXTURE_H_
 #define MUSTER_COORDINATOR_STORE_STORE_FIXTURE_H_
 
@@ -206,7 +206,7 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.events, b.events);
 }
 
-// What was measured is bytes to a store: here the loss, as text.
+// A store does not interpret the bytes of a measurement. Here they are the loss, as text.
 inline MetricsRow Step(uint64_t step, double loss, const std::string& job = "a") {
   return {.job_id = job, .step = step, .generation = 1, .metrics = std::to_string(loss)};
 }
@@ -225,7 +225,7 @@ inline EventRow Event(uint64_t number, const std::string& job = "a") {
                     .message = "event " + std::to_string(number)}};
 }
 
-// The bound of every store here.
+// The limit on kept metrics of every store here.
 inline constexpr uint64_t kKept = 60;
 
 inline LogRow Line(uint64_t sequence, uint32_t rank = 0, const std::string& job = "a") {

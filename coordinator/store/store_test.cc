@@ -1,4 +1,4 @@
-// What is loaded at a start, and log lines, in every kind of store.
+// Loading at a start, and log lines, in every kind of store.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -39,7 +39,7 @@ TEST_P(StoreTest, JobsComeInTheOrderOfTheirNumbers) {
   ExpectSame(image.jobs[2], FullJob("a", 3));
 }
 
-TEST_P(StoreTest, ChangedRanksAreReplacedAndAllElseStays) {
+TEST_P(StoreTest, ChangedRanksAreReplacedAndOtherRowsStay) {
   jobs::Job job = FullJob("a", 1);
   JobRows rows;
   ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&job)}}).ok());
@@ -54,7 +54,7 @@ TEST_P(StoreTest, ChangedRanksAreReplacedAndAllElseStays) {
   ExpectSame(Load().jobs[0], expected);
 }
 
-TEST_P(StoreTest, RowsThatChangedAreReplacedAndRowsThatAreGoneLeaveNothingBehind) {
+TEST_P(StoreTest, ChangedRowsAreReplacedAndRemovedRowsAreDeleted) {
   jobs::Job job = FullJob("a", 1);
   JobRows rows;
   ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&job)}}).ok());
@@ -68,7 +68,7 @@ TEST_P(StoreTest, RowsThatChangedAreReplacedAndRowsThatAreGoneLeaveNothingBehind
   job.commands.Finished(3, {.time = job.create_time});
   job.commands.Append({.kind = commands::Kind::kPause});
   job.trainability.history.erase(job.trainability.history.begin());
-  job.trainability.history[0].contents = "anew";
+  job.trainability.history[0].contents = "changed";
   job.trainability.history.push_back({.version = 4});
   job.trainability.version = 4;
   ASSERT_TRUE(store().Commit({.jobs = {rows.TakeChanges(&job)}}).ok());
@@ -88,7 +88,7 @@ TEST_P(StoreTest, NodesAndRequestsAreUpsertedAndNodesRemoved) {
   EXPECT_EQ(image.requests, (std::vector<RequestRow>{{"r1", "f", "a"}}));
 }
 
-TEST_P(StoreTest, WhatIsKnownOfANodeOutlivesItsAgent) {
+TEST_P(StoreTest, NodeMarksAreKeptWithoutTheNode) {
   const NodeMarkRow plain{.node = "a"};
   const NodeMarkRow full{.node = "b",
                          .cordoned = true,
@@ -133,7 +133,7 @@ TEST_P(StoreTest, ARemovedJobLeavesNothingButItsRequestsAndItsNumber) {
   EXPECT_EQ(store().ReadLogs("a", 0, {}, 10)->size(), 1);
 }
 
-TEST_P(StoreTest, AJobThatIsRemovedAndMadeAnewIsTheNewOne) {
+TEST_P(StoreTest, AJobThatIsRemovedAndSubmittedAgainIsTheNewOne) {
   ASSERT_TRUE(store()
                   .Commit({.jobs = {NewRows(FullJob("a", 1))},
                            .steps = {Step(1, 1), Step(2, 2)},
@@ -205,7 +205,7 @@ TEST_P(StoreTest, EventsAreAddedAndStayWhateverIsWrittenOfTheirJob) {
                   .Commit({.jobs = {NewRows(FullJob("a", 1)), NewRows(FullJob("b", 2))},
                            .events = {Event(1), Event(1, "b")}})
                   .ok());
-  // The events within the job itself are not looked at.
+  // The events in the job object itself are ignored.
   jobs::Job next = FullJob("a", 1);
   JobRows rows(next);
   next.events = {Event(9).event};

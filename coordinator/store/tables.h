@@ -1,5 +1,5 @@
 // The tables of the SQLite store and their columns, each named once (columns.h). docs/store.md says
-// what they hold; migration.cc makes them.
+// what they contain; migration.cc makes them.
 #ifndef MUSTER_COORDINATOR_STORE_TABLES_H_
 #define MUSTER_COORDINATOR_STORE_TABLES_H_
 
@@ -268,7 +268,7 @@ struct StepsTable {
 
 struct ValidationsTable {
   static constexpr char kName[] = "validations";
-  // With the number of the pass among those of its job.
+  // Includes the number of the validation pass within its job.
   using Row = std::tuple<MetricsRow, uint64_t>;
   template <typename Visitor, typename Metrics, typename Pass>
   static void Columns(Visitor& column, Metrics& row, Pass& pass) {

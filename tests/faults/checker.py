@@ -1,4 +1,5 @@
-"""I1 to I9 of a run under faults, whatever the faults were: one list of what is violated, by name.
+"""Checks the invariants I1 to I9 of a run under faults, whatever the faults were, and lists the
+violations by name.
 
 I1 what was acknowledged is there. I2 generations only grow. I3 one owner per (job, generation,
 rank), and never two generations at once. I4 steps without gap or duplicate. I5 and I6 all is as in
@@ -21,7 +22,7 @@ from tests.process import api
 
 
 class Watcher:
-    """Looks at the job all the time, and keeps what a client could have seen."""
+    """Reads the job continuously, and keeps everything that a client could have seen."""
 
     def __init__(self, address, job_id="job"):
         self._client = api.Jobs(address)
@@ -57,7 +58,7 @@ class Watcher:
                 self.saved[checkpoint.path] = checkpoint.step
 
     def forget(self):
-        """The store is going to be an older one: what was seen does not bind it."""
+        """The store will be replaced by an older one, which need not agree with what was seen."""
         self._newest = (0, 0)
 
     def close(self):
@@ -68,7 +69,7 @@ class Watcher:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-    """What a run leaves that has to be the same, however it came about."""
+    """The results of a run that must be equal in all runs, whatever faults happened."""
 
     losses: tuple
     weights: bytes
@@ -84,8 +85,8 @@ class Result:
 
 
 def state_hash(folder):
-    """Of all tensors of a checkpoint, whole: which rank wrote which piece of one depends on what
-    happened before."""
+    """The hash of all complete tensors of a checkpoint. Which rank wrote which piece is ignored,
+    because it depends on earlier events."""
     manifest = json.loads((folder / "MANIFEST.json").read_text())
     files = {entry["name"]: load_file(folder / entry["name"]) for entry in manifest["files"]}
     hashed = hashlib.sha256()
@@ -101,7 +102,7 @@ def state_hash(folder):
 
 
 def result_of(world, job_id="job"):
-    """Of a job that has ended, while musterd runs."""
+    """The Result of a job that has ended, while musterd runs."""
     muster = world.muster
     steps = list(world.client.metrics(job_id))
     operations = muster.cli("operations", job_id, "-o", "json").json().get("operations", [])
@@ -122,7 +123,7 @@ def result_of(world, job_id="job"):
 
 
 def tensors_of(safetensors):
-    """Without the header, whose metadata says which run wrote the file."""
+    """The tensors without the header, because its metadata names the run that wrote the file."""
     (length,) = struct.unpack_from("<Q", safetensors)
     return safetensors[8 + length :]
 
@@ -138,10 +139,10 @@ def violations(
     lost_commands=False,
     damaged=None,
 ):
-    """All that is wrong with an ended job; musterd runs still. `acknowledged`: names of operations.
-    `lost_steps`: those whose metrics docs/faults.md says are lost; `lost_commands`: the step at
-    which a command took effect may be unknown; `damaged`: the path of a checkpoint that the test
-    has damaged."""
+    """All violations of a job that has ended; musterd still runs. `acknowledged`: names of
+    operations. `lost_steps`: the steps whose metrics are lost according to docs/faults.md;
+    `lost_commands`: the step at which a command took effect may be unknown; `damaged`: the path of
+    a checkpoint that the test has damaged."""
     found = list(watcher.problems)
     if job.state != api.Job.SUCCEEDED:
         return [*found, f"I9: the job ended {state_name(job)}: {job.state_reason}"]

@@ -1,4 +1,4 @@
-"""Small disks of a test's own (tmpfs), which can be filled, freed, and taken away. They need
+"""Small separate disks for a test (tmpfs), which can be filled, freed, and unmounted. They need
 root."""
 
 import contextlib
@@ -8,7 +8,7 @@ import tempfile
 
 
 def allowed():
-    """None, or why nothing can be mounted here."""
+    """None, or why disks cannot be mounted here."""
     if os.geteuid() != 0:
         return "needs root"
     with tempfile.TemporaryDirectory() as folder:
@@ -42,8 +42,8 @@ class Disk:
         subprocess.run(["umount", *(["-l"] if lazy else []), self.folder], check=True)
 
     def fill(self, leave=0):
-        """Until nothing more fits but `leave` bytes; gives how many bytes it took. Again: takes
-        what was freed since."""
+        """Fills the disk until only `leave` bytes are free; returns how many bytes this took. A
+        second call fills what was freed since."""
         descriptor = os.open(self._filler, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         taken = 0
         try:

@@ -1,5 +1,5 @@
-"""What cannot pass yet: not_yet.txt, a line each: a kind or a kind and a seed, a colon, the
-reason."""
+"""Tests that are known to fail: not_yet.txt, one line each: a kind or a kind and a seed, a colon,
+the reason."""
 
 import pathlib
 
@@ -14,7 +14,7 @@ def _lines():
 
 
 def reason(kind, seed=None):
-    """Why it cannot pass; None: it has to."""
+    """Why it is known to fail; None: it must pass."""
     for name, text in _lines():
         if name == [kind] or name == [kind, str(seed)]:
             return text

@@ -1,12 +1,12 @@
-"""What faults are made of. Each is a function (run, strike) that does it, proves that it happened,
-and takes it back; what it cannot prove it refuses: NotHappened. Skipped: the machine cannot do
-it."""
+"""The building blocks of faults. Each fault is a function (run, strike) that causes it, proves that
+it happened, and removes it. If it cannot prove this, it raises NotHappened. Skipped: the machine
+cannot do it."""
 
 from tests.faults.world import ENDED
 
 
 class NotHappened(AssertionError):
-    """The fault was not one: the run proves nothing."""
+    """The fault did not happen, so the run proves nothing."""
 
 
 class Skipped(Exception):

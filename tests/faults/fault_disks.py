@@ -1,4 +1,4 @@
-"""Faults of what is stored: checkpoints out of reach or damaged, an older database, full disks."""
+"""Faults of storage: unreachable or damaged checkpoints, an older database, full disks."""
 
 import os
 import subprocess
@@ -19,7 +19,7 @@ def mount_away(run, strike):
     checkpoints, away = run.muster.folder / "checkpoints", run.muster.folder / "away"
     unmounted = strike.how["how"] == "unmount"
     if unmounted:
-        # The same files through a second mount: what is taken away is the place, not the disk.
+        # The same files through a second mount: the fault removes the mount, not the disk.
         away.mkdir()
         subprocess.run(["mount", "--bind", checkpoints, away], check=True)
         run.disk.unmount()
@@ -100,7 +100,7 @@ def first_step_above(run, generation):
 
 @fault
 def damage(run, strike):
-    """The newest checkpoint is damaged while nobody runs."""
+    """Damages the newest checkpoint while no program runs."""
     run.world.await_saved(2 * EVERY_SAVED)
     running_job(run)
     agents = run.muster.processes("muster-agent")

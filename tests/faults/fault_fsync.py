@@ -1,4 +1,5 @@
-"""Faults of single system calls: an fsync that fails, is slow, or is a process's last call."""
+"""Faults of single system calls: an fsync that fails, that is slow, or during which the process is
+killed."""
 
 import contextlib
 import pathlib
@@ -15,7 +16,8 @@ from tests.process import harness
 
 
 class Tracer:
-    """strace on a program that runs, or over one that is started: changes what a call gives."""
+    """strace on a running program, or on one that it starts: changes the result of a system
+    call."""
 
     CALLS = "fsync,fdatasync"
 

@@ -1,4 +1,4 @@
-"""Faults of networks: partitions, and strangers who connect."""
+"""Faults of networks: partitions, and connections of other programs."""
 
 import contextlib
 import random
@@ -44,7 +44,7 @@ def partition_by_network(run, strike):
 
 @fault
 def garbage(run, strike):
-    """Connections that say nothing, nonsense, or half of something."""
+    """Connections that send nothing, invalid bytes, or part of a message."""
     job = running_job(run)
     host, port = run.muster.address.rsplit(":", 1)
     dice = random.Random(run.plan.seed)

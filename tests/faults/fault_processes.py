@@ -1,4 +1,5 @@
-"""Faults of processes: killed, terminated, stopped, again and again, away for long, hanging."""
+"""Faults of processes: killed, terminated, stopped, several times in a row, down for a long time,
+hanging."""
 
 import contextlib
 import os
@@ -13,7 +14,7 @@ from tests.process import api, harness
 
 
 def targets_of(run, victim):
-    """Processes, in an order that the plan's dice have mixed."""
+    """Processes, in a random order that the plan determines."""
     names = {
         "worker": ["muster-worker"],
         "workers": ["muster-worker"],
@@ -26,7 +27,7 @@ def targets_of(run, victim):
         nodes = {rank.node for rank in run.world.get().ranks}
         found = [p for p in run.muster.processes("muster-agent") if p.option("--node") in nodes]
     else:
-        # With ranks, so that somebody is killed who works.
+        # An agent with ranks, so that a process that works is killed.
         if "muster-worker" in names:
             harness.eventually(
                 lambda: len(run.world.workers()) >= 2, "both ranks have a process", BOUND
@@ -79,7 +80,7 @@ def terminate(run, strike):
     victim = strike.how["victim"]
     targets = targets_of(run, victim)
     if victim == "all":
-        # As a machine is shut down: everybody gets it.
+        # As in a shutdown of the machine: every process gets it.
         run.dice.shuffle(targets)
     run.note(f"SIGTERM to {[target.pid for target in targets]}")
     for target in targets:
@@ -116,8 +117,8 @@ def stop(run, strike):
         for target in targets:
             harness.kill(target.pid, signal.SIGCONT)
         return
-    # For good: the job goes on with other processes, and who stands still is removed once that has
-    # happened.
+    # Without end: the job continues with other processes, and the stopped process is killed once
+    # that has happened.
     run.world.await_job(
         lambda job: job.generation > generation and job.state == api.Job.RUNNING,
         "it goes on without those that stand still",
@@ -149,7 +150,7 @@ def storm(run, strike):
 
 @fault
 def outage(run, strike):
-    """The coordinator is down until training has come to its end, and for the rest of the time."""
+    """The coordinator is down until training has ended, and for the rest of the given time."""
     running_job(run)
     began = time.monotonic()
     leases = strike.how["leases"]
@@ -174,7 +175,7 @@ def outage(run, strike):
 
 @fault
 def hang(run, strike):
-    """The plug-in's thread has stood still since its step; heartbeats go on."""
+    """The thread of the plug-in hangs from its step on; heartbeats continue."""
     place = run.muster.folder / "fault"
     pid = int(
         harness.eventually(

@@ -1,8 +1,8 @@
-"""Faults of every kind, done to real programs: whatever happens, the job ends as if nothing had, to
-the bit, or by name.
+"""Faults of every kind with real programs: the job ends with the same bits as without faults, or
+with an error that names the cause.
 
-A few fixed seeds; new ones: `./test.sh --long`. What cannot pass yet is named in not_yet.txt, with
-the reason."""
+A few fixed seeds; new ones: `./test.sh --long`. Tests that are known to fail are in not_yet.txt,
+with the reason."""
 
 import pytest
 

@@ -4,9 +4,9 @@
 
 polls /proc for processes whose environment holds MARKER, and their pidfds for their ends; it writes
 a JSON line for each beginning and each end, until it is terminated. Times are seconds since the
-machine was started. A beginning is /proc/PID/stat's, to a hundredth of a second; an end lies
-between two looks, and both are written: so that an overlap that is found is certain, however late
-the recorder was."""
+machine was started. The time of a beginning is from /proc/PID/stat, exact to a hundredth of a
+second. An end is between two polls, and the times of both are written. So an overlap that is found
+is certain, however late the recorder polled."""
 
 import dataclasses
 import json
@@ -19,7 +19,7 @@ import sys
 import time
 
 TICKS = os.sysconf("SC_CLK_TCK")
-# Between two looks at /proc; pidfds are looked at in every round.
+# The pause between two polls of /proc; pidfds are polled in every round.
 SCAN_SECONDS = 0.02
 ROUND_MILLISECONDS = 5
 
@@ -46,13 +46,13 @@ class Life:
     end_by: float = float("inf")
 
     def overlaps(self, other):
-        """For certain, by more than the clock's grain."""
+        """Whether they overlap with certainty, by more than the resolution of the clock."""
         grain = 1 / TICKS
         return self.start + grain < other.end_after and other.start + grain < self.end_after
 
 
 class Recorder:
-    """Runs this file as a process of its own, so that the test's own work does not delay it."""
+    """Runs this file as a separate process, so that the test's own work does not delay it."""
 
     def __init__(self, marker, file):
         self._file = file
@@ -92,8 +92,8 @@ class Recorder:
 
 
 def overlaps(lives):
-    """Pairs of processes of one job that lived at one time and must not have: of two generations,
-    or twice the same rank."""
+    """Pairs of processes of one job that ran at the same time but must not: of two generations, or
+    with the same rank."""
     return [
         (one, other)
         for index, one in enumerate(lives)
@@ -105,8 +105,8 @@ def overlaps(lives):
 
 
 def _worker(pid, marker, never):
-    """Its (job, generation, rank), if it is a worker of the test; None: not yet. What will never be
-    one is added to `never`."""
+    """Its (job, generation, rank), if it is a worker of the test; None: not yet. A process that
+    will never be one is added to `never`."""
     try:
         with open(f"/proc/{pid}/cmdline", "rb") as file:
             words = file.read().split(b"\0")
@@ -129,7 +129,7 @@ def _worker(pid, marker, never):
 
 def _record(marker, file):
     known, watched, scanned = set(), {}, 0.0
-    # Process numbers are given out again: looked at anew every second.
+    # Process ids are reused, so all are checked again every second.
     never, forgotten = set(), 0.0
     poll = select.poll()
     before = uptime()

@@ -1,15 +1,15 @@
-"""Many seeds of every kind, by hand: in pieces, and to be gone on with.
+"""Runs many seeds of every kind, in pieces that a later call continues.
 
     python -m tests.faults.long --programs DIR [--plugin paced.so] [--kinds a,b] [--seeds 20]
         [--minutes 9] [--results FILE] [--simulate PROGRAM] [--schedules 100000]
         [--output-base FOLDER]
 
-Each (kind, seed, strategy) that passed is a line of the results file and is not played again; what
-failed is played again the next time, and its line replaced. Simulated schedules (tests/simulation)
+Each (kind, seed, strategy) that passed is a line of the results file and is not run again; one that
+failed is run again the next time, and its line is replaced. Simulated schedules (tests/simulation)
 are the kind "simulated", in pieces; the seed is the first one of the piece. With --output-base, the
 kinds "asan" and "tsan" are the tests that tests/asan_long.txt and tests/tsan_long.txt name, one by
-one: the strategy is the test's label. Ends with 0 once all
-have passed, with 3 while some are left, with 1 where one has failed."""
+one: the strategy is the test's label. Ends with 0 once all have passed, with 3 while some are left,
+with 1 where one has failed."""
 
 import argparse
 import datetime
@@ -41,7 +41,7 @@ PIECE = 5000
 
 
 def simulate(program, first_seed):
-    """What a piece of simulated schedules found wrong, and what it says of itself."""
+    """The violations that a piece of simulated schedules found, and its summary."""
     played = subprocess.run(
         [program, f"--first-seed={first_seed}", f"--schedules={PIECE}"],
         capture_output=True,
@@ -68,7 +68,7 @@ def sanitized(output_base, sanitizer, label):
 
 
 def sanitized_tests(sanitizer):
-    """The labels of the tests that run under a sanitizer only here."""
+    """The labels of the tests that only this program runs under a sanitizer."""
     patterns = pathlib.Path(f"tests/{sanitizer}_long.txt").read_text(encoding="utf-8").split()
     tests = f"tests(set({' '.join(patterns)}))"
     left_out = f"attr(tags, '\\b(manual{'|notsan' if sanitizer == 'tsan' else ''})\\b', {tests})"
@@ -82,7 +82,8 @@ def sanitized_tests(sanitizer):
 
 
 class Results:
-    """A line each: kind, seed, strategy, verdict, seconds, when, the version, what happened."""
+    """One line for each run: kind, seed, strategy, verdict, seconds, when, the version, what
+    happened."""
 
     def __init__(self, file):
         self._file = file

@@ -1,5 +1,5 @@
-"""Model code that throws on one rank, while the others train or have joined: the job ends by name,
-with that rank blamed, at no cost in restarts; in each strategy."""
+"""Model code that throws on one rank, while the others train or have joined: in each strategy the
+job fails with an error that names that rank, and uses no restart."""
 
 import pytest
 

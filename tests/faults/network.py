@@ -1,8 +1,8 @@
-"""Nodes with a network of their own (namespaces, root, iproute2), joined by a router that can drop
-what goes one way or both.
+"""Nodes with separate networks (namespaces, root, iproute2), joined by a router that can drop
+packets in one direction or both.
 
-The host itself is one more machine behind the router: musterd and the test run there. What is
-dropped vanishes silently, as in a partition: nobody gets an error at once."""
+The host itself is another machine behind the router: musterd and the test run there. Packets are
+dropped silently, as in a partition: no program gets an error at once."""
 
 import contextlib
 import os
@@ -11,7 +11,7 @@ import subprocess
 
 
 def allowed():
-    """None, or why there are no namespaces here."""
+    """None, or why namespaces cannot be made here."""
     if os.geteuid() != 0:
         return "needs root"
     if shutil.which("ip") is None:
@@ -34,8 +34,8 @@ def _ip(*arguments, check=True):
 
 
 class Network:
-    """`host`: the address of the machine of musterd. Networks of one machine are told apart by the
-    process and a number."""
+    """`host`: the address of the machine of musterd. The process and a number distinguish the
+    networks on one machine."""
 
     _made = 0
 
@@ -89,8 +89,8 @@ class Network:
         ).stdout
 
     def prefix(self, node):
-        """What a program of the node runs under. Gloo would take the host's name for the address
-        else."""
+        """The command under which a program of the node runs. Without it Gloo would use the name of
+        the host as its address."""
         return [
             "ip",
             "netns",
@@ -104,8 +104,8 @@ class Network:
         return f"{self._name}o{list(self._links).index(node)}"
 
     def cut(self, node, to=True, back=True):
-        """Between the node and musterd. `to`: what the node sends to it vanishes; `back`: what it
-        sends to the node."""
+        """Cuts the connection between the node and musterd. `to`: packets from the node to musterd
+        are dropped; `back`: packets to the node."""
         pairs = [(self.addresses[node], self.host)] * to + [
             (self.host, self.addresses[node])
         ] * back
@@ -127,7 +127,7 @@ class Network:
         _ip("-n", self._router, "route", "flush", "cache", check=False)
 
     def vanish(self, node):
-        """Nothing comes from the node or reaches it any more, for good."""
+        """From now on all packets from and to the node are dropped."""
         _ip("-n", self._router, "link", "set", self._links[node][1], "down")
 
     def processes(self, node):
@@ -152,7 +152,7 @@ class Network:
 
     def lost(self, node):
         """Segments that had to be sent again so far, by the node and by musterd's machine: packets
-        that nobody answered."""
+        that were not acknowledged."""
 
         def retransmitted(text):
             names, values = (

@@ -1,4 +1,5 @@
-"""What is done to a job, from a seed: `plan(seed, kind)` is the same for ever, and is printed."""
+"""The faults that a seed gives to a job: `plan(seed, kind)` always returns the same plan, which is
+printed."""
 
 import dataclasses
 import random
@@ -55,7 +56,7 @@ def _sigterm(dice, seed):
 
 
 def _sigstop(dice, seed):
-    """For a part of the lease, for longer than it, or for good."""
+    """For a part of the lease, for longer than the lease, or without end."""
     victim = ("worker", "agent", "musterd", "workers")[seed % 4]
     leases = dice.choice((0.4, 2.5)) if victim == "musterd" else dice.choice((0.4, 2.5, None))
     return [("stop", {"victim": victim, "leases": leases})]
@@ -97,7 +98,7 @@ def _eio(dice, seed):
 
 
 def _nth_fsync(dice, seed):
-    """Ten numbers a seed: 20 seeds are 1 to 200."""
+    """Ten numbers for each seed: 20 seeds are 1 to 200."""
     return [("kill_at_fsync", {"numbers": tuple(range(seed % 20 + 1, 201, 20))})]
 
 
@@ -107,8 +108,8 @@ def _storm(dice, seed):
 
 
 def _old_database(dice, seed):
-    # Agents and workers die with musterd, or train on and come back to one that knows less than
-    # they were told.
+    # Agents and workers are killed with musterd, or continue to train and attach to a musterd with
+    # an older store.
     return [("old_database", {"later": 10 + dice.randrange(15), "alive": seed % 2 == 1})]
 
 
@@ -154,8 +155,8 @@ def plan(seed, kind):
     if kind == "hang":
         steps = [20]
     else:
-        # After these the job has to go on for some steps: what is struck is only seen in what is
-        # written.
+        # After these faults the job must continue for some steps, because their effect is visible
+        # only in later writes.
         steps = sorted(dice.sample(range(2, 25 if kind in WRITES else 45), len(struck)))
     local = can_be_local and dice.random() < 0.25
     return Plan(

@@ -1,4 +1,4 @@
-"""Lets the tests' Python run outside of Bazel, on programs of any folder: for what is run by
+"""Lets the tests' Python run outside of Bazel, with the programs of any folder, for runs by
 hand."""
 
 import os
@@ -9,8 +9,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
 def use(plugin=None):
-    """Has to come before the first import of tests.process. `plugin`: the built paced.so, else that
-    of bazel-bin."""
+    """Must be called before the first import of tests.process. `plugin`: the built paced.so; by
+    default that of bazel-bin."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-"))
     for name in ("proto", "tests", "worker"):
         (folder / name).symlink_to(ROOT / name)

@@ -1,6 +1,6 @@
-"""A TCP proxy before musterd that can be cut: bytes then wait on their way, in one direction or
-both, as packets do that a network loses and TCP sends again. A connection that is made while it is
-cut is accepted and stays silent."""
+"""A TCP proxy before musterd that can be cut: then bytes are delayed in one direction or both, like
+packets that a network loses and TCP sends again. A connection that is made during the cut is
+accepted and gets no bytes."""
 
 import contextlib
 import socket
@@ -11,7 +11,7 @@ from tests.bazel import bound
 
 
 class Proxy:
-    """Listens on a port of its own for connections to `target` (host:port)."""
+    """Listens on a separate port for connections to `target` (host:port)."""
 
     def __init__(self, target):
         host, port = target.rsplit(":", 1)
@@ -28,7 +28,7 @@ class Proxy:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def cut(self, to=True, back=True):
-        """`to`: nothing reaches musterd; `back`: nothing comes from it."""
+        """`to`: no bytes reach musterd; `back`: no bytes come from it."""
         self.held = {"to": 0, "from": 0}
         if to:
             self._to_target.clear()
@@ -60,7 +60,7 @@ class Proxy:
         try:
             server = socket.create_connection(self._target, timeout=bound(5))
         except OSError:
-            # Nobody listens there: a reset, at once.
+            # No process listens there: reset the connection at once.
             client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             client.close()
             return

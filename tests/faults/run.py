@@ -22,7 +22,7 @@ LEASE = "2s"
 
 
 class Run:
-    """Use as a context manager; `play` gives the list of what is violated."""
+    """Use as a context manager; `play` returns the list of violations."""
 
     def __init__(self, programs, plugin, folder, plan, strategy=None):
         self.plan = plan
@@ -45,7 +45,7 @@ class Run:
 
     def __exit__(self, *_):
         with contextlib.ExitStack() as stack:
-            # In the end: processes, then what they stood on.
+            # At the end: first the processes, then what they use.
             if self.disk is not None:
                 stack.callback(self.disk.close)
             if self.network is not None:
@@ -70,7 +70,7 @@ class Run:
     # ---- Jobs that are only there to be acknowledged ----
 
     def acknowledge_a_job(self, spec):
-        """A job that waits in line, and is stopped again: each answer is remembered once it has
+        """Submits a job that is queued, and stops it again. Each answer is recorded once it has
         come."""
         job_id = f"extra-{uuid.uuid4().hex[:8]}"
         self.world.client.submit(job_id, spec, timeout=2)
@@ -147,8 +147,8 @@ class Run:
         ]
 
     def play(self, undisturbed):
-        """The violations. `undisturbed`: the Result of this strategy's calm run; None: this is it,
-        and its Result is given."""
+        """Returns the violations. `undisturbed`: the Result of this strategy's calm run; None: this
+        is it, and its Result is given."""
         self.prepare()
         acknowledged = self.submit()
         self.watcher = checker.Watcher(self.muster.address)

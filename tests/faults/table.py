@@ -1,9 +1,10 @@
-"""Plays the faults of issue 18 against any set of the four programs, and prints what each does.
+"""Runs the faults of issue 18 against any set of the four programs, and prints what each fault
+causes.
 
     python -m tests.faults.table --programs DIR [--plugin paced.so] [--only WORD] [--keep DIR]
 
-Each row is one run of real programs: what was done, what happened, and whether that is what
-docs/faults.md promises."""
+Each row is one run of real programs: the fault, what happened, and whether docs/faults.md promises
+this."""
 
 import argparse
 import datetime

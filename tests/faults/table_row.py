@@ -1,5 +1,5 @@
-"""What the table's rows are made of. Each is a function (muster) that plays it: what happened, and
-whether that is as it should be."""
+"""The building blocks of the rows of the table. Each row is a function (muster) that runs it and
+returns what happened, and whether this is correct."""
 
 import contextlib
 
@@ -20,7 +20,7 @@ def row(done):
 
 
 class Failed(Exception):
-    """The row could not be played: neither good nor bad."""
+    """The row could not be run, so it has no result."""
 
 
 def job_file(muster, **changes):

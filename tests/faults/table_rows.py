@@ -59,7 +59,7 @@ def folder_away(muster):
 
 
 def back(away, place):
-    """The mount covers what was written below it."""
+    """The mount hides the files that were written below it."""
     os.rename(place, place.with_name("below"))
     os.rename(away, place)
 
@@ -168,7 +168,7 @@ def musterd_away(muster):
             time.sleep(2.5 * 2)
             world.start_daemon()
             before = job.step
-            # Everybody is back, or it is over.
+            # All processes are attached again, or the job has ended.
             job = world.await_job(
                 lambda job: job.state == w.api.Job.RUNNING
                 and job.step > before + 2
@@ -225,7 +225,7 @@ def cut_off(muster):
             ),
         )
         world.await_step(5)
-        # Somewhere to go.
+        # A node to which the ranks can move.
         world.start_agent("node-3")
         time.sleep(0.5)
         first = world.get().generation
@@ -234,7 +234,7 @@ def cut_off(muster):
             lambda job: job.generation > first
             and job.state == w.api.Job.RUNNING
             or job.state in w.ENDED,
-            "it goes on elsewhere",
+            "the job continues on other nodes",
         )
         time.sleep(5)
         proxy.heal()

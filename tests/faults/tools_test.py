@@ -1,5 +1,5 @@
-"""What the tests of faults look through: a proxy that really cuts, life spans that really overlap,
-a checker that finds what is wrong."""
+"""The tools of the tests of faults: the proxy really cuts connections, real overlaps of life spans
+are found, and the checker finds violations."""
 
 import os
 import pathlib
@@ -158,7 +158,7 @@ def test_a_network_can_be_cut_one_way_and_silently():
         )
 
         def reaches(node, address):
-            """0, or the number of the error; 11: nothing came back."""
+            """0, or the number of the error; 11: no answer came."""
             listener = socket.create_server((made.host, 0))
             port = listener.getsockname()[1] if address == made.host else 9
             text = made.run_in(made._links[node][0], "python3", "-c", connect, address, str(port))

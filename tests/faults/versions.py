@@ -1,9 +1,9 @@
-"""Programs of two versions that are one apart, in one cluster, with a job that runs: does it end,
-and to the same bits?
+"""Runs a job in a cluster with programs of two successive versions, and checks that it ends with
+the same bits.
 
     python -m tests.faults.versions --old DIR --new DIR [--plugin paced.so]
 
-DIR holds the four programs each. docs/upgrade.md says what is promised.
+DIR holds the four programs each. docs/upgrade.md describes what is guaranteed.
 """
 
 import argparse
@@ -104,7 +104,7 @@ def new_worker_killed(mixed):
 
 
 def replace_agents(mixed):
-    """All of the job's: its ranks must be of one version."""
+    """Replaces all agents of the job, because its ranks must have one version."""
     for node in ("node-1", "node-2"):
         mixed.end_agent(node)
     for node in ("node-1", "node-2"):

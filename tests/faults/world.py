@@ -1,8 +1,8 @@
-"""A cluster of real programs that faults are done to: musterd and two nodes of one slot each, or
-musterd with two slots of its own.
+"""A cluster of real programs for tests of faults: musterd and two nodes of one slot each, or
+musterd with two local slots.
 
-What is killed from outside is started again by `start`, as a supervisor would. Every worker's life
-span is recorded."""
+`start` starts killed programs again, as a supervisor would. The life span of every worker is
+recorded."""
 
 import contextlib
 import os
@@ -22,7 +22,7 @@ NODES = ("node-1", "node-2")
 ENDED = (api.Job.SUCCEEDED, api.Job.FAILED, api.Job.CANCELLED)
 # For any wait.
 BOUND = bound(30)
-# Agents that are there tell at once; one that does not come back tells nothing.
+# Attached agents send their reports at once; an agent that does not attach again sends none.
 TOLD_BOUND = 20.0
 
 
@@ -31,8 +31,8 @@ def state_name(job):
 
 
 class World:
-    """`links`: the address under which each node finds musterd, where that is not musterd's own;
-    filled before `start`."""
+    """`links`: the address at which each node reaches musterd, if it is not musterd's own; filled
+    before `start`."""
 
     def __init__(self, muster, local=False, slots=1, more=(), nodes=NODES, listen=None):
         self.muster = muster
@@ -55,7 +55,7 @@ class World:
     # ---- Programs ----
 
     def start(self):
-        """Everything that does not run."""
+        """Starts every program that does not run."""
         self.start_daemon()
         if not self.local:
             for node in self.nodes:
@@ -111,7 +111,7 @@ class World:
         self.daemon.wait(timeout=BOUND)
 
     def pid_of_daemon(self):
-        """Not of the tracer it may run under."""
+        """The pid of musterd itself, not of a tracer under which it runs."""
         return self.muster.processes("musterd")[0].pid
 
     def stop(self):
@@ -139,7 +139,7 @@ class World:
         return self.client.get(job_id)
 
     def await_job(self, condition, what, job_id="job", bound=BOUND):
-        """Waits until condition(job) holds; gives the job."""
+        """Waits until condition(job) holds; returns the job."""
         last = []
 
         def look():
@@ -175,16 +175,16 @@ class World:
         )
 
     def copy_database(self, target):
-        """The store as it is now, in one piece; musterd goes on."""
+        """A consistent copy of the store as it is now; musterd continues to run."""
         source = sqlite3.connect(f"file:{self.muster.state / 'muster.db'}?mode=ro", uri=True)
         copy = sqlite3.connect(target)
         with contextlib.closing(source), contextlib.closing(copy):
             source.backup(copy)
 
     def await_told(self):
-        """Until nothing is left that an agent has to tell for workers that have ended. A job may be
-        over before the node that was cut off is back; what is left after the bound is for the
-        checker to find."""
+        """Waits until no agent has unsent reports of workers that have ended. A job may end before
+        the node that was cut off is connected again. If reports are left after the time limit, the
+        checker reports them."""
         try:
             harness.eventually(
                 lambda: not list(self.muster.state.rglob("*.reports")),
@@ -213,8 +213,8 @@ def write_job(
     """A job of the plug-in of paced.cc: small, at the test's pace, held before its end until
     `release` is called.
 
-    `sizes`: rows of each rank, where they differ; `marked`: (rank, row) of the row that the plug-in
-    knows."""
+    `sizes`: rows of each rank, if they differ; `marked`: (rank, row) of the row that the plug-in
+    recognises."""
     folder = muster.folder
     random = torch.Generator().manual_seed(5)
 
@@ -275,5 +275,5 @@ def write_job(
 
 
 def release(muster):
-    """Lets the job go past its hold_step."""
+    """Lets the job continue after its hold_step."""
     (muster.folder / "release").touch()

@@ -1,11 +1,11 @@
-"""Which folder may use which, and what must not be reached from where."""
+"""Which folder may use which, and which dependencies are forbidden."""
 
 # Folder -> the folders it may use. The longest prefix counts. A folder may always use itself, and
 # third_party.
 ARROWS = {
     "proto": [],
     "common": ["proto"],
-    # What users build against: nothing of ours may come with it.
+    # The header that users build against: it may not depend on other code of the project.
     "plugin": [],
     "examples": ["plugin"],
     # The pages, and what the reference of the job file is made from.
@@ -120,7 +120,7 @@ IN_TESTS = {
     "worker/models/plugin": ["examples"],
     "worker/train": ["worker/models/plugin"],
 }
-# What must be reachable from nowhere in these folders, however far.
+# Labels on which no target in these folders may depend, directly or indirectly.
 GRPC = "//third_party/system:grpc"
 SQLITE = "//third_party/system:sqlite3"
 TORCH = "@torch//"

@@ -53,7 +53,7 @@ def path_of(label):
 
 
 def reachable_labels(targets, start):
-    """Everything that a target depends on to be compiled and linked, however far."""
+    """All direct and indirect dependencies with which a target is compiled and linked."""
     seen, todo = set(), [start]
     while todo:
         target = targets.get(todo.pop())
@@ -88,14 +88,15 @@ class Sources:
         self.folders = sorted(folders)
 
     def header(self, path):
-        """The project's file that `#include "path"` reads; None where it is not the project's."""
+        """The project's file that `#include "path"` reads; None if it is not a file of the
+        project."""
         for folder in self.folders:
             if folder + path in self.files:
                 return folder + path
         return None
 
     def all_includes(self, file):
-        """What a file includes, as it is written."""
+        """The includes of a file, as written in it."""
         if file in self.generated:
             return
         for number, line in enumerate(self.text(file).splitlines(), 1):
@@ -103,7 +104,7 @@ class Sources:
                 yield Include(file, number, match[1])
 
     def includes(self, file):
-        """What a file includes of the project."""
+        """The files of the project that a file includes."""
         for include in self.all_includes(file):
             if header := self.header(include.header):
                 yield Include(file, include.line, header)
@@ -113,7 +114,7 @@ class Sources:
         return [path for path in map(path_of, labels) if path.endswith(SOURCES)]
 
     def headers_of(self, target):
-        """What whoever depends on a target may include."""
+        """The headers that a target offers to targets that depend on it."""
         found = {path for path in map(path_of, target.labels("hdrs")) if path.endswith(HEADERS)}
         # A target without files of its own stands for those that it depends on.
         if not target.labels("srcs", "hdrs"):
@@ -123,7 +124,7 @@ class Sources:
         return found
 
     def compiled(self):
-        """The targets that are compiled. Those of third_party stand below the libraries."""
+        """The targets that are compiled. Those of third_party are below the libraries."""
         return [
             target
             for target in self.targets.values()
@@ -147,8 +148,8 @@ class Sources:
                         yield include, target
 
     def undeclared_libraries(self):
-        """(include, target, library) where the target does not depend on the library, however far;
-        the library is None where LIBRARIES has none for it."""
+        """(include, target, library) where the target does not depend on the library, directly or
+        indirectly; the library is None if LIBRARIES has none for the include."""
         for target in self.compiled():
             reachable = reachable_labels(self.targets, target.label)
             for file in self.files_of(target):
@@ -176,7 +177,7 @@ class Sources:
                     yield target, dep
 
     def cycle(self):
-        """Files that include one another in a ring; None where there is none."""
+        """Files that include one another in a cycle; None if there is none."""
         graph = collections.defaultdict(set)
         for file in sorted(self.owners):
             for include in self.includes(file):
@@ -199,7 +200,7 @@ class Sources:
 
 
 def source_files():
-    """All C++ files of the checkout that some target has to own."""
+    """All C++ files of the checkout; each must belong to a target."""
     return [
         name
         for name in project_files()

@@ -1,8 +1,8 @@
-"""Whoever includes a header says so in its BUILD file.
+"""A target whose files include a header depends on the header's target in its BUILD file.
 
 Bazel's compile actions run here without a sandbox, so a file finds the headers of the whole
-checkout, whether its target depends on them or not. What a BUILD file does not say is missed by
-layering_test.py, and by whoever reads it to see who uses what."""
+checkout, whether its target depends on them or not. If a BUILD file lacks a dependency,
+layering_test.py does not see it, and neither does a reader of the BUILD file."""
 
 from tests.layering.build_files import project_targets, read_build_files
 from tests.layering.includes import Sources, source_files
@@ -13,7 +13,7 @@ def sources():
 
 
 def told(lines):
-    """A failure's text, a line for each."""
+    """The text of a failure, one line for each finding."""
     return "\n" + "\n".join(sorted(lines))
 
 
@@ -76,7 +76,7 @@ def test_no_files_include_one_another_in_a_ring():
     assert ring is None, " includes ".join(ring)
 
 
-# What the tests above would miss, nobody would see: a small checkout of three packages.
+# Tests of the checks above, on a small checkout of three packages.
 BUILD_FILES = {
     "a": """
 [cc_library(name = name, hdrs = [name + ".h"], deps = deps) for name, deps in {

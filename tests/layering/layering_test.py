@@ -1,7 +1,8 @@
-"""The arrows between folders point downward only, and gRPC and LibTorch stay where they belong.
+"""Folders depend only on lower folders, and only the allowed folders use gRPC and LibTorch.
 
-Read from the BUILD files; includes_test.py shows that these say what the files include. What is
-shipped is compared with Bazel's own graph, so that this reading of BUILD files is Bazel's."""
+The dependencies are read from the BUILD files; includes_test.py shows that these agree with the
+includes. For the shipped programs the result is compared with Bazel's own graph, to show that the
+BUILD files are read as Bazel reads them."""
 
 import collections
 import re
@@ -24,7 +25,7 @@ def is_within(name, outer):
 
 
 def rule(name):
-    """The entry of ARROWS that rules a folder."""
+    """The entry of ARROWS that applies to a folder."""
     fits = [prefix for prefix in ARROWS if prefix == name or (prefix and is_within(name, prefix))]
     return max(fits, key=len, default=None)
 
@@ -108,7 +109,7 @@ def test_bazel_reads_the_same_from_the_build_files():
         assert found == theirs, target.where
 
 
-# What the tests above would miss, nobody would see.
+# Tests of the checks above.
 def test_a_wrong_arrow_and_a_far_reach_are_found():
     targets = read_build_files(
         {

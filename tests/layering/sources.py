@@ -1,4 +1,4 @@
-"""The project's own source files, as they lie in the checkout that Bazel builds from."""
+"""The project's own source files in the checkout from which Bazel builds."""
 
 import functools
 import os

@@ -74,14 +74,14 @@ class Jobs:
         return self._stub.StopJob(request, timeout=timeout)
 
     def nodes(self):
-        """With the state of the store."""
+        """The nodes, with the state of the store."""
         return self._cluster.ListNodes(
             cluster_service_pb2.ListNodesRequest(), timeout=bound(10), wait_for_ready=True
         )
 
     def control(self):
-        """Calls of ControlService by name: control()("SetLearningRate", job_id=..., ...) gives the
-        operation."""
+        """Calls of ControlService by name: control()("SetLearningRate", job_id=..., ...) returns
+        the operation."""
         stub = control_service_pb2_grpc.ControlServiceStub(self._channel)
 
         def call(name, **fields):

@@ -1,9 +1,9 @@
-"""kill -9 of anything at any moment: the job ends as if nothing had happened, to the bit.
+"""kill -9 of any program at any moment: the job ends with the same bits as without kills.
 
-A seed gives a plan: who is killed, and at which point of the job's progress (a step that was
-reported, or the beginning of a save: never a time). What is killed from outside is started again by
-the test, as a supervisor would: musterd on its state folder and port, agents under their names.
-Workers are the agents' business."""
+A seed gives a plan: which process is killed, and at which point of the job's progress (a step that
+was reported, or the beginning of a save: never a time). What is killed from outside is started
+again by the test, as a supervisor would: musterd on its state folder and port, agents under their
+names. Workers are restarted by Muster itself."""
 
 import dataclasses
 import random
@@ -39,7 +39,8 @@ def plan(seed):
     source = random.Random(seed)
     steps = sorted(source.sample(range(1, LAST_STRIKE), 2 + source.randrange(2)))
     strikes = [Strike(step, source.random() < 0.4, source.choice(VICTIMS)) for step in steps]
-    # Whatever the dice say, every victim and the save come up in every round of seeds.
+    # In every round of seeds each kind of victim and the save occurs, whatever the random numbers
+    # are.
     first = dataclasses.replace(
         strikes[0], victim=VICTIMS[seed % len(VICTIMS)], in_save=seed % 2 == 0
     )
@@ -47,7 +48,7 @@ def plan(seed):
 
 
 class Cluster:
-    """musterd with either two agents of one slot each, or an agent of its own with two slots."""
+    """musterd with either two agents of one slot each, or a local agent with two slots."""
 
     def __init__(self, muster, local):
         self.muster = muster
@@ -57,7 +58,7 @@ class Cluster:
         self.start()
 
     def start(self):
-        """Everything that does not run."""
+        """Starts every program that does not run."""
         if self.daemon is None or self.daemon.poll() is not None:
             self.daemon = self.muster.musterd(local_slots=2 if self.local else None)
         if not self.local:
@@ -80,7 +81,7 @@ class Cluster:
             "all": ["musterd", "muster-agent", "muster-worker"],
         }[victim]
         if "muster-worker" in programs:
-            # The one before may have left none; the next generation's come.
+            # The last generation may have no process left; those of the next one will start.
             harness.eventually(lambda: self.processes("muster-worker"), "there is a worker to kill")
         targets = [process for program in programs for process in self.processes(program)]
         source.shuffle(targets)
@@ -110,7 +111,7 @@ def is_halted(client):
 
 
 def run(muster, strikes, source, local):
-    """The job from its start to its end; what it left: (job, losses as bits, exported weights)."""
+    """Runs the job from its start to its end; returns (job, losses as bits, exported weights)."""
     job_file = jobs.write_job(
         muster.folder,
         name="job.yaml",
@@ -141,8 +142,8 @@ def run(muster, strikes, source, local):
         killed = cluster.strike(strike.victim, source)
         done.append((strike, killed))
         cluster.start()
-        # What comes too late proves nothing. An end that was stored before the strike would show
-        # now.
+        # A strike that comes too late proves nothing. An end that was stored before the strike
+        # would show now.
         assert (
             killed and reported_step(client) is not None
         ), f"the job had ended before it was struck: {done}"
@@ -155,7 +156,7 @@ def run(muster, strikes, source, local):
     job = client.get("chaos")
     losses = [(step.step, struct.pack("<d", step.loss)) for step in client.metrics("chaos")]
     client.close()
-    # A worker that dies takes its generation along.
+    # When a worker dies, its generation ends.
     deadly = [strike for strike, _ in done if strike.victim != "musterd"]
     assert job.generation > 1 or not deadly, f"generation {job.generation} after {done}"
     cluster.stop()

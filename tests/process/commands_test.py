@@ -1,5 +1,5 @@
-"""Commands that need real programs: a coordinator that dies over a request, deletion, documents,
-what `run` leaves."""
+"""Commands that need real programs: a coordinator that dies during a request, deletion, documents,
+and what remains after `run`."""
 
 import os
 import pathlib
@@ -17,8 +17,8 @@ from tests.process import api, harness, jobs
 
 
 class CuttingProxy:
-    """Between a client and musterd. When the client sends `marker`, it hands that on or not, calls
-    `cut`, and breaks the connection before any answer; what connects later gets through."""
+    """Between a client and musterd. When the client sends `marker`, it forwards it or not, calls
+    `cut`, and breaks the connection before any answer; later connections are forwarded."""
 
     def __init__(self, upstream, marker, hand_on, cut):
         self._upstream = upstream
@@ -81,7 +81,7 @@ class CuttingProxy:
 
 
 def state(client, job_id):
-    """The job's state, or None where there is no such job."""
+    """The job's state, or None if there is no such job."""
     try:
         return client.get(job_id).state
     except grpc.RpcError as error:
@@ -134,7 +134,7 @@ def test_yaml_is_the_document_of_json(muster):
     harness.eventually(
         lambda: muster.cli("nodes", "-o", "json").json()["nodes"], "the agent is attached"
     )
-    # It waits for a second slot. A name of nothing but digits is a name all the same.
+    # It waits for a second slot. A name may consist of digits only.
     muster.cli("submit", jobs.write_job(muster.folder), "--set", "name='007'", "--id", "a")
     for command in (["get", "a"], ["list"], ["ranks", "a"], ["nodes"], ["validate", "job.yaml"]):
         # Without what changes from one call to the next.

@@ -10,7 +10,7 @@ def programs(tmp_path_factory):
 
 @pytest.fixture
 def muster(programs, tmp_path):
-    """A Muster without any program running yet. After a test that passed nothing of it may be
+    """A Muster of which no program runs yet. After a test that passed, no process of it may be
     left."""
     folder = tmp_path / "work"
     folder.mkdir()

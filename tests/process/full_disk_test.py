@@ -1,4 +1,4 @@
-"""Disks that are full: what is saved, what is said, and what the job ends as."""
+"""Full disks: what is saved, what is reported, and in which state the job ends."""
 
 import contextlib
 import ctypes
@@ -11,7 +11,8 @@ from tests.process import api, harness, jobs
 
 
 def become_root_of_a_namespace():
-    """For who is not root: this process and its children may mount, and nobody else sees it."""
+    """For users other than root: this process and its children may mount, and other processes do
+    not see the mounts."""
     user, group = os.geteuid(), os.getegid()
     new_user, new_mounts = 0x10000000, 0x00020000
     if ctypes.CDLL(None, use_errno=True).unshare(new_user | new_mounts) != 0:
@@ -31,7 +32,7 @@ if os.geteuid() != 0:
 
 
 class Disk:
-    """A disk of its own at `folder`, so small that a test can fill it."""
+    """A separate disk at `folder`, so small that a test can fill it."""
 
     def __init__(self, folder, size):
         self.folder = folder
@@ -69,7 +70,7 @@ def make_disk(muster):
         return disks[-1]
 
     yield make
-    # Before the programs are looked at: what they left on the disks would go unseen.
+    # Before the check of the programs, which would otherwise not see what they left on the disks.
     muster.assert_no_temporary_file()
     for disk in disks:
         disk.unmount()
@@ -98,8 +99,8 @@ def await_end(client, job):
 
 
 def fill_up(disk, client, job):
-    """The job as it is once the disk is full. A save that was under way removes an older
-    checkpoint, and so makes room: call it again."""
+    """Fills the disk and returns the job. A save in progress removes an older checkpoint and so
+    frees space: call it again."""
     disk.fill()
     return client.get(job)
 
@@ -171,7 +172,7 @@ def test_a_stop_whose_save_fails_says_so(muster, make_disk, running):
 
 
 def test_a_job_without_its_last_checkpoint_is_no_success(muster, make_disk, running):
-    # There is room for the folder and what it begins with, and for no checkpoint.
+    # There is space for the folder and its first files, but not for a checkpoint.
     make_disk("checkpoints", "128k")
     checkpoint = {"directory": "checkpoints", "keep": 1}
     job = submit(muster, jobs.write_job(muster.folder, checkpoint=checkpoint))
@@ -181,7 +182,7 @@ def test_a_job_without_its_last_checkpoint_is_no_success(muster, make_disk, runn
     assert "the checkpoint at the end of training failed" in end.state_reason
     assert "No space left on device" in end.state_reason
     assert "no checkpoint is kept" in end.state_reason
-    # What the training came to is there all the same.
+    # The result of the training is still available.
     weights = str(muster.folder / "model.safetensors")
     assert os.path.exists(weights) and f"the weights are in {weights}" in end.state_reason
     assert end.generation == 1 and end.restarts == 0, "nothing is started anew"
@@ -227,7 +228,7 @@ def test_a_file_of_somebody_else_is_never_replaced(muster, running):
     overwriting = {"path": "model.safetensors", "overwrite": True}
     job = submit(muster, jobs.write_job(muster.folder, export=overwriting))
     assert await_end(running, job).state == api.Job.SUCCEEDED
-    # What a job of the same name wrote is replaced without a word.
+    # A file that a job of the same name wrote is replaced without an error.
     again = submit(muster, jobs.write_job(muster.folder))
     assert await_end(running, again).state == api.Job.SUCCEEDED
     other = jobs.write_job(muster.folder, name="other.yaml")

@@ -1,6 +1,7 @@
-"""Ranks that hang, and ranks that are only slow, with real programs: heartbeats go on in both.
+"""Ranks that hang, and ranks that are only slow, with real programs: heartbeats continue in both
+cases.
 
-What counts as long is said in leases, so a slow machine makes these tests longer and nothing else.
+Time limits are multiples of the lease, so on a slow machine these tests only take longer.
 """
 
 import pytest
@@ -76,7 +77,7 @@ def test_the_rank_that_hangs_is_blamed_and_the_job_goes_on(cluster, rank, strate
 
 
 def test_a_slow_validation_is_no_hang_however_long_it_takes(cluster):
-    """Rank 1 needs 24 times 0.4 s for its samples; rank 0 waits for it all the while."""
+    """Rank 1 needs 24 times 0.4 s for its samples; rank 0 waits for it during all of this time."""
     muster = cluster
     job_file = write_job(
         muster,
@@ -94,8 +95,7 @@ def test_a_slow_validation_is_no_hang_however_long_it_takes(cluster):
 
 @pytest.mark.parametrize("fault", ["other-order", "one-unit-more"])
 def test_ranks_that_call_different_units_end_with_an_error_that_names_them(cluster, fault):
-    """The units are of one size, so what the ranks exchange is mixed up without any error of its
-    own."""
+    """The units are of one size, so the ranks exchange wrong data without any error."""
     muster = cluster
     job_file = write_job(
         muster,

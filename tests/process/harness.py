@@ -1,7 +1,7 @@
-"""A Muster of real programs for one test, and the proof that nothing of it is left.
+"""A Muster of real programs for one test, and the check that no process of it is left.
 
-Every process of a test carries an environment variable that only this test has; it is inherited, so
-/proc/*/environ finds them all, orphans too.
+Every process of a test carries an environment variable that only this test has; children inherit
+it, so all of them, including orphans, are found through /proc/*/environ.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ PROGRAMS = [
 
 
 def install(folder):
-    """The four programs side by side, as a user has them."""
+    """Puts the four programs into one folder, as a user has them."""
     folder.mkdir(parents=True, exist_ok=True)
     for program in PROGRAMS:
         shutil.copy(bazel.runfile(program), folder)
@@ -93,7 +93,7 @@ class Muster:
         self.marker = str(uuid.uuid4())
         self._children = []
         self._log = open(folder / "programs.log", "ab")
-        # What programs put into the system's temporary folder is found here.
+        # Files that programs write to the system's temporary folder are found here.
         self.temporary = folder / "tmp"
         self.temporary.mkdir()
 
@@ -115,8 +115,8 @@ class Muster:
     # ---- Programs ----
 
     def spawn(self, program, *arguments, prefix=(), **options):
-        """A program in the background, its output in programs.log unless options say otherwise.
-        `prefix`: what it runs under."""
+        """Starts a program in the background, with its output in programs.log unless options say
+        otherwise. `prefix`: the command under which it runs."""
         options = {"stdout": self._log, "stderr": self._log, "env": self.environment()} | options
         command = [*map(str, prefix), str(self.programs / program), *map(str, arguments)]
         child = subprocess.Popen(
@@ -126,8 +126,8 @@ class Muster:
         return child
 
     def musterd(self, local_slots=None, listen=None, more=(), prefix=()):
-        """musterd on this test's state folder; a second call takes the same port again. `more`:
-        arguments."""
+        """Starts musterd with this test's state folder; a second call uses the same port again.
+        `more`: arguments."""
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
         arguments = ["--listen", listen or self.address or "127.0.0.1:0", "--state", self.state]
@@ -151,7 +151,7 @@ class Muster:
         )
 
     def cli(self, *arguments, expect=0, timeout=BOUND):
-        """A command to its end. expect: the exit code, or None for any."""
+        """Runs a command to its end. expect: the exit code, or None for any."""
         done = subprocess.run(
             [str(self.programs / "muster"), *map(str, arguments)],
             stdin=subprocess.DEVNULL,
@@ -177,7 +177,7 @@ class Muster:
     # ---- What runs ----
 
     def processes(self, program=None):
-        """All processes of this test, however they came to be; no zombies."""
+        """All processes of this test, whichever program started them, without zombies."""
         wanted = f"{MARKER}={self.marker}".encode()
         found = []
         for entry in pathlib.Path("/proc").iterdir():
@@ -201,14 +201,14 @@ class Muster:
         assert code == expect, f"{child.args[0]}: exit code {code}, expected {expect}\n{self.log()}"
 
     def stop(self, *children):
-        """SIGTERM; each has to end with 0."""
+        """Sends SIGTERM; each process must exit with 0."""
         for child in children:
             child.send_signal(signal.SIGTERM)
         for child in children:
             self.wait(child)
 
     def close(self):
-        """Ends what still runs, hard: for a test that has failed already."""
+        """Kills all processes that still run, for a test that has failed already."""
         for process in self.processes():
             kill(process.pid)
         for child in self._children:
@@ -218,7 +218,7 @@ class Muster:
     # ---- What is left ----
 
     def assert_no_process(self, at_once=False):
-        """at_once: their end was promised to have come already."""
+        """at_once: they must have ended already."""
         if at_once:
             assert self.processes() == []
             return
@@ -230,7 +230,7 @@ class Muster:
         assert left == [], left
 
     def files(self, folder):
-        """Names in a folder, without Muster's own notes beside a job's checkpoints."""
+        """Names in a folder, without the files that Muster writes beside a job's checkpoints."""
         own = (".muster-job", ".muster-epoch")
         return sorted(
             path.name for path in (self.folder / folder).iterdir() if path.name not in own
@@ -238,8 +238,8 @@ class Muster:
 
 
 class FolderWatch:
-    """Waits for names to appear in a folder (inotify: a poll would miss what lives for a
-    millisecond)."""
+    """Waits for names to appear in a folder (inotify: polling would miss files that exist only for
+    a millisecond)."""
 
     _CREATE, _MOVED_TO = 0x100, 0x80
 

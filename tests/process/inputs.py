@@ -1,4 +1,4 @@
-"""Small good inputs of every kind, and jobs that train on them for one pass.
+"""Small valid inputs of every kind, and jobs that train on them for one pass.
 
 The formats are written by hand, so that they can be broken.
 """
@@ -63,7 +63,7 @@ def safetensors(tensors, metadata=None):
 
 
 def safetensors_file(header, data):
-    """Whatever the header says."""
+    """A file with any header, valid or not."""
     text = header.encode()
     text += b" " * (-len(text) % 8)
     return struct.pack("<Q", len(text)) + text + data
@@ -123,7 +123,7 @@ def labels(count=ROWS):
 
 
 def rows(**changes):
-    """The tensors of a good safetensors data set; None removes one."""
+    """The tensors of a valid safetensors data set; None removes one."""
     good = {
         "inputs": ("F32", [ROWS, WIDTH], floats(some_floats(ROWS * WIDTH))),
         "labels": ("I64", [ROWS], int64s(labels())),

@@ -1,5 +1,6 @@
-"""Ranks with different amounts of input, with real programs: who has joined is seen, and survives
-kills; the end at the first that runs out; an error of one rank is told by all."""
+"""Ranks with different amounts of input, with real programs: clients see which ranks have joined,
+also after kills; training ends when the first rank runs out of input; all ranks report the error of
+one rank."""
 
 import pytest
 import torch

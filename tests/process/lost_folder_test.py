@@ -1,6 +1,6 @@
-"""A job's checkpoint folder and its coordinator's database each lose touch with the other: nothing
-is deleted, nothing begins anew by itself, and the job ends as if nothing had happened, to the
-bit."""
+"""The checkpoint folder of a job, or the database of its coordinator, is lost or replaced by an
+older one: no checkpoint is deleted, no job starts from step 0 by itself, and the job ends with the
+same bits as without the fault."""
 
 import json
 import pathlib
@@ -24,7 +24,7 @@ def write_job(muster):
 
 
 def names(folder):
-    """Whole checkpoints in a folder; empty where it is gone."""
+    """The complete checkpoints in a folder; empty if there is no folder."""
     return sorted(path.name for path in folder.glob("step-*") if ".tmp" not in path.name)
 
 
@@ -40,7 +40,7 @@ def job(muster, job_id="job"):
 
 
 def await_paused(muster, wanted):
-    """Held, with its processes, after so many steps."""
+    """Waits until the job is halted after this many steps, with its processes."""
     harness.eventually(
         lambda: (found := job(muster))["state"] == "PAUSED"
         and not found.get("reason")
@@ -50,8 +50,8 @@ def await_paused(muster, wanted):
 
 
 def start(muster, *holds):
-    """musterd, an agent, and the job, which is held after so many steps, each time until it is
-    resumed."""
+    """Starts musterd, an agent, and the job, which is halted after each of these numbers of steps
+    until it is resumed."""
     daemon = muster.musterd()
     muster.cli("submit", write_job(muster), "--id", "job")
     for hold in holds:
@@ -86,8 +86,8 @@ def undisturbed(programs, tmp_path_factory):
 
 
 def halt(muster):
-    """The job's folder goes away, and then a worker: the job halts. Gives the folder, where it is
-    now, and what it holds."""
+    """Moves the job's folder away and kills a worker, so the job halts. Returns the folder, its new
+    place, and its contents."""
     daemon, _ = start(muster, 17)
     folder, away = muster.folder / "checkpoints" / "job", muster.folder / "away"
     folder.rename(away)
@@ -111,7 +111,8 @@ def halt(muster):
 
 def test_a_folder_that_is_gone_halts_the_job_until_it_is_back(muster, undisturbed):
     daemon, folder, away, held = halt(muster)
-    # Nor does a coordinator that is started again, or one who only asks again, begin anew.
+    # The job does not start from step 0 after a restart of the coordinator or another request
+    # either.
     harness.kill(daemon.pid)
     daemon.wait(timeout=harness.BOUND)
     muster.musterd()
@@ -134,12 +135,12 @@ def test_a_folder_that_is_gone_halts_the_job_until_it_is_back(muster, undisturbe
     end(muster)
 
 
-def test_somebody_may_decide_that_it_begins_anew_and_all_is_kept(muster, undisturbed):
+def test_a_user_may_start_it_from_step_0_and_all_files_are_kept(muster, undisturbed):
     _, folder, away, held = halt(muster)
     refused = muster.cli("resume", "job", "--from-scratch", "--from", "x", expect=2)
     assert "--from" in refused.err
     muster.cli("resume", "job", "--from-scratch")
-    harness.eventually(lambda: folder.exists(), "it begins anew")
+    harness.eventually(lambda: folder.exists(), "the job starts from step 0")
     muster.cli("wait", "job")
     assert names(away) == held
     assert {name.split("-g")[1] for name in names(folder)}.isdisjoint(
@@ -168,8 +169,9 @@ def test_a_halted_job_stops_and_is_deleted_at_once(muster):
 
 
 def restore_the_database(muster, meanwhile=lambda: None):
-    """A backup early on; then the job goes on, over a restart, and everything is killed. Gives what
-    the folder held then, and the job's generation."""
+    """Makes a backup early; then the job continues through a restart, all programs are killed, and
+    the backup is restored. Returns the contents of the folder at that time, and the job's
+    generation."""
     folder = muster.folder / "checkpoints" / "job"
     daemon, agent = start(muster, 10, 60, 80)
     harness.kill(daemon.pid)
@@ -203,7 +205,7 @@ def test_a_restored_database_does_not_cost_the_checkpoints_it_does_not_know(must
     held, generation = restore_the_database(muster)
     muster.musterd()
     assert int(job(muster)["step"]) < newest(held)
-    # The backup says that it is held.
+    # According to the backup the job is halted.
     muster.cli("resume", "job")
     muster.agent("node", slots=2)
     events = harness.eventually(

@@ -1,4 +1,4 @@
-"""One malformed input: a good one (inputs.py) with one change, and what has to be said about it."""
+"""One malformed input: a valid one (inputs.py) with one change, and the expected error."""
 
 import copy
 import dataclasses
@@ -33,7 +33,7 @@ def case(name, path, expected, found, by="session", arguments=()):
 
 
 def changed_file(name, good, file, change, expected, found, by="session"):
-    """A good job of which one file is changed: change(bytes) -> bytes."""
+    """A valid job with one changed file: change(bytes) -> bytes."""
 
     @case(name, file, expected, found, by)
     def build(folder):
@@ -55,7 +55,7 @@ def replaced_file(name, good, file, contents, expected, found, by="session"):
 
 
 def changed_job(name, good, changes, path, expected, found, by="reading"):
-    """A good job of which keys are changed: {"a.b.0.c": value}; None removes."""
+    """A valid job with changed keys: {"a.b.0.c": value}; None removes."""
 
     @case(name, path, expected, found, by)
     def build(folder):
@@ -73,7 +73,7 @@ def changed_job(name, good, changes, path, expected, found, by="reading"):
 
 
 def cut(count):
-    """Without the last bytes."""
+    """The contents without the last bytes."""
     return lambda data: data[:-count]
 
 

@@ -1,5 +1,5 @@
-"""Malformed inputs through the real programs, one of each kind: the job fails for good and says
-why."""
+"""Malformed inputs through the real programs, one of each kind: the job fails without a restart,
+and its error names the cause."""
 
 import yaml
 

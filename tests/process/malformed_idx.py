@@ -1,4 +1,4 @@
-"""What is wrong with IDX files, gzipped ones too."""
+"""Malformed IDX files, including gzipped ones."""
 
 import struct
 

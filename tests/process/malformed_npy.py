@@ -1,4 +1,4 @@
-"""What is wrong with NumPy's files."""
+"""Malformed NumPy files."""
 
 from tests.process import inputs
 from tests.process.inputs import CLASSES, ROWS, WIDTH, floats, int64s, npy, npy_file

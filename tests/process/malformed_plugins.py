@@ -1,4 +1,4 @@
-"""What is wrong with plug-ins."""
+"""Malformed plug-ins."""
 
 import re
 import struct

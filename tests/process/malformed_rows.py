@@ -1,4 +1,4 @@
-"""What is wrong with rows in safetensors."""
+"""Malformed rows in safetensors files."""
 
 import struct
 
@@ -21,7 +21,7 @@ def rows_file(name, expected, found, **changes):
 
 
 def rows_header(name, expected, found, change):
-    """The header's text changed, the data as they were."""
+    """Changes the text of the header and keeps the data."""
 
     def changed(data):
         length = struct.unpack_from("<Q", data)[0]

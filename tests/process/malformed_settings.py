@@ -1,4 +1,4 @@
-"""What is wrong with settings that cannot work, and with job files that cannot be read."""
+"""Settings that cannot work, and job files that cannot be read."""
 
 import json
 
@@ -224,7 +224,7 @@ changed_job(
     "rows",
     {"optimizer": {"sgd": {"lr": 1e38}}, "on_nan": "fail"},
     "step 2",
-    "look at the learning rate",
+    "check the learning rate",
     "not finite on rank 0",
     by="session",
 )

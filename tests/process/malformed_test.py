@@ -1,7 +1,8 @@
-"""Malformed inputs of every kind: each is refused with what is to blame, expected and found.
+"""Malformed inputs of every kind: each is refused with an error that has the cause, expected and
+found.
 
-Cases that take reading the files run in muster-session, which is the worker's own code in one
-process, so that an address sanitizer sees it too:
+Cases for which files must be read run in muster-session, which is the worker's own code in one
+process, so that AddressSanitizer can check it:
     bazel test --config=asan //tests/process:malformed_test
 """
 
@@ -21,7 +22,7 @@ SANITIZER_REPORTS = ["Sanitizer", "runtime error:"]
 
 
 class Shelf:
-    """A folder for one job and its files, and what a program left in it."""
+    """A folder for one job and its files, and the files that a program left in it."""
 
     def __init__(self, folder):
         self.folder = folder / "job"
@@ -38,7 +39,7 @@ class Shelf:
         return sorted(str(path.relative_to(self.folder)) for path in self.folder.rglob("*"))
 
     def run(self, program, *arguments):
-        """(exit code, everything it said); it must neither crash nor leave anything."""
+        """Returns (exit code, all output). The program must neither crash nor leave files."""
         before = self.files()
         # LibTorch's own allocations at start are never freed.
         leaks = "detect_leaks=0" if "session" in program else "detect_leaks=1"

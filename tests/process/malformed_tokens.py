@@ -1,4 +1,4 @@
-"""What is wrong with files of tokens."""
+"""Malformed token files."""
 
 from tests.process import inputs
 from tests.process.inputs import VOCABULARY

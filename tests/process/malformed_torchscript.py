@@ -1,4 +1,4 @@
-"""What is wrong with TorchScript files."""
+"""Malformed TorchScript files."""
 
 import io
 import re
@@ -33,8 +33,8 @@ def in_zip(change):
 
 
 def member(suffix, contents):
-    """The one member whose name ends so gets other contents: bytes, or a function of the old
-    ones."""
+    """Replaces the contents of the one member whose name has this ending: by bytes, or by a
+    function of the old bytes."""
 
     def change(members):
         (name,) = [name for name in members if name.endswith(suffix)]
@@ -189,7 +189,7 @@ torchscript(
 
 
 def modules():
-    """name -> a module that torch.jit.script takes and Muster must not."""
+    """name -> a module that torch.jit.script accepts and Muster must refuse."""
     import torch
     from torch import nn
 

@@ -1,4 +1,4 @@
-"""What is wrong with weights, in one file and in several."""
+"""Malformed weights, in one file and in several."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What a job measures: while it runs, after it, and when it has become too much."""
+"""The metrics of a job: while it runs, after its end, and when there are more than are kept."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ TOKENS = {"tokens": {"path": "train.bin", "dtype": "uint16"}}
 
 
 def rows(text):
-    """The rows of a CSV, read as RFC 4180 says."""
+    """The rows of a CSV file, read according to RFC 4180."""
     assert text.endswith("\r\n")
     return list(csv.DictReader(io.StringIO(text, newline=""), strict=True))
 
@@ -22,7 +22,7 @@ def steps_of(table):
 
 def test_csv_follows_a_job_over_a_restart_of_the_coordinator(muster):
     steps, every = 300, 50
-    # Whatever the machine does besides, nobody is given up while the coordinator is away.
+    # Even on a busy machine no process is given up while the coordinator is down.
     muster.lease = "60s"
     job_file = jobs.write_job(
         muster.folder,
@@ -57,7 +57,7 @@ def test_csv_follows_a_job_over_a_restart_of_the_coordinator(muster):
     muster.cli("wait", "job")
     muster.wait(follower)
 
-    # Every step and every pass once, in their order, and the same as somebody sees who comes later.
+    # Every step and every validation pass once, in order, and equal to what a later client gets.
     text = path.read_bytes().decode()
     table = rows(text)
     assert steps_of(table) == list(range(1, steps + 1))
@@ -127,7 +127,7 @@ def test_old_steps_are_thinned(muster):
     muster.wait(follower)
     text = muster.cli("metrics", "job", "-o", "csv").out
     left = text.splitlines()
-    # Values of the steps themselves: the very lines that were printed when nothing was thinned yet.
+    # Values of the steps themselves: the same lines as were printed before steps were thinned out.
     assert set(left) < set(path.read_bytes().decode().replace("\r\n", "\n").splitlines())
     table = rows(text.replace("\n", "\r\n"))
     found = steps_of(table)

@@ -1,5 +1,5 @@
-"""musterd is away for longer than a lease, on a host that answers: training goes on, and nothing of
-it is lost."""
+"""musterd is down for longer than a lease, on a host that answers: training continues, and nothing
+is lost."""
 
 import select
 
@@ -14,7 +14,7 @@ SLOW = {"per_rank": 2, "accumulate": 40}
 
 
 def pause(seconds):
-    """Time that has to pass: an outage is a matter of time."""
+    """Waits for a time that must really pass, because the length of an outage is tested."""
     select.select([], [], [], seconds)
 
 
@@ -124,9 +124,8 @@ def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, k
 
 
 def test_without_autonomy_all_end_within_the_lease(muster):
-    """As `muster run` wants it: nobody will start its coordinator again."""
-    # No checkpoints: nobody comes after these processes who would tidy up a save that their end cut
-    # off.
+    """As with `muster run`, whose coordinator is not started again."""
+    # No checkpoints, because no later process would clean up a save that their end interrupted.
     job_file = jobs.write_job(
         muster.folder, batch=SLOW, stages=[{"fit": {"steps": 100000}}], export=None, checkpoint=None
     )

@@ -1,5 +1,5 @@
-"""A node behind a network that is cut: its processes have ended before any other takes their place,
-and no restart is used."""
+"""A node behind a network that is cut: its processes have ended before other processes replace
+them, and no restart is used."""
 
 import contextlib
 import os
@@ -36,8 +36,8 @@ pytestmark = pytest.mark.skipif(not available(), reason="network namespaces need
 
 
 class Island:
-    """A network namespace that one pair of interfaces joins to this host. Cut one way, packets go
-    to a neighbour that is not there."""
+    """A network namespace that one pair of interfaces joins to this host. To cut one direction,
+    packets are sent to a neighbour that does not exist."""
 
     def __init__(self):
         tag = uuid.uuid4().hex[:6]
@@ -90,7 +90,7 @@ def start_time(pid):
 
 
 class Lives:
-    """When the workers of each generation began and ended, as seen from outside."""
+    """When the workers of each generation began and ended, observed from another process."""
 
     def __init__(self, muster):
         self._muster = muster
@@ -161,9 +161,9 @@ def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
         lives.look()
         return 2 in lives.began
 
-    harness.eventually(replaced, f"the job goes on elsewhere\n{muster.log()}")
+    harness.eventually(replaced, f"the job continues on other nodes\n{muster.log()}")
     lives.look()
-    assert lives.ended[1].keys() == lives.began[1].keys(), "the former generation has ended"
+    assert lives.ended[1].keys() == lives.began[1].keys(), "the earlier generation has ended"
     assert max(lives.ended[1].values()) <= min(lives.began[2].values())
     job = harness.eventually(
         lambda: (now := client.get("job")).state == api.Job.RUNNING and now.step > 30 and now,

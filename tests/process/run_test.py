@@ -1,4 +1,4 @@
-"""`muster run`: a private coordinator that leaves nothing behind."""
+"""`muster run`: a private coordinator, of which no process and no file is left."""
 
 import os
 import signal
@@ -43,7 +43,7 @@ def test_ctrl_c_stops_everything(muster, moment):
         )
     else:
         harness.eventually(lambda: muster.processes("musterd"), "run starts its coordinator")
-    # As a terminal does it: to the whole foreground group.
+    # To the whole foreground group, as a terminal does.
     os.killpg(run.pid, signal.SIGINT)
     muster.wait(run, expect=130)
     muster.assert_no_process(at_once=True)

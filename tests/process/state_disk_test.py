@@ -14,7 +14,7 @@ STEPS = 1_000_000
 
 
 class Disk:
-    """A small one of this test's own."""
+    """A small separate disk for this test."""
 
     def __init__(self, folder, size="24m"):
         self.folder = folder
@@ -83,7 +83,7 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     )
     told = muster.cli("nodes")
     assert "full" in told.err, told.err
-    # Changes are refused at once, with the reason; what makes room is not.
+    # Changes are refused at once, with the reason; requests that free space are not.
     refused = muster.cli("set-lr", "job", "0.001", "--retry-for", "0s", expect=None)
     assert refused.code != 0 and "store cannot be written" in refused.err, refused
     assert muster.cli("get", "job", "-o", "json").json()["state"] == "RUNNING"
@@ -92,7 +92,8 @@ def test_a_full_disk_disturbs_no_training(muster, disk):
     long = 3 * float(muster.lease.removesuffix("s"))
     threading.Event().wait(long)
     assert musterd.poll() is None, muster.log()
-    # Nobody can be taken in by the next one, either, and nobody ends for that.
+    # The next coordinator cannot accept agents or workers either, and no process ends because of
+    # this.
     harness.kill(musterd.pid)
     musterd.wait()
     musterd = muster.musterd(local_slots=2)

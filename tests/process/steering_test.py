@@ -1,5 +1,5 @@
-"""A running job is changed from outside, with real programs, while they are killed: what was asked
-happens once, at one step, and the weights are those of an undisturbed run to the bit."""
+"""Commands change a running job of real programs while these are killed: each command takes effect
+once, at one step, and the weights have the same bits as in a run without kills."""
 
 import pathlib
 
@@ -28,8 +28,8 @@ def write_job(muster, **changes):
 
 
 def queue(muster, job_id, commands, **changes):
-    """Submits the job where nothing can run yet, and asks for changes at their steps: so they are
-    there in time."""
+    """Submits the job while there is no slot for it, and requests changes at given steps, so that
+    the commands arrive before these steps."""
     muster.cli(
         "submit",
         write_job(muster, export={"path": f"{job_id}.safetensors"}, **changes),
@@ -93,8 +93,8 @@ def test_kills_between_commands_change_nothing(cluster, strategy):
     muster = cluster
     expected = undisturbed(muster, {strategy: {}})
 
-    # Halted after step 8, three steps behind the checkpoint of step 5: the freeze has taken effect
-    # and is rolled back over.
+    # Halted after step 8, three steps after the checkpoint of step 5: the freeze has taken effect,
+    # and the rollback undoes it.
     queue(muster, "job", COMMANDS + [("pause", 8)], strategy={strategy: {}})
     await_state(muster, "job", "PAUSED")
     frozen = operation(muster, "job/1")

@@ -79,7 +79,7 @@ def test_a_job_from_submit_to_its_end(muster):
 
 
 def assert_memory_is_told(muster, client, job_id):
-    """Of the ranks of a TINY job that trains."""
+    """Checks that the memory of the ranks of a running TINY job is reported."""
     ranks = harness.eventually(
         lambda: (job := client.get(job_id))
         and all(r.memory.buckets.bytes for r in job.ranks)
@@ -117,7 +117,7 @@ def test_stop_ends_a_running_job_with_a_checkpoint(muster):
     assert job.state == api.Job.CANCELLED
     assert job.checkpoints[-1].step == job.step < 1000000
     assert not any(rank.HasField("memory") for rank in job.ranks)
-    # The coordinator's own agent, and all workers, end with it.
+    # The coordinator's local agent and all workers end with the coordinator.
     client.close()
     muster.stop(daemon)
     muster.assert_no_process(at_once=True)

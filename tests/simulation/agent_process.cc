@@ -80,7 +80,7 @@ void AgentProcess::Handle(const agent::Event& event) {
   for (const agent::Effect& effect : core_->Handle(event, scene_.timeline.now())) {
     std::visit(
         [this](const auto& e) {
-          // What this model does not know yet it leaves.
+          // Messages that this model does not know are ignored.
           if constexpr (requires { Do(e); }) Do(e);
         },
         effect);
@@ -115,7 +115,7 @@ void AgentProcess::Do(const agent::Launch& launch) {
                           .spooled = scene_.spools[node_].contains(id)});
     });
   };
-  // Also of one that is stopped, as it was then.
+  // This holds also for a stopped process, with its state at that time.
   auto lease_end = [this, process = process_] {
     return process == process_ ? core_->lease_end() : absl::InfiniteFuture();
   };

@@ -1,6 +1,6 @@
 // One node: the machine, its muster-agent with the real deciding core, driven as
 // worker/agent/agent.cc drives it, and the processes that it started. Each can be stopped, killed,
-// or vanish; whoever keeps the agent running (systemd) starts it again.
+// or disconnected without notice; an agent that ended is started again, as systemd would do it.
 #ifndef MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_AGENT_PROCESS_H_
 
@@ -36,13 +36,13 @@ class AgentProcess {
   void Thaw();
   void FreezeMachine();
   void ThawMachine();
-  // No power: nobody hears a word.
+  // A power failure: no other process is notified.
   void Vanish();
 
   const std::string& node() const { return node_; }
   bool running() const { return core_ != nullptr; }
   bool frozen() const { return frozen_; }
-  // Those that live.
+  // The processes that run.
   std::vector<WorkerProcess*> Workers() const;
 
  private:
@@ -74,7 +74,7 @@ class AgentProcess {
   const std::string node_;
   const agent::CoreOptions options_;
 
-  // Grows with each start: what belongs to a former process is ignored.
+  // Grows with each start: events of an earlier process are ignored.
   uint64_t process_ = 0;
   std::string incarnation_;
   std::unique_ptr<agent::Core> core_;
@@ -87,9 +87,9 @@ class AgentProcess {
   absl::Time opened_;
   int64_t pids_ = 0;
   std::map<agent::WorkerId, WorkerProcess*> workers_;
-  // How many of a spool's reports are told.
+  // How many reports of a spool the coordinator has acknowledged.
   std::map<agent::WorkerId, size_t> spooled_;
-  // All that there ever were: what is scheduled for them stays valid.
+  // All processes that ever ran, so that scheduled events for them stay valid.
   std::vector<std::unique_ptr<WorkerProcess>> processes_;
 };
 

@@ -12,10 +12,10 @@ using commands::Kind;
 
 namespace {
 
-// So long the slowest order is on its way to a process that carries it out.
+// The longest time until an order reaches the process that carries it out.
 constexpr absl::Duration kOrdersUnderWay = absl::Seconds(5);
 
-// More than any job has.
+// More steps than any job has.
 constexpr uint64_t kMostSteps = 1000;
 
 }  // namespace
@@ -24,8 +24,8 @@ void Checker::ProcessStarts(const cluster::WorkerId& worker) {
   for (const auto& [incarnation, other] : alive_[worker.job]) {
     const auto excuse = excused_until_.find(incarnation);
     const bool excused = excuse != excused_until_.end() && timeline_.now() <= excuse->second;
-    // An older database may not know the nodes of the newest one; what its processes write is
-    // fenced by the epoch.
+    // An older database may not contain the nodes of the newest one; the epoch prevents writes of
+    // their processes.
     const bool unknown = restored_.contains(worker.job);
     if (other.generation == worker.generation || excused || fences_only_ || unknown) continue;
     timeline_.Wrong("generation ", worker.generation, " of job ", worker.job, " starts while rank ",
@@ -89,7 +89,7 @@ void Checker::CheckJob(const jobs::Job& job) {
       Struck(job.id, job.generation);
     }
   }
-  // An older database does not know who has finished, and takes its end for a failure.
+  // An older database does not contain which ranks have finished, so their ends count as failures.
   const size_t struck = struck_[job.id].size() + (restored_.contains(job.id) ? 1000 : 0);
   if (job.restarts > struck && !fences_only_) {
     timeline_.Wrong("job ", job.id, " has used ", job.restarts, " restarts, and failed ", struck,
@@ -121,7 +121,7 @@ void Checker::Restored(const store::Image& image) {
   restored_at_ = timeline_.now();
   for (auto& [id, seen] : seen_) {
     seen = {};
-    // What it knew of its last steps is lost, and of who ran it.
+    // The information about its last steps, and about the nodes that ran it, is lost.
     for (uint64_t step = 1; step <= kMostSteps; ++step) lost_steps_[id].insert(step);
     restored_.insert(id);
   }
@@ -141,8 +141,8 @@ void Checker::Restored(const store::Image& image) {
 Training Checker::Undisturbed(const jobs::Job& job) const {
   std::vector<std::pair<int64_t, int64_t>> rates;
   if (restored_.contains(job.id) || job.attempt > 1) {
-    // The log has lost some of them; or it took those for ended with an attempt whose rank 0 could
-    // not say any more that they were in force.
+    // The log has lost some of them, or they ended with an attempt whose rank 0 could not report
+    // any more that they had taken effect.
     rates = last_.at(job.id).rates;
   } else {
     for (const commands::Command& command : job.commands.commands()) {
@@ -204,7 +204,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       timeline_.Wrong("job ", job.id, " is over, command ", command.number, " is not");
     } else if (command.outcome->code != absl::StatusCode::kOk) {
       const bool taken_back = command.outcome->code == absl::StatusCode::kCancelled;
-      // A save that nobody heard of is made again, and may be taken back before.
+      // A save that was not reported is made again, and may be cancelled before that.
       const bool lasts =
           command.kind == Kind::kSetLearningRate && job.attempt == 1 && !restored_.contains(job.id);
       if (!steps.empty() && taken_back && lasts) {
@@ -221,7 +221,7 @@ void Checker::JobIsOver(const jobs::Job& job, store::Store& store) {
       }
     }
   }
-  // Older workers keep nothing for those who cannot be reached.
+  // Older workers do not store reports while the coordinator cannot be reached.
   if (fences_only_) return;
   const auto rows = store.ReadSteps(job.id, 0, 100000);
   uint64_t next = 1;

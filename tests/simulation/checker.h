@@ -1,5 +1,5 @@
-// What must hold whatever happens (I1 to I9 of the project's invariants, as far as they show
-// without LibTorch), judged at every event that could break it.
+// Checks the invariants of the project (I1 to I9, as far as they can be checked without LibTorch)
+// at every event that could break one.
 #ifndef MUSTER_TESTS_SIMULATION_CHECKER_H_
 #define MUSTER_TESTS_SIMULATION_CHECKER_H_
 
@@ -36,16 +36,16 @@ class Checker {
   }
   // A checkpoint could not be written: the last one of a job fails it.
   void DiskFailed() { disk_failed_ = true; }
-  // A failure that may cost this generation's job a restart.
+  // A failure that may use up a restart of this generation's job.
   void Struck(const std::string& job, uint64_t generation) { struck_[job].insert(generation); }
 
-  // What is placed on this node until then fails, too.
+  // Processes that are placed on this node until then fail, too.
   void NodeIsDownUntil(const std::string& node, absl::Time end) {
     down_until_[node] = std::max(down_until_[node], end);
   }
 
-  // A machine vanished with what its rank 0 had not told of this step. The next generation may go
-  // on behind it, from a checkpoint that was not told of either.
+  // A machine failed, and with it the reports of its rank 0 about this step that were not sent. The
+  // next generation may continue after this step, from a checkpoint that was not reported either.
   void MetricsAreLost(const std::string& job, uint64_t step) { lost_steps_[job].insert(step); }
 
   // ---- The folder of checkpoints.
@@ -53,17 +53,17 @@ class Checker {
   bool WasRestored(const std::string& job) const { return restored_.contains(job); }
   void Removes(const std::string& path);
 
-  // ---- What the coordinator has made durable: generations grow, what has ended stays so, slots
-  // have one user each, checkpoints are recorded of the generation that wrote them, and restarts
-  // are counted only where something failed.
+  // ---- The durable state of the coordinator: generations grow, terminal states do not change,
+  // slots have one user each, checkpoints are recorded of the generation that wrote them, and
+  // restarts are counted only where something failed.
   void Committed(const store::Batch& batch, const cluster::Cluster& cluster);
-  // The database is an older one from now on, in which this is the truth.
+  // From now on the database is an older one, with this state.
   void Restored(const store::Image& image);
 
   // ---- The end of a job: `training` is what its ranks held last.
   void SessionEnds(const std::string& job, const Training& training) { last_[job] = training; }
-  // Everything is over. The job's log, metrics and final state agree with each other and with a run
-  // that nothing disturbed.
+  // Called at the end of the run. Checks that the job's log, metrics and final state agree with
+  // each other and with a run without faults.
   void JobIsOver(const jobs::Job& job, store::Store& store);
 
  private:
@@ -72,7 +72,7 @@ class Checker {
     uint32_t attempt = 1;
     bool terminal = false;
     jobs::State state = jobs::State::kQueued;
-    // Good ones.
+    // Good checkpoints.
     std::set<std::string> checkpoints;
   };
 

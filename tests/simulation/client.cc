@@ -107,7 +107,7 @@ void Client::Check(const cluster::Cluster& cluster) {
     std::map<std::string, int> by_request;
     for (const commands::Command& command :
          job == nullptr ? std::vector<commands::Command>() : job->commands.commands()) {
-      // An older database has lost some, and others go on under a new number.
+      // An older database has lost some jobs, and others continue under a new number.
       const bool renumbered =
           command.outcome.has_value() && command.outcome->reason == "OPERATION_RENUMBERED";
       if (command.kind == Kind::kLost || renumbered) continue;
@@ -130,7 +130,7 @@ void Client::Check(const cluster::Cluster& cluster) {
     const commands::Command* command = job->commands.Find(*ask.numbers.begin());
     const bool there = command != nullptr && (ask.command.command.kind == Kind::kCancel ||
                                               command->contents == ask.command.request_id);
-    // A second stop is the first one.
+    // A second stop gets the operation of the first one.
     const bool stop = command != nullptr && ask.command.command.kind == Kind::kStop;
     if (!there && !stop) {
       scene_.timeline.Wrong("the command of ", ask.command.request_id, " is lost");

@@ -1,5 +1,5 @@
-// Clients that submit jobs and give commands. A call is repeated under its request id until it is
-// answered, whatever happens to musterd and to answers meanwhile.
+// Clients that submit jobs and give commands. A call is repeated with its request id until it is
+// answered, even if musterd fails or answers are lost.
 #ifndef MUSTER_TESTS_SIMULATION_CLIENT_H_
 #define MUSTER_TESTS_SIMULATION_CLIENT_H_
 
@@ -22,11 +22,11 @@ class Client {
   void CommandSomething();
   void Resume(const std::string& job);
 
-  // Every call has come to its answer.
+  // True once every call is answered.
   bool Answered() const;
-  // What was answered is still true.
+  // Checks that all answers still agree with the state.
   void Check(const cluster::Cluster& cluster);
-  // The database is an older one: what it does not know does not count.
+  // The database is an older one: answers that it does not contain are not checked any more.
   bool AllAreIn(const store::Image& image) const;
   void Forget(const store::Image& image);
 
@@ -46,7 +46,7 @@ class Client {
   void Answer(Ask* ask, const absl::StatusOr<uint64_t>& answer);
 
   Scene& scene_;
-  // Never moved: calls under way point to them.
+  // Elements keep their addresses, because calls in flight point to them.
   std::deque<Ask> asks_;
   std::set<std::string> submitted_;
 };

@@ -22,10 +22,10 @@ namespace {
 
 constexpr int kNodes = 3;
 constexpr absl::Duration kLease = absl::Seconds(10);
-// How long things go wrong.
+// The time during which faults are injected.
 constexpr absl::Duration kTrouble = absl::Seconds(90);
-// And how long it may take after that until every job has ended: longer than the watchdog's
-// patience with a hung worker, twice.
+// The longest time after that until every job has ended: more than twice the time after which the
+// watchdog ends a hung worker.
 constexpr absl::Duration kPeace = absl::Minutes(20);
 
 membership::Timing MakeTiming() {
@@ -68,7 +68,7 @@ class Simulation {
     for (int i = 0; i < kNodes; ++i) {
       nodes_.push_back(std::make_unique<AgentProcess>(&scene_, absl::StrCat("n", i), core));
     }
-    // Few kinds at once: what one of them breaks the others may hide.
+    // Few kinds in one run, because one kind may hide the effects of another.
     for (const Fault fault : options.faults) {
       if (timeline_.OneIn(3)) faults_.push_back(fault);
     }
@@ -130,7 +130,7 @@ class Simulation {
     client_.Submit(job, settings, /*max_restarts=*/timeline_.OneIn(4) ? timeline_.Pick(3) : 1000);
   }
 
-  // ---- Who starts what has ended.
+  // ---- Restarts of programs that have ended.
   void Keep(AgentProcess* node) {
     if (!node->running() && !lost_.contains(node)) node->Start();
     timeline_.After(timeline_.Between(0.5, 4), [this, node] { Keep(node); });
@@ -140,7 +140,7 @@ class Simulation {
     timeline_.After(timeline_.Between(0.2, 1.5), [this] { KeepCoordinator(); });
   }
 
-  // ---- What goes wrong.
+  // ---- Faults.
   void NextCommand() {
     timeline_.After(timeline_.Between(0.5, 12), [this] {
       if (peace_) return;
@@ -182,7 +182,7 @@ class Simulation {
     });
   }
 
-  // False: there was nothing that it could happen to.
+  // False: there was no process for this fault.
   bool Make(Fault fault) {
     switch (fault) {
       case Fault::kStreamBreaks:
@@ -263,7 +263,7 @@ class Simulation {
     const absl::Duration duration = timeline_.Between(0.1, 30);
     if (fault == Fault::kMachineLost || fault == Fault::kMachineStopped ||
         fault == Fault::kAgentKilled) {
-      // And until musterd has heard that it is back.
+      // Also wait until musterd has received a message from it again.
       const absl::Duration unheard = fault == Fault::kAgentKilled ? absl::ZeroDuration() : duration;
       checker_.NodeIsDownUntil(node->node(), timeline_.now() + unheard + absl::Seconds(8));
     }
@@ -321,8 +321,8 @@ class Simulation {
           coordinator_.Backup();
           return false;
         }
-        // A job that it does not know at all is submitted anew, and refused a folder that is not
-        // its own.
+        // A job that it does not know is submitted again, and may not use the folder, which belongs
+        // to another job.
         if (!client_.AllAreIn(*coordinator_.backup().Load())) return false;
         away_until_ = timeline_.now() + timeline_.Between(0, 3);
         coordinator_.Kill();
@@ -347,7 +347,7 @@ class Simulation {
     return true;
   }
 
-  // ---- Nothing goes wrong any more.
+  // ---- The end, without faults.
   void MakePeace() {
     timeline_.Tell("peace");
     peace_ = true;
@@ -359,7 +359,7 @@ class Simulation {
     disk_.full = disk_.gone = false;
     LetGoOn();
   }
-  // Halted jobs are let go on, until all are over.
+  // Halted jobs are resumed until all jobs have ended.
   void LetGoOn() {
     if (coordinator_.running()) {
       for (const auto& [number, id] : coordinator_.cluster()->submitted()) {

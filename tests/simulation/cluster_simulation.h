@@ -17,27 +17,29 @@ namespace muster::simulation {
 
 struct SimulationOptions {
   uint64_t seed = 0;
-  // Of these each run takes some.
+  // Each run uses some of these faults.
   std::set<Fault> faults;
-  // Agents and workers are those of the program before this one. They outlive what musterd grants,
-  // so that generations overlap: then it is only judged whether what they still say is refused.
+  // Agents and workers have the previous version of the program. They run longer than their leases
+  // from musterd, so generations overlap: then the checker only checks that their messages are
+  // refused.
   bool old_nodes = false;
-  // Of each node. With more than the jobs need, what a node loses starts elsewhere at once.
+  // Slots of each node. If there are more than the jobs need, processes that a node loses start on
+  // another node at once.
   uint32_t slots = 2;
-  // How often the coordinator looks at the clock; 20: as coordinator/service/engine.cc does, which
-  // hides small mistakes.
+  // How often the coordinator reads the clock. 20, as in coordinator/service/engine.cc, hides small
+  // mistakes.
   int ticks_per_lease = 20;
-  // Mistakes that are to be found.
+  // Planted faults that the checker must find.
   cluster::PlantedFault planted_in_cluster = cluster::PlantedFault::kNone;
-  // What happened, in lines; may be null.
+  // Lines that describe what happened; may be null.
   std::string* story = nullptr;
 };
 
 struct SimulationResult {
-  // The first thing that must not be; empty: nothing.
+  // The first violation; empty: there is none.
   std::string wrong;
   uint64_t events = 0;
-  // How often each kind happened.
+  // How often each kind of fault happened.
   std::map<Fault, uint64_t> happened;
 };
 

@@ -29,7 +29,7 @@ TEST(SimulatedCluster, HoldsWhateverGoesWrong) {
     for (const auto& [fault, times] : result.happened) happened[fault] += times;
     ASSERT_EQ(result.wrong, "") << "seed " << options.seed << "\n" << Story(options);
   }
-  // A fault that did not happen shows nothing.
+  // A fault that did not happen proves nothing.
   for (const Fault fault : options.faults) EXPECT_GT(happened[fault], 0u) << Name(fault);
 }
 
@@ -46,8 +46,8 @@ TEST(SimulatedCluster, SameSeedSameStory) {
   EXPECT_EQ(Story(options), Story(options));
 }
 
-// What a node loses starts elsewhere as soon as it may, and not only at the next second: nothing
-// but the margins of the leases keeps generations apart.
+// Processes that a node loses start on another node as soon as allowed, not only at the next
+// second, so only the margins of the leases keep generations from overlapping.
 SimulationOptions LeasesAlone() {
   return {
       .faults = {Fault::kPartition, Fault::kOneWayPartition}, .slots = 8, .ticks_per_lease = 200};
@@ -64,7 +64,7 @@ class Planted : public testing::TestWithParam<cluster::PlantedFault> {};
 
 TEST_P(Planted, IsFound) {
   SimulationOptions options{.faults = FaultsThatHold(), .planted_in_cluster = GetParam()};
-  // Processes of today end before they are stale.
+  // Processes of the present version end before they are stale.
   if (GetParam() == cluster::PlantedFault::kUnfencedCommit) {
     options.faults = {Fault::kPartition, Fault::kMusterdKilled};
     options.old_nodes = true;

@@ -22,7 +22,7 @@ void CommandsSimulation::WaitASecond() {
 void CommandsSimulation::Peace() {
   for (Ask& ask : asks_) {
     if (ask.answers.empty() && bug_ != Bug::kLostRequestIds) {
-      // A client repeats until it is answered.
+      // A client repeats a call until it is answered.
       const cluster::CommandRequest request{.job_id = kJob,
                                             .request_id = ask.request_id,
                                             .fingerprint = ask.request_id,
@@ -53,7 +53,7 @@ bool CommandsSimulation::AllOver() {
   if (!session_.has_value()) return false;
   for (const commands::Command& command : job().commands.commands()) {
     if (!command.outcome.has_value()) return false;
-    // Rolled back over, and not reached again.
+    // A rollback undid it, and its step was not reached again.
     if (command.applied_step >= static_cast<uint64_t>(session_->step)) return false;
   }
   for (const Rank& rank : ranks_) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/overloaded/overloaded.h"
 #include "tests/simulation/commands_simulation.h"
 #include "worker/train/command_schedule.h"
 #include "worker/train/roll_call_plan.h"
@@ -84,16 +85,25 @@ void CommandsSimulation::CarryOut(Rank& leader, const train::CommandSchedule::Du
   Report(leader, cluster::CommandApplied{number, static_cast<uint64_t>(session_->step)});
   const commands::Outcome refused{.code = absl::StatusCode::kCancelled};
   commands::Outcome outcome;
-  if (const auto* cancel = std::get_if<train::CancelCommand>(&due.command.what)) {
-    if (due.cancels) {
-      Report(leader, cluster::CommandFinished{static_cast<uint64_t>(cancel->target), refused});
-    } else {
-      outcome = refused;
-    }
-  }
-  if (std::holds_alternative<train::PauseCommand>(due.command.what)) session_->paused = true;
-  if (std::holds_alternative<train::ResumeCommand>(due.command.what)) session_->paused = false;
-  if (std::holds_alternative<train::SaveCheckpointCommand>(due.command.what)) Save(leader);
+  std::visit(
+      Overloaded{
+          [&](const train::CancelCommand& cancel) {
+            if (due.cancels) {
+              const auto target = static_cast<uint64_t>(cancel.target);
+              Report(leader, cluster::CommandFinished{target, refused});
+            } else {
+              outcome = refused;
+            }
+          },
+          [&](const train::PauseCommand&) { session_->paused = true; },
+          [&](const train::ResumeCommand&) { session_->paused = false; },
+          [&](const train::SaveCheckpointCommand&) { Save(leader); },
+          // Nothing: the simulated session has no learning rate and no parameters, and no client
+          // asks for a stop.
+          [](const OneOf<train::NoCommand, train::StopCommand, train::SetLearningRateCommand,
+                         train::SetTrainabilityCommand, train::RefreshCommand> auto&) {},
+      },
+      due.command.what);
   Report(leader, cluster::CommandFinished{number, outcome});
 }
 

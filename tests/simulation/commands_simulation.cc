@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/overloaded/overloaded.h"
 #include "tests/simulation/command_from_delivery.h"
 
 namespace muster::simulation {
@@ -69,28 +70,45 @@ void CommandsSimulation::ConnectAgent() {
 }
 
 void CommandsSimulation::Obey(const cluster::Effect& effect) {
-  if (const auto* say = std::get_if<cluster::Say>(&effect)) Tell("musterd: ", say->text);
-  if (const auto* send = std::get_if<cluster::SendToAgent>(&effect)) {
-    if (send->session != agent_session_) return;
-    if (const auto* start = std::get_if<cluster::StartWorker>(&send->order)) {
-      for (const Rank& rank : ranks_) {
-        if (rank.id == start->worker) return;
-      }
-      ranks_.push_back({.id = start->worker});
-    } else if (const auto* stop = std::get_if<cluster::StopWorker>(&send->order)) {
-      to_stop_.push_back(stop->worker);
-    } else if (const auto* ack = std::get_if<cluster::AckExit>(&send->order)) {
-      std::erase_if(exits_, [&](const auto& exit) { return exit.worker == ack->worker; });
-    }
-  } else if (const auto* send = std::get_if<cluster::SendToWorker>(&effect)) {
-    for (Rank& rank : ranks_) {
-      if (rank.session == send->session) rank.coming.push_back(send->order);
-    }
-  } else if (const auto* close = std::get_if<cluster::CloseStream>(&effect)) {
-    for (Rank& rank : ranks_) {
-      if (rank.session == close->session) Disconnect(rank);
-    }
-  }
+  std::visit(Overloaded{
+                 [this](const cluster::SendToAgent& send) {
+                   if (send.session == agent_session_) Obey(send.order);
+                 },
+                 [this](const cluster::SendToWorker& send) {
+                   for (Rank& rank : ranks_) {
+                     if (rank.session == send.session) rank.coming.push_back(send.order);
+                   }
+                 },
+                 [this](const cluster::CloseStream& close) {
+                   for (Rank& rank : ranks_) {
+                     if (rank.session == close.session) Disconnect(rank);
+                   }
+                 },
+                 [this](const cluster::Say& say) { Tell("musterd: ", say.text); },
+                 // Nothing: no client follows the job.
+                 [](const OneOf<cluster::JobChanged, cluster::JobDeleted, cluster::StepsChanged,
+                                cluster::LogsChanged> auto&) {},
+             },
+             effect);
+}
+
+void CommandsSimulation::Obey(const cluster::AgentOrder& order) {
+  std::visit(
+      Overloaded{
+          [this](const cluster::StartWorker& start) {
+            for (const Rank& rank : ranks_) {
+              if (rank.id == start.worker) return;
+            }
+            ranks_.push_back({.id = start.worker});
+          },
+          [this](const cluster::StopWorker& stop) { to_stop_.push_back(stop.worker); },
+          [this](const cluster::AckExit& ack) {
+            std::erase_if(exits_, [&](const auto& exit) { return exit.worker == ack.worker; });
+          },
+          // Nothing: this agent has no leases, spools nothing and is not drained.
+          [](const OneOf<cluster::WelcomeAgent, cluster::AckSpool, cluster::DrainAgent> auto&) {},
+      },
+      order);
 }
 
 void CommandsSimulation::StopWhatWasToStop() {
@@ -139,28 +157,38 @@ void CommandsSimulation::Receive(Rank& rank) {
   if (rank.coming.empty()) return;
   const cluster::WorkerOrder order = rank.coming.front();
   if (Pick(10) != 0) rank.coming.pop_front();  // else it comes again
-  if (const auto* welcome = std::get_if<cluster::WelcomeWorker>(&order)) {
-    if (!rank.welcomed) {
-      rank.needed = welcome->newest_command;
-      if (!welcome->checkpoints.empty()) rank.restore_from = welcome->checkpoints[0].path;
-    }
-    rank.welcomed = true;
-    while (!rank.unacked.empty() && rank.unacked.front().sequence <= welcome->acked_report) {
-      rank.unacked.pop_front();
-    }
-    rank.sent = 0;
-  } else if (const auto* delivery = std::get_if<commands::Delivery>(&order)) {
-    if (delivery->command.number == rank.held.size() + 1) {
-      rank.held.push_back(CommandFromDelivery(*delivery));
-      Tell("rank ", rank.id.rank, " of generation ", rank.id.generation, " holds ",
-           delivery->command.number, ", ", commands::Name(delivery->command.kind), ", when ",
-           static_cast<int>(delivery->when), ", at ", rank.held.back().at_step.value_or(-1));
-    }
-  } else if (const auto* ack = std::get_if<cluster::AckReport>(&order)) {
-    while (!rank.unacked.empty() && rank.unacked.front().sequence <= ack->sequence) {
-      rank.unacked.pop_front();
-      if (rank.sent > 0) --rank.sent;
-    }
+  std::visit(Overloaded{
+                 [&](const cluster::WelcomeWorker& welcome) {
+                   if (!rank.welcomed) {
+                     rank.needed = welcome.newest_command;
+                     if (!welcome.checkpoints.empty()) {
+                       rank.restore_from = welcome.checkpoints[0].path;
+                     }
+                   }
+                   rank.welcomed = true;
+                   Acknowledged(rank, welcome.acked_report);
+                   rank.sent = 0;
+                 },
+                 [&](const commands::Delivery& delivery) {
+                   if (delivery.command.number != rank.held.size() + 1) return;
+                   rank.held.push_back(CommandFromDelivery(delivery));
+                   Tell("rank ", rank.id.rank, " of generation ", rank.id.generation, " holds ",
+                        delivery.command.number, ", ", commands::Name(delivery.command.kind),
+                        ", when ", static_cast<int>(delivery.when), ", at ",
+                        rank.held.back().at_step.value_or(-1));
+                 },
+                 [&](const cluster::AckReport& ack) { Acknowledged(rank, ack.sequence); },
+                 // Nothing: only commands and reports are simulated.
+                 [](const OneOf<jobs::Rendezvous, cluster::CheckpointRecorded,
+                                cluster::ExportGranted, cluster::PreemptionNotice> auto&) {},
+             },
+             order);
+}
+
+void CommandsSimulation::Acknowledged(Rank& rank, uint64_t sequence) {
+  while (!rank.unacked.empty() && rank.unacked.front().sequence <= sequence) {
+    rank.unacked.pop_front();
+    if (rank.sent > 0) --rank.sent;
   }
 }
 

@@ -110,6 +110,7 @@ class CommandsSimulation {
   // ---- The agent, which is always there.
   void ConnectAgent();
   void Obey(const cluster::Effect& effect);
+  void Obey(const cluster::AgentOrder& order);
   void StopWhatWasToStop();
   void Die(cluster::WorkerId id, int signal);
 
@@ -117,6 +118,8 @@ class CommandsSimulation {
   void Disconnect(Rank& rank);
   void Connect(Rank& rank);
   void Receive(Rank& rank);
+  // The coordinator has the rank's reports up to `sequence`.
+  static void Acknowledged(Rank& rank, uint64_t sequence);
   void Send(Rank& rank);
   template <typename What>
   void Report(Rank& rank, const What& what) {

@@ -131,7 +131,7 @@ void CoordinatorProcess::ApplyTasks(absl::Time now) {
     if (task.stream == 0 || !ended_.contains(task.stream)) {
       task.applied = task.apply(*cluster_, now);
     }
-    // Nothing more of this stream is taken.
+    // No further messages of this stream are handled.
     if (task.stream != 0 && !task.applied.ok()) ended_.insert(task.stream);
   }
   if (std::exchange(tick_due_, false)) cluster_->Tick(now);
@@ -169,7 +169,7 @@ void CoordinatorProcess::TryCommit(absl::Time now) {
 void CoordinatorProcess::RefuseWhoDoesNotWait() {
   const absl::Status why =
       Refuse(absl::StatusCode::kUnavailable, kStoreTrouble, "the store cannot be written");
-  // What is applied takes effect, whoever waits for it.
+  // Applied changes take effect even if the caller does not wait for them any more.
   for (Task& task : commit_->tasks) task.done = nullptr;
   std::set<StreamId> unanswered;
   for (const Task& task : commit_->tasks) unanswered.insert(task.stream);

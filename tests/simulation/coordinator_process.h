@@ -1,7 +1,7 @@
-// musterd as far as it decides: the real cluster over the memory store, driven as the engine of
-// coordinator/service does it. What happened since the last time is applied, what changed is
-// committed, and only then effects and answers leave. It can be killed at any of these points,
-// stopped, and started from what was committed, or from an older copy of that.
+// The decisions of musterd: the real cluster core over the memory store, driven as the engine of
+// coordinator/service does it. New events are applied, the changes are committed, and only then
+// effects and answers are sent. It can be killed at any of these points, stopped, and started from
+// the committed state, or from an older copy of it.
 #ifndef MUSTER_TESTS_SIMULATION_COORDINATOR_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_COORDINATOR_PROCESS_H_
 
@@ -25,10 +25,10 @@ namespace muster::simulation {
 class CoordinatorProcess : public Network::Server {
  public:
   struct Outside {
-    // At the peer, when it arrives there.
+    // Called at the peer, when the message arrives there.
     std::function<void(StreamId, const cluster::AgentOrder&)> to_agent;
     std::function<void(StreamId, const cluster::WorkerOrder&)> to_worker;
-    // What has just become durable.
+    // The batch that has just become durable.
     std::function<void(const store::Batch&, const cluster::Cluster&)> committed;
   };
   CoordinatorProcess(Timeline* timeline, Network* network, const cluster::Options& options,
@@ -36,23 +36,23 @@ class CoordinatorProcess : public Network::Server {
 
   void Start();
   void Kill();
-  // It does nothing for so long, and nobody is told.
+  // It does nothing for this long, without notice to other processes.
   void StandStill(absl::Duration duration);
   // Dies at its next transaction: before or after that is durable,
   // in both cases before anybody hears of it.
   void DieAtCommit(bool after) { dies_ = after ? Dies::kAfterCommit : Dies::kBeforeCommit; }
-  // No transaction succeeds: the first one is held with its effects, and nothing else is applied
-  // but heartbeats.
+  // No transaction succeeds: the first one is held back with its effects, and only heartbeats are
+  // applied.
   void FailCommits(bool fail) { commits_fail_ = fail; }
 
-  // ---- What happens to it; nothing while it is not running.
+  // ---- Events; they have no effect while it is not running.
   using Apply = std::function<absl::Status(cluster::Cluster&, absl::Time)>;
   using Done = std::function<void(const absl::Status& applied)>;
   // A message of a stream, which ends with the error.
   void Take(StreamId stream, Apply apply);
-  // A heartbeat: overtakes what waits for the store.
+  // A heartbeat: it is handled before messages that wait for the store.
   void Aside(StreamId stream, Apply apply);
-  // A call; done: when it is durable. Not called where the process dies before.
+  // A call. done: called when it is durable; not called if the process dies before.
   void Call(Apply apply, Done done);
   void StreamBroke(StreamId stream) override;
 
@@ -76,7 +76,7 @@ class CoordinatorProcess : public Network::Server {
     Done done;
     absl::Status applied;
   };
-  // What is on its way into the store, and what waits for it.
+  // The batch that is being stored, and the events that wait for it.
   struct Commit {
     store::Batch batch;
     std::vector<cluster::Effect> effects;
@@ -89,7 +89,7 @@ class CoordinatorProcess : public Network::Server {
   void Work();
   void ApplyTasks(absl::Time now);
   void TryCommit(absl::Time now);
-  // Answers those who must not wait for the store.
+  // Answers the messages whose answers must not wait for the store.
   void RefuseWhoDoesNotWait();
   void LetOut(const cluster::Effect& effect);
   void Close(StreamId stream, const absl::Status& why);
@@ -103,7 +103,7 @@ class CoordinatorProcess : public Network::Server {
   std::unique_ptr<store::MemoryStore> store_ = std::make_unique<store::MemoryStore>();
   std::unique_ptr<store::MemoryStore> backup_;
   uint64_t incarnations_ = 0;
-  // Grows with each start: what belongs to a former process is ignored.
+  // Grows with each start: events of an earlier process are ignored.
   uint64_t process_ = 0;
   std::unique_ptr<cluster::Cluster> cluster_;
   std::deque<Task> tasks_;

@@ -1,4 +1,4 @@
-// What can go wrong in a simulated cluster, kind by kind.
+// The kinds of faults in a simulated cluster.
 #ifndef MUSTER_TESTS_SIMULATION_FAULTS_H_
 #define MUSTER_TESTS_SIMULATION_FAULTS_H_
 
@@ -37,7 +37,7 @@ enum class Fault {
 struct FaultKind {
   Fault fault;
   const char* name;
-  // What happens.
+  // A description of the fault.
   const char* what;
   // Why the fixed seeds leave it out, because the product does not hold under it yet;
   // empty: they do not.
@@ -81,7 +81,7 @@ inline constexpr std::array kFaultKinds = {
 
 inline const char* Name(Fault fault) { return kFaultKinds[static_cast<size_t>(fault)].name; }
 
-// Those under which the product holds.
+// The faults that the product handles.
 std::set<Fault> FaultsThatHold();
 std::set<Fault> AllFaults();
 // "worker-killed,partition". INVALID_ARGUMENT: an unknown name, with those that are known.

@@ -90,7 +90,7 @@ void Network::Sweep(StreamId id) {
 void Network::EndAtClient(StreamId id, const StreamEnd& end) {
   Stream* stream = Find(id);
   if (stream == nullptr || !stream->client_open) return;
-  // Where the other side does not know yet, it hears of it once the link is whole.
+  // If the other side does not know it yet, it is notified once the link works again.
   if (stream->server_open) Send(id, kUp, [this, id] { EndAtServer(id); });
   stream->client_open = false;
   const auto on_end = std::move(stream->on_end);
@@ -114,7 +114,7 @@ void Network::CloseByClient(StreamId id, bool vanished) {
     stream->client_open = false;
     return Sweep(id);
   }
-  // A process that is killed may leave unsent what it wrote.
+  // Messages that a killed process wrote may not have been sent.
   if (vanished || timeline_.OneIn(2)) {
     stream->under_way[kUp].clear();
     stream->stuck[kUp] = 0;

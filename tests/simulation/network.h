@@ -1,7 +1,7 @@
-// A simulated network between one coordinator and the nodes: streams on which nothing is reordered,
-// and between which everything is. A stream breaks, is refused, or falls silent; what was under way
-// on it is lost then. Each direction of each node's link can be cut by itself: what is sent
-// meanwhile arrives after the link is whole again, where the stream still stands.
+// A simulated network between one coordinator and the nodes: messages of one stream keep their
+// order, messages of different streams do not. A stream breaks, is refused, or falls silent; the
+// messages in flight on it are then lost. Each direction of each node's link can be cut separately:
+// messages that are sent during the cut arrive after it if the stream is still open.
 #ifndef MUSTER_TESTS_SIMULATION_NETWORK_H_
 #define MUSTER_TESTS_SIMULATION_NETWORK_H_
 
@@ -21,13 +21,13 @@ namespace muster::simulation {
 using StreamId = uint64_t;
 using Parcel = std::function<void()>;
 
-// How a stream ended, as its client sees it.
+// How a stream ended, from the view of its client.
 struct StreamEnd {
-  // Nobody listens at an address that answers.
+  // The host answers, but no process listens there.
   bool refused = false;
   // No answer at all.
   bool silent = false;
-  // The coordinator's own last word; OK: it said none.
+  // The coordinator closed it with this status; OK: without an error.
   absl::Status said;
 };
 
@@ -39,16 +39,16 @@ class Network {
     virtual ~Server() = default;
     virtual void StreamBroke(StreamId stream) = 0;
   };
-  // lease: how long it may take at most until a dead stream is noticed follows from it.
+  // lease: determines the longest time until a dead stream is noticed.
   Network(Timeline* timeline, absl::Duration lease) : timeline_(*timeline), lease_(lease) {}
 
   // ---- The coordinator's process.
   void Listen(Server* server) { server_ = server; }
   // It died: all its streams break.
   void StopListening();
-  // Whether a node that knocks now is told that nobody listens.
+  // Whether a node that tries a connection now gets the answer that no process listens.
   bool Refuses(const std::string& node) const { return server_ == nullptr && !IsCut(node); }
-  // After what was sent before.
+  // Takes effect after all messages that were sent before.
   void CloseByServer(StreamId stream, const absl::Status& why);
   void SendDown(StreamId stream, Parcel parcel);
 
@@ -56,16 +56,17 @@ class Network {
   // on_end is called once, unless the client closes the stream itself.
   StreamId Open(const std::string& node, std::function<void(const StreamEnd&)> on_end);
   void SendUp(StreamId stream, Parcel parcel);
-  // The process ended, or wants no more of it. vanished: without a word, with its machine.
+  // The process ended, or closes the stream. vanished: its machine failed, so the coordinator gets
+  // no notice.
   void CloseByClient(StreamId stream, bool vanished = false);
 
   // ---- Faults.
   void Cut(const std::string& node, bool up, bool down);
   void Heal(const std::string& node) { Cut(node, false, false); }
   bool IsCut(const std::string& node) const;
-  // Breaks one stream, as a router that forgets it does. False: there is none.
+  // Breaks one stream, like a router that loses its state. False: there is no stream.
   bool BreakOne();
-  // Most parcels take so long at most from now on.
+  // From now on most messages take at most this long.
   void SetDelay(absl::Duration delay) { delay_ = delay; }
 
  private:
@@ -78,7 +79,7 @@ class Network {
     bool server_open = false;
     std::deque<Parcel> under_way[2];
     absl::Time last_arrival[2] = {absl::InfinitePast(), absl::InfinitePast()};
-    // Arrivals that found the link cut.
+    // Messages that arrived while the link was cut.
     int stuck[2] = {0, 0};
   };
   struct Link {

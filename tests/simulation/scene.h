@@ -1,4 +1,4 @@
-// The parts of one simulated cluster, and how they find each other.
+// The parts of one simulated cluster, and their references to each other.
 #ifndef MUSTER_TESTS_SIMULATION_SCENE_H_
 #define MUSTER_TESTS_SIMULATION_SCENE_H_
 
@@ -25,7 +25,7 @@ class AgentProcess;
 class WorkerProcess;
 class TrainingSession;
 
-// What a job file would say.
+// The settings that a job file would have.
 struct JobSettings {
   uint32_t world_size = 1;
   int64_t total_steps = 10;
@@ -44,12 +44,12 @@ struct Scene {
   // whose heartbeats nobody acknowledges.
   bool old_nodes = false;
   std::map<std::string, JobSettings> jobs;
-  // Who reads which stream.
+  // Which process reads which stream.
   std::map<StreamId, AgentProcess*> agent_streams;
   std::map<StreamId, WorkerProcess*> worker_streams;
-  // What workers left on the disks of their nodes.
+  // The reports that workers left on the disks of their nodes.
   std::map<std::string, std::map<agent::WorkerId, std::vector<cluster::Report>>> spools;
-  // So often an older database took the place of the newest one.
+  // How often the database was replaced by an older one.
   uint64_t databases;
   // By job, generation and database.
   std::map<std::tuple<std::string, uint64_t, uint64_t>, std::unique_ptr<TrainingSession>> sessions;

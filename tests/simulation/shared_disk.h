@@ -1,6 +1,6 @@
-// The folder of checkpoints that all nodes see: what is written under a temporary name, renamed
-// once it is whole, and removed. And training itself as far as it matters here: a state that
-// depends on each step and on each command that took effect.
+// The folder of checkpoints that all nodes share: they are written under a temporary name, renamed
+// once complete, and removed. It also models training: a state that depends on each step and on
+// each command that took effect.
 #ifndef MUSTER_TESTS_SIMULATION_SHARED_DISK_H_
 #define MUSTER_TESTS_SIMULATION_SHARED_DISK_H_
 
@@ -16,12 +16,12 @@
 
 namespace muster::simulation {
 
-// What a rank holds between two steps.
+// The state of a rank between two steps.
 struct Training {
   int64_t step = 0;
-  // Of the command that set it last; 0: that of the job.
+  // The value of the last command that set it; 0: the value of the job.
   int64_t learning_rate = 0;
-  // Stands for parameters and optimizer: two courses that differ anywhere differ here.
+  // Stands for parameters and optimizer state: if training differed anywhere, this value differs.
   uint64_t state = 0;
   // (Steps done, command) in their order.
   std::vector<std::pair<int64_t, int64_t>> commands;
@@ -33,7 +33,7 @@ struct Training {
     state = random::Mix(state + static_cast<uint64_t>(learning_rate) * random::kGamma +
                         static_cast<uint64_t>(step));
   }
-  // What is measured of the newest step: bytes that nobody before the checker looks at.
+  // The measurements of the newest step: bytes that only the checker reads.
   std::string metrics() const { return std::to_string(state); }
 };
 
@@ -57,7 +57,7 @@ struct SharedDisk {
   std::set<std::string> temporary;
   // By job.
   std::map<std::string, Epoch> epochs;
-  // Saves fail while it is full; nothing is found while it is gone.
+  // Saves fail while the disk is full; no file is found while it is not mounted.
   bool full = false;
   bool gone = false;
 };

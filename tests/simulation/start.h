@@ -1,5 +1,5 @@
-// Where a generation begins: what its rank 0 does with the job's folder, as
-// worker/train/checkpoints.h does in life.
+// Where a generation starts: how its rank 0 uses the job's folder, as worker/train/checkpoints.h
+// does in the product.
 #ifndef MUSTER_TESTS_SIMULATION_START_H_
 #define MUSTER_TESTS_SIMULATION_START_H_
 
@@ -15,7 +15,7 @@
 namespace muster::simulation {
 
 struct Start {
-  // It does not begin; nothing of the rest holds.
+  // The generation does not start; the other fields have no meaning.
   std::optional<jobs::ReportedFailure> failure;
   // A recorded checkpoint that is not there.
   std::string missing;
@@ -31,7 +31,7 @@ Start FindStart(SharedDisk* disk, const cluster::WorkerId& leader,
                 const std::vector<jobs::Checkpoint>& recorded,
                 const std::vector<jobs::Checkpoint>& known);
 
-// What a process says that is not the last one to begin there; nothing: it is.
+// The error of a process that is not the last one that began there; nothing: it is the last one.
 std::optional<jobs::ReportedFailure> StaleEpoch(const SharedDisk& disk,
                                                 const cluster::WorkerId& leader);
 

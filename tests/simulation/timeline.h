@@ -1,4 +1,4 @@
-// Simulated time: what is to happen, in the order of its time. Nothing else moves the clock.
+// Simulated time: scheduled events in the order of their time. Only they advance the clock.
 #ifndef MUSTER_TESTS_SIMULATION_TIMELINE_H_
 #define MUSTER_TESTS_SIMULATION_TIMELINE_H_
 
@@ -16,10 +16,10 @@
 
 namespace muster::simulation {
 
-// What all parts of one simulated run share: its clock, its dice, and what is told of it.
+// Shared by all parts of one simulated run: the clock, the random numbers, and the log.
 class Timeline {
  public:
-  // story: what happened, in lines; may be null.
+  // story: receives lines that describe what happened; may be null.
   Timeline(uint64_t seed, std::string* story) : dice_(random::Mix(seed + 1)), story_(story) {}
 
   absl::Time now() const { return now_; }
@@ -30,7 +30,7 @@ class Timeline {
   void After(absl::Duration delay, std::function<void()> what) {
     At(now_ + delay, std::move(what));
   }
-  // Lets the next thing happen, unless it lies behind `end`. False: nothing did.
+  // Runs the next event, unless it is after `end`. False: there was none.
   bool Next(absl::Time end) {
     if (events_.empty() || events_.front().when > end) {
       now_ = std::max(now_, end);
@@ -46,14 +46,14 @@ class Timeline {
   }
   uint64_t happened() const { return happened_; }
 
-  // ---- Dice.
+  // ---- Random numbers.
   uint32_t Pick(uint64_t bound) { return static_cast<uint32_t>(dice_.Below(bound)); }
   bool OneIn(uint64_t bound) { return dice_.Below(bound) == 0; }
   absl::Duration Between(double low, double high) {
     return absl::Seconds(dice_.Uniform(low, high));
   }
-  // By how much a timer on this machine is late, and what follows from it: a little, and while the
-  // machine is very busy nearly as much as leases leave room for. All its processes are late alike.
+  // How late a timer on this machine is: a little, and while the machine is very busy, nearly as
+  // much as leases allow. All processes of the machine are equally late.
   absl::Duration Lateness(const std::string& machine) {
     Busy& busy = busy_[machine];
     if (now_ >= busy.until) busy = {now_ + absl::Seconds(4), Between(0, OneIn(3) ? 1.2 : 0.05)};
@@ -61,7 +61,7 @@ class Timeline {
   }
   double Uniform(double low, double high) { return dice_.Uniform(low, high); }
 
-  // ---- What is told.
+  // ---- The log.
   template <typename... Parts>
   void Tell(const Parts&... parts) {
     if (story_ == nullptr) return;
@@ -69,7 +69,7 @@ class Timeline {
         story_, absl::FormatDuration(absl::Trunc(now_ - absl::UnixEpoch(), absl::Milliseconds(1))),
         "  ", parts..., "\n");
   }
-  // What must not be. The first one counts.
+  // Reports a violation. Only the first one is kept.
   template <typename... Parts>
   void Wrong(const Parts&... parts) {
     if (wrong_.empty()) wrong_ = absl::StrCat(parts...);

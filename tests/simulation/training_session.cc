@@ -28,7 +28,7 @@ std::string TrainingSession::Name(int64_t step) const {
   return absl::StrCat(job_, "/step-", step, "-g", generation_);
 }
 
-// ---- Who is there.
+// ---- The ranks.
 
 void TrainingSession::Join(WorkerProcess* rank) {
   ranks_[rank->id().rank] = rank;
@@ -49,7 +49,7 @@ bool TrainingSession::StillOurs() {
 
 void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
   over_ = true;
-  // They wait for it until somebody tells them, or their collective's own time is over.
+  // They wait for it until they are notified, or their collective times out.
   if (vanished) return;
   for (WorkerProcess* other : ranks_) {
     if (other == nullptr || other == rank || !other->alive()) continue;
@@ -65,7 +65,7 @@ void TrainingSession::Lost(WorkerProcess* rank, bool vanished) {
 
 void TrainingSession::Fail(const jobs::ReportedFailure& failure) {
   over_ = true;
-  // What all of them know all of them say: whoever is heard first ends the others.
+  // All ranks report what all of them know: the first report that arrives ends the others.
   for (WorkerProcess* rank : ranks_) {
     const bool says_it = rank == &leader() || failure.checkpoints_unreadable;
     rank->Fail(says_it ? failure
@@ -83,7 +83,7 @@ void TrainingSession::Begin() {
     return scene_.timeline.Wrong("checkpoint ", start.missing, " cannot be read");
   }
   if (start.failure.has_value()) {
-    // It is the job's own failure where it had nothing there yet.
+    // If the job had no files there yet, it is a failure of the job.
     const bool own = !start.failure->checkpoints_unreadable && start.failure->newer_generation == 0;
     if (own) scene_.checker.Struck(job_, generation_);
     return Fail(*start.failure);
@@ -130,7 +130,7 @@ void TrainingSession::TellUnreported(const train::CommandSchedule::Position& pos
 }
 
 void TrainingSession::Boundary() {
-  // A rank that stands still or whose lease is over holds up all; the latter ends by itself.
+  // All ranks wait for a rank that is stopped or whose lease is over; the latter ends by itself.
   if (!Together() || !StillOurs()) {
     return Later(absl::Milliseconds(200), &TrainingSession::Boundary);
   }
@@ -178,7 +178,7 @@ bool TrainingSession::ApplyCommands() {
     schedules_[i].TakeIn(plan->apply_commands, training_.step,
                          [&](int64_t number) { return ranks_[i]->held()[number - 1]; });
   }
-  // One by one: what still waits behind a save is not in it.
+  // One by one: commands that wait behind a save are not in that checkpoint.
   while (true) {
     const auto due = schedules_[0].Next(training_.step);
     for (size_t i = 1; i < ranks_.size(); ++i) {
@@ -262,7 +262,8 @@ void TrainingSession::Written() {
   if (const auto stale = StaleEpoch(scene_.disk, leader().id()); stale.has_value()) {
     return Fail(*stale);
   }
-  // What was reported before it is told, or the agent's to tell, before others can go on from it.
+  // All earlier reports are acknowledged, or on the agent's disk, before another generation can
+  // continue from it.
   const absl::Time now = scene_.timeline.now();
   settle_until_ = settle_until_.value_or(now + absl::Seconds(1));
   const bool answered_late = now >= *settle_until_ - absl::Milliseconds(800);

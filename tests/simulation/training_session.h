@@ -1,6 +1,6 @@
 // All ranks of one generation together: the roll call and the command schedule that workers run,
-// steps, saves by the commit rule, and how they end when one of them is lost. What ranks do
-// together happens at one moment here; what matters is that their messages to the coordinator
+// steps, saves by the commit rule, and how they end when one of them is lost. Collective actions of
+// the ranks happen at one moment here, what matters is that their messages to the coordinator
 // do not.
 #ifndef MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
 #define MUSTER_TESTS_SIMULATION_TRAINING_SESSION_H_
@@ -22,7 +22,7 @@ class TrainingSession {
   TrainingSession(Scene* scene, const std::string& job, uint64_t generation);
 
   void Join(WorkerProcess* rank);
-  // vanished: the others do not see it.
+  // vanished: the other ranks do not notice it.
   void Lost(WorkerProcess* rank, bool vanished);
 
  private:
@@ -33,10 +33,10 @@ class TrainingSession {
   };
 
   std::string Name(int64_t step) const;
-  // All ranks are there and take part.
+  // All ranks are connected and take part.
   bool Together() const;
   bool StillOurs();
-  // Rank 0 says why, the others that they follow, or the same.
+  // Rank 0 reports the reason; the others report a consequence, or the same reason.
   void Fail(const jobs::ReportedFailure& failure);
   // Every rank of it has this position: they take the same decisions.
   void Begin();
@@ -68,7 +68,7 @@ class TrainingSession {
   bool preempted_ = false;
   bool last_step_done_ = false;
   int64_t saved_step_ = -1;
-  // Of the one that is being written; absent: it is not written yet.
+  // Of the checkpoint that is being written; absent: it is not written yet.
   std::optional<absl::Time> settle_until_;
   // The first one is being written.
   std::deque<Save> saves_;

@@ -20,7 +20,7 @@ agent::WorkerId ToAgent(const cluster::WorkerId& id) {
   return {id.job, id.generation, id.rank, id.incarnation};
 }
 
-// As of ControlStreamOptions.
+// As in ControlStreamOptions.
 constexpr absl::Duration kConnectTimeout = absl::Seconds(30);
 
 bool IsRefusal(const absl::Status& status) {
@@ -65,7 +65,7 @@ void WorkerProcess::After(absl::Duration delay, std::function<void()> what) {
   });
 }
 
-// ---- Its life.
+// ---- Start and end.
 
 void WorkerProcess::AwaitWelcome() {
   if (needed_commands_.has_value()) return;
@@ -257,7 +257,7 @@ void WorkerProcess::Order(StreamId stream, const cluster::WorkerOrder& order) {
       Acknowledged();
     } else if (const auto* recorded = std::get_if<cluster::CheckpointRecorded>(&order)) {
       for (const std::string& path : recorded->remove) {
-        // The folder is not there, or another generation's.
+        // The folder does not exist, or belongs to another generation.
         if (scene_.disk.gone || StaleEpoch(scene_.disk, id_).has_value()) continue;
         if (!scene_.disk.checkpoints.contains(path)) continue;
         scene_.timeline.Tell("rank ", id_.rank, " of generation ", id_.generation, " removes ",
@@ -322,7 +322,7 @@ void WorkerProcess::Pump() {
 }
 
 bool WorkerProcess::StillMine() {
-  // What is over stays over.
+  // A lease that is over stays over.
   lease_over_ = lease_over_ || scene_.timeline.now() >= lease_.End();
   return !lease_over_;
 }
@@ -335,7 +335,7 @@ void WorkerProcess::WatchLease() {
   }
   const absl::Time now = scene_.timeline.now();
   if (stream_ != 0 && now >= lease_.SilentFrom()) {
-    // The stream stands, and nothing comes: the next one gets a connection of its own.
+    // The stream is open, but no message arrives: the next one uses a new connection.
     scene_.timeline.Tell(node_, ": rank ", id_.rank, " of generation ", id_.generation,
                          " tries another stream");
     scene_.network.CloseByClient(stream_);

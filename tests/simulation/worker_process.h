@@ -1,6 +1,6 @@
-// One muster-worker as far as others see it: its stream to the coordinator with numbered reports
-// that are repeated until they are acknowledged, its lease, and its end. Training is that of all
-// its generation's ranks together (training_session.h).
+// The externally visible behaviour of one muster-worker: its stream to the coordinator with
+// numbered reports that are repeated until they are acknowledged, its lease, and its end. Training
+// is that of all its generation's ranks together (training_session.h).
 #ifndef MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
 #define MUSTER_TESTS_SIMULATION_WORKER_PROCESS_H_
 
@@ -22,12 +22,12 @@ namespace muster::simulation {
 
 class WorkerProcess {
  public:
-  // on_end: what its parent sees.
+  // on_end: called with the exit status that its parent gets.
   WorkerProcess(Scene* scene, const cluster::WorkerId& id, const std::string& node, int64_t pid,
                 std::function<absl::Time()> agents_lease_end,
                 std::function<void(const agent::Ending&)> on_end);
 
-  // ---- From outside.
+  // ---- Called by the node.
   void Order(StreamId stream, const cluster::WorkerOrder& order);
   // vanished: with its machine.
   void Die(const agent::Ending& ending, bool vanished = false);
@@ -35,7 +35,7 @@ class WorkerProcess {
   // SIGSTOP and SIGCONT.
   void Freeze();
   void Thaw();
-  // It shows signs of life, and does nothing.
+  // It sends heartbeats, but makes no progress.
   void Hang() { hung_ = true; }
 
   // ---- For its session.
@@ -54,9 +54,9 @@ class WorkerProcess {
     step_ = step;
     ++activity_;
   }
-  // What it reported is told, or its agent's to tell, as it is from now on where `spool`.
+  // Its reports are acknowledged or, with `spool`, on the disk of its agent, which sends them.
   bool Settled(bool spool);
-  // Its lease is not over, by one look at the clock.
+  // Its lease is not over at this moment.
   bool StillMine();
 
   const cluster::WorkerId& id() const { return id_; }
@@ -66,12 +66,12 @@ class WorkerProcess {
   // Takes part in what the ranks do together.
   bool responds() const { return alive_ && !frozen_ && !hung_ && !ending_; }
   bool frozen() const { return frozen_; }
-  // It was told that the job goes on elsewhere.
+  // It was told that the job continues on other nodes.
   bool preempted() const { return preempted_; }
   bool ending() const { return ending_; }
 
  private:
-  // Now, or when it is thawed; never once it is dead.
+  // Runs it now, or when the process is resumed; not at all once it is dead.
   void Run(std::function<void()> what);
   void After(absl::Duration delay, std::function<void()> what);
   void AwaitWelcome();
@@ -81,10 +81,10 @@ class WorkerProcess {
   void Pump();
   void Beat();
   void Knock();
-  // Puts what is not told on the node's disk.
+  // Writes the reports that are not acknowledged to the node's disk.
   void Spool();
   void SpoolWhileAway();
-  // The thread that watches the lease, which nothing but SIGSTOP keeps from it.
+  // The thread that watches the lease; only SIGSTOP can stop it.
   void WatchLease();
   void CloseStream();
   void JoinWhenReady();
@@ -95,7 +95,7 @@ class WorkerProcess {
   const cluster::WorkerId id_;
   const std::string node_;
   const int64_t pid_;
-  // Its generation may come again where the database is an older one.
+  // The same generation number may be used again if the database is an older one.
   const uint64_t databases_;
   const std::function<void(const agent::Ending&)> on_end_;
   // It waits so long for its first welcome: from its start,
@@ -111,7 +111,7 @@ class WorkerProcess {
   // With which code it ends once its last report is acknowledged.
   int end_code_ = 0;
   bool terminate_at_thaw_ = false;
-  // Till it is thawed: what its stream brought, in order, and timers.
+  // While it is stopped: the received messages in order, and timers.
   std::deque<std::function<void()>> waiting_;
   std::vector<std::function<void()>> waiting_timers_;
 

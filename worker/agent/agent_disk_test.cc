@@ -118,7 +118,7 @@ TEST(Agent, AProcessThatOutlivesItsKillIsAnnouncedAndForgottenOnceItHasEnded) {
   AgentOptions options = Options(coordinator);
   options.state_directory = state.path();
   // Every process lives longer than that.
-  options.core.kill_patience = absl::ZeroDuration();
+  options.core.kill_timeout = absl::ZeroDuration();
   auto agent = MustStart(options);
   coordinator.AwaitHello();
   const auto worker = Worker(kIgnoresSigterm, 1);

@@ -295,12 +295,12 @@ void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
   shutdown_ = true;
   // Whoever has to be told is not there: it may come back soon.
   const bool attached = heartbeat_interval_.has_value();
-  absl::Duration patience = std::min(options_.drain_timeout, lease());
-  if (attached) patience = knows_draining_ ? options_.drain_timeout : absl::ZeroDuration();
+  absl::Duration timeout = std::min(options_.drain_timeout, lease());
+  if (attached) timeout = knows_draining_ ? options_.drain_timeout : absl::ZeroDuration();
   if (!drain_.has_value()) drain_.emplace();
   drain_->reason = "SIGTERM";
   drain_->cause = Cause::kAgentStopped;
-  drain_->until = now + patience;
+  drain_->until = now + timeout;
   if (attached && knows_draining_) {
     effects.push_back(SendDraining{drain_->reason, options_.drain_timeout});
   }
@@ -380,7 +380,7 @@ void Core::KillOverdue(absl::Time now, Effects& effects) {
       continue;
     }
     running.killed = true;
-    running.hangs_at = now + options_.kill_patience;
+    running.hangs_at = now + options_.kill_timeout;
     effects.push_back(SendSignal{worker, SIGKILL});
   }
 }

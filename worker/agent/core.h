@@ -235,7 +235,7 @@ struct CoreOptions {
   absl::Duration drain_timeout = absl::Minutes(5);
   absl::Duration standstill = absl::Seconds(10);
   // A process that still lives this long after SIGKILL hangs in the kernel.
-  absl::Duration kill_patience = absl::Seconds(10);
+  absl::Duration kill_timeout = absl::Seconds(10);
   // How long a shutdown waits for the last exits to be acknowledged.
   absl::Duration report_grace = absl::Seconds(2);
   // Acknowledged exits that are remembered.

@@ -33,7 +33,7 @@ std::vector<StateTensor> Tensors(float offset) {
       {"exp_avg", "w", at::arange(35, at::kFloat).mul_(-1).add_(offset).view({5, 7})},
       {"step", "w", at::full({}, offset, at::kFloat)},
       {"param", "b", at::arange(3, at::kFloat).add_(100 + offset)},
-      // Beyond float32's whole numbers, and long enough to be cut.
+      // More than the whole numbers that float32 represents exactly, and long enough to be cut.
       {"buffer", "n", at::arange(40, at::kLong).add_((int64_t{1} << 40) + 1 + int64_t(offset))}};
 }
 
@@ -151,7 +151,7 @@ TEST(CommitTest, AKillAtAnyCallLeavesTheLastGoodOneAndNothingThatLooksWhole) {
     ASSERT_TRUE(Load(dir.Path("step-1-g1"), loaded).ok()) << at;
     EXPECT_TRUE(Same(loaded, MakeState(1)));
     EXPECT_EQ(std::distance(fs::directory_iterator(dir.path()), {}), whole ? 2 : 1) << at;
-    // Else the same step can be saved again.
+    // Otherwise the same step can be saved again.
     EXPECT_EQ(SaveInTurn(dir.path(), 2, MakeStates(2, 2)).ok(), !whole) << at;
   }
 }
@@ -188,7 +188,7 @@ TEST(CommitTest, IncompleteManifestsAreNotCommitted) {
   EXPECT_FALSE(fs::exists(dir.Path("f")));
 }
 
-// Writes down what a save asks of the disk: "sync rank-0.safetensors".
+// Records the calls that a save makes to the disk: "sync rank-0.safetensors".
 class RecordingDisk : public files::Disk {
  public:
   absl::Status Write(int fd, const void* data, size_t size, const std::string& path) override {
@@ -216,8 +216,8 @@ class RecordingDisk : public files::Disk {
   }
 };
 
-// After a crash of the machine only what was synced is there: files before the manifest, all of it
-// before the name that says that it is whole.
+// After a crash of the machine only synced data exist. So files are synced before the manifest, and
+// everything before the rename to the final name.
 TEST(CommitTest, EverythingIsSyncedBeforeItCounts) {
   files::TempDir dir;
   RecordingDisk disk;
@@ -233,7 +233,7 @@ class LoadTest : public ::testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(SaveInTurn(dir_.path(), 1, MakeStates(1, 2)).ok()); }
 
-  // Loading fails, says so, and leaves the tensors alone.
+  // Loading fails with an error, and does not change the tensors.
   std::string ErrorOf(absl::StatusCode code) {
     const State state = Empty();
     const absl::Status status = Load(path_, state).status();
@@ -276,7 +276,7 @@ TEST_F(LoadTest, AnotherModelIsRefusedWithEveryDifference) {
       "found [5, 7]; no param/bias; unexpected param/b";
   State state = Replicated(other, 1);
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
-  state.held.clear();  // a rank that holds nothing of it says the same
+  state.held.clear();  // a rank that holds no part of it returns the same error
   EXPECT_EQ(Load(path_, state).status(), absl::FailedPreconditionError(refusal));
 }
 

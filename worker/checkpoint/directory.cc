@@ -25,7 +25,7 @@ std::string NoncePath(const std::string& directory, uint64_t nonce) {
   return files::JoinPath(directory, absl::StrFormat("%s%016x", kNoncePrefix, nonce));
 }
 
-// What cannot be looked at may well be there.
+// A path that cannot be checked may exist.
 absl::StatusOr<bool> Exists(const std::string& path) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
@@ -50,7 +50,7 @@ absl::Status Commit(const std::string& temporary, const std::string& final,
   RETURN_IF_ERROR(disk.SyncDirectory(temporary));
   RETURN_IF_ERROR(disk.Rename(temporary, final));
   const absl::Status durable = disk.SyncDirectory(files::ParentDirectory(final));
-  // The new name may not survive a crash, and nobody will be told of it: take it back.
+  // The new name may not survive a crash, and it will not be reported: rename it back.
   if (!durable.ok()) rename(final.c_str(), temporary.c_str());
   return durable;
 }

@@ -51,8 +51,8 @@ absl::Status Newer(const std::string& folder, int64_t found, const Epoch& mine,
   return status;
 }
 
-// OK unless `found` is newer. `found` of another job tells nothing: the folder was given to this
-// one since.
+// OK unless `found` is newer. If `found` belongs to another job, it has no meaning: the folder was
+// given to this job since.
 absl::Status Compare(const std::string& folder, const Epoch& found, const Epoch& mine) {
   if (found == mine || found.instance != mine.instance || found.generation < mine.generation) {
     return absl::OkStatus();
@@ -85,7 +85,7 @@ absl::Status BeginEpoch(const std::string& folder, const Epoch& mine, files::Dis
   } else if (!absl::IsNotFound(found.status())) {
     return found.status();
   }
-  // Also where an older program wrote it, which made no epoch file.
+  // This also holds for checkpoints of older programs, which wrote no epoch file.
   ASSIGN_OR_RETURN(const int64_t newest, NewestWriter(folder));
   if (newest >= mine.generation) {
     return Newer(folder, newest, mine, absl::StrCat("a checkpoint of generation ", newest));

@@ -14,7 +14,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// The fixed-size form in which a result travels, as int64 words.
+// The form of fixed size, as int64 words, in which a result is sent.
 struct Record {
   int64_t code;
   uint64_t size;

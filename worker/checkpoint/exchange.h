@@ -1,4 +1,4 @@
-// All ranks tell each other how their part of a common task went.
+// All ranks exchange the results of their parts of a common task.
 #ifndef MUSTER_WORKER_CHECKPOINT_EXCHANGE_H_
 #define MUSTER_WORKER_CHECKPOINT_EXCHANGE_H_
 
@@ -14,7 +14,7 @@
 namespace muster::checkpoint {
 
 // A rank's result: an error, or (when the task was to write one) a file. Error texts are cut at
-// about 450 bytes; the file's name does not travel.
+// about 450 bytes; the file's name is not sent.
 using PartResult = absl::StatusOr<manifest::FileRecord>;
 PartResult ToResult(const absl::Status& status);
 
@@ -29,7 +29,7 @@ std::vector<int64_t> Failed(const std::vector<PartResult>& results);
 // OK, or the errors by rank ("rank 1: ...; rank 2: ..."), with the code of the first.
 absl::Status Combine(const std::vector<PartResult>& results);
 
-// What rank 0 says, on all ranks. Collective; an error is the communicator's.
+// Returns the status of rank 0 on all ranks. Collective; an error is the communicator's.
 absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std::string& text,
                                     const char* what);
 

@@ -10,7 +10,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// What every rank hears when rank r says results[r].
+// The results that every rank receives if rank r sends results[r].
 std::vector<std::vector<PartResult>> Exchanged(const std::vector<PartResult>& results) {
   auto group = comm::LocalGroup::Create(static_cast<int>(results.size()));
   std::vector<std::vector<PartResult>> heard(results.size());
@@ -26,7 +26,7 @@ std::vector<std::vector<PartResult>> Exchanged(const std::vector<PartResult>& re
   return heard;
 }
 
-TEST(ExchangeTest, EveryRankHearsSizesHashesAndErrorsInRankOrder) {
+TEST(ExchangeTest, EveryRankReceivesSizesHashesAndErrorsInRankOrder) {
   const std::string hash = "99aa06d3014798d86001c324468d497f";
   const std::vector<PartResult> results = {manifest::FileRecord{"not sent", 5, hash},
                                            absl::DataLossError("broken"), manifest::FileRecord{}};

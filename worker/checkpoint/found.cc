@@ -17,7 +17,7 @@ bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// What is against it in its manifest; empty: nothing.
+// The reason in its manifest why it does not continue the training; empty: none.
 std::string Objection(const manifest::Manifest& manifest, const std::string& job,
                       const std::string& instance) {
   if (manifest.job != job) {
@@ -55,7 +55,8 @@ void Judge(const std::vector<std::string>& recorded, int64_t generation,
       one.reason = absl::StrCat("it is older than ", newest_recorded, ", which is recorded");
     }
   }
-  // From the newest generation back: whoever began later decided from where.
+  // From the newest generation to the oldest: a later generation decided from which step training
+  // continued.
   const Found* later = nullptr;
   for (auto one = found->rbegin(); one != found->rend(); ++one) {
     if (!one->reason.empty()) continue;

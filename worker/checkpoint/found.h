@@ -1,6 +1,6 @@
-// Whole checkpoints in a job's folder that the coordinator does not name: written by a process that
-// was gone before it could say so, or by one whose coordinator has lost its newer rows (a restored
-// database). They are never removed.
+// Whole checkpoints in a job's folder that the coordinator does not name: the process that wrote
+// one ended before it could report it, or the database of the coordinator was restored and lacks
+// its newest rows. They are never removed.
 #ifndef MUSTER_WORKER_CHECKPOINT_FOUND_H_
 #define MUSTER_WORKER_CHECKPOINT_FOUND_H_
 
@@ -14,9 +14,9 @@ namespace muster::checkpoint {
 
 // Names of directories in the folder.
 struct Known {
-  // They count.
+  // Checkpoints that count.
   std::vector<std::string> recorded;
-  // They do not count any more, and never will.
+  // Checkpoints that do not count any more, and never will again.
   std::vector<std::string> retired;
 };
 
@@ -25,20 +25,22 @@ struct Found {
   int64_t step = 0;
   int64_t generation = 0;
   int64_t last_command = 0;
-  // Why it does not continue the job's own course; empty: it does, as far as its name and its
-  // manifest tell, and what it holds is still to be verified.
+  // Why it does not continue the training of this job. Empty: according to its name and its
+  // manifest it does, and its files are still to be verified.
   std::string reason;
 };
 
-// Looks through the folder. `job` and `instance`: whose it is; `generation`: that looks. By rising
-// generation and step. A checkpoint continues the course where it is this job's, of an earlier
-// generation, after all that is recorded, and no later generation went on from an earlier step.
+// Looks through the folder of the job `job` and `instance`. `generation`: the generation of the
+// caller. The result is ordered by generation and step. A checkpoint continues the training if it
+// belongs to this job and to an earlier generation, is newer than all recorded checkpoints, and no
+// later generation continued from an earlier step.
 absl::StatusOr<std::vector<Found>> FindUnknown(const std::string& folder, const Known& known,
                                                const std::string& job, const std::string& instance,
                                                int64_t generation);
 
-// What names, steps and generations alone say of `found`, which FindUnknown has read: by rising
-// generation and step, each with what its manifest has against it. Adds the other reasons. Pure.
+// Adds the reasons that follow from names, steps and generations alone. `found`: what FindUnknown
+// has read, ordered by generation and step, each with the reason that follows from its manifest, if
+// any. Pure.
 void Judge(const std::vector<std::string>& recorded, int64_t generation, std::vector<Found>* found);
 
 // The order in which checkpoints were written: by generation, then by step.

@@ -47,7 +47,7 @@ class FoundTest : public ::testing::Test {
     return reasons_;
   }
 
-  // Those that continue the course.
+  // The checkpoints that continue the training.
   std::vector<std::string> Adoptable(const Known& known, int64_t generation = 9) {
     std::vector<std::string> names;
     for (const auto& [name, reason] : Look(known, generation)) {
@@ -75,7 +75,7 @@ TEST_F(FoundTest, AllOfWhatARestoredDatabaseDoesNotKnowContinuesTheCourse) {
               ElementsAre("step-185-g3", "step-190-g3", "step-195-g4"));
 }
 
-TEST_F(FoundTest, WhatDoesNotCountAnyMoreIsNotEvenLookedAt) {
+TEST_F(FoundTest, RetiredCheckpointsAreNotRead) {
   Make(40, 1);
   EXPECT_THAT(Look({.recorded = {}, .retired = {"step-40-g1"}}), IsEmpty());
 }
@@ -86,7 +86,7 @@ TEST_F(FoundTest, OlderOnesDoNotCount) {
               HasSubstr("it is older than step-50-g1"));
 }
 
-TEST_F(FoundTest, WhatALaterGenerationDidNotGoOnFromIsOffTheCourse) {
+TEST_F(FoundTest, ACheckpointFromWhichALaterGenerationDidNotContinueDoesNotCount) {
   Make(60, 2);
   Make(55, 3);
   EXPECT_THAT(Adoptable({.recorded = {"step-50-g2"}}), ElementsAre("step-55-g3"));

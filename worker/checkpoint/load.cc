@@ -73,7 +73,7 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
     names.push_back(Name(item));
     files.elements.push_back(Elements(item));
   }
-  // An entry of a file: what of which item it is.
+  // An entry of a file: the item, and the range of its elements.
   std::map<std::string, int64_t> numbers;  // of files
   for (const manifest::FileRecord& file : manifest_.files)
     numbers.emplace(file.name, numbers.size());

@@ -16,7 +16,7 @@
 
 namespace muster::checkpoint {
 
-// What the checkpoint may hold besides the state that is filled.
+// What a checkpoint may contain besides the state that is filled.
 enum class Surplus {
   kRefuse,  // nothing: training continues from exactly this state
   kIgnore,  // anything: parameters alone are enough for evaluation
@@ -38,10 +38,10 @@ class VerifiedCheckpoint {
     size_t bytes;
   };
 
-  // The copies that fill the pieces that `state` holds, whichever ranks wrote them: ranges of the
-  // mapped files, by file. Valid while this object and the tensors live. FAILED_PRECONDITION with
-  // all differences (capped at 3) when the items of `state`, held or not, are not what was saved:
-  // names, shapes and dtypes expected and found. CheckState's errors.
+  // The copies from the mapped files that fill the pieces that `state` holds, by file. It does not
+  // matter which ranks wrote them. Valid while this object and the tensors live.
+  // FAILED_PRECONDITION with all differences (capped at 3) if the items of `state`, held or not,
+  // differ from the saved ones: names, shapes and dtypes, expected and found. CheckState's errors.
   absl::StatusOr<std::vector<Copy>> PlanCopies(const State& state,
                                                Surplus surplus = Surplus::kRefuse) const;
 

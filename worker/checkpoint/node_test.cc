@@ -5,7 +5,7 @@
 namespace muster::checkpoint {
 namespace {
 
-TEST(NodeTest, TheKernelTellsOneIdForAsLongAsItRuns) {
+TEST(NodeTest, TheKernelGivesOneIdAsLongAsItRuns) {
   EXPECT_FALSE(NodeId().empty());
   EXPECT_EQ(NodeId(), NodeId());
 }

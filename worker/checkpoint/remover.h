@@ -57,13 +57,13 @@ class Remover {
 
   const Options options_;
   absl::Mutex mutex_;
-  // That nothing is left to remove may have changed.
+  // Signalled when there may be nothing left to remove.
   SteadyCondition idle_;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool begun_ ABSL_GUARDED_BY(mutex_) = false;
   bool busy_ ABSL_GUARDED_BY(mutex_) = false;
   std::deque<std::string> waiting_ ABSL_GUARDED_BY(mutex_);
-  // Set before begun_, and never after.
+  // Set before begun_, and not changed afterwards.
   std::string folder_;
   Epoch epoch_;
   std::thread thread_;

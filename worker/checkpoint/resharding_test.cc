@@ -1,4 +1,4 @@
-// Written by some ranks in parts, read by others in other parts, in memory and numbers of ranks.
+// Checkpoints that some ranks write in parts and other numbers of ranks read in other parts.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -30,14 +30,14 @@ using ::testing::HasSubstr;
 
 constexpr int64_t kBlank = -7;
 
-// Durable for no longer than a test.
+// A disk that does not sync, because nothing must survive the test.
 class UnsyncedDisk : public files::Disk {
  public:
   absl::Status Sync(int, const std::string&) override { return absl::OkStatus(); }
   absl::Status SyncDirectory(const std::string&) override { return absl::OkStatus(); }
 };
 
-// The items, and the flattened values they are to have.
+// The items, and the flattened values that they must have.
 struct Truth {
   std::vector<StateItem> items;
   std::vector<at::Tensor> values;
@@ -138,7 +138,8 @@ TEST(ReshardingTest, AnyRanksLoadWhatAnyOthersWroteElementForElement) {
     Random random(seed);
     const Truth truth = RandomTruth(random);
     files::TempDir dir;
-    // The first ones have the values from elsewhere; each next one loads what the one before saved.
+    // The first ranks start with the values; each following group loads the checkpoint of the
+    // previous one.
     for (int step = 0; step < 4; ++step) {
       const int ranks = 1 + random.Below(5);
       const layout::Placement written = RandomWriters(truth, ranks, random);
@@ -163,7 +164,7 @@ TEST(ReshardingTest, AnyRanksLoadWhatAnyOthersWroteElementForElement) {
   }
 }
 
-// Whole on every rank, and the same bytes wherever a tensor lies: what ddp does.
+// As in ddp: whole on every rank, with the same bytes wherever a tensor is placed.
 TEST(ReshardingTest, RanksThatHoldAllLoadWhatSlicesWroteAndTheOtherWayRound) {
   files::TempDir dir;
   const at::Tensor values = at::arange(100, at::kFloat);
@@ -215,7 +216,7 @@ class BrokenShardsTest : public ::testing::Test {
     ASSERT_TRUE(saved.ok()) << saved;
   }
 
-  // No rank loads anything, also not one that needs nothing of what is broken.
+  // No rank loads anything, not even a rank that needs nothing from the broken file.
   void ExpectBroken(const ::testing::Matcher<std::string>& message) {
     for (int rank = 0; rank < 3; ++rank) {
       const State state = Slices(rank, 500);
@@ -294,7 +295,7 @@ TEST_F(BrokenShardsTest, EveryPieceThatIsNotWhatAShardHoldsIsFound) {
       manifest::Manifest bad = good;
       edit(bad.pieces, i);
       ASSERT_TRUE(manifest::Write(bad, path_).ok());
-      // A tensor that is gone altogether is another model's, not damage.
+      // A missing tensor means another model, not damage.
       if (what == "is missing" && good.pieces[i].slot == "step") {
         EXPECT_EQ(Load(path_, Slices(0, 500)).status().code(),
                   absl::StatusCode::kFailedPrecondition);

@@ -25,7 +25,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Between two reads of what may be readable again soon.
+// The pause between two reads of a file that may be readable again soon.
 constexpr absl::Duration kBetweenReads = absl::Seconds(1);
 
 absl::StatusOr<VerifiedCheckpoint> Open(const std::string& path, const std::string& job) {
@@ -36,7 +36,7 @@ absl::StatusOr<VerifiedCheckpoint> Open(const std::string& path, const std::stri
                                           "'"));
 }
 
-// As far as it can be done; what stays in memory is read from there.
+// Best effort: pages that stay in memory are read from there.
 void DropPages(const std::string& directory, files::Disk& disk) {
   std::error_code error;
   for (fs::directory_iterator it(directory, error), end; !error && it != end; it.increment(error)) {
@@ -48,16 +48,16 @@ void DropPages(const std::string& directory, files::Disk& disk) {
 }  // namespace
 
 struct Saver::Reading {
-  // Of this rank; OK where it is on all ranks.
+  // The result of this rank; OK if it is OK on all ranks.
   absl::StatusOr<VerifiedCheckpoint> checkpoint;
-  // Of all ranks, of the last read.
+  // The results of all ranks in the last read.
   std::vector<PartResult> results;
   Verdict verdict = Verdict::kUnread;
 };
 
 absl::StatusOr<std::vector<std::string>> Saver::Nodes() {
   const std::string& node = options_.node;
-  // Of a fixed size, as results travel.
+  // Of a fixed size, in the form in which results are sent.
   const PartResult mine = manifest::FileRecord{"", 0, files::HashBytes(node.data(), node.size())};
   ASSIGN_OR_RETURN(const auto told, Exchange(*communicator_, mine, "nodes", 0));
   std::vector<std::string> nodes;
@@ -66,7 +66,8 @@ absl::StatusOr<std::vector<std::string>> Saver::Nodes() {
 }
 
 void Saver::WaitToReadAgain() {
-  // The wait is short and this rank's own: it is not to be taken for hung meanwhile.
+  // The wait is short and does not depend on other ranks, so it counts as activity: the rank does
+  // not hang.
   activity::Moved();
   if (options_.wait) {
     options_.wait(kBetweenReads);
@@ -134,7 +135,7 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
       return outcome;
     }
     if (reading.verdict == Verdict::kOthersReadIt) {
-      // It is there, and it is whole: these ranks' view of the file system is at fault.
+      // The checkpoint exists and is complete: what these ranks see of the file system is at fault.
       outcome.at_fault = Failed(reading.results);
       outcome.status = absl::InternalError(
           absl::StrCat(path, ": ", status.message(), "; the other ranks read it"));
@@ -143,7 +144,7 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
     const bool damaged = reading.verdict == Verdict::kDamaged;
     if (damaged && candidate.put_aside && communicator_->rank() == 0) {
       RETURN_IF_ERROR(CheckEpochHere());
-      // A failure to rename is no reason not to go on: it is damaged all the same.
+      // If the rename fails, continue: the checkpoint is damaged in any case.
       SetAside(path).IgnoreError();
     }
     outcome.rejected.push_back({candidate.name, damaged, Message(status)});

@@ -1,4 +1,4 @@
-// Restoring by all ranks together: what is taken, what is refused, and what is set aside.
+// Restoring by all ranks together: which checkpoints are used, refused, or renamed as damaged.
 #include <atomic>
 #include <filesystem>
 #include <fstream>
@@ -69,7 +69,7 @@ TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
   EXPECT_FALSE(fs::exists(newest));
 }
 
-// They may be there again tomorrow.
+// They may be readable again later.
 TEST_P(SaverTest, WhatCannotBeFoundOrReadIsNotSetAside) {
   const std::string whole = SaveStep(1, 1);
   const std::string without_manifest = SaveStep(2, 1);
@@ -128,7 +128,7 @@ TEST_P(SaverTest, AnotherJobsCheckpointIsNotTaken) {
       ASSERT_TRUE(own.ok());
       EXPECT_THAT(std::string(own->status.message()),
                   HasSubstr("expected a checkpoint of job 'other', found one of job 'j'"));
-      // Where somebody says so, it is.
+      // It is used if the caller allows it.
       const auto told = saver.Restore({{.name = path, .put_aside = false, .own = false}}, taken);
       ASSERT_TRUE(told.ok() && told->status.ok()) << told->status;
       EXPECT_EQ(told->manifest.job, "j");
@@ -161,7 +161,7 @@ TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
     const State state = Blank();
     const auto outcome = saver.Restore({"step-1-g1"}, state);
     ASSERT_TRUE(outcome.ok());
-    // Not NOT_FOUND, on which the job would start over.
+    // Not NOT_FOUND, because the job would then start from step 0.
     EXPECT_EQ(outcome->status.code(), absl::StatusCode::kInternal) << outcome->status;
     EXPECT_EQ(outcome->at_fault, std::vector<int64_t>{GetParam() - 1});
     EXPECT_TRUE(outcome->rejected.empty());
@@ -170,7 +170,7 @@ TEST_P(SaverTest, WhatOnlyOneRankMissesIsNotSetAside) {
   EXPECT_TRUE(fs::exists(path));
 }
 
-TEST_P(SaverTest, OneRanksBadReadDoesNotCondemn) {
+TEST_P(SaverTest, OneRanksBadReadIsNotDamage) {
   if (GetParam() == 1) return;
   const std::string path = SaveStep(1, 1);
   directories_.assign(GetParam(), dir_.Path("ckpt"));
@@ -270,7 +270,7 @@ TEST_P(SaverTest, TheOnlyNodeDropsThePagesOfEveryFileOnceBeforeItCondemns) {
   EXPECT_TRUE(fs::exists(path + ".bad"));
 }
 
-TEST_P(SaverTest, DamageThatTwoNodesFindCondemns) {
+TEST_P(SaverTest, DamageThatTwoNodesFindCounts) {
   if (GetParam() == 1) return;
   const std::string path = SaveStep(1, 1);
   fs::resize_file(path + "/rank-0.safetensors", 20);

@@ -19,7 +19,7 @@
 namespace muster::checkpoint {
 namespace {
 
-// What all ranks must agree on: items, and who writes what.
+// What must be equal on all ranks: the items, and which rank writes which part.
 std::string Hash(const std::vector<manifest::Piece>& pieces) {
   std::string text;
   for (const manifest::Piece& piece : pieces) {
@@ -67,14 +67,14 @@ absl::Status Saver::CheckEpochHere() const {
 }
 
 PartResult Saver::CheckPlan(const State& state) const {
-  // Before anything is written: where a mount is gone, its empty directory is no place for a
-  // checkpoint.
+  // Before anything is written: if a mount is missing, a checkpoint must not be written to the
+  // empty mount point.
   RETURN_IF_ERROR(CheckEpochHere());
   RETURN_IF_ERROR(CheckWritable(state, communicator_->rank(), communicator_->world_size()));
   return manifest::FileRecord{"", 0, Hash(Pieces(state, Parts(state)))};
 }
 
-// What travelled between the ranks has lost which generation was found.
+// The status that the ranks exchanged does not contain the generation that was found.
 absl::Status Saver::EndOfEpoch(const absl::Status& told) const {
   const absl::Status found = CheckEpochHere();
   return absl::IsAborted(found) ? found : told;
@@ -138,17 +138,17 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   }
   absl::Status committed;
   if (communicator_->rank() == 0) {
-    // Read again: writing may have taken long.
+    // Check again: writing may have taken long.
     // The epoch last: asking whether this is still mine may take a moment.
     if (outcome.status.ok() && still_mine_) committed = still_mine_();
     if (outcome.status.ok() && committed.ok()) committed = CheckEpochHere();
     if (outcome.status.ok() && committed.ok()) {
       committed = Commit(temporary, final, outcome.manifest, disk_);
     }
-    // What cannot be removed now is stale to the next generation.
+    // Files that cannot be removed now are removed by the next generation.
     if (!outcome.status.ok() || !committed.ok()) RemoveDirectory(temporary).IgnoreError();
   }
-  // Also after a failure: nobody may begin another save while rank 0 cleans up.
+  // Also after a failure: no rank may begin another save while rank 0 cleans up.
   ASSIGN_OR_RETURN(const auto commits,
                    Exchange(*communicator_, ToResult(committed), "checkpoint commit", point.step));
   if (absl::IsAborted(commits[0].status())) return EndOfEpoch(commits[0].status());

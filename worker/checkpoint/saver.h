@@ -35,7 +35,7 @@ struct SaverOptions {
   std::string directory;  // of the job's checkpoints, seen by all ranks; made when missing
   std::string job;
   int64_t generation = 0;
-  std::string strategy;    // "ddp": who writes, for readers' information
+  std::string strategy;    // "ddp": the strategy of the ranks that write, for readers' information
   std::string model_kind;  // "gpt2"
   // The epoch that rank 0 has begun. Absent: no other process can use the directory.
   std::optional<Epoch> epoch = std::nullopt;
@@ -45,11 +45,11 @@ struct SaverOptions {
   std::function<void(absl::Duration)> wait = nullptr;
 };
 
-// The position of the state in the job; written to the manifest.
+// The position of the state in the training of the job; written to the manifest.
 struct SavePoint {
   int64_t step = 0;          // steps done
-  int64_t last_command = 0;  // number of the newest command that was taken in
-  int64_t epoch = 0;         // sampler position: what was consumed
+  int64_t last_command = 0;  // number of the newest command that the ranks have taken in
+  int64_t epoch = 0;         // sampler position: the consumed samples
   int64_t cursor = 0;
   manifest::Steering steering;
   friend bool operator==(const SavePoint&, const SavePoint&) = default;

@@ -1,4 +1,4 @@
-// Fixture of the tests of what ranks save and restore together, ranks being threads.
+// A fixture for tests in which ranks, as threads, save and restore together.
 #ifndef MUSTER_WORKER_CHECKPOINT_SAVER_FIXTURE_H_
 #define MUSTER_WORKER_CHECKPOINT_SAVER_FIXTURE_H_
 
@@ -64,7 +64,7 @@ class SaverTest : public ::testing::TestWithParam<int> {
   State MakeState(float offset) { return Replicated(Tensors(offset), GetParam()); }
   State Blank() { return Replicated(Blanks(), GetParam()); }
 
-  // Runs `body` as every rank of a fresh group.
+  // Runs `body` on every rank of a new group.
   void Run(int64_t generation, const std::function<void(int rank, Saver& saver)>& body,
            int broken_rank = -1) {
     const int ranks = GetParam();

@@ -1,4 +1,4 @@
-// Saving by all ranks together: what is written, and what a failure leaves behind.
+// Saving by all ranks together: the files that are written, and those that a failure leaves behind.
 #include "worker/checkpoint/saver.h"
 
 #include <filesystem>
@@ -85,7 +85,7 @@ TEST_P(SaverTest, WithoutItsLeaseRank0GivesTheCheckpointNoName) {
   EXPECT_TRUE(fs::is_empty(dir_.Path("ckpt")));
 }
 
-// What only rank 0 does.
+// Actions that only rank 0 performs.
 class DiskThatCannotRename : public files::Disk {
  public:
   absl::Status Rename(const std::string&, const std::string& to) override {
@@ -222,7 +222,7 @@ TEST_P(SaverTest, AnOlderGenerationCommitsNothingOnceANewerOneHasBegun) {
   }
 }
 
-// The mount is gone: its empty directory is no place for a checkpoint.
+// The mount is missing: no checkpoint may be written to its empty mount point.
 TEST_P(SaverTest, WithoutItsEpochFileNothingIsWritten) {
   const std::string folder = dir_.Path("ckpt");
   auto group = comm::LocalGroup::Create(GetParam());

@@ -17,7 +17,7 @@ namespace {
 using layout::Range;
 using safetensors::DType;
 
-// Only for types that CheckState lets through.
+// Only for types that CheckState accepts.
 DType DTypeOf(at::ScalarType type) { return type == at::kLong ? DType::kI64 : DType::kF32; }
 
 // The piece of each item that this rank holds, or null.
@@ -69,7 +69,7 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
   }
   const absl::Status complete = layout::CheckComplete(written, names);
   if (!complete.ok()) {
-    // DATA_LOSS would say that a checkpoint is broken.
+    // Not DATA_LOSS, which would mean that a checkpoint is damaged.
     return absl::InvalidArgumentError(
         absl::StrCat("state: who writes what is not each element once: ", complete.message()));
   }

@@ -1,4 +1,4 @@
-// Who writes what of a state, and one rank's file of a checkpoint.
+// Which rank writes which parts of a state, and the file of one rank in a checkpoint.
 #ifndef MUSTER_WORKER_CHECKPOINT_SHARD_H_
 #define MUSTER_WORKER_CHECKPOINT_SHARD_H_
 
@@ -22,22 +22,24 @@ std::string ShardName(int64_t rank);
 // "F32": the type of an item that CheckState lets through, as the manifest names it.
 std::string DTypeName(at::ScalarType type);
 
-// CheckState, and: INVALID_ARGUMENT unless `world_size` ranks write each element of the state once,
-// an item at most once each, and `rank` holds what it writes. Naming who and what.
+// CheckState, and in addition INVALID_ARGUMENT, with the rank and the item, unless the `world_size`
+// ranks together write each element of the state once, each rank writes at most one range of an
+// item, and `rank` holds what it writes.
 absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size);
 
-// The entries of each rank's file, in the order of the items: what State::written says, and the
-// items without elements, as empty ranges. Such an item is in the file in which the next one that
-// has elements begins, else in the last. Only of a state that is CheckWritable.
+// The entries of each rank's file, in the order of the items: the ranges of State::written, and the
+// items without elements, as empty ranges. Such an item is in the file in which the next item with
+// elements begins; if there is none, in the last file. Requires a state for which CheckWritable is
+// OK.
 std::vector<std::vector<layout::Range>> Parts(const State& state);
 
-// How the manifest tells of them.
+// The manifest's entries for these parts.
 std::vector<manifest::Piece> Pieces(const State& state,
                                     const std::vector<std::vector<layout::Range>>& parts);
 
 // Streams `part`, which is Parts(state)[rank], into `directory`/rank-R.safetensors, hashing, and
-// syncs it. After an error the file is gone. INVALID_ARGUMENT, before there is one: CheckState's,
-// or `part` is more than `held`.
+// syncs it. After an error there is no file. INVALID_ARGUMENT, before a file is made: an error of
+// CheckState, or `part` contains more than `held`.
 absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, int64_t rank,
                                                 const std::vector<layout::Range>& part,
                                                 const State& state,

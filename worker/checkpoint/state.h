@@ -1,5 +1,6 @@
-// The training state as a checkpoint sees it: a list of named items, what this rank holds of them,
-// and who writes what. A rank may hold parts only (sharded strategies) or all (ddp).
+// The training state for checkpoints: a list of named items, the parts of them that this rank
+// holds, and which rank writes which parts. A rank may hold only parts (sharded strategies) or
+// everything (ddp).
 #ifndef MUSTER_WORKER_CHECKPOINT_STATE_H_
 #define MUSTER_WORKER_CHECKPOINT_STATE_H_
 

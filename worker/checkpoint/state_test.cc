@@ -45,8 +45,8 @@ std::vector<Entry> EntriesOf(const State& state, int rank) {
   return entries;
 }
 
-// What ddp has always written: readers of the format count on no order, but a checkpoint should not
-// change for nothing.
+// The files that ddp has always written. Readers of the format do not depend on the order, but
+// checkpoints should not change without need.
 TEST(ReplicatedTest, RanksWriteEvenPartsAndItemsWithoutElementsLieBeforeWhatFollows) {
   const State state = Replicated(Floats({35, 0, 35, 1, 3, 0, 40, 0}), 3);
   EXPECT_THAT(EntriesOf(state, 0), ElementsAre(Entry{0, 0, 32}));

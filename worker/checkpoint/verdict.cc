@@ -15,7 +15,8 @@ bool IsGood(const PartResult& result) { return result.ok(); }
 
 bool IsDamage(const PartResult& result) { return absl::IsDataLoss(result.status()); }
 
-// Another read may go better. What is not there, or is of a newer program, is so at once again.
+// Another read may succeed. A file that does not exist, or is of a newer program, gives the same
+// result again.
 bool MayPass(const PartResult& result) {
   return !result.ok() && !IsDamage(result) && !absl::IsNotFound(result.status()) &&
          !absl::IsUnimplemented(result.status());
@@ -34,8 +35,8 @@ size_t NodesWithDamage(const std::vector<PartResult>& results,
   return found.size();
 }
 
-// Ranks that found in the last read the damage of the one before. Memory that is bad gives another
-// hash each time.
+// Ranks that found the same damage in the last read and in the one before. Defective memory gives
+// another hash in each read.
 size_t RanksWithTheSameDamage(const std::vector<std::vector<PartResult>>& reads) {
   if (reads.size() < 2) return 0;
   const std::vector<PartResult>& before = reads[reads.size() - 2];

@@ -1,8 +1,9 @@
-// What follows from what all ranks found of one checkpoint. Pure: every rank decides the same from
-// the same exchanged results, so that their collectives stay balanced.
+// The decision that follows from the results of all ranks that read one checkpoint. Pure: every
+// rank makes the same decision from the same exchanged results, so all ranks issue the same
+// collectives.
 //
-// One rank's bad read does not condemn, nor does one node's: its page cache or its memory may be
-// what is bad.
+// A checkpoint does not count as damaged because one rank, or all ranks of one of several nodes,
+// found damage: the page cache or the memory of that node may be damaged instead.
 #ifndef MUSTER_WORKER_CHECKPOINT_VERDICT_H_
 #define MUSTER_WORKER_CHECKPOINT_VERDICT_H_
 
@@ -18,11 +19,11 @@ enum class Verdict {
   kWhole,
   // The ranks that did not read it read it again, from the disk.
   kReadAgain,
-  // The same after a while: an error such as EIO or ESTALE may be gone by then.
+  // The same after a pause, because an error such as EIO or ESTALE may be temporary.
   kReadAgainLater,
-  // Some ranks read it: it is whole, and the others' nodes are at fault.
+  // Some ranks read it: it is not damaged, and the nodes of the other ranks are at fault.
   kOthersReadIt,
-  // No rank reads it, which says nothing about it.
+  // No rank can read it, so it is not known whether it is damaged.
   kUnread,
   // No rank reads it, and ranks on two nodes found damage. Where all ranks are on one node: two
   // ranks (at world size 1: the rank) found the same damage in two reads, the second one from the

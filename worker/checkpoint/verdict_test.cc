@@ -25,7 +25,7 @@ TEST(VerdictTest, WhatAllReadIsWholeHoweverOftenTheyHadToRead) {
   EXPECT_EQ(Judge({{Damage(), Whole()}, {Whole(), Whole()}}, {"a", "b"}), Verdict::kWhole);
 }
 
-TEST(VerdictTest, DamageThatTwoNodesFindCondemnsAtOnce) {
+TEST(VerdictTest, DamageThatTwoNodesFindCountsAtOnce) {
   EXPECT_EQ(Judge({{Damage(), Damage()}}, {"a", "b"}), Verdict::kDamaged);
   EXPECT_EQ(Judge({{Damage(), Damage("y"), Missing()}}, {"a", "b", "b"}), Verdict::kDamaged);
 }

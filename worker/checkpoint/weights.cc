@@ -36,7 +36,7 @@ using safetensors::ShapeString;
 using safetensors::StoredTensor;
 using safetensors::TensorSet;
 
-// A tensor of the model and what the files hold for it.
+// A tensor of the model and the data that the files contain for it.
 struct Target {
   std::string name;
   at::Tensor tensor;
@@ -50,14 +50,14 @@ std::vector<Target> TargetsOf(const models::Model& model) {
     targets.push_back({parameter.name, parameter.tensor});
   }
   for (const Buffer& buffer : model.Buffers()) {
-    // Files of PyTorch before 0.4.1 have none, and no number depends on it.
+    // Files of PyTorch before 0.4.1 do not contain it, and no result depends on it.
     const bool optional = absl::EndsWith(buffer.name, "num_batches_tracked");
     targets.push_back({buffer.name, buffer.tensor, optional});
   }
   return targets;
 }
 
-// What a file may hold for a tensor, for errors; CanBecome says the same of one dtype.
+// The dtypes that a file may contain for a tensor, for errors; CanBecome checks one dtype.
 const char* AllowedTypes(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kLong ? "I64" : "F32, F16 or BF16";
 }
@@ -120,8 +120,8 @@ std::string ConfigOf(const std::string& path) {
   return files::JoinPath(files::ParentDirectory(path), "config.json");
 }
 
-// Weights of transformers do not show all that they are for: what lies beside them under its names
-// does.
+// The weights of transformers do not show all properties of their model; the config.json beside
+// them does.
 absl::Status CheckConfig(const std::string& path, const models::Model& model) {
   const size_t name = path.find_last_of('/') + 1;  // 0 without a folder
   if (!absl::StartsWith(path.substr(name), "model.safetensors")) return absl::OkStatus();
@@ -213,7 +213,7 @@ absl::Status WriteWeights(const std::string& path, const std::vector<Parameter>&
   for (const auto& [entry, tensor, parameter] : tensors) {
     if (before_read && parameter.has_value()) RETURN_IF_ERROR(before_read(*parameter));
     const at::ScalarType type = entry.dtype == DType::kI64 ? at::kLong : at::kFloat;
-    // Only now: it may have other memory than before it was gathered.
+    // Only now, because its memory may have changed when it was gathered.
     const at::Tensor values = tensor.detach().to(at::kCPU, type).contiguous();
     RETURN_IF_ERROR(writer->Append(values.const_data_ptr(), values.nbytes()));
   }

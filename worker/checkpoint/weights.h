@@ -22,11 +22,11 @@ namespace muster::checkpoint {
 // that transformers gives it (model.safetensors, model.safetensors.index.json) and a config.json
 // lies beside it, the config.json must fit the model, too. Errors: INVALID_ARGUMENT with all
 // problems, of which at most 3 are listed (missing and unexpected names, shapes expected and found,
-// dtypes, two names of one parameter whose values differ, numbers that are not finite where the
-// model's own are); those of safetensors::TensorSet::Open (DATA_LOSS for a broken file, NOT_FOUND
-// etc. when one cannot be opened, tensors that are not where the index says). `deferred`: if
-// parameters have no memory of their own, their values are kept there, and are read from the files
-// again whenever they are needed.
+// dtypes, two names of one parameter whose values differ, values that are not finite although the
+// model's own values are); those of safetensors::TensorSet::Open (DATA_LOSS for a broken file,
+// NOT_FOUND etc. when one cannot be opened, tensors that are not where the index says). `deferred`:
+// if parameters have no memory of their own, their values are kept there, and are read from the
+// files again whenever they are needed.
 absl::Status LoadWeights(const std::string& path, const models::Model& model,
                          models::DeferredValues* deferred = nullptr);
 
@@ -50,7 +50,7 @@ absl::Status WriteConfig(const std::string& path, const models::Model& model);
 absl::Status SaveWeights(const std::string& path, const std::vector<models::Parameter>& parameters,
                          const std::vector<models::Buffer>& buffers = {});
 
-// SaveWeights of a model, and WriteConfig.
+// Calls SaveWeights for a model, and WriteConfig.
 absl::Status ExportModel(const std::string& path, const models::Model& model);
 
 }  // namespace muster::checkpoint

@@ -152,7 +152,7 @@ TEST_F(WeightsTest, AConfigBesideTheWeightsMustBeTheModels) {
   EXPECT_THAT(ErrorOf(ShardedFile(Tensors(*other)), *Gpt2(2)),
               HasSubstr("n_head: expected 1, found 2"));
   EXPECT_TRUE(LoadWeights(path, *other).ok());
-  // It says nothing of files with other names.
+  // The config.json does not apply to files with other names.
   EXPECT_TRUE(LoadWeights(File(Tensors(*other), "mine.safetensors"), *Gpt2(2)).ok());
   std::filesystem::remove(dir_.Path("config.json"));
   EXPECT_TRUE(LoadWeights(path, *Gpt2(2)).ok());
@@ -277,7 +277,7 @@ TEST_F(WeightsTest, NumbersThatAreNotFiniteAreRefused) {
       HasSubstr("'transformer.wpe.weight': expected finite numbers, found inf as number 3"));
 }
 
-// A mask, say. What a job exports can be trained from again.
+// For example a mask. Training can start from exported weights.
 TEST_F(WeightsTest, ABufferThatIsNotFiniteInTheModelItselfMayBeSoInTheFile) {
   const Normed saved(7), loaded(7), finite(7);
   for (const Normed* model : {&saved, &loaded}) {

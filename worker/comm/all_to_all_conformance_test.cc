@@ -129,7 +129,7 @@ TEST_P(AllToAll, AnyType) {
   });
 }
 
-TEST_P(AllToAll, TensorsAreLetGoOnceItIsDone) {
+TEST_P(AllToAll, TensorsAreReleasedOnceItIsDone) {
   Run([&](Communicator& ranks) {
     const Sizes one_each(world_size(), 1);
     const at::Tensor in = at::ones({world_size()}), out = at::empty({world_size()});
@@ -140,7 +140,7 @@ TEST_P(AllToAll, TensorsAreLetGoOnceItIsDone) {
   });
 }
 
-TEST_P(AllToAll, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
+TEST_P(AllToAll, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
   Run([&](Communicator& ranks) {
     const int n = world_size();
     const Sizes two(n, 2);

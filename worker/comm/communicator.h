@@ -53,7 +53,8 @@ class Work {
  public:
   virtual ~Work() = default;
 
-  // Blocks until the operation is done on this rank. May be called again and then returns the same.
+  // Blocks until the operation is done on this rank. May be called again, and then returns the same
+  // status.
   virtual absl::Status Wait() = 0;
 };
 
@@ -96,7 +97,8 @@ class Communicator {
 
   // Bytes of tensors that this rank has sent to other ranks since the communicator was made, in all
   // operations that are done without an error: an operation counts once its Wait returns.
-  // comm/local gives what an exchange over the wire sends. Any thread.
+  // comm/local returns the number of bytes that an exchange over the network would send. May be
+  // called from any thread.
   virtual int64_t bytes_sent() const = 0;
 
   // Fails all operations in flight and all later ones with `why` on this rank, and tells the peers,

@@ -1,5 +1,5 @@
-// What the conformance tests share: numbers whose sums show their order, and a fixture for every
-// implementation and world size.
+// Shared by the conformance tests: numbers whose sums depend on the order of the additions, and a
+// fixture for every implementation and world size.
 #ifndef MUSTER_WORKER_COMM_CONFORMANCE_H_
 #define MUSTER_WORKER_COMM_CONFORMANCE_H_
 
@@ -21,7 +21,8 @@
 
 namespace muster::comm {
 
-// What rank `rank` contributes: random, over many magnitudes, so that the order of additions shows.
+// The contribution of rank `rank`: random numbers of many magnitudes, so that the sum depends on
+// the order of the additions.
 template <typename T>
 std::vector<T> Contribution(int rank, int64_t elements, int seed) {
   std::mt19937_64 random(1000 * seed + rank);
@@ -51,7 +52,7 @@ std::vector<T> SerialSum(int world_size, int64_t elements, int seed, T divisor) 
   return sum;
 }
 
-// One of `parts` equal ones.
+// Part `part` of `parts` equal parts.
 template <typename T>
 std::vector<T> Part(const std::vector<T>& values, int part, int parts) {
   const size_t size = values.size() / parts;

@@ -1,4 +1,4 @@
-// What every Communicator does when all goes well, on every implementation and world size.
+// The behaviour of every Communicator without failures, on every implementation and world size.
 // Reduce-scatter and all-to-all have files of their own.
 #include "worker/comm/conformance.h"
 
@@ -56,8 +56,8 @@ TEST_P(Sums, SumsAreExactInt64) { CheckSums<int64_t>(1.0); }
 TEST_P(Sums, SumsAreDividedOnceFloat32) { CheckSums<float>(7.0); }
 TEST_P(Sums, SumsAreDividedOnceFloat64) { CheckSums<double>(3.0); }
 
-TEST_P(Conformance, TheOrderOfAdditionsShowsInTheseNumbers) {
-  // Guards the tests above: another order gives other bits.
+TEST_P(Conformance, SumsOfTheseNumbersDependOnTheOrder) {
+  // Shows that the tests above can fail: another order gives other bits.
   if (world_size() < 3) GTEST_SKIP() << "two numbers have one sum";
   const auto forward = SerialSum<float>(world_size(), 1000, 1, 1.0f);
   std::vector<float> backward = Contribution<float>(world_size() - 1, 1000, 1);
@@ -177,7 +177,7 @@ TEST_P(Conformance, AWorkThatIsDestroyedWasWaitedFor) {
   });
 }
 
-TEST_P(Conformance, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
+TEST_P(Conformance, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
   Run([&](Communicator& ranks) {
     const auto refused = [&](std::unique_ptr<Work> work, const char* text) {
       ExpectRefused(ranks, std::move(work), text);
@@ -211,7 +211,7 @@ TEST_P(Conformance, TensorsThatRequireGradAreBroadcastInPlace) {
   });
 }
 
-TEST_P(Conformance, TensorsAreLetGoOnceTheOperationIsDone) {
+TEST_P(Conformance, TensorsAreReleasedOnceTheOperationIsDone) {
   Run([&](Communicator& ranks) {
     at::Tensor flat = at::ones({1000}), in = at::ones({7}), out = at::empty({7 * world_size()});
     const auto sum = ranks.AllReduceSum(flat, {"sum", 1});

@@ -1,4 +1,4 @@
-// What every Communicator does when a peer is missing, on every implementation and world size.
+// The behaviour of every Communicator if a peer is missing, on every implementation and world size.
 #include <atomic>
 #include <barrier>
 #include <functional>
@@ -105,7 +105,7 @@ TEST_P(FailureConformance, EveryKindOfOperationInFlightFailsWithThePeersCause) {
 
 TEST_P(FailureConformance, ARankThatLeavesEarlyFailsTheOperationsItIsMissedIn) {
   for (int victim : {0, world_size() - 1}) {
-    // Nobody leaves, and nobody learns of it, before all have done the first operation.
+    // No rank leaves before all ranks have done the first operation.
     std::barrier all_done(world_size());
     RunRanks(implementation(), world_size(), [&](std::unique_ptr<Communicator> ranks) {
       const int rank = ranks->rank();
@@ -120,7 +120,7 @@ TEST_P(FailureConformance, ARankThatLeavesEarlyFailsTheOperationsItIsMissedIn) {
       const std::string peer = "rank " + std::to_string(victim) + " is gone";
       ExpectNames(second->Wait(), rank, "all_gather 'roll call' at step 18", peer);
       ExpectNames(first->Wait(), rank, "all_reduce 'bucket 3' at step 17", peer);
-      // Poisoned.
+      // The communicator cannot be used any more.
       ExpectNames(ranks->AllReduceSum(b, {"later", 19})->Wait(), rank,
                   "all_reduce 'later' at step 19", peer);
       ExpectNames(ranks->Broadcast(b, rank, {"later", 20})->Wait(), rank,

@@ -1,5 +1,5 @@
-// What one collective call is: its description for errors, and the checks of its arguments. Shared
-// by the implementations of Communicator.
+// The description of one collective call, for errors, and the checks of its arguments. Shared by
+// the implementations of Communicator.
 #ifndef MUSTER_WORKER_COMM_OPERATION_H_
 #define MUSTER_WORKER_COMM_OPERATION_H_
 
@@ -31,21 +31,21 @@ struct OperationSpec {
 // "all_reduce 'bucket 3' at step 17".
 std::string Describe(const OperationSpec& spec);
 
-// "all_reduce of 1024 Float": what the ranks must agree on. The sizes of an all-to-all are no part
-// of it.
+// "all_reduce of 1024 Float": the part that must be equal on all ranks. The sizes of an all-to-all
+// are not part of it.
 std::string Shape(const OperationSpec& spec);
 
 // status with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.
 absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status);
 
-// INVALID_ARGUMENT when this rank's call alone is wrong.
+// INVALID_ARGUMENT: this rank's call is wrong, whatever the other ranks call.
 absl::Status CheckArguments(const OperationSpec& spec, int world_size);
 
-// Bytes that this rank sends to others in a direct exchange, all-reduce being a reduce-scatter of
-// SliceOf's slices and an all-gather.
+// The number of bytes that this rank sends to other ranks in a direct exchange. An all-reduce is a
+// reduce-scatter of the slices of SliceOf, followed by an all-gather.
 int64_t BytesToSend(const OperationSpec& spec, int world_size);
 
-// Lets go of the tensors; the spec still describes the operation in errors.
+// Releases the tensors; the spec still describes the operation in errors.
 void ReleaseTensors(OperationSpec& spec);
 
 // A Work that is done.

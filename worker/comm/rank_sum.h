@@ -14,8 +14,8 @@ template <typename T>
 void RankOrderedSum(const std::vector<const T*>& sources, T* destination, int64_t elements,
                     double divide_by);
 
-// The same for the bits of bfloat16 numbers: each is converted to float (exactly), then added and
-// divided in float. destination must not overlap a source.
+// The same for bfloat16 numbers, given as their bits: each is converted to float (exactly), then
+// added and divided in float. destination must not overlap a source.
 void RankOrderedSumOfBfloat16(const std::vector<const uint16_t*>& sources, float* destination,
                               int64_t elements, double divide_by);
 

@@ -69,7 +69,7 @@ TEST_P(ReduceScatter, GivesTheBitsOfAnAllReduce) {
   });
 }
 
-// The upper half of a float32's bits: what bfloat16 is.
+// The upper half of a float32's bits, which is a bfloat16.
 std::vector<uint16_t> Bfloat16Contribution(int rank, int64_t elements, int seed) {
   std::vector<uint16_t> upper;
   for (float value : Contribution<float>(rank, elements, seed)) {
@@ -115,7 +115,7 @@ TEST_P(ReduceScatter, SeveralInFlightAreSummedEachFromItsOwnMemory) {
       std::vector<std::unique_ptr<Work>> works;
       for (int i = 0; i < kOperations; ++i) {
         const int64_t size = 1000 * ((i + 7 * round) % kOperations) + i;
-        // Nobody else holds the input: it must live as long as it is sent from.
+        // Only the operation holds the input, which must live as long as data are sent from it.
         const at::Tensor in = ToTensor(Contribution<float>(ranks.rank(), size * world_size(), i));
         outs.push_back(i % 3 == 0 ? in.narrow(0, ranks.rank() * size, size) : at::empty({size}));
         works.push_back(ranks.ReduceScatterSum(outs[i], in, {"bucket", i}, 5.0));
@@ -131,7 +131,7 @@ TEST_P(ReduceScatter, SeveralInFlightAreSummedEachFromItsOwnMemory) {
   });
 }
 
-TEST_P(ReduceScatter, TensorsAreLetGoOnceItIsDone) {
+TEST_P(ReduceScatter, TensorsAreReleasedOnceItIsDone) {
   Run([&](Communicator& ranks) {
     const at::Tensor in = at::ones({1000 * world_size()}), out = at::empty({1000});
     const auto work = ranks.ReduceScatterSum(out, in, {"bucket", 1});
@@ -154,7 +154,7 @@ TEST_P(ReduceScatter, SendsEachOfTheOthersItsPart) {
   });
 }
 
-TEST_P(ReduceScatter, WrongCallsAreRefusedAndNamedAndTheCommunicatorGoesOn) {
+TEST_P(ReduceScatter, WrongCallsAreRefusedByNameAndTheCommunicatorStaysUsable) {
   Run([&](Communicator& ranks) {
     const int n = world_size();
     const auto refused = [&](const at::Tensor& out, const at::Tensor& in, const char* text,

@@ -1,7 +1,7 @@
 // How a flat buffer is cut into one contiguous slice per rank.
 //
 // Cuts are multiples of kSliceAlignment elements: fused optimizer kernels give the same bits for a
-// piece of a parameter as for the whole only when it begins there.
+// piece of a parameter as for the whole parameter only if the piece begins at such a multiple.
 #ifndef MUSTER_WORKER_COMM_SLICES_H_
 #define MUSTER_WORKER_COMM_SLICES_H_
 
@@ -23,7 +23,7 @@ inline int64_t RoundUp(int64_t value, int64_t multiple) {
 }
 
 // The slice of `rank` when `elements` are cut for `world_size` ranks. All slices have the same
-// size, but for the last ones, which may be shorter or empty.
+// size, except the last ones, which may be shorter or empty.
 inline Slice SliceOf(int64_t elements, int rank, int world_size) {
   const int64_t size = RoundUp((elements + world_size - 1) / world_size, kSliceAlignment);
   return {std::min(elements, rank * size), std::min(elements, (rank + 1) * size)};

@@ -10,7 +10,7 @@
 namespace muster::comm {
 
 // The ranks' contributions, in rank order, as elements of the spec's input (all-reduce: its
-// output); the destination as elements of its output. A source may be the destination where their
+// output); the destination as elements of its output. A source may be the destination if their
 // types are the same.
 void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources, void* destination,
               int64_t elements);

@@ -6,7 +6,7 @@
 
 namespace muster::control {
 
-// A command of a kind that this program does not know is none: a newer coordinator's.
+// Absent for a command of a kind that this program does not know: a newer coordinator sent it.
 train::Command CommandFromWire(const v1::Command& command);
 
 }  // namespace muster::control

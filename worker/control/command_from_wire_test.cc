@@ -57,8 +57,8 @@ TEST(CommandFromWire, KeepsWhatACommandCarries) {
   EXPECT_EQ(rules.rules[1].pattern, "a.b");
 }
 
-// One that was taken back, and the kind of a newer coordinator.
-TEST(CommandFromWire, WhatIsNoneOrUnknownIsNone) {
+// A cancelled command, and a kind that only a newer coordinator knows.
+TEST(CommandFromWire, CancelledAndUnknownCommandsAreNone) {
   EXPECT_TRUE(std::holds_alternative<train::NoCommand>(Read("number: 1 none {}").what));
   EXPECT_TRUE(std::holds_alternative<train::NoCommand>(Read("number: 1").what));
 }

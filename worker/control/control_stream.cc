@@ -1,4 +1,4 @@
-// The stream's life, and what its owner asks and says.
+// The construction and destruction of the stream, and the calls of its owner.
 #include "worker/control/control_stream.h"
 
 #include <algorithm>
@@ -23,7 +23,7 @@ namespace {
 
 // Before the first welcome, which says how long a lease is.
 constexpr absl::Duration kFirstKnocks = absl::Seconds(1);
-// A coordinator that is there and well acknowledges a report sooner.
+// A coordinator that works acknowledges a report within this time.
 constexpr absl::Duration kAnswersWithin = absl::Milliseconds(200);
 
 }  // namespace
@@ -113,7 +113,7 @@ bool ControlStreamImpl::Settle(absl::Duration timeout) {
     if (settled()) return true;
     if (attached_ && changed_.Await(mutex_, std::min(timeout, kAnswersWithin), settled))
       return true;
-    // Nothing comes over a stream that may be dead.
+    // No message arrives on a stream that may be dead.
     settle_ = last;
     unspooled_ = 0;
     if (!spool_.enabled()) return false;

@@ -26,15 +26,15 @@ struct ControlStreamOptions {
   std::string coordinator;  // host:port
   v1::WorkerIdentity worker;
   int64_t pid = 0;
-  // Where reports are kept while the coordinator is away.
+  // Where reports are kept while the coordinator cannot be reached.
   ReportSpoolOptions spool;
   // How long Connect waits for a welcome, counted from the last refused connection: while
   // connections are refused the coordinator is down, and Connect waits for it, but no longer than
   // down_timeout. Before that the agent ends this process when its own lease is over.
   absl::Duration connect_timeout = absl::Seconds(30);
   absl::Duration down_timeout = absl::Hours(24 * 365);
-  // When the lease of the agent that started this process is over, as far as is known at the time
-  // of the call: Connect waits no longer than that. Empty: there is no such lease.
+  // Returns the end of the lease of the agent that started this process, as known at the time of
+  // the call: Connect waits no longer than that. Empty: there is no such lease.
   std::function<absl::Time()> agents_lease_end;
   // Adds measurements to a heartbeat when it is sent; may be empty. Called from a thread of this
   // object.
@@ -57,12 +57,12 @@ class ControlStream {
   static absl::StatusOr<std::unique_ptr<ControlStream>> Connect(ControlStreamOptions options);
   virtual ~ControlStream() = default;
 
-  // The first welcome: what to run.
+  // The first welcome; it says what to run.
   virtual const v1::WorkerWelcome& welcome() const = 0;
 
   // UNAVAILABLE: the lease is over. Cheap.
   virtual absl::Status StillMine() const = 0;
-  // The stream is broken: the coordinator is down, or cut off.
+  // True while the stream is broken: the coordinator is down, or the network is cut.
   virtual bool Away() const = 0;
 
   // Queues a report; it is numbered here and delivered exactly once, in order.
@@ -76,10 +76,11 @@ class ControlStream {
   // is away, synced to the agent's disk. No report may follow. DEADLINE_EXCEEDED after `timeout`.
   virtual absl::Status Flush(absl::Duration timeout) = 0;
 
-  // The contents of the next heartbeats.
+  // Sets the contents of the next heartbeats.
   virtual void SetProgress(v1::WorkerHeartbeat progress) = 0;
 
-  // Where rank 0's store listens. DEADLINE_EXCEEDED after `timeout`.
+  // Waits for the address at which rank 0's store listens, and returns it. DEADLINE_EXCEEDED after
+  // `timeout`.
   virtual absl::StatusOr<v1::Rendezvous> WaitForRendezvous(absl::Duration timeout) = 0;
 
   // Waits until the coordinator has granted the export to `path`. False after `timeout`.

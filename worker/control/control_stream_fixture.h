@@ -1,4 +1,4 @@
-// A real gRPC server whose handler is a script of the test, and a stream to it.
+// A real gRPC server whose handlers are functions of the test, and a stream to it.
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_FIXTURE_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_FIXTURE_H_
 
@@ -28,7 +28,7 @@ namespace muster::control {
 
 using ServerStream = grpc::ServerReaderWriter<v1::WorkerDirective, v1::WorkerMessage>;
 
-// Hands each connection to the next script (the last one serves all that follow).
+// Passes each connection to the next handler (the last one serves all later connections).
 class ScriptedCoordinator : public v1::WorkerService::Service {
  public:
   using Script = std::function<absl::Status(ServerStream*)>;
@@ -105,7 +105,7 @@ struct Client {
   absl::Notification fatal;
   absl::Status why;
   std::vector<std::string> removed;
-  std::atomic<uint64_t> measured = 0;  // what each heartbeat says of the memory: 1, 2, ...
+  std::atomic<uint64_t> measured = 0;  // the memory in each heartbeat: 1, 2, ...
   absl::StatusOr<std::unique_ptr<ControlStream>> stream = absl::UnknownError("not connected");
 
   explicit Client(const std::string& address, absl::Duration timeout = absl::Seconds(30),

@@ -1,6 +1,6 @@
-// The stream's state; its functions lie in files by what they do: control_stream.cc (its life, and
-// what its owner asks and says), control_stream_reader.cc (connections, and what comes),
-// control_stream_writer.cc (what goes out).
+// The stream's state. Its functions are in three files: control_stream.cc (construction,
+// destruction, and the calls of its owner), control_stream_reader.cc (connections and received
+// messages), control_stream_writer.cc (sent messages).
 #ifndef MUSTER_WORKER_CONTROL_CONTROL_STREAM_IMPL_H_
 #define MUSTER_WORKER_CONTROL_CONTROL_STREAM_IMPL_H_
 
@@ -29,11 +29,11 @@
 
 namespace muster::control {
 
-// Four threads: one reads, and opens the stream anew when it breaks; one writes, and keeps the
-// heartbeat (gRPC allows one reader and one writer at a time on a stream); the lease's; and one
-// that asks whether anybody listens while the stream is broken. Nothing that may block is done
-// under mutex_, also no logging (of a stopped agent the log is a full pipe): the lease's thread
-// takes it.
+// There are four threads. One reads, and opens a new stream when the stream breaks. One writes, and
+// sends the heartbeats (gRPC allows one reader and one writer at a time on a stream). One watches
+// the lease. One asks, while the stream is broken, whether a process listens at the coordinator's
+// address. Nothing that may block is done under mutex_, not even logging (if the agent is stopped,
+// the log is a full pipe), because the thread of the lease locks it.
 class ControlStreamImpl : public ControlStream {
  public:
   explicit ControlStreamImpl(ControlStreamOptions options);
@@ -61,33 +61,34 @@ class ControlStreamImpl : public ControlStream {
  private:
   using Stream = grpc::ClientReaderWriter<v1::WorkerMessage, v1::WorkerDirective>;
 
-  // While the stream is broken: so often within a lease the coordinator's host is asked whether
-  // anybody listens.
+  // How many times within a lease the coordinator's host is asked whether a process listens, while
+  // the stream is broken.
   static constexpr int kKnocksPerLease = 10;
 
   void Wake();
 
   // The reader's thread.
   void ReadLoop();
-  // From opening a stream to its end; says why it ended.
+  // Opens a stream and reads it to its end; returns why it ended.
   absl::Status ReadOneConnection();
   v1::WorkerMessage Hello() const;
   void Handle(const v1::WorkerDirective& directive, Stream* stream);
   void Take(const v1::WorkerDirective& directive, Stream* stream);
   absl::Status Refusal() const;
 
-  // Of the knocker.
+  // Called by the knocker: a connection was refused.
   void Refused(absl::Time begun);
-  // The stream stands, and nothing comes: it is given up, and the next one gets a connection of its
-  // own.
+  // Called if the stream is open but no message arrives: cancels it, and the next stream uses a new
+  // connection.
   void Reconnect();
 
   // The writer's thread.
   void WriteLoop();
-  // Puts what is not there yet on the agent's disk, where the coordinator has been away for so
-  // long, or this process is about to end; takes it away again once it is told. When to look again.
-  absl::Time Spool(absl::Duration patience);
-  // Until something was queued or has come, at most `timeout`.
+  // Writes reports that are not there yet to the agent's disk if the coordinator has been away for
+  // `timeout` or this process is about to end, and removes them from it once they are acknowledged.
+  // Returns when to call it again.
+  absl::Time Spool(absl::Duration timeout);
+  // Waits until a report was queued or a message was received, at most `timeout`.
   void AwaitWork(absl::Duration timeout);
   v1::WorkerMessage Heartbeat() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   v1::WorkerMessage NextReport() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -101,9 +102,9 @@ class ControlStreamImpl : public ControlStream {
   int welcomes_ = 0;
 
   mutable absl::Mutex mutex_;
-  // Anything that somebody waits for.
+  // Signalled after each change for which a thread may wait.
   SteadyCondition changed_;
-  // There is something for the writer.
+  // The writer has something to do.
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
   // Empty: none yet.
   std::string granted_export_ ABSL_GUARDED_BY(mutex_);
@@ -113,19 +114,20 @@ class ControlStreamImpl : public ControlStream {
   // The welcomed stream; null while there is none. The reader ends it only when not writing_.
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  // Welcomed, and not known to be broken.
+  // The stream was welcomed, and is not known to be broken.
   bool attached_ ABSL_GUARDED_BY(mutex_) = false;
   bool new_channel_ ABSL_GUARDED_BY(mutex_) = false;
-  // The newest connection that was refused.
+  // The time of the newest refused connection.
   absl::Time refused_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
   absl::Time away_since_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
-  // This process is about to end; all reports up to flushed_ are on the agent's disk for good.
+  // flushing_: this process is about to end. All reports up to flushed_ are synced to the agent's
+  // disk.
   bool flushing_ ABSL_GUARDED_BY(mutex_) = false;
   uint64_t flushed_ ABSL_GUARDED_BY(mutex_) = 0;
-  // Somebody waits until all up to settle_ are spooled; all up to spooled_ are.
+  // A caller waits until all reports up to settle_ are spooled; all up to spooled_ are spooled.
   uint64_t settle_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t spooled_ ABSL_GUARDED_BY(mutex_) = 0;
-  // When it was tried last, those up to this one could not be spooled.
+  // At the last attempt, the reports up to this one could not be spooled.
   uint64_t unspooled_ ABSL_GUARDED_BY(mutex_) = 0;
   std::optional<absl::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   std::optional<v1::WorkerWelcome> first_welcome_ ABSL_GUARDED_BY(mutex_);
@@ -137,7 +139,7 @@ class ControlStreamImpl : public ControlStream {
   // Of the writer's thread.
   ReportSpool spool_;
   absl::Time spooled_at_ = absl::InfinitePast();
-  // The disk said no: it is not asked before this.
+  // The last write to the disk failed: the next attempt is not before this time.
   absl::Time spool_retry_at_ = absl::InfinitePast();
   bool spool_failed_ = false;
 

@@ -1,4 +1,5 @@
-// The stream's reader: opens the stream, anew when it breaks, and takes in what comes.
+// The stream's reader: opens the stream, opens it again when it breaks, and handles received
+// messages.
 #include <grpcpp/client_context.h>
 #include <spdlog/spdlog.h>
 
@@ -24,10 +25,10 @@
 namespace muster::control {
 namespace {
 
-// Of WorkerService; the coordinator's may be one apart.
+// The version of WorkerService; that of the coordinator may differ by one.
 constexpr uint32_t kProtocol = 3;
 constexpr std::chrono::milliseconds kRetry(100);
-// While the coordinator's store is in trouble.
+// While the coordinator cannot write its store.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);
 // One wait for a connection; the end of this process waits for it.
 constexpr absl::Duration kConnecting = absl::Milliseconds(200);
@@ -171,7 +172,10 @@ void ControlStreamImpl::Handle(const v1::WorkerDirective& directive, Stream* str
   const bool notice = directive.has_preemption_notice() && !Preempted();
   Take(directive, stream);
   Wake();
-  if (notice) spdlog::info("{}: to end at the next step", directive.preemption_notice().reason());
+  if (notice) {
+    spdlog::info("{}: this worker ends at the next step boundary",
+                 directive.preemption_notice().reason());
+  }
 }
 
 void ControlStreamImpl::Take(const v1::WorkerDirective& directive, Stream* stream) {

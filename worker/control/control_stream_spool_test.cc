@@ -1,4 +1,4 @@
-// Reports that cannot be told, on the agent's disk.
+// Reports that cannot be sent are written to the agent's disk.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -52,7 +52,7 @@ std::vector<ScriptedCoordinator::Script> GoneAfter(int reports, absl::Notificati
           }};
 }
 
-TEST(ControlStreamSpool, WhatCannotBeToldIsOnTheAgentsDiskAndTheWorkerMayEnd) {
+TEST(ControlStreamSpool, ReportsThatCannotBeSentAreOnTheAgentsDiskAndTheWorkerMayEnd) {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/cannot.reports";
   ScriptedCoordinator coordinator({[](ServerStream* stream) {
                                      Read(stream);
@@ -111,7 +111,7 @@ TEST(ControlStreamSpool, WhatIsNotAcknowledgedOverAStreamThatStandsIsSettledOnTh
   EXPECT_EQ(SequencesIn(path), std::vector<uint64_t>{1});
 }
 
-TEST(ControlStreamSpool, NobodyWaitsForADiskThatSaysNoAndItIsTriedAgain) {
+TEST(ControlStreamSpool, AFailedDiskIsNotWaitedForAndIsTriedAgain) {
   const std::string folder = std::string(getenv("TEST_TMPDIR")) + "/not-there-yet";
   const std::string path = folder + "/failing.reports";
   absl::Notification gone;
@@ -137,7 +137,7 @@ TEST(ControlStreamSpool, WithoutADiskOnlyWhatIsAcknowledgedIsSettled) {
   EXPECT_FALSE((*client.stream)->Settle(absl::Hours(1)));
 }
 
-TEST(ControlStreamSpool, WhatIsToldAfterAllIsOnTheDiskNoMore) {
+TEST(ControlStreamSpool, ReportsThatAreAcknowledgedLaterAreRemovedFromTheDisk) {
   const std::string path = std::string(getenv("TEST_TMPDIR")) + "/told.reports";
   absl::Notification back;
   ScriptedCoordinator coordinator({[](ServerStream* stream) {

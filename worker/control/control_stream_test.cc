@@ -1,4 +1,4 @@
-// Who the worker says it is, what goes out and comes in, and its lease.
+// The identity that the worker sends, its messages, and its lease.
 #include "worker/control/control_stream.h"
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@
 namespace muster::control {
 namespace {
 
-TEST(ControlStream, SaysWhoItIsAndIsTold) {
+TEST(ControlStream, SendsItsIdentityAndReceivesTheWelcome) {
   v1::WorkerMessage hello;
   ScriptedCoordinator coordinator({[&](ServerStream* stream) {
     hello = Read(stream);
@@ -145,7 +145,7 @@ TEST(ControlStream, HeartbeatsAreSentAlsoWhenReportsNeverEnd) {
   while (!heard.HasBeenNotified()) (*client.stream)->Report(Step(1));
 }
 
-TEST(ControlStream, EachHeartbeatIsMeasuredAnewAndKeepsItsProgress) {
+TEST(ControlStream, EachHeartbeatIsMeasuredAgainAndKeepsItsProgress) {
   std::vector<v1::WorkerHeartbeat> heard;
   absl::Notification enough;
   ScriptedCoordinator coordinator({[&](ServerStream* stream) {
@@ -287,7 +287,7 @@ TEST(ControlStream, ACoordinatorThatIsDownIsWaitedForLongerThanOneThatIsSilent) 
 }
 
 TEST(ControlStream, WhoIsNotWelcomedBeforeTheLeaseOfItsAgentIsOverEnds) {
-  // It takes the stream, and says nothing.
+  // It accepts the stream, and sends nothing.
   ScriptedCoordinator coordinator({[](ServerStream* stream) {
     v1::WorkerMessage message;
     while (stream->Read(&message)) {
@@ -295,7 +295,7 @@ TEST(ControlStream, WhoIsNotWelcomedBeforeTheLeaseOfItsAgentIsOverEnds) {
     return absl::OkStatus();
   }});
   ControlStreamOptions options{.coordinator = coordinator.address()};
-  // It becomes longer once: that is heeded.
+  // It becomes longer once, which the stream takes into account.
   int looks = 0;
   const absl::Time begun = SteadyNow();
   options.agents_lease_end = [&] { return begun + absl::Milliseconds(++looks == 1 ? 20 : 40); };

@@ -1,5 +1,5 @@
-// The stream's writer: heartbeats and reports go out, and reports to the agent's disk while the
-// coordinator is away.
+// The stream's writer: sends heartbeats and reports, and writes reports to the agent's disk while
+// the coordinator cannot be reached.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -21,9 +21,9 @@
 namespace muster::control {
 namespace {
 
-// So often, at most, reports go to the disk while the coordinator is away.
+// The shortest time between two writes to the disk while the coordinator cannot be reached.
 constexpr absl::Duration kSpoolPause = absl::Milliseconds(200);
-// Until the agent's disk is tried again after it said no.
+// The time until the agent's disk is tried again after a failed write.
 constexpr absl::Duration kSpoolRetry = absl::Seconds(1);
 
 }  // namespace
@@ -39,7 +39,7 @@ void ControlStreamImpl::WriteLoop() {
       absl::MutexLock lock(&mutex_);
       if (closing_) return;
       const absl::Time now = SteadyNow();
-      // First of all, so that a rank whose reports never end still says where it is.
+      // Heartbeats come first, so that they are sent even if the reports never end.
       const bool heartbeat_due = now >= next_heartbeat;
       if (heartbeat_due) next_heartbeat = now + interval;
       more = stream_ != nullptr && (heartbeat_due || outbox_.HasNext());
@@ -66,14 +66,14 @@ void ControlStreamImpl::WriteLoop() {
   }
 }
 
-absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
+absl::Time ControlStreamImpl::Spool(absl::Duration timeout) {
   if (!spool_.enabled()) return absl::InfiniteFuture();
   const absl::Time now = SteadyNow();
   std::vector<std::string> fresh;
   uint64_t last = 0;
   bool attached = false;
   bool told = false;
-  bool anew = false;
+  bool rewrite = false;
   bool flushing = false;
   {
     absl::MutexLock lock(&mutex_);
@@ -81,23 +81,23 @@ absl::Time ControlStreamImpl::Spool(absl::Duration patience) {
     flushing = flushing_;
     const bool settling = settle_ > spooled_ && !told;
     attached = attached_ && !settling;
-    const absl::Time due = std::max(away_since_ + patience, spooled_at_ + kSpoolPause);
+    const absl::Time due = std::max(away_since_ + timeout, spooled_at_ + kSpoolPause);
     if (!attached && !flushing && !settling && now < due) return std::max(due, spool_retry_at_);
     if (!attached && now < spool_retry_at_) {
-      // Whoever waits for it need not.
+      // A caller that waits for this need not wait any longer.
       unspooled_ = outbox_.last();
       changed_.Changed();
       return spool_retry_at_;
     }
-    while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) anew = true;
+    while (!attached && outbox_.bytes() > spool_.limit() && outbox_.Thin()) rewrite = true;
     last = outbox_.last();
-    if (!attached) fresh = outbox_.After(anew ? 0 : spool_.through());
+    if (!attached) fresh = outbox_.After(rewrite ? 0 : spool_.through());
   }
   if (attached) {
     if (told && spool_.through() > 0) spool_.Remove();
     return absl::InfiniteFuture();
   }
-  if (anew) spool_.BeginAnew();
+  if (rewrite) spool_.Reset();
   spooled_at_ = now;
   absl::Status status = fresh.empty() ? absl::OkStatus() : spool_.Add(fresh, last);
   if (status.ok() && flushing) status = spool_.Sync();

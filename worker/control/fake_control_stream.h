@@ -1,5 +1,5 @@
-// A stream without a coordinator, for tests: it keeps what is reported, and says what a test has
-// set. Several may share a meeting, as ranks of one generation do.
+// A stream without a coordinator, for tests: it keeps the reports, and returns what a test has set.
+// Several streams may share a meeting, as the ranks of one generation do.
 #ifndef MUSTER_WORKER_CONTROL_FAKE_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_FAKE_CONTROL_STREAM_H_
 
@@ -15,7 +15,7 @@
 
 namespace muster::control {
 
-// Where rank 0's store listens, once it has said so. Thread-safe.
+// The address at which rank 0's store listens, once rank 0 has reported it. Thread-safe.
 class FakeMeeting {
  public:
   void Tell(const v1::Rendezvous& where) {
@@ -42,7 +42,7 @@ class FakeControlStream : public ControlStream {
   FakeControlStream(v1::WorkerWelcome welcome, FakeMeeting* meeting)
       : welcome_(std::move(welcome)), meeting_(meeting) {}
 
-  // What Flush says, and how long it was last asked to wait.
+  // The result of Flush, and the timeout of its last call.
   absl::Status flushed;
   std::optional<absl::Duration> flush_timeout;
 

@@ -134,7 +134,7 @@ optim::Schedule Schedule(const v1::ScheduleSpec& spec) {
   return optim::Constant{.warmup_steps = spec.constant().warmup_steps()};
 }
 
-// Of any size above 0: at least a byte, and no more than fits.
+// For every size above 0: at least one byte, and at most 2^50.
 int64_t BucketBytes(double bucket_mb) {
   return static_cast<int64_t>(std::clamp(bucket_mb * (1 << 20), 1.0, 0x1p50));
 }
@@ -144,7 +144,7 @@ parallel::ReduceEvery ReduceEvery(v1::ShardedDdpSpec::ReduceEvery every) {
                                                   : parallel::ReduceEvery::kStep;
 }
 
-// None: the blocks.
+// Empty for `block`: the blocks of the model.
 template <typename Strings>
 std::vector<std::string> UnitPatterns(const Strings& units) {
   std::vector<std::string> patterns(units.begin(), units.end());

@@ -52,7 +52,7 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   EXPECT_EQ(adamw.beta2, 0.999);
 }
 
-// A coordinator of another version, or none, may have let it through.
+// A coordinator of another version may have accepted it.
 TEST(JobFromSpec, AJobThatIsNotValidIsRefusedWithEveryProblem) {
   v1::JobSpec spec = Spec();
   spec.mutable_optimizer()->mutable_sgd()->set_momentum(1.5);

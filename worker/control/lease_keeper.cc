@@ -56,7 +56,7 @@ void LeaseKeeper::Refused(absl::Time begun) {
 }
 
 void LeaseKeeper::Update() {
-  // What is over stays over: between the end and the end of the process nothing gives it back.
+  // A lease that is over stays over: nothing renews it before the process ends.
   if (!StillMine().ok()) return;
   const absl::Time end = for_good_ ? absl::InfiniteFuture() : lease_.End();
   end_ = end == absl::InfiniteFuture() ? INT64_MAX : absl::ToUnixNanos(end);

@@ -27,7 +27,7 @@ class LeaseKeeper {
     // Heartbeats are not answered although the stream is open: another connection should be tried.
     // At most once per stream.
     std::function<void()> on_silent;
-    // Of tests.
+    // Set by tests.
     std::function<absl::Time()> clock = SteadyNow;
   };
   explicit LeaseKeeper(Events events);
@@ -40,8 +40,8 @@ class LeaseKeeper {
   void Broken();
   void Refused(absl::Time begun);
 
-  // UNAVAILABLE: the lease is over, even if the thread has not noticed it yet. Costs one reading of
-  // a clock.
+  // UNAVAILABLE: the lease is over, even if the thread has not noticed it yet. Costs one clock
+  // read.
   absl::Status StillMine() const;
 
  private:
@@ -51,13 +51,13 @@ class LeaseKeeper {
 
   const Events events_;
   std::mutex mutex_;
-  // Of the standard library: its waits are on the steady clock.
+  // From the standard library, because its waits use the steady clock.
   std::condition_variable changed_;
   Lease lease_;
   bool for_good_ = false;
   bool closing_ = false;
   absl::Time told_silent_ = absl::InfiniteFuture();
-  // Of lease_.End(), in nanoseconds.
+  // lease_.End() in nanoseconds.
   std::atomic<int64_t> end_ = INT64_MAX;
   std::thread thread_;
 };

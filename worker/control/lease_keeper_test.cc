@@ -52,7 +52,7 @@ TEST_F(LeaseKeeperTest, EndsOnItsOwnThreadOnceTheLeaseIsOver) {
   EXPECT_EQ(why_.code(), absl::StatusCode::kUnavailable);
 }
 
-TEST_F(LeaseKeeperTest, AnAnswerThatComesTooLateGivesNothingBack) {
+TEST_F(LeaseKeeperTest, AnAnswerThatComesTooLateDoesNotRenewTheLease) {
   keeper_.Welcomed(kTerms, At(0), false);
   SetClock(At(9));
   const uint64_t beat = keeper_.Beat();
@@ -74,7 +74,7 @@ TEST_F(LeaseKeeperTest, AnswersAndRefusedConnectionsMakeItLonger) {
   EXPECT_TRUE(keeper_.StillMine().ok());
 }
 
-TEST_F(LeaseKeeperTest, WhoContinuesWhenCutOffNeverEnds) {
+TEST_F(LeaseKeeperTest, AHolderThatContinuesWhenCutOffNeverEnds) {
   keeper_.Welcomed(kTerms, At(0), true);
   keeper_.Broken();
   SetClock(At(100000));
@@ -85,7 +85,7 @@ TEST_F(LeaseKeeperTest, WhoContinuesWhenCutOffNeverEnds) {
 TEST_F(LeaseKeeperTest, SilenceIsToldOncePerStream) {
   keeper_.Welcomed(kTerms, At(0), false);
   SetClock(At(5));
-  keeper_.Acked(0);  // A change: the thread looks.
+  keeper_.Acked(0);  // A change, so the thread checks the lease.
   while (silent_ == 0) std::this_thread::yield();
   keeper_.Acked(0);
   keeper_.Broken();

@@ -1,5 +1,5 @@
-// How the ranks of a generation meet: rank 0 hosts a store and tells the coordinator where, the
-// others hear of it from the coordinator; in the store they find each other for their
+// How the ranks of a generation find each other: rank 0 hosts a store and reports its address to
+// the coordinator, which sends it to the other ranks. Through the store they connect their
 // communicators.
 #ifndef MUSTER_WORKER_CONTROL_MEET_RANKS_H_
 #define MUSTER_WORKER_CONTROL_MEET_RANKS_H_
@@ -18,28 +18,28 @@
 
 namespace muster::control {
 
-// The two process groups of a session, and the store in which their ranks met.
+// The two process groups of a session, and the store through which their ranks were connected.
 struct Communicators {
   std::unique_ptr<comm::RendezvousStore> store;
   std::unique_ptr<comm::Communicator> control;
   std::unique_ptr<comm::Communicator> gradients;
 };
 
-// Rank 0: hosts the store at the address that the welcome names, and reports where. Others: wait
-// until they are told, and connect to it. Errors: those of comm/gloo/rendezvous.h;
-// DEADLINE_EXCEEDED: not told within `timeout`.
+// Rank 0: hosts the store at the host that the welcome names, and reports its address. Other ranks:
+// wait for this address, and connect to it. Errors: those of comm/gloo/rendezvous.h;
+// DEADLINE_EXCEEDED: the address did not come within `timeout`.
 absl::StatusOr<std::unique_ptr<comm::RendezvousStore>> OpenStore(ControlStream& stream,
                                                                  int64_t rank,
                                                                  absl::Duration timeout);
 
-// Blocks until all ranks are connected. watched: as GlooOptions has it. Errors: those of
+// Blocks until all ranks are connected. watched: see GlooOptions. Errors: those of
 // comm/gloo/gloo_communicator.h.
 absl::StatusOr<Communicators> ConnectRanks(const v1::WorkerWelcome& welcome, int64_t rank,
                                            absl::Duration timeout, std::function<bool()> watched,
                                            std::unique_ptr<comm::RendezvousStore> store);
 
-// Whose fault it is that a rank could not meet the others. Hosting the store (rank 0's OpenStore)
-// depends on nobody else; all other steps depend on the other ranks.
+// Which side is at fault if a rank could not be connected with the others. Hosting the store (rank
+// 0's OpenStore) depends on no other rank; all other steps depend on the other ranks.
 train::FailureKind KindOfMeetingFailure(const absl::Status& error, bool hosting);
 
 }  // namespace muster::control

@@ -66,7 +66,7 @@ TEST(MeetRanks, ARankThatIsNotToldWhereToMeetSaysSo) {
   EXPECT_TRUE(absl::IsDeadlineExceeded(store.status())) << store.status();
 }
 
-TEST(MeetRanks, HostingAtAnAddressThatIsNoneIsNamed) {
+TEST(MeetRanks, HostingAtAnInvalidAddressNamesTheAddress) {
   FakeMeeting meeting;
   FakeControlStream stream(Welcome(1, "no address"), &meeting);
   const auto store = OpenStore(stream, 0, kTimeout);
@@ -75,7 +75,7 @@ TEST(MeetRanks, HostingAtAnAddressThatIsNoneIsNamed) {
   EXPECT_TRUE(stream.reports().empty());
 }
 
-TEST(MeetRanks, OnlyHostingTheStoreIsACauseOfItsOwn) {
+TEST(MeetRanks, OnlyAFailureToHostTheStoreIsTheCause) {
   const absl::Status bad = absl::InvalidArgumentError("no address");
   const absl::Status busy = absl::UnavailableError("cannot be bound");
   EXPECT_EQ(KindOfMeetingFailure(bad, /*hosting=*/true), train::FailureKind::kPermanent);

@@ -1,4 +1,4 @@
-// What a heartbeat says of this process's memory (docs/memory.md).
+// The memory of this process, as a heartbeat reports it (docs/memory.md).
 #ifndef MUSTER_WORKER_CONTROL_MEMORY_REPORT_H_
 #define MUSTER_WORKER_CONTROL_MEMORY_REPORT_H_
 

@@ -29,16 +29,16 @@ class Outbox {
   // `acknowledged`: the later reports are sent again.
   void Rewind(uint64_t acknowledged);
 
-  // Those after `sequence` that are kept, serialized, in order.
+  // The kept reports after `sequence`, serialized, in order.
   std::vector<std::string> After(uint64_t sequence) const;
   // Empties every second of the kept reports of a step's metrics; the empty reports stay because of
   // their numbers. False: there is nothing to drop.
   bool Thin();
   // Roughly the size of the kept reports, in bytes.
   size_t bytes() const { return bytes_; }
-  // The newest number given.
+  // The newest number given to a report.
   uint64_t last() const { return last_; }
-  // The coordinator holds all up to this one.
+  // The coordinator holds all reports up to this number.
   uint64_t acknowledged() const { return last_ - kept_.size(); }
 
   bool HasNext() const { return next_ <= last_; }

@@ -3,7 +3,7 @@
 namespace muster::control {
 
 std::vector<std::string> OwnCheckpoints::Written(const std::string& name, bool away) {
-  // A save of the same step again gives the first one's outcome.
+  // Another save of the same step returns the outcome of the first one.
   std::erase(names_, name);
   names_.push_back(name);
   std::vector<std::string> surplus;

@@ -1,6 +1,7 @@
-// Which of its checkpoints rank 0 removes by itself, while the coordinator is away and cannot name
-// them: of this generation only, and so many stay as the job keeps. Those of former generations
-// stay until the coordinator is back. Pure; not thread-safe.
+// Which checkpoints rank 0 removes by itself while the coordinator cannot be reached and so cannot
+// name them: only checkpoints of this generation, and the newest ones stay, as many as the job
+// keeps. Checkpoints of earlier generations stay until the coordinator can be reached again. Pure;
+// not thread-safe.
 #ifndef MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 #define MUSTER_WORKER_CONTROL_OWN_CHECKPOINTS_H_
 
@@ -15,13 +16,14 @@ class OwnCheckpoints {
  public:
   explicit OwnCheckpoints(size_t keep) : keep_(keep) {}
 
-  // This generation has written one, of this name. What is to be removed: those beyond the kept
-  // ones where the coordinator is away; where it is there, it names them.
+  // This generation has written a checkpoint of this name. Returns the checkpoints to remove: if
+  // the coordinator cannot be reached, those beyond the number that is kept; otherwise none,
+  // because the coordinator names them.
   std::vector<std::string> Written(const std::string& name, bool away);
 
  private:
   const size_t keep_;
-  // The newest, oldest first.
+  // The newest checkpoints, oldest first.
   std::deque<std::string> names_;
 };
 

@@ -9,13 +9,13 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-TEST(OwnCheckpoints, WhileTheCoordinatorIsThereItNamesThem) {
+TEST(OwnCheckpoints, WhileTheCoordinatorCanBeReachedItNamesThem) {
   OwnCheckpoints own(1);
   EXPECT_THAT(own.Written("step-1-g2", false), IsEmpty());
   EXPECT_THAT(own.Written("step-2-g2", false), IsEmpty());
 }
 
-TEST(OwnCheckpoints, WhileItIsAwayThoseBeyondTheKeptOnesGoOldestFirst) {
+TEST(OwnCheckpoints, WhileItCannotBeReachedThoseBeyondTheKeptOnesAreRemovedOldestFirst) {
   OwnCheckpoints own(2);
   own.Written("step-1-g2", false);
   own.Written("step-2-g2", false);
@@ -23,7 +23,7 @@ TEST(OwnCheckpoints, WhileItIsAwayThoseBeyondTheKeptOnesGoOldestFirst) {
   EXPECT_THAT(own.Written("step-4-g2", true), ElementsAre("step-2-g2"));
 }
 
-TEST(OwnCheckpoints, WhatTheCoordinatorWasThereToNameIsLeftToIt) {
+TEST(OwnCheckpoints, ThoseThatTheCoordinatorCouldNameAreLeftToIt) {
   OwnCheckpoints own(2);
   for (const char* name : {"step-1-g2", "step-2-g2", "step-3-g2"}) own.Written(name, false);
   EXPECT_THAT(own.Written("step-4-g2", true), ElementsAre("step-2-g2"));

@@ -51,7 +51,7 @@ struct Fill {
     report.mutable_session_started()->set_checkpoint_path(event.checkpoint_path);
     report.mutable_session_started()->set_last_command(event.last_command);
   }
-  void operator()(const train::TrainabilityInForce& event) const {
+  void operator()(const train::TrainabilityReport& event) const {
     v1::TrainabilityInForce& in_force = *report.mutable_trainability();
     in_force.set_version(event.version);
     for (const TrainableRule& rule : event.rules) {

@@ -15,7 +15,7 @@ absl::Status ReportSpool::Add(const std::vector<std::string>& reports, uint64_t 
       written_ ? AppendToSpool(options_.path, reports)
                : WriteSpool(options_.path, {.worker = worker_, .reports = reports});
   if (!status.ok()) {
-    BeginAnew();
+    Reset();
     return Annotate(status, "reports cannot be kept for the coordinator");
   }
   written_ = true;
@@ -25,14 +25,14 @@ absl::Status ReportSpool::Add(const std::vector<std::string>& reports, uint64_t 
 
 absl::Status ReportSpool::Sync() { return written_ ? SyncSpool(options_.path) : absl::OkStatus(); }
 
-void ReportSpool::BeginAnew() {
+void ReportSpool::Reset() {
   written_ = false;
   through_ = 0;
 }
 
 void ReportSpool::Remove() {
   unlink(options_.path.c_str());
-  BeginAnew();
+  Reset();
 }
 
 }  // namespace muster::control

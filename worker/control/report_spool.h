@@ -1,5 +1,5 @@
-// This worker's reports on its agent's disk, while the coordinator is away (common/spool/spool.h).
-// Not thread-safe.
+// This worker's reports on its agent's disk while the coordinator cannot be reached
+// (common/spool/spool.h). Not thread-safe.
 #ifndef MUSTER_WORKER_CONTROL_REPORT_SPOOL_H_
 #define MUSTER_WORKER_CONTROL_REPORT_SPOOL_H_
 
@@ -14,9 +14,9 @@
 namespace muster::control {
 
 struct ReportSpoolOptions {
-  // The file; empty: there is none, and nothing is ever kept.
+  // The path of the file; empty: there is no file, and no report is kept.
   std::string path;
-  // How many bytes all reports together may take.
+  // How many bytes all reports together may take up.
   size_t limit = 64 << 20;
 };
 
@@ -35,8 +35,8 @@ class ReportSpool {
   // Syncs the file, so that it also survives a crash of the machine.
   absl::Status Sync();
   // The next call of Add replaces the whole contents.
-  void BeginAnew();
-  // All of it is told.
+  void Reset();
+  // The coordinator has acknowledged all of it.
   void Remove();
 
  private:

@@ -36,7 +36,7 @@ TEST(ReportSpool, KeepsWhatIsAddedWithWhoseItIs) {
   EXPECT_THAT(read->reports, ElementsAre("five", "six", "seven"));
 }
 
-TEST(ReportSpool, OnceRemovedItBeginsAnew) {
+TEST(ReportSpool, AfterItsRemovalTheNextReportsMakeANewFile) {
   ReportSpool spool({.path = PathOf("removed")}, Who());
   ASSERT_TRUE(spool.Add({"one"}, 1).ok());
   spool.Remove();
@@ -46,15 +46,15 @@ TEST(ReportSpool, OnceRemovedItBeginsAnew) {
   EXPECT_THAT(ReadSpool(PathOf("removed"))->reports, ElementsAre("two"));
 }
 
-TEST(ReportSpool, BegunAnewItIsReplacedByTheNextReports) {
-  ReportSpool spool({.path = PathOf("anew")}, Who());
+TEST(ReportSpool, AfterAResetTheNextReportsReplaceTheFile) {
+  ReportSpool spool({.path = PathOf("reset")}, Who());
   ASSERT_TRUE(spool.Add({"one", "two"}, 2).ok());
-  spool.BeginAnew();
+  spool.Reset();
   EXPECT_EQ(spool.through(), 0);
-  EXPECT_THAT(ReadSpool(PathOf("anew"))->reports, ElementsAre("one", "two"))
+  EXPECT_THAT(ReadSpool(PathOf("reset"))->reports, ElementsAre("one", "two"))
       << "until then it is there";
   ASSERT_TRUE(spool.Add({"thin"}, 2).ok());
-  EXPECT_THAT(ReadSpool(PathOf("anew"))->reports, ElementsAre("thin"));
+  EXPECT_THAT(ReadSpool(PathOf("reset"))->reports, ElementsAre("thin"));
 }
 
 TEST(ReportSpool, AFolderThatIsNotThereIsAnErrorAndKeepsNothing) {

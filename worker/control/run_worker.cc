@@ -103,7 +103,7 @@ class StreamExportGate : public train::ExportGate {
   bool WaitForGrant(const std::string& path, absl::Duration timeout) override {
     return stream_->WaitForExportGranted(path, timeout);
   }
-  absl::Duration patience() const override {
+  absl::Duration grant_timeout() const override {
     // A coordinator that is there may be held up as well, by a full disk. One that is not: the
     // lease is over long before.
     constexpr absl::Duration kLeast = absl::Hours(12);

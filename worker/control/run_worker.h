@@ -1,5 +1,4 @@
-// A worker from the first message to the last: attach, meet the other ranks, run one session,
-// report.
+// The whole life of a worker: attach, connect to the other ranks, run one session, report.
 #ifndef MUSTER_WORKER_CONTROL_RUN_WORKER_H_
 #define MUSTER_WORKER_CONTROL_RUN_WORKER_H_
 
@@ -16,21 +15,22 @@ namespace muster::control {
 struct WorkerOptions {
   std::string coordinator;  // host:port
   train::Identity identity;
-  // Where reports are kept while the coordinator is away.
+  // Where reports are kept while the coordinator cannot be reached.
   ReportSpoolOptions spool;
-  // As ControlStreamOptions has it.
+  // See ControlStreamOptions.
   std::function<absl::Time()> agents_lease_end;
   // The process must end now: it is stale, or was not welcomed. Called from any thread, also while
   // RunWorker may hang in a collective, so a process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;
-  // The same because its lease is over. The rank may be another process's in a moment: nothing that
-  // may block is to be done before the end, a log line too. Empty: on_fatal.
+  // The same because its lease is over. Another process may get the rank in a moment, so nothing
+  // that may block may be done before the process ends, not even writing a log line. Empty:
+  // on_fatal is called.
   std::function<void(const absl::Status&)> on_lease_over;
 };
 
 // Blocks until the rank's session is over and its end is reported. OK: finished, or stopped as
 // asked. Otherwise the error that ended it, which has been reported (and acknowledged, or 2 s have
-// passed). Not welcomed at all: what on_fatal was given.
+// passed). If the worker was never welcomed: the error that on_fatal got.
 absl::Status RunWorker(const WorkerOptions& options);
 
 }  // namespace muster::control

@@ -1,5 +1,5 @@
-// Whole workers as threads of this process, against a coordinator that only welcomes, acknowledges
-// and notes.
+// Whole workers as threads of this process, with a coordinator that only welcomes them,
+// acknowledges reports, and records them.
 #include "worker/control/run_worker.h"
 
 #include <gmock/gmock.h>
@@ -30,9 +30,9 @@ class NotingCoordinator : public v1::WorkerService::Service {
  public:
   NotingCoordinator() { server_ = Server::Start({}, {this}).value(); }
 
-  // What a rank is welcomed with. Before the workers start.
+  // The welcome of a rank. Set it before the workers start.
   v1::WorkerWelcome& welcome(uint32_t rank) { return welcomes_[rank]; }
-  // In the order in which they came; after the workers' end.
+  // In the order of their arrival; read it after the workers have ended.
   const std::vector<std::pair<uint32_t, v1::WorkerFailure>>& failures() const { return failures_; }
   // Which it was asked to grant, and has granted; after the workers' end.
   const std::vector<v1::ExportReady>& exports_ready() const { return exports_ready_; }
@@ -170,7 +170,7 @@ TEST_F(RunWorkerTest, HeartbeatsSayWhatTheMemoryIsUsedFor) {
   EXPECT_GT(memory.activations().peak_bytes(), 0u);
   EXPECT_GT(memory.total().peak_bytes(), 4 * bytes);
   EXPECT_GT(memory.resident_bytes(), memory.total().bytes());
-  // The session is gone.
+  // The session has ended.
   EXPECT_EQ(memory.parameters().bytes(), 0u);
   EXPECT_EQ(memory.moments().bytes(), 0u);
 }
@@ -215,7 +215,7 @@ TEST_F(RunWorkerTest, TheCauseIsReportedBeforeItsConsequences) {
   EXPECT_THAT(consequence.reason(), HasSubstr("rank 1 aborted: data.train"));
 }
 
-TEST_F(RunWorkerTest, AHostThatCannotHoldTheMeetingIsACauseOfItsOwn) {
+TEST_F(RunWorkerTest, AHostThatCannotHostTheStoreIsTheCause) {
   coordinator_.welcome(0) = Welcome(1);
   coordinator_.welcome(0).set_host("no address");
   EXPECT_FALSE(Run(0).ok());

@@ -1,5 +1,6 @@
-// What a worker's heartbeats say of the session, which runs in another thread: how far its work has
-// moved, and which collectives have begun and ended. And whether the coordinator hears of it.
+// The part of a worker's heartbeats that describes the session, which runs in another thread: its
+// progress, and which collectives have begun and ended. It also knows whether the coordinator has
+// received this lately.
 #ifndef MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 #define MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 
@@ -20,16 +21,17 @@ class SessionHeartbeat {
   using Clock = std::function<std::chrono::steady_clock::time_point()>;
   explicit SessionHeartbeat(Clock now = std::chrono::steady_clock::now);
 
-  // What the session counts its work with, and what its communicators record in.
+  // The counter of the session's progress, and the recorder of its communicators.
   activity::Activity* activity() { return &activity_; }
   comm::FlightRecorder* flight() { return &flight_; }
 
   // Adds the session's part to a heartbeat that is sent after this.
   void AddTo(v1::WorkerHeartbeat* heartbeat);
 
-  // For so long after a heartbeat the coordinator counts as watching. Zero until this is called.
+  // Sets how long after a heartbeat the coordinator counts as watching. Zero until this is called.
   void WatchedFor(absl::Duration lease);
-  // The coordinator has heard of the session not long ago: it finds out by itself who hangs.
+  // True if the coordinator has received a heartbeat lately: then it decides itself which rank
+  // hangs.
   bool Watched() const;
 
  private:

@@ -28,7 +28,7 @@ TEST(SessionHeartbeat, TellsWhatMovedAndWhichCollectivesBeganAndEnded) {
   EXPECT_EQ(message.collectives(0).name(), "all_reduce 'bucket 2' step 7");
   EXPECT_TRUE(message.collectives(0).ended());
   EXPECT_FALSE(message.collectives(1).ended());
-  // What is no UTF-8 would be lost with the whole message.
+  // A text that is not UTF-8 would make the whole message invalid.
   EXPECT_FALSE(message.SerializeAsString().empty());
   EXPECT_EQ(message.collectives(1).name().find('\xff'), std::string::npos);
 }

@@ -36,7 +36,7 @@ void ReportEnd(ControlStream& stream, WorkerEnd& end) {
     spdlog::error("{}", Message(end.error));
   } else {
     spdlog::info("{} after step {}",
-                 end.end.preempted ? "ended to go on elsewhere,"
+                 end.end.preempted ? "ended to continue elsewhere,"
                  : end.end.stopped ? "stopped"
                                    : "finished",
                  end.end.step);

@@ -1,4 +1,4 @@
-// How a worker ended, and how the coordinator is told.
+// How a worker ended, and how this is reported to the coordinator.
 #ifndef MUSTER_WORKER_CONTROL_WORKER_END_H_
 #define MUSTER_WORKER_CONTROL_WORKER_END_H_
 
@@ -9,7 +9,8 @@
 
 namespace muster::control {
 
-// With `error` OK as in `end`; otherwise `end.step` is how far the session had come.
+// If `error` is OK, the end that `end` describes; otherwise a failure at `end.step`, the last step
+// that the session had done.
 struct WorkerEnd {
   train::SessionEnd end;
   absl::Status error;

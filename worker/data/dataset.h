@@ -23,16 +23,16 @@ class Dataset {
   virtual int64_t size() const = 0;
 
   // The samples of these indices as one batch, in this order; at least one index. A fresh copy.
-  // OUT_OF_RANGE for an index outside [0, size); INVALID_ARGUMENT for a sample that the model must
-  // not see, and FAILED_PRECONDITION for a file that was shortened, both with the file and where in
-  // it.
+  // OUT_OF_RANGE for an index outside [0, size); INVALID_ARGUMENT for a sample that is not valid
+  // for the model, and FAILED_PRECONDITION for a file that was shortened, both with the file and
+  // the position in it.
   virtual absl::StatusOr<Batch> Read(std::span<const int64_t> samples) const = 0;
 
-  // Zeros with the shapes and types of a batch of so many samples, above 0.
+  // Zeros with the shapes and types of a batch of this many samples, which is above 0.
   virtual Batch Blank(int64_t samples) const = 0;
 };
 
-// Whether files without any sample are a data set.
+// Whether a data set may have no sample.
 enum class Emptiness { kRefused, kAllowed };
 
 }  // namespace muster::data

@@ -1,4 +1,4 @@
-// Which file of a list holds a sample, where files follow one another.
+// Which file of a list contains a sample, if the samples of the files follow one another.
 #ifndef MUSTER_WORKER_DATA_FILE_OFFSETS_H_
 #define MUSTER_WORKER_DATA_FILE_OFFSETS_H_
 
@@ -19,7 +19,7 @@ class FileOffsets {
     int64_t within = 0;
   };
 
-  // The next file.
+  // Adds the next file.
   void Append(int64_t samples) { ends_.push_back(size() + samples); }
 
   int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }

@@ -1,5 +1,5 @@
-// Unpacks a gzip file in memory (RFC 1952; several members follow one another, as gzip itself reads
-// them).
+// Unpacks a gzip file in memory (RFC 1952). If it has several members, their contents follow one
+// another, as with gzip itself.
 #ifndef MUSTER_WORKER_DATA_GZIP_H_
 #define MUSTER_WORKER_DATA_GZIP_H_
 
@@ -16,7 +16,7 @@ namespace muster::data {
 // Threading: one thread.
 class Gunzip {
  public:
-  // The packed bytes must outlive it; `path` is for errors only.
+  // The packed bytes must outlive the object; `path` is for errors only.
   Gunzip(const uint8_t* data, size_t size, std::string path);
   ~Gunzip();
 
@@ -24,7 +24,7 @@ class Gunzip {
   // too), or cut off.
   absl::StatusOr<size_t> Read(uint8_t* out, size_t count);
 
-  // The most that so many packed bytes can hold (deflate's best is below 1032 to 1).
+  // The largest unpacked size of this many packed bytes (deflate compresses at most 1032 to 1).
   static uint64_t MostUnpacked(size_t packed) { return uint64_t{1032} * packed; }
 
  private:
@@ -34,7 +34,7 @@ class Gunzip {
 
   const std::string path_;
   const std::unique_ptr<Stream> stream_;
-  const uint8_t* rest_;  // not handed to zlib yet
+  const uint8_t* rest_;  // not given to zlib yet
   size_t rest_size_;
   bool done_ = false;
 };

@@ -12,20 +12,20 @@
 
 namespace muster::data {
 
-// Bytes of the part whose length is fixed: it says how long the rest is.
+// The number of bytes at the start that every header has. They give the length of the rest.
 inline constexpr size_t kIdxMagic = 4;
 
 struct IdxHeader {
   std::vector<int64_t> shape;
   int64_t data_offset = 0;
-  int64_t data_bytes = 0;  // that the shape takes
+  int64_t data_bytes = 0;  // number of bytes that the shape takes up
 };
 
-// Length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: no IDX file, or
-// elements that are no unsigned bytes, or no or more than 4 dimensions. `path` is for errors only.
+// Length of the header that begins with these kIdxMagic bytes. INVALID_ARGUMENT: not an IDX file,
+// elements that are not unsigned bytes, or not 1 to 4 dimensions. `path` is for errors only.
 absl::StatusOr<size_t> IdxHeaderSize(const uint8_t* magic, const std::string& path);
 
-// Of the whole header. INVALID_ARGUMENT: a shape that overflows.
+// Parses the whole header. INVALID_ARGUMENT: a shape that overflows.
 absl::StatusOr<IdxHeader> ParseIdxHeader(const uint8_t* header, size_t size,
                                          const std::string& path);
 

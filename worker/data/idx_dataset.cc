@@ -55,7 +55,7 @@ absl::StatusOr<Array> OpenPacked(const std::string& path) {
   if (count < header_size - kIdxMagic) return TooShort(path, kIdxMagic + count);
   ASSIGN_OR_RETURN(const IdxHeader header, ParseIdxHeader(start.data(), header_size, path));
 
-  // Before any memory is taken: a header may say anything.
+  // Checked before memory is allocated, because a header may contain any size.
   const uint64_t most = Gunzip::MostUnpacked(file.size());
   if (static_cast<uint64_t>(header.data_bytes) > most) {
     return WrongSize(

@@ -22,7 +22,7 @@ absl::Status Broken(const std::string& path, const std::string& what) {
 }
 
 // The header is a Python literal, {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), },
-// padded with spaces and ended by a line feed. This reads that much of Python and no more.
+// padded with spaces and ended by a line feed. This code reads only this part of Python.
 class Literal {
  public:
   Literal(std::string_view text, const std::string& path) : text_(text), path_(path) {}

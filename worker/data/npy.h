@@ -1,4 +1,5 @@
-// The header of NumPy's .npy (format versions 1.0, 2.0 and 3.0): what an array file says of itself.
+// The header of NumPy's .npy (format versions 1.0, 2.0 and 3.0): what an array file says about its
+// data.
 #ifndef MUSTER_WORKER_DATA_NPY_H_
 #define MUSTER_WORKER_DATA_NPY_H_
 
@@ -19,8 +20,8 @@ struct NpyHeader {
 };
 
 // Reads the header at the beginning of a file in memory. `path` is for errors only.
-// INVALID_ARGUMENT: no .npy file, a version that is not known, a dtype of several fields.
-// DATA_LOSS: truncated, or a header that is not what NumPy writes.
+// INVALID_ARGUMENT: not a .npy file, an unknown version, a dtype of several fields. DATA_LOSS:
+// truncated, or a header that is not what NumPy writes.
 absl::StatusOr<NpyHeader> ParseNpyHeader(const uint8_t* data, size_t size, const std::string& path);
 
 }  // namespace muster::data

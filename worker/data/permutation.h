@@ -8,8 +8,8 @@
 
 namespace muster::data {
 
-// A permutation of [0, n): Fisher-Yates from the end, driven by splitmix64 of (seed, epoch), and of
-// the rank where it is that of a rank's own file.
+// A permutation of [0, n): Fisher-Yates from the end, with random numbers of splitmix64 of (seed,
+// epoch), and also of the rank if it orders a rank's own file.
 std::vector<int64_t> Permutation(uint64_t seed, int64_t epoch, int64_t n,
                                  std::optional<int64_t> rank = std::nullopt);
 

@@ -1,5 +1,5 @@
-// Rows of numbers with their labels: what the file formats of rows have in common. A format finds
-// its arrays in its files; this reads samples from them, and checks them.
+// Rows of numbers with their labels: the code that the file formats of rows share. A format finds
+// the arrays in its files; this class reads samples from the arrays, and checks them.
 #ifndef MUSTER_WORKER_DATA_ROW_DATASET_H_
 #define MUSTER_WORKER_DATA_ROW_DATASET_H_
 
@@ -20,13 +20,13 @@ enum class ElementType { kUint8, kFloat32, kInt64 };
 // An array in C order and little endian, somewhere in a file.
 struct Array {
   std::string path;
-  std::string name;  // what errors call it: "inputs"
+  std::string name;  // its name in errors: "inputs"
   ElementType type = ElementType::kFloat32;
   std::vector<int64_t> shape;
-  const uint8_t* data = nullptr;              // at any alignment; as many bytes as the shape says
-  int64_t offset = 0;                         // of the data in the file, for errors
+  const uint8_t* data = nullptr;              // at any alignment; its size follows from the shape
+  int64_t offset = 0;                         // position of the data in the file, for errors
   std::shared_ptr<const void> owner;          // of the data
-  const files::MappedFile* mapped = nullptr;  // of the owner; null when the data are in memory
+  const files::MappedFile* mapped = nullptr;  // the mapped file; null if the data are in memory
 };
 
 // The rows of one file, or of one pair of files.
@@ -35,16 +35,15 @@ struct RowFile {
   Array labels;  // classes: int64 or uint8 [N]; numbers: float32 [N] or [N, M]
 };
 
-// What a byte of uint8 inputs stands for.
+// The values of the bytes of uint8 inputs.
 using ByteValues = std::array<float, 256>;
 
 // The files follow one another. Targets are as batch.h says for `spec`.
 // Errors: INVALID_ARGUMENT for an empty list, a model that does not take rows, inputs or labels of
 // another type or shape than the model's, a class outside [0, spec.classes) that is not
 // spec.ignored, files whose rows differ in shape, or no row at all. Errors of Read besides
-// Dataset's: INVALID_ARGUMENT for inputs or targets that are not finite, or a class that is wrong
-// by now, FAILED_PRECONDITION for a file that has been shortened; each with file, row and byte
-// offset.
+// Dataset's: INVALID_ARGUMENT for inputs or targets that are not finite, or a class that is invalid
+// now, FAILED_PRECONDITION for a file that has been shortened; each with file, row and byte offset.
 absl::StatusOr<std::unique_ptr<Dataset>> MakeRowDataset(std::vector<RowFile> files,
                                                         const InputSpec& spec,
                                                         const ByteValues& bytes = {},

@@ -23,15 +23,15 @@ namespace muster::data {
 enum class Order { kShuffled, kSequential };
 
 // What happens with the samples at the end of an epoch that do not fill a global batch: they are
-// dropped; or they are filled up from the start of the epoch's order; or the first ranks get them
-// as they are, so that the others have less in that step, or nothing.
+// dropped; or the batch is filled up from the start of the epoch's order; or the first ranks get
+// them, and the other ranks have fewer samples in that step, or none.
 enum class Last { kDrop, kPad, kUneven };
 
 // A rank's own file.
 struct OwnFile {
-  int64_t rank = 0;      // whose it is
+  int64_t rank = 0;      // the rank that owns it
   int64_t shortest = 0;  // samples in the shortest file of all ranks
-  int64_t longest = 0;   // and in the longest; used by Last::kUneven only
+  int64_t longest = 0;   // in the longest file; used by Last::kUneven only
 };
 
 struct SamplerOptions {
@@ -46,8 +46,8 @@ struct SamplerOptions {
   std::optional<OwnFile> own;  // absent: the data set is common to all ranks
 };
 
-// How much was consumed: all epochs before `epoch`, and `cursor` samples of this one, by all ranks
-// together. Independent of the world size, unless each rank has its own file.
+// What all ranks together have consumed: all epochs before `epoch`, and `cursor` samples of this
+// epoch. Independent of the world size, unless each rank has its own file.
 struct Position {
   int64_t epoch = 0;
   int64_t cursor = 0;
@@ -56,15 +56,15 @@ struct Position {
 
 class Sampler {
  public:
-  // INVALID_ARGUMENT when there is no sample, or when `drop` would drop everything.
+  // INVALID_ARGUMENT: there is no sample, or `drop` would drop all samples.
   static absl::StatusOr<Sampler> Create(const SamplerOptions& options);
 
   int64_t global_batch() const { return global_batch_; }
-  // Steps of one whole epoch.
+  // The number of steps of one whole epoch.
   int64_t steps_per_epoch() const;
 
   // Where the step that follows `position` begins: `position` itself, or the start of the next
-  // epoch when the rest of this one is not enough for a step.
+  // epoch if the rest of this epoch is not enough for a step.
   Position Begin(Position position) const;
 
   // What has been consumed after the step that follows `position`. Its cursor never passes the
@@ -72,13 +72,13 @@ class Sampler {
   Position After(Position position) const;
 
   // The samples of `rank` in `micro_batch` of the step that follows `position`: per_rank indices,
-  // or fewer with Last::kUneven (none from some micro-batch on). If each rank has its own file,
+  // or fewer with Last::kUneven (none in the last micro-batches). If each rank has its own file,
   // `rank` must be the owner.
   std::vector<int64_t> Samples(Position position, int64_t rank, int64_t micro_batch);
 
   // The input of `rank` in that step. If each rank has its own file, `rank` must be the owner.
   struct Share {
-    int64_t micro_batches = 0;  // that have samples: the first ones
+    int64_t micro_batches = 0;  // how many have samples; these are the first ones
     int64_t samples = 0;
     // If it has no input: the number of earlier steps of this epoch in which it had none either.
     int64_t idle_steps = 0;
@@ -87,15 +87,15 @@ class Sampler {
 
  private:
   explicit Sampler(const SamplerOptions& options);
-  // Of a step that begins there: the first place of `rank` in micro_batch of the epoch's order, its
-  // own where it has a file.
+  // For a step that begins at this position: the first place of `rank` in `micro_batch`, in the
+  // order of the epoch, or of its own file if it has one.
   int64_t Place(const Position& begin, int64_t rank, int64_t micro_batch) const;
 
   SamplerOptions options_;
   int64_t global_batch_;
   int64_t epoch_size_;  // where the cursor ends
   int64_t cached_epoch_ = -1;
-  std::vector<int64_t> permutation_;  // of cached_epoch_
+  std::vector<int64_t> permutation_;  // the permutation of cached_epoch_
 };
 
 }  // namespace muster::data

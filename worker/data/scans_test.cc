@@ -65,7 +65,7 @@ TEST(FirstNotFinite, FindsNaNAndInfinitiesAndNothingElse) {
   }
 }
 
-// A scan of a large file is work that moves: nobody takes it for hung.
+// A scan of a large file makes progress, so the rank does not count as hung.
 TEST(Scans, MoveWithEachBlock) {
   activity::Activity activity;
   const activity::Scope scope(&activity);

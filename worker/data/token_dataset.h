@@ -21,8 +21,8 @@ enum class TokenType { kUint16, kUint32 };
 // Errors: INVALID_ARGUMENT for an empty list, a model that does not take tokens, a truncated file,
 // a token beyond the vocabulary (file, byte offset, token, size of the vocabulary), or files that
 // hold no sample at all; NOT_FOUND etc. for files that cannot be opened.
-// Errors of Read besides Dataset's: INVALID_ARGUMENT for a token that is beyond the vocabulary by
-// now, FAILED_PRECONDITION for a file that has been shortened.
+// Errors of Read besides Dataset's: INVALID_ARGUMENT for a token that is beyond the vocabulary now,
+// FAILED_PRECONDITION for a file that has been shortened.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(const std::vector<std::string>& paths,
                                                     TokenType type, const InputSpec& spec,
                                                     Emptiness emptiness = Emptiness::kRefused);

@@ -59,7 +59,7 @@ class LittleEndianHash {
   const std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> state_;
 };
 
-// What a fingerprint takes for a type: apart from the enumerators, whose order nobody minds.
+// The number of a type in fingerprints: independent of the enumerators, whose order may change.
 int64_t TypeNumber(ElementType type) {
   switch (type) {
     case ElementType::kFloat32:
@@ -113,8 +113,8 @@ std::vector<Group> AssignBuckets(const std::vector<ParameterSpec>& specs, int wo
   for (OpenBucket& bucket : open) {
     if (!bucket.parameters.empty()) close(bucket);
   }
-  // A bucket is complete with the gradient of its last parameter. What is left open at the end of
-  // one type may be complete long before the last bucket of another.
+  // A bucket is complete with the gradient of its last parameter. The last, incomplete bucket of
+  // one type may be complete long before the last bucket of another type.
   std::sort(closed.begin(), closed.end(),
             [](const auto& a, const auto& b) { return a.back() > b.back(); });
   std::vector<Group> groups;
@@ -153,8 +153,7 @@ Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterS
   placement.elements.reserve(specs.size());
   for (const ParameterSpec& spec : specs) placement.elements.push_back(spec.elements);
 
-  // Counted before they are made: growing thousands of vectors together costs more than a second
-  // look.
+  // Counted before they are filled: growing thousands of vectors costs more than a second pass.
   std::vector<int64_t> counts(world_size, 0);
   for (const Group& group : groups) {
     VisitRanges(group, specs, world_size, [&](int64_t rank, const Range&) { ++counts[rank]; });

@@ -1,12 +1,12 @@
-// Flat groups: which parameter lies where in one contiguous buffer that is cut into one slice per
+// Flat groups: the positions of parameters in one contiguous buffer that is cut into one slice per
 // rank. Pure.
 //
 // A group is a bucket of gradients (ddp, sharded_ddp) or a part of an FSDP unit. Every parameter
 // begins at a multiple of kAlignment elements, and a group is padded to a multiple of kAlignment *
 // world size, so all slices of a group are of one size, begin at multiples of kAlignment, and may
-// be padding only. Why: fused optimizer kernels give the same bits for a piece of a parameter as
-// for the whole only when it begins there. After ZeRO (S. Rajbhandari et al., 2020) and PyTorch's
-// DistributedDataParallel (reverse order, size limits).
+// be padding only. The reason: fused optimizer kernels give the same bits for a piece of a
+// parameter as for the whole parameter only if the piece begins at such a multiple. After ZeRO (S.
+// Rajbhandari et al., 2020) and PyTorch's DistributedDataParallel (reverse order, size limits).
 #ifndef MUSTER_WORKER_LAYOUT_GROUPS_H_
 #define MUSTER_WORKER_LAYOUT_GROUPS_H_
 
@@ -23,7 +23,7 @@ inline constexpr int64_t kAlignment = 16;  // elements
 enum class ElementType { kFloat32, kFloat64, kInt64 };
 int64_t ElementBytes(ElementType type);
 
-// A parameter as a layout sees it.
+// The properties of a parameter on which a layout depends.
 struct ParameterSpec {
   std::string name;
   int64_t elements = 0;  // 0 and more
@@ -34,7 +34,7 @@ struct ParameterSpec {
 struct Group {
   struct Member {
     int64_t parameter = 0;  // index in the list of specs
-    int64_t offset = 0;     // where it begins in the group: elements, a multiple of kAlignment
+    int64_t offset = 0;     // where it begins in the group, in elements: a multiple of kAlignment
     friend bool operator==(const Member&, const Member&) = default;
   };
   std::vector<Member> members;  // by rising offset
@@ -49,8 +49,8 @@ Group MakeGroup(const std::vector<ParameterSpec>& specs, const std::vector<int64
                 int world_size);
 
 struct BucketLimits {
-  // A bucket is closed once its parameters have so many bytes, the first one of each type already
-  // at first_bytes.
+  // A bucket is closed once its parameters have this many bytes; the first bucket of each type
+  // already with first_bytes.
   int64_t first_bytes = 1 << 20;
   int64_t bytes = 4 << 20;
 };
@@ -61,21 +61,21 @@ struct BucketLimits {
 std::vector<Group> AssignBuckets(const std::vector<ParameterSpec>& specs, int world_size,
                                  const BucketLimits& limits);
 
-// Elements of the slice of every rank.
+// The number of elements in the slice of each rank.
 int64_t SliceElements(const Group& group, int world_size);
 
-// What of which parameter lies in the slice of `rank`; Range::offset counts from the begin of that
-// slice. By rising offset; empty where the slice is padding only.
+// The ranges of parameters that are in the slice of `rank`; Range::offset counts from the beginning
+// of that slice. Ordered by offset; empty if the slice is only padding.
 std::vector<Range> RangesOf(const Group& group, const std::vector<ParameterSpec>& specs, int rank,
                             int world_size);
 
-// Who has what when each rank holds its slices of all groups, end to end in the order of the
-// groups. Parameters in no group are nowhere.
+// The placement in which each rank holds its slices of all groups, one after the other in the order
+// of the groups. No rank holds a parameter that is in no group.
 Placement Sharded(const std::vector<Group>& groups, const std::vector<ParameterSpec>& specs,
                   int world_size);
 
-// Hash of all of it: specs, groups, world size. The same on every machine and in every build;
-// differs (but for the odds of 64 bits) when anything differs.
+// A hash of the whole layout: specs, groups, world size. It is the same on every machine and in
+// every build, and differs if any of these differs, except with a probability of 2^-64.
 uint64_t Fingerprint(const std::vector<Group>& groups, const std::vector<ParameterSpec>& specs,
                      int world_size);
 

@@ -70,7 +70,7 @@ TEST(MakeGroup, Table) {
       {{16, 17, 1}, {0, 1, 2}, 1, "0@0 1@16 2@48 |64 "},
       // In the order that is asked for, and only what is asked for.
       {{16, 17, 1}, {2, 0}, 1, "2@0 0@16 |32 "},
-      // Without elements: a member, but no room.
+      // Without elements: a member that takes up no space.
       {{0, 4, 0}, {0, 1, 2}, 2, "0@0 1@0 2@16 |32 "},
       {{0}, {0}, 8, "0@0 |0 "},
       // Larger than 32 bits.
@@ -105,7 +105,7 @@ TEST(AssignBuckets, OneType) {
       {{3, 17, 1}, 2, {1024, 1024}, "2@0 1@16 0@48 |64 "},
       // A huge parameter closes its bucket.
       {{1, 1000, 1}, 1, {1, 256}, "2@0 |16 1@0 |1008 0@0 |16 "},
-      // Empty parameters have a place too.
+      // Empty parameters have a position, too.
       {{0, 4, 0}, 1, {1024, 1024}, "2@0 1@0 0@16 |16 "},
       {{0}, 2, {1024, 1024}, "0@0 |0 "},
       // All in one.
@@ -129,7 +129,7 @@ TEST(AssignBuckets, MixedTypesAndFrozenParameters) {
     std::string expected;
   };
   const std::vector<Case> cases = {
-      // Frozen parameters are nowhere.
+      // Frozen parameters are in no bucket.
       {with(Specs({1, 2, 3}), {}, {1}), {1024, 1024}, "2@0 0@16 |32 "},
       {with(Specs({1, 2}), {}, {0, 1}), {1024, 1024}, ""},
       // A bucket has one type. The one that is complete first, float32 with parameter 1, comes
@@ -198,7 +198,7 @@ TEST(RangesOf, Table) {
       // The end of a parameter does not reach its padding.
       {{5, 3}, 1, {"0[0,5)@0 1[0,3)@16 "}},
       {{5, 3}, 2, {"0[0,5)@0 ", "1[0,3)@0 "}},
-      // A slice of nothing but padding.
+      // A slice that is only padding.
       {{5}, 3, {"0[0,5)@0 ", "", ""}},
       {{40}, 4, {"0[0,16)@0 ", "0[16,32)@0 ", "0[32,40)@0 ", ""}},
       // Parameters without elements are in no slice.

@@ -1,5 +1,5 @@
-// What holds for all layouts, shown on random ones. A failure prints its seed, which makes the case
-// again.
+// Properties of all layouts, checked on random ones. A failure prints its seed, which reproduces
+// the case.
 #include <algorithm>
 #include <random>
 #include <string>
@@ -239,7 +239,7 @@ TEST(LayoutProperty, MovingThereAndBackIsTheIdentity) {
   }
 }
 
-// As after freezing: what is in no group is nowhere, and nobody misses it.
+// As after freezing: no rank holds a parameter that is in no group, and no rank needs it.
 TEST(LayoutProperty, TrainableParametersAloneMoveBetweenWorldSizes) {
   for (uint32_t seed = 0; seed < 200; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));

@@ -24,13 +24,13 @@ std::string Interval(int64_t begin, int64_t end) {
   return absl::StrCat("elements [", begin, ", ", end, ")");
 }
 
-// Adds a problem, whose text is made only where it is shown: there may be millions.
+// Adds a problem. Its text is made only if it is shown, because there may be millions.
 template <typename Text>
 void AddProblem(Problems& problems, const Text& text) {
   problems.Add(problems.count() < Problems::kShown ? text() : std::string());
 }
 
-// INVALID_ARGUMENT when a range is none of its parameter.
+// INVALID_ARGUMENT if a range is not within its parameter.
 absl::Status CheckRanges(const Placement& placement, const std::vector<std::string>& names) {
   const int64_t parameters = placement.elements.size();
   Problems problems;
@@ -62,7 +62,7 @@ absl::Status CheckRanges(const Placement& placement, const std::vector<std::stri
                            "placement with ranges that are none");
 }
 
-// A range seen from its parameter.
+// A range with positions relative to its parameter.
 struct Piece {
   int64_t begin;
   int64_t end;
@@ -84,7 +84,7 @@ bool AreDisjoint(const Piece* begin, const Piece* end) {  // by rising begin
 class PieceTable {
  public:
   explicit PieceTable(const Placement& placement) : starts_(placement.elements.size() + 1, 0) {
-    // A counting sort by parameter; within one, ranges mostly come in order already.
+    // A counting sort by parameter; the ranges of one parameter are mostly already in order.
     for (const auto& ranges : placement.holders) {
       for (const Range& range : ranges) ++starts_[range.parameter + 1];
     }
@@ -115,12 +115,12 @@ class PieceTable {
   std::unique_ptr<Piece[]> pieces_;
 };
 
-// Appends what [begin, end) covers, by rising begin and disjoint, each element from its lowest
-// holder. begin..end: of one parameter, by (begin, holder).
+// Appends the pieces that [begin, end) covers, by rising begin and disjoint, each element from its
+// lowest holder. begin..end: of one parameter, by (begin, holder).
 void AppendLowest(const Piece* begin, const Piece* end, std::vector<Piece>& cover) {
   const size_t first = cover.size();
   auto higher = [](const Piece* a, const Piece* b) { return a->holder > b->holder; };
-  // What covers `at` or ended before it, the lowest holder on top.
+  // The ranges that cover `at` or ended before it, the lowest holder on top.
   std::priority_queue<const Piece*, std::vector<const Piece*>, decltype(higher)> open(higher);
   int64_t at = 0;
   for (const Piece* next = begin;;) {
@@ -146,7 +146,7 @@ void AppendLowest(const Piece* begin, const Piece* end, std::vector<Piece>& cove
   }
 }
 
-// Answers who has elements, from the point of view of a holder that would rather take its own.
+// Finds holders of elements for one holder, which prefers its own elements.
 class Sources {
  public:
   explicit Sources(const Placement& placement) : pieces_(placement) {
@@ -164,8 +164,8 @@ class Sources {
     }
   }
 
-  // Calls take(piece, begin, end) for the parts of `range` that somebody has, and miss(begin, end)
-  // for the others.
+  // Calls take(piece, begin, end) for the parts of `range` that a holder has, and miss(begin, end)
+  // for the other parts.
   template <typename Take, typename Miss>
   void Find(int64_t holder, const Range& range, const Take& take, const Miss& miss) const {
     const Piece* const begin = pieces_.begin(range.parameter);

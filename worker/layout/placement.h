@@ -16,7 +16,7 @@
 
 namespace muster::layout {
 
-// Elements [begin, end) of the flattened parameter number `parameter`.
+// Elements [begin, end) of the flattened parameter with the number `parameter`.
 struct Range {
   int64_t parameter = 0;
   int64_t begin = 0;
@@ -30,7 +30,7 @@ struct Placement {
   std::vector<std::vector<Range>> holders;  // by holder: disjoint ranges, none empty
 };
 
-// Every holder has all of every parameter, end to end (ddp). holders: 1 and more, here and below.
+// Every holder has all parameters, one after the other (ddp). holders: at least 1, here and below.
 Placement Replicated(const std::vector<int64_t>& elements, int holders);
 
 // The concatenation of all parameters cut into nearly even parts, at multiples of `alignment`
@@ -40,7 +40,7 @@ Placement CutEvenly(const std::vector<int64_t>& elements, int holders, int64_t a
 // The ranges of the parameters that are `chosen`, by number.
 Placement Only(Placement placement, const std::vector<bool>& chosen);
 
-// OK when every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that do
+// OK if every element of every parameter has exactly one holder. INVALID_ARGUMENT: ranges that do
 // not lie in their parameter. DATA_LOSS: elements that have no holder or several. Errors name
 // parameters by `names` (by number if it is empty), and list at most 3 problems with the number of
 // the others.
@@ -59,11 +59,11 @@ struct Move {
 };
 
 // The moves for everything that `to` holds. Each element is taken from one holder in `from`: from
-// the holder with the same number if it has the element (so nothing is sent without need), else
-// from the lowest one that has it. Ordered by (to, from, to_offset). The two placements may have
-// different numbers and kinds of holders. INVALID_ARGUMENT: the parameters differ in number or
-// elements, or ranges do not lie in their parameter; DATA_LOSS: `to` has elements that no holder in
-// `from` has (limited as above).
+// the holder with the same number if it has the element (so nothing is sent without need),
+// otherwise from the holder with the lowest number that has it. Ordered by (to, from, to_offset).
+// The two placements may have different numbers and kinds of holders. INVALID_ARGUMENT: the
+// parameters differ in number or elements, or ranges do not lie in their parameter; DATA_LOSS: `to`
+// has elements that no holder in `from` has (limited as above).
 absl::StatusOr<std::vector<Move>> Redistribute(const Placement& from, const Placement& to,
                                                const std::vector<std::string>& names = {});
 

@@ -125,7 +125,7 @@ TEST(CheckComplete, SaysWhoIsMissingOrDoubled) {
       {{{9}, {{{0, 0, 9, 0}}, {{0, 4, 6, 0}}}}, "'a': elements [4, 6) have the holders 0 and 1"},
       {{{9}, {{{0, 5, 9, 0}}, {{0, 0, 6, 0}}}}, "'a': elements [5, 6) have the holders 1 and 0"},
       {{{9}, {{{0, 0, 9, 0}, {0, 0, 9, 9}}}}, "'a': elements [0, 9) have the holders 0 and 0"},
-      // An empty place does not hide behind a doubled one.
+      // Missing elements are found also next to doubled ones.
       {{{9}, {{{0, 0, 4, 0}, {0, 0, 4, 4}}}},
        "'a': elements [0, 4) have the holders 0 and 0; 'a': elements [4, 9) have no holder"},
   };
@@ -245,11 +245,11 @@ TEST(Redistribute, SaysWhatNobodyHas) {
       Message(status),
       "redistribution: 'a': elements [4, 6) for holder 0 have no holder; 'a': elements [9, 10) for "
       "holder 0 have no holder; 'b': elements [0, 2) for holder 0 have no holder; and 3 more");
-  // What nobody asks for may be missing.
+  // Elements that no holder needs may be missing.
   EXPECT_TRUE(Redistribute(from, {{10, 2}, {{{0, 7, 9, 0}}}}).ok());
 }
 
-// No placement, but a file may say so: every element comes from somewhere that has it.
+// Not a valid placement, but a file may contain it: every element comes from a holder that has it.
 TEST(Redistribute, RangesOfOneHolderThatOverlapDoNoHarm) {
   const Placement from{{10}, {{{0, 0, 4, 0}, {0, 1, 2, 20}, {0, 3, 10, 30}}}};
   EXPECT_THAT(Moves(from, {{10}, {{{0, 0, 10, 0}}}}),

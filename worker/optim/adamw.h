@@ -14,15 +14,15 @@
 
 namespace muster::optim {
 
-// As AdamwSpec in job_spec.proto, whose rules they keep.
+// The same as AdamwSpec in job_spec.proto, with the same rules.
 struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
-  double weight_decay = 0.01;  // of parameters that have none of their own
+  double weight_decay = 0.01;  // of parameters without a weight decay of their own
 };
 
-// INVALID_ARGUMENT names the parameter that does not fit.
+// INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateAdamW(std::vector<OptimizedParameter> parameters,
                                                        const AdamWOptions& options);
 

@@ -113,7 +113,7 @@ TEST(AdamW, SlotsSayWhatItKeepsOfEachParameter) {
     EXPECT_EQ(slot.scalar, state[i].tensor.dim() == 0) << slot.name;
     if (slot.scalar) EXPECT_EQ(state[i].tensor.scalar_type(), at::kFloat);
   }
-  // Also where there is no parameter: other ranks may have some.
+  // Also without parameters, because other ranks may have some.
   EXPECT_EQ((*CreateAdamW({}, {}))->Slots().size(), slots.size());
 }
 

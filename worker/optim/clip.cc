@@ -69,7 +69,7 @@ float NormOf(const std::vector<SquareSum>& sums) {
     Add(sum[0], total[0], total[1]);
     total[1] += sum[1];
   }
-  // What an infinite addend leaves in the low half is no number.
+  // After an infinite addend the low half is NaN.
   const double sum = std::isfinite(total[0]) ? total[0] + total[1] : total[0];
   return static_cast<float>(std::sqrt(sum));
 }

@@ -10,25 +10,26 @@
 namespace muster::optim {
 
 // A sum as two doubles, high + low: twice the precision of one. (T. J. Dekker, "A floating-point
-// technique for extending the available precision", 1971.) What its additions leave out (about
-// their number times 2^-106) reaches the norm's float32 in no practical case. So the norm does not
-// depend on how tensors are placed, shared out among ranks, or cut at multiples of 16 elements.
+// technique for extending the available precision", 1971.) The rounding error of its additions
+// (about their number times 2^-106) changes the float32 of the norm in no practical case. So the
+// norm does not depend on how tensors are placed, divided among ranks, or cut at multiples of 16
+// elements.
 using SquareSum = std::array<double, 2>;
 
-// Of all elements of all gradients: float32 or float64, contiguous, CPU. Squares of float32 are
-// exact; 16 of them, from the begin of a tensor on, are added in plain float64 (relative error
-// 2^-51 at most), their sums as said above.
+// The sum of the squares of all elements of all gradients: float32 or float64, contiguous, CPU.
+// Squares of float32 are exact. From the beginning of a tensor, each 16 of them are added in plain
+// float64 (relative error 2^-51 at most), and these sums as described above.
 SquareSum SumOfSquares(const std::vector<at::Tensor>& gradients);
 
-// The L2 norm behind sums of squares, added in order; the root is rounded to float32 once. Finite
-// exactly when all elements are and the norm fits into float32.
+// The L2 norm from sums of squares, added in order; the root is rounded to float32 once. It is
+// finite exactly if all elements are finite and the norm fits into float32.
 float NormOf(const std::vector<SquareSum>& sums);
 
 // Multiplies every element of all gradients (as above), in their own type.
 void ScaleGradients(const std::vector<at::Tensor>& gradients, float factor);
 
-// Multiplies every gradient by max_norm / (norm + 1e-6) when that is below 1. `norm`: theirs,
-// finite.
+// Multiplies every gradient by max_norm / (norm + 1e-6) if that is below 1. `norm`: the norm of
+// these gradients, finite.
 void ClipGradients(const std::vector<at::Tensor>& gradients, float norm, double max_norm);
 
 }  // namespace muster::optim

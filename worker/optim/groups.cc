@@ -19,7 +19,7 @@ std::string Capped(const std::vector<std::string>& names) {
   return text;
 }
 
-// The piece of a pattern between its stars that says most.
+// The longest piece of a pattern between its stars.
 std::string LongestPiece(const std::string& pattern) {
   std::string longest;
   for (size_t begin = 0; begin <= pattern.size();) {

@@ -22,8 +22,8 @@ struct GroupSettings {
 };
 
 // The settings of each of `names`. Each setting is that of the last group that matches the name and
-// sets it; what no such group sets is the optimizer's own. INVALID_ARGUMENT: a pattern that matches
-// no name, with the near ones.
+// sets it; a setting that no such group sets is the optimizer's own. INVALID_ARGUMENT: a pattern
+// matches no name; the message has similar names.
 absl::StatusOr<std::vector<GroupSettings>> SettingsFor(const std::vector<std::string>& names,
                                                        const std::vector<ParameterGroup>& groups);
 

@@ -25,7 +25,7 @@ void StepElements(const Numbers<T>& by, int64_t count, const T* gradients, T* pa
     const T g = gradients[i];
     const T m = averages[i];
     const T direction = by.beta1 * m + by.rest1 * g;
-    // Of a zero 0, of a NaN NaN.
+    // Zero for zero, NaN for NaN.
     const T step = direction > 0 ? by.rate : direction < 0 ? -by.rate : direction;
     parameters[i] = parameters[i] * by.kept - step;
     averages[i] = by.beta2 * m + by.rest2 * g;

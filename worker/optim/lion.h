@@ -14,14 +14,14 @@
 
 namespace muster::optim {
 
-// As LionSpec in job_spec.proto, whose rules they keep.
+// The same as LionSpec in job_spec.proto, with the same rules.
 struct LionOptions {
   double beta1 = 0.9;
   double beta2 = 0.99;
-  double weight_decay = 0.0;  // of parameters that have none of their own
+  double weight_decay = 0.0;  // of parameters without a weight decay of their own
 };
 
-// INVALID_ARGUMENT names the parameter that does not fit.
+// INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateLion(std::vector<OptimizedParameter> parameters,
                                                       const LionOptions& options);
 

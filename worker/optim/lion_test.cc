@@ -94,7 +94,7 @@ TEST(Lion, SlotsSayWhatItKeepsOfEachParameter) {
   ASSERT_EQ(slots.size(), 1u);
   EXPECT_EQ(slots[0].name, "exp_avg");
   EXPECT_FALSE(slots[0].scalar);
-  // Also where there is no parameter: other ranks may have some.
+  // Also without parameters, because other ranks may have some.
   EXPECT_EQ((*CreateLion({}, {}))->Slots().size(), 1u);
 }
 

@@ -1,10 +1,10 @@
 // Dynamic loss scaling for float16 (Micikevicius et al., "Mixed Precision Training", 2018), as
 // torch.amp.GradScaler: the loss is multiplied by a scale, so that small gradients do not vanish in
 // float16; the gradients are divided by it before they are used. A step whose gradients are not
-// finite is left out and lowers the scale; enough good ones in a row raise it.
+// finite is skipped and lowers the scale; enough steps in a row with finite gradients raise it.
 //
-// Every rank has one and they stay equal without talking: what moves them is whether the *reduced*
-// gradients are finite, and those are the same bits on all ranks.
+// Every rank has one. They stay equal without communication, because they depend only on whether
+// the *reduced* gradients are finite, and these have the same bits on all ranks.
 #ifndef MUSTER_WORKER_OPTIM_LOSS_SCALER_H_
 #define MUSTER_WORKER_OPTIM_LOSS_SCALER_H_
 
@@ -28,17 +28,17 @@ class LossScaler {
  public:
   explicit LossScaler(const LossScaleOptions& options);
 
-  // What the loss is multiplied by.
+  // The factor of the loss.
   float scale() const;
-  // What the gradients are multiplied by: 1 / scale, rounded once.
+  // The factor of the gradients: 1 / scale, rounded once.
   float inverse_scale() const;
 
-  // After a step: whether its gradients were finite. A scale that would overflow float32 does not
-  // grow.
+  // Called after each step with whether its gradients were finite. The scale does not grow beyond
+  // float32.
   void Update(bool finite);
 
-  // Live float32 scalars, the slot "scaler" of a checkpoint: "scale", and "growth_tracker", the
-  // finite steps since the scale last changed.
+  // The slot "scaler" of a checkpoint, as live float32 scalars: "scale", and "growth_tracker", the
+  // number of finite steps since the scale last changed.
   std::vector<NamedTensor> State();
 
  private:

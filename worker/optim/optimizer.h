@@ -1,7 +1,7 @@
 // Optimizers over lists of parameters.
 //
 // Life cycle: made once per session; Step after every reduced backward. The parameter tensors are
-// handed in once; their gradients are read through grad() in each Step, because they may be new
+// given at creation; their gradients are read through grad() in each Step, because they may be new
 // tensors every time.
 // Threading: one thread at a time.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZER_H_
@@ -16,31 +16,31 @@
 
 namespace muster::optim {
 
-// A parameter or a piece of one: dense float32 or float64 on the CPU, contiguous. Cut at multiples
-// of 16 elements, a parameter's pieces are stepped to the same bits as the whole.
+// A parameter or a piece of one: dense float32 or float64 on the CPU, contiguous. If a parameter is
+// cut at multiples of 16 elements, a step gives its pieces the same bits as the whole.
 struct OptimizedParameter {
   std::string name;
   at::Tensor tensor;
-  // Of this parameter; empty: the optimizer's own.
+  // The weight decay of this parameter; empty: the optimizer's own.
   std::optional<double> weight_decay = std::nullopt;
   // Factor on the learning rate of every step.
   double lr_scale = 1;
-  // Its state so far, in the order of Slots(), taken over: of the tensor's shape and type, or a
-  // float32 scalar. Empty: zeros.
+  // The state with which it begins, in the order of Slots(); the optimizer takes ownership of the
+  // tensors. Each has the tensor's shape and type, or is a float32 scalar. Empty: zeros.
   std::vector<at::Tensor> state = {};
 };
 
 // One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.
 struct NamedTensor {
   std::string parameter;
-  std::string slot;   // "exp_avg": docs/checkpoint-format.md
+  std::string slot;   // "exp_avg" (docs/checkpoint-format.md)
   at::Tensor tensor;  // of the parameter's shape and type; "step" is a float32 scalar
 };
 
 // A kind of state that an optimizer keeps for each of its parameters.
 struct StateSlot {
   std::string name;
-  bool scalar = false;  // one number for a parameter, else one for each element
+  bool scalar = false;  // one number for each parameter; otherwise one for each element
 };
 
 class Optimizer {
@@ -48,15 +48,16 @@ class Optimizer {
   virtual ~Optimizer() = default;
 
   // Updates every parameter from its gradient. A zero gradient is stepped like any other (decay,
-  // momentum). FAILED_PRECONDITION, with the name, when a parameter has no gradient; nothing has
-  // changed then.
+  // momentum). FAILED_PRECONDITION: a parameter, which the message names, has no gradient; nothing
+  // is changed.
   virtual absl::Status Step(double learning_rate) = 0;
 
-  // What it keeps, of whatever parameters.
+  // The slots that it keeps for each parameter.
   virtual std::vector<StateSlot> Slots() const = 0;
 
-  // In the order of the parameters, of each in the order of Slots(); empty for an optimizer without
-  // state. Complete from the start (zeros), so that checkpoints can write it and fill it in place.
+  // The state in the order of the parameters, and for each parameter in the order of Slots(); empty
+  // for an optimizer without state. Complete from the start (zeros), so that checkpoints can write
+  // it and fill it in place.
   virtual std::vector<NamedTensor> State() = 0;
 };
 

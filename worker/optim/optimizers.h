@@ -1,4 +1,4 @@
-// All optimizers, the one place that lists them.
+// The one list of all optimizers.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZERS_H_
 
@@ -17,12 +17,12 @@ namespace muster::optim {
 
 using OptimizerOptions = std::variant<AdamWOptions, SgdOptions, LionOptions>;
 
-// The factory of each: without one for every alternative, CreateOptimizer does not compile.
+// The factory of each optimizer. If an alternative has none, CreateOptimizer does not compile.
 inline auto FactoryOf(const AdamWOptions&) { return &CreateAdamW; }
 inline auto FactoryOf(const SgdOptions&) { return &CreateSgd; }
 inline auto FactoryOf(const LionOptions&) { return &CreateLion; }
 
-// INVALID_ARGUMENT names the parameter that does not fit.
+// INVALID_ARGUMENT: a parameter does not fit; the message names it.
 inline absl::StatusOr<std::unique_ptr<Optimizer>> CreateOptimizer(
     std::vector<OptimizedParameter> parameters, const OptimizerOptions& options) {
   return std::visit(

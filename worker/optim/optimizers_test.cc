@@ -37,7 +37,7 @@ TEST(CreateOptimizer, HandsOverParametersAndOptions) {
     ASSERT_TRUE(optimizer.ok()) << optimizer.status();
     parameter.mutable_grad() = at::zeros({3});
     ASSERT_TRUE((*optimizer)->Step(0.1).ok());
-    // The decay alone, in all three.
+    // Only the weight decay, in all three.
     EXPECT_FLOAT_EQ(parameter[0].item<float>(), 2.0f * (1 - 0.1f * 0.5f)) << options.index();
   }
 }

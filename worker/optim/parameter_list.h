@@ -1,4 +1,4 @@
-// What the optimizers share: the list of parameters, and their gradients of this step.
+// The code that the optimizers share: the list of parameters, and the gradients of a step.
 #ifndef MUSTER_WORKER_OPTIM_PARAMETER_LIST_H_
 #define MUSTER_WORKER_OPTIM_PARAMETER_LIST_H_
 
@@ -10,7 +10,7 @@
 
 namespace muster::optim {
 
-// Parameters that are stepped alike: by one fused call.
+// Parameters with equal settings, which one fused call updates.
 struct ParameterClass {
   at::ScalarType type = at::kFloat;
   double weight_decay = 0;
@@ -27,22 +27,23 @@ struct ParameterList {
       classes;  // each parameter in one; in the order of their first members
 };
 
-// `weight_decay`: of the parameters that have none of their own; slots: of the optimizer.
-// INVALID_ARGUMENT names a parameter that is not dense float32 or float64 on the CPU, that is there
-// twice, whose decay or lr_scale is below 0, or whose state is not as the slots say.
+// `weight_decay`: for parameters without one of their own; `slots`: those of the optimizer.
+// INVALID_ARGUMENT: a parameter is not dense float32 or float64 on the CPU, appears twice, has a
+// weight decay or lr_scale below 0, or a state that does not fit the slots; the message names it.
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
                                                 double weight_decay,
                                                 const std::vector<StateSlot>& slots);
 
-// FAILED_PRECONDITION names a parameter without a gradient, or with one of another shape or type.
+// FAILED_PRECONDITION: a parameter, which the message names, has no gradient, or one of another
+// shape or type.
 absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameters);
 
-// Those of a class, in its order.
+// The gradients of one class, in its order.
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
                                const ParameterClass& members);
 
-// What the optimizer keeps in one slot, for each parameter: what came with it, else zeros, counted
-// as moments.
+// The tensors of one slot, one for each parameter: the state that was given with the parameter, or
+// zeros, whose memory counts as moments.
 std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bool scalar = false);
 
 }  // namespace muster::optim

@@ -1,5 +1,5 @@
-// Optimizers over pieces of parameters, as the ranks of a sharded strategy have them: the same bits
-// as over the whole.
+// Optimizers over pieces of parameters, as ranks of a sharded strategy use them, give the same bits
+// as over whole parameters.
 #include <algorithm>
 #include <cstring>
 #include <functional>

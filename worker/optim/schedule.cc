@@ -63,7 +63,7 @@ double Factor(const OneCycle& schedule, int64_t step) {
   double begin = 0;
   while (i + 1 < phases.size() && at > phases[i].end_step) begin = phases[i++].end_step;
   const double length = phases[i].end_step - begin;
-  // A phase of no length begins.
+  // The start of a phase of length 0.
   return between(phases[i].start, phases[i].end, length == 0 ? 0.0 : (at - begin) / length);
 }
 

@@ -1,7 +1,7 @@
 // Learning-rate schedules: pure functions of the step. docs/optimizers.md has the formulas.
 //
-// Step s (from 0) of a warm-up of W steps has (s + 1) / W of the rate, in every schedule that has
-// one; what is said below counts from the step behind it.
+// In every schedule with a warm-up, of W steps, step s (from 0) of the warm-up has (s + 1) / W of
+// the rate. The descriptions below count from the first step after the warm-up.
 #ifndef MUSTER_WORKER_OPTIM_SCHEDULE_H_
 #define MUSTER_WORKER_OPTIM_SCHEDULE_H_
 
@@ -14,32 +14,33 @@ struct Constant {
   int64_t warmup_steps = 0;
 };
 
-// A half cosine from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever
-// after (torch's CosineAnnealingLR up to T_max).
+// A half cosine from 1 to min_ratio over total_steps - warmup_steps steps, then min_ratio (torch's
+// CosineAnnealingLR up to T_max).
 struct WarmupCosine {
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
   double min_ratio = 0.0;
 };
 
-// A straight line from 1 to min_ratio over total_steps - warmup_steps steps, and min_ratio for ever
-// after (LinearLR).
+// A straight line from 1 to min_ratio over total_steps - warmup_steps steps, then min_ratio
+// (LinearLR).
 struct Linear {
   int64_t warmup_steps = 0;
   int64_t total_steps = 0;
   double min_ratio = 0.0;
 };
 
-// Times gamma after every step_size steps (StepLR).
+// Multiplied by gamma after every step_size steps (StepLR).
 struct StepDecay {
   int64_t warmup_steps = 0;
   int64_t step_size = 1;
   double gamma = 0.1;
 };
 
-// From 1 / div_factor up to 1 over the first pct_start of the steps, and down to 1 / div_factor /
-// final_div_factor at the last one, which holds for ever after; with three phases down to 1 /
-// div_factor in as many steps as up, and then to the last value (OneCycleLR).
+// Rises from 1 / div_factor to 1 over the first pct_start of the steps, and falls to 1 / div_factor
+// / final_div_factor at the last step; this value holds for all later steps. With three phases it
+// first falls to 1 / div_factor in as many steps as it rose, and then to the last value
+// (OneCycleLR).
 struct OneCycle {
   enum class Anneal { kCosine, kLinear };
   int64_t total_steps = 1;

@@ -12,14 +12,14 @@
 
 namespace muster::optim {
 
-// As SgdSpec in job_spec.proto, whose rules they keep.
+// The same as SgdSpec in job_spec.proto, with the same rules.
 struct SgdOptions {
   double momentum = 0.0;
-  double weight_decay = 0.0;  // of parameters that have none of their own
+  double weight_decay = 0.0;  // of parameters without a weight decay of their own
   bool nesterov = false;
 };
 
-// INVALID_ARGUMENT names the parameter that does not fit.
+// INVALID_ARGUMENT: a parameter does not fit; the message names it.
 absl::StatusOr<std::unique_ptr<Optimizer>> CreateSgd(std::vector<OptimizedParameter> parameters,
                                                      const SgdOptions& options);
 

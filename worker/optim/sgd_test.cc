@@ -89,7 +89,7 @@ TEST(Sgd, FollowsTheFormulaInFloat64) {
 
 TEST(Sgd, SlotsSayWhatItKeepsOfEachParameter) {
   EXPECT_TRUE((*CreateSgd({{"p", at::zeros({3})}}, {}))->Slots().empty());
-  // Also where there is no parameter: other ranks may have some.
+  // Also without parameters, because other ranks may have some.
   for (const bool with_parameter : {true, false}) {
     std::vector<OptimizedParameter> parameters;
     if (with_parameter) parameters.push_back({"p", at::zeros({3})});

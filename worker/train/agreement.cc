@@ -19,10 +19,10 @@ namespace {
 
 using jobspec::Line;
 
-// An error names so many ranks.
+// An error names at most this many ranks.
 constexpr size_t kNamed = 3;
 
-// A line each. Neither paths nor values hold a line break or a tab.
+// One line of text for each. Neither paths nor values contain a line break or a tab.
 std::string TextOf(const std::vector<Line>& lines) {
   return absl::StrJoin(lines, "\n", [](std::string* out, const Line& line) {
     absl::StrAppend(out, line.path, "\t", line.value);
@@ -44,7 +44,7 @@ bool Has(const std::vector<Line>& lines, const std::string& path) {
                      [&](const Line& line) { return line.path == path; });
 }
 
-// Every rank's text, in rank order; longest: the bytes of the longest one.
+// The texts of all ranks, in rank order. `longest`: the size of the longest text in bytes.
 absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64_t longest,
                                                   comm::Communicator* communicator) {
   const at::Tensor own = at::empty({longest}, at::kByte).zero_();
@@ -117,7 +117,7 @@ absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
   }
   if (named.empty()) {
     return absl::InternalError(
-        absl::StrCat("the ranks' hashes of ", what, " differ, their texts do not"));
+        absl::StrCat("the ranks' hashes of ", what, " differ, but their texts do not"));
   }
   return absl::FailedPreconditionError(
       absl::StrCat("the ranks differ in ", what, ": ", absl::StrJoin(named, "; "),

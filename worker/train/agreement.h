@@ -1,5 +1,5 @@
-// Whether all ranks have the same job, model and data before anything depends on it.
-// docs/roll-call.md.
+// Checks that all ranks have the same job, model and data before anything else depends on it
+// (docs/roll-call.md).
 #ifndef MUSTER_WORKER_TRAIN_AGREEMENT_H_
 #define MUSTER_WORKER_TRAIN_AGREEMENT_H_
 
@@ -13,20 +13,21 @@
 
 namespace muster::train {
 
-// A collective: an all-gather of 16 bytes a rank; where the ranks differ, one more of all their
-// lines. what: of what these are the lines, for errors ("the job"). Errors: FAILED_PRECONDITION
-// naming, for each rank that differs from rank 0 (three of them at most, and how many more), the
-// first path at which it does, and what each of the two has there; those of the communicator, among
-// them that a peer has already ended with this difference.
+// A collective that compares `lines` on all ranks: an all-gather of 16 bytes per rank and, if the
+// ranks differ, a second one of all their lines. `what` says for errors what the lines describe
+// ("the job"). Errors: FAILED_PRECONDITION, which names for each rank that differs from rank 0 (at
+// most three ranks, and how many more there are) the first path at which it differs and the values
+// of both ranks; the communicator's, for example that a peer has already ended because of this
+// difference.
 absl::Status AgreeOn(const std::string& what, const std::vector<jobspec::Line>& lines,
                      comm::Communicator* communicator);
 
-// The first difference: "optimizer.adamw.lr: rank 0 has 0.1, rank 2 has 0.2"; "" where there is
-// none. Pure.
+// Describes the first difference: "optimizer.adamw.lr: rank 0 has 0.1, rank 2 has 0.2"; "" if there
+// is none. Pure.
 std::string NameDifference(const std::vector<jobspec::Line>& of_rank_0,
                            const std::vector<jobspec::Line>& others, int rank);
 
-// Names, shapes and types of parameters and buffers, in their order.
+// One line for each parameter and buffer, in the model's order: its name, shape and type.
 std::vector<jobspec::Line> LinesOf(const models::Model& model);
 
 }  // namespace muster::train

@@ -1,4 +1,4 @@
-// What is tried a second and a third time: writing the files at the end of a job.
+// Repeats work that can fail for a time only: writing the files at the end of a job.
 #ifndef MUSTER_WORKER_TRAIN_ATTEMPTS_H_
 #define MUSTER_WORKER_TRAIN_ATTEMPTS_H_
 
@@ -14,14 +14,15 @@ class Attempts {
  public:
   static constexpr int kMost = 3;
 
-  // pause: between two of them. sleep: waits for so long.
+  // `pause`: between two attempts. `sleep`: waits for the given time.
   Attempts(absl::Duration pause, const SessionReports* reports,
            std::function<void(absl::Duration)> sleep);
 
-  // Whether to try again what failed for the `attempt`th time, from 1, with `error`, which is the
-  // same on all ranks; where it says so the pause is over. Only what somebody may mend meanwhile is
-  // tried again: a disk that is full (RESOURCE_EXHAUSTED) or has a fault (INTERNAL). doing: of
-  // static lifetime, "saving a checkpoint".
+  // Decides whether work is tried again that failed for the `attempt`th time (counted from 1) with
+  // `error`, which is the same on all ranks. It waits for the pause before it returns true. Only
+  // errors whose cause somebody may remove in the meantime are tried again: a disk that is full
+  // (RESOURCE_EXHAUSTED) or has a fault (INTERNAL). `doing` has static lifetime, for example
+  // "saving a checkpoint".
   bool TryAgain(const absl::Status& error, int attempt, const char* doing) const;
 
  private:

@@ -1,6 +1,6 @@
 #include "worker/train/autocast.h"
 
-// As in ATen/autocast_mode.h, which includes all of ATen.
+// Declared as in ATen/autocast_mode.h, which includes all of ATen.
 namespace at::autocast {
 void clear_cache();
 int increment_nesting();
@@ -21,7 +21,7 @@ AutocastScope::AutocastScope(Precision precision)
 
 AutocastScope::~AutocastScope() {
   if (!active_) return;
-  // The cast weights die with the scope: the next one may see other values.
+  // The cast weights are dropped, because the next scope may see other values.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   before_.Set();
 }

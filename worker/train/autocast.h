@@ -1,4 +1,4 @@
-// Mixed precision for the forward, as Python's `with torch.autocast("cpu", dtype)`.
+// Mixed precision for the forward pass, like Python's `with torch.autocast("cpu", dtype)`.
 #ifndef MUSTER_WORKER_TRAIN_AUTOCAST_H_
 #define MUSTER_WORKER_TRAIN_AUTOCAST_H_
 
@@ -7,13 +7,14 @@
 
 namespace muster::train {
 
-// While it lives, forwards of this thread run in `precision`: matrix products and convolutions in
-// bfloat16 or float16, what needs the range in float32, by LibTorch's own lists; parameters stay
-// float32 and are cast where they are used, a weight once per scope. kFloat32: nothing happens.
-// Backward belongs outside. Scopes may nest. Each ends on the thread that began it. LibTorch keeps
-// the casts for the whole process, and the end of any thread's outermost scope drops them all:
-// where ranks are threads, a weight may be cast more than once, which changes last bits of the
-// gradient of one that is used twice.
+// While this object lives, forward passes of its thread run in `precision`. LibTorch's own lists
+// say which operations run in bfloat16 or float16 (matrix products and convolutions) and which run
+// in float32 because they need its range. Parameters stay float32 and are cast where they are used,
+// each weight once per scope. With kFloat32 nothing changes. Do not run the backward pass inside.
+// Scopes may be nested. Each scope must end on the thread that began it. LibTorch keeps the casts
+// in one cache for the whole process, and the end of the outermost scope of any thread empties it.
+// If ranks are threads, a weight may therefore be cast more than once, which changes the last bits
+// of the gradient of a weight that is used twice.
 class AutocastScope {
  public:
   explicit AutocastScope(Precision precision);

@@ -26,14 +26,14 @@ using checkpoint::Candidate;
 using checkpoint::Found;
 using checkpoint::Rejected;
 
-// Says whose folder it is.
+// Says which job owns the folder.
 constexpr char kOwnerFile[] = ".muster-job";
 
 bool Contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Makes the folder this job's, unless there are checkpoints of another job in it.
+// Makes this job the owner of the folder, unless the folder holds checkpoints of another job.
 absl::Status Claim(const std::string& folder, const Identity& identity,
                    const std::vector<std::string>& recorded) {
   const std::string path = files::JoinPath(folder, kOwnerFile);
@@ -42,7 +42,8 @@ absl::Status Claim(const std::string& folder, const Identity& identity,
   if (found.ok() && *found == owner) return absl::OkStatus();
   if (!found.ok() && !absl::IsNotFound(found.status())) return found.status();
   ASSIGN_OR_RETURN(const auto names, checkpoint::ListCheckpoints(folder));
-  // Somebody has removed the file: what the coordinator recorded is the job's own.
+  // If somebody has removed the file, a checkpoint that the coordinator recorded shows that the
+  // folder is the job's own.
   const bool own =
       !found.ok() && std::any_of(names.begin(), names.end(),
                                  [&](const std::string& name) { return Contains(recorded, name); });
@@ -60,14 +61,13 @@ absl::Status FindFolder(const std::string& folder) {
   if (!error || error == std::errc::no_such_file_or_directory) {
     return absl::NotFoundError(absl::StrCat(folder, ": there is no such directory"));
   }
-  return files::ErrnoStatus(error.value(), "look at", folder);
+  return files::ErrnoStatus(error.value(), "inspect", folder);
 }
 
-// What a rank returns whose own files are as they should be; another rank says why the session
-// ends.
+// The error of a rank whose own files are good. Another rank reports why the session ends.
 absl::Status Consequence(const absl::Status& error) { return absl::AbortedError(Message(error)); }
 
-// The error of this rank where only some ranks' nodes are at fault.
+// The error of this rank if the nodes of only some ranks are at fault.
 absl::Status NodeError(const Identity& identity, const std::vector<int64_t>& at_fault,
                        const absl::Status& error) {
   const bool mine = std::find(at_fault.begin(), at_fault.end(), identity.rank) != at_fault.end();
@@ -124,8 +124,9 @@ absl::Status Checkpoints::NoneCanBeRead(const std::string& what_was_found) const
   const std::string none =
       history_.start_from.empty()
           ? absl::StrCat("none of the job's checkpoints can be read in ", folder_)
-          : "the checkpoint from which the job was told to go on cannot be read";
-  // Every rank says so: whoever is heard first ends the others.
+          : "the checkpoint from which the job was told to continue cannot be read";
+  // Every rank returns this cause, because the first rank that the coordinator hears of ends the
+  // others.
   return WithCause(absl::FailedPreconditionError(absl::StrCat(none, ": ", what_was_found)),
                    Cause::kCheckpointsUnreadable);
 }
@@ -148,14 +149,14 @@ absl::StatusOr<std::unique_ptr<Checkpoints>> Checkpoints::Open(
   std::unique_ptr<Checkpoints> checkpoints(
       new Checkpoints(identity, CheckpointFolder(identity, config), history, strategy, model_kind,
                       communicator, events));
-  // Where a mount is gone, a new folder in its place would hide the job's checkpoints from whoever
-  // mounts it again.
+  // If the file system is not mounted any more, a new folder in its place would hide the job's
+  // checkpoints from the person who mounts it again.
   const bool must_be_there = history.any() && !history.from_scratch && history.start_from.empty();
   if (must_be_there) RETURN_IF_ERROR(checkpoints->CheckFolderIsThere());
   ASSIGN_OR_RETURN(const checkpoint::SharedOutcome shared,
                    checkpoints->saver_.CheckSharedDirectory());
   const absl::Status status = Annotate(shared.status, "checkpoint.directory");
-  // It was good enough before.
+  // The folder passed this check when the job wrote its checkpoints, so a node is at fault.
   if (!status.ok() && history.any()) return NodeError(identity, shared.at_fault, status);
   RETURN_IF_ERROR(status);
   return checkpoints;
@@ -197,7 +198,7 @@ absl::StatusOr<std::vector<std::string>> Checkpoints::LookAround() {
       const std::string told,
       checkpoint::TellAll(*communicator_, absl::StrJoin(names, "/"), "checkpoints found"));
   names = absl::StrSplit(told, '/');
-  epoch.incarnation = names[0];  // of rank 0, whose epoch it is
+  epoch.incarnation = names[0];  // of rank 0, which began the epoch
   saver_.SetEpoch(epoch);
   names.erase(names.begin());
   return names;
@@ -240,7 +241,7 @@ void Checkpoints::TellFound(const checkpoint::RestoreOutcome& outcome) {
     if (rejected != outcome.rejected.end()) {
       one.reason = rejected->reason;
     } else if (one.reason.empty() && one.name != outcome.name) {
-      // All of what counts is verified, also what is not needed now.
+      // Every checkpoint that counts is verified, also one that is not restored now.
       events_->Progress(0, "", "verifying a checkpoint that was found");
       one.reason = Message(manifest::Verify(PathOf(one.name)).status());
     }
@@ -268,7 +269,7 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
           absl::StrCat(rejected.name, rejected.damaged ? " is damaged: " : ": ", rejected.reason));
     }
     return NoneCanBeRead(reasons.count() > 0 ? reasons.Text()
-                                             : "those that were recorded were damaged");
+                                             : "all recorded checkpoints were damaged");
   }
   absl::Status status = Annotate(outcome.status, "restoring a checkpoint");
   if (!status.ok() && !history_.start_from.empty())
@@ -281,14 +282,14 @@ absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
                               .steering = outcome.manifest.steering},
                     .path = PathOf(outcome.name),
                     .generation = outcome.manifest.generation};
-  // Another job's numbers say nothing of this one's commands.
+  // The command numbers of another job mean nothing in this job's log.
   const std::string& instance = outcome.manifest.job_instance;
   if (outcome.manifest.job != identity_.job ||
       (!instance.empty() && instance != identity_.job_instance)) {
     restored.point.last_command = 0;
     restored.point.steering.waiting_commands.clear();
     restored.point.steering.applied.clear();
-    // Nor are its passes this one's.
+    // A validation pass of the other job is not due in this one.
     restored.point.steering.validation_due = false;
   }
   return restored;

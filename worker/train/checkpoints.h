@@ -1,6 +1,6 @@
-// A session's checkpoints: where they lie, which one to start from, saving. Wraps the commit rule
-// of worker/checkpoint with what a job adds: recorded and unrecorded ones, the folder's owner and
-// epoch, and events.
+// A session's checkpoints: where they are, which one to start from, and saving. Adds to the commit
+// rule of worker/checkpoint what a job needs: recorded and unrecorded checkpoints, the folder's
+// owner and epoch, and events.
 #ifndef MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 #define MUSTER_WORKER_TRAIN_CHECKPOINTS_H_
 
@@ -21,8 +21,8 @@
 
 namespace muster::train {
 
-// Checkpoints of a job lie in a folder of their own under checkpoint.directory, named by the job's
-// id, so that two jobs with the same setting never touch each other's.
+// The checkpoints of a job are in their own folder under checkpoint.directory, named by the job's
+// id, so that two jobs with the same setting never change each other's checkpoints.
 std::string CheckpointFolder(const Identity& identity, const CheckpointConfig& config);
 
 // The epoch that a session begins in that folder.
@@ -36,7 +36,7 @@ struct CheckpointHistory {
   std::vector<std::string> retired;
   // There were other checkpoints, which were damaged.
   bool had_others = false;
-  // What somebody decided: start from step 0, or continue from this directory.
+  // What a user decided: start from step 0, or continue from this directory.
   bool from_scratch = false;
   std::string start_from;
 
@@ -50,7 +50,7 @@ class Checkpoints {
   struct Restored {
     checkpoint::SavePoint point;  // all zero: nothing to restore
     std::string path;             // empty: nothing to restore
-    int64_t generation = 0;       // that wrote it
+    int64_t generation = 0;       // the generation that wrote it
   };
 
   // Checks that all ranks see the same folder. It is created if the job has no checkpoints yet; if
@@ -71,16 +71,17 @@ class Checkpoints {
   // ranks).
   absl::StatusOr<Restored> Restore(const checkpoint::Saver::StateFor& state_for);
 
-  // Called before a checkpoint is renamed to its final name; after an error it is not renamed.
+  // `still_mine` is called before a checkpoint is renamed to its final name. If it returns an
+  // error, the checkpoint is not renamed.
   void SetStillMine(std::function<absl::Status()> still_mine) {
     saver_.SetStillMine(std::move(still_mine));
   }
 
   struct Saved {
-    absl::Status files;  // if they failed, the caller reports it, and training may continue
+    absl::Status files;  // on an error the caller reports it, and training may continue
     std::string path;
   };
-  // An error is the communicator's, or the session's with the cause kStaleEpoch.
+  // Errors: the communicator's, or one with the cause kStaleEpoch.
   absl::StatusOr<Saved> Save(const checkpoint::SavePoint& point, const checkpoint::State& state);
 
  private:
@@ -89,19 +90,19 @@ class Checkpoints {
               comm::Communicator* communicator, EventSink* events);
   void Report(const Event& event);
   std::string PathOf(const std::string& name) const;
-  // The names of recorded ones in the job's folder.
+  // The names of the recorded checkpoints in the job's folder.
   std::vector<std::string> RecordedNames() const;
-  // Whether all ranks see the folder: OK, or the error of this rank.
+  // OK if all ranks see the folder; otherwise the error of this rank.
   absl::Status CheckFolderIsThere();
   // Rank 0: takes ownership of the folder and lists its contents.
   absl::Status TakeFolder();
-  // The same on all ranks; returns the unknown checkpoints that continue the training of this job,
-  // newest first.
+  // Calls TakeFolder on rank 0. Returns, the same on all ranks, the unknown checkpoints that
+  // continue the training of this job, newest first.
   absl::StatusOr<std::vector<std::string>> LookAround();
   std::vector<checkpoint::Candidate> Candidates(const std::vector<std::string>& adoptable) const;
   // Rank 0: reports what happened to the checkpoints that it found.
   void TellFound(const checkpoint::RestoreOutcome& outcome);
-  // The error of a job that has checkpoints, none of which can be read.
+  // The error of a job that has checkpoints of which none can be read.
   absl::Status NoneCanBeRead(const std::string& what_was_found) const;
 
   const Identity identity_;

@@ -9,30 +9,30 @@
 namespace muster::train {
 namespace {
 
-// What becomes of a command when its generation ends before or after it took effect.
+// What happens to a command whose generation ends before or after it took effect.
 enum class Nature {
   kNothing,
   kChangesState,  // is repeated at the step at which it took effect
-  kDoneAnew,      // is done once, at any step
+  kDoneOnce,      // is done once, at any step
   kCancels,
 };
 
 Nature NatureOf(const Command& command) {
   return std::visit(Overloaded{[](const NoCommand&) { return Nature::kNothing; },
-                               [](const StopCommand&) { return Nature::kDoneAnew; },
-                               [](const SaveCheckpointCommand&) { return Nature::kDoneAnew; },
+                               [](const StopCommand&) { return Nature::kDoneOnce; },
+                               [](const SaveCheckpointCommand&) { return Nature::kDoneOnce; },
                                [](const SetLearningRateCommand&) { return Nature::kChangesState; },
                                [](const SetTrainabilityCommand&) { return Nature::kChangesState; },
                                [](const RefreshCommand&) { return Nature::kChangesState; },
-                               [](const PauseCommand&) { return Nature::kDoneAnew; },
-                               [](const ResumeCommand&) { return Nature::kDoneAnew; },
+                               [](const PauseCommand&) { return Nature::kDoneOnce; },
+                               [](const ResumeCommand&) { return Nature::kDoneOnce; },
                                [](const CancelCommand&) { return Nature::kCancels; }},
                     command.what);
 }
 
 }  // namespace
 
-bool IsDoneAnew(const Command& command) { return NatureOf(command) == Nature::kDoneAnew; }
+bool IsDoneOnce(const Command& command) { return NatureOf(command) == Nature::kDoneOnce; }
 
 void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   if (std::holds_alternative<NoCommand>(command.what)) return;
@@ -46,7 +46,8 @@ void CommandSchedule::TakeIn(const Command& command, int64_t step) {
     return;
   }
   int64_t due = std::max(step, command.at_step.value_or(0));
-  // The others wait for nobody: a job that is halted before a replay is due must be able to go on.
+  // Other commands do not wait: a job that is paused before the step of a replay must be able to
+  // resume.
   if (NatureOf(command) == Nature::kChangesState) due = std::max(due, floor_);
   if (command.replay) {
     due = *command.at_step;
@@ -61,7 +62,7 @@ void CommandSchedule::TakeIn(int64_t newest, int64_t step, const Get& get) {
     const bool in_checkpoint =
         taken_ <= restored_.taken &&
         !std::binary_search(restored_.waiting.begin(), restored_.waiting.end(), taken_);
-    if (!in_checkpoint || IsDoneAnew(command)) TakeIn(command, step);
+    if (!in_checkpoint || IsDoneOnce(command)) TakeIn(command, step);
   }
 }
 
@@ -71,7 +72,8 @@ std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
     cancels_.pop_front();
     return cancel;
   }
-  // The first of the earliest, which is that of the lowest number.
+  // Of several commands with the earliest step, min_element returns the first, which has the lowest
+  // number.
   const auto next =
       std::min_element(waiting_.begin(), waiting_.end(),
                        [](const Waiting& a, const Waiting& b) { return a.due < b.due; });
@@ -84,7 +86,7 @@ std::optional<CommandSchedule::Due> CommandSchedule::Next(int64_t step) {
 CommandSchedule::Position CommandSchedule::position() const {
   Position position{.taken = std::max(taken_, restored_.taken)};
   for (const Waiting& waiting : waiting_) position.waiting.push_back(waiting.command.number);
-  // What was not looked at yet still stands as it was.
+  // Commands that were not taken in yet wait as the checkpoint says.
   for (const int64_t number : restored_.waiting) {
     if (number > taken_) position.waiting.push_back(number);
   }

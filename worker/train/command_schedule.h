@@ -19,9 +19,9 @@
 namespace muster::train {
 
 // True for a command that must be carried out even if a checkpoint was written after it took
-// effect. The coordinator says when such a command is done; until then it still holds, or its end
-// was not reported.
-bool IsDoneAnew(const Command& command);
+// effect. The coordinator knows when such a command is done. Until then the command is still in
+// force, or its end was not reported.
+bool IsDoneOnce(const Command& command);
 
 class CommandSchedule {
  public:
@@ -29,31 +29,31 @@ class CommandSchedule {
   struct Position {
     // The newest command taken in.
     int64_t taken = 0;
-    // Those up to it that have not taken effect, by rising number.
+    // The commands up to `taken` that have not taken effect, by increasing number.
     std::vector<int64_t> waiting;
     friend bool operator==(const Position&, const Position&) = default;
   };
   using Get = std::function<Command(int64_t number)>;
 
   CommandSchedule() = default;
-  // Continues from a checkpoint. Of the commands up to `taken`, those that wait are taken in again,
-  // and so are those that must be carried out again although the checkpoint has them: a pause that
-  // lasts, a checkpoint that was not finished.
+  // Continues from a checkpoint. Of the commands up to `taken`, these are taken in again: those
+  // that wait, and those that must be carried out although the checkpoint includes them (a pause
+  // that is in force, a checkpoint that was not finished).
   explicit CommandSchedule(const Position& restored) : restored_(restored) {}
 
-  // A command that is due now.
+  // A command that takes effect now.
   struct Due {
     Command command;
     // For a CancelCommand: its target was waiting and is cancelled. Otherwise there was nothing to
     // cancel.
     bool cancels = false;
   };
-  // At the boundary after `step` steps, where every rank holds the commands up to `newest` (which
-  // does not fall): takes them in.
+  // Takes in the commands up to `newest` at the boundary after `step` steps. Every rank holds these
+  // commands. `newest` never decreases.
   void TakeIn(int64_t newest, int64_t step, const Get& get);
-  // The next command that is due at that boundary: cancels first, then by step, then by number. It
-  // counts as done from now on. The later ones still wait, and a checkpoint that is written in
-  // between says so.
+  // Returns the next command that takes effect at that boundary: first cancels, then by step, then
+  // by number. It counts as done from now on. A checkpoint that is written before the next call
+  // stores the later ones as waiting.
   std::optional<Due> Next(int64_t step);
 
   // For a checkpoint.
@@ -68,10 +68,10 @@ class CommandSchedule {
   void TakeIn(const Command& command, int64_t step);
 
   Position restored_;
-  int64_t taken_ = 0;             // looked at
-  int64_t floor_ = 0;             // the latest step at which an earlier command is done again
-  std::vector<Waiting> waiting_;  // by rising number
-  std::deque<Due> cancels_;       // taken in, not told yet
+  int64_t taken_ = 0;             // the newest command taken in by this session
+  int64_t floor_ = 0;             // the latest step at which an earlier command is repeated
+  std::vector<Waiting> waiting_;  // by increasing number
+  std::deque<Due> cancels_;       // taken in, not yet returned by Next
 };
 
 }  // namespace muster::train

@@ -50,8 +50,8 @@ absl::Status Commands::EndHere() {
     ASSIGN_OR_RETURN(const SaveResult saved, parts_.effects->Save(SaveKind::kAtStop));
     if (!saved.files.ok() && parts_.reports->leader()) {
       spdlog::warn(
-          "it goes on elsewhere from an earlier checkpoint, because this one could not be written: "
-          "{}",
+          "the job continues on other nodes from an earlier checkpoint, because this one could not "
+          "be written: {}",
           Message(saved.files));
     }
   }
@@ -118,7 +118,7 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   } else {
     Fail(due.command,
          absl::FailedPreconditionError(
-             "there was nothing to take back: it had taken effect, or was taken back, before"),
+             "the command cannot be cancelled: it has already taken effect or been cancelled"),
          "OPERATION_APPLIED");
   }
   return absl::OkStatus();
@@ -136,7 +136,7 @@ absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand
   if (!parts_.effects->has_checkpoints()) {
     Fail(command,
          absl::FailedPreconditionError(
-             "the job has no place for checkpoints: its file has no `checkpoint`"),
+             "the job has no place for checkpoints: its job file has no `checkpoint`"),
          "NO_CHECKPOINTS");
     return absl::OkStatus();
   }

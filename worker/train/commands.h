@@ -1,5 +1,5 @@
-// Carries out the commands of the job's log: each at its step boundary (command_schedule.h), on all
-// ranks alike, and tells how it ended.
+// Carries out the commands of the job's log, each at its step boundary (command_schedule.h) and the
+// same on all ranks, and reports how it ended.
 #ifndef MUSTER_WORKER_TRAIN_COMMANDS_H_
 #define MUSTER_WORKER_TRAIN_COMMANDS_H_
 
@@ -20,21 +20,23 @@
 
 namespace muster::train {
 
-// What commands do to a session. Errors are the session's.
+// The operations of a session that commands use. Their errors end the session, apart from those of
+// CheckRules.
 class CommandEffects {
  public:
   virtual ~CommandEffects() = default;
 
   virtual bool trains() const = 0;
   virtual bool has_checkpoints() const = 0;
-  // A roll call for the step that comes now: says that training may go on from here, because the
-  // losses are finite on every rank.
+  // A roll call for the next step. Its success means that training may continue from here, because
+  // the losses are finite on every rank.
   virtual absl::StatusOr<RollCallPlan> CallNow() = 0;
-  // Only where the job has checkpoints and trains.
+  // Only if the job has checkpoints and trains.
   virtual absl::StatusOr<SaveResult> Save(SaveKind kind) = 0;
-  // The newest one, after Save.
+  // The newest checkpoint, after Save.
   virtual CheckpointWritten NewestCheckpoint() const = 0;
-  // Only where the job trains. INVALID_ARGUMENT: rules that no change can be made of.
+  // This and the following methods are called only if the job trains. INVALID_ARGUMENT: the rules
+  // do not fit the model.
   virtual absl::Status CheckRules(const std::vector<TrainableRule>& rules) const = 0;
   virtual absl::StatusOr<TrainabilityPlan> Foresee(const std::vector<TrainableRule>& rules,
                                                    int64_t command) = 0;
@@ -46,7 +48,7 @@ class CommandEffects {
 // Threading: the session's thread. Everything but the constructor may be a collective.
 class Commands {
  public:
-  // All outlive it. `standing` and `schedule` are changed.
+  // All outlive it. Commands changes `standing` and `schedule`.
   struct Parts {
     const CommandSource* source;
     CommandEffects* effects;
@@ -54,21 +56,23 @@ class Commands {
     CommandSchedule* schedule;
     Standing* standing;
     const SessionReports* reports;
-    // Between two roll calls of a job that is halted.
+    // The time between two roll calls of a paused job.
     std::chrono::milliseconds pause_beat{200};
   };
   explicit Commands(const Parts& parts) : parts_(parts) {}
 
-  // Carries out what is due now that every rank holds the commands up to `newest`, and while the
-  // job is halted, waits for more. True when there was anything. What goes wrong with a command
-  // alone is that command's end.
+  // Carries out the commands that take effect now, given that every rank holds the commands up to
+  // `newest`. While the job is paused, it waits for more commands. Returns true if there was any
+  // command. An error that concerns one command only is reported as the end of that command.
   absl::StatusOr<bool> Apply(int64_t newest);
 
-  // Where some rank was told that the job goes on elsewhere: saves a checkpoint and stops.
+  // Called if some rank was told that the job continues on other nodes: saves a checkpoint and
+  // stops.
   absl::Status EndHere();
 
-  // At the start of a session. Says again how the commands went that the checkpoint has and the
-  // coordinator has not heard of: their reports were lost with the process that wrote it.
+  // At the start of a session: reports again how those commands ended that the checkpoint includes
+  // and of which the coordinator has not heard. Their reports were lost with the process that wrote
+  // the checkpoint.
   void TellUnreported() const;
 
  private:
@@ -81,18 +85,19 @@ class Commands {
   absl::Status Apply(const Command& command, const RefreshCommand&);
   absl::Status Apply(const Command& command, const PauseCommand&);
   absl::Status Apply(const Command& command, const ResumeCommand&);
-  // Cancel carries it out: it needs more than the command.
+  // Cancel() carries it out instead, because it needs more than the command.
   absl::Status Apply(const Command& command, const CancelCommand&) { return absl::OkStatus(); }
   absl::Status Cancel(const CommandSchedule::Due& due, int64_t target);
 
-  // Says that it took effect, and how it ended: at once, so that a change which the workers do not
-  // survive was none.
+  // Reports that the command took effect and how it ended. Both are reported together after the
+  // change, so that a change during which the workers end counts as not made.
   void Finish(const Command& command, decltype(CommandFinished::result) result = {});
-  // The same of one that did nothing. reason: CommandFinished's.
+  // Reports that the command took effect without changing anything, and why. `reason`: as in
+  // CommandFinished.
   void Fail(const Command& command, const absl::Status& status, const std::string& reason);
-  // Says of a command that it took effect now.
+  // Reports that the command took effect at this step.
   void TellApplied(int64_t number);
-  // Fails a command of a job that trains nothing: then false.
+  // Returns true if the job trains. If not, reports that the command failed.
   bool NeedsTraining(const Command& command);
   bool can_save() const {
     return parts_.effects->has_checkpoints() && parts_.effects->trains() &&

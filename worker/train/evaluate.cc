@@ -23,14 +23,14 @@ absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_ra
   int64_t terms = 0;
   int64_t samples = 0;
   int64_t correct = 0;
-  int64_t judged = 0;  // terms of which it is known whether they are correct
+  int64_t judged = 0;  // terms for which the model says whether they are correct
   for (int64_t round = 0; round < plan.rounds(); ++round) {
     const auto indices = plan.Samples(communicator.rank(), round);
     const bool idle = indices.empty();
     if (idle && !context.collective()) continue;
     const memory::MemoryScope scope(memory::Purpose::kActivations);
     data::Batch batch;
-    if (idle) {  // only for the other ranks' sake
+    if (idle) {  // only for the collectives of the other ranks
       batch = source.dataset->Blank(1);
     } else {
       auto read = source.dataset->Read(indices);

@@ -17,15 +17,15 @@ struct EvaluationResult {
   double loss = 0;  // mean over all loss terms of all samples
   int64_t terms = 0;
   int64_t samples = 0;
-  // The part of the terms whose target got the largest logit; where the model tells
-  // (LossOutput::correct).
+  // The fraction of the terms whose target got the largest logit; absent if the model does not
+  // report it (LossOutput::correct).
   std::optional<double> accuracy;
 };
 
-// Collective: all ranks call it at the same point and get the same result, to the bit. Reads at
-// most `per_rank` samples at a time. Leaves the context in evaluation mode. Errors: the
-// communicator's or the data set's; INVALID_ARGUMENT when there is no loss term at all, because
-// every target is ignored.
+// A collective: all ranks call it at the same point and get bitwise the same result. Reads at most
+// `per_rank` samples at a time. Leaves the context in evaluation mode. Errors: the communicator's
+// or the data set's; INVALID_ARGUMENT if there is no loss term at all, because every target is
+// ignored.
 absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
                                           models::Model& model, models::ForwardContext& context,
                                           comm::Communicator& communicator);

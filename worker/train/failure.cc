@@ -33,7 +33,7 @@ FailureKind Classify(const absl::Status& error, Phase phase) {
     case Cause::kStartDoesNotFit:
       return FailureKind::kPermanent;
     case Cause::kCheckpointsUnreadable:
-      return FailureKind::kPermanent;  // to an older coordinator, which knows no causes
+      return FailureKind::kPermanent;  // for an older coordinator, which does not know causes
     case Cause::kStaleEpoch:
     case Cause::kNodeFault:
       return FailureKind::kTransient;
@@ -55,8 +55,8 @@ FailureKind Classify(const absl::Status& error, Phase phase) {
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kUnimplemented:
       return FailureKind::kPermanent;
-    // While loading: a damaged input file, which stays damaged. Later: ranks that drifted apart,
-    // which a fresh start from the checkpoint mends.
+    // While loading: a damaged input file, which stays damaged. Later: the ranks' parameters
+    // differ, which a restart from the checkpoint repairs.
     case absl::StatusCode::kDataLoss:
       return phase == Phase::kCreate ? FailureKind::kPermanent : FailureKind::kTransient;
     default:

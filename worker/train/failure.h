@@ -6,21 +6,20 @@
 
 namespace muster::train {
 
-// What the coordinator is to know of an error beyond its text. Values travel
+// What the coordinator must know about an error in addition to its text. The values are sent
 // (v1::WorkerFailure.Kind).
 enum class Cause {
   kNone = 0,
-  // None of the job's checkpoints can be read: it waits for a person.
+  // None of the job's checkpoints can be read: the job waits for a person.
   kCheckpointsUnreadable = 1,
-  // Training is done, and its last checkpoint or its export could not be written: it is not done
-  // anew.
+  // Training is done, but its last checkpoint or its export could not be written. Training is not
+  // repeated.
   kFinalSaveFailed = 2,
   // The checkpoint folder has a newer generation: checkpoint::NewerGeneration.
   kStaleEpoch = 3,
   // This rank's node is at fault, not the job.
   kNodeFault = 4,
-  // The checkpoint in the directory that somebody told the job to go on from is whole, and does not
-  // fit the job.
+  // A user told the job to continue from a checkpoint that is complete but does not fit the job.
   kStartDoesNotFit = 5,
 };
 // The same error with a cause, which Annotate keeps.
@@ -28,12 +27,12 @@ absl::Status WithCause(absl::Status error, Cause cause);
 Cause CauseOf(const absl::Status& error);
 
 enum class FailureKind {
-  kTransient,    // starting over may help
-  kPermanent,    // starting over would end the same way: bad files, a loss that is not finite
-  kConsequence,  // another rank's end caused it
+  kTransient,    // a restart may help
+  kPermanent,    // a restart would end the same way: bad files, a loss that is not finite
+  kConsequence,  // caused by the end of another rank
 };
 enum class Phase { kCreate, kRun };
-// By its cause, where it has one; else by its code.
+// Decides by the cause if the error has one, otherwise by the code.
 FailureKind Classify(const absl::Status& error, Phase phase);
 
 }  // namespace muster::train

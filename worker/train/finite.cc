@@ -22,7 +22,7 @@ absl::Status CheckOne(const char* what, const std::string& name, const at::Tenso
   if (IsFinite(tensor)) return absl::OkStatus();
   return absl::OutOfRangeError(
       absl::StrCat("after step ", step, " ", what, " '", name,
-                   "' is not finite, so nothing is kept of it; look at the learning rate, "
+                   "' is not finite, so nothing of this step is saved; check the learning rate, "
                    "clip_grad_norm, and the data of that step"));
 }
 

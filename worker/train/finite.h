@@ -1,6 +1,6 @@
-// What of a model has to stay finite. The loss of a step is computed before its update, and
-// BatchNorm's statistics may overflow where no loss does: a finite loss says nothing of the
-// parameters and buffers after its step.
+// Checks that the parameters and buffers of a model stay finite. The loss of a step is computed
+// before its update, and BatchNorm's statistics may overflow although no loss does, so a finite
+// loss does not show that the parameters and buffers after its step are finite.
 #ifndef MUSTER_WORKER_TRAIN_FINITE_H_
 #define MUSTER_WORKER_TRAIN_FINITE_H_
 
@@ -16,17 +16,17 @@ namespace muster::train {
 // Threading: the model's.
 class FiniteCheck {
  public:
-  // Of `model`, which outlives it, with its initial values: a buffer that is not finite from the
-  // start (a mask of -inf, say) is meant so and not looked at.
+  // `model` must outlive this object and must still have its initial values. A buffer that is not
+  // finite from the start (for example a mask of -inf) is meant to be so and is not checked.
   explicit FiniteCheck(const models::Model& model);
 
-  // OUT_OF_RANGE, on all ranks, naming the first parameter or buffer with a value that is not
-  // finite. Asked before weights are kept. strategy: of the model; null: every rank has all of it.
-  // Where ranks hold shards, a collective of the strategy, whose errors it has too; then a
-  // parameter's name is told by the ranks that hold such a value.
+  // Called before weights are saved. OUT_OF_RANGE, on all ranks, names the first parameter or
+  // buffer with a value that is not finite. `strategy`: that of the model; null: every rank has the
+  // whole model. If ranks hold shards, this is a collective of the strategy and also returns its
+  // errors; then only the ranks that hold such a value name the parameter.
   absl::Status Check(int64_t step, parallel::Strategy* strategy) const;
 
-  // The same of the buffers alone, which are few: asked in every step.
+  // Checks the buffers only. They are few, so this is called in every step.
   absl::Status CheckBuffers(int64_t step) const;
 
  private:

@@ -1,4 +1,4 @@
-// What a refresh would do.
+// Computes what a refresh would do.
 #include <utility>
 
 #include "common/status/status.h"
@@ -13,7 +13,7 @@ namespace {
 using layout::Placement;
 using parallel::Placements;
 
-// The ranges of the chosen parameters of a rank, in bytes.
+// The bytes that a rank holds of the chosen parameters. `chosen` null: of all parameters.
 int64_t BytesOf(const Placement& placement, size_t rank, const std::vector<int64_t>& element_bytes,
                 const Mask* chosen = nullptr) {
   int64_t bytes = 0;
@@ -40,8 +40,8 @@ absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
   const Placements now = strategy_->PlacementsFor(this->mask());
   const Placements planned = strategy_->PlacementsFor(mask);
   const OptimizerState state = AllState();
-  Mask comes_along;  // state of what is trained then
-  Mask stays;        // of what is frozen then
+  Mask comes_along;  // has state and will be trained
+  Mask stays;        // has state and will be frozen
   for (size_t i = 0; i < mask.size(); ++i) {
     comes_along.push_back(state.present[i] && mask[i]);
     stays.push_back(state.present[i] && !mask[i]);

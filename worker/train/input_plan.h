@@ -11,8 +11,8 @@ namespace muster::train {
 
 // What the sum of the gradients of all micro-batches' mean losses is divided by.
 enum class DivideBy {
-  kInitial,  // the micro-batches of all ranks together with full input
-  kActive,   // the micro-batches that the ranks have
+  kInitial,  // the micro-batches of all ranks together if all have full input
+  kActive,   // the micro-batches that the ranks actually have
   kSamples,  // the loss terms of all ranks; then each loss is the sum over its terms
 };
 
@@ -37,22 +37,23 @@ struct JoinedRank {
 };
 
 struct InputPlan {
-  // Divides the sum of all gradients in the reduction. With DivideBy::kSamples 1: how many terms
-  // there are shows in the forwards.
+  // Divides the sum of all gradients in the reduction. With DivideBy::kSamples it is 1, because the
+  // number of terms is known only after the forward passes.
   double divisor = 1;
-  // Of all ranks.
+  // The samples of all ranks together.
   int64_t samples = 0;
-  // The number of the rank that has the most: all ranks take part in this many micro-batches.
+  // The micro-batches of the rank that has the most: all ranks take part in this many.
   int64_t micro_batches = 0;
   // The highest rank with input, with whose buffers all ranks continue. -1: no rank has input.
   int buffers_from = -1;
-  // By rank.
+  // The ranks without input, in rank order.
   std::vector<JoinedRank> joined;
   // With stop_at_first, the ranks because of which the step must not be taken.
   std::vector<int64_t> ran_out;
 };
 
-// By rank; not empty. `full`: micro-batches of all ranks together if all have full input.
+// `ranks` is in rank order and not empty. `full`: the micro-batches of all ranks together if all
+// have full input.
 InputPlan PlanInputs(const std::vector<RankInput>& ranks, const UnevenInputs& rules, int64_t full);
 
 // "rank 1 has run out of input", "ranks 0, 3, 4 and 2 more have ...".

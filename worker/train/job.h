@@ -1,5 +1,5 @@
-// What a session trains: the job with its defaults, and what the session uses of it in types of its
-// own. worker/control makes it from a v1::JobSpec.
+// What a session trains: the job with its defaults, and the parts that the session uses, in its own
+// types. worker/control makes it from a v1::JobSpec.
 #ifndef MUSTER_WORKER_TRAIN_JOB_H_
 #define MUSTER_WORKER_TRAIN_JOB_H_
 
@@ -29,8 +29,8 @@ namespace muster::train {
 // Which process this is. The pair (generation, incarnation) marks everything it writes or sends.
 struct Identity {
   std::string job;
-  // What tells this job from another of the same id, under another coordinator; the same in all
-  // generations.
+  // Distinguishes this job from another one with the same id under another coordinator. The same in
+  // all generations.
   std::string job_instance;
   int64_t generation = 0;
   int64_t rank = 0;
@@ -62,16 +62,16 @@ struct OptimizerConfig {
   std::vector<optim::ParameterGroup> groups;
 };
 
-// What the forward's matrix products and convolutions are computed in (autocast.h).
+// The type in which the forward pass computes matrix products and convolutions (autocast.h).
 enum class Precision { kFloat32, kBfloat16, kFloat16 };
 
-// What a loss, a gradient or a buffer that is not finite does.
+// What happens if a loss, a gradient or a buffer is not finite.
 enum class OnNan { kFail, kSkipStep };
 
-// What becomes of parameters that the model's own code freezes or unfreezes.
+// What happens when the model's own code freezes or unfreezes parameters.
 enum class RefreshMode {
-  kAuto,    // in force at the next step
-  kManual,  // without effect until a command says so
+  kAuto,    // the change takes effect at the next step
+  kManual,  // the change takes effect when a command asks for it
 };
 
 struct BatchConfig {
@@ -98,8 +98,8 @@ struct CheckpointConfig {
 
 struct ExportConfig {
   std::string path;        // a safetensors file
-  bool overwrite = false;  // whatever is there; else only what a job of the same name wrote
-  std::string job_name;    // whose file it will be
+  bool overwrite = false;  // any file; otherwise only one that a job of the same name wrote
+  std::string job_name;    // the job that will own the file
 };
 
 struct ProfileConfig {
@@ -108,8 +108,8 @@ struct ProfileConfig {
 };
 
 struct Job {
-  // With its defaults, and valid: the model is made from it, and the ranks compare it. All else
-  // here is a part of it as the session uses it.
+  // Valid, and with its defaults. The model is made from it, and the ranks compare it. All other
+  // fields are parts of it in the form that the session uses.
   v1::JobSpec spec;
   uint64_t seed = 0;
   std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy

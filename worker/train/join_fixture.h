@@ -1,4 +1,4 @@
-// Fixture of the tests of ranks with different amounts of input, ranks being threads.
+// Test fixture for ranks with different amounts of input. The ranks are threads.
 #ifndef MUSTER_WORKER_TRAIN_JOIN_FIXTURE_H_
 #define MUSTER_WORKER_TRAIN_JOIN_FIXTURE_H_
 
@@ -18,7 +18,7 @@
 
 namespace muster::train {
 
-// A convnet (it has BatchNorm); each rank has a file of its own with so many samples.
+// The model is a convnet, because it has BatchNorm. Each rank has its own data file.
 class JoinFixture : public testing::TestWithParam<int> {
  protected:
   std::string WriteRows(int64_t rank, int64_t count) {

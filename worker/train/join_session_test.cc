@@ -213,8 +213,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsTheErrorOfAllWithItsSamples) {
   }
   EXPECT_THAT(
       run->Errors()[0],
-      HasSubstr(
-          "it is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
+      HasSubstr("is that of rank 0, micro-batch 1, samples 20, 21, 22 and 1 more of data.train"));
 }
 
 // Its loss is known to the others one step later: no gradient tells of it.
@@ -230,8 +229,7 @@ TEST_P(JoinSessionTest, ALossThatIsNotFiniteIsThatOfItsStepWhereNothingIsTrained
     EXPECT_THAT(error, HasSubstr("the loss of step 2 is not finite on rank 0"));
     EXPECT_THAT(
         error,
-        HasSubstr(
-            "it is that of rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
+        HasSubstr("is that of rank 0, micro-batch 1, samples 12, 13, 14 and 1 more of data.train"));
   }
 }
 
@@ -250,8 +248,7 @@ TEST_P(JoinSessionTest, FilesWithoutAnySampleAreRefused) {
   for (const std::string& error : run->Errors()) {
     EXPECT_THAT(
         error,
-        HasSubstr(
-            "data.train.per_rank: expected a sample in one of the 2 files at least, found none"));
+        HasSubstr("data.train.per_rank: expected at least one sample in the 2 files, found none"));
   }
 }
 

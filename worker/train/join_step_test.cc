@@ -113,7 +113,7 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
       for (int step = 0; step < 8; ++step) {
         const auto result = steps.Next();
         ASSERT_TRUE(result.ok()) << result.status();
-        EXPECT_EQ(result->outcome, Outcome::kApplied);
+        EXPECT_EQ(result->outcome, StepOutcome::kApplied);
         ASSERT_TRUE(steps.training().strategy().AwaitParameters().ok());
         held[rank].push_back(BytesOf(steps.training().State()));
       }

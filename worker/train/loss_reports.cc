@@ -14,11 +14,11 @@ void LossReports::Add(int64_t step, const StepResult& result, int64_t samples,
   metrics.set_learning_rate(result.learning_rate);
   if (result.grad_norm.has_value()) metrics.set_grad_norm(*result.grad_norm);
   metrics.set_samples(samples);
-  metrics.set_skipped(result.outcome != Outcome::kApplied);
+  metrics.set_skipped(result.outcome != StepOutcome::kApplied);
   if (result.loss_scale.has_value()) metrics.set_loss_scale(*result.loss_scale);
   const models::InputSpec input = model.Input();
   if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
-  // A backward takes twice what its forward does.
+  // A backward pass takes twice the operations of its forward pass.
   added.flops = 3 * model.ForwardFlops() * static_cast<double>(samples);
 }
 

@@ -1,5 +1,5 @@
-// What was measured of each finished step, held back until the roll call has told its mean loss
-// over all ranks.
+// The metrics of each finished step, kept until the roll call has given the step's mean loss over
+// all ranks.
 #ifndef MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 #define MUSTER_WORKER_TRAIN_LOSS_REPORTS_H_
 
@@ -17,18 +17,18 @@ namespace muster::train {
 // Threading: the session's thread.
 class LossReports {
  public:
-  // The step that made `step` optimizer steps done, with `samples` of all ranks.
+  // The step after which `step` optimizer steps are done. `samples`: of all ranks.
   void Add(int64_t step, const StepResult& result, int64_t samples, const models::Model& model);
-  // Of the step that was added last: all that it cost, the roll call too.
+  // The duration of the step that was added last, including its roll call.
   void SetSeconds(double seconds);
-  // Those that are complete with this loss, oldest first. A step before it whose loss was never
-  // told has none.
+  // Returns the metrics that are complete with this loss, oldest first. An earlier step whose loss
+  // was never reported has none.
   std::vector<v1::StepMetrics> Complete(const StepLoss& loss, const models::Model& model);
 
  private:
   struct Waiting {
     v1::StepMetrics metrics;
-    // Of the model's forward and backward, all ranks; 0: the model does not know.
+    // Of the model's forward and backward passes on all ranks; 0: the model does not know.
     double flops = 0;
   };
   std::deque<Waiting> waiting_;  // oldest first

@@ -16,7 +16,8 @@ namespace {
 using layout::Placement;
 using layout::Range;
 
-// Of numbers that each parameter has one of, with everyone who holds any of it.
+// The placement of a scalar slot: one element per parameter, on each rank that holds a part of the
+// parameter.
 Placement OfScalars(const Placement& placement) {
   Placement scalars{.elements = std::vector<int64_t>(placement.elements.size(), 1), .holders = {}};
   for (const auto& ranges : placement.holders) {
@@ -26,7 +27,7 @@ Placement OfScalars(const Placement& placement) {
   return scalars;
 }
 
-// Of which parameters each rank holds other elements in one than in the other.
+// The parameters of which some rank holds different elements in `a` and in `b`.
 std::vector<bool> Differing(const Placement& a, const Placement& b) {
   std::vector<bool> differing(a.elements.size());
   for (size_t rank = 0; rank < a.holders.size(); ++rank) {
@@ -146,7 +147,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
   }
   for (const parallel::Piece& piece : strategy.pieces()) {
     std::vector<at::Tensor>& own = result.of_pieces.emplace_back();
-    if (!wanted[piece.parameter]) continue;  // it never had any
+    if (!wanted[piece.parameter]) continue;  // the parameter never had state
     if (!moving[piece.parameter]) {
       own = std::move(state.held.at(piece.parameter).slots);
       continue;
@@ -161,7 +162,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
     const auto& bytes = slots[s].scalar ? scalar_bytes : element_bytes;
     ASSIGN_OR_RETURN(const int64_t moved,
                      parallel::MovePieces(sources[s], targets[s], bytes, communicator,
-                                          {"optimizer state on the move", step}));
+                                          {"reshard of optimizer state", step}));
     result.bytes += moved;
   }
   return result;
@@ -193,7 +194,7 @@ void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& 
     if (!state.present[i]) continue;
     const std::string& name = parameters[i].name;
     const auto held = state.held.find(i);
-    int first_owner = 0;  // of a parameter without elements
+    int first_owner = 0;  // rank 0 for a parameter without elements
     for (const auto& part : parts[i]) {
       if (part.begin == 0) first_owner = part.rank;
     }

@@ -24,17 +24,17 @@ namespace muster::train {
 struct StatePiece {
   int64_t begin = 0;
   int64_t elements = 0;
-  std::vector<at::Tensor> slots;  // in the order of the optimizer's; a scalar slot has one element
+  std::vector<at::Tensor> slots;  // in the optimizer's order; a scalar slot has one element
 };
 
 // The state of some parameters, by their indices in the model.
 struct OptimizerState {
-  // Those of the model's parameters that have state, the same on all ranks.
+  // Which of the model's parameters have state; the same on all ranks.
   std::vector<bool> present;
   // Which rank holds which elements of all the model's parameters; the same on all ranks. A
   // parameter without elements is held by rank 0, or by all ranks if the state is replicated.
   layout::Placement holders;
-  // On this rank.
+  // The state that this rank holds.
   std::map<size_t, StatePiece> held;
 };
 
@@ -53,12 +53,12 @@ OptimizerState ZeroState(const std::vector<bool>& present,
                          int world_size);
 
 struct StateMove {
-  // For each of the new strategy's pieces: its state so far; empty where the parameter never had
-  // any.
+  // For each of the new strategy's pieces: its state so far; empty if the parameter never had
+  // state.
   std::vector<std::vector<at::Tensor>> of_pieces;
   // The state of the parameters that are frozen now.
   OptimizerState parked;
-  int64_t bytes = 0;  // that all ranks sent
+  int64_t bytes = 0;  // sent by all ranks together
 };
 
 // Gives `state` (the state of all parameters) to the pieces of a new strategy, which trains
@@ -72,7 +72,7 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
 // Combines two states; no parameter may be in both.
 OptimizerState Join(OptimizerState a, OptimizerState b);
 
-// Adds it to a checkpoint's state. replicated: every rank has all of it.
+// Adds `state` to the state of a checkpoint. `replicated`: every rank has all of it.
 void AddState(const OptimizerState& state, const std::vector<optim::StateSlot>& slots,
               const std::vector<models::Parameter>& parameters,
               const std::vector<at::ScalarType>& types, bool replicated,

@@ -18,7 +18,7 @@
 
 namespace muster::train {
 
-// It is done, or was taken back: nothing is to be done.
+// The command is done or was cancelled: there is nothing to do.
 struct NoCommand {};
 struct StopCommand {};
 struct SaveCheckpointCommand {};
@@ -29,24 +29,24 @@ struct SetTrainabilityCommand {
   std::vector<TrainableRule> rules;
   bool dry_run = false;
 };
-// Brings into force what model code has changed.
+// Puts the changes of model code into force.
 struct RefreshCommand {};
 struct PauseCommand {};
 struct ResumeCommand {};
-// Takes back the command of this number, where it has not taken effect.
+// Cancels the command with this number if it has not taken effect.
 struct CancelCommand {
   int64_t target = 0;
 };
 
 struct Command {
   int64_t number = 0;
-  // Not before so many optimizer steps are done.
+  // The command does not take effect before this many optimizer steps are done.
   std::optional<int64_t> at_step;
-  // It took effect in an earlier generation after at_step steps: again there, and no later change
-  // before it.
+  // The command took effect in an earlier generation after at_step steps. It takes effect again at
+  // that step, and no later change takes effect before it.
   bool replay = false;
-  // It took effect in an earlier generation, and is to be done anew (a halt that is in force, a
-  // checkpoint that was not finished): it cannot be taken back.
+  // The command took effect in an earlier generation and is carried out again (a pause that is in
+  // force, a checkpoint that was not finished). It cannot be cancelled.
   bool begun = false;
   std::variant<NoCommand, StopCommand, SaveCheckpointCommand, SetLearningRateCommand,
                SetTrainabilityCommand, RefreshCommand, PauseCommand, ResumeCommand, CancelCommand>
@@ -58,39 +58,40 @@ class CommandSource {
  public:
   virtual ~CommandSource() = default;
 
-  // Number of the newest command this rank holds; it holds all before it too. 0: none. What the log
-  // held when this session's process began is there from the start.
+  // The number of the newest command that this rank holds; 0: none. The rank also holds all earlier
+  // commands. Commands that were in the log when this session's process began are there from the
+  // start.
   virtual int64_t Newest() const = 0;
   // Command `number`, 1 <= number <= Newest().
   virtual Command Get(int64_t number) const = 0;
 
-  // The job is to save a checkpoint at its next step boundary, to end there and to go on elsewhere.
-  // Once true it stays so.
+  // True if the job must save a checkpoint at its next step boundary, end there, and continue on
+  // other nodes. Once true, it stays true.
   virtual bool Preempted() const { return false; }
 };
 
 struct SessionStarted {
   int64_t step = 0;             // optimizer steps done
   std::string checkpoint_path;  // empty: started without one
-  int64_t last_command = 0;     // the newest one that this checkpoint has taken in
+  int64_t last_command = 0;     // the newest command that this checkpoint includes
 };
 struct StageStarted {
   std::string stage;
   int64_t step = 0;
 };
-// Who has joined, each time that changes; all others have input.
+// The ranks that have no input left, reported each time they change. All other ranks have input.
 struct RanksJoined {
   std::vector<JoinedRank> ranks;
 };
 struct CheckpointWritten {
   int64_t step = 0;
   std::string path;
-  int64_t generation = 0;  // that wrote it
+  int64_t generation = 0;  // the generation that wrote it
 };
 struct CheckpointFailed {
   int64_t step = 0;
   std::string reason;
-  bool final = false;  // it was the last one of the job's training
+  bool final = false;  // it was the last checkpoint of the job's training
 };
 struct CheckpointBad {
   std::string path;
@@ -117,11 +118,11 @@ struct LearningRateSet {
   double new_rate = 0;
   double next_step = 0;  // the rate of the next step
 };
-// From one mask of trained parameters to another.
+// A change of the set of trained parameters.
 struct TrainabilityChange {
-  int64_t version = 0;  // that it made
+  int64_t version = 0;  // the version that the change made
   int64_t step = 0;     // optimizer steps done
-  int64_t command = 0;  // that asked for it; 0: model code
+  int64_t command = 0;  // the command that asked for it; 0: model code
   std::vector<std::string> frozen;
   std::vector<std::string> unfrozen;
   int64_t trained_before = 0;  // elements
@@ -133,19 +134,19 @@ struct TrainabilityChange {
 struct TrainabilityPlan {
   TrainabilityChange change;
   struct Rank {
-    int64_t state_bytes_before =
-        0;  // parameters, gradients and optimizer state that it holds between steps
+    // Parameters, gradients and optimizer state that the rank holds between steps.
+    int64_t state_bytes_before = 0;
     int64_t state_bytes = 0;
   };
   std::vector<Rank> ranks;
 };
-// What is trained now: at the start of a session, and after each change.
-struct TrainabilityInForce {
+// Which parameters are trained now. Reported at the start of a session and after each change.
+struct TrainabilityReport {
   int64_t version = 0;
   std::vector<TrainableRule> rules;
   int64_t trained = 0;  // elements
   int64_t frozen = 0;
-  std::vector<std::string> pending;  // parameters that model code has changed, without effect
+  std::vector<std::string> pending;  // parameters that model code has changed, not in force
   std::vector<Trainability::Parameter> parameters;  // at the start only, as the model was made
   std::optional<TrainabilityChange> change;
 };
@@ -154,13 +155,13 @@ struct CommandFinished {
   int64_t number = 0;
   absl::Status status;
   std::string reason;  // of an error, for programs; may be empty
-  // Of one that did what it says.
+  // The result of a command that succeeded.
   std::variant<std::monostate, CheckpointWritten, LearningRateSet, TrainabilityChange,
                TrainabilityPlan>
       result;
 };
-// The weights are written and wait under a temporary name, until ExportGate lets them take their
-// place.
+// The weights are written under a temporary name, which they keep until ExportGate allows the final
+// one.
 struct ExportReady {
   std::string temporary;
   std::string path;
@@ -169,44 +170,46 @@ struct Exported {
   std::string path;
 };
 
-// A StepMetrics is what was measured of a step or of a validation pass, without its generation.
+// A v1::StepMetrics holds the measurements of a step or of a validation pass, without the
+// generation.
 using Event =
     std::variant<SessionStarted, StageStarted, v1::StepMetrics, RanksJoined, CheckpointWritten,
                  CheckpointFailed, CheckpointBad, CheckpointsFound, CommandApplied, CommandFinished,
-                 TrainabilityInForce, ExportReady, Exported>;
+                 TrainabilityReport, ExportReady, Exported>;
 
-// Who says that exported weights may take their place. Thread-safe.
+// Allows exported weights to get their final name. Thread-safe.
 class ExportGate {
  public:
   virtual ~ExportGate() = default;
 
-  // After ExportReady: waits at most `timeout` for the word. True: it is given, false: not yet.
+  // Called after ExportReady. Waits at most `timeout` for the permission. True: it is given; false:
+  // not yet.
   virtual bool WaitForGrant(const std::string& path, absl::Duration timeout) = 0;
-  // For how long to ask, all in all.
-  virtual absl::Duration patience() const = 0;
+  // How long to wait for the permission in all.
+  virtual absl::Duration grant_timeout() const = 0;
 };
 
-// Whether this process may still act for its rank, or another one may be in its place. Thread-safe,
-// and cheap enough for every step.
+// Says whether this process may still act for its rank. After its lease, another process may have
+// replaced it. Thread-safe, and cheap enough for every step.
 class LeaseHolder {
  public:
   virtual ~LeaseHolder() = default;
 
-  // UNAVAILABLE: the lease is over. Nothing is to be changed any more that others see.
+  // UNAVAILABLE: the lease is over. This process must not change anything any more that others see.
   virtual absl::Status StillMine() const = 0;
 };
 
-// Takes what happens. Thread-safe; never blocks on the network, but in Settle: events are queued in
-// order.
+// Receives the events of a session and queues them in order. Thread-safe. Only Settle may block on
+// the network.
 class EventSink {
  public:
   virtual ~EventSink() = default;
 
   virtual void Report(const Event& event) = 0;
-  // Where this rank is now; only the newest counts. Cheap enough for every step.
+  // Where this rank is now; only the newest call counts. Cheap enough for every step.
   virtual void Progress(int64_t step, const char* stage, const char* doing) = 0;
-  // Waits until everything that was reported would be told also if this process ended now, at most
-  // `timeout`. What cannot fail has nothing to wait for.
+  // Waits at most `timeout` until all reported events would reach the coordinator even if this
+  // process ended now. An implementation that cannot lose events does nothing.
   virtual void Settle(absl::Duration /*timeout*/) {}
 };
 

@@ -19,7 +19,7 @@
 namespace muster::train {
 namespace {
 
-// Every rank's text, in rank order. A collective.
+// The texts of all ranks, in rank order. A collective.
 absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& mine, int64_t step,
                                                      comm::Communicator& communicator) {
   const int64_t ranks = communicator.world_size();
@@ -77,7 +77,7 @@ absl::Status Profile::EndStep(int64_t step) {
   if (written.ok()) {
     spdlog::info("trace of step {}: {}", step, path);
   } else {
-    spdlog::warn("no trace of step {}: {}", step, Message(written));
+    spdlog::warn("the trace of step {} could not be written: {}", step, Message(written));
   }
   return absl::OkStatus();
 }

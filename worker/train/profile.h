@@ -1,4 +1,5 @@
-// What the ranks do in the steps that a job names: a trace file for each (docs/profile.md).
+// Records what the ranks do in the steps that a job names, in a trace file for each of these steps
+// (docs/profile.md).
 #ifndef MUSTER_WORKER_TRAIN_PROFILE_H_
 #define MUSTER_WORKER_TRAIN_PROFILE_H_
 
@@ -18,20 +19,20 @@ namespace muster::train {
 // Threading: the session's thread.
 class Profile {
  public:
-  // config: absent: nothing is ever recorded.
+  // Without a config nothing is ever recorded.
   Profile(const std::optional<ProfileConfig>& config, const Identity& identity);
 
-  // Communicators over which collectives are recorded, in the place of those of `parts`, which
-  // outlive this; the same ones where nothing is recorded.
+  // Returns `parts` with communicators that record their collectives. They use the communicators of
+  // `parts`, which must outlive this object. Without a config, returns `parts` unchanged.
   SessionParts Trace(const SessionParts& parts);
 
   // Null where nothing is recorded.
   trace::Recorder* recorder() { return config_.has_value() ? &recorder_ : nullptr; }
 
-  // Before the step that makes `step` optimizer steps done, and after it, once its roll call is
-  // over. The latter is a collective of the control communicator where the step is one that the job
-  // names; its errors are the communicator's. Files that cannot be written are no error: the log
-  // says so.
+  // Called before the step after which `step` optimizer steps are done, and after that step once
+  // its roll call is over. EndStep is a collective of the control communicator if the job names the
+  // step; its errors are the communicator's. A file that cannot be written is not an error: it is
+  // only logged.
   void BeginStep(int64_t step);
   absl::Status EndStep(int64_t step);
 

@@ -99,8 +99,8 @@ absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig&
     ASSIGN_OR_RETURN(data.own_sizes, GatherSizes(data.dataset->size(), communicator));
     if (data.Own(0)->longest == 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat(name, ".per_rank: expected a sample in one of the ", data.own_sizes.size(),
-                       " files at least, found none"));
+          absl::StrCat(name, ".per_rank: expected at least one sample in the ",
+                       data.own_sizes.size(), " files, found none"));
     }
   }
   return data;

@@ -24,16 +24,16 @@ struct RankData {
   // Samples in each rank's own file, in rank order; empty: the set is common. Equal on all ranks.
   std::vector<int64_t> own_sizes;
 
-  // For the sampler of this rank.
+  // What the sampler of this rank needs to know of the files; absent if the set is common.
   std::optional<data::OwnFile> Own(int64_t rank) const;
-  // A pass over every sample once, at most `per_rank` of them at a time on a rank.
+  // The plan of a pass over every sample once, at most `per_rank` of them at a time on a rank.
   data::EvaluationPlan Evaluation(int64_t world_size, int64_t per_rank) const;
 };
 
-// Opens what this rank reads, for a model that takes `input`. Collective where ranks have files of
-// their own: they tell each other the sizes; with kAllowed some of these files may be without
+// Opens the files that this rank reads, for a model that takes `input`. A collective if the ranks
+// have their own files: they exchange the sizes. With kAllowed some of these files may have no
 // samples. `name`: "data.train" or "data.validate", for errors. Errors: the data set's;
-// INVALID_ARGUMENT for other than one file for each rank; the communicator's.
+// INVALID_ARGUMENT if the number of files is not the number of ranks; the communicator's.
 absl::StatusOr<RankData> OpenRankData(const std::string& name, const DataConfig& config,
                                       const models::InputSpec& input, data::Emptiness emptiness,
                                       comm::Communicator& communicator);

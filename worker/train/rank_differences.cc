@@ -14,7 +14,7 @@
 namespace muster::train {
 namespace {
 
-// A text of a fixed size; longer ones are cut, and zeros follow shorter ones.
+// Writes a text into `bytes` zeros: a longer text is cut, and zeros follow a shorter one.
 void Write(const std::string& text, int64_t bytes, char* out) {
   std::copy_n(text.data(), std::min<size_t>(text.size(), bytes - 1), out);
 }
@@ -23,7 +23,7 @@ char* CharsOf(const at::Tensor& tensor) {
   return reinterpret_cast<char*>(tensor.data_ptr<uint8_t>());
 }
 
-// Every rank's bytes, in rank order.
+// The bytes of all ranks, in rank order.
 absl::StatusOr<at::Tensor> Exchange(const at::Tensor& mine, comm::OpLabel label,
                                     comm::Communicator* communicator) {
   const at::Tensor all = at::empty({mine.numel() * communicator->world_size()}, at::kByte);
@@ -72,7 +72,7 @@ absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_
     const char* slot = CharsOf(all) + static_cast<int64_t>(record.number % kKept) * kNameBytes;
     const std::string number = absl::StrCat(record.number, " ");
     absl::string_view first = slot;
-    if (!absl::ConsumePrefix(&first, number)) continue;  // rank 0 does not keep this one
+    if (!absl::ConsumePrefix(&first, number)) continue;  // rank 0 no longer remembers this one
     for (int64_t rank = 1; rank < communicator->world_size(); ++rank) {
       absl::string_view other = slot + rank * mine.numel();
       if (!absl::ConsumePrefix(&other, number) || first == other) continue;
@@ -82,7 +82,7 @@ absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_
     }
   }
   return absl::FailedPreconditionError(
-      absl::StrCat(where, ", before the last ", kKept, " that they did alike"));
+      absl::StrCat(where, ", before the last ", kKept, ", which are equal on all ranks"));
 }
 
 absl::Status WithOrigin(const absl::Status& error, const std::string& here, int64_t step,
@@ -100,7 +100,7 @@ absl::Status WithOrigin(const absl::Status& error, const std::string& here, int6
   const std::string more =
       origins.size() > 1 ? absl::StrCat(" and of ", origins.size() - 1, " more ranks") : "";
   return absl::Status(error.code(),
-                      absl::StrCat(error.message(), "; it is that of ", origins[0], more));
+                      absl::StrCat(error.message(), "; the loss is that of ", origins[0], more));
 }
 
 }  // namespace muster::train

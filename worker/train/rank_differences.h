@@ -1,5 +1,6 @@
-// The errors that name in what ranks differ, once a roll call has found that they do. All of these
-// are collectives: all ranks have taken part in the same roll call, and are at the same point.
+// Errors that say in what the ranks differ, after a roll call has found that they do. All functions
+// are collectives: all ranks have taken part in the same roll call and are at the same point of the
+// program.
 #ifndef MUSTER_WORKER_TRAIN_RANK_DIFFERENCES_H_
 #define MUSTER_WORKER_TRAIN_RANK_DIFFERENCES_H_
 
@@ -13,20 +14,20 @@
 
 namespace muster::train {
 
-// `step` is the number of optimizer steps done. Each gives the communicator's error where it has
-// one.
+// `step` is the number of optimizer steps done. Each function returns the communicator's error if
+// there is one.
 
-// FAILED_PRECONDITION: the first parameter that the ranks do not all want trained, or all frozen.
+// FAILED_PRECONDITION names the first parameter that some ranks want trained and others frozen.
 absl::Status NameMaskDifference(const TrainedParameters& trained, int64_t step,
                                 comm::Communicator* communicator);
 
-// FAILED_PRECONDITION: the first collective, of those that rank 0 still knows, that another rank
-// has called otherwise.
+// FAILED_PRECONDITION names the first collective, of those that rank 0 still remembers, that is
+// different on another rank.
 absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_t step,
                                       comm::Communicator* communicator);
 
-// `error`, with where the loss that is not finite came from. here: of this rank; empty: not from
-// here.
+// Adds to `error` where the loss that is not finite came from. `here`: its origin on this rank;
+// empty: it did not come from this rank.
 absl::Status WithOrigin(const absl::Status& error, const std::string& here, int64_t step,
                         comm::Communicator* communicator);
 

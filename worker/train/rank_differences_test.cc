@@ -59,7 +59,7 @@ TEST(RankDifferences, CollectivesThatNobodyKnowsAnyMoreAreSaidToBeSo) {
        })) {
     EXPECT_EQ(status, absl::FailedPreconditionError(
                           "roll call of step 1: the ranks call different collectives, before the "
-                          "last 64 that they did alike"));
+                          "last 64, which are equal on all ranks"));
   }
 }
 
@@ -79,9 +79,9 @@ TEST(RankDifferences, TheOriginOfALossIsToldToAllRanks) {
   };
   EXPECT_EQ(tell({"", "", ""}), "the loss is not finite");
   EXPECT_EQ(tell({"", "rank 1, sample 8", ""}),
-            "the loss is not finite; it is that of rank 1, sample 8");
+            "the loss is not finite; the loss is that of rank 1, sample 8");
   EXPECT_EQ(tell({"rank 0", "rank 1", "rank 2"}),
-            "the loss is not finite; it is that of rank 0 and of 2 more ranks");
+            "the loss is not finite; the loss is that of rank 0 and of 2 more ranks");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Ranks of a session as threads, for tests.
+// Runs the ranks of a session as threads, for tests.
 #ifndef MUSTER_WORKER_TRAIN_RANK_THREADS_H_
 #define MUSTER_WORKER_TRAIN_RANK_THREADS_H_
 
@@ -11,8 +11,8 @@
 
 namespace muster::train {
 
-// Runs `body` on every rank, each in its own thread with a rank of two groups of its own, which it
-// leaves when it returns; returns when all have ended.
+// Runs `body` once for each rank, each in its own thread and with the rank's communicators of two
+// groups. The rank leaves the groups when `body` returns. Returns when all threads have ended.
 inline void RunRanks(int world_size, const std::function<void(int rank, comm::Communicator& control,
                                                               comm::Communicator& data)>& body) {
   auto control = comm::LocalGroup::Create(world_size);

@@ -13,7 +13,7 @@
 namespace muster::train {
 namespace {
 
-// The record as it travels, floating point by its bits.
+// The fields of a record as it is sent. Floating-point numbers are sent as their bits.
 constexpr int kFields = 20;
 
 void Encode(const RollCallRecord& record, int64_t* out) {

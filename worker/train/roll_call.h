@@ -1,11 +1,11 @@
-// The roll call: before each step every rank tells the others where it stands, and a pure function
-// of the table says what the step will be. All ranks read the same table, so all decide alike
+// The roll call: before each step every rank sends its record to the others, and a pure function of
+// the table decides what the step will be. All ranks read the same table, so all decide the same
 // without asking the coordinator. docs/roll-call.md describes the protocol.
 //
-// Normally the call for the next step is posted when a step begins and awaited when it ends
-// (overlapped: no cost). After a boundary that did something (a command, a checkpoint, a validation
-// pass, the start of a stage) the ranks hold a blocking call, attempt + 1, and only that one drives
-// the step.
+// Normally the call for the next step is posted when a step begins and awaited when it ends, so it
+// overlaps with the step and costs no time. After a boundary at which something was done (a
+// command, a checkpoint, a validation pass, the start of a stage) the ranks make a blocking call
+// with the next attempt number, and only that call decides about the step.
 #ifndef MUSTER_WORKER_TRAIN_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_ROLL_CALL_H_
 
@@ -27,7 +27,7 @@ class RollCall {
   explicit RollCall(comm::Communicator* communicator);
   ~RollCall();
 
-  // For Decide.
+  // Sets the options of Decide.
   void Configure(DecideOptions options) { options_ = std::move(options); }
 
   void Post(const RollCallRecord& record);

@@ -16,7 +16,7 @@ namespace {
 
 using Field = int64_t RollCallRecord::*;
 
-// What every rank must say alike.
+// The fields that must be equal on all ranks.
 constexpr std::pair<const char*, Field> kEqual[] = {
     {"generation", &RollCallRecord::generation},
     {"step", &RollCallRecord::step},
@@ -28,7 +28,7 @@ constexpr std::pair<const char*, Field> kEqual[] = {
     {"outcome of the loss step", &RollCallRecord::loss_outcome},
 };
 
-// "rank 1", "ranks 0, 2, 3 and 5 more": those of the table that fit.
+// "rank 1", "ranks 0, 2, 3 and 5 more": the ranks of the table for which `fits` is true.
 template <typename Fits>
 std::string RanksThat(const std::vector<RollCallRecord>& table, const Fits& fits) {
   std::vector<int64_t> ranks;
@@ -38,15 +38,15 @@ std::string RanksThat(const std::vector<RollCallRecord>& table, const Fits& fits
   return Numbered("rank", ranks);
 }
 
-// Comes before everything else: ranks that differ here are not at the same point either.
+// This check comes first: ranks that differ here are not at the same point of the program either.
 absl::Status CheckMasks(const std::vector<RollCallRecord>& table,
                         const std::vector<std::string>& names, bool* differ) {
   *differ = std::any_of(table.begin(), table.end(), [&](const RollCallRecord& record) {
     return record.mask_hash != table[0].mask_hash;
   });
   if (!*differ) return absl::OkStatus();
-  // The first parameter that some rank changes; who changes none before it or only later ones, does
-  // not change it.
+  // The first parameter that some rank changes. A rank that changes nothing, or whose first change
+  // is a later parameter, does not change this one.
   int64_t first = -1;
   for (const RollCallRecord& record : table) {
     if (record.first_change >= 0 && (first < 0 || record.first_change < first)) {
@@ -75,7 +75,7 @@ absl::Status CheckAgreement(const std::vector<RollCallRecord>& table) {
   }
   for (size_t rank = 1; rank < table.size(); ++rank) {
     const double first = table[0].learning_rate, other = table[rank].learning_rate;
-    // By their bits: NaN is like NaN.
+    // Compares bits, so that NaN equals NaN.
     if (std::bit_cast<int64_t>(other) == std::bit_cast<int64_t>(first)) continue;
     return absl::FailedPreconditionError(
         absl::StrFormat("roll call of step %d: the ranks differ in the learning rate: rank 0 says "
@@ -98,15 +98,15 @@ std::string NonFiniteLosses(const std::vector<RollCallRecord>& table) {
   return text;
 }
 
-// What must not go on: see Outcome.
+// Returns an error if training must not continue after this step (see StepOutcome).
 absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) {
-  const auto outcome = static_cast<Outcome>(table[0].loss_outcome);
-  if (outcome == Outcome::kSkipped) return absl::OkStatus();
+  const auto outcome = static_cast<StepOutcome>(table[0].loss_outcome);
+  if (outcome == StepOutcome::kSkipped) return absl::OkStatus();
   const std::string ranks = NonFiniteLosses(table);
   std::string message;
   if (!ranks.empty()) {
     message = absl::StrCat("the loss of step ", table[0].loss_step, " is not finite on ", ranks);
-  } else if (outcome == Outcome::kRefused) {
+  } else if (outcome == StepOutcome::kRefused) {
     message = absl::StrCat("a gradient of step ", table[0].loss_step,
                            " is not finite, although the loss is (", mean, ")");
   } else {
@@ -114,9 +114,9 @@ absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) 
   }
   return absl::OutOfRangeError(absl::StrCat(
       message,
-      outcome == Outcome::kApplied ? "; no checkpoint and no export holds anything of it"
-                                   : "; nothing of it was applied",
-      "; look at the learning rate, clip_grad_norm, and the data of that step"));
+      outcome == StepOutcome::kApplied ? "; no checkpoint and no export contains this step"
+                                       : "; the step was not applied",
+      "; check the learning rate, clip_grad_norm, and the data of that step"));
 }
 
 absl::StatusOr<std::optional<StepLoss>> MeanLoss(const std::vector<RollCallRecord>& table) {

@@ -1,4 +1,4 @@
-// What the ranks tell each other before each step, and what follows from it: a pure function of the
+// What the ranks send each other before each step, and what follows from it: a pure function of the
 // table, with the same result on every rank. docs/roll-call.md describes the protocol.
 #ifndef MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_
 #define MUSTER_WORKER_TRAIN_ROLL_CALL_PLAN_H_
@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/train/input_plan.h"
-#include "worker/train/outcome.h"
+#include "worker/train/step_outcome.h"
 
 namespace muster::train {
 
@@ -44,10 +44,9 @@ struct RollCallRecord {
   int64_t loss_step = 0;
   double loss_sum = 0;
   double loss_weight = 0;
-  // How that step ended: an Outcome.
-  int64_t loss_outcome = static_cast<int64_t>(Outcome::kApplied);
-  // Of all collectives that this rank has begun before this call: how many, and a hash of their
-  // names.
+  // How that step ended: a StepOutcome.
+  int64_t loss_outcome = static_cast<int64_t>(StepOutcome::kApplied);
+  // The number of collectives that this rank has begun before this call, and a hash of their names.
   int64_t collectives = 0;
   int64_t collectives_hash = 0;
 };
@@ -76,7 +75,7 @@ struct RollCallPlan {
 };
 
 struct DecideOptions {
-  // Of the model's parameters, for errors.
+  // The names of the model's parameters, for errors.
   std::vector<std::string> names = {};
   UnevenInputs uneven_inputs = {};
   // PlanInputs' `full`.
@@ -86,8 +85,7 @@ struct DecideOptions {
 // Pure. The table is in rank order and not empty. Errors are equal on all ranks and name the ranks:
 // FAILED_PRECONDITION the ranks differ in generation, step, attempt, position, layout or learning
 //                      rate, or in which parameters they want to be trained
-// OUT_OF_RANGE         a loss, or a gradient, is not finite and the step was not to be skipped for
-//                      it
+// OUT_OF_RANGE         a loss or a gradient is not finite, and on_nan does not skip such steps
 absl::StatusOr<RollCallPlan> Decide(const std::vector<RollCallRecord>& table,
                                     const DecideOptions& options = {});
 

@@ -73,7 +73,7 @@ TEST(Decide, ALossThatIsNotFiniteNamesStepAndRank) {
   EXPECT_NE(message.find("step 7 is not finite on rank 1"), std::string::npos) << message;
 }
 
-RollCallRecord Rank(Outcome outcome, double loss_sum) {
+RollCallRecord Rank(StepOutcome outcome, double loss_sum) {
   RollCallRecord record = Rank(0, loss_sum);
   record.loss_outcome = static_cast<int64_t>(outcome);
   return record;
@@ -87,27 +87,26 @@ std::string ErrorOf(const std::vector<RollCallRecord>& table) {
 
 TEST(Decide, WhatIsNotFiniteEndsTheJobUnlessTheStepWasSkippedForIt) {
   const double nan = std::nan(""), inf = INFINITY;
-  const std::string advice =
-      "; look at the learning rate, clip_grad_norm, and the data of that step";
-  EXPECT_EQ(ErrorOf({Rank(Outcome::kApplied, 1), Rank(Outcome::kApplied, -inf)}),
-            "the loss of step 7 is not finite on rank 1 (-inf); no checkpoint and no export holds "
-            "anything of it" +
+  const std::string advice = "; check the learning rate, clip_grad_norm, and the data of that step";
+  EXPECT_EQ(ErrorOf({Rank(StepOutcome::kApplied, 1), Rank(StepOutcome::kApplied, -inf)}),
+            "the loss of step 7 is not finite on rank 1 (-inf); no checkpoint and no export "
+            "contains this step" +
                 advice);
-  for (const Outcome outcome : {Outcome::kRefused, Outcome::kOverflowed}) {
+  for (const StepOutcome outcome : {StepOutcome::kRefused, StepOutcome::kOverflowed}) {
     EXPECT_EQ(ErrorOf({Rank(outcome, nan), Rank(outcome, 1), Rank(outcome, inf), Rank(outcome, nan),
                        Rank(outcome, nan)}),
               "the loss of step 7 is not finite on rank 0 (nan), rank 2 (inf), rank 3 (nan) and 1 "
-              "more; nothing of it was applied" +
+              "more; the step was not applied" +
                   advice);
   }
-  EXPECT_EQ(ErrorOf({Rank(Outcome::kRefused, 1), Rank(Outcome::kRefused, 2)}),
-            "a gradient of step 7 is not finite, although the loss is (0.75); nothing of it was "
+  EXPECT_EQ(ErrorOf({Rank(StepOutcome::kRefused, 1), Rank(StepOutcome::kRefused, 2)}),
+            "a gradient of step 7 is not finite, although the loss is (0.75); the step was not "
             "applied" +
                 advice);
-  EXPECT_EQ(Decide({Rank(Outcome::kOverflowed, 1), Rank(Outcome::kOverflowed, 2)})->loss->mean,
-            0.75);
-  EXPECT_EQ(Decide({Rank(Outcome::kSkipped, 1), Rank(Outcome::kSkipped, 2)})->loss->mean, 0.75);
-  const auto skipped = Decide({Rank(Outcome::kSkipped, 1), Rank(Outcome::kSkipped, nan)});
+  for (const StepOutcome outcome : {StepOutcome::kOverflowed, StepOutcome::kSkipped}) {
+    EXPECT_EQ(Decide({Rank(outcome, 1), Rank(outcome, 2)})->loss->mean, 0.75);
+  }
+  const auto skipped = Decide({Rank(StepOutcome::kSkipped, 1), Rank(StepOutcome::kSkipped, nan)});
   ASSERT_TRUE(skipped.ok()) << skipped.status();
   EXPECT_TRUE(std::isnan(skipped->loss->mean));
 }

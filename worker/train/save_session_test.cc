@@ -60,7 +60,7 @@ class Outside : public CommandSource, public EventSink, public ExportGate, publi
     return lease_over ? absl::UnavailableError("the lease is over") : absl::OkStatus();
   }
   bool WaitForGrant(const std::string&, absl::Duration) override { return on_ask(++asked); }
-  absl::Duration patience() const override { return absl::Seconds(3); }
+  absl::Duration grant_timeout() const override { return absl::Seconds(3); }
 
   std::function<void()> on_first_step;
   std::function<bool(int times)> on_ask = [](int) { return true; };

@@ -22,7 +22,8 @@ checkpoint::SavePoint Saving::Point() const {
 
 absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
   const int64_t step = parts_.standing->step;
-  // Commands of this step that came after it are done again by whoever goes on from it.
+  // Commands that took effect at this step after that checkpoint are carried out again by a session
+  // that starts from it.
   if (newest_.has_value() && newest_->step == step) return SaveResult();
   parts_.reports->Progress("saving a checkpoint");
   parallel::Strategy& strategy = parts_.strategy();
@@ -37,7 +38,7 @@ absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
       newest_ = CheckpointWritten{step, saved.path, parts_.generation};
       return SaveResult();
     }
-    // Rank 0's lease is over: nothing is wrong with the files, and the next generation saves.
+    // Rank 0's lease is over. The files are not at fault, and the next generation saves.
     if (absl::IsUnavailable(saved.files)) return saved.files;
     if (kind != SaveKind::kOnTheWay &&
         parts_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint")) {

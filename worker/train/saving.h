@@ -1,5 +1,5 @@
-// A session's checkpoints: what goes into one of them, and what becomes of one that cannot be
-// written. checkpoints.h says where they lie.
+// A session's checkpoints: what one of them contains, and what happens if one cannot be written.
+// checkpoints.h says where they are.
 #ifndef MUSTER_WORKER_TRAIN_SAVING_H_
 #define MUSTER_WORKER_TRAIN_SAVING_H_
 
@@ -22,14 +22,16 @@
 
 namespace muster::train {
 
+// kAtStop and kFinal are tried up to three times.
 enum class SaveKind {
-  kOnTheWay,
-  kAtStop,  // this one, and the next, are tried up to three times
-  kFinal,   // at the end of training
+  kOnTheWay,  // training continues after it
+  kAtStop,    // the session stops after it
+  kFinal,     // at the end of training
 };
 
 struct SaveResult {
-  // Where they failed, which is reported: that is no error of the session.
+  // An error if the files could not be written. It is already reported, and it is no error of the
+  // session.
   absl::Status files;
 };
 
@@ -47,20 +49,20 @@ class Saving {
     const Attempts* attempts;
     const Standing* standing;
     const SessionReports* reports;
-    // What trains; both are asked anew for each checkpoint, because a change of what is trained
-    // makes others.
+    // Return the strategy and the state in use. Both are called for each checkpoint, because a
+    // change of the trained parameters replaces them.
     std::function<parallel::Strategy&()> strategy;
     std::function<checkpoint::State()> state;
   };
   explicit Saving(Parts parts) : parts_(std::move(parts)) {}
 
-  // Unless there is one of this step. A collective; the roll call before it has said that the
-  // losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE, a parameter or
-  // buffer that is not finite; UNAVAILABLE, the lease is over; DATA_LOSS, the ranks' parameters
-  // differ.
+  // Saves a checkpoint unless there is one of this step. A collective. The roll call before it has
+  // shown that the losses are finite on every rank. Errors: the communicator's; OUT_OF_RANGE: a
+  // parameter or buffer is not finite; UNAVAILABLE: the lease is over; DATA_LOSS: the ranks'
+  // parameters differ.
   absl::StatusOr<SaveResult> Save(SaveKind kind);
 
-  // The newest one that was written or gone on from.
+  // The newest checkpoint that this session wrote or started from.
   const std::optional<CheckpointWritten>& newest() const { return newest_; }
   void GoOnFrom(const Checkpoints::Restored& restored);
 

@@ -3,9 +3,11 @@
 #include <chrono>
 #include <cmath>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/train/autocast.h"
 #include "worker/train/evaluate.h"
@@ -18,13 +20,19 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
   if (standing_.validation_due) RETURN_IF_ERROR(ValidateDue());
   for (const PlannedStage& stage : RemainingStages(job_.stages, standing_.step)) {
     if (standing_.stopped) break;
-    const auto* fit = std::get_if<FitUntil>(&stage);
-    if (fit != nullptr && !ended_early_.empty()) continue;
-    BeginStage(fit != nullptr ? "fit" : "validate");
-    RETURN_IF_ERROR(fit != nullptr ? Fit(*fit) : ValidateOnce());
+    RETURN_IF_ERROR(std::visit(Overloaded{[this](const FitUntil& fit) {
+                                            if (!ended_early_.empty()) return absl::OkStatus();
+                                            BeginStage("fit");
+                                            return Fit(fit);
+                                          },
+                                          [this](const ValidateStage&) {
+                                            BeginStage("validate");
+                                            return ValidateOnce();
+                                          }},
+                               stage));
   }
   if (!standing_.stopped) {
-    // Whatever became of the last checkpoint: the weights are worth to be kept.
+    // The weights are exported even if the last checkpoint could not be written.
     const absl::Status exported = Export();
     if (!final_save_.ok() && (exported.ok() || CauseOf(exported) == Cause::kFinalSaveFailed)) {
       const std::string also = exported.ok() ? "" : absl::StrCat("; and ", exported.message());
@@ -53,14 +61,15 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
     }
     const auto start = std::chrono::steady_clock::now();
     profile_.BeginStep(standing_.step + 1);
-    // What commands come with the plan of this call wait: a step follows its hook at once.
+    // Commands that come with the plan of this call wait, because a step must follow its hook at
+    // once.
     ASSIGN_OR_RETURN(const auto plan_after_hook, changes_->BeforeStep());
     if (plan_after_hook.has_value()) plan = *plan_after_hook;
     roll_call_.PostNext();
     RETURN_IF_ERROR(Step(plan));
     ASSIGN_OR_RETURN(plan, roll_call_.AwaitNext());
-    // All that a step costs, the roll call too. It is not reported yet: its loss travels in the
-    // next call.
+    // The whole duration of a step, including its roll call. The step is not reported yet: its loss
+    // is sent in the next call.
     roll_call_.SetSeconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     RETURN_IF_ERROR(profile_.EndStep(standing_.step));
@@ -89,9 +98,9 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
                 .checkpoints = has_checkpoints(),
                 .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
                 .total_steps = TotalSteps(job_.stages)});
-  if (!due.any() && roll_call_.outcome() == Outcome::kApplied) return std::nullopt;
-  // Says of this step that training may go on from it: its loss is finite on every rank, or it was
-  // left out.
+  if (!due.any() && roll_call_.outcome() == StepOutcome::kApplied) return std::nullopt;
+  // This call shows that training may continue from this step: its loss is finite on every rank, or
+  // the step was skipped.
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
   if (!due.any()) return plan;
   if (plan.preempted && ValidatesElsewhere(due, has_checkpoints())) {
@@ -167,21 +176,22 @@ absl::Status SessionImpl::Export() {
   RETURN_IF_ERROR(AwaitParameters());
   RETURN_IF_ERROR(finite_->Check(standing_.step, strategy()));
   RETURN_IF_ERROR(export_->Write(*model_, strategy()));
-  return CallNow().status();  // nobody is done before the weights are there
+  return CallNow().status();  // no rank ends before the weights have their final name
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
                                                          const SessionParts& parts) {
   auto session = std::make_unique<SessionImpl>(identity, job, parts);
   const absl::Status built = Guarded("set-up", [&session] { return session->Build(); });
-  // Who has saved a checkpoint has read all its files before: they are gone here, not for good.
+  // A job that has saved a checkpoint has read all its files before, so they are missing on this
+  // node only.
   const bool ran_before = !parts.checkpoints.empty() || parts.had_checkpoints;
   const bool gone = absl::IsNotFound(built) || absl::IsPermissionDenied(built);
   if (ran_before && gone && CauseOf(built) == Cause::kNone) {
     return WithCause(
-        Annotate(
-            built,
-            "what the job could read before is missing; is the file system mounted on this node?"),
+        Annotate(built,
+                 "a file that the job could read before is missing; is the file system mounted on "
+                 "this node?"),
         Cause::kNodeFault);
   }
   RETURN_IF_ERROR(built);

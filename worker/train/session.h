@@ -1,10 +1,10 @@
 // One session: one generation of a job on one rank, from loading to the end of the last stage.
 //
 // Life cycle: Create builds everything (model, data, communicating strategy, optimizer) and
-// restores the newest good checkpoint; Run goes through the remaining stages; then the object is
-// destroyed. Nothing live is mutated by membership: a lost peer ends the session with an error, and
-// a new generation makes a new one. Threading: one thread. Ranks may be threads of one process (no
-// process-wide state is touched). Errors: see Classify.
+// restores the newest good checkpoint. Run goes through the remaining stages. Then the object is
+// destroyed. A change of membership never changes a session: a lost peer ends the session with an
+// error, and a new generation creates a new one. Threading: one thread. Ranks may be threads of one
+// process (no process-wide state is changed). Errors: see Classify.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_H_
 #define MUSTER_WORKER_TRAIN_SESSION_H_
 
@@ -24,39 +24,39 @@
 
 namespace muster::train {
 
-// What a session stands on; all outlive it. The two communicators span the same ranks.
+// What a session uses; all must outlive it. The two communicators have the same ranks.
 struct SessionParts {
   comm::Communicator* control;    // roll call, evaluation totals, checkpoint agreement
-  comm::Communicator* gradients;  // owned in use by the strategy
+  comm::Communicator* gradients;  // used by the strategy only
   const CommandSource* commands;
   EventSink* events;
-  // Recorded checkpoints (absolute directories), newest first: the first good one is where to
-  // start.
+  // Recorded checkpoints (absolute directories), newest first. The session starts from the first
+  // good one.
   std::vector<std::string> checkpoints;
-  // Of rank 0. Null: an export takes its place at once.
+  // On rank 0. Null: exported weights get their final name at once.
   ExportGate* export_gate = nullptr;
-  // Before the last save, or an export, is tried a second and a third time.
+  // The pause before the last save, or an export, is tried again.
   absl::Duration save_retry = absl::Seconds(2);
-  // Directories in the job's folder that do not count any more.
+  // Checkpoint directories in the job's folder that do not count any more.
   std::vector<std::string> retired_checkpoints;
-  // There were recorded ones that were damaged, all of them: without a whole one the job does not
-  // begin anew by itself.
+  // There were recorded checkpoints, and all were damaged. Without a good one the job does not
+  // start again from step 0 by itself.
   bool had_checkpoints = false;
-  // Somebody decided so: begin anew, or from this directory. Neither: from `checkpoints`.
+  // A user decided to start from step 0, or from this directory. Neither: start from `checkpoints`.
   bool from_scratch = false;
   std::string start_from;
-  // Where the session's collectives are noted; null: nowhere outside.
+  // Records the session's collectives. Null: the session records them in an object of its own.
   comm::FlightRecorder* flight = nullptr;
-  // Asked after each roll call, and before a file gets its final name. Null: nobody else can take
-  // this process's place.
+  // Checked after each roll call, and before a file gets its final name. Null: no other process can
+  // replace this one.
   const LeaseHolder* lease = nullptr;
 };
 
 struct SessionEnd {
   int64_t step = 0;
   bool stopped = false;     // by a stop command
-  bool preempted = false;   // it goes on elsewhere
-  std::string ended_early;  // why training ended before its last step, where nobody asked for it
+  bool preempted = false;   // the job continues on other nodes
+  std::string ended_early;  // why training ended before its last step, if no user asked for it
 };
 
 class Session {

@@ -1,5 +1,5 @@
-// Fixture of the tests of whole sessions: a small job on real token files, its ranks being threads
-// over comm/local.
+// Test fixture for whole sessions: a small job on real token files. The ranks are threads over
+// comm/local.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_FIXTURE_H_
 #define MUSTER_WORKER_TRAIN_SESSION_FIXTURE_H_
 
@@ -28,7 +28,7 @@
 
 namespace muster::train {
 
-// What rank 0 reported, and commands that appear once a step has been reported.
+// The reports of rank 0, and commands that appear once a step has been reported.
 class Outside : public CommandSource, public EventSink {
  public:
   int64_t Newest() const override {
@@ -62,7 +62,7 @@ class Outside : public CommandSource, public EventSink {
   }
   void Progress(int64_t, const char*, const char*) override {}
 
-  // They are there from the start, in the place of a stop.
+  // These commands are in the log from the start. They replace the stop command.
   void SetCommands(const std::vector<Command>& commands) { commands_ = commands; }
   void StopAfterStep(int64_t step) { stop_after_step_ = step; }
   int64_t newest_step() const {
@@ -123,8 +123,8 @@ class SessionTest : public ::testing::Test {
     Job job;
     job.seed = 7;
     *job.spec.mutable_model() = models::SpecFromText(
-        "gpt2",
-        R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, "dropout": 0.1})");
+        "gpt2", R"({"vocab_size": 29, "context": 8, "layers": 2, "heads": 2, "width": 16, )"
+                R"("dropout": 0.1})");
     job.train = TokenFiles{{folder_ / "train.bin"}};
     job.validate = TokenFiles{{folder_ / "validate.bin"}};
     job.strategy = parallel::DdpOptions{.bucket_bytes = 4096, .first_bucket_bytes = 1024};
@@ -168,7 +168,7 @@ class SessionTest : public ::testing::Test {
   std::string job_instance_ = "this";
   std::vector<Command> commands_;
   std::map<int, Job> jobs_;  // of single ranks, instead of the common one
-  SessionParts start_{};     // what it says of checkpoints that do not count, and of where to start
+  SessionParts start_{};     // fields that all ranks share: retired checkpoints, where to start
 };
 
 }  // namespace muster::train

@@ -1,7 +1,8 @@
 // A session composes its parts: session.cc goes through stages and steps, session_setup.cc builds
 // everything. What the parts do is in files of their own: trained_parameters.h (which parameters
 // are trained), trainability_changes.h, session_roll_call.h, commands.h, saving.h,
-// weights_export.h, stages.h (what is due), standing.h (where it stands).
+// weights_export.h, stages.h (what follows a step), standing.h (the position and settings between
+// steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -61,9 +62,10 @@ class SessionImpl : public Session, private CommandEffects {
   absl::Status BuildTraining();
   absl::Status BuildShards();
   absl::StatusOr<std::unique_ptr<Training>> MakeTraining();
-  // Gives the path of the checkpoint that it goes on from; empty: none.
+  // Returns the path of the checkpoint that the session continues from; empty: none.
   absl::StatusOr<std::string> OpenCheckpoints();
-  // Makes the session one that a checkpoint of this manifest goes into.
+  // Prepares the session for a checkpoint with this manifest, and returns the state to fill from
+  // it.
   absl::StatusOr<checkpoint::State> StateFor(const manifest::Manifest& manifest);
   void Restore(const Checkpoints::Restored& restored);
 
@@ -71,21 +73,23 @@ class SessionImpl : public Session, private CommandEffects {
   absl::StatusOr<SessionEnd> RunStages();
   absl::Status Fit(const FitUntil& stage);
   absl::Status Step(const RollCallPlan& plan);
-  // What is due after a step: nothing, or work and then the plan of the next step.
+  // Does what follows a step. Returns the plan of the next step, or nothing if there was nothing to
+  // do.
   absl::StatusOr<std::optional<RollCallPlan>> AtBoundary(const FitUntil& stage,
                                                          const RollCallPlan& next);
-  // That some rank cannot take part in the step of this plan as the others can, where training is
-  // to end then. FAILED_PRECONDITION: it would end before its first step.
+  // True if training must end before the step of this plan, because some rank has less input than
+  // others and the job stops at the first such step. FAILED_PRECONDITION: training would end before
+  // its first step.
   absl::StatusOr<bool> RanOut(const RollCallPlan& plan);
-  // The stage, and the pass itself.
+  // Runs a validation stage: the roll call, commands, and the pass.
   absl::Status ValidateOnce();
-  // The pass that the session before left to this one.
+  // Runs the validation pass that the previous session left to this one.
   absl::Status ValidateDue();
   absl::Status Validate();
   absl::Status Export();
   void BeginStage(const char* stage);
 
-  // ---- What commands do.
+  // ---- CommandEffects.
   bool trains() const override { return sampler_.has_value(); }
   bool has_checkpoints() const override { return checkpoints_ != nullptr; }
   absl::StatusOr<RollCallPlan> CallNow() override { return roll_call_.CallNow(); }
@@ -112,19 +116,19 @@ class SessionImpl : public Session, private CommandEffects {
   models::ForwardContext& context() {
     return training_ == nullptr ? *plain_context_ : training_->context();
   }
-  // Everything that a checkpoint holds as tensors, live.
+  // Everything that a checkpoint holds as tensors: the live ones, not copies.
   checkpoint::State State() const;
   // Waits until this rank has all parameters as they are after the last step.
   absl::Status AwaitParameters();
-  // Then no rank ever holds the whole model.
+  // True if no rank ever holds the whole model.
   bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job_.strategy); }
-  // A rank's own files may be without samples where it can join.
+  // Whether a rank's own files may have no samples: yes if such a rank takes part without input.
   data::Emptiness emptiness() const;
   SessionParts WithRecorded(SessionParts parts) const;
 
   const Identity identity_;
   const Job job_;
-  // Behind all communicators that the session uses.
+  // Records the collectives of all communicators that the session uses.
   comm::FlightRecorder own_flight_;
   comm::FlightRecorder* const flight_;
   const std::unique_ptr<comm::Communicator> control_;
@@ -138,7 +142,7 @@ class SessionImpl : public Session, private CommandEffects {
   SessionRollCall roll_call_;
 
   std::unique_ptr<models::Model> model_;
-  models::DeferredValues deferred_;  // of its parameters, while it is set up
+  models::DeferredValues deferred_;  // values of its parameters during set-up
   std::unique_ptr<TrainedParameters> trained_;
   std::optional<FiniteCheck> finite_;
   std::optional<RankData> validate_data_;
@@ -148,9 +152,9 @@ class SessionImpl : public Session, private CommandEffects {
   std::optional<data::Sampler> sampler_;
   std::optional<TrainabilityChanges> changes_;
 
-  // Also in jobs without, where the model lies in shards.
+  // Also in jobs without a fit stage if the model is sharded.
   std::unique_ptr<Training> training_;
-  std::unique_ptr<models::ForwardContext> plain_context_;  // where there is no training_
+  std::unique_ptr<models::ForwardContext> plain_context_;  // used if there is no training_
 
   // Only in jobs with checkpoints.
   std::unique_ptr<Checkpoints> checkpoints_;

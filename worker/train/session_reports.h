@@ -1,4 +1,5 @@
-// What a session tells of itself: events, which one rank tells for the job, and where each rank is.
+// What a session reports: events, of which one rank reports those of the whole job, and the
+// progress of each rank.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_REPORTS_H_
 #define MUSTER_WORKER_TRAIN_SESSION_REPORTS_H_
 
@@ -16,15 +17,15 @@ class SessionReports {
   SessionReports(int64_t rank, EventSink* events, const Standing* standing)
       : rank_(rank), events_(events), standing_(standing) {}
 
-  // This rank tells what is the same on all of them.
+  // True on the rank that reports the events that are the same on all ranks.
   bool leader() const { return rank_ == 0; }
-  // What is the same on all ranks.
+  // Reports an event that is the same on all ranks.
   void Report(const Event& event) const {
     if (leader()) events_->Report(event);
   }
-  // What each rank tells for itself.
+  // Reports an event of this rank.
   void ReportOfRank(const Event& event) const { events_->Report(event); }
-  // Where this rank is. doing: of static lifetime.
+  // Reports where this rank is. `doing` has static lifetime.
   void Progress(const char* doing) const {
     events_->Progress(standing_->step, standing_->stage, doing);
   }

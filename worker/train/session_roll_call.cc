@@ -9,7 +9,8 @@
 namespace muster::train {
 namespace {
 
-// A scale of 65536 is halved to 2^-84 by so many: what is left then is no overflow.
+// This many skipped steps halve a loss scale of 65536 to 2^-84. If a gradient is not finite even
+// then, the scale is not the cause.
 constexpr int64_t kMostSkippedInARow = 100;
 
 }  // namespace
@@ -33,7 +34,7 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
   if (sampler_ != nullptr) share = sampler_->ShareOf(position, parts_.identity.rank);
   int64_t joined_since = 0;
   if (sampler_ != nullptr && share.micro_batches == 0) {
-    // Who has no input at all has none from the start.
+    // A rank whose data has no samples has had no input from the start.
     joined_since = samples_ == 0 ? 1 : step + 1 - share.idle_steps;
   }
   const comm::FlightRecorder::Digest digest = parts_.flight->digest();
@@ -104,12 +105,12 @@ absl::Status SessionRollCall::TakeIn(const StepResult& result, int64_t samples) 
   newest_ = result;
   newest_step_ = step;
   loss_reports_.Add(step, result, samples, *subject_.model);
-  skipped_in_a_row_ = result.outcome == Outcome::kApplied ? 0 : skipped_in_a_row_ + 1;
+  skipped_in_a_row_ = result.outcome == StepOutcome::kApplied ? 0 : skipped_in_a_row_ + 1;
   if (skipped_in_a_row_ < kMostSkippedInARow) return absl::OkStatus();
   return absl::OutOfRangeError(absl::StrCat("all steps from ", step - skipped_in_a_row_ + 1, " to ",
                                             step,
                                             " were skipped, because a loss, a gradient or a buffer "
-                                            "was not finite in each; look at the learning rate, "
+                                            "was not finite in each; check the learning rate, "
                                             "the initial values, and the data of these steps"));
 }
 

@@ -1,6 +1,6 @@
-// The roll call as a session uses it: what this rank says of itself before each step, in which
-// attempt, with the loss of the newest finished step; and what becomes of what the ranks say.
-// roll_call.h exchanges the records and decides.
+// The roll call as a session uses it: makes the record that this rank sends before each step,
+// including the loss of the newest finished step, and acts on the plan that follows from all
+// records. roll_call.h exchanges the records and decides.
 #ifndef MUSTER_WORKER_TRAIN_SESSION_ROLL_CALL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_ROLL_CALL_H_
 
@@ -25,7 +25,7 @@
 
 namespace muster::train {
 
-// Threading: the session's thread. Everything that calls is a collective.
+// Threading: the session's thread. Everything that makes or awaits a call is a collective.
 class SessionRollCall {
  public:
   // All outlive it.
@@ -34,13 +34,13 @@ class SessionRollCall {
     comm::Communicator* control;
     const comm::FlightRecorder* flight;
     const CommandSource* commands;
-    const LeaseHolder* lease = nullptr;  // null: nobody can take this process's place
+    const LeaseHolder* lease = nullptr;  // null: no other process can replace this one
     const Standing* standing;
     const SessionReports* reports;
   };
   explicit SessionRollCall(const Parts& parts) : parts_(parts), roll_call_(parts.control) {}
 
-  // Before the first call. What of the model the ranks compare.
+  // What the ranks compare of the model. Set before the first call.
   struct Subject {
     const models::Model* model;
     const TrainedParameters* trained;
@@ -48,31 +48,30 @@ class SessionRollCall {
     int64_t full_micro_batches = 1;
   };
   void SetSubject(const Subject& subject);
-  // What this rank brings to steps; never called where nothing is trained. samples: of its data.
+  // The input of this rank; never called if nothing is trained. `samples`: those of its data.
   void SetInput(data::Sampler* sampler, int64_t samples);
-  // A hash of what lies where, after each plan.
+  // A hash of the layout of the parameters; set after each new plan.
   void SetLayout(int64_t layout) { layout_ = layout; }
 
-  // A blocking call for the step that comes now. Errors of all calls, apart from the
-  // communicator's: the lease is over (UNAVAILABLE); the ranks differ in something, which is named
-  // (FAILED_PRECONDITION); the loss of the newest step is not finite, with its origin
-  // (OUT_OF_RANGE).
+  // A blocking call for the next step. Errors of all calls, in addition to the communicator's:
+  // UNAVAILABLE: the lease is over; FAILED_PRECONDITION: the ranks differ in something, which is
+  // named; OUT_OF_RANGE: the loss of the newest step is not finite, with its origin.
   absl::StatusOr<RollCallPlan> CallNow();
-  // The overlapped call for the step after the one that begins now.
+  // Posts the overlapped call for the step after the one that begins now.
   void PostNext();
   absl::StatusOr<RollCallPlan> AwaitNext();
 
-  // After a step, which the standing counts already: its loss travels in the next call, and is
-  // reported with the answer. OUT_OF_RANGE once so many steps in a row were skipped that no more of
-  // them will help.
+  // Called after a step that `standing` already counts. The next call sends the loss of this step
+  // and then reports it. OUT_OF_RANGE: so many steps in a row were skipped that more of them will
+  // not help.
   absl::Status TakeIn(const StepResult& result, int64_t samples);
-  // All that this step cost, the roll call too.
+  // The duration of this step, including its roll call.
   void SetSeconds(double seconds) { loss_reports_.SetSeconds(seconds); }
-  // Of the newest step.
-  Outcome outcome() const { return newest_.outcome; }
+  // The outcome of the newest step.
+  StepOutcome outcome() const { return newest_.outcome; }
 
  private:
-  // What this rank says of the step after `step` done ones, which begins at `position`.
+  // The record of this rank for the step after `step` completed ones, which begins at `position`.
   RollCallRecord Record(int64_t step, const data::Position& position) const;
   void Post(const RollCallRecord& record);
 
@@ -86,9 +85,9 @@ class SessionRollCall {
 
   StepResult newest_;
   int64_t newest_step_ = 0;         // 0: none in this session
-  std::string posted_not_finite_;   // StepResult's, of the step whose loss was posted last
+  std::string posted_not_finite_;   // StepResult::not_finite of the step whose loss was posted last
   int64_t skipped_in_a_row_ = 0;    // in this session
-  std::vector<JoinedRank> joined_;  // as reported
+  std::vector<JoinedRank> joined_;  // as last reported
   LossReports loss_reports_;
 };
 

@@ -68,7 +68,7 @@ struct Rank {
   }
 
   // As a session does it.
-  absl::StatusOr<RollCallPlan> Step(double loss, Outcome outcome = Outcome::kApplied) {
+  absl::StatusOr<RollCallPlan> Step(double loss, StepOutcome outcome = StepOutcome::kApplied) {
     calls.PostNext();
     standing.position = sampler->After(standing.position);
     ++standing.step;
@@ -139,7 +139,7 @@ TEST(SessionRollCall, ALossThatIsNotFiniteIsToldWithItsOrigin) {
     absl::Status status = rank.Step(number == 1 ? std::nan("") : 1).status();
     if (status.ok()) status = rank.calls.CallNow().status();
     EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("it is that of sample 8"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the loss is that of sample 8"));
   });
 }
 
@@ -147,7 +147,7 @@ TEST(SessionRollCall, AHundredSkippedStepsInARowEndTheJob) {
   RunRanks(1, [](int number, comm::Communicator& control, comm::Communicator&) {
     Rank rank(number, &control);
     for (int step = 1; step <= 150; ++step) {
-      const Outcome outcome = step == 30 ? Outcome::kApplied : Outcome::kSkipped;
+      const StepOutcome outcome = step == 30 ? StepOutcome::kApplied : StepOutcome::kSkipped;
       const absl::Status status = rank.Step(1, outcome).status();
       EXPECT_EQ(rank.calls.outcome(), outcome);
       if (step < 130) {

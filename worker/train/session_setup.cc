@@ -1,4 +1,4 @@
-// From nothing to a session that can run.
+// Builds all parts of a session.
 #include <bit>
 #include <chrono>
 #include <set>
@@ -17,7 +17,7 @@
 namespace muster::train {
 namespace {
 
-// So long, at most, a checkpoint waits for the reports before it.
+// A checkpoint waits at most this long for the reports before it.
 constexpr absl::Duration kSettle = absl::Seconds(1);
 
 void Sleep(absl::Duration duration) {
@@ -75,7 +75,7 @@ absl::Status SessionImpl::Build() {
   if (fits) RETURN_IF_ERROR(OpenTrainData());
   RETURN_IF_ERROR(AgreeOnData());
   RETURN_IF_ERROR(fits ? BuildTraining() : BuildShards());
-  deferred_ = {};  // and the weights file with it
+  deferred_ = {};  // this also closes the weights file
   if (strategy() != nullptr) {
     roll_call_.SetLayout(std::bit_cast<int64_t>(strategy()->layout_fingerprint()));
   }
@@ -89,7 +89,7 @@ absl::Status SessionImpl::Build() {
                                     .schedule = &schedule_,
                                     .standing = &standing_,
                                     .reports = &reports_});
-  RETURN_IF_ERROR(CallNow().status());  // every rank is as far, and has the same plan
+  RETURN_IF_ERROR(CallNow().status());  // every rank has come this far and has the same plan
   reports_.ReportOfRank(SessionStarted{standing_.step, started_from, schedule_.position().taken});
   commands_->TellUnreported();
   if (changes_.has_value()) changes_->ReportInForce();
@@ -114,7 +114,7 @@ absl::Status SessionImpl::BuildModel() {
 absl::Status SessionImpl::AgreeOnData() {
   std::vector<jobspec::Line> sizes;
   const auto add = [&sizes](const std::string& name, const std::optional<RankData>& data) {
-    // The sizes of the ranks' own files all ranks have from each other.
+    // The ranks have already exchanged the sizes of their own files.
     if (!data.has_value() || !data->own_sizes.empty()) return;
     sizes.push_back({name, absl::StrCat(data->dataset->size(), " samples")});
   };
@@ -127,8 +127,8 @@ absl::Status SessionImpl::OpenTrainData() {
   if (model_->RunsCollectives() && job_.batch.last == data::Last::kUneven) {
     return absl::InvalidArgumentError(
         absl::StrCat("batch.last: found uneven, but the model ", model_->kind(),
-                     " runs collectives of its own, which a rank without input would not answer; "
-                     "allowed: drop, pad"));
+                     " runs collectives of its own, in which a rank without input would not take "
+                     "part; allowed: drop, pad"));
   }
   ASSIGN_OR_RETURN(train_data_, OpenRankData("data.train", *job_.train, model_->Input(),
                                              emptiness(), *parts_.control));
@@ -194,7 +194,8 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
                                                    StrategyName(job_.strategy), model_->kind(),
                                                    parts_.control, parts_.events));
   checkpoints_->SetStillMine([this] {
-    // A checkpoint that a later generation goes on from stands for steps whose metrics were told.
+    // A generation that starts from this checkpoint does not repeat the steps before it, so their
+    // metrics must have been reported.
     parts_.events->Settle(kSettle);
     return parts_.lease == nullptr ? absl::OkStatus() : parts_.lease->StillMine();
   });
@@ -236,7 +237,7 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   }
   std::set<std::string> slots;
   for (const optim::StateSlot& slot : training_->slots()) slots.insert(slot.name);
-  std::set<std::string> saved;  // parameters that have state there
+  std::set<std::string> saved;  // parameters whose state the checkpoint has
   for (const manifest::Piece& piece : manifest.pieces) {
     if (slots.contains(piece.slot)) saved.insert(piece.parameter);
   }

@@ -128,7 +128,7 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
 
 namespace {
 
-// By parameter.
+// For each parameter, the ranges that ranks hold.
 std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
     const layout::Placement& placement) {
   std::vector<std::vector<checkpoint::StateBuilder::Part>> parts(placement.elements.size());
@@ -140,7 +140,7 @@ std::vector<std::vector<checkpoint::StateBuilder::Part>> PartsOf(
   return parts;
 }
 
-// The parameters where each rank has its own pieces only.
+// Adds parameters of which each rank holds only its own pieces.
 void AddShards(const std::vector<models::Parameter>& parameters,
                const parallel::ParameterShards& shards, checkpoint::StateBuilder* builder) {
   const auto parts = PartsOf(shards.holders);

@@ -22,18 +22,19 @@
 
 namespace muster::train {
 
-// The model with values from the seed or from the weights file. deferred: where parameters get no
-// memory, this has their values; null: they get memory. INVALID_ARGUMENT: options or weights that
-// do not fit, naming them.
+// Builds the model, with values from the seed or from the weights file. `deferred`: receives the
+// values of the parameters, which get no memory; null: the parameters get memory. INVALID_ARGUMENT
+// names the options or weights that do not fit.
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
     const Job& job, models::DeferredValues* deferred = nullptr);
 
-// As FsdpOptions' values.
+// As FsdpOptions::values.
 using ParameterValues = std::function<at::Tensor(const at::Tensor& tensor)>;
 
-// How the ranks share the model, as the job says. recorder: for what happens to units; null:
-// nothing is recorded. values: where parameters have no memory; only with fsdp. kept: of the plan
-// before. INVALID_ARGUMENT: a parameter or buffer that does not fit.
+// Builds the strategy of the job, by which the ranks share the model. `recorder`: records the
+// events of units; null: nothing is recorded. `values`: the values of parameters without memory;
+// only with fsdp. `kept`: memory of the previous plan. INVALID_ARGUMENT: a parameter or buffer does
+// not fit.
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
     const Job& job, const models::Model& model, comm::Communicator* communicator,
     trace::Recorder* recorder = nullptr, const ParameterValues& values = nullptr,
@@ -41,32 +42,32 @@ absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
 // Its name in job files and checkpoints: "ddp".
 std::string StrategyName(const StrategyConfig& config);
 
-// Those whose activations are not kept. INVALID_ARGUMENT: patterns that fit nothing, a model
-// without blocks.
+// The units whose activations are recomputed in the backward pass. INVALID_ARGUMENT: a pattern
+// matches no unit, or the model has no blocks.
 absl::StatusOr<std::vector<const models::Unit*>> RecomputedUnits(const Job& job,
                                                                  const models::Model& model);
 
-// Of the pieces of the model's parameters that this rank updates. states: of each piece so far, as
-// OptimizedParameter's; empty: all zeros. INVALID_ARGUMENT: a group whose pattern matches no
-// parameter.
+// Builds the optimizer of the parameter pieces that this rank updates. `states`: the state of each
+// piece so far, as in OptimizedParameter; empty: all zeros. INVALID_ARGUMENT: the pattern of a
+// group matches no parameter.
 absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
     const OptimizerConfig& config, const models::Model& model,
     const std::vector<parallel::Piece>& pieces, std::vector<std::vector<at::Tensor>> states = {});
 
-// What trains a model; all null where nothing does.
+// What trains a model; all null if nothing is trained.
 struct TrainingParts {
   const parallel::Strategy* strategy = nullptr;
   optim::Optimizer* optimizer = nullptr;   // of the strategy's pieces
   optim::LossScaler* scaler = nullptr;     // null also without float16
   const OptimizerState* parked = nullptr;  // of frozen parameters
-  // Which parameters the strategy trains; null: as the tensors' flags say. Model code may have
-  // changed a flag since, which takes effect with the next step only.
+  // Which parameters the strategy trains; null: those whose tensors have requires_grad set. Model
+  // code may have changed a flag since; this takes effect at the next step.
   const Mask* mask = nullptr;
 };
 
 // Everything that a checkpoint holds as tensors: parameters, buffers, and the state of the
-// optimizer and of the loss scaler where there is one. The tensors are live. `world_size` ranks
-// write it, each a part.
+// optimizer and of the loss scaler if there is one. The tensors are the live ones, not copies.
+// `world_size` ranks write the checkpoint, each a part of it.
 checkpoint::State TrainingState(const models::Model& model, const TrainingParts& training,
                                 int world_size);
 

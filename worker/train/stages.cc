@@ -1,18 +1,26 @@
 #include "worker/train/stages.h"
 
+#include <variant>
+
+#include "common/overloaded/overloaded.h"
+
 namespace muster::train {
 
 std::vector<PlannedStage> RemainingStages(const std::vector<Stage>& stages, int64_t step) {
   std::vector<PlannedStage> remaining;
   int64_t begin = 0;
   for (const Stage& stage : stages) {
-    if (const auto* fit = std::get_if<FitStage>(&stage)) {
-      const int64_t end = begin + fit->steps;
-      if (step < end) remaining.push_back(FitUntil{end, fit->validate_every, begin});
-      begin = end;
-    } else if (step <= begin) {
-      remaining.push_back(std::get<ValidateStage>(stage));
-    }
+    std::visit(Overloaded{[&](const FitStage& fit) {
+                            const int64_t end = begin + fit.steps;
+                            if (step < end) {
+                              remaining.push_back(FitUntil{end, fit.validate_every, begin});
+                            }
+                            begin = end;
+                          },
+                          [&](const ValidateStage& validate) {
+                            if (step <= begin) remaining.push_back(validate);
+                          }},
+               stage);
   }
   return remaining;
 }
@@ -20,7 +28,9 @@ std::vector<PlannedStage> RemainingStages(const std::vector<Stage>& stages, int6
 int64_t TotalSteps(const std::vector<Stage>& stages) {
   int64_t steps = 0;
   for (const Stage& stage : stages) {
-    if (const auto* fit = std::get_if<FitStage>(&stage)) steps += fit->steps;
+    steps += std::visit(Overloaded{[](const FitStage& fit) { return fit.steps; },
+                                   [](const ValidateStage&) { return int64_t{0}; }},
+                        stage);
   }
   return steps;
 }

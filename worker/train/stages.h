@@ -1,4 +1,4 @@
-// Where in a job's stages a session that starts at a given step goes on, and what is due after a
+// Which of a job's stages remain for a session that starts at a given step, and what follows a
 // step. Pure.
 #ifndef MUSTER_WORKER_TRAIN_STAGES_H_
 #define MUSTER_WORKER_TRAIN_STAGES_H_
@@ -18,20 +18,20 @@ struct FitUntil {
 };
 using PlannedStage = std::variant<FitUntil, ValidateStage>;
 
-// What is left of `stages` once `step` optimizer steps are done: fit stages that are complete fall
-// away, and so do other stages that a later fit stage has left behind. A validation at exactly
-// `step` is run (again): it changes nothing.
+// The stages that remain after `step` optimizer steps. Left out are fit stages that are complete,
+// and other stages that come before a fit stage which has begun. A validation at exactly `step` is
+// run (again): it changes nothing.
 std::vector<PlannedStage> RemainingStages(const std::vector<Stage>& stages, int64_t step);
 
 // Optimizer steps of all fit stages together.
 int64_t TotalSteps(const std::vector<Stage>& stages);
 
-// What is to be done once a step of a fit stage is.
+// What must be done after a step of a fit stage.
 struct Due {
   bool end = false;  // the stage is over
   bool validate = false;
   bool save = false;
-  bool last_save = false;  // that one is the last of the job's training
+  bool last_save = false;  // the checkpoint is the last one of the job's training
 
   bool any() const { return end || validate || save; }
 };
@@ -45,9 +45,10 @@ struct DueRules {
 // input for it (uneven_inputs: stop_at_first).
 Due DueAfter(int64_t step, bool ran_out, const DueRules& rules);
 
-// Whether the validation that is due waits for whoever goes on from here, where the job is to leave
-// now: what it has computed is saved before a pass that may take long. A job without checkpoints
-// comes to this step again, except for its last one: there it is nearly done.
+// For a job that must leave its nodes now: whether the next session runs the validation pass that
+// follows this step. If it does, a checkpoint is saved before a pass that may take long. A job
+// without checkpoints repeats this step anyway, and leaves the pass to the next session too; only
+// at the end of a stage, where it may be nearly complete, it validates now.
 bool ValidatesElsewhere(const Due& due, bool checkpoints);
 
 }  // namespace muster::train

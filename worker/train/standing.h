@@ -1,5 +1,5 @@
-// Where a session stands between two steps, and how a checkpoint tells it. The session owns it; its
-// parts read it, and each field says who changes it.
+// The position and the settings of a session between two steps, and how a checkpoint stores them.
+// The session owns the object and its parts read it. The sections say who changes each field.
 #ifndef MUSTER_WORKER_TRAIN_STANDING_H_
 #define MUSTER_WORKER_TRAIN_STANDING_H_
 
@@ -13,30 +13,30 @@
 namespace muster::train {
 
 struct Standing {
-  // ---- The session, step by step and stage by stage.
+  // ---- Changed by the session.
   const char* stage = "";
   int64_t step = 0;         // optimizer steps done
-  data::Position position;  // what they consumed
-  // A validation pass is due after this step, and has not run: it is left to whoever goes on from
-  // here.
+  data::Position position;  // of the sampler after these steps
+  // A validation pass must follow this step and has not run: the session that continues from here
+  // runs it.
   bool validation_due = false;
 
-  // ---- Commands.
+  // ---- Changed by commands.
   double learning_rate = 0;  // what the job's schedule scales
-  // By a command, or because the job goes on elsewhere: nothing more is done.
+  // The session stops, by a command or because the job continues on other nodes.
   bool stopped = false;
-  bool preempted = false;  // it goes on elsewhere
-  // The newest commands that took effect, with their steps, by time.
+  bool preempted = false;  // the job continues on other nodes
+  // The newest commands that took effect, with their steps, in the order in which they took effect.
   std::deque<std::pair<int64_t, int64_t>> applied;
 
-  // The command took effect at this step. Keeps the newest 256: those that a coordinator has not
-  // heard of are among them.
+  // Records that the command took effect at this step. Keeps the newest 256 commands, which include
+  // those of which a coordinator has not heard.
   void Applied(int64_t command);
 
-  // What a checkpoint of this step says of all this. jobs_rate: the rate of the job file, which a
-  // checkpoint does not repeat.
+  // Writes this into a checkpoint of this step. `jobs_rate`: the learning rate of the job file,
+  // which a checkpoint does not repeat.
   void Describe(double jobs_rate, checkpoint::SavePoint* point) const;
-  // Goes on from there. learning_rate is the job file's before.
+  // Continues from a checkpoint. Before the call, learning_rate is that of the job file.
   void GoOnFrom(const checkpoint::SavePoint& point);
 };
 

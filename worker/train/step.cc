@@ -24,9 +24,9 @@
 namespace muster::train {
 namespace {
 
-// The smallest gradient stands for all where going through all of them is not worth its time: what
-// is not finite in a forward or backward reaches every parameter of a usual model. The last among
-// equals is nearest to the loss.
+// The piece whose gradient is checked if checking all gradients would take too long: a value that
+// is not finite in a forward or backward pass reaches every parameter of a usual model. It is the
+// smallest piece; of equally small ones the last, which is nearest to the loss.
 at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
   at::Tensor smallest;
   for (const parallel::Piece& piece : pieces) {
@@ -37,18 +37,18 @@ at::Tensor Probe(const std::vector<parallel::Piece>& pieces) {
 }
 
 // The outcome of a step with a gradient that is not finite.
-Outcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
-  if (on_nan == OnNan::kSkipStep) return Outcome::kSkipped;
-  return precision == Precision::kFloat16 ? Outcome::kOverflowed : Outcome::kRefused;
+StepOutcome OutcomeOfNonFinite(OnNan on_nan, Precision precision) {
+  if (on_nan == OnNan::kSkipStep) return StepOutcome::kSkipped;
+  return precision == Precision::kFloat16 ? StepOutcome::kOverflowed : StepOutcome::kRefused;
 }
 
-// Where an error came up, for people.
+// Where an error occurred, as text.
 std::string Who(int64_t rank, int64_t micro_batch, const std::vector<int64_t>& samples) {
   return absl::StrCat("rank ", rank, ", micro-batch ", micro_batch, ", ",
                       SamplesOf("data.train", samples));
 }
 
-// What the communicator says is no fault of this rank's.
+// Adds `who` to an error, except to one of the communicator, which is not this rank's fault.
 absl::Status Of(const std::string& who, const absl::Status& status) {
   return Classify(status, Phase::kRun) == FailureKind::kConsequence ? status
                                                                     : Annotate(status, who);
@@ -76,7 +76,7 @@ absl::Status Stepper::CheckFlags(int64_t step) const {
       absl::StrCat("rank ", parts_.rank, ": model code has ",
                    parts_.trained->in_force()[flipped] ? "frozen" : "unfrozen", " parameter '",
                    parts_.trained->name(flipped), "' in step ", step,
-                   "; that is for the step hook, between two steps"));
+                   "; only the step hook may do that, between two steps"));
 }
 
 absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
@@ -95,11 +95,11 @@ absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
   }
   activity::Moved();
-  // From a loss that is not finite backward starts with NaN (0 x loss is): so the gradients of all
-  // ranks say so, whatever the derivative of the loss would be. Its value is asked for behind
-  // backward: a device need not be waited for in between.
+  // If the loss is not finite, the backward pass starts with NaN, because 0 x loss is NaN. So the
+  // gradients of all ranks show it, whatever the derivative of the loss would be. The value of the
+  // loss is read after the backward pass, so that nothing waits for a device in between.
   const double scale = parts_.scaler != nullptr ? parts_.scaler->scale() : 1.0;
-  // Where nothing is trained there is nothing to go back to.
+  // If nothing is trained, there is no backward pass.
   if (loss.requires_grad()) {
     const trace::Phase phase(parts_.recorder, "backward");
     loss.backward(loss.detach().mul(0).add(scale * weight));
@@ -188,8 +188,8 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   parts_.context->set_mode(models::Mode::kTrain);
   parts_.strategy->BeginStep({step, plan.inputs.divisor, plan.inputs.buffers_from});
   RETURN_IF_ERROR(Accumulate(plan, &result));
-  // While gradients are still on their way. Numbers of terms are exact in float64, their quotients
-  // all but.
+  // Runs while gradients are still being reduced. Numbers of terms are exact in float64, their
+  // quotients nearly so.
   if (by_terms()) {
     terms_ = at::full({1}, result.loss_weight, at::kDouble);
     counting_ = parts_.control->AllReduceSum(terms_, {"loss terms", step});
@@ -208,20 +208,20 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   result.learning_rate =
       plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
   if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
-  // The same on every rank: they tell each other of their pieces, and the buffers that all go on
-  // with are the same bits everywhere.
+  // The result is the same on every rank: the ranks exchange the sums of their pieces, and the
+  // buffers with which all continue are bitwise equal.
   ASSIGN_OR_RETURN(bool finite, [&] {
     const trace::Phase phase(parts_.recorder, "norm and clipping");
     return PrepareGradients(divisor, &result);
   }());
-  // Where nothing is trained, no gradient says anything of the scale.
+  // If nothing is trained, no gradient shows whether the scale fits.
   const bool scales =
       parts_.scaler != nullptr && (parts_.trained == nullptr || parts_.trained->any());
   if (scales) parts_.scaler->Update(finite);
   if (finite) {
     const absl::Status buffers = parts_.finite->CheckBuffers(step);
     finite = buffers.ok();
-    // No loss scale answers for a forward.
+    // The loss scale does not change the forward pass, so a smaller one would not help.
     if (!finite && parts_.job->on_nan == OnNan::kFail) return buffers;
   }
   if (!finite) {

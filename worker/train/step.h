@@ -1,6 +1,6 @@
 // One optimizer step on one rank: micro-batches, backward with overlapped reduction, loss scale,
-// clipping, update. A rank that has less input than others takes part in all that they do together,
-// and updates as they do.
+// clipping, update. A rank with less input than others takes part in all collectives and makes the
+// same update.
 #ifndef MUSTER_WORKER_TRAIN_STEP_H_
 #define MUSTER_WORKER_TRAIN_STEP_H_
 
@@ -22,12 +22,12 @@
 #include "worker/train/finite.h"
 #include "worker/train/input_plan.h"
 #include "worker/train/job.h"
-#include "worker/train/outcome.h"
+#include "worker/train/step_outcome.h"
 #include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 
-// What all ranks say alike of a step.
+// The plan of a step, the same on all ranks.
 struct StepPlan {
   int64_t step = 0;         // optimizer steps done after it
   data::Position position;  // of the sampler, before it
@@ -36,22 +36,23 @@ struct StepPlan {
 };
 
 struct StepResult {
-  // Of this rank's micro-batches: the weighted sum of their mean losses, and of the weights
+  // The weighted sum of the mean losses of this rank's micro-batches, and the sum of the weights
   // (roll_call_plan.h).
   double loss_sum = 0;
   double loss_weight = 0;
-  // The first one whose loss is not finite, with its samples, for people; else empty.
+  // The first micro-batch whose loss is not finite, with its samples, as text for errors; empty:
+  // none.
   std::string not_finite;
-  Outcome outcome = Outcome::kApplied;
+  StepOutcome outcome = StepOutcome::kApplied;
   double learning_rate = 0;
-  // Before clipping; where it was computed and is finite.
+  // The norm before clipping, if it was computed and is finite.
   std::optional<double> grad_norm;
-  // That the gradients were computed with; only with Precision::kFloat16.
+  // The loss scale of the gradients; only with Precision::kFloat16.
   std::optional<double> loss_scale;
 };
 
-// Holds no state over steps: everything it touches belongs to the session.
-// Threading: the session's thread.
+// Keeps no state between steps: everything it changes belongs to the session. Threading: the
+// session's thread.
 class Stepper {
  public:
   struct Parts {
@@ -67,41 +68,43 @@ class Stepper {
     optim::LossScaler* scaler;            // null unless Precision::kFloat16
     const FiniteCheck* finite;            // of the model
     trace::Recorder* recorder = nullptr;  // null: nothing is recorded
-    // Which of the model's parameters are trained; null: nobody looks whether that changes while a
-    // step runs.
+    // Which of the model's parameters are trained; null: changes of model code during a step are
+    // not detected.
     const TrainedParameters* trained = nullptr;
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);
 
-  // The step that makes plan.step optimizer steps done, over the samples that follow plan.position.
-  // An outcome other than kApplied is equal on all ranks and has left parameters, buffers and the
-  // optimizer as they were. Errors: the communicator's; those of reading, and of the model's code,
-  // with rank and samples; OUT_OF_RANGE, on all ranks, when a buffer is not finite (then nothing is
-  // updated either) and steps are not to be skipped for it.
+  // Makes the step after which plan.step optimizer steps are done, over the samples that follow
+  // plan.position. The outcome is the same on all ranks. With an outcome other than kApplied,
+  // parameters, buffers and the optimizer are as before. Errors: the communicator's; those of
+  // reading and of the model's code, with rank and samples; OUT_OF_RANGE, on all ranks: a buffer is
+  // not finite and on_nan does not skip such steps (then nothing is updated either).
   absl::StatusOr<StepResult> Run(const StepPlan& plan);
 
  private:
   // FAILED_PRECONDITION: model code has frozen or unfrozen a parameter since the step began.
   absl::Status CheckFlags(int64_t step) const;
   bool by_terms() const { return parts_.job->uneven_inputs.divide_by == DivideBy::kSamples; }
-  // All micro-batches.
+  // Runs all micro-batches.
   absl::Status Accumulate(const StepPlan& plan, StepResult* result);
   absl::Status ForwardBackward(int64_t step, int64_t micro_batch,
                                const std::vector<int64_t>& samples, StepResult* result);
-  // On a rank without input, where the others' forwards and backwards wait for this one's.
+  // Runs a micro-batch on a rank without input, if the forward and backward passes of other ranks
+  // wait for it.
   absl::Status JoinForwardBackward(int64_t step, int64_t micro_batch);
-  // After the reduction: takes the loss scale off, divides by `terms` (1: they are divided), clips.
+  // After the reduction: removes the loss scale, divides by `terms` (1: already divided) and clips.
   // False, on all ranks: a gradient is not finite.
   absl::StatusOr<bool> PrepareGradients(double terms, StepResult* result);
 
   const Parts parts_;
-  // Of the newest step. An error ends the session, whose end must not wait for it before the other
-  // ranks know.
+  // The all-reduce of loss terms in the newest step. These are members, so that a step with an
+  // error returns without waiting for the all-reduce: the other ranks must hear of the error first.
   at::Tensor terms_;
   std::unique_ptr<comm::Work> counting_;
-  const double full_terms_;  // of a micro-batch: by which terms become weights
-  const at::Tensor probe_;   // of the pieces; undefined where all are empty
+  // The loss terms of a full micro-batch. The weight of a micro-batch is its terms divided by this.
+  const double full_terms_;
+  const at::Tensor probe_;  // see Probe; undefined if all pieces are empty
 };
 
 }  // namespace muster::train

@@ -36,7 +36,7 @@ class Outside : public CommandSource, public EventSink {
   Command Get(int64_t number) const override { return commands_[number - 1]; }
   void Report(const Event& event) override {
     const std::lock_guard lock(mutex_);
-    if (const auto* in_force = std::get_if<TrainabilityInForce>(&event)) {
+    if (const auto* in_force = std::get_if<TrainabilityReport>(&event)) {
       in_force_.push_back(*in_force);
     }
     if (const auto* finished = std::get_if<CommandFinished>(&event)) {
@@ -48,7 +48,7 @@ class Outside : public CommandSource, public EventSink {
   // What was reported of changes: "2: after 3 -weight" is version 2, which froze `weight`.
   std::vector<std::string> changes() const {
     std::vector<std::string> texts;
-    for (const TrainabilityInForce& in_force : in_force_) {
+    for (const TrainabilityReport& in_force : in_force_) {
       if (!in_force.change.has_value()) continue;
       std::string text = absl::StrCat(in_force.version, ": after ", in_force.change->step);
       for (const auto& name : in_force.change->frozen) absl::StrAppend(&text, " -", name);
@@ -57,13 +57,13 @@ class Outside : public CommandSource, public EventSink {
     }
     return texts;
   }
-  const std::vector<TrainabilityInForce>& in_force() const { return in_force_; }
+  const std::vector<TrainabilityReport>& in_force() const { return in_force_; }
   const std::map<int64_t, CommandFinished>& finished() const { return finished_; }
 
  private:
   const std::vector<Command> commands_;
   std::mutex mutex_;
-  std::vector<TrainabilityInForce> in_force_;
+  std::vector<TrainabilityReport> in_force_;
   std::map<int64_t, CommandFinished> finished_;
 };
 
@@ -105,9 +105,9 @@ class TrainabilitySession : public testing::Test {
     return JobOf(
         models::SpecFromText(
             "plugin",
-            absl::StrCat(
-                R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty", "options": {"fault": ")",
-                fault, R"(", "path": ")", folder_.Path("first"), R"("}})")),
+            absl::StrCat(R"({"path": "worker/models/plugin/plugin_faults.so", "name": "faulty", )",
+                         R"("options": {"fault": ")", fault, R"(", "path": ")",
+                         folder_.Path("first"), R"("}})")),
         steps);
   }
   Job MlpJob(int64_t steps = 6) {
@@ -228,8 +228,8 @@ TEST_F(TrainabilitySession, FreezingWhileAStepRunsEndsTheJobByName) {
   const Result result = Run(job, 1);
   EXPECT_EQ(result.ends[0].status(),
             absl::FailedPreconditionError(
-                "rank 0: model code has frozen parameter 'weight' in step 2; that is for the step "
-                "hook, between two steps"));
+                "rank 0: model code has frozen parameter 'weight' in step 2; only the step hook "
+                "may do that, between two steps"));
 }
 
 TEST_F(TrainabilitySession, AHookThatOnlyFlipsFlagsGathersNothingAndHeldBackNeedsNoRollCall) {

@@ -11,12 +11,13 @@
 namespace muster::train {
 namespace {
 
-// How many parameters ahead memory is asked for: the flags lie in objects of their own, which are
-// rarely in a cache.
+// How many parameters ahead the flags are prefetched: each flag lies in an object of its own, which
+// is rarely in a cache.
 constexpr size_t kAhead = 16;
 
-// What requires_grad() reads of such an object of 184 bytes: its beginning, and the flag behind 128
-// bytes. Elsewhere would be slower, and no more than that.
+// Prefetches what requires_grad() reads of this object of 184 bytes: its beginning, and the flag,
+// which is after the first 128 bytes. With another layout FirstFlipped would be slower, but still
+// correct.
 void Prefetch(const c10::AutogradMetaInterface* autograd) {
   const auto* bytes = reinterpret_cast<const char*>(autograd);
   __builtin_prefetch(bytes);
@@ -82,7 +83,8 @@ void TrainedParameters::NameByParameters() {
 }
 
 void TrainedParameters::Restore(int64_t version, const std::vector<TrainableRule>& rules) {
-  // Rules that fit nothing are another model's: its state will not fit either, and tells more.
+  // Rules that match no parameter belong to another model. Its state will not fit either, and that
+  // error says more.
   trainability_.Restore(version, rules).IgnoreError();
   Want(trainability_.mask());
 }

@@ -1,13 +1,14 @@
-// Which parameters of a model are trained: the one owner of the rules and their version, of the
-// mask in force, of the mask that this rank wants next, of what model code has changed without
-// effect (trainable: {refresh: manual}), and of the requires_grad flags of the tensors.
+// Which parameters of a model are trained. TrainedParameters is the one owner of the rules and
+// their version, of the mask in force, of the mask that this rank wants next, of the changes of
+// model code that are not in force (trainable: {refresh: manual}), and of the requires_grad flags
+// of the tensors.
 //
-// Between two changes all of these agree: the flags are the mask in force, which is what the rules
-// say, and nothing else is wanted. A change has these steps:
+// Between two changes all of these agree: the flags are the mask in force, which follows from the
+// rules, and the wanted mask is the same. A change has these steps:
 //   Want(mask)         the ranks compare wanted_hash() in a roll call; nothing is changed yet
-//   BringIntoForce()   the flags are set; called where the plan of training is made anew
-//   Add(rules) or NameByParameters()   the rules say the same, as the next version
-// The model's own code may flip flags of the tensors at any time: FirstFlipped finds that out.
+//   BringIntoForce()   the flags are set; called when a new plan of training is made
+//   Add(rules) or NameByParameters()   the next version has rules that give the same mask
+// The model's own code may change flags of the tensors at any time: FirstFlipped finds that out.
 //
 // Threading: the session's thread.
 #ifndef MUSTER_WORKER_TRAIN_TRAINED_PARAMETERS_H_
@@ -44,49 +45,51 @@ class TrainedParameters {
   bool any() const { return any_; }
   int64_t version() const { return trainability_.version(); }
   const std::vector<TrainableRule>& rules() const { return trainability_.rules(); }
-  // As the model was made.
+  // The parameters as the model was made.
   const std::vector<Trainability::Parameter>& parameters() const {
     return trainability_.parameters();
   }
   const std::string& name(size_t index) const { return parameters()[index].name; }
 
   // ---- A change.
-  // What would be trained with these rules behind the others. INVALID_ARGUMENT as Create.
+  // The mask that follows if these rules are added after the others. INVALID_ARGUMENT as in Create.
   absl::StatusOr<Mask> With(const std::vector<TrainableRule>& rules) const {
     return trainability_.With(rules);
   }
   void Want(const Mask& mask);
   const Mask& wanted() const { return wanted_; }
   int64_t wanted_hash() const { return wanted_hash_; }
-  // Index of the first parameter that is wanted otherwise than it is in force; -1: none.
+  // Index of the first parameter whose wanted flag differs from the one in force; -1: none.
   int64_t first_change() const { return first_change_; }
-  // What is wanted is in force from here on. Gradients of what is frozen are dropped. Of parameters
-  // that this changes, model code has nothing pending any more.
+  // Puts the wanted mask into force. Gradients of frozen parameters are dropped. A parameter that
+  // this changes is no longer pending.
   void BringIntoForce();
-  // The next version, with these rules, of which What With said is in force.
+  // Makes the next version, with these rules added. The mask that With gave for them is in force.
   absl::Status Add(const std::vector<TrainableRule>& rules) { return trainability_.Add(rules); }
-  // The next version, with rules of single names that say what is in force; nothing where the rules
-  // say so already.
+  // Makes the next version, with rules that name single parameters and give the mask in force. Does
+  // nothing if the rules give it already.
   void NameByParameters();
-  // What a checkpoint has, at the start of a session. Its mask is wanted then.
+  // Takes the version and rules of a checkpoint, at the start of a session. Their mask is wanted
+  // then.
   void Restore(int64_t version, const std::vector<TrainableRule>& rules);
 
   // ---- What model code does.
-  // Index of the first parameter whose flag is not the one in force; -1: none. Asked before and in
-  // every step: 20 microseconds for 1000 parameters at most (bench/refresh:check).
+  // Index of the first parameter whose flag is not the one in force; -1: none. Called before and in
+  // every step: takes 20 microseconds for 1000 parameters at most (bench/refresh:check).
   int64_t FirstFlipped() const;
   Mask Flags() const { return FlagsOf(tensors_); }
-  // With `refresh: manual`: lets model code see its own flags, those that are pending.
+  // With `refresh: manual`: sets the flags that are pending, so that model code sees the flags that
+  // it set itself.
   void ShowPending();
-  // Puts the flags back to those in force; what model code changed is pending from now on. shown:
-  // it saw what was pending, so that what is not changed any more is not pending either. True: what
-  // is pending is not what it was.
+  // Sets the flags back to those in force. What model code changed is pending from now on. `shown`:
+  // model code saw the pending flags, so a change that it undid is no longer pending. Returns true
+  // if the pending changes are not the same as before.
   bool HoldBack(bool shown);
-  // The names of what is pending, in the model's order.
+  // The names of the pending parameters, in the model's order.
   std::vector<std::string> PendingNames() const;
-  // Of a checkpoint.
+  // Takes the pending parameters of a checkpoint.
   void RestorePending(const std::vector<std::string>& names);
-  // What would be in force with what is pending; nothing is pending any more.
+  // Returns the mask in force with the pending changes made. Nothing is pending afterwards.
   Mask TakePending();
 
  private:
@@ -94,8 +97,9 @@ class TrainedParameters {
   void SetFlags(const Mask& mask);
 
   const std::vector<models::Parameter> tensors_;
-  // Where LibTorch keeps the flag of each, for FirstFlipped. It makes that object once, when a
-  // tensor first requires a gradient; null: not before this was made.
+  // Where LibTorch keeps the flag of each tensor, for FirstFlipped. LibTorch makes that object
+  // once, when the tensor first requires a gradient. Null: there was none when TrainedParameters
+  // was made.
   struct Flag {
     const at::TensorImpl* tensor;
     const c10::AutogradMetaInterface* autograd;

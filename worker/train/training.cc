@@ -67,7 +67,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
   optimizer_.reset();
   context_.reset();
   parallel::KeptMemory kept = strategy_->ReleaseModel();
-  // The slices of the old plan, until the new one has them.
+  // Keeps the shards of the old plan until they are moved to the new one.
   if (shards.has_value()) shards->held = kept.held;
   strategy_.reset();
 
@@ -81,7 +81,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
     ASSIGN_OR_RETURN(
         bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
                                     parallel::ElementBytes(types_), parts_.communicator,
-                                    {"parameters on the move", step}));
+                                    {"reshard of parameters", step}));
     shards.reset();
   }
   if (parts_.sampler == nullptr) return bytes;

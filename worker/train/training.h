@@ -1,7 +1,8 @@
-// What trains a model on this rank: strategy, optimizer and step, of those parameters that are
-// trained; and the new plan when they change.
+// What trains a model on this rank: strategy, optimizer and step for the parameters that are
+// trained, and a new plan when these change.
 //
-// Threading: the session's thread. Ranks call everything that is a collective alike.
+// Threading: the session's thread. All ranks make the same calls to the methods that are
+// collectives.
 #ifndef MUSTER_WORKER_TRAIN_TRAINING_H_
 #define MUSTER_WORKER_TRAIN_TRAINING_H_
 
@@ -37,31 +38,33 @@ class Training {
     TrainedParameters* trained;             // of the model
     comm::Communicator* communicator;       // used for nothing else
     comm::Communicator* control = nullptr;  // Stepper's
-    // Null where nothing is trained, and the model lies in shards to be evaluated.
+    // Null if nothing is trained and the model is sharded only to be evaluated.
     const data::Dataset* dataset = nullptr;
     data::Sampler* sampler = nullptr;
     const FiniteCheck* finite = nullptr;
     trace::Recorder* recorder = nullptr;
   };
-  // deferred: where the parameters have no memory, this has their values. INVALID_ARGUMENT: a job
-  // and a model that do not go together.
+  // `deferred`: the values of parameters without memory; null: the parameters have memory.
+  // INVALID_ARGUMENT: the job does not fit the model.
   static absl::StatusOr<std::unique_ptr<Training>> Create(const Parts& parts,
                                                           const models::DeferredValues* deferred);
 
   parallel::Strategy& strategy() { return *strategy_; }
   const parallel::Strategy& strategy() const { return *strategy_; }
   models::ForwardContext& context() { return *context_; }
-  // Only where something is trained.
+  // Only if something is trained.
   Stepper& stepper() { return *stepper_; }
   std::vector<optim::StateSlot> slots() const { return optimizer_->Slots(); }
 
-  // Between two steps, a collective: brings into force what `trained` wants, plans anew, and brings
-  // everything to where the new plan wants it. The state of what is frozen stays where it lay; it
-  // comes back with what is trained again. What is wanted is equal on all ranks. After an error the
-  // object is of no use. The bytes that all ranks sent to others.
+  // A collective between two steps: puts into force the mask that `trained` wants, which is equal
+  // on all ranks, makes a new plan, and moves parameters and optimizer state to where the new plan
+  // needs them. The state of frozen parameters stays on its ranks and is used again when they are
+  // trained again. Returns the bytes that all ranks sent. After an error the object must not be
+  // used any more.
   absl::StatusOr<int64_t> Refresh(int64_t step);
 
-  // What Refresh would do, with what a rank holds between steps in each plan. Pure.
+  // What Refresh would do, and the bytes that each rank holds between steps in the old and the new
+  // plan. Pure.
   struct Foresight {
     int64_t bytes_moved = 0;
     std::vector<int64_t> bytes_before;  // by rank: parameters, gradients, optimizer state
@@ -69,10 +72,11 @@ class Training {
   };
   absl::StatusOr<Foresight> Foresee(const Mask& mask) const;
 
-  // Makes room for the state of frozen parameters that a checkpoint has: zeros. There is none yet.
+  // Adds state of frozen parameters, all zeros, which is then filled from a checkpoint. Called only
+  // when there is no such state yet.
   void Park(const std::vector<bool>& present);
 
-  // Everything that a checkpoint holds as tensors, live.
+  // Everything that a checkpoint holds as tensors: the live ones, not copies.
   checkpoint::State State() const;
 
  private:
@@ -80,7 +84,7 @@ class Training {
   const Mask& mask() const { return parts_.trained->in_force(); }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
   absl::Status Equip(std::vector<std::vector<at::Tensor>> states);
-  // Everything there is; the tensors are the optimizer's own.
+  // The state of all parameters, trained and frozen; the tensors are the optimizer's own.
   OptimizerState AllState() const;
 
   const Parts parts_;

@@ -26,7 +26,7 @@ std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position
       continue;
     }
     const bool waits = std::binary_search(position.waiting.begin(), position.waiting.end(), number);
-    if (command.replay || command.begun || waits || IsDoneAnew(command)) continue;
+    if (command.replay || command.begun || waits || IsDoneOnce(command)) continue;
     if (taken_back.contains(number)) {
       result.push_back({.number = number, .what = Unreported::What::kTakenBack});
     } else {

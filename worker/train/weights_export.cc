@@ -20,12 +20,12 @@
 namespace muster::train {
 namespace {
 
-// Between two rounds in which all ranks ask whether rank 0 has leave: shorter than any timeout of a
-// collective.
+// The time between two rounds in which rank 0 tells all ranks whether it has permission: shorter
+// than any timeout of a collective.
 constexpr absl::Duration kGrantBeat = absl::Seconds(1);
 
-// That a file of this name can be made there. A full disk says nothing: it may be another one at
-// the end.
+// Checks that a file of this name can be created there. A full disk is no error, because there may
+// be space at the end of training.
 absl::Status Probe(const std::string& path) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
   if (fd < 0) return errno == ENOSPC ? absl::OkStatus() : files::ErrnoStatus(errno, "create", path);
@@ -34,12 +34,13 @@ absl::Status Probe(const std::string& path) {
   return absl::OkStatus();
 }
 
-// Gives the weights their name. Nobody else's file is lost, even where it came during the training.
+// Gives the weights their final name. CheckTarget runs again, so that a file which somebody else
+// wrote there during training is not lost.
 absl::Status Place(const ExportConfig& config, const std::string& temporary) {
   absl::Status status = exports::CheckTarget(config.path, config.job_name, config.overwrite);
   if (status.ok()) status = files::RenameDurably(temporary, config.path);
   if (status.ok()) return status;
-  // First, because long texts are cut on their way to the other ranks.
+  // The path comes first, because long texts are cut when they are sent to the other ranks.
   return absl::Status(status.code(),
                       absl::StrCat("the weights are in ", temporary, ": ", status.message()));
 }
@@ -95,7 +96,7 @@ absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::WriteTemporary(
                                      before_read);
     RETURN_IF_ERROR(communication);
   }
-  // Also where the file failed half way: the others gather to the end.
+  // Also if writing the file failed half way, because the other ranks gather to the end.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
   if (strategy != nullptr) strategy->ReleaseParameters();
   return TellLeadersPart(files, "export written");
@@ -111,25 +112,27 @@ absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::AwaitGrant() const {
     if (asks && !parts_.gate->WaitForGrant(path, kGrantBeat)) {
       waited += kGrantBeat;
       word = absl::UnavailableError("not yet");
-      if (waited >= parts_.gate->patience()) {
+      if (waited >= parts_.gate->grant_timeout()) {
         word = absl::DeadlineExceededError(absl::StrCat(
-            "the weights are in ", Temporary(), ": the coordinator did not say within ",
-            absl::FormatDuration(parts_.gate->patience()), " that they may take their place"));
+            "the weights are in ", Temporary(), ": the coordinator did not allow within ",
+            absl::FormatDuration(parts_.gate->grant_timeout()), " that they get their final name"));
       }
     }
     ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(word, "export granted"));
     if (!absl::IsUnavailable(told.status)) return told;
-    parts_.reports->Progress("waits for the coordinator's leave to put the weights in their place");
+    parts_.reports->Progress("waiting until the coordinator allows the weights their final name");
   }
 }
 
 void WeightsExport::RemoveOlder() const {
-  // Not before this generation's weights are in their place: they may be all that is left of a job
-  // that failed at its export.
+  // Called only when this generation's weights have their final name: the older files may be all
+  // that is left of a job that failed at its export.
   const auto removed =
       exports::RemoveStale(parts_.config.path, parts_.identity.job, parts_.identity.generation);
-  if (!removed.ok())
-    return spdlog::warn("what older generations left stays: {}", Message(removed.status()));
+  if (!removed.ok()) {
+    return spdlog::warn("cannot remove the temporary files that older generations left: {}",
+                        Message(removed.status()));
+  }
   for (const std::string& name : *removed) {
     spdlog::info("removed {}, which an older generation of this job left", name);
   }
@@ -147,7 +150,7 @@ absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy
   if (!granted.status.ok()) return Failed(granted.status);
   absl::Status placed;
   if (parts_.reports->leader()) {
-    // Whose lease is over has failed at nothing: the next generation exports.
+    // A lost lease is no failed export: the next generation exports.
     if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
     placed = Place(parts_.config, Temporary());
     if (placed.ok()) placed = checkpoint::WriteConfig(parts_.config.path, model);

@@ -35,7 +35,7 @@ class Events : public EventSink {
 class Gate : public ExportGate {
  public:
   bool WaitForGrant(const std::string&, absl::Duration) override { return --not_yet_ < 0; }
-  absl::Duration patience() const override { return absl::Seconds(3); }
+  absl::Duration grant_timeout() const override { return absl::Seconds(3); }
   int not_yet_ = 0;
 };
 

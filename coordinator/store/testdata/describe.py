@@ -1,9 +1,10 @@
-"""Says what a database holds, field by field: a line for each value, `table key column = value`.
+"""Prints the contents of a database field by field: a line for each value, `table key column =
+value`.
 
-It made version_13.txt of version_13.sql, which is `sqlite3 muster.db .dump` of a file that a
+It made version_13.txt from version_13.sql, which is `sqlite3 muster.db .dump` of a file that a
 musterd of schema version 13 wrote: jobs that ended well, failed, were retried, skipped steps, had
-losses that are no number, were deleted, waited for slots, and one that ran when all processes were
-killed. Run as: sqlite3 old.db < version_13.sql; python3 describe.py old.db > version_13.txt"""
+losses that are not a number, were deleted, waited for slots, and one that ran when all processes
+were killed. Run as: sqlite3 old.db < version_13.sql; python3 describe.py old.db > version_13.txt"""
 
 import sqlite3
 import struct

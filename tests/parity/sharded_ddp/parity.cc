@@ -103,13 +103,13 @@ void ExpectTraining(const Case& one, const std::vector<StepRecord>& records) {
   int64_t left_out = 0;
   for (const StepRecord& record : records) {
     clipped |= record.grad_norm.value_or(0) > kMaxNorm;
-    left_out += record.outcome != train::Outcome::kApplied;
+    left_out += record.outcome != train::StepOutcome::kApplied;
   }
   EXPECT_TRUE(one.clip == Clip::kOff || clipped);
   const bool overflows = one.precision == PrecisionKind::kFloat16;
   EXPECT_EQ(left_out, overflows ? 1 : 0);
   if (overflows) {
-    EXPECT_NE(records[0].outcome, train::Outcome::kApplied);
+    EXPECT_NE(records[0].outcome, train::StepOutcome::kApplied);
     EXPECT_GT(records.back().after.others.at("scaler/scale").item().toDouble(),
               records[0].after.others.at("scaler/scale").item().toDouble());
   }

@@ -125,7 +125,7 @@ class RankTraining {
 struct StepRecord {
   std::vector<double> loss_sums;  // by rank
   std::optional<double> grad_norm;
-  train::Outcome outcome = train::Outcome::kApplied;
+  train::StepOutcome outcome = train::StepOutcome::kApplied;
   State after;
 };
 

@@ -185,7 +185,8 @@ Workload MakeWorkload(ModelKind kind, const WorkloadOptions& options) {
       return {
           FromRegistry(
               "llama",
-              R"({"vocab_size": 29, "context": 8, "layers": 4, "heads": 4, "kv_heads": 2, "width": 16, "inner": 40, "rope_theta": 10000, "norm_eps": 1e-5, "tied": false})"),
+              R"({"vocab_size": 29, "context": 8, "layers": 4, "heads": 4, "kv_heads": 2, )"
+              R"("width": 16, "inner": 40, "rope_theta": 10000, "norm_eps": 1e-5, "tied": false})"),
           Tokens(29, 8)};
     case ModelKind::kConvnet:
       return {FromRegistry(

@@ -1,7 +1,7 @@
 // The newest collectives of this rank: the number of each within the generation, its name, and
 // whether it has ended. Comparing the recorders of the ranks shows which rank is behind, and which
-// rank calls other collectives than the others (coordinator/membership/watchdog.h, and the roll
-// call).
+// rank calls other collectives than the others. The watchdog (coordinator/membership/watchdog.h)
+// and the roll call do this.
 //
 // There is one sequence of numbers over all communicators of a rank. Ranks issue the same
 // operations in the same order from one thread, so a number means the same operation on all of
@@ -25,13 +25,13 @@ namespace muster::comm {
 class FlightRecorder {
  public:
   static constexpr size_t kKept = 64;
-  // Communicators of one rank.
+  // The largest number of communicators of one rank.
   static constexpr size_t kChannels = 2;
 
   // Returns the collective's number, from 1. `operation`: "all_reduce", of static lifetime.
   // `channel`: the number of the communicator, below kChannels.
   uint64_t Begin(size_t channel, const char* operation, OpLabel label);
-  // Once for each number.
+  // Call it once for each number.
   void End(uint64_t number);
 
   struct Record {
@@ -46,7 +46,7 @@ class FlightRecorder {
   };
   Flight Read() const;
 
-  // A hash of everything that has begun so far. It is equal on ranks that have begun the same
+  // A hash of all collectives that have begun so far. It is equal on ranks that have begun the same
   // operations in the same order on each communicator.
   struct Digest {
     uint64_t begun = 0;

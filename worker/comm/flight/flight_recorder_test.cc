@@ -40,7 +40,7 @@ TEST(FlightRecorder, KeepsTheNewestOnesAndCountsAll) {
   EXPECT_EQ(flight.newest.back().name, "all_reduce 'b' step 199");
 }
 
-TEST(FlightRecorder, ALongLabelIsCutAndMayBeGoneAfterwards) {
+TEST(FlightRecorder, ALongLabelIsCutAndNeedNotOutliveTheCall) {
   FlightRecorder recorder;
   {
     const std::string label(1000, 'x');

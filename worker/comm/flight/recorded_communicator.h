@@ -10,9 +10,9 @@
 
 namespace muster::comm {
 
-// Passes everything on to `communicator`. An operation has begun before it is under way, and has
-// ended once somebody has waited for it, also with an error. Both outlive this, and this outlives
-// its works. channel: FlightRecorder's.
+// Forwards every call to `communicator`. An operation is recorded as begun before it is issued, and
+// as ended once a Wait for it has returned, with or without an error. `communicator` and `recorder`
+// must outlive this object, and this object must outlive its works. channel: see FlightRecorder.
 std::unique_ptr<Communicator> Recorded(Communicator* communicator, FlightRecorder* recorder,
                                        size_t channel);
 

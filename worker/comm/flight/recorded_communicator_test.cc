@@ -31,7 +31,7 @@ TEST(Recorded, AnOperationHasBegunBeforeItIsUnderWayAndEndsOnceWhenItIsWaitedFor
   EXPECT_TRUE(mine.equal(at::full({4}, 2.0f)));
 }
 
-TEST(Recorded, AnOperationThatIsLetGoOfOrFailsHasEndedToo) {
+TEST(Recorded, AnOperationThatIsDestroyedOrFailsHasEndedToo) {
   auto ranks = LocalGroup::Create(1);
   FlightRecorder recorder;
   const auto recorded = Recorded(ranks[0].get(), &recorder, 1);

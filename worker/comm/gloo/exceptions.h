@@ -1,5 +1,5 @@
-// Where exceptions of c10d and Gloo end: everything in comm/gloo that calls them calls them in
-// here.
+// Converts exceptions of c10d and Gloo to statuses: all code in comm/gloo that calls these
+// libraries does so through these functions.
 #ifndef MUSTER_WORKER_COMM_GLOO_EXCEPTIONS_H_
 #define MUSTER_WORKER_COMM_GLOO_EXCEPTIONS_H_
 
@@ -11,7 +11,7 @@
 namespace muster::comm {
 
 // Inside a catch block: the current exception as a status, UNAVAILABLE or (timeouts)
-// DEADLINE_EXCEEDED, with its first line, without source locations and backtrace.
+// DEADLINE_EXCEEDED, with the first line of its message, without source locations and backtrace.
 absl::Status CurrentExceptionAsStatus();
 
 template <typename Function>

@@ -16,13 +16,13 @@ bool IsSum(const OperationSpec& spec) {
   return spec.kind == OperationKind::kAllReduceSum || spec.kind == OperationKind::kReduceScatterSum;
 }
 
-// What this rank adds up: its slice of the buffer (all-reduce), or the output.
+// The memory to which this rank adds: its slice of the buffer (all-reduce), or the output.
 Slice OwnSlice(const OperationSpec& spec, int world_size) {
   if (spec.kind == OperationKind::kReduceScatterSum) return {0, spec.output.numel()};
   return SliceOf(spec.output.numel(), spec.rank, world_size);
 }
 
-// The output is free to hold another rank's contribution until the sum is written over it.
+// The output may contain another rank's contribution until the sum is written over it.
 bool OutputTakesAContribution(const OperationSpec& spec) {
   if (spec.kind != OperationKind::kReduceScatterSum) return false;
   const bool in_place = Bytes(spec.output) ==
@@ -79,7 +79,7 @@ class Poster {
     return absl::OkStatus();
   }
 
-  // As the first half of an all-reduce, with equal parts.
+  // The same as the first half of an all-reduce, with equal parts.
   absl::Status ReduceScatter() {
     const int64_t bytes = spec_.output.numel() * spec_.input.element_size();
     const char* in = Bytes(spec_.input);

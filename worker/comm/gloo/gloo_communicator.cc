@@ -27,8 +27,8 @@ namespace {
 
 constexpr int kNobody = -1;
 
-// One collective in flight. Which thread may touch it goes with the queues: the issuing thread,
-// then (a reduction) the reducing one, then the finishing one.
+// One collective in flight. The thread in whose queue it is may use it: first the issuing thread,
+// then (for a reduction) the reducing thread, then the finishing thread.
 struct Operation {
   OperationSpec spec;
   int64_t number = 0;
@@ -133,20 +133,20 @@ class GlooCommunicator : public Communicator {
   std::atomic<int64_t> bytes_sent_{0};
 
   absl::Mutex mu_;
-  // Some operation is done.
+  // Signalled when an operation is done.
   SteadyCondition finished_;
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   int64_t issued_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<int64_t> in_flight_ ABSL_GUARDED_BY(mu_);
   std::map<int, int64_t> left_after_ ABSL_GUARDED_BY(mu_);  // peer -> its number of operations
-  // What each Thread has still to do.
+  // The operations that each Thread has still to do.
   std::array<std::deque<std::shared_ptr<Operation>>, 2> queues_ ABSL_GUARDED_BY(mu_);
-  bool told_ ABSL_GUARDED_BY(mu_) = false;      // the peers were told of the failure
-  bool closing_ ABSL_GUARDED_BY(mu_) = false;   // saying goodbye: failures do not matter any more
+  bool told_ ABSL_GUARDED_BY(mu_) = false;      // the failure was sent to the peers
+  bool closing_ ABSL_GUARDED_BY(mu_) = false;   // goodbye sent: failures are ignored
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the threads end when their queue is empty
   ScratchPool scratch_ ABSL_GUARDED_BY(mu_);
-  // Operations that failed, with their transfers and buffers: Gloo cannot take back a message that
-  // is half sent, and would block the connection, also for the news of the failure.
+  // Operations that failed, with their transfers and buffers: Gloo cannot cancel a message that is
+  // partly sent; it would block the connection, also for the message about the failure.
   std::vector<std::shared_ptr<Operation>> broken_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -301,7 +301,7 @@ void GlooCommunicator::WaitFor(Operation& operation,
     waits_for = kNobody;
     if (status.ok()) continue;
     operation.broken = true;
-    // Cancelled: somebody else has failed the communicator, and knows why.
+    // Cancelled: another thread has failed the communicator and has set the cause.
     if (!absl::IsCancelled(status)) Fail(status);
     return;
   }

@@ -13,9 +13,9 @@
 
 namespace muster::comm {
 
-// Blocks until all ranks are there: DEADLINE_EXCEEDED or UNAVAILABLE when they do not come in time.
+// Blocks until all ranks are connected. DEADLINE_EXCEEDED or UNAVAILABLE: they were not in time.
 // The store is not needed any more afterwards (but see rendezvous.h about rank 0's).
-// Sets SIGPIPE to ignored when nobody has set it: Gloo needs that.
+// Makes the process ignore SIGPIPE, unless it has set this signal itself: Gloo needs that.
 absl::StatusOr<std::unique_ptr<Communicator>> CreateGlooCommunicator(const GlooOptions& options,
                                                                      RendezvousStore& store);
 

@@ -12,12 +12,13 @@ struct GlooOptions {
   int world_size = 1;
   // Tells the communicators of one store apart: "roll_call", "gradients". The same on all ranks.
   std::string name;
-  // Longest time that Create waits for all ranks to come.
+  // The longest time that Create waits for all ranks to connect.
   std::chrono::milliseconds connect_timeout = std::chrono::minutes(2);
-  // Longest time that Work::Wait waits for peers that are alive.
+  // The longest time that Work::Wait waits for peers that are alive.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Whether somebody else judges who hangs: asked each time that `timeout` is over; then the wait
-  // goes on. Null: nobody. Any thread.
+  // Returns whether the coordinator decides at present which rank hangs. It is asked each time that
+  // `timeout` is over; if true, the wait continues for another `timeout`. Null: false. Called from
+  // any thread.
   std::function<bool()> watched;
   // The address of this machine that peers connect to.
   std::string hostname = "127.0.0.1";

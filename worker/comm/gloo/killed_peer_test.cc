@@ -74,7 +74,8 @@ TEST_P(KilledPeer, FailsEverySurvivorNamingRankOperationAndStep) {
                                   " at step 17: rank " + std::to_string(victim) + " is gone: ";
         EXPECT_EQ(std::string(status.message()).rfind(start, 0), 0) << status;
       }
-      // Poisoned: the same root cause at once.
+      // The communicator cannot be used any more: every operation fails at once with the same root
+      // cause.
       const absl::Status later =
           (*ranks)->AllGather(at::ones({world_size}), at::ones({1}), {"later", 18})->Wait();
       EXPECT_NE(

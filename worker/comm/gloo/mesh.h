@@ -1,7 +1,7 @@
 // Point-to-point messages between all pairs of ranks: the only user of c10d::ProcessGroupGloo.
 //
 // Both sides name the message by a tag below 2^30; the receiver posts a buffer of the same size.
-// Posting never blocks and makes no thread hop; several messages may be in flight. A dead peer
+// Posting never blocks and uses no other thread; several messages may be in flight. A dead peer
 // fails the transfers with it at once; a peer that is alive and silent fails nothing: Cancel is how
 // to stop waiting. Threads: everything may be called from any thread.
 #ifndef MUSTER_WORKER_COMM_GLOO_MESH_H_
@@ -26,8 +26,8 @@ class Transfer {
 
   virtual int peer() const = 0;
 
-  // UNAVAILABLE "rank 2 is gone: ...", CANCELLED after Cancel. Call it once. Running into `limit`
-  // breaks all connections: for the last message of a mesh only.
+  // Errors: UNAVAILABLE "rank 2 is gone: ...", CANCELLED after Cancel. Call it once. If `limit` is
+  // reached, all connections break: give a limit only for the last message of a mesh.
   virtual absl::Status Wait(std::chrono::milliseconds limit = std::chrono::hours(24 * 365)) = 0;
 };
 

@@ -1,11 +1,11 @@
-// Learns at once when a peer dies, fails or leaves, whatever this rank is doing.
+// Detects at once that a peer dies, fails or leaves, whatever this rank does.
 //
 // One receive per peer is posted for the whole life of a mesh, on a tag of its own, with a thread
-// that waits for it. It ends in one of three ways: the peer says goodbye (a clean end, with the
-// number of operations it took part in), the peer tells why it failed (so that every rank names the
-// root cause), or the connection breaks. A message is acknowledged by the peer's watching thread:
-// connections are ordered, so the rank then knows that everything it sent has arrived, and may
-// close them.
+// that waits for it. It ends in one of three ways: the peer sends a goodbye (a clean end, with the
+// number of operations in which it took part), the peer sends why it failed (so that every rank
+// reports the root cause), or the connection breaks. A message is acknowledged by the peer's
+// watching thread: connections are ordered, so the rank then knows that everything it sent has
+// arrived, and may close them.
 #ifndef MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 #define MUSTER_WORKER_COMM_GLOO_PEER_WATCH_H_
 
@@ -23,7 +23,7 @@ namespace muster::comm {
 
 class PeerWatch {
  public:
-  // Tags below this one are taken.
+  // The peer watch uses the tags below this one.
   static constexpr uint32_t kFirstFreeTag = 2;
 
   // Called from the watching threads, at most once per peer.
@@ -39,7 +39,7 @@ class PeerWatch {
 
   // A rank sends one of these messages, once. Neither call blocks.
   void TellFailure(const absl::Status& cause);  // why this rank failed
-  void SayGoodbye(int64_t operations);          // it is done, after so many operations
+  void SayGoodbye(int64_t operations);          // it is done, after this many operations
 
   // Waits until all peers have acknowledged the message: two seconds at most, which are needed only
   // if a peer is alive and hangs. This is the last use of the mesh.
@@ -48,7 +48,7 @@ class PeerWatch {
  private:
   struct Message {
     int64_t operations = -1;  // >= 0: goodbye
-    int32_t code = 0;         // else the status
+    int32_t code = 0;         // otherwise the status
     std::array<char, 500> text = {};
   };
   struct Peer {

@@ -1,10 +1,10 @@
 // Where the ranks of one generation meet: a c10d TCPStore that rank 0 hosts.
 //
-// Rank 0: HostStore(), then tells host and port() to the others (through the coordinator).
+// Rank 0: HostStore(), then sends host and port() to the others (through the coordinator).
 // Others: ConnectStore(host, port, timeout).
-// The store is needed only until every communicator of the generation is made, but rank 0 keeps it
-// as long as others may still be making theirs. Keys are never removed: every communicator takes a
-// name of its own (GlooOptions::name), and every generation a store of its own.
+// The store is needed only until every communicator of the generation is created, and rank 0 keeps
+// it as long as other ranks may still create theirs. Keys are never removed: every communicator has
+// its own name (GlooOptions::name), and every generation its own store.
 #ifndef MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
 #define MUSTER_WORKER_COMM_GLOO_RENDEZVOUS_H_
 
@@ -17,8 +17,9 @@
 
 namespace muster::comm {
 
-// A handle to the store; the server too, in the process that hosts it. One thread at a time: a wait
-// in one thread blocks the others, so ranks that are threads of one process need a handle each.
+// A handle to the store; in the process that hosts it, also the server. One thread at a time: a
+// wait in one thread blocks the others, so ranks that are threads of one process need a handle
+// each.
 class RendezvousStore {
  public:
   struct Impl;  // holds the c10d::Store; defined in rendezvous_impl.h for comm/gloo only

@@ -1,8 +1,8 @@
-// Memory for the contributions of sums, kept from step to step: fresh pages cost as much as the sum
-// itself.
+// Memory for the contributions of sums, kept from step to step, because the first use of new pages
+// costs as much as the sum itself.
 //
-// It keeps what was ever in use at once. A piece serves any request that is not larger, so a pool
-// that has seen its largest operations in flight allocates nothing more.
+// It never frees memory. A free piece serves any request that is not larger, so after the largest
+// operations have been in flight the pool allocates no more.
 #ifndef MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
 #define MUSTER_WORKER_COMM_GLOO_SCRATCH_POOL_H_
 
@@ -19,7 +19,7 @@ namespace muster::comm {
 // One thread at a time.
 class ScratchPool {
  public:
-  // At least `bytes` of it.
+  // A piece of at least `bytes` bytes.
   at::Tensor Take(int64_t bytes) {
     const auto it = free_.lower_bound(bytes);
     if (it == free_.end()) {

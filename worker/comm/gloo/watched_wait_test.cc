@@ -1,4 +1,4 @@
-// A wait whose time is over goes on while somebody else judges who hangs.
+// A wait whose time is over continues while the coordinator decides which rank hangs.
 #include <atomic>
 #include <chrono>
 #include <functional>
@@ -14,8 +14,8 @@
 namespace muster::comm {
 namespace {
 
-// Rank 0 waits for rank 1, which takes part once rank 0 has asked so many times whether somebody
-// watches; after `most` times nobody does.
+// Rank 0 waits for rank 1, which takes part once rank 0 has called `watched` this many times; after
+// `most` calls `watched` returns false.
 absl::Status WaitFor(int times, int most) {
   auto host = HostStore();
   EXPECT_TRUE(host.ok()) << host.status();

@@ -30,7 +30,7 @@ void AllReduce(const Parts& parts) {
   for (const auto& part : parts) std::memcpy(Bytes(part->output), sum.data(), bytes);
 }
 
-// In place, a rank's output is its own part of its input, which nobody else's sum reads.
+// In place, a rank's output is its own part of its input, which no other rank's sum reads.
 void ReduceScatter(const Parts& parts) {
   const int64_t elements = parts[0]->output.numel();
   if (elements == 0) return;
@@ -104,7 +104,7 @@ absl::Status CheckSizesAgree(const Parts& parts) {
   return absl::OkStatus();
 }
 
-// The ranks disagree about an operation: OK when they do not.
+// An error if the ranks issued different operations, otherwise OK.
 absl::Status CheckAgreement(const Parts& parts) {
   for (const auto& part : parts) {
     if (Shape(*part) != Shape(*parts[0])) {
@@ -196,7 +196,7 @@ class Hub {
   }
 
  private:
-  // A rank that left is missed once an operation is open that it never issued.
+  // A rank that has left causes a failure once there is an operation that it did not issue.
   void FailIfSomebodyLeft() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (open_.empty()) return;
     for (int rank = 0; rank < world_size_; ++rank) {

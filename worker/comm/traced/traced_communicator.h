@@ -9,9 +9,10 @@
 
 namespace muster::comm {
 
-// Passes everything on to `communicator`. While the recorder is on, each operation is a span from
-// when it is under way until somebody has waited for it, with the bytes of what goes in; both
-// outlive this. Threading: the recorder's thread issues and waits.
+// Forwards every call to `communicator`. While the recorder is on, it records a span for each
+// operation, from its start until a Wait for it has returned, with the size of its input in bytes.
+// `communicator` and the recorder must outlive this object. Threading: the recorder's thread issues
+// operations and waits for them.
 std::unique_ptr<Communicator> Traced(Communicator* communicator, trace::Recorder* recorder);
 
 }  // namespace muster::comm

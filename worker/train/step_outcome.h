@@ -1,0 +1,24 @@
+// How an optimizer step ended. Equal on all ranks, because it is decided from the reduced gradients
+// and the synchronized buffers, whose bits are equal.
+#ifndef MUSTER_WORKER_TRAIN_STEP_OUTCOME_H_
+#define MUSTER_WORKER_TRAIN_STEP_OUTCOME_H_
+
+#include <cstdint>
+
+namespace muster::train {
+
+// The numbers are sent in the roll call.
+enum class StepOutcome : int64_t {
+  kApplied = 0,
+  // In the other cases a gradient, or with kSkipped a buffer, was not finite, and nothing was
+  // updated.
+  kSkipped = 1,  // on_nan: skip_step
+  // on_nan: fail with float16: the loss scale was too large. If a loss is not finite either, the
+  // job ends.
+  kOverflowed = 2,
+  kRefused = 3,  // on_nan: fail without float16: the job ends
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_STEP_OUTCOME_H_
