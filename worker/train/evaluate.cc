@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <cmath>
+
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
@@ -13,9 +15,9 @@
 
 namespace muster::train {
 
-absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
-                                          models::Model& model, models::ForwardContext& context,
-                                          comm::Communicator& communicator) {
+absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
+                                        models::Model& model, models::ForwardContext& context,
+                                        comm::Communicator& communicator) {
   const c10::AutoGradMode no_gradients(false);
   context.set_mode(models::Mode::kEvaluate);
   const data::EvaluationPlan plan = source.Evaluation(communicator.world_size(), per_rank);
@@ -66,10 +68,11 @@ absl::StatusOr<EvaluationResult> Evaluate(const RankData& source, int64_t per_ra
         absl::StrCat("data.validate: every target of the ", static_cast<int64_t>(values[2]),
                      " samples is ignored (loss.cross_entropy.ignore_index), so there is no loss"));
   }
-  EvaluationResult result{.loss = values[0] / values[1],
-                          .terms = static_cast<int64_t>(values[1]),
-                          .samples = static_cast<int64_t>(values[2])};
-  if (values[4] == values[1]) result.accuracy = values[3] / values[1];
+  v1::Validation result;
+  result.set_loss(values[0] / values[1]);
+  result.set_samples(static_cast<uint64_t>(values[2]));
+  if (values[4] == values[1]) result.set_accuracy(values[3] / values[1]);
+  if (model.HasPerplexity()) result.set_perplexity(std::exp(result.loss()));
   return result;
 }
 

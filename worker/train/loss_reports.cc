@@ -9,13 +9,11 @@ void LossReports::Add(int64_t step, const StepResult& result, int64_t samples,
                       const models::Model& model) {
   Waiting& added = waiting_.emplace_back();
   v1::StepMetrics& metrics = added.metrics;
+  metrics = result.metrics;
   metrics.set_step(step);
   metrics.set_loss(0);
-  metrics.set_learning_rate(result.learning_rate);
-  if (result.grad_norm.has_value()) metrics.set_grad_norm(*result.grad_norm);
   metrics.set_samples(samples);
   metrics.set_skipped(result.outcome != StepOutcome::kApplied);
-  if (result.loss_scale.has_value()) metrics.set_loss_scale(*result.loss_scale);
   const models::InputSpec input = model.Input();
   if (input.kind == models::InputSpec::Kind::kTokens) metrics.set_tokens(samples * input.context);
   // A backward pass takes twice the operations of its forward pass.

@@ -1,7 +1,6 @@
 #include "worker/train/session.h"
 
 #include <chrono>
-#include <cmath>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -152,16 +151,11 @@ absl::Status SessionImpl::Validate() {
   reports_.Progress("validating");
   RETURN_IF_ERROR(AwaitParameters());
   const AutocastScope autocast(job_.precision);
-  ASSIGN_OR_RETURN(const EvaluationResult result,
-                   Evaluate(*validate_data_, job_.batch.per_rank, standing_.step, *model_,
-                            context(), *parts_.control));
   v1::StepMetrics metrics;
   metrics.set_step(standing_.step);
-  v1::Validation& validation = *metrics.mutable_validation();
-  validation.set_loss(result.loss);
-  validation.set_samples(result.samples);
-  if (result.accuracy.has_value()) validation.set_accuracy(*result.accuracy);
-  if (model_->HasPerplexity()) validation.set_perplexity(std::exp(result.loss));
+  ASSIGN_OR_RETURN(*metrics.mutable_validation(),
+                   Evaluate(*validate_data_, job_.batch.per_rank, standing_.step, *model_,
+                            context(), *parts_.control));
   reports_.Report(metrics);
   return absl::OkStatus();
 }

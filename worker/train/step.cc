@@ -177,7 +177,7 @@ absl::StatusOr<bool> Stepper::PrepareGradients(double terms, StepResult* result)
   ASSIGN_OR_RETURN(const auto sums, parts_.strategy->GatherSums(optim::SumOfSquares(gradients)));
   const float norm = optim::NormOf(sums);
   if (!std::isfinite(norm)) return false;
-  if (all) result->grad_norm = norm;
+  if (all) result->metrics.set_grad_norm(norm);
   if (clip.has_value()) optim::ClipGradients(gradients, norm, *clip);
   return true;
 }
@@ -205,9 +205,9 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     if (terms > 0) divisor = terms;  // else all gradients are zero
   }
 
-  result.learning_rate =
-      plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
-  if (parts_.scaler != nullptr) result.loss_scale = parts_.scaler->scale();
+  result.metrics.set_learning_rate(
+      plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1));
+  if (parts_.scaler != nullptr) result.metrics.set_loss_scale(parts_.scaler->scale());
   // The result is the same on every rank: the ranks exchange the sums of their pieces, and the
   // buffers with which all continue are bitwise equal.
   ASSIGN_OR_RETURN(bool finite, [&] {
@@ -230,7 +230,7 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     return result;
   }
   const trace::Phase phase(parts_.recorder, "optimizer");
-  RETURN_IF_ERROR(parts_.optimizer->Step(result.learning_rate));
+  RETURN_IF_ERROR(parts_.optimizer->Step(result.metrics.learning_rate()));
   activity::Moved();
   parts_.strategy->FinishUpdate();
   return result;

@@ -6,11 +6,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "proto/muster/v1/metrics.pb.h"
 #include "worker/comm/communicator.h"
 #include "worker/data/dataset.h"
 #include "worker/data/sampler.h"
@@ -44,11 +44,9 @@ struct StepResult {
   // none.
   std::string not_finite;
   StepOutcome outcome = StepOutcome::kApplied;
-  double learning_rate = 0;
-  // The norm before clipping, if it was computed and is finite.
-  std::optional<double> grad_norm;
-  // The loss scale of the gradients; only with Precision::kFloat16.
-  std::optional<double> loss_scale;
+  // What the step itself measures: learning rate, the norm before clipping if it was computed and
+  // is finite, loss scale. LossReports adds the rest.
+  v1::StepMetrics metrics;
 };
 
 // Keeps no state between steps: everything it changes belongs to the session. Threading: the

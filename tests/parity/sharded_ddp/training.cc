@@ -322,7 +322,8 @@ std::vector<StepRecord> Train(const train::Job& job, const std::function<Workloa
       if (!result.ok()) return;
       records[step].loss_sums[rank] = result->loss_sum;
       if (rank == 0) {
-        records[step].grad_norm = result->grad_norm;
+        const auto& metrics = result->metrics;
+        if (metrics.has_grad_norm()) records[step].grad_norm = metrics.grad_norm();
         records[step].outcome = result->outcome;
       }
       RankState after = training.Copy(/*with_parameters=*/false);
