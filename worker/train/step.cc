@@ -205,8 +205,8 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     if (terms > 0) divisor = terms;  // else all gradients are zero
   }
 
-  result.metrics.set_learning_rate(
-      plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1));
+  result.metrics.set_learning_rate(plan.learning_rate *
+                                   optim::LearningRateFactor(parts_.job->schedule, step - 1));
   if (parts_.scaler != nullptr) result.metrics.set_loss_scale(parts_.scaler->scale());
   // The result is the same on every rank: the ranks exchange the sums of their pieces, and the
   // buffers with which all continue are bitwise equal.
