@@ -1,7 +1,8 @@
 // Tells ThreadSanitizer what Debian's gRPC, which is not instrumented, puts in order:
 //  - what a thread did before it began a batch of operations of a call has happened before the
 //    callback that says that this batch is done;
-//  - the callbacks of a server's call have happened before the call is destroyed;
+//  - the callbacks of a server's call, OnCancel among them, have happened before OnDone, and before
+//    the call is destroyed;
 //  - what a thread did before it handed a message to a call has happened before what another thread
 //    does once it has read that message from the connection.
 // Without this, a callback that reads what the beginner of its batch wrote looks like a race; with
@@ -12,6 +13,7 @@
 // These definitions stand before those of the libraries in symbol lookup.
 #include <dlfcn.h>
 #include <grpc/grpc.h>
+#include <grpcpp/support/server_callback.h>
 #include <link.h>
 #include <netinet/in.h>
 #include <sanitizer/tsan_interface.h>
@@ -97,6 +99,33 @@ Begin StandInFor(Begin begin) {
   return begin;
 }
 
+// A call of a server has two counts. When the first reaches zero, OnCancel may run. When the second
+// reaches zero, all other callbacks have ended, and OnDone may run. Inline code of gRPC's headers
+// changes them, which ThreadSanitizer sees, and so does code within the library, which it does not
+// see. In Debian's gRPC 1.51 they follow the pointer to virtual functions.
+char* CancelCount(void* call) { return static_cast<char*>(call) + sizeof(void*); }
+char* CallbackCount(void* call) { return CancelCount(call) + sizeof(int); }
+
+// Takes the place of a reactor while gRPC calls its OnCancel. gRPC uses it for nothing else, and no
+// longer once OnCancel has returned.
+class CancelledReactor : public grpc::internal::ServerReactor {
+ public:
+  CancelledReactor(void* call, ServerReactor* reactor) : call_(call), reactor_(reactor) {}
+
+  void OnCancel() override {
+    reactor_->OnCancel();
+    // After this, the library lowers the count.
+    __tsan_release(CallbackCount(call_));
+    delete this;
+  }
+  void OnDone() override {}
+  bool InternalInlineable() override { return reactor_->InternalInlineable(); }
+
+ private:
+  void* const call_;
+  ServerReactor* const reactor_;
+};
+
 }  // namespace
 
 extern "C" {
@@ -120,17 +149,26 @@ grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_
   return real(call, ops, count, tag, reserved);
 }
 
-// grpc::internal::ServerCallbackCall::ScheduleOnDone(): the last callback of a call of a server has
-// ended, and the call is destroyed. Two counts find out which one is the last, and the library's
-// own code changes them, too. In Debian's gRPC 1.51 they follow the pointer to virtual functions.
+// grpc::internal::ServerCallbackCall::CallOnCancel(): the call was cancelled.
+void CallOnCancel(void* call, grpc::internal::ServerReactor* reactor) asm(
+    "_ZN4grpc8internal18ServerCallbackCall12CallOnCancelEPNS0_13ServerReactorE");
+void CallOnCancel(void* call, grpc::internal::ServerReactor* reactor) {
+  static auto* const real = reinterpret_cast<decltype(&CallOnCancel)>(
+      dlsym(RTLD_NEXT,
+            "_ZN4grpc8internal18ServerCallbackCall12CallOnCancelEPNS0_13ServerReactorE"));
+  __tsan_acquire(CancelCount(call));
+  real(call, new CancelledReactor(call, reactor));
+}
+
+// grpc::internal::ServerCallbackCall::ScheduleOnDone(): all other callbacks have ended. The call is
+// destroyed after OnDone.
 void ScheduleOnDone(void* call,
                     bool here) asm("_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb");
 void ScheduleOnDone(void* call, bool here) {
   static auto* const real = reinterpret_cast<decltype(&ScheduleOnDone)>(
       dlsym(RTLD_NEXT, "_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb"));
-  char* const counts = static_cast<char*>(call) + sizeof(void*);
-  __tsan_acquire(counts);
-  __tsan_acquire(counts + sizeof(int));
+  __tsan_acquire(CancelCount(call));
+  __tsan_acquire(CallbackCount(call));
   real(call, here);
 }
 

@@ -1,14 +1,11 @@
 // Libraries from Debian are not instrumented: what they put in order by atomics is invisible to
 // ThreadSanitizer, so what they do themselves is left out (absl_mutex.cc and grpc_order.cc say
 // what they put in order for others). Each line names a library or a single function. A line such
-// as "race:^grpc::" matches every frame of a stack, and so hides every race below a callback: it is
-// here until grpc_order.cc also knows that OnDone follows OnCancel, which gRPC orders by counts
-// that its own code changes.
+// as "race:^grpc::" would match every frame of a stack, and so hide every race below a callback.
 extern "C" const char* __tsan_default_suppressions();
 
 extern "C" const char* __tsan_default_suppressions() {
-  return "race:^grpc::\n"
-         "called_from_lib:libgrpc.so\n"
+  return "called_from_lib:libgrpc.so\n"
          "called_from_lib:libgrpc++.so\n"
          "called_from_lib:libgpr.so\n"
          "called_from_lib:libprotobuf.so\n"
