@@ -47,7 +47,7 @@ class Target:
     def edges(self):
         """Every label on which it depends, from the attributes of the rules that are used here."""
         header = [self.attributes["header"]] if "header" in self.attributes else []
-        found = self.labels("srcs", "hdrs", "deps", "data")
+        found = self.labels("srcs", "hdrs", "textual_hdrs", "deps", "data")
         return found + [full_label(self.package, label) for label in header]
 
     @property

@@ -94,6 +94,18 @@ def test_what_must_not_be_reached_is_not(name):
     assert not wrong, f"{name} must not reach {NEVER[name]}:\n" + "\n".join(wrong[:5])
 
 
+def test_only_tests_choose_a_main_function():
+    """A main function of GoogleTest brings the precompiled header that its test begins with. With
+    two of them the compiler takes the first, which may lack most of what the test includes."""
+    wrong = [
+        target.where
+        for target in TARGETS.values()
+        if target.rule == "cc_library"
+        and any(label.endswith("gtest_main") for label in target.labels("deps"))
+    ]
+    assert not wrong, f"depend on //third_party/system:gtest instead: {wrong}"
+
+
 def test_bazel_reads_the_same_from_the_build_files():
     bazel = collections.defaultdict(set)
     for line in runfile("tests/layering/edges.dot").read_text().splitlines():
