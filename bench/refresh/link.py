@@ -35,6 +35,9 @@ def main():
         dist.barrier()
         times.append(time.perf_counter() - start)
     print(statistics.median(times[1:]))
+    sys.stdout.flush()
+    # A process that ends while Gloo's threads still run is aborted.
+    dist.destroy_process_group()
 
 
 if __name__ == "__main__":
