@@ -1,10 +1,13 @@
 // Tells ThreadSanitizer what Debian's gRPC, which is not instrumented, puts in order:
-//  - what a thread did before it began a batch of operations of a call has happened before the
-//    callback that says that this batch is done;
+//  - what a thread did before it began a batch of operations of a call, and what another thread did
+//    before it declared the batch done, have happened before what is done with the result: in the
+//    callback of the batch, or after the wait for it;
 //  - the callbacks of a server's call, OnCancel among them, have happened before OnDone, and before
 //    the call is destroyed;
+//  - the calls of a server have ended before its shutdown has;
 //  - what a thread did before it handed a message to a call has happened before what another thread
-//    does once it has read that message from the connection.
+//    does once it has read that message from the connection, or once a batch that receives it is
+//    done: within gRPC, a message goes from thread to thread through queues without locks.
 // Without this, a callback that reads what the beginner of its batch wrote looks like a race; with
 // suppressions instead, nothing below a callback of gRPC would be looked at. What remains hidden:
 // two callbacks of different batches are in order, too, where gRPC took a lock of its own between
@@ -13,28 +16,36 @@
 // These definitions stand before those of the libraries in symbol lookup.
 #include <dlfcn.h>
 #include <grpc/grpc.h>
+#include <grpc/support/alloc.h>
 #include <grpcpp/support/server_callback.h>
-#include <link.h>
 #include <netinet/in.h>
 #include <sanitizer/tsan_interface.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
-#include <utility>
+#include <cstdlib>
+#include <cstring>
 
 namespace {
 
-// The address of an element stands for what is ordered by it.
+template <typename Function>
+Function* Real(const char* name) {
+  return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+// The address of an element stands for what is ordered by it: the batches of all calls, and what
+// was sent from a port.
 char calls;
-constexpr uint32_t kConnections = 1 << 16;
-char connections[kConnections];
+constexpr size_t kPorts = 1 << 16;
+char ports[kPorts];
 
 // 0: no address of the internet.
-uint32_t Port(int (*name)(int, sockaddr*, socklen_t*), int socket) {
+uint16_t Port(int (*name)(int, sockaddr*, socklen_t*), int socket) {
   sockaddr_storage address = {};
   socklen_t length = sizeof(address);
   if (name(socket, reinterpret_cast<sockaddr*>(&address), &length) != 0) return 0;
@@ -47,56 +58,32 @@ uint32_t Port(int (*name)(int, sockaddr*, socklen_t*), int socket) {
   return 0;
 }
 
-// One direction of a connection, the same at both of its ends.
-char* Direction(uint32_t sender, uint32_t receiver) {
-  return &connections[(sender * 40503u + receiver) % kConnections];
+// The port of the other end of a call, from an address such as ipv4:127.0.0.1:4242.
+uint16_t PeerPort(grpc_call* call) {
+  static auto* const get_peer = Real<decltype(grpc_call_get_peer)>("grpc_call_get_peer");
+  static auto* const free = Real<decltype(gpr_free)>("gpr_free");
+  char* const address = get_peer(call);
+  const char* const colon = std::strrchr(address, ':');
+  const uint16_t port = colon == nullptr ? 0 : std::strtoul(colon + 1, nullptr, 10);
+  free(address);
+  return port;
 }
 
-// Whether an address lies in the code of a program or a library.
-bool IsCode(const void* address) {
-  const auto holds = [](dl_phdr_info* module, size_t, void* sought) {
-    for (int i = 0; i < module->dlpi_phnum; ++i) {
-      const ElfW(Phdr)& segment = module->dlpi_phdr[i];
-      const uintptr_t begin = module->dlpi_addr + segment.p_vaddr;
-      const uintptr_t place = reinterpret_cast<uintptr_t>(sought);
-      if (segment.p_type == PT_LOAD && (segment.p_flags & PF_X) != 0 && place >= begin &&
-          place < begin + segment.p_memsz) {
-        return 1;
-      }
-    }
-    return 0;
-  };
-  return dl_iterate_phdr(holds, const_cast<void*>(address)) != 0;
+// For the tag of a batch, the port from which it receives; 0: it only sends. Two tags may share an
+// element, but there are few batches at a time. Relaxed atomics: this table must not order what it
+// looks at.
+std::array<std::atomic<uint16_t>, 1 << 16> received_from;
+
+std::atomic<uint16_t>& ReceivedFrom(const void* tag) {
+  return received_from[(reinterpret_cast<uintptr_t>(tag) * 0x9e3779b97f4a7c15u) >> 48];
 }
 
-// gRPC has a handful of functions that begin a callback (success, status), and as many stand-ins
-// here tell of the order first. Relaxed atomics: this table must not order what it looks at.
-using Begin = void (*)(grpc_completion_queue_functor*, int);
-constexpr size_t kBegins = 16;
-std::array<std::atomic<Begin>, kBegins> begins;
-
-template <size_t index>
-void Ordered(grpc_completion_queue_functor* callback, int ok) {
-  __tsan_acquire(callback);
-  begins[index].load(std::memory_order_relaxed)(callback, ok);
-}
-
-template <size_t... index>
-constexpr std::array<Begin, kBegins> Stand(std::index_sequence<index...>) {
-  return {Ordered<index>...};
-}
-constexpr std::array<Begin, kBegins> kStandIns = Stand(std::make_index_sequence<kBegins>());
-
-Begin StandInFor(Begin begin) {
-  for (size_t i = 0; i < kBegins; ++i) {
-    if (begin == kStandIns[i]) return begin;
-    Begin there = nullptr;
-    if (begins[i].compare_exchange_strong(there, begin, std::memory_order_relaxed) ||
-        there == begin) {
-      return kStandIns[i];
-    }
-  }
-  return begin;
+// After the wait for a batch, also that of the thread which then runs its callback.
+void BatchIsDone(const grpc_event& event) {
+  if (event.type != GRPC_OP_COMPLETE || event.tag == nullptr) return;
+  __tsan_acquire(event.tag);
+  const uint16_t port = ReceivedFrom(event.tag).load(std::memory_order_relaxed);
+  if (port != 0) __tsan_acquire(&ports[port]);
 }
 
 // A call of a server has two counts. When the first reaches zero, OnCancel may run. When the second
@@ -133,54 +120,94 @@ extern "C" {
 // A batch of operations of a call begins. The thread that sends its bytes may be another one.
 grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_t count, void* tag,
                                       void* reserved) {
-  static auto* const real =
-      reinterpret_cast<decltype(&grpc_call_start_batch)>(dlsym(RTLD_NEXT, "grpc_call_start_batch"));
+  static auto* const real = Real<decltype(grpc_call_start_batch)>("grpc_call_start_batch");
+  const bool receives = std::any_of(ops, ops + count, [](const grpc_op& op) {
+    return op.op >= GRPC_OP_RECV_INITIAL_METADATA;
+  });
+  ReceivedFrom(tag).store(receives ? PeerPort(call) : 0, std::memory_order_relaxed);
   __tsan_release(&calls);
-  if (tag != nullptr) {
-    // The tag of a batch that ends in a callback begins with the address of a function, any other
-    // with that of a table of virtual functions.
-    auto* const callback = static_cast<grpc_completion_queue_functor*>(tag);
-    if (IsCode(reinterpret_cast<const void*>(callback->functor_run))) {
-      callback->functor_run = StandInFor(callback->functor_run);
-    }
-    // Behind the change of the tag: another thread may use the same tag for the next batch.
-    __tsan_release(tag);
-  }
+  if (tag != nullptr) __tsan_release(tag);
   return real(call, ops, count, tag, reserved);
 }
 
+// grpc_cq_end_op(): a batch is done. An absl::Status is handed over by its address.
+#define END_BATCH                                          \
+  "_Z14grpc_cq_end_opP21grpc_completion_queuePvN4absl7deb" \
+  "ian36StatusEPFvS1_P18grpc_cq_completionES1_S6_b"
+void EndBatch(void* queue, void* tag, void* status, void* done, void* done_argument,
+              void* completion, bool internal) asm(END_BATCH);
+void EndBatch(void* queue, void* tag, void* status, void* done, void* done_argument,
+              void* completion, bool internal) {
+  static auto* const real = Real<decltype(EndBatch)>(END_BATCH);
+  if (tag != nullptr) __tsan_release(tag);
+  real(queue, tag, status, done, done_argument, completion, internal);
+}
+
+grpc_event grpc_completion_queue_next(grpc_completion_queue* queue, gpr_timespec deadline,
+                                      void* reserved) {
+  static auto* const real =
+      Real<decltype(grpc_completion_queue_next)>("grpc_completion_queue_next");
+  const grpc_event event = real(queue, deadline, reserved);
+  BatchIsDone(event);
+  return event;
+}
+
+grpc_event grpc_completion_queue_pluck(grpc_completion_queue* queue, void* tag,
+                                       gpr_timespec deadline, void* reserved) {
+  static auto* const real =
+      Real<decltype(grpc_completion_queue_pluck)>("grpc_completion_queue_pluck");
+  const grpc_event event = real(queue, tag, deadline, reserved);
+  BatchIsDone(event);
+  return event;
+}
+
 // grpc::internal::ServerCallbackCall::CallOnCancel(): the call was cancelled.
-void CallOnCancel(void* call, grpc::internal::ServerReactor* reactor) asm(
-    "_ZN4grpc8internal18ServerCallbackCall12CallOnCancelEPNS0_13ServerReactorE");
+#define CALL_ON_CANCEL "_ZN4grpc8internal18ServerCallbackCall12CallOnCancelEPNS0_13ServerReactorE"
+void CallOnCancel(void* call, grpc::internal::ServerReactor* reactor) asm(CALL_ON_CANCEL);
 void CallOnCancel(void* call, grpc::internal::ServerReactor* reactor) {
-  static auto* const real = reinterpret_cast<decltype(&CallOnCancel)>(
-      dlsym(RTLD_NEXT,
-            "_ZN4grpc8internal18ServerCallbackCall12CallOnCancelEPNS0_13ServerReactorE"));
+  static auto* const real = Real<decltype(CallOnCancel)>(CALL_ON_CANCEL);
   __tsan_acquire(CancelCount(call));
   real(call, new CancelledReactor(call, reactor));
 }
 
 // grpc::internal::ServerCallbackCall::ScheduleOnDone(): all other callbacks have ended. The call is
 // destroyed after OnDone.
-void ScheduleOnDone(void* call,
-                    bool here) asm("_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb");
+#define SCHEDULE_ON_DONE "_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb"
+void ScheduleOnDone(void* call, bool here) asm(SCHEDULE_ON_DONE);
 void ScheduleOnDone(void* call, bool here) {
-  static auto* const real = reinterpret_cast<decltype(&ScheduleOnDone)>(
-      dlsym(RTLD_NEXT, "_ZN4grpc8internal18ServerCallbackCall14ScheduleOnDoneEb"));
+  static auto* const real = Real<decltype(ScheduleOnDone)>(SCHEDULE_ON_DONE);
   __tsan_acquire(CancelCount(call));
   __tsan_acquire(CallbackCount(call));
   real(call, here);
 }
 
+// grpc::Server::UnrefWithPossibleNotify(): a call of the server has ended, also its OnDone.
+#define CALL_ENDED "_ZN4grpc6Server23UnrefWithPossibleNotifyEv"
+void CallEnded(void* server) asm(CALL_ENDED);
+void CallEnded(void* server) {
+  static auto* const real = Real<decltype(CallEnded)>(CALL_ENDED);
+  __tsan_release(server);
+  real(server);
+}
+
+// grpc::Server::UnrefAndWaitLocked(): the shutdown waits until all calls have ended.
+#define AWAIT_CALLS "_ZN4grpc6Server18UnrefAndWaitLockedEv"
+void AwaitCalls(void* server) asm(AWAIT_CALLS);
+void AwaitCalls(void* server) {
+  static auto* const real = Real<decltype(AwaitCalls)>(AWAIT_CALLS);
+  real(server);
+  __tsan_acquire(server);
+}
+
 ssize_t sendmsg(int socket, const msghdr* message, int flags) {
   __tsan_acquire(&calls);
-  __tsan_release(Direction(Port(getsockname, socket), Port(getpeername, socket)));
+  __tsan_release(&ports[Port(getsockname, socket)]);
   return syscall(SYS_sendmsg, socket, message, flags);
 }
 
 ssize_t recvmsg(int socket, msghdr* message, int flags) {
   const ssize_t bytes = syscall(SYS_recvmsg, socket, message, flags);
-  if (bytes > 0) __tsan_acquire(Direction(Port(getpeername, socket), Port(getsockname, socket)));
+  if (bytes > 0) __tsan_acquire(&ports[Port(getpeername, socket)]);
   return bytes;
 }
 

@@ -1,7 +1,8 @@
 // Libraries from Debian are not instrumented: what they put in order by atomics is invisible to
-// ThreadSanitizer, so what they do themselves is left out (absl_mutex.cc and grpc_order.cc say
-// what they put in order for others). Each line names a library or a single function. A line such
-// as "race:^grpc::" would match every frame of a stack, and so hide every race below a callback.
+// ThreadSanitizer, so what they do themselves is left out (absl_mutex.cc, absl_status.cc and
+// grpc_order.cc say what they put in order for others). Each line names a library or a single
+// function. A line such as "race:^grpc::" would match every frame of a stack, and so hide every
+// race below a callback.
 extern "C" const char* __tsan_default_suppressions();
 
 extern "C" const char* __tsan_default_suppressions() {
@@ -10,8 +11,6 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libgpr.so\n"
          "called_from_lib:libprotobuf.so\n"
          "called_from_lib:libupb.so\n"
-         // absl::Status counts its references in the library, where ThreadSanitizer does not see
-         // it.
          "called_from_lib:libabsl_status.so\n"
          "called_from_lib:libabsl_strings.so\n"
          "called_from_lib:libabsl_time.so\n"
@@ -19,8 +18,6 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_cord.so\n"
          // The lock-order graph of absl::Mutex, behind a spin lock of its own.
          "called_from_lib:libabsl_graphcycles_internal.so\n"
-         "race:absl::debian3::Status::UnrefNonInlined\n"
-         "race:absl::debian3::status_internal::Payload\n"
          // A map's mutex is locked in the library, which is left out, and unlocked in inline code.
          "race:google::protobuf::internal::MapField\n"
          "mutex:google::protobuf::internal::MapField\n";
