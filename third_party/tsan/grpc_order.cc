@@ -121,9 +121,8 @@ extern "C" {
 grpc_call_error grpc_call_start_batch(grpc_call* call, const grpc_op* ops, size_t count, void* tag,
                                       void* reserved) {
   static auto* const real = Real<decltype(grpc_call_start_batch)>("grpc_call_start_batch");
-  const bool receives = std::any_of(ops, ops + count, [](const grpc_op& op) {
-    return op.op >= GRPC_OP_RECV_INITIAL_METADATA;
-  });
+  const bool receives = std::any_of(
+      ops, ops + count, [](const grpc_op& op) { return op.op >= GRPC_OP_RECV_INITIAL_METADATA; });
   ReceivedFrom(tag).store(receives ? PeerPort(call) : 0, std::memory_order_relaxed);
   __tsan_release(&calls);
   if (tag != nullptr) __tsan_release(tag);
