@@ -8,6 +8,7 @@ The method stands in bench/harness.py and bench/table.py; bench/README.md says w
 import argparse
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -91,7 +92,9 @@ def measure(strategy, arguments, programs, folder):
         for name, hook, refresh in ARMS:
             spec = job(strategy, hook, refresh, folder)
             place = folder / f"{strategy}-{len(arms)}"
-            harness.start(strategy, arms, harness.Muster.local, name, spec, place, programs)
+            # All arms run at once, and each finds its processes by the folder of their programs.
+            own = shutil.copytree(programs, folder / f"{strategy}-{len(arms)}-bin")
+            harness.start(strategy, arms, harness.Muster.local, name, spec, place, own)
         rounds = harness.run_rounds(strategy, arms, arguments.rounds, arguments.block)
         if rounds is None:
             return
