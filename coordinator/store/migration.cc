@@ -93,8 +93,12 @@ constexpr uint64_t kRoomFactor = 4;
 absl::Status CheckRoomToRewrite(sqlite3* db) {
   const std::filesystem::path file = sqlite3_db_filename(db, "main");
   std::error_code error;
-  const uint64_t needed = kRoomFactor * std::filesystem::file_size(file, error);
+  uint64_t size = std::filesystem::file_size(file, error);
   if (error) return absl::UnavailableError(absl::StrCat("size of the file: ", error.message()));
+  // After a crash, newer contents of the file may still lie in the log beside it.
+  const uint64_t log = std::filesystem::file_size(file.string() + "-wal", error);
+  if (!error) size += log;
+  const uint64_t needed = kRoomFactor * size;
   const uint64_t available = std::filesystem::space(file.parent_path(), error).available;
   if (error) return absl::UnavailableError(absl::StrCat("free space: ", error.message()));
   if (available >= needed) return absl::OkStatus();
