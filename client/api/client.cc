@@ -59,17 +59,16 @@ absl::Status MusterClient::CallStatus(const grpc::Status& status) const {
 template <typename Stub, typename Request, typename Response>
 absl::StatusOr<Response> MusterClient::CallOnce(
     Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
-    const Request& request, Cancellation* cancellation) {
+    const Request& request, Cancellation* cancellation, absl::Duration timeout) {
   grpc::ClientContext context;
-  context.set_deadline(DeadlineAfter(kCallTimeout));
+  context.set_deadline(DeadlineAfter(timeout));
   const Cancellation::Scope scope(cancellation, &context);
   Response response;
   const grpc::Status status = (stub->*method)(&context, request, &response);
   if (status.ok()) return response;
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::UnavailableError(absl::StrCat("the coordinator at ", address_,
-                                               " did not answer within ",
-                                               absl::FormatDuration(kCallTimeout)));
+    return absl::UnavailableError(absl::StrCat(
+        "the coordinator at ", address_, " did not answer within ", absl::FormatDuration(timeout)));
   }
   return CallStatus(status);
 }
@@ -92,7 +91,7 @@ absl::StatusOr<Response> MusterClient::Repeat(
   const bool was_there = Reachable();
   while (true) {
     const absl::StatusOr<Response> response =
-        CallOnce(stub, method, request, retries.cancellation());
+        CallOnce(stub, method, request, retries.cancellation(), kCallTimeout);
     if (retries.cancellation()->cancelled() && !response.ok()) {
       return absl::CancelledError("interrupted");
     }
@@ -106,7 +105,17 @@ absl::StatusOr<Response> MusterClient::Read(Stub* stub,
                                             grpc::Status (Stub::*method)(grpc::ClientContext*,
                                                                          const Request&, Response*),
                                             const Request& request) {
-  return Repeat(stub, method, request, {});
+  const absl::Time deadline = SteadyNow() + kCallTimeout;
+  Retries retries(kCallTimeout, nullptr);
+  const bool was_there = Reachable();
+  while (true) {
+    // The last attempt, which may begin shortly before the deadline, gets a moment.
+    const absl::Duration left = std::max(deadline - SteadyNow(), absl::Seconds(1));
+    const absl::StatusOr<Response> response = CallOnce(stub, method, request, nullptr, left);
+    const bool broken = absl::IsUnavailable(response.status()) && was_there;
+    if (!broken || SteadyNow() >= deadline) return response;
+    RETURN_IF_ERROR(retries.Await(response.status()));
+  }
 }
 
 template <typename Stub, typename Request, typename Response>
@@ -272,7 +281,7 @@ absl::StatusOr<v1::Operation> MusterClient::WaitOperation(const std::string& nam
     const absl::Duration wait = std::min(left, kWaitInOneCall);
     *request.mutable_timeout() = ToProto(wait);
     const auto operation = CallOnce(operation_stub_.get(), &v1::OperationService::Stub::Wait,
-                                    request, retries.cancellation());
+                                    request, retries.cancellation(), kCallTimeout);
     if (operation.ok() && operation->done()) return operation;
     if (retries.cancellation()->cancelled()) return absl::CancelledError("interrupted");
     if (operation.ok()) {

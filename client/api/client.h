@@ -40,8 +40,8 @@ struct StreamOptions {
 
 // How long a call that changes something is repeated if the connection breaks. It is repeated with
 // the same request id, so that it acts exactly once in all cases. If the coordinator cannot be
-// reached at the start, the call fails at once. A call that only reads behaves in the same way,
-// with the default values.
+// reached at the start, the call fails at once. A call that only reads is repeated in the same way;
+// it takes 30 s at most, whether the connection breaks or the coordinator hangs.
 struct RetryOptions {
   absl::Duration retry_for = absl::Seconds(30);
   // May be null. Must outlive the call.
@@ -167,17 +167,16 @@ class MusterClient {
 
   // One unary call with its deadline. `cancellation` may be null.
   template <typename Stub, typename Request, typename Response>
-  absl::StatusOr<Response> CallOnce(Stub* stub,
-                                    grpc::Status (Stub::*method)(grpc::ClientContext*,
-                                                                 const Request&, Response*),
-                                    const Request& request, Cancellation* cancellation);
+  absl::StatusOr<Response> CallOnce(
+      Stub* stub, grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+      const Request& request, Cancellation* cancellation, absl::Duration timeout);
   // Repeats a unary call while the connection is broken, if it could be made at the start.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Repeat(Stub* stub,
                                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
                                                                Response*),
                                   const Request& request, const RetryOptions& options);
-  // A call that changes nothing, with the default of RetryOptions.
+  // A call that changes nothing. It is repeated in the same way, for as long as one call may take.
   template <typename Stub, typename Request, typename Response>
   absl::StatusOr<Response> Read(Stub* stub,
                                 grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
