@@ -67,8 +67,10 @@ absl::StatusOr<Response> MusterClient::CallOnce(
   const grpc::Status status = (stub->*method)(&context, request, &response);
   if (status.ok()) return response;
   if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-    return absl::UnavailableError(absl::StrCat(
-        "the coordinator at ", address_, " did not answer within ", absl::FormatDuration(timeout)));
+    // In whole seconds: what is left of several attempts' time is seldom a round number.
+    return absl::UnavailableError(
+        absl::StrCat("the coordinator at ", address_, " did not answer within ",
+                     absl::FormatDuration(absl::Ceil(timeout, absl::Seconds(1)))));
   }
   return CallStatus(status);
 }
