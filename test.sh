@@ -1,8 +1,14 @@
 #!/usr/bin/env bash
-# Installs what the tests need, builds, runs every test, and prints one last line: "N passed, N
-# failed". ./test.sh --long [arguments of tests/faults/long.py]: many seeds of faults and simulated
-# schedules, and the sanitizers over code that includes LibTorch, about 9 minutes of them; again:
-# goes on with what is left (tests/faults/results/long.tsv says what has passed).
+# Installs what the tests need, builds, runs the tests, and prints one last line: "N passed, N
+# failed".
+#   ./test.sh         what every change must pass; half an hour from nothing on two cores.
+#   ./test.sh --all   these tests with every combination of their factors and every seed
+#                     (tests/cases.py), and those that start threads under ThreadSanitizer, too. CI
+#                     runs this.
+#   ./test.sh --long [arguments of tests/faults/long.py]
+#                     many seeds of faults and simulated schedules, and the sanitizers over code
+#                     that includes LibTorch, about 9 minutes of them; again: goes on with what is
+#                     left (tests/faults/results/long.tsv says what has passed).
 set -uo pipefail
 cd "$(dirname "$0")"
 
@@ -33,6 +39,19 @@ if [[ "${1:-}" == --long ]]; then
   exit
 fi
 
+all=()
+case "${1:-}" in
+  "") sanitizers=(asan) ;;
+  --all)
+    sanitizers=(asan tsan)
+    all=(--test_env=MUSTER_ALL_CASES=1)
+    ;;
+  *)
+    echo "test.sh: there is no option '$1'; options: --all, --long" >&2
+    exit 2
+    ;;
+esac
+
 third_party/install.sh --packages || exit 1
 # pip keeps one core busy the first time; what needs no LibTorch compiles meanwhile.
 third_party/install.sh --tests &
@@ -49,6 +68,9 @@ asan=($(<tests/asan.txt))
 # libraries, which are not instrumented.
 tsan=(--test_tag_filters=-notsan --build_tag_filters=-notsan $(<tests/tsan.txt))
 
+# Many tests start processes and wait for them: three at a time keep two cores busy.
+parallel=(--jobs=4 --local_cpu_resources=2 --local_test_jobs=3)
+
 work="$(mktemp -d)"
 trap 'rm -rf "$work"' EXIT
 status=0
@@ -60,14 +82,13 @@ count() {
 # Asked for here, because bazel answers no question while it tests.
 output_base="$(bazel info output_base)" || exit 1
 echo "== plain" >&2
-# Most of these tests start processes and wait for them: three at a time keep two cores busy.
-bazel test --keep_going --jobs=4 --local_cpu_resources=2 --local_test_jobs=3 \
-  --build_event_json_file="$work/plain.json" "${plain[@]}" || status=1
+bazel test --keep_going "${parallel[@]}" \
+  --build_event_json_file="$work/plain.json" ${all[@]+"${all[@]}"} "${plain[@]}" || status=1
 count plain
-for name in asan tsan; do
+for name in "${sanitizers[@]}"; do
   echo "== $name" >&2
   declare -n targets="$name"
-  sanitizer "$name" test --keep_going --build_event_json_file="$work/$name.json" \
+  sanitizer "$name" test --keep_going "${parallel[@]}" --build_event_json_file="$work/$name.json" \
     "${targets[@]}" || status=1
   count "$name"
 done

@@ -5,17 +5,15 @@ The model has BatchNorm and parameters that nothing uses. Most ranks' last micro
 Each step is saved, and a save compares parameters and buffers of all ranks bitwise (join_step_test
 has the optimizer's state). Tolerance: training_test's, 1e-6 with AdamW at eps 1e-5; between
 strategies there is none.
-
-JOIN_CASES=all runs the whole product instead of all pairs.
 """
 
 import itertools
-import os
 
 import pytest
 import torch
 from safetensors.torch import save_file
 
+from tests import cases
 from tests.parity import checkpoints, join_model, join_reference, sampler, sessions, workloads
 
 INPUTS, CLASSES = join_model.INPUTS, join_model.CLASSES
@@ -35,26 +33,7 @@ PATTERNS = [(5, 5), (3, 5), (0, 5), (1, 4, 2), (7, 0, 0, 2)]
 TOLERANCE = 1e-6
 
 
-def pairwise(*factors):
-    """Greedily: each case is the one of the product with the most pairs that no case has yet."""
-
-    def pairs(case):
-        return set(itertools.combinations(enumerate(case), 2))
-
-    product, cases = list(itertools.product(*factors)), []
-    missing = set().union(*map(pairs, product))
-    while missing:
-        cases.append(max(product, key=lambda case: len(pairs(case) & missing)))
-        missing -= pairs(cases[-1])
-    return cases
-
-
-FACTORS = (DIVIDE_BY, PATTERNS, [1, 2], list(OPTIMIZERS))
-CASES = (
-    list(itertools.product(*FACTORS))
-    if os.environ.get("JOIN_CASES") == "all"
-    else pairwise(*FACTORS)
-)
+CASES = cases.every_pair(DIVIDE_BY, PATTERNS, [1, 2], OPTIMIZERS)
 
 
 def parts(sizes):
@@ -162,8 +141,7 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("divide_by", DIVIDE_BY)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize("divide_by, optimizer", cases.every_value(DIVIDE_BY, OPTIMIZERS))
 def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(
     tmp_path, divide_by, optimizer
 ):
@@ -175,8 +153,7 @@ def test_with_clipping_recomputation_and_freezes_while_ranks_have_joined(
     check(spec, expected, tmp_path, CHANGES)
 
 
-@pytest.mark.parametrize("order", ["shuffled", "sequential"])
-@pytest.mark.parametrize("count", [67, 50, 7])
+@pytest.mark.parametrize("order, count", cases.every_value(["shuffled", "sequential"], [67, 50, 7]))
 def test_the_first_ranks_get_the_rest_of_a_common_data_set(tmp_path, order, count):
     """Of 48 samples a step: a rest for two ranks, one of two samples, and data that fill no
     step."""

@@ -19,6 +19,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from tests import cases
 from tests.parity import checkpoints, reference, shared_cluster, workloads
 from tests.parity.checkpoints import assert_bitwise_equal, with_checkpoints
 
@@ -76,9 +77,9 @@ def assert_losses_close(found, expected, tolerance):
 
 EQUAL_PYTORCH = [
     (kind, optimizer, "ddp", world_size)
-    for kind in ("gpt2", "mlp")
-    for optimizer in ("sgd", "adamw")
-    for world_size in (1, 2, 3)
+    for world_size, kind, optimizer in cases.every_pair(
+        (1, 2, 3), ("gpt2", "mlp"), ("sgd", "adamw")
+    )
 ] + [
     # Bitwise ddp, as tests/parity/sharded_ddp and tests/parity/fsdp show in every combination; but
     # not in whole workers.

@@ -98,11 +98,19 @@ def await_end(client, job):
     return harness.eventually(ended, "the job ends")
 
 
-def fill_up(disk, client, job):
-    """Fills the disk and returns the job. A save in progress removes an older checkpoint and so
-    frees space: call it again."""
-    disk.fill()
-    return client.get(job)
+def await_no_room(disk, client, job):
+    """Keeps the disk full until no save finds room any more; returns the job. A save that fails
+    gives back what it had written, and one that succeeded before gives back the space of an older
+    checkpoint: so the disk is filled again until three saves in a row have failed and one
+    checkpoint is left."""
+
+    def full():
+        disk.fill()
+        found = client.get(job)
+        left = [path for path in disk.folder.glob(f"{job}/step-*") if path.suffix != ".tmp"]
+        return found if found.save_failure.count >= 3 and len(left) == 1 else None
+
+    return harness.eventually(full, "three saves in a row fail")
 
 
 def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_disk, running):
@@ -116,11 +124,7 @@ def test_a_full_disk_in_the_middle_is_seen_and_training_goes_on(muster, make_dis
         0
     ].step
 
-    def failing():
-        found = fill_up(disk, running, job)
-        return found if found.save_failure.count >= 3 else None
-
-    full = harness.eventually(failing, "three saves in a row fail")
+    full = await_no_room(disk, running, job)
     assert full.state == api.Job.RUNNING
     assert full.reason == "SAVE_FAILED"
     assert "No space left on device" in full.save_failure.message
@@ -161,7 +165,7 @@ def test_a_stop_whose_save_fails_says_so(muster, make_disk, running):
     )
     job = submit(muster, job_file)
     harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
-    harness.eventually(lambda: fill_up(disk, running, job).save_failure.count, "a save fails")
+    await_no_room(disk, running, job)
     muster.cli("stop", job)
     end = await_end(running, job)
     assert end.state == api.Job.CANCELLED
@@ -197,7 +201,7 @@ def test_what_is_kept_is_named(muster, make_disk, running):
     )
     job = submit(muster, job_file)
     harness.eventually(lambda: running.get(job).checkpoints, "a checkpoint is written")
-    harness.eventually(lambda: fill_up(disk, running, job).save_failure.count, "a save fails")
+    await_no_room(disk, running, job)
     end = await_end(running, job)
     assert end.state == api.Job.FAILED, end.state_reason
     assert end.reason == "FINAL_SAVE_FAILED"

@@ -5,6 +5,7 @@ import select
 
 import pytest
 
+from tests import cases
 from tests.process import api, harness, jobs
 
 # Long enough for a lease of 3 s to be over, three times.
@@ -81,8 +82,7 @@ def test_four_outages_of_three_leases_disturb_nobody(muster, local):
     muster.stop(*agents, daemon)
 
 
-@pytest.mark.parametrize("killed", ["nobody", "agents"])
-@pytest.mark.parametrize("local", [True, False], ids=["local-agent", "two-agents"])
+@pytest.mark.parametrize("local, killed", cases.every_value([True, False], ["nobody", "agents"]))
 def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, killed):
     job_file = jobs.write_job(
         muster.folder,

@@ -4,7 +4,6 @@
 #include "third_party/precompiled/rpc.hh"
 
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"

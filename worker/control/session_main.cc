@@ -1,10 +1,10 @@
 // muster-session: job files run by a worker's own code in one process, their ranks as threads over
-// comm/local, without coordinator, agents and network. For tests of what a session reads: one
-// process per file, also under a sanitizer.
+// comm/local, without coordinator, agents and network. For tests of what a session reads, also
+// under a sanitizer.
 //
-// Each file's end is one line on stderr, "FILE: done" or "FILE: ERROR". Exit codes, of the last
-// file that did not end well, as those of `muster run`: 0 done, 2 refused job file, 100 the job
-// failed.
+// Each file's end is told on stderr: "FILE: done", "FILE: refused: ERROR" (the job file) or
+// "FILE: failed: ERROR" (the job). Exit codes, of the last file that did not end well, as those of
+// `muster run`: 0 done, 2 refused, 100 failed.
 #include <ATen/Parallel.h>
 #include <google/protobuf/util/json_util.h>
 
@@ -108,15 +108,21 @@ int RunFile(const std::string& path, const Given& given) {
     std::cerr << path << ": " << what << std::endl;
     return code;
   };
+  const auto refused = [&end](const absl::Status& why) {
+    return end(absl::StrCat("refused: ", Message(why)), kRefused);
+  };
+  const auto failed = [&end](const absl::Status& why) {
+    return end(absl::StrCat("failed: ", Message(why)), kFailed);
+  };
   const auto file = jobfile::LoadJobFile(path);
-  if (!file.ok()) return end(Message(file.status()), kRefused);
+  if (!file.ok()) return refused(file.status());
   if (const auto problems = jobfile::CheckFiles(file->spec); problems.problems_size() > 0) {
-    return end(Message(jobfile::ProblemsError(path, problems)), kRefused);
+    return refused(jobfile::ProblemsError(path, problems));
   }
   const auto job = control::JobFromSpec(file->spec);
-  if (!job.ok()) return end(Message(job.status()), kFailed);
+  if (!job.ok()) return failed(job.status());
   const absl::Status status = Train(*job, given, static_cast<int>(file->spec.world_size()));
-  return status.ok() ? end("done", 0) : end(Message(status), kFailed);
+  return status.ok() ? end("done", 0) : failed(status);
 }
 
 }  // namespace
