@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs the tests, and prints one last line: "N passed, N
 # failed".
-#   ./test.sh         what every change must pass; half an hour from nothing on two cores.
+#   ./test.sh         what every change must pass; 34 minutes from nothing on two cores.
 #   ./test.sh --all   these tests with every combination of their factors and every seed
 #                     (tests/cases.py), and those that start threads under ThreadSanitizer, too. CI
 #                     runs this.
