@@ -39,5 +39,5 @@ What to try next (in out/quickstart, with out/bin on your PATH):
     muster get first -o json; muster logs first -f; muster stop first
   look into a checkpoint:   muster checkpoints inspect checkpoints/<job>/<step>
   open the weights in Python:
-    transformers.AutoModelForCausalLM.from_pretrained("out/quickstart/model")
+    transformers.AutoModelForCausalLM.from_pretrained("model")
 E2

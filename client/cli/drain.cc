@@ -135,7 +135,7 @@ void AddDrain(CLI::App* app, Console* console, ExitCode* code) {
 }
 
 void AddCordon(CLI::App* app, Console* console, ExitCode* code) {
-  Add(app, console, code, "cordon", "Place nothing more on a node; what runs there continues",
+  Add(app, console, code, "cordon", "Place nothing more on a node; its running jobs continue",
       false,
       [](client::MusterClient& client, const NodeOptions& options,
          const client::SteerOptions& steer) { return client.CordonNode(options.node, steer); });

@@ -10,11 +10,11 @@
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/process/process_stat.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -30,22 +30,6 @@ constexpr absl::Duration kPoll = absl::Milliseconds(20);
 bool IsProgram(const std::string& path) {
   std::error_code error;
   return std::filesystem::is_regular_file(path, error) && access(path.c_str(), X_OK) == 0;
-}
-
-// Field 22 of /proc/PID/stat, which tells a process from a later one of the same number; 0 without
-// one.
-uint64_t StartTime(pid_t pid) {
-  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
-  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
-  // The program's name, in parentheses, may hold anything.
-  const size_t end = text.rfind(')');
-  if (end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(end + 1));
-  std::string skipped;
-  for (int field = 3; field < 22; ++field) fields >> skipped;
-  uint64_t start = 0;
-  fields >> start;
-  return fields.fail() ? 0 : start;
 }
 
 }  // namespace
@@ -176,7 +160,8 @@ void LocalCoordinator::KillAgent() {
   const process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
   // Checked after the descriptor is open, because it refers to one process even if the id is
   // reused.
-  if (pidfd.get() < 0 || start_time == 0 || StartTime(pid) != start_time) return;
+  const auto stat = process::ReadProcessStat(pid);
+  if (pidfd.get() < 0 || !stat.ok() || stat->start_time != start_time) return;
   // Its workers die with it.
   syscall(SYS_pidfd_send_signal, pidfd.get(), SIGKILL, nullptr, 0);
   pollfd ended{.fd = pidfd.get(), .events = POLLIN, .revents = 0};

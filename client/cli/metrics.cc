@@ -20,9 +20,11 @@ std::string Header(Output output) {
       return MetricsHeader();
     case Output::kCsv:
       return MetricsCsvHeader();
-    default:
-      return "";
+    case Output::kJson:
+    case Output::kYaml:
+      break;
   }
+  return "";
 }
 
 std::string Line(Output output, const v1::StepMetrics& entry) {
@@ -31,9 +33,11 @@ std::string Line(Output output, const v1::StepMetrics& entry) {
       return MetricsLine(entry);
     case Output::kCsv:
       return MetricsCsvLine(entry);
-    default:
-      return StreamItem(entry, output);
+    case Output::kJson:
+    case Output::kYaml:
+      break;
   }
+  return StreamItem(entry, output);
 }
 
 ExitCode Metrics(Console* console, const MetricsOptions& options) {

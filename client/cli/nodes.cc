@@ -61,7 +61,7 @@ ExitCode Nodes(Console* console, const CommonOptions& options) {
     console->err << "warning: the coordinator's store could last be written "
                  << Ago(nodes->store_trouble().since(), absl::Now()) << ": "
                  << nodes->store_trouble().message()
-                 << "; what runs continues, changes are refused\n";
+                 << "; running jobs continue, changes are refused\n";
   }
   if (IsDocument(options.output)) {
     console->out << Document(*nodes, options.output);

@@ -135,7 +135,7 @@ TEST_F(CliTest, NodesTellsOfAStoreThatCannotBeWritten) {
   cluster_.Put(nodes);
   EXPECT_EQ(Muster({"nodes"}), kDone);
   EXPECT_THAT(err(), HasSubstr("warning: the coordinator's store could last be written "));
-  EXPECT_THAT(err(), HasSubstr(" ago: disk is full; what runs continues, changes are refused\n"));
+  EXPECT_THAT(err(), HasSubstr(" ago: disk is full; running jobs continue, changes are refused\n"));
 }
 
 TEST_F(CliTest, EveryDocumentComesAsYamlToo) {

@@ -3,7 +3,7 @@
 namespace muster::cli {
 namespace {
 
-// The coordinator itself ends a job's processes after 30 s.
+// How long to wait for a job that the coordinator was not able to stop.
 constexpr absl::Duration kStopTimeout = absl::Seconds(45);
 
 }  // namespace
@@ -59,11 +59,14 @@ void Stopper::Run() {
     job_id = job_id_;
     calling_ = true;
   }
-  // After an error it can only wait: the job has ended, or the coordinator has.
-  client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).IgnoreError();
+  // Once it has accepted this, the coordinator itself ends a job that makes no progress for 30 s. A
+  // job that does, for example because it writes a large checkpoint, may take longer. After an
+  // error the job may have ended; or the call had no effect, and then nobody stops the job.
+  const bool accepted = client->Stop(job_id, {.retry = {.cancellation = &stop_call_}}).ok();
+  const absl::Duration wait = accepted ? absl::InfiniteDuration() : kStopTimeout;
   absl::MutexLock lock(&mutex_);
   calling_ = false;
-  if (ended_.Await(mutex_, kStopTimeout,
+  if (ended_.Await(mutex_, wait,
                    [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return over_; }))
     return;
   at_once_.Cancel();

@@ -25,7 +25,8 @@ class Stopper {
   bool hurried() const { return at_once_.cancelled(); }
   // Cancelled by the first interrupt: no new work needs to begin.
   client::Cancellation* interruption() { return &interrupted_; }
-  // Cancelled by the second interrupt, or when the job does not stop in time.
+  // Cancelled by the second interrupt, or 45 s after the coordinator did not accept the request to
+  // stop the job.
   client::Cancellation* at_once() { return &at_once_; }
 
   // From now on the first interrupt stops this job. If it has come already, the job is stopped at

@@ -42,9 +42,11 @@ bool Exists(const std::string& path) {
 
 void RemoveLeftovers(const std::string& root) {
   std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator(root, error)) {
-    const std::string path = entry.path().string();
-    if (entry.path().filename().string().rfind(kPrefix, 0) != 0 || !IsOwn(path)) continue;
+  // Not a range-based loop, because that throws if the directory cannot be read to its end.
+  for (std::filesystem::directory_iterator it(root, error), end; !error && it != end;
+       it.increment(error)) {
+    const std::string path = it->path().string();
+    if (it->path().filename().string().rfind(kPrefix, 0) != 0 || !IsOwn(path)) continue;
     // Without the file `owner` the directory is just being created.
     const process::Fd owner = Lock(files::JoinPath(path, kOwner), 0);
     if (owner.get() < 0) continue;

@@ -24,7 +24,7 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   struct stat info;
   if (stat(path.c_str(), &info) != 0) {
     if (errno == ENOENT) return absl::OkStatus();
-    return files::ErrnoStatus(errno, "look at", path);
+    return files::ErrnoStatus(errno, "stat", path);
   }
   if (!S_ISREG(info.st_mode)) {
     return absl::FailedPreconditionError(
@@ -32,7 +32,7 @@ absl::Status CheckTarget(const std::string& path, const std::string& job_name, b
   }
   if (overwrite) return absl::OkStatus();
   const auto file = safetensors::File::Open(path);
-  if (absl::IsPermissionDenied(file.status())) return file.status();
+  if (!file.ok() && !absl::IsDataLoss(file.status())) return file.status();
   if (!file.ok()) {
     // The reason, which repeats the path, comes last, so that a caller may cut it.
     return absl::FailedPreconditionError(

@@ -1,5 +1,5 @@
-// Checks, without reading any file, that the files that a job reads exist, and that the job does
-// not overwrite a file of another writer.
+// Checks that the files that a job reads exist, without reading them, and that the job does not
+// overwrite a file of another writer.
 #ifndef MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 #define MUSTER_COMMON_JOBFILE_CHECK_FILES_H_
 

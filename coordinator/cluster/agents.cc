@@ -113,7 +113,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
     if (known.size() > kKeptIncarnations) known.erase(known.begin());
     Mark(mark);
   }
-  // The agent may have missed the begin or the end of a drain.
+  // The agent may have missed the beginning or the end of a drain.
   DrainAgent drain{mark.drained, "", std::nullopt};
   if (mark.drained) {
     drain.reason = mark.reason;

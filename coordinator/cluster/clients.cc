@@ -51,8 +51,14 @@ absl::Status DeletedSince(const std::string& job_id) {
 
 absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& request_id,
                                                          const std::string& fingerprint) const {
+  if (request_id.empty()) return nullptr;
   const auto known = requests_.find(request_id);
-  if (request_id.empty() || known == requests_.end()) return nullptr;
+  if (known == requests_.end()) {
+    if (request_id.size() <= options_.limits.request_id_bytes) return nullptr;
+    return Refuse(absl::StatusCode::kInvalidArgument, "REQUEST_ID_TOO_LONG",
+                  absl::StrCat("the request id has ", request_id.size(), " bytes; allowed are ",
+                               options_.limits.request_id_bytes, ": use a UUID"));
+  }
   if (known->second.fingerprint != fingerprint) {
     return Refuse(
         absl::StatusCode::kAlreadyExists, "REQUEST_ID_REUSED",
@@ -61,12 +67,7 @@ absl::StatusOr<const store::RequestRow*> Cluster::Repeat(const std::string& requ
   return &known->second;
 }
 
-absl::Status Cluster::CheckRequestId(const std::string& request_id) const {
-  if (request_id.size() > options_.limits.request_id_bytes) {
-    return Refuse(absl::StatusCode::kInvalidArgument, "REQUEST_ID_TOO_LONG",
-                  absl::StrCat("the request id has ", request_id.size(), " bytes; allowed are ",
-                               options_.limits.request_id_bytes, ": use a UUID"));
-  }
+absl::Status Cluster::CheckRoomForRequestId(const std::string& request_id) const {
   if (!request_id.empty() && requests_.size() >= options_.limits.request_ids) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_REQUEST_IDS",
                   absl::StrCat(requests_.size(),
@@ -109,7 +110,7 @@ absl::StatusOr<std::string> Cluster::Submit(const Submission& submission, absl::
   }
   if (!submission.refusal.ok()) return submission.refusal;
 
-  RETURN_IF_ERROR(CheckRequestId(submission.request_id));
+  RETURN_IF_ERROR(CheckRoomForRequestId(submission.request_id));
   if (jobs_.size() >= options_.limits.jobs) {
     return Refuse(absl::StatusCode::kResourceExhausted, "TOO_MANY_JOBS",
                   absl::StrCat("there are ", jobs_.size(),
@@ -207,7 +208,7 @@ absl::StatusOr<uint64_t> Cluster::Command(const CommandRequest& request, absl::T
   ASSIGN_OR_RETURN(jobs::Job * job, OpenJob(request.job_id));
   // A stop is accepted even if the job's limits for commands are reached.
   if (request.command.kind != commands::Kind::kStop) {
-    RETURN_IF_ERROR(CheckRequestId(request.request_id));
+    RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
     RETURN_IF_ERROR(CheckRoomFor(*job));
   }
   if (request.command.at_step > kLatestStep) {
@@ -266,7 +267,7 @@ absl::StatusOr<uint64_t> Cluster::NextAttempt(const CommandRequest& request, abs
     return Refuse(absl::StatusCode::kFailedPrecondition, "JOB_ALREADY_ENDED",
                   absl::StrCat("job '", job->id, "' SUCCEEDED: there is nothing left to do"));
   }
-  RETURN_IF_ERROR(CheckRequestId(request.request_id));
+  RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
   RETURN_IF_ERROR(CheckRoomFor(*job));
   RETURN_IF_ERROR(CheckOpenJobs());
   if (request.from_scratch || !request.from.empty()) {

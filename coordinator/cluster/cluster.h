@@ -70,8 +70,8 @@ class Cluster {
   // if its job has been deleted, NOT_FOUND JOB_NOT_FOUND. A request id with another fingerprint:
   // ALREADY_EXISTS REQUEST_ID_REUSED, from all of these methods.
   //
-  // All methods that change something may also return: INVALID_ARGUMENT REQUEST_ID_TOO_LONG;
-  // RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
+  // All methods that change something may also return: INVALID_ARGUMENT REQUEST_ID_TOO_LONG; all
+  // except a stop, Cancel and Delete: RESOURCE_EXHAUSTED TOO_MANY_REQUEST_IDS.
   //
   // Returns the job's id. Errors: ALREADY_EXISTS JOB_ALREADY_EXISTS; RESOURCE_EXHAUSTED
   // TOO_MANY_JOBS, TOO_MANY_OPEN_JOBS; Submission::refusal.
@@ -109,8 +109,9 @@ class Cluster {
   void WorkerStarted(PeerStreamId session, const RunningWorker& worker, absl::Time now);
   void WorkerExited(PeerStreamId session, const WorkerExit& exit, absl::Time now);
   // Reports that a worker of this node left on its disk, in order. They are applied like reports
-  // that the worker sends itself, except that a gap before them is allowed (the store may be older
-  // than they are). They are acknowledged even if nobody needs them any more.
+  // that the worker sends itself. After a gap, and if the worker is not the current process of its
+  // rank, only their measurements are stored. They are acknowledged even if nobody needs them any
+  // more.
   void ReportsSpooled(PeerStreamId session, const WorkerId& worker,
                       const std::vector<Report>& reports, absl::Time now);
   void WorkerLogged(PeerStreamId session, const WorkerId& worker,
@@ -120,7 +121,7 @@ class Cluster {
   absl::Status AttachWorker(PeerStreamId session, const WorkerHello& hello, absl::Time now);
   // True if it renewed the lease; then the caller acknowledges it.
   bool WorkerBeat(PeerStreamId session, const Heartbeat& heartbeat, absl::Time now);
-  // INVALID_ARGUMENT: a gap before its sequence.
+  // A gap before its sequence shows that the database was restored: the generation ends.
   absl::Status WorkerReported(PeerStreamId session, const Report& report, absl::Time now);
 
   // An operator says that everything that ran on this node, which is not attached, has ended: its
@@ -225,35 +226,42 @@ class Cluster {
   // Carries out what follows from a change of the job's state: tells processes to end, forgets
   // those that are gone, and logs what happened.
   void ApplyJobChange(jobs::Job* job, const jobs::Ended& ended, absl::Time now);
-  // Its next report.
-  void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
-  void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
-            absl::Time now);
-  void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
+  // The watchdog's settings for this job: its own, or the defaults.
+  membership::ProgressLimits ProgressLimitsOf(const jobs::Job& job) const;
   void Append(jobs::Job* job, commands::Command command, absl::Time now);
-  void RecordTrainability(jobs::Job* job, const TrainabilityReport& report, absl::Time now);
   absl::Status CheckOpenJobs() const;
-  absl::Status CheckRequestId(const std::string& request_id) const;
+  // For one more request id; always OK for an empty one.
+  absl::Status CheckRoomForRequestId(const std::string& request_id) const;
   // For one more command.
   absl::Status CheckRoomFor(const jobs::Job& job) const;
   // Refusals that all commands have in common.
   absl::StatusOr<jobs::Job*> OpenJob(const std::string& job_id);
   // The answer to a repeated request for a command; absent if the request is not a repeat.
   absl::StatusOr<std::optional<uint64_t>> RepeatedCommand(const CommandRequest& request) const;
+  // ---- Reports (reports.cc).
+  // The next report of the process `id`.
+  void TakeNext(jobs::Job* job, const WorkerId& id, const Report& report, absl::Time now);
+  void Take(jobs::Job* job, uint32_t rank, const WorkerId& id, const Report& report,
+            absl::Time now);
+  void CommandTookEffect(jobs::Job* job, const CommandApplied& applied, absl::Time now);
+  void RecordTrainability(jobs::Job* job, const TrainabilityReport& report, absl::Time now);
   void RecordStep(jobs::Job* job, const StepDone& step);
   void RecordValidation(jobs::Job* job, const Validated& validated);
   // A process knows of acknowledged reports or commands that this (restored) database does not
   // have: its generation cannot continue. That is not a failure of the job.
   void FollowsALaterState(jobs::Job* job, const std::string& what, absl::Time now);
+  // The same, because this rank's reports up to `newest` were acknowledged and are missing here.
+  void MissesReports(jobs::Job* job, uint32_t rank, uint64_t newest, absl::Time now);
   void StoreStep(const std::string& job_id, uint64_t generation, const StepDone& step);
   void StoreValidation(const std::string& job_id, uint64_t generation, const Validated& validated);
   // Stores the measurements that a rank 0 which was given up has left, for steps that are not
   // computed again. The next generation reports the other steps itself and replaces their rows.
   void TakeMeasured(const WorkerId& worker, const Report& report);
+  // Allows rank 0 of the current generation to rename its weights to their final path. This is
+  // durable before rank 0 is told.
+  void GrantExport(jobs::Job* job, uint32_t rank, const std::string& path);
   // ---- Checkpoints (found.cc). Only rank 0 speaks for a job's folder.
   void RecordCheckpoint(jobs::Job* job, const CheckpointWritten& written, absl::Time now);
-  // The watchdog's settings for this job: its own, or the defaults.
-  membership::ProgressLimits ProgressLimitsOf(const jobs::Job& job) const;
   void TakeFound(jobs::Job* job, const CheckpointsFound& report, absl::Time now);
   void TakeStart(jobs::Job* job, const SessionStarted& started, absl::Time now);
   // Tells rank 0 which checkpoints to remove.
@@ -272,9 +280,7 @@ class Cluster {
   void StrangerGone(const std::string& job, const std::string& incarnation);
   // All such processes on this node have ended, with their agent or with its lease.
   void StrangersGone(const std::string& node);
-  // Allows rank 0 of the current generation to rename its weights to their final path. This is
-  // durable before rank 0 is told.
-  void GrantExport(jobs::Job* job, uint32_t rank, const std::string& path);
+  // ---- Orders, slots and nodes.
   void SendToRank(const jobs::Job& job, uint32_t rank, WorkerOrder order);
   void SendToNode(const std::string& node, AgentOrder order);
   void EndRanks(const jobs::Job& job, const jobs::Ended& ended);
@@ -324,6 +330,8 @@ class Cluster {
   void AgentProcessGone(const std::string& node, const std::string& incarnation,
                         const std::set<std::string>& left, const std::string& reason,
                         absl::Time now);
+  // The stored request that this one repeats; null if it repeats none. REQUEST_ID_REUSED,
+  // REQUEST_ID_TOO_LONG.
   absl::StatusOr<const store::RequestRow*> Repeat(const std::string& request_id,
                                                   const std::string& fingerprint) const;
   void Remember(store::RequestRow row);

@@ -80,7 +80,7 @@ absl::Status Cluster::ForgetNode(const NodeRequest& request, absl::Time now) {
   const auto repeat = Repeat(request.request_id, request.fingerprint);
   if (!repeat.ok()) return repeat.status();
   if (*repeat != nullptr) return absl::OkStatus();
-  RETURN_IF_ERROR(CheckRequestId(request.request_id));
+  RETURN_IF_ERROR(CheckRoomForRequestId(request.request_id));
   const std::string& node = request.node;
   const membership::Agent* agent = membership_.FindAgent(node);
   if (agent == nullptr) {

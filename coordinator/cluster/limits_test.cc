@@ -93,6 +93,10 @@ TEST(ClusterLimits, ALongRequestIdIsRefused) {
   LimitedWorld world({});
   EXPECT_EQ(world.SubmitReason("a", std::string(129, 'x')), "REQUEST_ID_TOO_LONG");
   EXPECT_EQ(world.SubmitReason("a", std::string(128, 'x')), "OK");
+  EXPECT_EQ(RefusalReason(world.Stop("a", std::string(129, 'x'))), "REQUEST_ID_TOO_LONG");
+  ASSERT_TRUE(world.Stop("a").ok());
+  EXPECT_EQ(RefusalReason(world.Delete("a", std::string(129, 'x')).status()),
+            "REQUEST_ID_TOO_LONG");
 }
 
 TEST(ClusterLimits, TheNextAttemptOfAJobIsOneMoreThatHasNotEnded) {

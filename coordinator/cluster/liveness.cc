@@ -81,7 +81,8 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     ApplyJobChange(job, ended, now);
   }
-  if (now >= awaited_until_) {
+  // While the coordinator does not listen, no node can come back.
+  if (judging_ && now >= awaited_until_) {
     awaited_.clear();
     restored_.clear();
   }
@@ -106,7 +107,7 @@ void Cluster::LookAtStop(jobs::Job* job, absl::Time now) {
   }
   const auto [known, first] = stop_activity_.try_emplace(job->id, activity);
   if (first || std::exchange(known->second, activity) == activity) return;
-  jobs::OnStopGetsOn(job, options_.end_timeouts, now);
+  jobs::OnStopProgress(job, options_.end_timeouts, now);
 }
 
 }  // namespace muster::cluster

@@ -108,6 +108,21 @@ TEST(Cluster, ANodeThatDoesNotComeBackHoldsUpWhatWasLoadedForALeaseOnly) {
   EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
 }
 
+TEST(Cluster, ANodeIsAwaitedForALeaseFromTheTimeAtWhichTheCoordinatorListens) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());
+  world.Submit("big", 3);
+  world.Restart();
+  world.cluster().Judge(false, world.now());
+  world.Pass(50);
+  world.cluster().Judge(true, world.now());
+  ASSERT_TRUE(world.Attach(3, Hello("c", 3)).ok());
+  world.Pass(1);
+  EXPECT_EQ(world.job("big").state, jobs::State::kQueued);
+  world.PassBeating(3, 12);
+  EXPECT_EQ(world.job("big").state, jobs::State::kStarting);
+}
+
 TEST(Cluster, AJobThatStartsAgainGivesWayToNoPriority) {
   World world;
   ASSERT_TRUE(world.Attach(1, Hello("a", 1)).ok());

@@ -9,9 +9,9 @@ namespace {
 
 constexpr size_t kShownConsequences = 3;
 
-// Reported failures, lost processes and faults of nodes are equally certain: the earlier one
-// counts.
-int Sureness(const FailureNote& note) {
+// The lowest is the most certain. Reported failures, lost processes and faults of nodes are equally
+// certain: the earlier one counts.
+int Uncertainty(const FailureNote& note) {
   const bool sure = note.kind == FailureKind::kReported || note.kind == FailureKind::kNodeFault;
   return static_cast<int>(sure ? FailureKind::kLost : note.kind);
 }
@@ -26,7 +26,7 @@ bool Explains(const FailureNote& note, const FailureNote& known) {
 std::optional<Failure> RootCause(const std::vector<FailureNote>& notes) {
   const auto root = std::min_element(
       notes.begin(), notes.end(),
-      [](const FailureNote& a, const FailureNote& b) { return Sureness(a) < Sureness(b); });
+      [](const FailureNote& a, const FailureNote& b) { return Uncertainty(a) < Uncertainty(b); });
   if (root == notes.end()) return std::nullopt;
   Failure failure{.root = *root};
   size_t more = 0;
@@ -42,6 +42,15 @@ std::optional<Failure> RootCause(const std::vector<FailureNote>& notes) {
   return failure;
 }
 
+FailureNote NoteFor(const Job& job, uint32_t rank, FailureKind kind, const std::string& reason) {
+  return {.generation = job.generation,
+          .rank = rank,
+          .node = job.ranks[rank].node,
+          .step = job.ranks[rank].step,
+          .kind = kind,
+          .reason = reason};
+}
+
 void AddNote(std::vector<FailureNote>* notes, FailureNote note) {
   std::erase_if(*notes, [&](const FailureNote& old) { return old.generation < note.generation; });
   const auto known = std::find_if(notes->begin(), notes->end(),
@@ -50,7 +59,7 @@ void AddNote(std::vector<FailureNote>* notes, FailureNote note) {
     notes->push_back(std::move(note));
     return;
   }
-  if (Sureness(note) < Sureness(*known) || Explains(note, *known)) {
+  if (Uncertainty(note) < Uncertainty(*known) || Explains(note, *known)) {
     if (note.log_tail.empty()) note.log_tail = known->log_tail;
     *known = std::move(note);
   } else if (known->log_tail.empty()) {

@@ -21,6 +21,9 @@ struct Failure {
 // is none, the first exit without an explanation; otherwise the first note. Absent without notes.
 std::optional<Failure> RootCause(const std::vector<FailureNote>& notes);
 
+// A note about the end of this rank of the job's newest generation.
+FailureNote NoteFor(const Job& job, uint32_t rank, FailureKind kind, const std::string& reason);
+
 // Adds a note about a rank's end. Notes of older generations are dropped. For each rank only the
 // more certain note is kept, and a missing log tail is filled in from the other one.
 void AddNote(std::vector<FailureNote>* notes, FailureNote note);

@@ -1,7 +1,5 @@
 #include "coordinator/jobs/life.h"
 
-#include <signal.h>
-
 #include <algorithm>
 #include <utility>
 
@@ -9,6 +7,7 @@
 #include "coordinator/jobs/checkpoints.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/events.h"
+#include "coordinator/jobs/exit.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/jobs/live_state.h"
 #include "coordinator/jobs/ranks.h"
@@ -18,7 +17,7 @@ namespace muster::jobs {
 namespace {
 
 // The job has made progress since its last failure: earlier failures do not count any more.
-void GotOn(Job* job) {
+void MadeProgress(Job* job) {
   job->restarts_used = 0;
   job->node_faults = 0;
 }
@@ -51,15 +50,6 @@ Ended EndProcesses(Job* job, absl::Time now) {
   return Tell(job, now);
 }
 
-FailureNote NoteFor(const Job& job, uint32_t rank, FailureKind kind, const std::string& reason) {
-  return {.generation = job.generation,
-          .rank = rank,
-          .node = job.ranks[rank].node,
-          .step = job.ranks[rank].step,
-          .kind = kind,
-          .reason = reason};
-}
-
 // A rank failed: adds the note and ends the generation, unless it is ending already.
 Ended Fail(Job* job, FailureNote note, absl::Time now) {
   AddNote(&job->failures, std::move(note));
@@ -86,63 +76,6 @@ std::string HaltReason(const Job& job, const std::string& found) {
 
 bool Ignored(const Job& job, uint32_t rank) {
   return job.terminal() || !job.live || rank >= job.ranks.size() || job.ranks[rank].exited;
-}
-
-FailureNote NoteForExit(const Job& job, uint32_t rank, const Exit& exit) {
-  FailureNote note;
-  switch (exit.cause) {
-    case Exit::Cause::kSignal:
-      note = NoteFor(job, rank, FailureKind::kLost, absl::StrCat("killed by signal ", exit.number));
-      break;
-    case Exit::Cause::kStartError:
-      note = NoteFor(job, rank, FailureKind::kNodeFault,
-                     absl::StrCat("could not be started: ", exit.start_error));
-      break;
-    case Exit::Cause::kCode:
-      note = NoteFor(job, rank, FailureKind::kExitCode,
-                     absl::StrCat("exited with code ", exit.number, " before it finished"));
-      break;
-  }
-  if (exit.why == Exit::Why::kNodeFault) note.kind = FailureKind::kNodeFault;
-  if (!job.ranks[rank].attached && note.kind != FailureKind::kNodeFault) {
-    note.kind = FailureKind::kNodeFault;
-    absl::StrAppend(&note.reason, ", before it attached to the coordinator");
-  }
-  note.log_tail = exit.log_tail;
-  return note;
-}
-
-// Whether a process ended because it was told to end. The agent sends SIGKILL at the time
-// `timeouts.kill` after SIGTERM, so an earlier SIGKILL had another sender.
-bool EndedAsTold(const Job& job, const Exit& exit, const EndTimeouts& timeouts, absl::Time now) {
-  if (!job.ending) return false;
-  switch (exit.cause) {
-    case Exit::Cause::kStartError:
-      return true;
-    case Exit::Cause::kSignal:
-      return exit.number == SIGTERM ||
-             (exit.number == SIGKILL && now - job.end_told >= timeouts.kill);
-    case Exit::Cause::kCode:
-      return true;
-  }
-  return false;
-}
-
-// The reason of a planned end of a process that was not told to end.
-std::string Interruption(const std::string& node, Exit::Why why) {
-  switch (why) {
-    case Exit::Why::kAgentStopped:
-      return absl::StrCat("the agent of node '", node, "' was stopped");
-    case Exit::Why::kDrained:
-      return absl::StrCat("node '", node, "' is drained");
-    case Exit::Why::kLeaseOver:
-      return absl::StrCat("node '", node, "' heard nothing from the coordinator for a whole lease");
-    case Exit::Why::kStoppedAsTold:
-    case Exit::Why::kUnknown:
-    case Exit::Why::kNodeFault:
-      break;
-  }
-  return absl::StrCat("a process on node '", node, "' was stopped");
 }
 
 // The generation must end although nothing failed; the first reason is kept.
@@ -221,12 +154,12 @@ void OnSessionStarted(Job* job, uint32_t rank, uint64_t step) {
 
 void OnStep(Job* job) {
   if (job->terminal() || !job->live) return;
-  if (job->checkpoints.empty() && job->step > job->failed_step) GotOn(job);
+  if (job->checkpoints.empty() && job->step > job->failed_step) MadeProgress(job);
   DescribeLive(job);
 }
 
 void OnCheckpoint(Job* job, uint64_t step) {
-  if (!job->terminal() && job->live && step > job->started_step) GotOn(job);
+  if (!job->terminal() && job->live && step > job->started_step) MadeProgress(job);
 }
 
 void OnSave(Job* job) {
@@ -297,10 +230,10 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
   }
   // This also holds if a consequence of the planned end was reported first and has ended the
   // generation.
-  if (IsPlanned(why)) return Interrupt(job, Interruption(job->ranks[rank].node, why), now);
+  if (IsPlanned(why)) return Interrupt(job, PlannedEnd(job->ranks[rank].node, why), now);
   // A process that was lost with its agent may be the cause of the other processes' ends.
   const bool with_its_agent = why == Exit::Why::kNodeFault && exit.cause == Exit::Cause::kSignal;
-  if (!with_its_agent && EndedAsTold(*job, exit, timeouts, now)) {
+  if (!with_its_agent && EndedAsTold(*job, exit, timeouts.kill, now)) {
     Settle(job, now);
     return {};
   }
@@ -338,7 +271,7 @@ Ended OnCutOff(Job* job, uint32_t rank, absl::Time now) {
   if (Ignored(*job, rank)) return {};
   job->ranks[rank].exited = true;
   if (!job->ranks[rank].finished) {
-    return Interrupt(job, Interruption(job->ranks[rank].node, Exit::Why::kLeaseOver), now);
+    return Interrupt(job, PlannedEnd(job->ranks[rank].node, Exit::Why::kLeaseOver), now);
   }
   Settle(job, now);
   return {};
@@ -411,7 +344,7 @@ void OnStopTookEffect(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   DescribeLive(job);
 }
 
-void OnStopGetsOn(Job* job, const EndTimeouts& timeouts, absl::Time now) {
+void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now) {
   if (job->live && job->stop_requested && !job->ending && !All(*job, &Rank::finished)) {
     job->end_deadline = now + timeouts.stop;
   }

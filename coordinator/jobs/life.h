@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coordinator/jobs/exit.h"
 #include "coordinator/jobs/job.h"
 
 namespace muster::jobs {
@@ -99,32 +100,6 @@ Ended OnFailureReport(Job* job, uint32_t rank, const ReportedFailure& failure, a
 void OnNextAttempt(Job* job, absl::Time now);
 
 // A process ended.
-struct Exit {
-  enum class Cause { kCode, kSignal, kStartError };
-  Cause cause = Cause::kCode;
-  // The exit code or the signal.
-  int number = 0;
-  // Why it could not be started.
-  std::string start_error;
-  std::string log_tail;
-  // Why it ended, if its agent knows. Values are those of v1::WorkerExit::Cause. All except the
-  // first and the last are planned ends, which are not failures.
-  enum class Why {
-    kUnknown = 0,
-    kStoppedAsTold = 1,
-    kAgentStopped = 2,
-    kDrained = 3,
-    kLeaseOver = 5,
-    kNodeFault = 6,
-  };
-  Why why = Why::kUnknown;
-};
-// An older agent reports no cause. This is its start_error for a worker that it did not start
-// because it is stopping.
-inline constexpr char kAgentIsStopping[] = "the agent is stopping";
-inline bool IsPlanned(Exit::Why why) {
-  return why != Exit::Why::kUnknown && why != Exit::Why::kNodeFault;
-}
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
              absl::Time now);
 
@@ -172,7 +147,7 @@ Ended OnNewerGeneration(Job* job, uint64_t generation, absl::Time now);
 void Resume(Job* job);
 
 // The ranks of a job that is being stopped make progress: they are not ended yet.
-void OnStopGetsOn(Job* job, const EndTimeouts& timeouts, absl::Time now);
+void OnStopProgress(Job* job, const EndTimeouts& timeouts, absl::Time now);
 
 // The workers have halted (`paused`) or continue, as a command asked.
 void OnPaused(Job* job, bool paused);

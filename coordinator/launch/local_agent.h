@@ -38,8 +38,8 @@ class LocalAgent {
  public:
   // Uses the agent that a former coordinator left, if it has the same coordinator address and slots
   // (its program is not compared). Otherwise ends that agent and starts a new one. Errors:
-  // NOT_FOUND, PERMISSION_DENIED: the program cannot be started; UNAVAILABLE: the state directory
-  // cannot be written.
+  // NOT_FOUND: the program does not exist or cannot be executed; the errors of
+  // process::Spawner::Spawn.
   static absl::StatusOr<std::unique_ptr<LocalAgent>> Start(const LocalAgentOptions& options);
   // Ends the agent (SIGTERM: it ends its workers first) and waits for its end.
   ~LocalAgent();

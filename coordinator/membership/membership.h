@@ -178,7 +178,6 @@ class Membership {
   const Agent* FindAgent(const std::string& node) const;
   const Worker* FindWorker(const std::string& job, uint32_t rank) const;
   const std::map<std::string, Agent>& agents() const { return agents_; }
-  const Timing& timing() const { return timing_; }
 
  private:
   // Null if it is not the expected process, or was given up.

@@ -83,7 +83,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
     if (ended_) return;
     ended_ = true;
     followers_->Remove(job_, this);
-    last_word_ = why;
+    end_status_ = why;
     if (!writing_) this->Finish(ToWire(why));
   }
 
@@ -97,7 +97,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   void OnWriteDone(bool ok) override {
     engine_->Aside([self = self_, ok](cluster::Cluster&, absl::Time) {
       self->writing_ = false;
-      if (self->ended_) return self->Finish(ToWire(self->last_word_));
+      if (self->ended_) return self->Finish(ToWire(self->end_status_));
       if (!ok) return self->End(absl::CancelledError());
       // What comes next has to be committed.
       self->engine_->Post(nullptr, [self](const absl::Status& committed) {
@@ -132,6 +132,8 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
 
  private:
   void Enter(const absl::Status& committed) {
+    // The caller has given up before: this object may be destroyed soon.
+    if (ended_) return;
     if (!committed.ok()) return End(committed);
     if (!followers_->ended().ok()) return End(followers_->ended());
     if (job() == nullptr) return End(NoSuchJob(job_));
@@ -163,7 +165,7 @@ class FollowStream : public grpc::ServerWriteReactor<T>,
   bool complete_ = false;
   bool deleted_ = false;
   bool ended_ = false;
-  absl::Status last_word_;
+  absl::Status end_status_;
 };
 
 }  // namespace muster::service

@@ -45,6 +45,8 @@ class OperationWait : public grpc::ServerUnaryReactor,
   void Begin() {
     self_ = shared_from_this();
     engine_->Read([self = self_](const absl::Status& committed) {
+      // The caller has given up before: this object may be destroyed soon.
+      if (self->ended_) return;
       if (!committed.ok()) return self->End(committed);
       if (!self->followers_->ended().ok()) return self->End(self->followers_->ended());
       if (const absl::Status full = self->followers_->Add(self->id_.job_id, self.get());

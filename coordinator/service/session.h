@@ -79,7 +79,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
     sessions_->Remove(id_);
     // Orders that were given before are sent first: an acknowledgement must not be lost because the
     // end of the stream follows it.
-    last_word_ = why;
+    end_status_ = why;
     if (!writing_) this->Finish(ToWire(why));
   }
 
@@ -192,7 +192,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
       outbox_bytes_ = 0;
     }
     WriteNext();
-    if (!writing_ && ended_) this->Finish(ToWire(last_word_));
+    if (!writing_ && ended_) this->Finish(ToWire(end_status_));
   }
 
   Engine* const engine_;
@@ -217,7 +217,7 @@ class PeerStreamReactor : public grpc::ServerBidiReactor<In, Out>,
   bool answered_ = false;
   bool writing_ = false;
   bool ended_ = false;
-  absl::Status last_word_;
+  absl::Status end_status_;
 };
 
 }  // namespace muster::service

@@ -99,6 +99,20 @@ TEST_P(StoreTest, LateReportsOfAnOlderGenerationRemoveNothingOfANewerOne) {
   EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3, 4, 5}));
 }
 
+TEST_P(StoreTest, LateReportsBeyondTheNewestStepAreIgnored) {
+  // Generation 2 continued from step 2 and has computed step 3; generation 1 had come to step 5.
+  ASSERT_TRUE(store().Commit({.steps = {Step(1, 1), Step(2, 2), Of(2, Step(3, 30))}}).ok());
+  const Batch late{.steps = {Step(4, 4), Step(5, 5)}, .validations = {Pass(5, 5)}};
+  ASSERT_TRUE(store().Commit(late).ok());
+  kind->Reopen();
+  ASSERT_TRUE(store().Commit(late).ok());
+  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_TRUE(store().ReadValidations("a", 0, 10)->empty());
+  // A row that fills a gap does not make the later ones valid.
+  ASSERT_TRUE(store().Commit({.steps = {Step(2, 2), Step(6, 6)}}).ok());
+  EXPECT_EQ(StepsOf(store().ReadSteps("a", 0, 10)), (std::vector<uint64_t>{1, 2, 3}));
+}
+
 TEST_P(StoreTest, OldStepsAreThinned) {
   constexpr uint64_t kSteps = 1000;
   std::vector<uint64_t> expected;

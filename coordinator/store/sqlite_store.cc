@@ -100,6 +100,7 @@ absl::Status SqliteStore::Commit(const Batch& batch) {
     sqlite3_exec(db_, "ROLLBACK", nullptr, nullptr, nullptr);
     steps_.newest.clear();
     passes_.newest.clear();
+    newest_generations_.clear();
   }
   return Annotate(status, path_);
 }
@@ -127,6 +128,7 @@ absl::Status SqliteStore::Remove(const Batch& batch) {
     }
     steps_.newest.erase(id);
     passes_.newest.erase(id);
+    newest_generations_.erase(id);
   }
   for (const std::string& id : batch.removed_requests) {
     RETURN_IF_ERROR(
@@ -177,8 +179,8 @@ absl::Status SqliteStore::Write(const Batch& batch) {
 
 absl::Status SqliteStore::WriteStep(const MetricsRow& row) {
   uint64_t newest = row.step;
-  const auto known = steps_.newest.find(row.job_id);
-  if (known == steps_.newest.end() || known->second >= row.step) {
+  uint64_t newest_generation = row.generation;
+  if (!FollowsAllSteps(row)) {
     // The step may be computed again: then the rows of later steps are not valid any more.
     RETURN_IF_ERROR(Statement(db_, &statements_,
                               "DELETE FROM steps WHERE job_id = ? AND step > ? AND generation < ?")
@@ -197,9 +199,20 @@ absl::Status SqliteStore::WriteStep(const MetricsRow& row) {
     if (late) return absl::OkStatus();
     ASSIGN_OR_RETURN(newest, Newest(steps_, row.job_id));
     newest = std::max(newest, row.step);
+    const Numbering generations{.table = "steps", .column = "generation"};
+    ASSIGN_OR_RETURN(newest_generation, Newest(generations, row.job_id));
+    newest_generation = std::max(newest_generation, row.generation);
   }
   RETURN_IF_ERROR(PutRow<StepsTable>(row));
+  newest_generations_[row.job_id] = newest_generation;
   return Thin(row.job_id, newest, &steps_);
+}
+
+bool SqliteStore::FollowsAllSteps(const MetricsRow& row) const {
+  const auto step = steps_.newest.find(row.job_id);
+  const auto generation = newest_generations_.find(row.job_id);
+  return step != steps_.newest.end() && step->second < row.step &&
+         generation != newest_generations_.end() && generation->second <= row.generation;
 }
 
 absl::StatusOr<bool> SqliteStore::IsLate(const std::string& job_id, uint64_t step,
@@ -224,8 +237,7 @@ absl::StatusOr<uint64_t> SqliteStore::Newest(const Numbering& numbering,
 }
 
 absl::Status SqliteStore::WriteValidation(const MetricsRow& row) {
-  const auto known = steps_.newest.find(row.job_id);
-  if (known == steps_.newest.end() || known->second >= row.step) {
+  if (!FollowsAllSteps(row)) {
     ASSIGN_OR_RETURN(const bool late, IsLate(row.job_id, row.step, row.generation));
     if (late) return absl::OkStatus();
   }

@@ -66,6 +66,8 @@ class SqliteStore : public Store {
     // does not keep are already deleted.
     std::map<std::string, uint64_t> newest;
   };
+  // True if it is known that all stored steps of the job are earlier and of no newer generation.
+  bool FollowsAllSteps(const MetricsRow& row) const;
   // Whether a newer generation has computed this step or an earlier one: then the row of this
   // generation is ignored.
   absl::StatusOr<bool> IsLate(const std::string& job_id, uint64_t step, uint64_t generation);
@@ -93,6 +95,8 @@ class SqliteStore : public Store {
   const StoreOptions options_;
   Numbering steps_{.table = "steps", .column = "step"};
   Numbering passes_{.table = "validations", .column = "pass"};
+  // The newest generation that has stored a step, for the jobs in steps_.newest.
+  std::map<std::string, uint64_t> newest_generations_;
   Ballast ballast_;
   bool opened_short_of_room_ = false;
   int lock_fd_ = -1;

@@ -12,6 +12,7 @@ one: the strategy is the test's label. Ends with 0 once all have passed, with 3 
 with 1 where one has failed."""
 
 import argparse
+import atexit
 import datetime
 import os
 import pathlib
@@ -169,6 +170,8 @@ def main():
         flush=True,
     )
     work = pathlib.Path(tempfile.mkdtemp(prefix="muster-faults-long-"))
+    # Also if this run is terminated.
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
     calm, failed = {}, 0
     for number, case in enumerate(left):
         if time.monotonic() > end:
@@ -214,7 +217,6 @@ def main():
         )
         failed += verdict == "FAILED"
         shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(work, ignore_errors=True)
     still = sum(not results.passed(case) for case in cases)
     print(f"{len(cases) - still} of {len(cases)} have passed; {results.count()}")
     return 1 if failed else 3 if still else 0

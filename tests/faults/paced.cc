@@ -6,8 +6,8 @@
 //   pace_ms: each step takes at least this long.
 //   evaluation_ms: each micro-batch of a validation takes at least this long.
 //   hold_step, release: before this step the rank waits until the file `release` exists. So the job
-//   cannot end before the test is done with it. fault: none, forward, loss, backward, hook (each of
-//   these throws), or hang (the thread stands
+//     cannot end before the test is done with it.
+//   fault: none, forward, loss, backward, hook (each of these throws), or hang (the thread stands
 //     still and the process lives).
 //   fault_step: the step in which the fault happens.
 //   fault_on: marked (the rank whose input has a number above 100), empty (the rank whose input is

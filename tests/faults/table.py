@@ -1,5 +1,4 @@
-"""Runs the faults of issue 18 against any set of the four programs, and prints what each fault
-causes.
+"""Runs a table of faults with any set of the four programs, and prints what each fault causes.
 
     python -m tests.faults.table --programs DIR [--plugin paced.so] [--only WORD] [--keep DIR]
 
@@ -31,7 +30,12 @@ def main():
     parser.add_argument("--keep", help="a folder in which what each row leaves is kept")
     arguments = parser.parse_args()
     plugin = programs_by_hand.use(arguments.plugin)
-    from tests.faults import table_row, table_rows  # noqa: F401 (it adds its rows)
+    from tests.faults import (  # noqa: F401 (they add their rows)
+        table_disks,
+        table_jobs,
+        table_programs,
+        table_row,
+    )
     from tests.process import harness
 
     table_row.PLUGIN = plugin

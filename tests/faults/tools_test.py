@@ -91,12 +91,10 @@ def test_a_proxy_to_nobody_resets(through_proxy):
 
 def test_life_spans_are_recorded_and_overlaps_found(tmp_path):
     marker = str(uuid.uuid4())
-    # Any program of that name counts.
-    worker = tmp_path / "muster-worker"
-    worker.write_text("import time, sys\nsys.stdin.read()\n")
     recorder = lifespans.Recorder(marker, tmp_path / "lives")
 
     def start(generation, rank):
+        # Any program of that name counts.
         program = tmp_path / "bin" / "muster-worker"
         program.parent.mkdir(exist_ok=True)
         if not program.exists():

@@ -7,6 +7,7 @@ DIR holds the four programs each. docs/upgrade.md describes what is guaranteed.
 """
 
 import argparse
+import atexit
 import datetime
 import os
 import pathlib
@@ -191,6 +192,8 @@ def main():
     from tests.faults import run
 
     work = pathlib.Path(tempfile.mkdtemp(prefix="muster-versions-"))
+    # Also if this run is terminated.
+    atexit.register(shutil.rmtree, work, ignore_errors=True)
     calm = run.undisturbed(NEW, plugin, work / "calm", "ddp")
     print(
         f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d %H:%M} UTC\n\n| what ran "
@@ -207,7 +210,6 @@ def main():
             text, good = f"{type(error).__name__}: {' '.join(str(error).split())[:600]}", False
         print(f"| {done} | {text.replace('|', '/')} | {'yes' if good else 'NO'} |", flush=True)
         bad += not good
-    shutil.rmtree(work, ignore_errors=True)
     return 1 if bad else 0
 
 

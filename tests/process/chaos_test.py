@@ -68,11 +68,6 @@ class Cluster:
                 if node not in self.agents or self.agents[node].poll() is not None:
                     self.agents[node] = self.muster.agent(node)
 
-    def processes(self, program):
-        found = self.muster.processes(program)
-        # Not yet the program it will be: a worker between fork and exec still looks like its agent.
-        return found
-
     def strike(self, victim, source):
         """Kills, and waits until those killed from outside have ended."""
         programs = {
@@ -84,8 +79,10 @@ class Cluster:
         }[victim]
         if "muster-worker" in programs:
             # The last generation may have no process left; those of the next one will start.
-            harness.eventually(lambda: self.processes("muster-worker"), "there is a worker to kill")
-        targets = [process for program in programs for process in self.processes(program)]
+            harness.eventually(
+                lambda: self.muster.processes("muster-worker"), "there is a worker to kill"
+            )
+        targets = [process for program in programs for process in self.muster.processes(program)]
         source.shuffle(targets)
         if victim in ("worker", "agent"):
             targets = targets[:1]

@@ -1,49 +1,15 @@
-"""Agents and nodes that are stopped on purpose, and nodes that cannot start workers: no failure of
-a job, no restart used, and where there are checkpoints no step computed twice. With real programs;
-weights are compared to the bit."""
+"""Agents and nodes that are stopped on purpose: no failure of a job, no restart used, and where
+there are checkpoints no step computed twice. With real programs; weights are compared to the
+bit."""
 
-import pathlib
 import shutil
 import signal
-import subprocess
 
 import pytest
 
 from tests import exports
-from tests.process import api, harness, jobs
-
-STEPS = 300
-
-
-def submit(muster, job_id, **changes):
-    changes = {
-        "stages": [{"fit": {"steps": STEPS}}],
-        # Only what is asked for is written, and the last one.
-        "checkpoint": {"directory": "checkpoints", "every_steps": 100000},
-        "export": {"path": f"{job_id}.safetensors"},
-        "restart": {"max_restarts": 0},
-    } | changes
-    muster.cli(
-        "submit", jobs.write_job(muster.folder, name=f"{job_id}.yaml", **changes), "--id", job_id
-    )
-
-
-def get(muster, job_id):
-    return muster.cli("get", job_id, "-o", "json").json()
-
-
-def await_step(muster, job_id, step):
-    harness.eventually(
-        lambda: int(get(muster, job_id).get("step", 0)) >= step, f"{job_id} reaches step {step}"
-    )
-
-
-def await_node(muster, name, state="ATTACHED"):
-    def there():
-        nodes = muster.cli("nodes", "-o", "json").json().get("nodes", [])
-        return any(node["name"] == name and node["state"] == state for node in nodes)
-
-    harness.eventually(there, f"node {name} is {state}")
+from tests.process import api, harness
+from tests.process.small_job import STEPS, await_node, await_step, get, submit
 
 
 def weights(muster, job_id):
@@ -245,66 +211,6 @@ def test_cordon_keeps_what_runs_and_starts_nothing_more(cluster):
     assert cluster.cli("drain", "nowhere", expect=None).code != 0
 
 
-def test_a_node_whose_worker_program_is_missing_costs_no_restart(cluster):
-    programs = cluster.folder / "broken"
-    programs.mkdir()
-    worker = programs / "muster-worker"
-    worker.write_text("#!/bin/sh\nexit 0\n")
-    worker.chmod(0o755)
-    arguments = [
-        "--coordinator",
-        cluster.address,
-        "--node",
-        "bad",
-        "--slots",
-        4,
-        "--worker",
-        worker,
-    ]
-    cluster.spawn("muster-agent", *arguments)
-    await_node(cluster, "bad")
-    # A script whose interpreter is missing cannot be started.
-    worker.write_text("#!/no/such/interpreter\n")
-    cluster.agent("good", slots=2)
-    await_node(cluster, "good")
-    submit(cluster, "job")
-    cluster.cli("wait", "job")
-    job = get(cluster, "job")
-    assert (job["state"], int(job.get("restarts", 0))) == ("SUCCEEDED", 0), job
-    assert {rank["node"] for rank in job["ranks"]} == {"good"}
-    assert int(job["generation"]) <= 3, job
-
-
-def test_where_no_worker_starts_the_job_waits_and_says_why(cluster):
-    worker = cluster.folder / "muster-worker"
-    worker.write_text("#!/bin/sh\nexit 7\n")
-    worker.chmod(0o755)
-    cluster.spawn(
-        "muster-agent",
-        "--coordinator",
-        cluster.address,
-        "--node",
-        "bad",
-        "--slots",
-        2,
-        "--worker",
-        worker,
-    )
-    submit(cluster, "job")
-    await_node(cluster, "bad", "LEFT_OUT")
-    job = get(cluster, "job")
-    assert (job["state"], int(job.get("restarts", 0)), int(job["generation"])) == (
-        "RECOVERING",
-        0,
-        3,
-    ), job
-    assert (
-        "exited with code 7 before it finished, before it attached to the coordinator"
-        in job["state_reason"]
-    ), job
-    cluster.cli("stop", "job", "--wait")
-
-
 def test_a_coordinator_that_is_stopped_has_its_own_jobs_save_first(cluster, undisturbed):
     cluster.stop(cluster.daemon)
     daemon = cluster.musterd(local_slots=2)
@@ -338,46 +244,6 @@ def test_a_killed_agent_gets_its_name_back_at_once_and_another_one_does_not(clus
     job = get(cluster, "job")
     assert (job["state"], int(job.get("restarts", 0))) == ("SUCCEEDED", 0), job
     assert weights(cluster, "job") == undisturbed
-
-
-def test_a_restarted_agent_keeps_the_slot_of_a_process_that_cannot_be_killed_out_of_use(cluster):
-    # No process can be made to hang in the kernel here. This one is left alone, and noted as the
-    # former agent would have done it.
-    hanging = subprocess.Popen(["sleep", "1000"])
-    stat = pathlib.Path(f"/proc/{hanging.pid}/stat").read_text()
-    start_time = stat[stat.rindex(")") + 2 :].split()[19]
-    state = cluster.folder / "agent-state"
-    state.mkdir()
-    note = state / "quarantine"
-    fields = [1, hanging.pid, start_time, 3, 0, "incarnation", "former"]
-    note.write_text("\t".join(map(str, fields)) + "\ndamaged\n")
-    arguments = ["--coordinator", cluster.address, "--slots", 2, "--node", "a", "--state", state]
-
-    def quarantined():
-        nodes = cluster.cli("nodes", "-o", "json").json().get("nodes", [])
-        return sum(int(node.get("slots_quarantined", 0)) for node in nodes if node["name"] == "a")
-
-    try:
-        for _ in range(2):
-            agent = cluster.spawn("muster-agent", *arguments)
-            await_node(cluster, "a")
-            assert quarantined() == 1
-            agent.send_signal(signal.SIGKILL)
-            agent.wait()
-        cluster.spawn("muster-agent", *arguments)
-        await_node(cluster, "a")
-        # It has two ranks.
-        submit(cluster, "job")
-        job = get(cluster, "job")
-        assert job["state"] == "QUEUED" and int(job.get("generation", 0)) == 0, job
-        # It is a zombie until this test waits for it.
-        hanging.kill()
-        cluster.cli("wait", "job")
-        assert get(cluster, "job")["state"] == "SUCCEEDED"
-        assert quarantined() == 0 and not note.exists()
-    finally:
-        hanging.kill()
-        hanging.wait()
 
 
 def test_a_stopped_job_goes_on_under_its_id_and_who_waited_keeps_that_answer(cluster, undisturbed):

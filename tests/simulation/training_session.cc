@@ -117,12 +117,12 @@ void TrainingSession::TellUnreported(const train::CommandSchedule::Position& pos
        train::FindUnreported(position, training_.step, steps, held.size(),
                              [&](int64_t number) { return held[number - 1]; })) {
     const uint64_t wire_number = number;
-    if (what != What::kTakenBack) {
+    if (what != What::kCancelled) {
       leader().Report(cluster::CommandApplied{wire_number, static_cast<uint64_t>(step)});
     }
     if (what == What::kApplied) continue;
     commands::Outcome outcome;
-    if (what == What::kTakenBack) {
+    if (what == What::kCancelled) {
       outcome = {.code = absl::StatusCode::kCancelled, .reason = "OPERATION_CANCELLED"};
     }
     leader().Report(cluster::CommandFinished{wire_number, outcome});

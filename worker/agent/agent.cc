@@ -37,19 +37,20 @@ namespace muster::agent {
 namespace {
 
 constexpr char kVersion[] = "0.2.0";
-// Of AgentService; the coordinator's may be one apart.
+// The version of AgentService; that of the coordinator may differ by one.
 constexpr uint32_t kProtocol = 2;
 
-// Waits are on a clock that stands still while the machine sleeps; the lease goes on.
+// Waits use a clock that stops while the machine sleeps, but the lease continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
-// Within a lease attempts to attach are made at least so often, so that it is not waited away.
+// How many attempts to attach are made within a lease at least, so that a lease does not end during
+// a pause between two attempts.
 constexpr int kAttemptsPerLease = 10;
 
-// Between two looks at what workers write.
+// The time between two looks at how much the workers have written.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
-// The coordinator will say the same next time.
+// True if the coordinator would give the same answer to another attempt.
 bool IsFinal(const absl::Status& status) {
   return absl::IsFailedPrecondition(status) || absl::IsInvalidArgument(status) ||
          absl::IsAlreadyExists(status) || absl::IsUnimplemented(status);
@@ -62,7 +63,7 @@ Ending ToEnding(const process::Exit& exit) {
 
 }  // namespace
 
-// All members without a note belong to the loop's thread.
+// All members whose comment does not say otherwise belong to the loop's thread.
 class Agent::Loop {
  public:
   Loop(const AgentOptions& options, std::unique_ptr<Identity> identity)
@@ -87,7 +88,7 @@ class Agent::Loop {
 
   ~Loop() { thread_.join(); }
 
-  // From any thread.
+  // RequestStop and Wait are called from any thread.
   void RequestStop() {
     mailbox_.Post([this] { Handle(ShutdownRequested{}); });
   }
@@ -118,7 +119,7 @@ class Agent::Loop {
       if (core_.draining() && look_at_ == absl::InfiniteFuture()) look_at_ = SteadyNow();
       const absl::Time due = std::min({core_.NextDeadline(), connect_at_, look_at_});
       if (auto task = mailbox_.Take(std::min(due - SteadyNow(), kLongestWait))) (*task)();
-      // Also where tasks never end (workers that print without pause).
+      // Also if there is always another task, because workers print without pause.
       if (SteadyNow() >= core_.NextDeadline()) Handle(Ticked{});
       if (SteadyNow() >= look_at_) {
         Handle(WritesSeen{BytesWritten()});
@@ -130,7 +131,7 @@ class Agent::Loop {
       Pump();
     }
     stream_.reset();
-    // The end of these is not waited for: they hang in the kernel.
+    // These processes hang in the kernel, so nothing waits for their end.
     for (auto& [id, worker] : workers_) {
       if (hanging_.Contains(id)) (void)worker.release();
     }
@@ -146,14 +147,15 @@ class Agent::Loop {
     lease_file_.Write(core_.lease_end());
   }
 
-  // By all workers, to disks.
+  // How much all workers have written to disks, plus 1, because 0 means that nothing is known
+  // (Drain::bytes).
   uint64_t BytesWritten() const {
     uint64_t bytes = 1;
     for (const auto& [id, worker] : workers_) bytes += worker->BytesWritten();
     return bytes;
   }
 
-  // Of former agents. Those of this one say themselves that they have ended.
+  // Looks at processes of former agents. The end of this agent's own processes is an event.
   void LookAtHanging() {
     for (const WorkerId& worker : hanging_.FindEnded(SteadyNow())) Handle(HangingGone{worker});
   }
@@ -248,7 +250,7 @@ class Agent::Loop {
   void Do(const DropStream&) {
     spdlog::warn("the coordinator at {} does not answer; trying another connection",
                  options_.coordinator);
-    ++attempt_;  // What the old one still says is no longer of interest.
+    ++attempt_;  // what still comes from the old stream is ignored
     channel_ = OpenChannel(options_.coordinator, KeepAlive::Within(core_.lease()));
     OnClosed(absl::UnavailableError("it does not answer"));
   }
@@ -266,8 +268,11 @@ class Agent::Loop {
 
   void Connect() {
     connect_at_ = absl::InfiniteFuture();
+    // The Hello must come first, and it says everything that matters. Effects that the core decided
+    // before it learned of the end of the old stream may have added messages since then.
+    outbox_.Clear();
     const uint64_t attempt = ++attempt_;
-    // What an older stream still says is no longer of interest.
+    // What still comes from an older stream is ignored.
     const auto post = [this, attempt](Mailbox::Task task) {
       mailbox_.Post([this, attempt, task = std::move(task)] {
         if (attempt == attempt_) task();
@@ -286,7 +291,7 @@ class Agent::Loop {
     Handle(Opened{});
   }
 
-  // The next part of what a worker left: one message at a time.
+  // Sends the next message with reports that a worker left, or tells the core that all are sent.
   void TellMore(const WorkerId& worker) {
     if (std::optional<v1::AgentMessage> message = replay_.Next(worker); message.has_value()) {
       outbox_.PushAfterLogs(worker, *std::move(message));
@@ -315,7 +320,6 @@ class Agent::Loop {
 
   void OnClosed(const absl::Status& status) {
     stream_.reset();
-    outbox_.Clear();  // The next Hello says all that matters.
     replay_.Reset();
     writing_ = welcomed_ = false;
     if (IsFinal(status)) {
@@ -330,7 +334,8 @@ class Agent::Loop {
                    options_.coordinator, status.ok() ? "it closed the stream" : Message(status));
       away_ = true;
     }
-    // Spread out: all agents of a cluster lose their coordinator at the same moment.
+    // The pauses are random, because all agents of a cluster lose their coordinator at the same
+    // moment.
     const absl::Duration pause = std::min(retry_, core_.lease() / kAttemptsPerLease);
     connect_at_ = SteadyNow() + pause * std::uniform_real_distribution<>(0.5, 1.0)(jitter_);
     retry_ = std::min(2 * retry_, options_.last_retry);
@@ -338,7 +343,7 @@ class Agent::Loop {
     if (ErrorReason(status) == kStoreTrouble) Handle(NobodyListens{opened_});
   }
 
-  // Writes what comes next, if the stream is free.
+  // Writes the next message if the stream can take one.
   void Pump() {
     if (stream_ == nullptr || writing_) return;
     std::optional<v1::AgentMessage> message = outbox_.Take(welcomed_);
@@ -351,16 +356,16 @@ class Agent::Loop {
   const std::unique_ptr<Identity> identity_;
   const std::string incarnation_;
   std::shared_ptr<grpc::Channel> channel_;
-  Mailbox mailbox_;           // Thread-safe.
-  process::Spawner spawner_;  // As long as the workers: they die with its thread.
+  Mailbox mailbox_;           // thread-safe
+  process::Spawner spawner_;  // outlives the workers, which are killed when its thread ends
   std::minstd_rand jitter_;
   Core core_;
   SpoolFolder spools_;
   SpoolReplay replay_;
   HangingProcesses hanging_;
   LeaseFile lease_file_;
-  LogQueue logs_;  // Thread-safe.
-  // A task that makes the loop look at logs_ is on its way.
+  LogQueue logs_;  // thread-safe
+  // A task that makes the loop look at logs_ is in the mailbox. Changed by any thread.
   std::atomic<bool> lines_announced_ = false;
   std::map<WorkerId, std::unique_ptr<WorkerProcess>> workers_;
 
@@ -373,8 +378,8 @@ class Agent::Loop {
   absl::Duration retry_;
   absl::Time connect_at_;
   absl::Time opened_;
-  Knocker knocker_;  // Thread-safe.
-  // When it is to be seen what the workers have written.
+  Knocker knocker_;  // thread-safe
+  // When to look at how much the workers have written.
   absl::Time look_at_ = absl::InfiniteFuture();
 
   std::optional<absl::Status> quit_;

@@ -1,4 +1,4 @@
-// What an agent tells of its disk: reports that workers left there, and processes that hang.
+// What an agent reports from its disk: reports that workers left there, and processes that hang.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -235,7 +235,7 @@ TEST(Agent, ReattachesToARestartedCoordinatorWithWorkersAndUnackedExits) {
     EXPECT_EQ(exit.exit_code(), 1);
     EXPECT_EQ(exit.log_tail(), "first");
   }
-  // And it still obeys.
+  // The agent still does what the coordinator says.
   coordinator.StopWorker(running, kTestBound);
   EXPECT_EQ(coordinator.AwaitExit(running).signal(), SIGTERM);
 }

@@ -11,8 +11,8 @@ std::unique_ptr<CoordinatorStream> CoordinatorStream::Open(
   auto stream =
       std::unique_ptr<CoordinatorStream>(new CoordinatorStream(channel, std::move(events)));
   stream->stub_->async()->Attach(&stream->context_, stream.get());
-  // Writes come from other threads than the reactor's: the hold keeps OnDone away until the stream
-  // ended.
+  // Other threads than the reactor's write: because of the hold, OnDone is not called before the
+  // stream has ended.
   stream->AddHold();
   stream->StartRead(&stream->incoming_);
   stream->StartCall();
@@ -55,7 +55,7 @@ void CoordinatorStream::OnWriteDone(bool ok) {
 
 void CoordinatorStream::OnDone(const grpc::Status& status) {
   events_.on_closed(FromGrpc(status));
-  // Under the lock to the end: the destructor may run as soon as it is free.
+  // The lock is held to the end, because the destructor may run as soon as it is released.
   absl::MutexLock lock(&mutex_);
   done_ = true;
 }

@@ -18,10 +18,10 @@ namespace muster::agent {
 
 class CoordinatorStream : private grpc::ClientBidiReactor<v1::AgentMessage, v1::AgentDirective> {
  public:
-  // Called on gRPC's threads, one at a time for directives; on_closed is the last.
+  // Called on gRPC's threads. Directives come one at a time; on_closed is the last call.
   struct Events {
     std::function<void(v1::AgentDirective)> on_directive;
-    // The message was taken: the next may be written.
+    // The message was written; the next one may be.
     std::function<void()> on_written;
     std::function<void(absl::Status)> on_closed;
   };
@@ -31,7 +31,8 @@ class CoordinatorStream : private grpc::ClientBidiReactor<v1::AgentMessage, v1::
   // Cancels what is open and returns after on_closed.
   ~CoordinatorStream() override;
 
-  // One at a time: not before on_written of the one before. After the end: dropped.
+  // Call it only after on_written of the message before. After the end of the stream the message is
+  // dropped.
   void Write(v1::AgentMessage message);
 
  private:

@@ -15,10 +15,11 @@ Core::Core(const CoreOptions& options, absl::Time now)
 Effects Core::Handle(const Event& event, absl::Time now) {
   Effects effects;
   if (quit_) return effects;
-  // Before the event: one that waited while this process stood still gives nothing back.
+  // This comes before the event: an event that waited while this process was stopped does not
+  // extend a lease that is over.
   if (now >= LeaseEnd()) EndLease(now, effects);
   std::visit([&](const auto& e) { On(e, now, effects); }, event);
-  if (drain_.has_value() && !drain_->over && Waits() && now >= DrainEnd()) {
+  if (drain_.has_value() && !drain_->over && Waits() && now >= drain_->End()) {
     drain_->over = true;
     StopAll(drain_->cause, now + options_.stop_grace, effects);
   }
@@ -31,9 +32,9 @@ Effects Core::Handle(const Event& event, absl::Time now) {
 absl::Time Core::NextDeadline() const {
   absl::Time next = std::min(LeaseEnd(), next_heartbeat_);
   if (!dropped_) next = std::min(next, lease_.SilentFrom());
-  // With workers left it is their end that is waited for.
+  // While workers are left, their end is waited for, and not this time.
   if (!Waits()) next = std::min(next, report_until_);
-  if (drain_.has_value() && !drain_->over && Waits()) next = std::min(next, DrainEnd());
+  if (drain_.has_value() && !drain_->over && Waits()) next = std::min(next, drain_->End());
   for (const auto& [worker, running] : running_) {
     if (running.kill_at.has_value() && !running.killed && running.pid != 0) {
       next = std::min(next, *running.kill_at);
@@ -86,7 +87,7 @@ void Core::On(const Welcomed& welcome, absl::Time now, Effects& effects) {
   next_heartbeat_ = now + welcome.heartbeat_interval;
   knows_draining_ = welcome.knows_draining;
   if (!shutdown_ || drain_->over) return;
-  // Before it came the workers could not be told.
+  // Before this welcome the coordinator could not tell the workers to save and to end.
   drain_->until = std::max(drain_->until, now + options_.drain_timeout);
   if (!knows_draining_) drain_->until = now;
 }
@@ -101,14 +102,11 @@ void Core::On(const Broken&, absl::Time now, Effects&) {
 
 void Core::On(const HeartbeatAcked& acked, absl::Time now, Effects&) {
   lease_.Acked(acked.sequence);
-  if (!drain_.has_value() || acked.workers_activity == 0) return;
-  const bool moved = drain_->activity != 0 && drain_->activity != acked.workers_activity;
-  drain_->activity = acked.workers_activity;
-  if (!moved) return;
-  // It is heard of through a heartbeat of the worker and one of this agent, either of which may be
-  // late.
-  const absl::Duration heard_of = 3 * heartbeat_interval_.value_or(absl::ZeroDuration());
-  drain_->moves_until = now + std::max(options_.standstill, heard_of);
+  if (!drain_.has_value()) return;
+  // The activity is reported through a heartbeat of the worker and one of this agent, either of
+  // which may be late.
+  const absl::Duration reported_within = 3 * heartbeat_interval_.value_or(absl::ZeroDuration());
+  drain_->SawActivity(acked.workers_activity, now + std::max(options_.standstill, reported_within));
 }
 
 void Core::On(const NobodyListens& refused, absl::Time, Effects&) { lease_.Refused(refused.begun); }
@@ -120,8 +118,8 @@ void Core::On(const Refused& refused, absl::Time now, Effects& effects) {
 }
 
 void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
-  // It waited in the stream while this process stood still, and others may have its place since.
-  // Where not, the coordinator says it again after the next hello.
+  // The request waited in the stream while this process was stopped, and another process may have
+  // the worker's rank by now. If not, the coordinator repeats the request after the next hello.
   if (now >= lease_.End()) return;
   if (const auto running = running_.find(request.worker); running != running_.end()) {
     if (running->second.pid != 0) {
@@ -165,7 +163,7 @@ void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {
     if (!past->second.spooled) effects.push_back(SendExit{past->second.worker});
     return;
   }
-  // Kept like any other: a StartWorker for it that comes late starts nothing.
+  // This end is kept like any other, so that a StartWorker for it that comes late starts nothing.
   RecordEnd({.worker = request.worker,
              .ending = StartError{"this agent does not know the worker"},
              .cause = Cause::kStoppedAsTold},
@@ -204,13 +202,13 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
   if (running == running_.end()) return;
   const int64_t pid = running->second.pid;
   Cause cause = running->second.cause;
-  // Also where the word to stop it came before its end was seen: what followed from it is no
-  // failure.
+  // A worker whose lease is over ends by itself. That is not a failure, even if StopWorker came
+  // before its end was seen.
   const bool may_be_its_own = cause == Cause::kUnknown || cause == Cause::kStoppedAsTold;
   if (may_be_its_own && ended.ending == Ending(ExitCode{kLeaseOverExitCode})) {
     cause = Cause::kLeaseOver;
   }
-  // Who stops this agent may send its workers the signal, too, as systemd does.
+  // Whatever stops this agent may also send the signal to its workers, as systemd does.
   if (cause == Cause::kUnknown && drain_.has_value() &&
       ended.ending == Ending(ExitSignal{SIGTERM})) {
     cause = drain_->cause;
@@ -228,7 +226,7 @@ void Core::On(const Ended& ended, absl::Time, Effects& effects) {
 }
 
 void Core::On(const SpoolFound& found, absl::Time, Effects& effects) {
-  // It did its work, which its reports say, or was killed with its agent.
+  // The worker did its work, which its reports say, or was killed with its agent.
   RecordEnd({.worker = found.worker, .ending = ExitSignal{SIGKILL}, .cause = Cause::kNodeFault},
             effects, true);
 }
@@ -264,22 +262,15 @@ void Core::On(const DrainRequested& request, absl::Time now, Effects&) {
                    .deadline = deadline,
                    .until = now + deadline};
   } else if (drain_->deadline != deadline) {
-    // Asked for anew; what only comes again with a new stream is the same.
+    // A new request. A request that is only repeated on a new stream has the same deadline.
     drain_->deadline = deadline;
     drain_->until = now + deadline;
   }
 }
 
 void Core::On(const WritesSeen& seen, absl::Time now, Effects&) {
-  if (!drain_.has_value()) return;
-  // The first one only says where the count begins. Processes that end take theirs along.
-  if (drain_->bytes > 0 && seen.bytes > drain_->bytes) {
-    drain_->moves_until = std::max(drain_->moves_until, now + options_.standstill);
-  }
-  drain_->bytes = seen.bytes;
+  if (drain_.has_value()) drain_->SawWrites(seen.bytes, now + options_.standstill);
 }
-
-absl::Time Core::DrainEnd() const { return std::max(drain_->until, drain_->moves_until); }
 
 bool Core::Waits() const {
   return std::any_of(running_.begin(), running_.end(),
@@ -293,7 +284,8 @@ void Core::On(const ShutdownRequested&, absl::Time now, Effects& effects) {
     return;
   }
   shutdown_ = true;
-  // Whoever has to be told is not there: it may come back soon.
+  // Only the coordinator can tell the jobs to move. If it is away, this agent waits for it, but no
+  // longer than a lease.
   const bool attached = heartbeat_interval_.has_value();
   absl::Duration timeout = std::min(options_.drain_timeout, lease());
   if (attached) timeout = knows_draining_ ? options_.drain_timeout : absl::ZeroDuration();
@@ -336,14 +328,15 @@ void Core::EndLease(absl::Time now, Effects& effects) {
       lease_.terms().has_value() ? now - lease_.answered() : options_.lease;
   effects.push_back(LeaseOver{unanswered});
   bool some_continue = false;
-  // An older coordinator, which does not know of ends of leases, takes a SIGTERM for one of ours.
+  // An older coordinator does not know Cause::kLeaseOver. It takes an exit by SIGTERM for one that
+  // this agent ordered, so its workers get SIGTERM first.
   const bool at_once = !lease_.terms().has_value() || lease_.terms()->margin.has_value();
   for (auto& [worker, running] : running_) {
     if (running.continue_when_cut_off) {
       some_continue = true;
     } else if (at_once) {
       running.cause = Cause::kLeaseOver;
-      running.kill_at = now;  // KillOverdue follows.
+      running.kill_at = now;  // KillOverdue follows
     } else {
       Stop(worker, running, Cause::kLeaseOver, now + options_.stop_grace, effects);
     }
@@ -392,8 +385,8 @@ void Core::EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& ef
 
 void Core::RecordEnd(EndedWorker worker, Effects& effects, bool spooled) {
   const WorkerId id = worker.worker;
-  // Attached to a coordinator that does not take them, the exit is all there is to tell. Between
-  // Opened and Welcomed that is not known.
+  // If this agent is attached to a coordinator that does not take the reports, only the exit is
+  // reported. Between Opened and Welcomed it is not known whether the coordinator takes them.
   if (spooled && heartbeat_interval_.has_value() && !takes_spools_) spooled = false;
   if (connected_ && !spooled) effects.push_back(SendExit{worker});
   if (spooled && takes_spools_) effects.push_back(SendSpool{id});
@@ -403,7 +396,8 @@ void Core::RecordEnd(EndedWorker worker, Effects& effects, bool spooled) {
 void Core::QuitWhenDone(absl::Time now, Effects& effects) {
   if (!quitting_.has_value() || Waits()) return;
   if (report_until_ == absl::InfiniteFuture()) report_until_ = now + options_.report_grace;
-  // Without a coordinator there is nobody to report to; it learns of the end by this agent's own.
+  // Without a coordinator there is nobody to report to. The coordinator learns that the workers
+  // have ended from the end of this agent.
   if (connected_ && !AllAcked() && now < report_until_) return;
   quit_ = true;
   report_until_ = next_heartbeat_ = absl::InfiniteFuture();

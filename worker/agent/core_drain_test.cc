@@ -1,4 +1,4 @@
-// How an agent is emptied of its workers and ends: shut down, drained, or refused.
+// How an agent ends its workers and itself: after a shutdown, a drain, or a refusal.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ TEST_F(CoreTest, ShutdownStopsReportsAndQuits) {
   EXPECT_THAT(Do(Ticked{}), IsEmpty()) << "nothing follows the end";
 }
 
-// Attached to a coordinator that knows of drains.
+// The core, attached to a coordinator that knows AgentDraining.
 class DrainCoreTest : public CoreTest {
  protected:
   DrainCoreTest() : CoreTest({.slots = 2}) {
@@ -41,7 +41,7 @@ class DrainCoreTest : public CoreTest {
     welcome.knows_draining = true;
     Do(welcome);
   }
-  // Lets time pass with heartbeats, which are acknowledged; what else happened.
+  // Lets time pass with heartbeats, which are acknowledged. Returns all other effects.
   Effects Pass(absl::Duration duration) {
     Effects all;
     for (const absl::Time end = now_ + duration; core_.NextDeadline() <= end;) {
@@ -58,7 +58,8 @@ class DrainCoreTest : public CoreTest {
     return all;
   }
 
-  // What the coordinator says of the workers; whether it changes with each heartbeat.
+  // The activity of the workers that the coordinator reports, and whether it changes with each
+  // heartbeat.
   uint64_t activity_ = 0;
   bool moves_ = false;
 };
@@ -81,7 +82,7 @@ TEST_F(DrainCoreTest, AShutdownSaysSoAndWaitsForTheWorkers) {
   EXPECT_THAT(Do(ExitAcked{kA}), ElementsAre(VariantWith<Quit>(Quit{absl::OkStatus()})));
 }
 
-TEST_F(DrainCoreTest, AfterItsTimeTheWorkersAreStoppedUnlessTheyStillWrite) {
+TEST_F(DrainCoreTest, AtTheDeadlineTheWorkersAreStoppedUnlessTheyStillWrite) {
   Run(kA, 7);
   Do(ShutdownRequested{});
   Do(WritesSeen{100});
@@ -99,7 +100,7 @@ TEST_F(DrainCoreTest, AfterItsTimeTheWorkersAreStoppedUnlessTheyStillWrite) {
 }
 
 // A validation pass, or a step of many micro-batches.
-TEST_F(DrainCoreTest, WorkersThatComputeAndWriteNothingAreLeftToGetOn) {
+TEST_F(DrainCoreTest, WorkersThatComputeAndWriteNothingAreNotStopped) {
   Run(kA, 7);
   Do(DrainRequested{true, "muster drain by me"});
   activity_ = 5;
@@ -111,7 +112,7 @@ TEST_F(DrainCoreTest, WorkersThatComputeAndWriteNothingAreLeftToGetOn) {
               ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
 }
 
-TEST_F(DrainCoreTest, WorkersThatStandStillAreStoppedAfterItsTime) {
+TEST_F(DrainCoreTest, WorkersThatMakeNoProgressAreStoppedAtTheDeadline) {
   Run(kA, 7);
   activity_ = 5;
   Do(ShutdownRequested{});
@@ -120,7 +121,7 @@ TEST_F(DrainCoreTest, WorkersThatStandStillAreStoppedAfterItsTime) {
               ElementsAre(VariantWith<SendSignal>(SendSignal{kA, SIGTERM})));
 }
 
-TEST_F(DrainCoreTest, TheDeadlineIsThatOfWhoAsksAndARepeatDoesNotBeginItAnew) {
+TEST_F(DrainCoreTest, TheDeadlineIsThatOfTheRequestAndARepeatedRequestDoesNotStartItAgain) {
   Run(kA, 7);
   const DrainRequested request{true, "muster drain by me", absl::Minutes(30)};
   Do(request);

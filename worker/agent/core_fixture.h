@@ -1,5 +1,5 @@
-// The agent's core as its tests drive it: two workers, a coordinator that welcomes it, and a clock
-// that is moved by hand.
+// The agent's core with two workers, a coordinator that welcomes it, and a clock that is moved by
+// hand; for tests.
 #ifndef MUSTER_WORKER_AGENT_CORE_FIXTURE_H_
 #define MUSTER_WORKER_AGENT_CORE_FIXTURE_H_
 
@@ -21,7 +21,7 @@ inline const Welcomed kWelcome = {.heartbeat_interval = absl::Seconds(2),
                                             .margin = absl::Milliseconds(250),
                                             .autonomy = absl::Hours(12)}};
 inline constexpr absl::Duration kHeld = absl::Milliseconds(9750);
-// Of a coordinator that acknowledges no heartbeat.
+// The welcome of a coordinator that acknowledges no heartbeat.
 inline const Welcomed kOldWelcome = {.heartbeat_interval = absl::Seconds(2),
                                      .lease = {.lease = absl::Seconds(10)}};
 
@@ -35,13 +35,13 @@ inline EndedWorker With(Cause cause, EndedWorker worker) {
   return worker;
 }
 
-// The core under a hand-moved clock.
+// The core, and a clock that is moved by hand.
 class CoreTest : public ::testing::Test {
  protected:
   explicit CoreTest(CoreOptions options = {.slots = 2}) : core_(options, now_) {}
 
   Effects Do(const Event& event) { return core_.Handle(event, now_); }
-  // Moves the clock to the core's next deadline, which has to be `after` from now.
+  // Moves the clock to the core's next deadline, which must be `after` from now.
   Effects TickAfter(absl::Duration after) {
     EXPECT_EQ(core_.NextDeadline() - now_, after);
     now_ += after;

@@ -23,7 +23,7 @@ class LocalAgentCoreTest : public CoreTest {
 
 TEST_F(CoreTest, AStartThatIsReadWhenTheLeaseIsOverStartsNothingUntilItIsToldAgain) {
   Attach();
-  now_ += kHeld;  // the process stood still
+  now_ += kHeld;  // this process was stopped
   const StartRequested start = {.worker = kA, .slot = 0};
   EXPECT_THAT(Do(start), ElementsAre(VariantWith<LeaseOver>(LeaseOver{kHeld})));
   Do(Broken{});
@@ -43,7 +43,7 @@ TEST_F(CoreTest, HeartbeatsComeWhileAttachedOnly) {
   EXPECT_EQ(core_.NextDeadline(), absl::UnixEpoch() + kHeld);
 }
 
-TEST_F(CoreTest, ALeaseWithoutAnAnswerKillsTheWorkersAlsoWhereTheStreamStands) {
+TEST_F(CoreTest, ALeaseWithoutAnAnswerKillsTheWorkersAlsoIfTheStreamIsOpen) {
   Attach();
   Run(kA, 7);
   EXPECT_THAT(TickAfter(absl::Seconds(2)),
@@ -95,18 +95,18 @@ TEST_F(CoreTest, WhileConnectionsAreRefusedTheWorkersGoOnForAsLongAsTheAutonomy)
                                                  VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
 }
 
-TEST_F(CoreTest, WhatComesAfterTheEndOfTheLeaseGivesNothingBack) {
+TEST_F(CoreTest, AnEventAfterTheEndOfTheLeaseDoesNotExtendIt) {
   Attach();
   Run(kA, 7);
   Do(Broken{});
-  now_ += absl::Seconds(20);  // This process stood still.
+  now_ += absl::Seconds(20);  // this process was stopped
   EXPECT_THAT(Do(Opened{}), ElementsAre(VariantWith<LeaseOver>(LeaseOver{absl::Seconds(20)}),
                                         VariantWith<SendHello>(SendHello{.running = {{kA, 7}}}),
                                         VariantWith<SendSignal>(SendSignal{kA, SIGKILL})));
   EXPECT_THAT(Do(kWelcome), IsEmpty());
 }
 
-TEST_F(CoreTest, ThatAConnectionWasRefusedIsOfNoUseOnceItIsSilent) {
+TEST_F(CoreTest, ARefusedConnectionExtendsTheLeaseOnlyOnceIfSilenceFollows) {
   Attach();
   Run(kA, 7);
   Do(Broken{});
@@ -154,7 +154,7 @@ TEST_F(CoreTest, AWholeLeaseAfterTheBreakStopsTheWorkersOfAnOlderCoordinator) {
   now_ += absl::Seconds(1);
   Do(Broken{});
   now_ += absl::Seconds(4);
-  Do(Opened{});  // An attempt that fails makes the lease no longer.
+  Do(Opened{});  // an attempt that fails does not extend the lease
   Do(Broken{});
   EXPECT_THAT(TickAfter(absl::Seconds(6)),
               ElementsAre(VariantWith<LeaseOver>(LeaseOver{absl::Seconds(11)}),

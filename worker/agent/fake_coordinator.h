@@ -1,5 +1,5 @@
-// A real AgentService on a real port, for tests: records what an agent says, and says what the test
-// wants.
+// A real AgentService on a real port, for tests: records the messages of an agent, and sends it the
+// directives that a test chooses.
 #ifndef MUSTER_WORKER_AGENT_FAKE_COORDINATOR_H_
 #define MUSTER_WORKER_AGENT_FAKE_COORDINATOR_H_
 
@@ -31,17 +31,17 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   ~FakeCoordinator() override { Stop(); }
 
   const std::string& address() const { return address_; }
-  // What a welcome says; set before an agent comes.
+  // The protocol that a welcome names. Set it before an agent attaches.
   uint32_t protocol = 0;
 
-  // As if it was killed: streams break, the port is closed.
+  // Ends as if it was killed: streams break, and the port is closed.
   void Stop() {
     server_.reset();
     absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(
         +[](int* streams) { return *streams == 0; }, &streams_));
   }
-  // On the same port, knowing nothing of what was received.
+  // Starts again on the same port, and has forgotten all received messages.
   void Restart() {
     Clear();
     Start(address_);
@@ -50,7 +50,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     absl::MutexLock lock(&mutex_);
     received_.clear();
   }
-  // From the next Hello on.
+  // Refuses each Hello from the next one on.
   void RefuseWith(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     refusal_ = status;
@@ -80,7 +80,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     Send(directive);
   }
 
-  // The first message for which `wanted` holds, waiting for it.
+  // Waits for the first message for which `wanted` returns true, and returns it.
   Message Await(const std::function<bool(const Message&)>& wanted) {
     absl::MutexLock lock(&mutex_);
     std::optional<Message> found;

@@ -10,7 +10,7 @@
 namespace muster::agent {
 namespace {
 
-// Between two looks at processes of former agents.
+// The time between two looks at processes of former agents.
 constexpr absl::Duration kLook = absl::Seconds(1);
 
 void Log(uint32_t slot, const RunningWorker& worker) {
@@ -36,7 +36,7 @@ std::vector<HangingProcess> HangingProcesses::Restore(absl::Time now) {
 
 void HangingProcesses::Add(uint32_t slot, const RunningWorker& worker) {
   Log(slot, worker);
-  // Where there is no start time the process has just ended, which is about to be seen.
+  // If there is no start time, the process has just ended, and its end will be seen in a moment.
   const auto stat = process::ReadProcessStat(static_cast<pid_t>(worker.pid));
   const HangingProcess process = {
       .slot = slot, .worker = worker, .start_time = stat.ok() ? stat->start_time : 0};

@@ -1,5 +1,5 @@
-// Who an agent is, over its processes: an id that it keeps on its disk, in a directory that one
-// agent uses at a time.
+// The id of an agent, which stays the same when the agent is started again. The agent keeps it on
+// its disk, in a directory that one agent uses at a time.
 #ifndef MUSTER_WORKER_AGENT_IDENTITY_H_
 #define MUSTER_WORKER_AGENT_IDENTITY_H_
 
@@ -13,12 +13,12 @@ namespace muster::agent {
 
 class Identity {
  public:
-  // Takes the directory, which is made where it is missing, until this object ends; so does the end
-  // of the process, however it comes. Empty: the agent has no id; for tests. Errors:
-  // FAILED_PRECONDITION: another agent uses it; UNAVAILABLE: it cannot be written.
+  // Locks the directory, which is created if it is missing. The lock ends with this object, and
+  // with the process, however the process ends. Empty (for tests): the agent has no id. Errors:
+  // FAILED_PRECONDITION: another agent uses the directory; UNAVAILABLE: it cannot be written.
   static absl::StatusOr<std::unique_ptr<Identity>> Take(const std::string& directory);
 
-  // An agent has left its id there.
+  // True if an agent has left its id there.
   static bool IsIn(const std::string& directory);
 
   const std::string& id() const { return id_; }

@@ -1,4 +1,4 @@
-// Bytes of a program's output -> lines that fit into a message.
+// Splits the bytes of a program's output into lines that fit into a message.
 #ifndef MUSTER_WORKER_AGENT_LINE_SPLITTER_H_
 #define MUSTER_WORKER_AGENT_LINE_SPLITTER_H_
 
@@ -8,16 +8,16 @@
 
 namespace muster::agent {
 
-// Lines come without their end ("\n" or "\r\n"), valid UTF-8 (anything else becomes U+FFFD, as
-// protobuf strings must be valid), and at most kMaxLineBytes long: the rest of a longer one is left
-// out, and the line says how much.
+// The lines are returned without their end ("\n" or "\r\n"). They are valid UTF-8, as protobuf
+// strings must be (other bytes become U+FFFD), and at most kMaxLineBytes long: the rest of a longer
+// line is left out, and the line says how many bytes that is.
 class LineSplitter {
  public:
   static constexpr size_t kMaxLineBytes = 16 << 10;
 
-  // The lines that `bytes` complete.
+  // Returns the lines that these bytes complete.
   std::vector<std::string> Feed(const char* bytes, size_t count);
-  // What is left without a line end; nothing when there is none.
+  // Returns the bytes after the last line end as a line; nothing if there are none.
   std::vector<std::string> Finish();
 
  private:

@@ -34,8 +34,8 @@ std::optional<LogQueue::Batch> LogQueue::TakeFrom(const WorkerId& worker) {
   return TakeFrom(entry);
 }
 
-// The worker of the oldest line; end() where only dropped lines are left to tell. A host has few
-// workers.
+// The worker of the oldest line; end() if there are only dropped lines. A host has few workers, so
+// a search is fast enough.
 LogQueue::Workers::iterator LogQueue::Oldest() {
   auto oldest = workers_.end();
   for (auto entry = workers_.begin(); entry != workers_.end(); ++entry) {

@@ -1,4 +1,5 @@
-// Log lines on their way to the coordinator, bounded: while it is away the newest are kept.
+// Log lines that wait to be sent to the coordinator. The queue is bounded: while the coordinator is
+// away, the newest lines are kept.
 #ifndef MUSTER_WORKER_AGENT_LOG_QUEUE_H_
 #define MUSTER_WORKER_AGENT_LOG_QUEUE_H_
 
@@ -16,10 +17,10 @@
 namespace muster::agent {
 
 struct LogQueueOptions {
-  // Of all workers together; the oldest lines go first.
+  // Limits for all workers together; beyond them the oldest lines are dropped.
   size_t max_lines = 10000;
   size_t max_bytes = 8 << 20;
-  // Of one batch.
+  // Limits for one batch.
   size_t batch_lines = 256;
   size_t batch_bytes = 512 << 10;
 };
@@ -36,8 +37,8 @@ class LogQueue {
 
   void Push(const WorkerId& worker, std::vector<std::string> lines);
 
-  // The next lines of one worker, oldest worker first; nullopt when there are none. Where lines of
-  // it were dropped, the first line says how many.
+  // The next lines of the worker that has the oldest line; nullopt if there are none. If lines of
+  // this worker were dropped before them, the first line says how many.
   std::optional<Batch> Take();
   // The next lines of this worker.
   std::optional<Batch> TakeFrom(const WorkerId& worker);
@@ -60,7 +61,7 @@ class LogQueue {
   const LogQueueOptions options_;
 
   absl::Mutex mutex_;
-  // Only workers with lines, or with a number of dropped lines to tell.
+  // Only workers that have lines, or dropped lines that no line has reported yet.
   Workers workers_ ABSL_GUARDED_BY(mutex_);
   uint64_t pushed_ ABSL_GUARDED_BY(mutex_) = 0;
   size_t lines_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -1,4 +1,4 @@
-// Work posted from many threads for one.
+// A queue of tasks that many threads post and one thread carries out.
 #ifndef MUSTER_WORKER_AGENT_MAILBOX_H_
 #define MUSTER_WORKER_AGENT_MAILBOX_H_
 

@@ -29,7 +29,7 @@ std::string HostName() {
   return gethostname(name, sizeof(name) - 1) == 0 ? name : "localhost";
 }
 
-// Beside this program, as installed; in a build tree it is one folder up.
+// An installed muster-worker is beside this program; in a build tree it is one folder higher.
 std::string DefaultWorker() {
   std::error_code error;
   const std::filesystem::path here =
@@ -49,7 +49,7 @@ std::string DefaultState(const muster::agent::AgentOptions& options) {
                                               muster::agent::Identity::IsIn);
 }
 
-// Before any thread is started, so that all of them inherit it.
+// Called before any thread is started, so that all threads inherit the mask.
 sigset_t BlockStopSignals() {
   sigset_t signals;
   sigemptyset(&signals);

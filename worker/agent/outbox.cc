@@ -13,7 +13,8 @@ void Outbox::PushAfterLogs(const WorkerId& worker, v1::AgentMessage message) {
 }
 
 void Outbox::PushHeartbeat(v1::AgentMessage heartbeat) {
-  // The lease hangs on it. A coordinator that reads slowly needs no row of them.
+  // It comes first, because the lease depends on it. For a coordinator that reads slowly one
+  // heartbeat is enough.
   if (!waiting_.empty() && waiting_.front().message.has_heartbeat()) waiting_.pop_front();
   waiting_.push_front({.message = std::move(heartbeat)});
 }

@@ -1,5 +1,6 @@
-// What an agent has to say to the coordinator, in the order in which it goes out: a heartbeat
-// before all else, a worker's lines before its exit, other lines where nothing else waits.
+// The messages of an agent that wait to be sent to the coordinator, and their order: a heartbeat
+// comes before everything else, a worker's log lines come before its exit, and other log lines are
+// sent when nothing else waits.
 #ifndef MUSTER_WORKER_AGENT_OUTBOX_H_
 #define MUSTER_WORKER_AGENT_OUTBOX_H_
 
@@ -12,29 +13,29 @@
 
 namespace muster::agent {
 
-// Not thread-safe, while the queue of lines is: workers may add to that at any time.
+// Not thread-safe. The queue of log lines is thread-safe: lines may be added to it at any time.
 class Outbox {
  public:
   // `logs` outlives this object.
   explicit Outbox(LogQueue* logs) : logs_(*logs) {}
 
   void Push(v1::AgentMessage message);
-  // It waits until all lines that this worker has written are taken.
+  // The message waits until all lines that this worker has written are taken.
   void PushAfterLogs(const WorkerId& worker, v1::AgentMessage message);
-  // Takes the place of a heartbeat that still waits.
+  // Replaces a heartbeat that still waits.
   void PushHeartbeat(v1::AgentMessage heartbeat);
 
-  // What goes out next. `welcomed`: the coordinator takes lines of any worker. nullopt: nothing
-  // waits.
+  // The next message to send; nullopt: nothing waits. `welcomed`: the coordinator accepts log
+  // lines.
   std::optional<v1::AgentMessage> Take(bool welcomed);
 
-  // All but the lines.
+  // Drops all messages, but not the log lines.
   void Clear() { waiting_.clear(); }
 
  private:
   struct Outgoing {
     v1::AgentMessage message;
-    // The lines of this worker go first.
+    // The log lines of this worker are sent first.
     std::optional<WorkerId> after_logs_of;
   };
 

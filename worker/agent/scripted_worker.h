@@ -1,4 +1,4 @@
-// Small shell scripts as workers, for tests: the job's id is the script.
+// Workers that are small shell scripts, for tests: the job's id is the script.
 #ifndef MUSTER_WORKER_AGENT_SCRIPTED_WORKER_H_
 #define MUSTER_WORKER_AGENT_SCRIPTED_WORKER_H_
 
@@ -33,7 +33,7 @@ inline v1::WorkerIdentity Worker(const std::string& script, uint32_t rank = 0) {
   return worker;
 }
 
-// Tells when a process that is no child of ours has ended.
+// Waits for the end of a process that is no child of this process.
 class Watched {
  public:
   explicit Watched(int64_t pid) : pidfd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {

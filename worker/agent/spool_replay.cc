@@ -10,9 +10,10 @@
 namespace muster::agent {
 namespace {
 
-// Of reports, in one message.
+// About how many bytes of reports one message has.
 constexpr size_t kMessageBytes = 1 << 20;
 
+// The time until a file that could not be read is read again.
 constexpr absl::Duration kReadAgain = absl::Seconds(5);
 
 }  // namespace

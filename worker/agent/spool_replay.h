@@ -1,5 +1,5 @@
-// Tells the coordinator what workers left on this agent's disk, one message at a time: the next of
-// a worker is made when the coordinator has acknowledged the one before.
+// Makes the messages with the reports that workers left on this agent's disk. The next message of a
+// worker is made when the coordinator has acknowledged the one before.
 #ifndef MUSTER_WORKER_AGENT_SPOOL_REPLAY_H_
 #define MUSTER_WORKER_AGENT_SPOOL_REPLAY_H_
 
@@ -23,19 +23,21 @@ class SpoolReplay {
   // `folder` outlives this object.
   explicit SpoolReplay(const SpoolFolder* folder) : folder_(*folder) {}
 
-  // Reads what this worker left; Next gives it from the beginning. False: it cannot be read now,
-  // which is logged, and it is to be tried again (read_again_at).
+  // Reads the reports of this worker; Next returns them from the beginning. False: they cannot be
+  // read now, which is logged; try again at read_again_at.
   bool Begin(const WorkerId& worker, absl::Time now);
-  // Begun, and not at its end.
+  // True if Begin has succeeded for this worker and Next has not returned nullopt yet.
   bool Replays(const WorkerId& worker) const { return replays_.contains(worker); }
-  // Of a worker that Replays. nullopt: all of it is told, and the file is removed.
+  // Requires Replays(worker). nullopt: all reports were acknowledged, and the file is removed.
   std::optional<v1::AgentMessage> Next(const WorkerId& worker);
 
-  // When Begin is to be called for TakeUnread; infinite where that is empty.
+  // When to call Begin for the workers of TakeUnread; infinite if there are none.
   absl::Time read_again_at() const { return read_again_at_; }
+  // Returns the workers whose reports could not be read, and forgets them.
   std::set<WorkerId> TakeUnread();
 
-  // The stream broke. After the next welcome all of them are told anew.
+  // The stream broke: everything is forgotten. After the next welcome Begin is called again for all
+  // workers.
   void Reset();
 
  private:
@@ -47,7 +49,7 @@ class SpoolReplay {
 
   const SpoolFolder& folder_;
   std::map<WorkerId, Replay> replays_;
-  // Those whose file could not be read, and when it is tried again.
+  // The workers whose file could not be read, and when it is tried again.
   std::set<WorkerId> unread_;
   absl::Time read_again_at_ = absl::InfiniteFuture();
 };

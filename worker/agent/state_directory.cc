@@ -29,7 +29,7 @@ std::string DefaultStateDirectory(const std::string& node, const std::string& co
   }
   if (!of_user.empty()) of_user = files::JoinPath(of_user, files::JoinPath("muster", name));
 
-  // systemd separates several by colons.
+  // systemd separates several directories by colons.
   const std::string all = value("STATE_DIRECTORY");
   const std::string of_unit = all.substr(0, all.find(':'));
   if (!of_unit.empty() && (of_user.empty() || !has_id(of_user))) {

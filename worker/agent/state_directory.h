@@ -1,4 +1,4 @@
-// Where an agent keeps what outlives its process, when nobody says it with --state.
+// The directory in which an agent keeps what outlives its process, if --state does not name one.
 #ifndef MUSTER_WORKER_AGENT_STATE_DIRECTORY_H_
 #define MUSTER_WORKER_AGENT_STATE_DIRECTORY_H_
 
@@ -12,8 +12,9 @@ namespace muster::agent {
 // machine. It is in $STATE_DIRECTORY, which systemd sets for a unit with StateDirectory=, else in
 // $XDG_STATE_HOME/muster, else in $HOME/.local/state/muster, else in /var/lib/muster. A variable
 // that is empty counts as missing.
-// `has_id` says whether an agent has left its id in a directory. One that has it in its user's
-// directory stays there when $STATE_DIRECTORY is set later: it keeps its id.
+//
+// `has_id` says whether an agent has left its id in a directory. An agent that has its id in its
+// user's directory keeps using that directory, and so its id, if $STATE_DIRECTORY is set later.
 std::string DefaultStateDirectory(const std::string& node, const std::string& coordinator,
                                   const std::map<std::string, std::string>& environment,
                                   const std::function<bool(const std::string& directory)>& has_id);

@@ -1,11 +1,12 @@
-// The agent's records <-> messages of muster.v1.AgentService.
+// Conversions between the agent's records and the messages of muster.v1.AgentService.
 #ifndef MUSTER_WORKER_AGENT_WIRE_H_
 #define MUSTER_WORKER_AGENT_WIRE_H_
 
 #include <optional>
 
 #include "proto/muster/v1/agent_service.pb.h"
-#include "worker/agent/core.h"
+#include "worker/agent/effects.h"
+#include "worker/agent/events.h"
 #include "worker/agent/log_queue.h"
 #include "worker/agent/worker_record.h"
 
@@ -21,10 +22,11 @@ v1::AgentMessage ToMessage(const SendQuarantine& quarantine);
 v1::AgentMessage ToMessage(const SendStarted& started);
 v1::AgentMessage ToMessage(const SendExit& exit);
 v1::AgentMessage ToMessage(LogQueue::Batch batch);
-// Only what the core says; who and where the agent is, the caller adds.
+// Contains only what the core knows. The caller adds who and where the agent is.
 v1::AgentMessage ToMessage(const SendHello& hello);
 
-// nullopt: a directive this agent does not know (a newer coordinator's).
+// nullopt: the directive is no event of the core (SpooledReportsAck), or this agent does not know
+// it, because a newer coordinator sent it.
 std::optional<Event> ToEvent(const v1::AgentDirective& directive);
 
 }  // namespace muster::agent

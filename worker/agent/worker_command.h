@@ -20,11 +20,12 @@ struct WorkerCommand {
   // host:port of musterd.
   std::string coordinator;
   WorkerId worker;
-  // On top of what every worker gets.
+  // Variables in addition to those that every worker gets.
   std::map<std::string, std::string> environment;
 };
 
-// For a child of this process, which is killed when this one ends, and whose output is read.
+// The options for a child of this process that is killed when this process ends, and whose output
+// this process reads.
 process::SpawnOptions ToSpawnOptions(WorkerCommand command);
 
 }  // namespace muster::agent

@@ -17,8 +17,9 @@
 namespace muster::agent {
 namespace {
 
+// The tail is bounded by lines and by bytes: 40 lines of 16 KiB would be too long for a Hello with
+// many exits.
 constexpr size_t kTailLines = 40;
-// Of the tail: 40 lines of 16 KiB would not fit well into a Hello with many exits.
 constexpr size_t kTailBytes = 64 << 10;
 constexpr size_t kReadBytes = 64 << 10;
 
@@ -54,8 +55,9 @@ void WorkerProcess::Watch() {
     if (waits[1].revents != 0) ReadSome(&no_limit);
     if (waits[0].revents != 0) exit = process_->Wait(absl::InfiniteDuration());
   }
-  // What it wrote before its end is within what the pipe holds. A descendant that left the group
-  // may keep the pipe open, and even write to it: that is not waited for.
+  // What the process wrote before its end is in the pipe, which holds no more than this. A
+  // descendant that left the group may keep the pipe open, and even write to it: nothing waits for
+  // that.
   size_t left = static_cast<size_t>(std::max(fcntl(process_->output(), F_GETPIPE_SZ), 0));
   while (left > 0 && ReadSome(&left)) {
   }

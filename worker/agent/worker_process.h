@@ -1,4 +1,4 @@
-// One worker's process: a thread reads its output line by line and sees its end.
+// The process of one worker: a thread reads its output line by line and waits for its end.
 #ifndef MUSTER_WORKER_AGENT_WORKER_PROCESS_H_
 #define MUSTER_WORKER_AGENT_WORKER_PROCESS_H_
 
@@ -16,8 +16,8 @@ namespace muster::agent {
 
 class WorkerProcess {
  public:
-  // Both are called on the thread of this object: lines in order, then once the end, after which
-  // neither is called again.
+  // Both are called on the thread of this object: on_lines with the lines in order, and at last
+  // on_exit, once.
   struct Events {
     std::function<void(std::vector<std::string> lines)> on_lines;
     std::function<void(process::Exit exit, std::string log_tail)> on_exit;
@@ -25,24 +25,25 @@ class WorkerProcess {
 
   // `process` was spawned with Output::kPipe.
   WorkerProcess(std::unique_ptr<process::Process> process, Events events);
-  // Kills the group where it still runs; returns after the last event.
+  // Kills the process group if it still runs; returns after the last event.
   ~WorkerProcess();
 
   pid_t pid() const { return process_->pid(); }
-  // To disks, so far, by the process itself; 0 where the kernel does not say.
+  // How many bytes the process itself has written to disks so far; 0 if the kernel does not say.
   uint64_t BytesWritten() const;
-  // To the whole group. No effect after its end.
+  // Signals the whole process group. Has no effect after the end of the process.
   void Signal(int signal) { process_->Signal(signal); }
 
  private:
   void Watch();
-  // One read; false: nothing is there now, or nothing will ever be.
+  // Reads once, at most *left bytes, and subtracts what it read. False: there is nothing to read
+  // now, or the output is closed.
   bool ReadSome(size_t* left);
   void Emit(std::vector<std::string> lines);
 
   const std::unique_ptr<process::Process> process_;
   const Events events_;
-  // The rest belongs to the thread.
+  // The following members belong to the thread.
   LineSplitter splitter_;
   bool output_closed_ = false;
   std::deque<std::string> tail_;

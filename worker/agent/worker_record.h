@@ -1,4 +1,4 @@
-// What an agent knows of a worker: who it is, and how it ended.
+// What an agent knows about a worker: which one it is, and how it ended.
 #ifndef MUSTER_WORKER_AGENT_WORKER_RECORD_H_
 #define MUSTER_WORKER_AGENT_WORKER_RECORD_H_
 
@@ -29,7 +29,7 @@ struct ExitSignal {
   int signal = 0;
   bool operator==(const ExitSignal&) const = default;
 };
-// It never ran.
+// The worker never ran.
 struct StartError {
   std::string reason;
   bool operator==(const StartError&) const = default;
@@ -42,7 +42,7 @@ struct RunningWorker {
   bool operator==(const RunningWorker&) const = default;
 };
 
-// Why it ended, where that is known. The values are those of v1::WorkerExit::Cause.
+// Why a worker ended, if that is known. The values are those of v1::WorkerExit::Cause.
 enum class Cause {
   kUnknown = 0,
   kStoppedAsTold = 1,
@@ -52,12 +52,12 @@ enum class Cause {
   kNodeFault = 6,
 };
 
-// With this code a worker ends itself because its lease is over.
+// A worker exits with this code when its lease is over.
 inline constexpr int kLeaseOverExitCode = 4;
 
 struct EndedWorker {
   WorkerId worker;
-  int64_t pid = 0;  // 0: it never ran.
+  int64_t pid = 0;  // 0: it never ran
   Ending ending;
   // Its last lines of output.
   std::string log_tail;

@@ -29,7 +29,7 @@ std::string NoncePath(const std::string& directory, uint64_t nonce) {
 absl::StatusOr<bool> Exists(const std::string& path) {
   std::error_code error;
   const bool exists = fs::exists(path, error);
-  if (error) return files::ErrnoStatus(error.value(), "look at", path);
+  if (error) return files::ErrnoStatus(error.value(), "inspect", path);
   return exists;
 }
 

@@ -29,7 +29,8 @@ std::vector<int64_t> Failed(const std::vector<PartResult>& results);
 // OK, or the errors by rank ("rank 1: ...; rank 2: ..."), with the code of the first.
 absl::Status Combine(const std::vector<PartResult>& results);
 
-// Returns the status of rank 0 on all ranks. Collective; an error is the communicator's.
+// Returns rank 0's `text` on all ranks; that of the other ranks is ignored. Collective; an error is
+// the communicator's.
 absl::StatusOr<std::string> TellAll(comm::Communicator& communicator, const std::string& text,
                                     const char* what);
 

@@ -48,7 +48,7 @@ void Judge(const std::vector<std::string>& recorded, int64_t generation,
   for (Found& one : *found) {
     if (one.reason.empty() && one.generation >= generation) {
       one.reason = absl::StrCat("it is of generation ", one.generation,
-                                ", which is not older than the one that looks, ", generation);
+                                ", which is not older than this generation, ", generation);
     }
     if (one.reason.empty() && !newest_recorded.empty() &&
         WrittenBefore(one.name, newest_recorded)) {

@@ -142,10 +142,18 @@ absl::StatusOr<RestoreOutcome> Saver::Restore(const std::vector<Candidate>& cand
       return outcome;
     }
     const bool damaged = reading.verdict == Verdict::kDamaged;
-    if (damaged && candidate.put_aside && communicator_->rank() == 0) {
-      RETURN_IF_ERROR(CheckEpochHere());
-      // If the rename fails, continue: the checkpoint is damaged in any case.
-      SetAside(path).IgnoreError();
+    if (damaged && candidate.put_aside) {
+      absl::Status epoch;
+      if (communicator_->rank() == 0) {
+        epoch = CheckEpochHere();
+        // If the rename fails, continue: the checkpoint is damaged in any case.
+        if (epoch.ok()) SetAside(path).IgnoreError();
+      }
+      // If rank 0 must not rename it, all ranks stop here, by the same error.
+      ASSIGN_OR_RETURN(const auto renamed,
+                       Exchange(*communicator_, ToResult(epoch), "checkpoint set aside", 0));
+      if (absl::IsAborted(renamed[0].status())) return EndOfEpoch(renamed[0].status());
+      RETURN_IF_ERROR(renamed[0].status());
     }
     outcome.rejected.push_back({candidate.name, damaged, Message(status)});
     reasons.Add(absl::StrCat(candidate.name, ": ", status.message()));

@@ -18,6 +18,7 @@
 #include "common/files/files.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/checkpoint/epoch.h"
 #include "worker/checkpoint/saver.h"
 #include "worker/checkpoint/saver_fixture.h"
 #include "worker/checkpoint/state.h"
@@ -67,6 +68,20 @@ TEST_P(SaverTest, ABrokenCheckpointIsSetAsideAndTheOneBeforeUsed) {
   });
   EXPECT_TRUE(fs::exists(newest + ".bad"));
   EXPECT_FALSE(fs::exists(newest));
+}
+
+// Only rank 0 reads the epoch, but all ranks stop.
+TEST_P(SaverTest, ABrokenCheckpointIsNotSetAsideOnceANewerGenerationHasBegun) {
+  const std::string path = SaveStep(1, 1);
+  fs::resize_file(path + "/rank-0.safetensors", 20);
+  ASSERT_TRUE(BeginEpoch(dir_.Path("ckpt"), {3, "instance", "q"}).ok());
+  Run(2, [&](int, Saver& saver) {
+    saver.SetEpoch({2, "instance", "p"});
+    const auto outcome = saver.Restore({"step-1-g1"}, Blank());
+    EXPECT_EQ(outcome.status().code(), absl::StatusCode::kAborted) << outcome.status();
+    EXPECT_EQ(NewerGeneration(outcome.status()), 3);
+  });
+  EXPECT_TRUE(fs::exists(path));
 }
 
 // They may be readable again later.

@@ -104,7 +104,7 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   for (PartResult& plan : plans) {
     if (plan.ok() && plans[0].ok() && plan->hash != plans[0]->hash) {
       plan = absl::InvalidArgumentError(
-          "its items, or who writes what of them, are not those of rank 0");
+          "its items, or the ranks that write them, differ from those of rank 0");
     }
   }
   outcome.status = Annotate(Combine(plans), absl::StrCat("checkpoint ", outcome.name));
@@ -138,8 +138,8 @@ absl::StatusOr<SaveOutcome> Saver::Save(const SavePoint& point, const State& sta
   }
   absl::Status committed;
   if (communicator_->rank() == 0) {
-    // Check again: writing may have taken long.
-    // The epoch last: asking whether this is still mine may take a moment.
+    // Both are checked again, because writing may have taken long. The epoch is checked last,
+    // because still_mine_ may take some time, too.
     if (outcome.status.ok() && still_mine_) committed = still_mine_();
     if (outcome.status.ok() && committed.ok()) committed = CheckEpochHere();
     if (outcome.status.ok() && committed.ok()) {

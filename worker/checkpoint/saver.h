@@ -131,8 +131,8 @@ class Saver {
   // Fills the parts of the state that each rank holds from the first of `candidates` (newest first)
   // that all ranks can read, whatever strategy and world size wrote it. The state to fill may
   // depend on the checkpoint: `state_for` is called on all ranks for a candidate that all can read;
-  // it may run collectives of another communicator. Restore returns its errors, and ABORTED as in
-  // Save.
+  // it may run collectives of another communicator. Restore returns its errors, ABORTED as in Save,
+  // and the error of rank 0 if rank 0 could not read the epoch.
   using StateFor = std::function<absl::StatusOr<State>(const manifest::Manifest& manifest)>;
   absl::StatusOr<RestoreOutcome> Restore(const std::vector<Candidate>& candidates,
                                          const StateFor& state_for);

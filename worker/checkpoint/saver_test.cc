@@ -172,8 +172,8 @@ TEST_P(SaverTest, RanksThatDisagreeOnWhoWritesWhatAreNamedBeforeAnythingIsWritte
     const auto outcome = saver.Save({10, 0, 0, 0}, state);
     ASSERT_TRUE(outcome.ok());
     EXPECT_EQ(outcome->status, absl::InvalidArgumentError(
-                                   "checkpoint step-10-g1: rank 1: its items, or who writes what "
-                                   "of them, are not those of rank 0"));
+                                   "checkpoint step-10-g1: rank 1: its items, or the ranks that "
+                                   "write them, differ from those of rank 0"));
   });
   EXPECT_FALSE(fs::exists(dir_.Path("ckpt")));
 }

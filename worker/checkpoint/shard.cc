@@ -65,13 +65,14 @@ absl::Status CheckWritable(const State& state, int64_t rank, int64_t world_size)
     elements.push_back(Elements(item));
   }
   if (written.elements != elements) {
-    return absl::InvalidArgumentError("state: what the ranks write is not of the items' sizes");
+    return absl::InvalidArgumentError(
+        "state: the sizes of what the ranks write are not those of the items");
   }
   const absl::Status complete = layout::CheckComplete(written, names);
   if (!complete.ok()) {
     // Not DATA_LOSS, which would mean that a checkpoint is damaged.
     return absl::InvalidArgumentError(
-        absl::StrCat("state: who writes what is not each element once: ", complete.message()));
+        absl::StrCat("state: some elements do not have exactly one writer: ", complete.message()));
   }
   std::vector<size_t> last_writer(state.items.size(), written.holders.size());
   for (size_t writer = 0; writer < written.holders.size(); ++writer) {

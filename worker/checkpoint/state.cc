@@ -5,12 +5,10 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "worker/layout/groups.h"
 
 namespace muster::checkpoint {
 namespace {
-
-// Slices and pieces begin at multiples of it in all strategies (layout/groups.h).
-constexpr int64_t kCutAlignment = 16;
 
 absl::Status CheckPiece(const StateItem& item, const HeldPiece& piece) {
   const at::Tensor& tensor = piece.tensor;
@@ -104,7 +102,7 @@ void StateBuilder::Hold(int64_t begin, const at::Tensor& tensor) {
 State StateBuilder::Build() const {
   std::vector<int64_t> elements;
   for (const size_t item : replicated_) elements.push_back(Elements(items_[item]));
-  State state{items_, layout::CutEvenly(elements, world_size_, kCutAlignment), held_};
+  State state{items_, layout::CutEvenly(elements, world_size_, layout::kAlignment), held_};
   layout::Placement& written = state.written;
   for (auto& ranges : written.holders) {
     for (layout::Range& range : ranges)

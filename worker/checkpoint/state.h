@@ -62,7 +62,7 @@ struct StateTensor {
 };
 
 // The state of which every rank holds everything (ddp): the concatenation of all tensors, cut
-// evenly at multiples of 16 elements, is what the ranks write.
+// evenly at multiples of layout::kAlignment elements, is what the ranks write.
 State Replicated(const std::vector<StateTensor>& tensors, int world_size);
 
 // Puts a State together in which some items are whole on all ranks and others in parts. All ranks

@@ -152,7 +152,7 @@ TEST(CheckWritableTest, AnotherNumberOfRanksOrItemsIsRefused) {
   EXPECT_EQ(Error(CheckWritable(state, 1, 3)), "state: expected 3 ranks that write it, found 2");
   state.items[0].shape = {41};
   EXPECT_EQ(Error(CheckWritable(state, 1, 2)),
-            "state: what the ranks write is not of the items' sizes");
+            "state: the sizes of what the ranks write are not those of the items");
 }
 
 TEST(CheckStateTest, TensorsThatCannotBeWrittenAreNamed) {

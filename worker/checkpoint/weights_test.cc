@@ -147,7 +147,7 @@ TEST_F(WeightsTest, AConfigBesideTheWeightsMustBeTheModels) {
   const std::string path = dir_.Path("model.safetensors");
   ASSERT_TRUE(ExportModel(path, *other).ok());
   EXPECT_EQ(ErrorOf(path, *Gpt2(2)), dir_.Path("config.json") +
-                                         ": is of weights that are no gpt2 with these options: "
+                                         ": describes another model than gpt2 with these options: "
                                          "n_head: expected 1, found 2");
   EXPECT_THAT(ErrorOf(ShardedFile(Tensors(*other)), *Gpt2(2)),
               HasSubstr("n_head: expected 1, found 2"));

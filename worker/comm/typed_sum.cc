@@ -30,7 +30,7 @@ void TypedSum(const OperationSpec& spec, const std::vector<const void*>& sources
       return Sum<float>(sources, destination, elements, spec.divide_by);
     case at::kDouble:
       return Sum<double>(sources, destination, elements, spec.divide_by);
-    default:
+    default:  // int64: CheckArguments refuses all other types
       return Sum<int64_t>(sources, destination, elements, spec.divide_by);
   }
 }

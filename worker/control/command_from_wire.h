@@ -6,7 +6,8 @@
 
 namespace muster::control {
 
-// Absent for a command of a kind that this program does not know: a newer coordinator sent it.
+// A command of a kind that this program does not know, because a newer coordinator sent it, becomes
+// a train::NoCommand.
 train::Command CommandFromWire(const v1::Command& command);
 
 }  // namespace muster::control

@@ -82,6 +82,7 @@ absl::Status ControlStreamImpl::Start() {
                                                absl::FormatDuration(options_.connect_timeout)));
   }
   if (refusal_.has_value()) return *refusal_;
+  started_ = true;
   writer_ = std::thread([this] { WriteLoop(); });
   return absl::OkStatus();
 }

@@ -73,7 +73,8 @@ class ControlStream {
   // there is none.
   virtual bool Settle(absl::Duration timeout) = 0;
   // Waits until every report is durable: acknowledged by the coordinator or, while the coordinator
-  // is away, synced to the agent's disk. No report may follow. DEADLINE_EXCEEDED after `timeout`.
+  // is away, synced to the agent's disk. DEADLINE_EXCEEDED after `timeout`. Call it near the end of
+  // the process only: while the coordinator is away, every later report is synced at once.
   virtual absl::Status Flush(absl::Duration timeout) = 0;
 
   // Sets the contents of the next heartbeats.

@@ -94,7 +94,7 @@ class ControlStreamImpl : public ControlStream {
   v1::WorkerMessage NextReport() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const ControlStreamOptions options_;
-  // Of the reader's thread.
+  // The following members belong to the reader's thread.
   std::shared_ptr<grpc::Channel> channel_;
   std::unique_ptr<v1::WorkerService::Stub> stub_;
   absl::Time opened_;
@@ -106,8 +106,10 @@ class ControlStreamImpl : public ControlStream {
   SteadyCondition changed_;
   // The writer has something to do.
   bool woken_ ABSL_GUARDED_BY(mutex_) = false;
-  // Empty: none yet.
+  // The path of the export that was granted; empty: none yet.
   std::string granted_export_ ABSL_GUARDED_BY(mutex_);
+  // Start has succeeded: from now on a refusal goes to on_fatal.
+  bool started_ ABSL_GUARDED_BY(mutex_) = false;
   bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   bool preempted_ ABSL_GUARDED_BY(mutex_) = false;
   grpc::ClientContext* context_ ABSL_GUARDED_BY(mutex_) = nullptr;
@@ -136,7 +138,7 @@ class ControlStreamImpl : public ControlStream {
   v1::WorkerHeartbeat progress_ ABSL_GUARDED_BY(mutex_);
   Outbox outbox_ ABSL_GUARDED_BY(mutex_);
 
-  // Of the writer's thread.
+  // The following members belong to the writer's thread.
   ReportSpool spool_;
   absl::Time spooled_at_ = absl::InfinitePast();
   // The last write to the disk failed: the next attempt is not before this time.

@@ -28,9 +28,9 @@ namespace {
 // The version of WorkerService; that of the coordinator may differ by one.
 constexpr uint32_t kProtocol = 3;
 constexpr std::chrono::milliseconds kRetry(100);
-// While the coordinator cannot write its store.
+// The pause while the coordinator cannot write its store.
 constexpr std::chrono::milliseconds kRetryInTrouble(500);
-// One wait for a connection; the end of this process waits for it.
+// The longest wait for a connection. The end of this process may have to wait as long.
 constexpr absl::Duration kConnecting = absl::Milliseconds(200);
 
 LeaseTerms TermsOf(const v1::WorkerWelcome& welcome) {
@@ -45,7 +45,8 @@ bool IsRefusal(const absl::Status& status) {
          status.code() == absl::StatusCode::kInvalidArgument;
 }
 
-// An older coordinator gives paths: wherever they point, only the job's own folder is looked at.
+// An older coordinator sends paths. Only their last part is used, so that nothing outside the job's
+// own folder is removed.
 std::vector<std::string> NamesToRemove(const v1::CheckpointRecorded& recorded) {
   std::vector<std::string> names(recorded.remove_names().begin(), recorded.remove_names().end());
   if (!names.empty()) return names;
@@ -67,7 +68,7 @@ void ControlStreamImpl::ReadLoop() {
       if (IsRefusal(status)) {
         refusal_ = status;
         changed_.Changed();
-        if (!first_welcome_.has_value()) return;  // Connect reports it
+        if (!started_) return;  // Connect returns it
         break;
       }
       broke = std::exchange(attached_, false);
@@ -114,9 +115,8 @@ absl::Status ControlStreamImpl::ReadOneConnection() {
       stub_ = v1::WorkerService::NewStub(channel_);
     }
   }
-  // A call on a channel that is not connected fails at once, and only a call that waits reads what
-  // comes on a connection: without this wait the connection that is being made would be looked at
-  // every 5 s.
+  // A call on a channel that is not connected fails at once, and gRPC works on a connection only
+  // while some call waits for it. Without this wait, gRPC would continue to connect only every 5 s.
   if (!channel_->WaitForConnected(DeadlineAfter(kConnecting))) {
     return absl::UnavailableError("no connection");
   }

@@ -181,10 +181,13 @@ TEST(ControlStream, AStaleProcessIsRefusedAtOnce) {
   EXPECT_FALSE(client.fatal.HasBeenNotified());
 }
 
-TEST(ControlStream, AProcessThatBecomesStaleIsToldToEnd) {
+TEST(ControlStream, ARefusalBeforeAllCommandsHaveComeIsOnlyReturned) {
   ScriptedCoordinator coordinator({[](ServerStream* stream) {
                                      Read(stream);
-                                     Welcome(stream);
+                                     v1::WorkerDirective welcome;
+                                     welcome.mutable_welcome()->mutable_lease()->set_seconds(60);
+                                     welcome.mutable_welcome()->set_newest_command(1);
+                                     stream->Write(welcome);
                                      return absl::UnavailableError("restart");
                                    },
                                    [](ServerStream* stream) {
@@ -193,6 +196,25 @@ TEST(ControlStream, AProcessThatBecomesStaleIsToldToEnd) {
                                                       "STALE_INCARNATION", "given up");
                                    }});
   Client client(coordinator.address());
+  EXPECT_EQ(ErrorReason(client.stream.status()), "STALE_INCARNATION");
+  EXPECT_FALSE(client.fatal.HasBeenNotified());
+}
+
+TEST(ControlStream, AProcessThatBecomesStaleIsToldToEnd) {
+  absl::Notification connected;
+  ScriptedCoordinator coordinator({[](ServerStream* stream) {
+                                     Read(stream);
+                                     Welcome(stream);
+                                     return absl::UnavailableError("restart");
+                                   },
+                                   [&](ServerStream* stream) {
+                                     Read(stream);
+                                     connected.WaitForNotification();
+                                     return MakeError(absl::StatusCode::kFailedPrecondition,
+                                                      "STALE_INCARNATION", "given up");
+                                   }});
+  Client client(coordinator.address());
+  connected.Notify();
   ASSERT_TRUE(client.fatal.WaitForNotificationWithTimeout(kTestBound));
   EXPECT_EQ(ErrorReason(client.why), "STALE_INCARNATION");
 }
@@ -263,7 +285,7 @@ TEST(ControlStream, HeartbeatsAreNumberedAndTheirAcknowledgementKeepsTheLease) {
   EXPECT_TRUE((*client.stream)->StillMine().ok());
 }
 
-TEST(ControlStream, SilenceEndsTheLeaseAlsoWhereTheStreamStands) {
+TEST(ControlStream, SilenceEndsTheLeaseAlsoIfTheStreamIsOpen) {
   ScriptedCoordinator coordinator({[](ServerStream* stream) {
     Read(stream);
     v1::WorkerDirective welcome;

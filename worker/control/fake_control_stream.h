@@ -1,5 +1,5 @@
-// A stream without a coordinator, for tests: it keeps the reports, and returns what a test has set.
-// Several streams may share a meeting, as the ranks of one generation do.
+// A control stream without a coordinator, for tests: it keeps the reports, and returns what a test
+// has set. Several streams may share a meeting, as the ranks of one generation do.
 #ifndef MUSTER_WORKER_CONTROL_FAKE_CONTROL_STREAM_H_
 #define MUSTER_WORKER_CONTROL_FAKE_CONTROL_STREAM_H_
 

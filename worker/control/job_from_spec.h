@@ -1,4 +1,4 @@
-// v1::JobSpec -> train::Job.
+// Converts a v1::JobSpec to a train::Job.
 #ifndef MUSTER_WORKER_CONTROL_JOB_FROM_SPEC_H_
 #define MUSTER_WORKER_CONTROL_JOB_FROM_SPEC_H_
 

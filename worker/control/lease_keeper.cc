@@ -8,7 +8,7 @@
 namespace muster::control {
 namespace {
 
-// The thread's wait is on a clock that stands still while the machine sleeps; the lease goes on.
+// The thread's waits use a clock that stops while the machine sleeps, but the lease continues.
 constexpr absl::Duration kLongestWait = absl::Seconds(1);
 
 }  // namespace
@@ -25,10 +25,10 @@ LeaseKeeper::~LeaseKeeper() {
   thread_.join();
 }
 
-void LeaseKeeper::Welcomed(const LeaseTerms& terms, absl::Time sent, bool for_good) {
+void LeaseKeeper::Welcomed(const LeaseTerms& terms, absl::Time sent, bool never_ends) {
   std::lock_guard lock(mutex_);
   lease_.Welcomed(terms, sent);
-  for_good_ = for_good;
+  never_ends_ = never_ends;
   Update();
 }
 
@@ -58,7 +58,7 @@ void LeaseKeeper::Refused(absl::Time begun) {
 void LeaseKeeper::Update() {
   // A lease that is over stays over: nothing renews it before the process ends.
   if (!StillMine().ok()) return;
-  const absl::Time end = for_good_ ? absl::InfiniteFuture() : lease_.End();
+  const absl::Time end = never_ends_ ? absl::InfiniteFuture() : lease_.End();
   end_ = end == absl::InfiniteFuture() ? INT64_MAX : absl::ToUnixNanos(end);
   changed_.notify_all();
 }

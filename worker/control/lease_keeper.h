@@ -33,8 +33,8 @@ class LeaseKeeper {
   explicit LeaseKeeper(Events events);
   ~LeaseKeeper();
 
-  // As in Lease. for_good: silence does not end the lease (`when_cut_off: continue`).
-  void Welcomed(const LeaseTerms& terms, absl::Time sent, bool for_good);
+  // As in Lease. never_ends: silence does not end the lease (`when_cut_off: continue`).
+  void Welcomed(const LeaseTerms& terms, absl::Time sent, bool never_ends);
   uint64_t Beat();
   void Acked(uint64_t sequence);
   void Broken();
@@ -46,7 +46,7 @@ class LeaseKeeper {
 
  private:
   void Watch();
-  // After each change.
+  // Called after each change.
   void Update();
 
   const Events events_;
@@ -54,7 +54,7 @@ class LeaseKeeper {
   // From the standard library, because its waits use the steady clock.
   std::condition_variable changed_;
   Lease lease_;
-  bool for_good_ = false;
+  bool never_ends_ = false;
   bool closing_ = false;
   absl::Time told_silent_ = absl::InfiniteFuture();
   // lease_.End() in nanoseconds.

@@ -10,7 +10,7 @@
 namespace muster::control {
 namespace {
 
-// Of a change's names; all of them may be many thousands.
+// How many names of a change are sent: a change may concern many thousands of parameters.
 constexpr size_t kShownNames = 20;
 
 void Set(v1::TrainabilityChange* out, const train::TrainabilityChange& change) {
@@ -31,7 +31,7 @@ void Set(v1::TrainabilityChange* out, const train::TrainabilityChange& change) {
   out->set_seconds(change.seconds);
 }
 
-// The numbers twice: a musterd that does not know `validation` reads the others.
+// Sends the numbers twice: a musterd that does not know `validation` reads the other fields.
 void Set(v1::Validated* out, const v1::StepMetrics& pass) {
   const v1::Validation& validation = pass.validation();
   out->set_step(pass.step());

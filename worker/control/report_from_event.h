@@ -1,4 +1,4 @@
-// train::Event -> v1::WorkerReport.
+// Converts a train::Event to a v1::WorkerReport.
 #ifndef MUSTER_WORKER_CONTROL_REPORT_FROM_EVENT_H_
 #define MUSTER_WORKER_CONTROL_REPORT_FROM_EVENT_H_
 

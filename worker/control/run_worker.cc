@@ -62,9 +62,9 @@ class StreamLease : public train::LeaseHolder {
 class StreamEvents : public train::EventSink {
  public:
   struct Listeners {
-    // The session stands, and has found where it starts.
+    // The session has started: it knows the checkpoint from which it continues.
     std::function<void()> on_started;
-    // This rank reports a checkpoint.
+    // This rank has reported a checkpoint.
     std::function<void(const std::string& path)> on_checkpoint;
   };
   StreamEvents(ControlStream* stream, int64_t generation, Listeners listeners)
@@ -104,8 +104,8 @@ class StreamExportGate : public train::ExportGate {
     return stream_->WaitForExportGranted(path, timeout);
   }
   absl::Duration grant_timeout() const override {
-    // A coordinator that is there may be held up as well, by a full disk. One that is not: the
-    // lease is over long before.
+    // A coordinator that can be reached may still need long, because its disk is full. If it cannot
+    // be reached, the lease is over long before this.
     constexpr absl::Duration kLeast = absl::Hours(12);
     return std::max(kLeast, FromProto(stream_->welcome().autonomy()));
   }
@@ -119,9 +119,9 @@ WorkerEnd FailedToMeet(const absl::Status& error, bool hosting) {
           .kind = KindOfMeetingFailure(error, hosting)};
 }
 
-// Ends the communicators after an error. A cause is durable before the others can learn of it: as
-// soon as one of them reports the consequence, the coordinator ends all processes, this one too,
-// and the cause would be lost.
+// Ends the communicators after an error. If the error is the cause of the failure, its report is
+// durable before the other ranks can learn of it: as soon as one of them reports the consequence,
+// the coordinator ends all processes, this one too, and the cause would be lost.
 void LeaveOthers(ControlStream& stream, const Communicators& communicators, WorkerEnd& end) {
   if (end.kind != train::FailureKind::kConsequence) ReportEnd(stream, end);
   communicators.control->Abort(end.error);
@@ -154,14 +154,14 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
                             .checkpoints = {}};
   parts.flight = heartbeat.flight();
   parts.lease = &lease;
-  // A coordinator of protocol 2, which does not say its own, grants nothing and need not be asked.
+  // A coordinator of protocol 2, whose welcome does not name its protocol, grants no exports.
   StreamExportGate export_gate(&stream);
   if (stream.welcome().protocol() != 0) parts.export_gate = &export_gate;
   for (const v1::Checkpoint& checkpoint : stream.welcome().checkpoints()) {
     parts.checkpoints.push_back(checkpoint.path());
   }
   for (const v1::Checkpoint& known : stream.welcome().known_checkpoints()) {
-    // A damaged one was put aside; one of its name that is whole again may count.
+    // A damaged checkpoint was renamed. If a whole one has its name now, that one may count.
     if (known.bad_reason().empty()) {
       parts.retired_checkpoints.push_back(known.path());
     } else {
@@ -177,8 +177,8 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   WorkerEnd failed{.end = {.step = events.step()},
                    .error = end.status(),
                    .kind = train::Classify(end.status(), phase)};
-  // While the session lives: its end would wait for operations in which the others may not take
-  // part.
+  // The session must still exist here: its destructor would wait for operations in which the other
+  // ranks may not take part.
   LeaveOthers(stream, communicators, failed);
   return failed;
 }
@@ -191,7 +191,8 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   auto store = OpenStore(stream, identity.rank, timeout);
   if (!store.ok()) return FailedToMeet(store.status(), /*hosting=*/identity.rank == 0);
   heartbeat.WatchedFor(FromProto(stream.welcome().lease()));
-  // While the coordinator is down it finds out nothing, and nobody has to be in time for it.
+  // While the coordinator is down, it cannot look for hanging ranks, and no rank has to report to
+  // it in time.
   const auto watched = [&] {
     return heartbeat.Watched() || (stream.Away() && stream.StillMine().ok());
   };
@@ -201,16 +202,17 @@ WorkerEnd RunSession(ControlStream& stream, const train::Identity& identity,
   return Train(stream, identity, *job, *communicators, remover, heartbeat);
 }
 
-// What was named for removal is gone before a job that is done counts as ended; each of the two
-// waits is no longer than this.
+// Before a finished job counts as ended, the checkpoints that were named for removal are removed.
+// Each of the two waits for this is no longer than kLongestRemoval.
 constexpr absl::Duration kLongestRemoval = absl::Seconds(30);
 constexpr absl::Duration kRemovalBeat = absl::Seconds(1);
 
 void FinishRemovals(ControlStream& stream, checkpoint::Remover& remover) {
-  // With the acknowledgement of the last checkpoint it is known what that one replaces.
-  const absl::Status told = stream.Flush(kLongestRemoval);
-  if (told.ok()) {
-    // What the remover's thread does is this rank's work: it is not to be taken for hung meanwhile.
+  // The acknowledgement of the last checkpoint names the checkpoints that it replaces.
+  const absl::Status flushed = stream.Flush(kLongestRemoval);
+  if (flushed.ok()) {
+    // The work of the remover's thread counts as this rank's work, so the rank does not count as
+    // hanging meanwhile.
     for (absl::Duration waited; waited < kLongestRemoval; waited += kRemovalBeat) {
       if (remover.Drain(kRemovalBeat)) return;
       activity::Moved();
@@ -238,14 +240,14 @@ absl::Status RunWorker(const WorkerOptions& options) {
     *message->mutable_memory() = MemoryReport(memory::MemoryInUse(), memory::ResidentBytes());
     heartbeat.AddTo(message);
   };
-  // The coordinator names them to rank 0; whoever else is told takes no part.
-  std::atomic<ControlStream*> told = nullptr;
+  // The coordinator names checkpoints for removal to rank 0; other ranks remove nothing.
+  std::atomic<ControlStream*> connected = nullptr;
   checkpoint::Remover remover({.on_removed =
-                                   [&told](const std::vector<std::string>& names) {
+                                   [&connected](const std::vector<std::string>& names) {
                                      v1::WorkerReport report;
                                      for (const std::string& name : names)
                                        report.mutable_checkpoints_removed()->add_names(name);
-                                     if (ControlStream* stream = told)
+                                     if (ControlStream* stream = connected)
                                        stream->Report(std::move(report));
                                    },
                                .on_error =
@@ -271,12 +273,12 @@ absl::Status RunWorker(const WorkerOptions& options) {
   instance.incarnation = absl::StrCat(identity.incarnation, "-", std::random_device()());
   instance.job_instance =
       google::protobuf::util::TimeUtil::ToString((*stream)->welcome().job_create_time());
-  told = stream->get();
+  connected = stream->get();
   const activity::Scope scope(heartbeat.activity());
   WorkerEnd end = RunSession(**stream, instance, remover, heartbeat);
   if (end.error.ok()) FinishRemovals(**stream, remover);
   ReportEnd(**stream, end);
-  // Its reports go over the stream, whose end comes next.
+  // The remover reports over the stream, which ends next.
   remover.Stop();
   return end.error;
 }

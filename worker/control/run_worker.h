@@ -20,7 +20,7 @@ struct WorkerOptions {
   // See ControlStreamOptions.
   std::function<absl::Time()> agents_lease_end;
   // The process must end now: it is stale, or was not welcomed. Called from any thread, also while
-  // RunWorker may hang in a collective, so a process calls _exit here.
+  // RunWorker may hang in a collective, so a real process calls _exit here.
   std::function<void(const absl::Status&)> on_fatal;
   // The same because its lease is over. Another process may get the rank in a moment, so nothing
   // that may block may be done before the process ends, not even writing a log line. Empty:

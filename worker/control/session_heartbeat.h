@@ -1,6 +1,6 @@
 // The part of a worker's heartbeats that describes the session, which runs in another thread: its
-// progress, and which collectives have begun and ended. It also knows whether the coordinator has
-// received this lately.
+// progress, and which collectives have begun and ended. It also knows whether a heartbeat was sent
+// to the coordinator lately.
 #ifndef MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 #define MUSTER_WORKER_CONTROL_SESSION_HEARTBEAT_H_
 
@@ -30,8 +30,7 @@ class SessionHeartbeat {
 
   // Sets how long after a heartbeat the coordinator counts as watching. Zero until this is called.
   void WatchedFor(absl::Duration lease);
-  // True if the coordinator has received a heartbeat lately: then it decides itself which rank
-  // hangs.
+  // True if a heartbeat was sent lately: then the coordinator decides itself which rank hangs.
   bool Watched() const;
 
  private:

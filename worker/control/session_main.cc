@@ -1,10 +1,10 @@
-// muster-session: job files run by a worker's own code in one process, their ranks as threads over
-// comm/local, without coordinator, agents and network. For tests of what a session reads, also
-// under a sanitizer.
+// muster-session: runs job files with a worker's own code in one process, without coordinator,
+// agents and network: the ranks are threads over comm/local. For tests of what a session reads,
+// also under a sanitizer.
 //
-// Each file's end is told on stderr: "FILE: done", "FILE: refused: ERROR" (the job file) or
-// "FILE: failed: ERROR" (the job). Exit codes, of the last file that did not end well, as those of
-// `muster run`: 0 done, 2 refused, 100 failed.
+// How each job ended is written to stderr: "FILE: done", "FILE: refused: ERROR" (an error of the
+// job file) or "FILE: failed: ERROR" (an error of the job). The exit code is that of the last file
+// that was not done, with the numbers of `muster run`: 0 done, 2 refused, 100 failed.
 #include <ATen/Parallel.h>
 #include <google/protobuf/util/json_util.h>
 
@@ -30,10 +30,11 @@ namespace {
 constexpr int kRefused = 2;
 constexpr int kFailed = 100;
 
-// All commands are there from the start, nobody listens; what fails of them is told.
-class Alone : public train::CommandSource, public train::EventSink {
+// Takes the place of the coordinator: all commands are there from the start, and events are
+// dropped, except that the error of a command is written to stderr.
+class NoCoordinator : public train::CommandSource, public train::EventSink {
  public:
-  explicit Alone(const std::vector<train::Command>* commands) : commands_(commands) {}
+  explicit NoCoordinator(const std::vector<train::Command>* commands) : commands_(commands) {}
   int64_t Newest() const override { return static_cast<int64_t>(commands_->size()); }
   train::Command Get(int64_t number) const override { return (*commands_)[number - 1]; }
   void Report(const train::Event& event) override {
@@ -47,13 +48,13 @@ class Alone : public train::CommandSource, public train::EventSink {
   const std::vector<train::Command>* const commands_;
 };
 
-// For each of the jobs.
-struct Given {
+// What each of the jobs starts with.
+struct Inputs {
   std::vector<train::Command> commands;
-  std::vector<std::string> checkpoints;  // that count, newest first
+  std::vector<std::string> checkpoints;  // those that count, newest first
 };
 
-// One v1::Command in JSON per line, numbered from 1 as they come.
+// Reads one v1::Command in JSON from each line, and numbers the commands from 1.
 absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path) {
   std::vector<train::Command> commands;
   std::ifstream lines(path);
@@ -68,27 +69,28 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
   return commands;
 }
 
-absl::Status RunRank(const train::Job& job, const Given& given, int rank,
+absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
                      comm::Communicator* control, comm::Communicator* gradients) {
-  Alone alone(&given.commands);
-  const train::SessionParts parts{control, gradients, &alone, &alone, given.checkpoints};
+  NoCoordinator coordinator(&inputs.commands);
+  const train::SessionParts parts{control, gradients, &coordinator, &coordinator,
+                                  inputs.checkpoints};
   const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
   return session->Run().status();
 }
 
-// The first cause among the ranks' errors.
-absl::Status Train(const train::Job& job, const Given& given, int world_size) {
+// Returns the first of the ranks' errors that is not the consequence of another one.
+absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) {
   auto control = comm::LocalGroup::Create(world_size);
   auto gradients = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> ends(world_size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
     ranks.emplace_back([&, rank] {
-      // Destroyed at the rank's end, so that the others do not wait for it.
+      // These are destroyed at the rank's end, so that the other ranks do not wait for it.
       const auto own_control = std::move(control[rank]);
       const auto own_gradients = std::move(gradients[rank]);
-      ends[rank] = RunRank(job, given, rank, own_control.get(), own_gradients.get());
+      ends[rank] = RunRank(job, inputs, rank, own_control.get(), own_gradients.get());
     });
   }
   for (std::thread& rank : ranks) rank.join();
@@ -103,7 +105,7 @@ absl::Status Train(const train::Job& job, const Given& given, int world_size) {
   return cause;
 }
 
-int RunFile(const std::string& path, const Given& given) {
+int RunFile(const std::string& path, const Inputs& inputs) {
   const auto end = [&path](const std::string& what, int code) {
     std::cerr << path << ": " << what << std::endl;
     return code;
@@ -121,7 +123,7 @@ int RunFile(const std::string& path, const Given& given) {
   }
   const auto job = control::JobFromSpec(file->spec);
   if (!job.ok()) return failed(job.status());
-  const absl::Status status = Train(*job, given, static_cast<int>(file->spec.world_size()));
+  const absl::Status status = Train(*job, inputs, static_cast<int>(file->spec.world_size()));
   return status.ok() ? end("done", 0) : failed(status);
 }
 
@@ -133,9 +135,9 @@ int main(int argc, char** argv) {
   CLI::App app("Runs job files in this process, for tests");
   app.add_option("FILE", files, "job files")->required();
   std::string commands_file;
-  muster::Given given;
+  muster::Inputs inputs;
   app.add_option("--commands", commands_file, "commands for each of the jobs: one per line");
-  app.add_option("--from", given.checkpoints, "checkpoint to go on from, in the job's folder");
+  app.add_option("--from", inputs.checkpoints, "checkpoint to start from, in the job's folder");
   CLI11_PARSE(app, argc, argv);
   at::set_num_threads(1);
   absl::StatusOr<std::vector<muster::train::Command>> commands =
@@ -145,10 +147,10 @@ int main(int argc, char** argv) {
     std::cerr << muster::Message(commands.status()) << std::endl;
     return muster::kRefused;
   }
-  given.commands = *std::move(commands);
+  inputs.commands = *std::move(commands);
   int code = 0;
   for (const std::string& file : files) {
-    if (const int end = muster::RunFile(file, given); end != 0) code = end;
+    if (const int end = muster::RunFile(file, inputs); end != 0) code = end;
   }
   return code;
 }

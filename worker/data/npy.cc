@@ -81,7 +81,7 @@ class Literal {
 
   absl::StatusOr<std::string> String() {
     const char quote = Peek();
-    if (quote != '\'' && quote != '"') return Unexpected("no string where one belongs");
+    if (quote != '\'' && quote != '"') return Unexpected("no string where one is expected");
     const size_t end = text_.find(quote, at_ + 1);
     if (end == std::string_view::npos) return Unexpected("a string without end");
     std::string value(text_.substr(at_ + 1, end - at_ - 1));

@@ -74,7 +74,16 @@ int64_t TypeNumber(ElementType type) {
 
 }  // namespace
 
-int64_t ElementBytes(ElementType type) { return type == ElementType::kFloat32 ? 4 : 8; }
+int64_t ElementBytes(ElementType type) {
+  switch (type) {
+    case ElementType::kFloat32:
+      return 4;
+    case ElementType::kFloat64:
+    case ElementType::kInt64:
+      return 8;
+  }
+  return 0;
+}
 
 Group MakeGroup(const std::vector<ParameterSpec>& specs, const std::vector<int64_t>& parameters,
                 int world_size) {

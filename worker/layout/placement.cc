@@ -58,8 +58,7 @@ absl::Status CheckRanges(const Placement& placement, const std::vector<std::stri
       }
     }
   }
-  return problems.ToStatus(absl::StatusCode::kInvalidArgument,
-                           "placement with ranges that are none");
+  return problems.ToStatus(absl::StatusCode::kInvalidArgument, "placement with invalid ranges");
 }
 
 // A range with positions relative to its parameter.
@@ -154,10 +153,10 @@ class Sources {
       Piece* const begin = pieces_.begin(parameter);
       Piece* const end = pieces_.end(parameter);
       if (AreDisjoint(begin, end)) continue;
-      if (cover_starts_.empty()) cover_starts_.resize(pieces_.parameters() + 1, {0, 0});
+      if (cover_ranges_.empty()) cover_ranges_.resize(pieces_.parameters() + 1, {0, 0});
       const int64_t first = cover_.size();
       AppendLowest(begin, end, cover_);
-      cover_starts_[parameter] = {first, static_cast<int64_t>(cover_.size())};
+      cover_ranges_[parameter] = {first, static_cast<int64_t>(cover_.size())};
       std::sort(begin, end, [](const Piece& a, const Piece& b) {
         return std::pair(a.holder, a.begin) < std::pair(b.holder, b.begin);
       });
@@ -171,7 +170,7 @@ class Sources {
     const Piece* const begin = pieces_.begin(range.parameter);
     const Piece* const end = pieces_.end(range.parameter);
     const std::pair<int64_t, int64_t> cover =
-        cover_starts_.empty() ? std::pair<int64_t, int64_t>() : cover_starts_[range.parameter];
+        cover_ranges_.empty() ? std::pair<int64_t, int64_t>() : cover_ranges_[range.parameter];
     if (cover.first == cover.second) {  // one holder at most for each element
       Walk(begin, end, range.begin, range.end, take, miss);
       return;
@@ -214,8 +213,9 @@ class Sources {
   // in cover_.
   PieceTable pieces_;
   std::vector<Piece> cover_;
-  std::vector<std::pair<int64_t, int64_t>>
-      cover_starts_;  // begin and end; empty when nothing is there
+  // By parameter: where its lowest holders begin and end in cover_, equal if they are not there.
+  // Empty if no parameter's are.
+  std::vector<std::pair<int64_t, int64_t>> cover_ranges_;
 };
 
 // Appends the moves to one holder by (from, to_offset).

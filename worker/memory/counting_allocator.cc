@@ -31,7 +31,7 @@ class CountingAllocator final : public c10::Allocator {
     const c10::Device cpu(c10::DeviceType::CPU);
     if (bytes == 0) return {nullptr, nullptr, &Free, cpu};
     // A size that leaves no room for the header is refused by the allocator underneath, as it would
-    // be without us.
+    // be without this one.
     const size_t room = std::numeric_limits<size_t>::max() - bytes;
     char* const memory =
         static_cast<char*>(under_->raw_allocate(bytes + std::min(kHeaderBytes, room)));

@@ -1,6 +1,6 @@
-// Counts what LibTorch's CPU allocator gives out, by the purpose that the allocating thread has set
-// (memory_scope.h). Freed memory comes off the purpose under which it was allocated, whichever
-// thread frees it.
+// Counts the memory that LibTorch's CPU allocator allocates, by the purpose that the allocating
+// thread has set (memory_scope.h). Freed memory is subtracted from the purpose under which it was
+// allocated, whichever thread frees it.
 //
 // The counters are the process's: ranks that are threads of one process share them. Counted are the
 // bytes asked for. Not counted is memory that does not come from this allocator (docs/memory.md).
@@ -14,9 +14,9 @@
 
 namespace muster::memory {
 
-// Puts the counting allocator around the one that is there, for good. While no other thread uses
-// LibTorch: first of all in main. What was allocated before is never counted; it is freed as it
-// would have been. Calls after the first do nothing.
+// Replaces LibTorch's CPU allocator by one that counts and calls the former one; it stays until the
+// process ends. Call it while no other thread uses LibTorch: at the start of main. Memory that was
+// allocated before is never counted, and is freed as before. Calls after the first do nothing.
 void InstallCountingAllocator();
 
 // Since InstallCountingAllocator; zeros without it.

@@ -1,15 +1,16 @@
-// What memory is for. A thread says so for as long as a scope lives, and what LibTorch allocates in
-// that thread meanwhile counts as that (counting_allocator.h). docs/memory.md says where the scopes
-// stand.
+// What memory is used for. While a scope lives, all that LibTorch allocates in the thread of the
+// scope counts for the purpose of the scope (counting_allocator.h). docs/memory.md says where the
+// scopes are.
 //
 //   {
 //     const MemoryScope scope(Purpose::kMoments);
 //     exp_avg = at::zeros(sizes);  // counts as moments until it is freed, wherever that happens
 //   }
 //
-// Scopes nest: the innermost counts. They are a thread's own: threads that it starts, or that work
-// for it (at::parallel_for), are outside of them. The backward of CPU tensors runs in the thread
-// that calls it, so inside its scope. Cost: two writes to a thread's own variable.
+// Scopes nest: the innermost counts. A scope belongs to one thread: threads that this thread
+// starts, or that work for it (at::parallel_for), are outside of it. The backward of CPU tensors
+// runs in the thread that calls it, so inside its scope. Cost: two writes to a thread-local
+// variable.
 #ifndef MUSTER_WORKER_MEMORY_MEMORY_SCOPE_H_
 #define MUSTER_WORKER_MEMORY_MEMORY_SCOPE_H_
 

@@ -7,8 +7,8 @@
 namespace muster::memory {
 
 uint64_t ResidentBytes() {
-  std::ifstream statm(
-      "/proc/self/statm");  // in pages: the address space, what is resident of it, ...
+  // In pages: the address space, then what is resident of it.
+  std::ifstream statm("/proc/self/statm");
   uint64_t space = 0;
   uint64_t resident = 0;
   if (!(statm >> space >> resident)) return 0;

@@ -6,8 +6,8 @@
 
 namespace muster::memory {
 
-// Pages of this process that are in memory, whoever asked for them: also libraries, stacks, mapped
-// files, and what malloc keeps of freed memory. 0 where the kernel does not say.
+// Pages of this process that are in memory, whichever code allocated them: also libraries, stacks,
+// mapped files, and what malloc keeps of freed memory. 0 if the kernel gives no number.
 uint64_t ResidentBytes();
 
 }  // namespace muster::memory

@@ -11,7 +11,7 @@
 namespace muster::models {
 namespace {
 
-// Null where there is none.
+// Null if there is no value at this path.
 nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
   nlohmann::json value = config;
   for (const std::string& key : std::vector<std::string>(absl::StrSplit(path, '.'))) {
@@ -23,7 +23,7 @@ nlohmann::json ValueAt(const nlohmann::json& config, const std::string& path) {
 
 bool Equal(const nlohmann::json& expected, const nlohmann::json& found) {
   if (!expected.is_number_float() || !found.is_number()) return expected == found;
-  // Some writers have been through float32.
+  // Some writers have rounded the number to float32.
   const double a = expected.get<double>(), b = found.get<double>();
   return std::abs(a - b) <= 1e-6 * std::abs(a);
 }
@@ -74,7 +74,7 @@ absl::Status LanguageModel::CheckHuggingFaceConfig(const std::string& text) cons
   }
   return problems.ToStatus(
       absl::StatusCode::kInvalidArgument,
-      absl::StrCat("is of weights that are no ", kind(), " with these options"));
+      absl::StrCat("describes another model than ", kind(), " with these options"));
 }
 
 }  // namespace muster::models

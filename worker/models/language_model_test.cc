@@ -122,7 +122,7 @@ TEST_P(LanguageModelTest, AConfigOfOtherWeightsIsRefused) {
     auto config = nlohmann::json::parse(model->HuggingFaceConfig());
     config.merge_patch(other);
     const absl::Status status = model->CheckHuggingFaceConfig(config.dump());
-    EXPECT_EQ(status, absl::InvalidArgumentError("is of weights that are no " + maker().kind() +
+    EXPECT_EQ(status, absl::InvalidArgumentError("describes another model than " + maker().kind() +
                                                  " with these options: " + said));
   }
   EXPECT_EQ(model->CheckHuggingFaceConfig("[]"),

@@ -49,7 +49,7 @@ LossOutput CrossEntropy(const at::Tensor& logits, const at::Tensor& all_targets,
   const at::Tensor targets = all_targets.flatten();
   const at::Tensor flat = logits.view({targets.numel(), logits.size(-1)});
   LossOutput output{.terms = targets.numel()};
-  at::Tensor counts;  // undefined: every target does
+  at::Tensor counts;  // which targets count; undefined: all of them
   if (options.ignore_index.has_value()) {
     counts = targets.ne(*options.ignore_index);
     output.terms = counts.sum().item<int64_t>();

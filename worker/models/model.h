@@ -19,9 +19,10 @@
 namespace muster::models {
 
 struct LossOutput {
-  at::Tensor mean_loss;  // scalar float32, differentiable: the mean over `terms`
-  int64_t terms =
-      0;  // number of loss terms in the mean: tokens, rows or numbers, without ignored targets
+  // A scalar float32, differentiable: the mean over `terms`.
+  at::Tensor mean_loss;
+  // The number of loss terms in the mean: tokens, rows or numbers, without ignored targets.
+  int64_t terms = 0;
   // The number of terms, rows or tokens, whose largest logit is that of the target. Only in
   // Mode::kEvaluate, and only if targets are classes or tokens.
   std::optional<int64_t> correct;
@@ -49,7 +50,7 @@ std::string Describe(const at::Tensor& tensor);
 enum class HookKind {
   kNone,   // nothing
   kFlags,  // freezes and unfreezes parameters; it neither reads nor writes a value
-  kValues  // reads and writes values too: all parameters have to be there
+  kValues  // reads and writes values, too: all parameters have to be in memory
 };
 
 class Model {

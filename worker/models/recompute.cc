@@ -29,10 +29,10 @@ Surroundings Now(ForwardContext& context) {
           .autocast = AutocastState::Now()};
 }
 
-void GoTo(const Surroundings& there, ForwardContext& context) {
-  context.set_mode(there.mode);
-  context.generator().set_state(there.generator);
-  there.autocast.Set();
+void Set(const Surroundings& surroundings, ForwardContext& context) {
+  context.set_mode(surroundings.mode);
+  context.generator().set_state(surroundings.generator);
+  surroundings.autocast.Set();
 }
 
 std::vector<at::Tensor> CopyBuffers(const Unit& unit) {
@@ -60,43 +60,43 @@ struct Recomputation : torch::CustomClassHolder {
   const std::vector<at::Tensor> buffers;
 };
 
-// While it lives, the unit's buffers are those of then.
-class BuffersOfThen {
+// While it lives, the unit's buffers have the values that they had before the forward.
+class BuffersOfTheForward {
  public:
-  explicit BuffersOfThen(const Recomputation& recomputation)
+  explicit BuffersOfTheForward(const Recomputation& recomputation)
       : unit_(*recomputation.unit), now_(CopyBuffers(unit_)) {
     SetBuffers(unit_, recomputation.buffers);
   }
-  ~BuffersOfThen() { SetBuffers(unit_, now_); }
-  BuffersOfThen(const BuffersOfThen&) = delete;
-  BuffersOfThen& operator=(const BuffersOfThen&) = delete;
+  ~BuffersOfTheForward() { SetBuffers(unit_, now_); }
+  BuffersOfTheForward(const BuffersOfTheForward&) = delete;
+  BuffersOfTheForward& operator=(const BuffersOfTheForward&) = delete;
 
  private:
   const Unit& unit_;
   const std::vector<at::Tensor> now_;
 };
 
-// The same of all else.
-class SurroundingsOfThen {
+// The same for the Surroundings.
+class SurroundingsOfTheForward {
  public:
-  explicit SurroundingsOfThen(const Recomputation& recomputation)
+  explicit SurroundingsOfTheForward(const Recomputation& recomputation)
       : context_(*recomputation.context), now_(Now(context_)) {
-    Surroundings then = recomputation.before;
+    Surroundings before = recomputation.before;
     // A kept cast would bring its gradient to this graph's other users.
-    then.autocast.keeps_casts = false;
-    GoTo(then, context_);
+    before.autocast.keeps_casts = false;
+    Set(before, context_);
   }
-  ~SurroundingsOfThen() { GoTo(now_, context_); }
-  SurroundingsOfThen(const SurroundingsOfThen&) = delete;
-  SurroundingsOfThen& operator=(const SurroundingsOfThen&) = delete;
+  ~SurroundingsOfTheForward() { Set(now_, context_); }
+  SurroundingsOfTheForward(const SurroundingsOfTheForward&) = delete;
+  SurroundingsOfTheForward& operator=(const SurroundingsOfTheForward&) = delete;
 
  private:
   ForwardContext& context_;
   const Surroundings now_;
 };
 
-// `wanted` requires a gradient, so that backward comes here also where x needs none but parameters
-// do.
+// `wanted` requires a gradient, so that autograd calls backward also if only parameters require one
+// and x does not.
 struct Recomputed : torch::autograd::Function<Recomputed> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& wanted,
                             c10::intrusive_ptr<Recomputation> recomputation) {
@@ -119,12 +119,12 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
     const at::Tensor input = x.detach().requires_grad_(x.requires_grad());
     UseObserver* const observer = recomputation.context->use_observer();
     if (observer != nullptr) observer->BeforeRecomputation();
-    // Also for the backward: an operation may have saved them.
-    const BuffersOfThen buffers(recomputation);
+    // They are set for the backward, too, because an operation may have saved them.
+    const BuffersOfTheForward buffers(recomputation);
     at::Tensor y;
     {
       const c10::AutoGradMode with_gradients(true);
-      const SurroundingsOfThen surroundings(recomputation);
+      const SurroundingsOfTheForward surroundings(recomputation);
       const ForwardContext::Recomputing recomputing(recomputation.context);
       y = recomputation.unit->Forward(input, *recomputation.context);
     }

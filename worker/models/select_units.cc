@@ -21,7 +21,7 @@ class Selection {
     for (const auto& child : unit.children()) {
       const bool selected = !child->Parameters().empty() && Fits(child->name());
       if (selected) units_.push_back(child.get());
-      // Within a block is no other.
+      // A block contains no other block.
       if (!selected || !patterns_.empty()) Visit(*child);
     }
   }

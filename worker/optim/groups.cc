@@ -30,8 +30,8 @@ std::string LongestPiece(const std::string& pattern) {
   return longest;
 }
 
-// Names that a mistyped pattern may have meant: the nearest one, and those that hold its longest
-// piece but for the dots at its ends.
+// Names that a mistyped pattern may have meant: the nearest one, and those that contain the longest
+// piece of the pattern without the dots at the ends of the piece.
 std::vector<std::string> Near(const std::string& pattern, const std::vector<std::string>& names) {
   std::vector<std::string> near;
   const std::string nearest = jobfile::NearName(pattern, names);

@@ -21,10 +21,10 @@ struct ParameterClass {
 struct ParameterList {
   std::vector<std::string> names;
   std::vector<at::Tensor> tensors;  // the same order
-  std::vector<std::vector<at::Tensor>>
-      states;  // the same order; each empty, or one tensor for each slot
-  std::vector<ParameterClass>
-      classes;  // each parameter in one; in the order of their first members
+  // The same order; each empty, or one tensor for each slot.
+  std::vector<std::vector<at::Tensor>> states;
+  // Each parameter is in one; in the order of their first members.
+  std::vector<ParameterClass> classes;
 };
 
 // `weight_decay`: for parameters without one of their own; `slots`: those of the optimizer.

@@ -17,9 +17,9 @@ enum class Lane { kSteps, kUnits, kCollectives };
 
 struct Event {
   enum class Kind {
-    kSpan,   // from begin to end. Within a lane they nest, but for collectives, which overlap
+    kSpan,   // from begin to end. Within a lane they nest, except collectives, which overlap
     kMark,   // at begin
-    kLevel,  // `bytes` is what there is from begin on
+    kLevel,  // from begin on there are `bytes` bytes
   };
   Kind kind = Kind::kMark;
   Lane lane = Lane::kSteps;
@@ -28,7 +28,7 @@ struct Event {
   // be compared.
   int64_t begin = 0;
   int64_t end = 0;
-  int64_t bytes = -1;  // -1: none to tell of
+  int64_t bytes = -1;  // -1: there is no number of bytes
 };
 
 class Recorder {
@@ -40,7 +40,7 @@ class Recorder {
   // What was recorded since Start, by the order of their ends.
   std::vector<Event> Stop();
 
-  // Nothing while it is off. A span ends now.
+  // They do nothing while it is off. A span ends now.
   void Span(Lane lane, std::string name, int64_t begin, int64_t bytes = -1);
   void Mark(Lane lane, std::string name);
   void Level(std::string name, int64_t bytes);

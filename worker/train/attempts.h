@@ -1,4 +1,4 @@
-// Repeats work that can fail for a time only: writing the files at the end of a job.
+// Repeats work whose failure may be temporary: writing the files at the end of a job.
 #ifndef MUSTER_WORKER_TRAIN_ATTEMPTS_H_
 #define MUSTER_WORKER_TRAIN_ATTEMPTS_H_
 

@@ -22,8 +22,8 @@ class Doings : public EventSink {
 class AttemptsTest : public testing::Test {
  protected:
   Doings doings_;
-  Standing standing_;
-  const SessionReports reports_{1, &doings_, &standing_};
+  SessionState session_state_;
+  const SessionReports reports_{1, &doings_, &session_state_};
   std::vector<absl::Duration> slept_;
   const Attempts attempts_{absl::Seconds(2), &reports_,
                            [this](absl::Duration duration) { slept_.push_back(duration); }};

@@ -182,7 +182,7 @@ absl::Status Checkpoints::TakeFolder() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<std::string>> Checkpoints::LookAround() {
+absl::StatusOr<std::vector<std::string>> Checkpoints::FindAdoptable() {
   if (identity_.rank == 0) {
     const absl::Status taken = TakeFolder();
     const bool refused = absl::IsFailedPrecondition(taken) || absl::IsAborted(taken);
@@ -220,7 +220,7 @@ std::vector<Candidate> Checkpoints::Candidates(const std::vector<std::string>& a
   return candidates;
 }
 
-void Checkpoints::TellFound(const checkpoint::RestoreOutcome& outcome) {
+void Checkpoints::ReportFound(const checkpoint::RestoreOutcome& outcome) {
   if (identity_.rank != 0) return;
   CheckpointsFound told;
   const std::vector<std::string> recorded = RecordedNames();
@@ -248,7 +248,6 @@ void Checkpoints::TellFound(const checkpoint::RestoreOutcome& outcome) {
     told.found.push_back({.path = PathOf(one.name),
                           .step = one.step,
                           .generation = one.generation,
-                          .last_command = one.last_command,
                           .reason = one.reason});
   }
   if (!told.found.empty()) Report(told);
@@ -256,10 +255,10 @@ void Checkpoints::TellFound(const checkpoint::RestoreOutcome& outcome) {
 
 absl::StatusOr<Checkpoints::Restored> Checkpoints::Restore(
     const checkpoint::Saver::StateFor& state_for) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> adoptable, LookAround());
+  ASSIGN_OR_RETURN(const std::vector<std::string> adoptable, FindAdoptable());
   ASSIGN_OR_RETURN(const auto outcome, saver_.Restore(Candidates(adoptable), state_for));
   if (!outcome.at_fault.empty()) return NodeError(identity_, outcome.at_fault, outcome.status);
-  TellFound(outcome);
+  ReportFound(outcome);
   if (absl::IsNotFound(outcome.status)) {
     const bool expected = history_.any() || !history_.start_from.empty();
     if (history_.from_scratch || !expected) return Restored{};

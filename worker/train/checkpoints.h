@@ -98,10 +98,10 @@ class Checkpoints {
   absl::Status TakeFolder();
   // Calls TakeFolder on rank 0. Returns, the same on all ranks, the unknown checkpoints that
   // continue the training of this job, newest first.
-  absl::StatusOr<std::vector<std::string>> LookAround();
+  absl::StatusOr<std::vector<std::string>> FindAdoptable();
   std::vector<checkpoint::Candidate> Candidates(const std::vector<std::string>& adoptable) const;
   // Rank 0: reports what happened to the checkpoints that it found.
-  void TellFound(const checkpoint::RestoreOutcome& outcome);
+  void ReportFound(const checkpoint::RestoreOutcome& outcome);
   // The error of a job that has checkpoints of which none can be read.
   absl::Status NoneCanBeRead(const std::string& what_was_found) const;
 

@@ -50,7 +50,7 @@ void CommandSchedule::TakeIn(const Command& command, int64_t step) {
   // resume.
   if (NatureOf(command) == Nature::kChangesState) due = std::max(due, floor_);
   if (command.replay) {
-    due = *command.at_step;
+    due = command.at_step.value_or(step);
     floor_ = std::max(floor_, due);
   }
   waiting_.push_back({due, command});

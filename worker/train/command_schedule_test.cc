@@ -57,7 +57,7 @@ TEST(CommandSchedule, AStepIsWaitedForWithoutHoldingUpTheRest) {
   EXPECT_EQ(Taken(schedule, log, 4, 12), "3 1");
 }
 
-TEST(CommandSchedule, AWaitingCommandCanBeTakenBackAndOneThatTookEffectCannot) {
+TEST(CommandSchedule, AWaitingCommandCanBeCancelledAndOneThatTookEffectCannot) {
   CommandSchedule schedule;
   const std::vector<Command> log = {Rate(1, 10), Rate(2), Cancel(3, 1), Cancel(4, 2), Cancel(5, 1)};
   EXPECT_EQ(Taken(schedule, log, 2, 5), "2");
@@ -95,20 +95,20 @@ TEST(CommandSchedule, AJobThatIsHaltedBeforeAReplayIsDueCanGoOn) {
   EXPECT_EQ(Taken(schedule, log, 5, 12), "1 5");
 }
 
-TEST(CommandSchedule, WhatHadBegunIsNotTakenBack) {
+TEST(CommandSchedule, ACommandThatHadBegunIsNotCancelled) {
   CommandSchedule schedule;
   Command save = A<SaveCheckpointCommand>(1);
   save.begun = true;
   EXPECT_EQ(Taken(schedule, {save, Cancel(2, 1)}, 2, 10), "2 1");
 }
 
-TEST(CommandSchedule, AReplayIsNotTakenBack) {
+TEST(CommandSchedule, AReplayIsNotCancelled) {
   CommandSchedule schedule;
   EXPECT_EQ(Taken(schedule, {Replay(1, 12), Cancel(2, 1)}, 2, 10), "2");
   EXPECT_EQ(Taken(schedule, {Replay(1, 12), Cancel(2, 1)}, 2, 12), "1");
 }
 
-TEST(CommandSchedule, GoesOnFromACheckpoint) {
+TEST(CommandSchedule, ResumesFromACheckpoint) {
   CommandSchedule schedule({.taken = 4, .waiting = {2}});
   EXPECT_EQ(schedule.position(), (CommandSchedule::Position{.taken = 4, .waiting = {2}}));
   const std::vector<Command> log = {Replay(1, 3), Rate(2, 20), Replay(3, 5), A<NoCommand>(4),

@@ -7,13 +7,14 @@
 #include <utility>
 #include <variant>
 
+#include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/train/unreported.h"
 
 namespace muster::train {
 namespace {
 
-CommandFinished TakenBack(int64_t number) {
+CommandFinished Cancelled(int64_t number) {
   return {.number = number,
           .status = absl::CancelledError("cancelled before it took effect"),
           .reason = "OPERATION_CANCELLED",
@@ -26,11 +27,11 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
   const auto get = [this](int64_t number) { return parts_.source->Get(number); };
   bool any = false;
   while (true) {
-    parts_.schedule->TakeIn(newest, parts_.standing->step, get);
-    while (const auto due = parts_.schedule->Next(parts_.standing->step)) {
+    parts_.schedule->TakeIn(newest, parts_.session_state->step, get);
+    while (const auto due = parts_.schedule->Next(parts_.session_state->step)) {
       any = true;
       RETURN_IF_ERROR(Apply(*due));
-      if (parts_.standing->stopped) return true;
+      if (parts_.session_state->stopped) return true;
     }
     if (!paused_) return any;
     parts_.reports->Progress("paused");
@@ -47,7 +48,7 @@ absl::StatusOr<bool> Commands::Apply(int64_t newest) {
 absl::Status Commands::EndHere() {
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
   if (can_save()) {
-    ASSIGN_OR_RETURN(const SaveResult saved, parts_.effects->Save(SaveKind::kAtStop));
+    ASSIGN_OR_RETURN(const SaveResult saved, parts_.effects->Save(SaveKind::kLast));
     if (!saved.files.ok() && parts_.reports->leader()) {
       spdlog::warn(
           "the job continues on other nodes from an earlier checkpoint, because this one could not "
@@ -55,20 +56,20 @@ absl::Status Commands::EndHere() {
           Message(saved.files));
     }
   }
-  parts_.standing->preempted = parts_.standing->stopped = true;
+  parts_.session_state->preempted = parts_.session_state->stopped = true;
   return absl::OkStatus();
 }
 
 void Commands::TellUnreported() const {
   if (!parts_.reports->leader()) return;
-  const auto& applied = parts_.standing->applied;
+  const auto& applied = parts_.session_state->applied;
   const std::map<int64_t, int64_t> steps(applied.begin(), applied.end());
   const auto get = [this](int64_t number) { return parts_.source->Get(number); };
   for (const auto& [number, what, step] :
-       FindUnreported(parts_.schedule->position(), parts_.standing->step, steps,
+       FindUnreported(parts_.schedule->position(), parts_.session_state->step, steps,
                       parts_.source->Newest(), get)) {
-    if (what == Unreported::What::kTakenBack) {
-      parts_.reports->Report(TakenBack(number));
+    if (what == Unreported::What::kCancelled) {
+      parts_.reports->Report(Cancelled(number));
       continue;
     }
     parts_.reports->Report(CommandApplied{number, step});
@@ -79,16 +80,15 @@ void Commands::TellUnreported() const {
 }
 
 absl::Status Commands::Apply(const CommandSchedule::Due& due) {
-  const Command& command = due.command;
-  if (const auto* cancel = std::get_if<CancelCommand>(&command.what)) {
-    return Cancel(due, cancel->target);
-  }
-  return std::visit([&](const auto& what) { return Apply(command, what); }, command.what);
+  return std::visit(
+      Overloaded{[&](const CancelCommand& cancel) { return Cancel(due, cancel.target); },
+                 [&](const auto& what) -> absl::Status { return Apply(due.command, what); }},
+      due.command.what);
 }
 
 void Commands::TellApplied(int64_t number) {
-  parts_.standing->Applied(number);
-  parts_.reports->Report(CommandApplied{number, parts_.standing->step});
+  parts_.session_state->Applied(number);
+  parts_.reports->Report(CommandApplied{number, parts_.session_state->step});
 }
 
 void Commands::Finish(const Command& command, decltype(CommandFinished::result) result) {
@@ -113,7 +113,7 @@ bool Commands::NeedsTraining(const Command& command) {
 
 absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
   if (due.cancels) {
-    parts_.reports->Report(TakenBack(target));
+    parts_.reports->Report(Cancelled(target));
     Finish(due.command);
   } else {
     Fail(due.command,
@@ -127,8 +127,8 @@ absl::Status Commands::Cancel(const CommandSchedule::Due& due, int64_t target) {
 absl::Status Commands::Apply(const Command& command, const StopCommand&) {
   TellApplied(command.number);
   RETURN_IF_ERROR(parts_.effects->CallNow().status());
-  if (can_save()) RETURN_IF_ERROR(parts_.effects->Save(SaveKind::kAtStop).status());
-  parts_.standing->stopped = true;
+  if (can_save()) RETURN_IF_ERROR(parts_.effects->Save(SaveKind::kLast).status());
+  parts_.session_state->stopped = true;
   return absl::OkStatus();
 }
 
@@ -153,10 +153,10 @@ absl::Status Commands::Apply(const Command& command, const SaveCheckpointCommand
 
 absl::Status Commands::Apply(const Command& command, const SetLearningRateCommand& set) {
   if (!NeedsTraining(command)) return absl::OkStatus();
-  Standing& standing = *parts_.standing;
-  LearningRateSet result{.old_rate = standing.learning_rate, .new_rate = set.rate};
-  standing.learning_rate = set.rate;
-  result.next_step = set.rate * optim::LearningRateFactor(*parts_.learning_rates, standing.step);
+  SessionState& state = *parts_.session_state;
+  LearningRateSet result{.old_rate = state.learning_rate, .new_rate = set.rate};
+  state.learning_rate = set.rate;
+  result.next_step = set.rate * optim::LearningRateFactor(*parts_.learning_rates, state.step);
   Finish(command, result);
   return absl::OkStatus();
 }

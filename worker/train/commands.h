@@ -16,7 +16,7 @@
 #include "worker/train/roll_call_plan.h"
 #include "worker/train/saving.h"
 #include "worker/train/session_reports.h"
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 
 namespace muster::train {
 
@@ -48,13 +48,13 @@ class CommandEffects {
 // Threading: the session's thread. Everything but the constructor may be a collective.
 class Commands {
  public:
-  // All outlive it. Commands changes `standing` and `schedule`.
+  // All outlive it. Commands changes `session_state` and `schedule`.
   struct Parts {
     const CommandSource* source;
     CommandEffects* effects;
     const optim::Schedule* learning_rates;
     CommandSchedule* schedule;
-    Standing* standing;
+    SessionState* session_state;
     const SessionReports* reports;
     // The time between two roll calls of a paused job.
     std::chrono::milliseconds pause_beat{200};
@@ -85,8 +85,6 @@ class Commands {
   absl::Status Apply(const Command& command, const RefreshCommand&);
   absl::Status Apply(const Command& command, const PauseCommand&);
   absl::Status Apply(const Command& command, const ResumeCommand&);
-  // Cancel() carries it out instead, because it needs more than the command.
-  absl::Status Apply(const Command& command, const CancelCommand&) { return absl::OkStatus(); }
   absl::Status Cancel(const CommandSchedule::Due& due, int64_t target);
 
   // Reports that the command took effect and how it ended. Both are reported together after the
@@ -101,7 +99,7 @@ class Commands {
   bool NeedsTraining(const Command& command);
   bool can_save() const {
     return parts_.effects->has_checkpoints() && parts_.effects->trains() &&
-           parts_.standing->step > 0;
+           parts_.session_state->step > 0;
   }
 
   const Parts parts_;

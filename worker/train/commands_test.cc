@@ -30,7 +30,7 @@ class Effects : public CommandEffects {
     return plan;
   }
   absl::StatusOr<SaveResult> Save(SaveKind kind) override {
-    done_.push_back(kind == SaveKind::kAtStop ? "save at stop" : "save");
+    done_.push_back(kind == SaveKind::kLast ? "last save" : "save");
     return SaveResult{files_};
   }
   CheckpointWritten NewestCheckpoint() const override { return {7, "path", 1}; }
@@ -85,14 +85,14 @@ class CommandsTest : public testing::Test, public CommandSource, public EventSin
   std::vector<std::string> ended_;
   Effects effects_;
   CommandSchedule schedule_;
-  Standing standing_{.step = 7, .learning_rate = 0.5};
-  const SessionReports reports_{0, this, &standing_};
+  SessionState session_state_{.step = 7, .learning_rate = 0.5};
+  const SessionReports reports_{0, this, &session_state_};
   const optim::Schedule rates_;
   Commands commands_{{.source = this,
                       .effects = &effects_,
                       .learning_rates = &rates_,
                       .schedule = &schedule_,
-                      .standing = &standing_,
+                      .session_state = &session_state_,
                       .reports = &reports_,
                       .pause_beat = std::chrono::milliseconds(0)}};
 };
@@ -108,24 +108,24 @@ TEST_F(CommandsTest, EachIsCarriedOutAndEnds) {
                      SetTrainabilityCommand{{{true, "*"}}, /*dry_run=*/true}, RefreshCommand()}));
   EXPECT_THAT(effects_.done_, ElementsAre("call", "save", "rules of 3", "foresee", "refresh"));
   EXPECT_THAT(ended_, ElementsAre("1 done", "2 done", "3 done", "4 done", "5 done"));
-  EXPECT_EQ(standing_.learning_rate, 0.25);
-  EXPECT_EQ(standing_.applied.size(), 5);
+  EXPECT_EQ(session_state_.learning_rate, 0.25);
+  EXPECT_EQ(session_state_.applied.size(), 5);
 }
 
 TEST_F(CommandsTest, AStopSavesAndLeavesTheRest) {
   EXPECT_TRUE(Apply({StopCommand(), RefreshCommand()}));
-  EXPECT_THAT(effects_.done_, ElementsAre("call", "save at stop"));
-  EXPECT_TRUE(standing_.stopped);
-  EXPECT_FALSE(standing_.preempted);
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
+  EXPECT_TRUE(session_state_.stopped);
+  EXPECT_FALSE(session_state_.preempted);
 }
 
 TEST_F(CommandsTest, WhoGoesOnElsewhereSavesWhereThereIsAnythingToSave) {
   effects_.files_ = absl::ResourceExhaustedError("full");  // somebody else goes on from before
   ASSERT_TRUE(commands_.EndHere().ok());
-  EXPECT_THAT(effects_.done_, ElementsAre("call", "save at stop"));
-  EXPECT_TRUE(standing_.preempted);
+  EXPECT_THAT(effects_.done_, ElementsAre("call", "last save"));
+  EXPECT_TRUE(session_state_.preempted);
   effects_.done_.clear();
-  standing_.step = 0;
+  session_state_.step = 0;
   ASSERT_TRUE(commands_.EndHere().ok());
   EXPECT_THAT(effects_.done_, ElementsAre("call"));
 }
@@ -144,7 +144,7 @@ TEST_F(CommandsTest, AHaltWaitsForTheNextCommandsOrForTheJobsMove) {
   moves.preempted = true;
   effects_.plans_ = {moves};
   ASSERT_TRUE(commands_.Apply(3).ok());
-  EXPECT_TRUE(standing_.preempted);
+  EXPECT_TRUE(session_state_.preempted);
 }
 
 TEST_F(CommandsTest, WhatCannotBeDoneEndsWithItsReason) {
@@ -170,7 +170,7 @@ TEST_F(CommandsTest, WhatTheCheckpointHasIsToldAgain) {
   log_ = {{.number = 1, .what = SetLearningRateCommand{1}},
           {.number = 2, .what = SetLearningRateCommand{1}}};
   schedule_ = CommandSchedule({.taken = 2, .waiting = {2}});
-  standing_.applied = {{1, 3}};
+  session_state_.applied = {{1, 3}};
   commands_.TellUnreported();
   EXPECT_THAT(ended_, ElementsAre("1 done"));
 }

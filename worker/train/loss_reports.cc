@@ -1,5 +1,7 @@
 #include "worker/train/loss_reports.h"
 
+#include <google/protobuf/util/time_util.h>
+
 #include <cmath>
 #include <utility>
 
@@ -22,9 +24,8 @@ void LossReports::Add(int64_t step, const StepResult& result, int64_t samples,
 
 void LossReports::SetSeconds(double seconds) {
   Waiting& newest = waiting_.back();
-  const double whole = std::floor(seconds);
-  newest.metrics.mutable_duration()->set_seconds(static_cast<int64_t>(whole));
-  newest.metrics.mutable_duration()->set_nanos(static_cast<int32_t>((seconds - whole) * 1e9));
+  *newest.metrics.mutable_duration() =
+      google::protobuf::util::TimeUtil::NanosecondsToDuration(static_cast<int64_t>(seconds * 1e9));
   if (newest.flops > 0 && seconds > 0) {
     newest.metrics.set_model_flops_per_second(newest.flops / seconds);
   }

@@ -85,7 +85,7 @@ TEST_P(ManyRanks, JoinAlikeInEveryStrategy) {
   ExpectTheBitsOfDdp(job, 10);
 }
 
-TEST_P(ManyRanks, GoOnFromACheckpointAlikeInEveryStrategy) {
+TEST_P(ManyRanks, ResumeFromACheckpointAlikeInEveryStrategy) {
   Job job = SixSteps();
   const auto undisturbed = LossesOf(*RunSessions(job, GetParam()));
   for (const StrategyConfig& strategy : kStrategies) {

@@ -91,7 +91,6 @@ struct CheckpointWritten {
 struct CheckpointFailed {
   int64_t step = 0;
   std::string reason;
-  bool final = false;  // it was the last checkpoint of the job's training
 };
 struct CheckpointBad {
   std::string path;
@@ -104,7 +103,6 @@ struct CheckpointsFound {
     std::string path;
     int64_t step = 0;
     int64_t generation = 0;
-    int64_t last_command = 0;
     std::string reason;  // why it does not count; empty: it counts from now on
   };
   std::vector<One> found;

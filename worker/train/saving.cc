@@ -4,13 +4,13 @@
 
 namespace muster::train {
 
-void Saving::GoOnFrom(const Checkpoints::Restored& restored) {
+void Saving::ResumeFrom(const Checkpoints::Restored& restored) {
   newest_ = CheckpointWritten{restored.point.step, restored.path, restored.generation};
 }
 
 checkpoint::SavePoint Saving::Point() const {
   checkpoint::SavePoint point;
-  parts_.standing->Describe(parts_.jobs_rate, &point);
+  parts_.session_state->Describe(parts_.jobs_rate, &point);
   const CommandSchedule::Position commands = parts_.commands->position();
   point.last_command = commands.taken;
   point.steering.waiting_commands = commands.waiting;
@@ -21,7 +21,7 @@ checkpoint::SavePoint Saving::Point() const {
 }
 
 absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
-  const int64_t step = parts_.standing->step;
+  const int64_t step = parts_.session_state->step;
   // Commands that took effect at this step after that checkpoint are carried out again by a session
   // that starts from it.
   if (newest_.has_value() && newest_->step == step) return SaveResult();
@@ -44,7 +44,7 @@ absl::StatusOr<SaveResult> Saving::Save(SaveKind kind) {
         parts_.attempts->TryAgain(saved.files, attempt, "saving a checkpoint")) {
       continue;
     }
-    parts_.reports->Report(CheckpointFailed{step, Message(saved.files), kind == SaveKind::kFinal});
+    parts_.reports->Report(CheckpointFailed{step, Message(saved.files)});
     return SaveResult{saved.files};
   }
 }

@@ -17,16 +17,14 @@
 #include "worker/train/finite.h"
 #include "worker/train/outside.h"
 #include "worker/train/session_reports.h"
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 #include "worker/train/trained_parameters.h"
 
 namespace muster::train {
 
-// kAtStop and kFinal are tried up to three times.
 enum class SaveKind {
   kOnTheWay,  // training continues after it
-  kAtStop,    // the session stops after it
-  kFinal,     // at the end of training
+  kLast,      // the session trains no more after it; it is tried up to three times
 };
 
 struct SaveResult {
@@ -47,7 +45,7 @@ class Saving {
     const TrainedParameters* trained;
     const CommandSchedule* commands;
     const Attempts* attempts;
-    const Standing* standing;
+    const SessionState* session_state;
     const SessionReports* reports;
     // Return the strategy and the state in use. Both are called for each checkpoint, because a
     // change of the trained parameters replaces them.
@@ -64,7 +62,7 @@ class Saving {
 
   // The newest checkpoint that this session wrote or started from.
   const std::optional<CheckpointWritten>& newest() const { return newest_; }
-  void GoOnFrom(const Checkpoints::Restored& restored);
+  void ResumeFrom(const Checkpoints::Restored& restored);
 
  private:
   checkpoint::SavePoint Point() const;

@@ -43,7 +43,7 @@ class SavingTest : public testing::Test {
       const FiniteCheck finite(*model);
       const auto trained = *TrainedParameters::Create(model->Parameters(), {{true, "*.bias"}});
       trained->RestorePending({"layers.0.bias"});
-      const SessionReports reports(0, &events_, &standing_);
+      const SessionReports reports(0, &events_, &session_state_);
       const Attempts attempts(absl::ZeroDuration(), &reports, [this](absl::Duration) { ++tries_; });
       const Identity identity = {"job", "instance", ++generation_, 0, "i"};
       const auto checkpoints =
@@ -61,7 +61,7 @@ class SavingTest : public testing::Test {
                      .trained = trained.get(),
                      .commands = &commands_,
                      .attempts = &attempts,
-                     .standing = &standing_,
+                     .session_state = &session_state_,
                      .reports = &reports,
                      .strategy = [&]() -> parallel::Strategy& { return *strategy; },
                      .state = state});
@@ -76,7 +76,7 @@ class SavingTest : public testing::Test {
 
   files::TempDir folder_;
   Events events_;
-  Standing standing_{.step = 3, .position = {1, 8}, .learning_rate = 0.25};
+  SessionState session_state_{.step = 3, .position = {1, 8}, .learning_rate = 0.25};
   CommandSchedule commands_{{.taken = 6, .waiting = {5}}};
   absl::Status still_mine_;
   int tries_ = 0;
@@ -84,7 +84,7 @@ class SavingTest : public testing::Test {
   Saving* saving_ = nullptr;
 };
 
-TEST_F(SavingTest, ACheckpointTellsWhereTheSessionStands) {
+TEST_F(SavingTest, ACheckpointContainsTheStateOfTheSession) {
   std::string path;
   On({}, [&](const Checkpoints::Restored&) {
     ASSERT_TRUE(Save(SaveKind::kOnTheWay).ok());
@@ -104,9 +104,9 @@ TEST_F(SavingTest, ACheckpointTellsWhereTheSessionStands) {
     EXPECT_THAT(point.steering.rules, ElementsAre(TrainableRule{true, "*.bias"}));
     EXPECT_THAT(point.steering.pending, ElementsAre("layers.0.bias"));
     // One of this step is there already.
-    saving_->GoOnFrom(restored);
+    saving_->ResumeFrom(restored);
     still_mine_ = absl::InternalError("nothing more is written");
-    EXPECT_TRUE(Save(SaveKind::kFinal).ok());
+    EXPECT_TRUE(Save(SaveKind::kLast).ok());
     EXPECT_EQ(saving_->newest()->generation, 1);
   });
 }
@@ -120,23 +120,21 @@ TEST_F(SavingTest, OneThatFailsOnTheWayIsReportedAndNotTriedAgain) {
   EXPECT_EQ(tries_, 0);
   ASSERT_THAT(events_.failed_, SizeIs(1));
   EXPECT_EQ(events_.failed_[0].step, 3);
-  EXPECT_FALSE(events_.failed_[0].final);
 }
 
-TEST_F(SavingTest, TheLastOneIsTriedThreeTimesAndSaysThatItWasTheLast) {
+TEST_F(SavingTest, TheLastOneIsTriedThreeTimes) {
   On({}, [&](const Checkpoints::Restored&) {
     still_mine_ = absl::ResourceExhaustedError("full");
-    EXPECT_FALSE(Save(SaveKind::kFinal).ok());
+    EXPECT_FALSE(Save(SaveKind::kLast).ok());
   });
   EXPECT_EQ(tries_, 2);
-  ASSERT_THAT(events_.failed_, SizeIs(1));
-  EXPECT_TRUE(events_.failed_[0].final);
+  EXPECT_THAT(events_.failed_, SizeIs(1));
 }
 
 TEST_F(SavingTest, WithoutALeaseNothingIsSaidOfTheFiles) {
   On({}, [&](const Checkpoints::Restored&) {
     still_mine_ = absl::UnavailableError("the lease is over");
-    const auto result = saving_->Save(SaveKind::kFinal);
+    const auto result = saving_->Save(SaveKind::kLast);
     EXPECT_TRUE(absl::IsUnavailable(result.status())) << result.status();
   });
   EXPECT_EQ(tries_, 0);

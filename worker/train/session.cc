@@ -16,9 +16,9 @@
 namespace muster::train {
 
 absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
-  if (standing_.validation_due) RETURN_IF_ERROR(ValidateDue());
-  for (const PlannedStage& stage : RemainingStages(job_.stages, standing_.step)) {
-    if (standing_.stopped) break;
+  if (session_state_.validation_due) RETURN_IF_ERROR(ValidateDue());
+  for (const PlannedStage& stage : RemainingStages(job_.stages, session_state_.step)) {
+    if (session_state_.stopped) break;
     RETURN_IF_ERROR(std::visit(Overloaded{[this](const FitUntil& fit) {
                                             if (!ended_early_.empty()) return absl::OkStatus();
                                             BeginStage("fit");
@@ -30,7 +30,7 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
                                           }},
                                stage));
   }
-  if (!standing_.stopped) {
+  if (!session_state_.stopped) {
     // The weights are exported even if the last checkpoint could not be written.
     const absl::Status exported = Export();
     if (!final_save_.ok() && (exported.ok() || CauseOf(exported) == Cause::kFinalSaveFailed)) {
@@ -42,24 +42,24 @@ absl::StatusOr<SessionEnd> SessionImpl::RunStages() {
     }
     RETURN_IF_ERROR(exported);
   }
-  return SessionEnd{standing_.step, standing_.stopped && !standing_.preempted, standing_.preempted,
-                    ended_early_};
+  return SessionEnd{session_state_.step, session_state_.stopped && !session_state_.preempted,
+                    session_state_.preempted, ended_early_};
 }
 
 absl::Status SessionImpl::Fit(const FitUntil& stage) {
   ASSIGN_OR_RETURN(RollCallPlan plan, CallNow());
-  while (standing_.step < stage.end) {
+  while (session_state_.step < stage.end) {
     ASSIGN_OR_RETURN(const bool ran_out, RanOut(plan));
     if (ran_out) break;
     if (plan.preempted) return commands_->EndHere();
     ASSIGN_OR_RETURN(const bool applied, commands_->Apply(plan.apply_commands));
-    if (standing_.stopped) return absl::OkStatus();
+    if (session_state_.stopped) return absl::OkStatus();
     if (applied) {
       ASSIGN_OR_RETURN(plan, CallNow());
       continue;
     }
     const auto start = std::chrono::steady_clock::now();
-    profile_.BeginStep(standing_.step + 1);
+    profile_.BeginStep(session_state_.step + 1);
     // Commands that come with the plan of this call wait, because a step must follow its hook at
     // once.
     ASSIGN_OR_RETURN(const auto plan_after_hook, changes_->BeforeStep());
@@ -71,9 +71,9 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
     // is sent in the next call.
     roll_call_.SetSeconds(
         std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-    RETURN_IF_ERROR(profile_.EndStep(standing_.step));
+    RETURN_IF_ERROR(profile_.EndStep(session_state_.step));
     ASSIGN_OR_RETURN(const auto boundary_plan, AtBoundary(stage, plan));
-    if (standing_.stopped) return absl::OkStatus();
+    if (session_state_.stopped) return absl::OkStatus();
     if (boundary_plan.has_value()) plan = *boundary_plan;
   }
   return absl::OkStatus();
@@ -82,17 +82,17 @@ absl::Status SessionImpl::Fit(const FitUntil& stage) {
 absl::Status SessionImpl::Step(const RollCallPlan& plan) {
   reports_.Progress("training");
   ASSIGN_OR_RETURN(const StepResult result,
-                   training_->stepper().Run({standing_.step + 1, standing_.position, plan.inputs,
-                                             standing_.learning_rate}));
-  standing_.position = sampler_->After(standing_.position);
-  ++standing_.step;
+                   training_->stepper().Run({session_state_.step + 1, session_state_.position,
+                                             plan.inputs, session_state_.learning_rate}));
+  session_state_.position = sampler_->After(session_state_.position);
+  ++session_state_.step;
   return roll_call_.TakeIn(result, plan.inputs.samples);
 }
 
 absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUntil& stage,
                                                                     const RollCallPlan& next) {
   const Due due =
-      DueAfter(standing_.step, !next.inputs.ran_out.empty(),
+      DueAfter(session_state_.step, !next.inputs.ran_out.empty(),
                {.stage = stage,
                 .checkpoints = has_checkpoints(),
                 .save_every = job_.checkpoint.has_value() ? job_.checkpoint->every_steps : 0,
@@ -103,14 +103,14 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
   ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
   if (!due.any()) return plan;
   if (plan.preempted && ValidatesElsewhere(due, has_checkpoints())) {
-    standing_.validation_due = true;
+    session_state_.validation_due = true;
     RETURN_IF_ERROR(commands_->EndHere());
     return plan;
   }
   if (due.validate) RETURN_IF_ERROR(Validate());
   if (due.save) {
     ASSIGN_OR_RETURN(const SaveResult result,
-                     Save(due.last_save ? SaveKind::kFinal : SaveKind::kOnTheWay));
+                     Save(due.last_save ? SaveKind::kLast : SaveKind::kOnTheWay));
     if (due.last_save) final_save_ = result.files;
   }
   return CallNow();
@@ -118,24 +118,26 @@ absl::StatusOr<std::optional<RollCallPlan>> SessionImpl::AtBoundary(const FitUnt
 
 absl::StatusOr<bool> SessionImpl::RanOut(const RollCallPlan& plan) {
   if (plan.inputs.ran_out.empty()) return false;
-  ended_early_ = absl::StrCat(DescribeRanOut(plan.inputs.ran_out), " after step ", standing_.step,
-                              " (uneven_inputs: stop_at_first)");
-  if (standing_.step == 0)
+  ended_early_ = absl::StrCat(DescribeRanOut(plan.inputs.ran_out), " after step ",
+                              session_state_.step, " (uneven_inputs: stop_at_first)");
+  if (session_state_.step == 0)
     return absl::FailedPreconditionError(absl::StrCat(ended_early_, ": nothing can be trained"));
   return true;
 }
 
 void SessionImpl::BeginStage(const char* stage) {
-  standing_.stage = stage;
-  reports_.Report(StageStarted{stage, standing_.step});
+  session_state_.stage = stage;
+  reports_.Report(StageStarted{stage, session_state_.step});
 }
 
 absl::Status SessionImpl::ValidateOnce() {
-  ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
-  if (plan.preempted) return commands_->EndHere();
-  ASSIGN_OR_RETURN(const bool applied, commands_->Apply(plan.apply_commands));
-  if (applied) RETURN_IF_ERROR(CallNow().status());
-  return standing_.stopped ? absl::OkStatus() : Validate();
+  while (true) {
+    ASSIGN_OR_RETURN(const RollCallPlan plan, CallNow());
+    if (plan.preempted) return commands_->EndHere();
+    ASSIGN_OR_RETURN(const bool applied, commands_->Apply(plan.apply_commands));
+    if (session_state_.stopped) return absl::OkStatus();
+    if (!applied) return Validate();
+  }
 }
 
 absl::Status SessionImpl::ValidateDue() {
@@ -143,7 +145,7 @@ absl::Status SessionImpl::ValidateDue() {
     BeginStage("validate");
     RETURN_IF_ERROR(ValidateOnce());
   }
-  standing_.validation_due = false;
+  session_state_.validation_due = false;
   return absl::OkStatus();
 }
 
@@ -152,9 +154,9 @@ absl::Status SessionImpl::Validate() {
   RETURN_IF_ERROR(AwaitParameters());
   const AutocastScope autocast(job_.precision);
   v1::StepMetrics metrics;
-  metrics.set_step(standing_.step);
+  metrics.set_step(session_state_.step);
   ASSIGN_OR_RETURN(*metrics.mutable_validation(),
-                   Evaluate(*validate_data_, job_.batch.per_rank, standing_.step, *model_,
+                   Evaluate(*validate_data_, job_.batch.per_rank, session_state_.step, *model_,
                             context(), *parts_.control));
   reports_.Report(metrics);
   return absl::OkStatus();
@@ -168,7 +170,7 @@ absl::Status SessionImpl::Export() {
   if (!export_.has_value()) return absl::OkStatus();
   reports_.Progress("exporting the weights");
   RETURN_IF_ERROR(AwaitParameters());
-  RETURN_IF_ERROR(finite_->Check(standing_.step, strategy()));
+  RETURN_IF_ERROR(finite_->Check(session_state_.step, strategy()));
   RETURN_IF_ERROR(export_->Write(*model_, strategy()));
   return CallNow().status();  // no rank ends before the weights have their final name
 }

@@ -1,8 +1,8 @@
 // A session composes its parts: session.cc goes through stages and steps, session_setup.cc builds
 // everything. What the parts do is in files of their own: trained_parameters.h (which parameters
 // are trained), trainability_changes.h, session_roll_call.h, commands.h, saving.h,
-// weights_export.h, stages.h (what follows a step), standing.h (the position and settings between
-// steps).
+// weights_export.h, stages.h (what follows a step), session_state.h (the position and settings
+// between two steps).
 #ifndef MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 #define MUSTER_WORKER_TRAIN_SESSION_IMPL_H_
 
@@ -32,9 +32,9 @@
 #include "worker/train/session.h"
 #include "worker/train/session_reports.h"
 #include "worker/train/session_roll_call.h"
+#include "worker/train/session_state.h"
 #include "worker/train/setup.h"
 #include "worker/train/stages.h"
-#include "worker/train/standing.h"
 #include "worker/train/trainability_changes.h"
 #include "worker/train/trained_parameters.h"
 #include "worker/train/training.h"
@@ -136,7 +136,7 @@ class SessionImpl : public Session, private CommandEffects {
   Profile profile_;
   const SessionParts parts_;
 
-  Standing standing_;
+  SessionState session_state_;
   const SessionReports reports_;
   const Attempts attempts_;
   SessionRollCall roll_call_;

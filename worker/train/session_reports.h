@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "worker/train/outside.h"
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 
 namespace muster::train {
 
@@ -14,8 +14,8 @@ namespace muster::train {
 class SessionReports {
  public:
   // Both outlive it.
-  SessionReports(int64_t rank, EventSink* events, const Standing* standing)
-      : rank_(rank), events_(events), standing_(standing) {}
+  SessionReports(int64_t rank, EventSink* events, const SessionState* session_state)
+      : rank_(rank), events_(events), session_state_(session_state) {}
 
   // True on the rank that reports the events that are the same on all ranks.
   bool leader() const { return rank_ == 0; }
@@ -27,13 +27,13 @@ class SessionReports {
   void ReportOfRank(const Event& event) const { events_->Report(event); }
   // Reports where this rank is. `doing` has static lifetime.
   void Progress(const char* doing) const {
-    events_->Progress(standing_->step, standing_->stage, doing);
+    events_->Progress(session_state_->step, session_state_->stage, doing);
   }
 
  private:
   const int64_t rank_;
   EventSink* const events_;
-  const Standing* const standing_;
+  const SessionState* const session_state_;
 };
 
 }  // namespace muster::train

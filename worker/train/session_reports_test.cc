@@ -25,8 +25,8 @@ class Sink : public EventSink {
 
 TEST(SessionReports, WhatIsTheSameOnAllRanksIsToldByOneOfThem) {
   Sink first, second;
-  const Standing standing;
-  const SessionReports leader(0, &first, &standing), other(1, &second, &standing);
+  const SessionState session_state;
+  const SessionReports leader(0, &first, &session_state), other(1, &second, &session_state);
   leader.Report(Exported{"a"});
   other.Report(Exported{"a"});
   EXPECT_THAT(first.told_, ElementsAre("a"));
@@ -37,10 +37,10 @@ TEST(SessionReports, WhatIsTheSameOnAllRanksIsToldByOneOfThem) {
 
 TEST(SessionReports, EachRankTellsWhereItStandsNow) {
   Sink sink;
-  Standing standing;
-  const SessionReports reports(3, &sink, &standing);
-  standing.step = 7;
-  standing.stage = "fit";
+  SessionState session_state;
+  const SessionReports reports(3, &sink, &session_state);
+  session_state.step = 7;
+  session_state.stage = "fit";
   reports.Progress("training");
   EXPECT_THAT(sink.told_, ElementsAre("7 fit training"));
 }

@@ -48,7 +48,7 @@ RollCallRecord SessionRollCall::Record(int64_t step, const data::Position& posit
           .joined_since = joined_since,
           .newest_command = parts_.commands->Newest(),
           .layout = layout_,
-          .learning_rate = parts_.standing->learning_rate,
+          .learning_rate = parts_.session_state->learning_rate,
           .mask_hash = subject_.trained->wanted_hash(),
           .first_change = subject_.trained->first_change(),
           .preempted = parts_.commands->Preempted(),
@@ -67,17 +67,17 @@ void SessionRollCall::Post(const RollCallRecord& record) {
 
 void SessionRollCall::PostNext() {
   attempt_ = 0;
-  Post(Record(parts_.standing->step + 1, sampler_->After(parts_.standing->position)));
+  Post(Record(parts_.session_state->step + 1, sampler_->After(parts_.session_state->position)));
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::CallNow() {
   ++attempt_;
-  Post(Record(parts_.standing->step, parts_.standing->position));
+  Post(Record(parts_.session_state->step, parts_.session_state->position));
   return AwaitNext();
 }
 
 absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
-  const int64_t step = parts_.standing->step;
+  const int64_t step = parts_.session_state->step;
   const absl::StatusOr<RollCallPlan> plan = roll_call_.Await();
   if (parts_.lease != nullptr) RETURN_IF_ERROR(parts_.lease->StillMine());
   if (absl::IsOutOfRange(plan.status())) {
@@ -101,7 +101,7 @@ absl::StatusOr<RollCallPlan> SessionRollCall::AwaitNext() {
 }
 
 absl::Status SessionRollCall::TakeIn(const StepResult& result, int64_t samples) {
-  const int64_t step = parts_.standing->step;
+  const int64_t step = parts_.session_state->step;
   newest_ = result;
   newest_step_ = step;
   loss_reports_.Add(step, result, samples, *subject_.model);

@@ -19,7 +19,7 @@
 #include "worker/train/outside.h"
 #include "worker/train/roll_call.h"
 #include "worker/train/session_reports.h"
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 #include "worker/train/step.h"
 #include "worker/train/trained_parameters.h"
 
@@ -35,7 +35,7 @@ class SessionRollCall {
     const comm::FlightRecorder* flight;
     const CommandSource* commands;
     const LeaseHolder* lease = nullptr;  // null: no other process can replace this one
-    const Standing* standing;
+    const SessionState* session_state;
     const SessionReports* reports;
   };
   explicit SessionRollCall(const Parts& parts) : parts_(parts), roll_call_(parts.control) {}
@@ -61,9 +61,9 @@ class SessionRollCall {
   void PostNext();
   absl::StatusOr<RollCallPlan> AwaitNext();
 
-  // Called after a step that `standing` already counts. The next call sends the loss of this step
-  // and then reports it. OUT_OF_RANGE: so many steps in a row were skipped that more of them will
-  // not help.
+  // Called after a step that `session_state` already counts. The next call sends the loss of this
+  // step and then reports it. OUT_OF_RANGE: so many steps in a row were skipped that more of them
+  // will not help.
   absl::Status TakeIn(const StepResult& result, int64_t samples);
   // The duration of this step, including its roll call.
   void SetSeconds(double seconds) { loss_reports_.SetSeconds(seconds); }

@@ -46,13 +46,13 @@ class LostLease : public LeaseHolder {
 // One rank with all that its roll calls need; four samples in a step of a world of two.
 struct Rank {
   Rank(int rank, comm::Communicator* control, const LeaseHolder* lease = nullptr)
-      : reports(rank, &sink, &standing),
+      : reports(rank, &sink, &session_state),
         calls({.identity = {"job", "instance", 1, rank, "i"},
                .control = control,
                .flight = &flight,
                .commands = &commands,
                .lease = lease,
-               .standing = &standing,
+               .session_state = &session_state,
                .reports = &reports}) {
     model = *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
     trained = *TrainedParameters::Create(model->Parameters(), {});
@@ -60,7 +60,7 @@ struct Rank {
                                       .world_size = control->world_size(),
                                       .per_rank = 2,
                                       .order = data::Order::kSequential});
-    standing.learning_rate = 0.1;
+    session_state.learning_rate = 0.1;
     calls.SetSubject({.model = model.get(),
                       .trained = trained.get(),
                       .full_micro_batches = control->world_size()});
@@ -70,8 +70,8 @@ struct Rank {
   // As a session does it.
   absl::StatusOr<RollCallPlan> Step(double loss, StepOutcome outcome = StepOutcome::kApplied) {
     calls.PostNext();
-    standing.position = sampler->After(standing.position);
-    ++standing.step;
+    session_state.position = sampler->After(session_state.position);
+    ++session_state.step;
     StepResult result{.loss_sum = loss, .loss_weight = 1, .outcome = outcome};
     if (!std::isfinite(loss)) result.not_finite = "sample 8";
     const absl::Status taken = calls.TakeIn(result, 4);
@@ -83,7 +83,7 @@ struct Rank {
 
   NoCommands commands;
   Losses sink;
-  Standing standing;
+  SessionState session_state;
   comm::FlightRecorder flight;
   SessionReports reports;
   SessionRollCall calls;

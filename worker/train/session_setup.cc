@@ -34,14 +34,14 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
       gradients_(comm::Recorded(parts.gradients, flight_, 1)),
       profile_(job.profile, identity),
       parts_(profile_.Trace(WithRecorded(parts))),
-      reports_(identity.rank, parts.events, &standing_),
+      reports_(identity.rank, parts.events, &session_state_),
       attempts_(parts.save_retry, &reports_, Sleep),
       roll_call_({.identity = identity_,
                   .control = parts_.control,
                   .flight = flight_,
                   .commands = parts_.commands,
                   .lease = parts_.lease,
-                  .standing = &standing_,
+                  .session_state = &session_state_,
                   .reports = &reports_}),
       plain_context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
                                                               models::MakeGenerator(job.seed))) {}
@@ -62,8 +62,8 @@ absl::Status SessionImpl::Build() {
   RETURN_IF_ERROR(AgreeOn("the job", jobspec::LinesOf(job_.spec), parts_.control));
   if (job_.weights_export.has_value()) {
     export_.emplace(WeightsExport::Parts{identity_, *job_.weights_export, parts_.control,
-                                         parts_.export_gate, parts_.lease, &attempts_, &standing_,
-                                         &reports_});
+                                         parts_.export_gate, parts_.lease, &attempts_,
+                                         &session_state_, &reports_});
     RETURN_IF_ERROR(export_->Prepare());
   }
   RETURN_IF_ERROR(BuildModel());
@@ -87,10 +87,11 @@ absl::Status SessionImpl::Build() {
                                     .effects = this,
                                     .learning_rates = &job_.schedule,
                                     .schedule = &schedule_,
-                                    .standing = &standing_,
+                                    .session_state = &session_state_,
                                     .reports = &reports_});
   RETURN_IF_ERROR(CallNow().status());  // every rank has come this far and has the same plan
-  reports_.ReportOfRank(SessionStarted{standing_.step, started_from, schedule_.position().taken});
+  reports_.ReportOfRank(
+      SessionStarted{session_state_.step, started_from, schedule_.position().taken});
   commands_->TellUnreported();
   if (changes_.has_value()) changes_->ReportInForce();
   return absl::OkStatus();
@@ -163,7 +164,7 @@ absl::Status SessionImpl::BuildTraining() {
   if (!sampler.ok()) return Annotate(sampler.status(), "batch");
   sampler_.emplace(*std::move(sampler));
   roll_call_.SetInput(&*sampler_, train_data_->dataset->size());
-  standing_.learning_rate = job_.optimizer->lr;
+  session_state_.learning_rate = job_.optimizer->lr;
   ASSIGN_OR_RETURN(training_, MakeTraining());
   changes_.emplace(TrainabilityChanges::Parts{.rank = identity_.rank,
                                               .refresh = job_.refresh,
@@ -171,7 +172,7 @@ absl::Status SessionImpl::BuildTraining() {
                                               .trained = trained_.get(),
                                               .training = training_.get(),
                                               .calls = &roll_call_,
-                                              .standing = &standing_,
+                                              .session_state = &session_state_,
                                               .reports = &reports_});
   return absl::OkStatus();
 }
@@ -206,7 +207,7 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
                                 .trained = trained_.get(),
                                 .commands = &schedule_,
                                 .attempts = &attempts_,
-                                .standing = &standing_,
+                                .session_state = &session_state_,
                                 .reports = &reports_,
                                 .strategy = [this]() -> parallel::Strategy& { return *strategy(); },
                                 .state = [this] { return State(); }});
@@ -219,10 +220,10 @@ absl::StatusOr<std::string> SessionImpl::OpenCheckpoints() {
 
 void SessionImpl::Restore(const Checkpoints::Restored& restored) {
   const checkpoint::SavePoint& point = restored.point;
-  standing_.GoOnFrom(point);
+  session_state_.ResumeFrom(point);
   trained_->RestorePending(point.steering.pending);
   schedule_ = CommandSchedule({point.last_command, point.steering.waiting_commands});
-  saving_->GoOnFrom(restored);
+  saving_->ResumeFrom(restored);
 }
 
 absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest& manifest) {

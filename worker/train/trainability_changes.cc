@@ -75,9 +75,9 @@ absl::StatusOr<bool> TrainabilityChanges::RunHook() {
   {
     std::optional<models::ValueWatch> watch;
     if (values && !idle_.told()) watch.emplace(*parts_.model, models::ValueWatch::Mode::kNote);
-    RETURN_IF_ERROR(
-        Annotate(parts_.model->BeforeStep(parts_.standing->step + 1),
-                 absl::StrCat("rank ", parts_.rank, ", before step ", parts_.standing->step + 1)));
+    RETURN_IF_ERROR(Annotate(
+        parts_.model->BeforeStep(parts_.session_state->step + 1),
+        absl::StrCat("rank ", parts_.rank, ", before step ", parts_.session_state->step + 1)));
     wrote = watch.has_value() && watch->written();
   }
   if (values) parts_.training->strategy().ReleaseParameters();
@@ -94,7 +94,7 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::BringFlagsIntoForce() {
 TrainabilityChange TrainabilityChanges::Difference(const Mask& mask, int64_t command) const {
   const Mask& before = parts_.trained->in_force();
   const auto& parameters = parts_.trained->parameters();
-  TrainabilityChange change{.step = parts_.standing->step,
+  TrainabilityChange change{.step = parts_.session_state->step,
                             .command = command,
                             .trained_before = TrainedElements(parameters, before),
                             .trained = TrainedElements(parameters, mask)};
@@ -114,7 +114,7 @@ absl::StatusOr<TrainabilityChange> TrainabilityChanges::ChangeTo(const Mask& mas
   parts_.reports->Progress("planning anew what is trained");
   // The ranks compare the masks that they want before anything depends on them.
   RETURN_IF_ERROR(parts_.calls->CallNow().status());
-  ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.standing->step));
+  ASSIGN_OR_RETURN(change.bytes_moved, parts_.training->Refresh(parts_.session_state->step));
   parts_.calls->SetLayout(std::bit_cast<int64_t>(parts_.training->strategy().layout_fingerprint()));
   change.seconds = SecondsSince(start);
   return change;

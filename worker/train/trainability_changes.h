@@ -16,7 +16,7 @@
 #include "worker/train/outside.h"
 #include "worker/train/session_reports.h"
 #include "worker/train/session_roll_call.h"
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 #include "worker/train/trained_parameters.h"
 #include "worker/train/training.h"
 
@@ -33,7 +33,7 @@ class TrainabilityChanges {
     TrainedParameters* trained;
     Training* training;
     SessionRollCall* calls;
-    const Standing* standing;
+    const SessionState* session_state;
     const SessionReports* reports;
   };
   explicit TrainabilityChanges(const Parts& parts);

@@ -36,12 +36,12 @@ struct Rank {
   Rank(const std::string& fault, RefreshMode refresh, comm::Communicator& control,
        comm::Communicator& data)
       : recorded(comm::Recorded(&data, &flight, 1)),
-        reports(0, &outside, &standing),
+        reports(0, &outside, &session_state),
         calls({.identity = {},
                .control = &control,
                .flight = &flight,
                .commands = &outside,
-               .standing = &standing,
+               .session_state = &session_state,
                .reports = &reports}) {
     job.strategy = parallel::FsdpOptions();
     model = *models::CreateFromJson("plugin",
@@ -58,7 +58,7 @@ struct Rank {
                                  nullptr);
     calls.SetSubject({.model = model.get(), .trained = trained.get()});
     changes.emplace(TrainabilityChanges::Parts{0, refresh, model.get(), trained.get(),
-                                               training.get(), &calls, &standing, &reports});
+                                               training.get(), &calls, &session_state, &reports});
   }
 
   // Begun by training; roll calls are not among them.
@@ -66,7 +66,7 @@ struct Rank {
 
   Job job;
   Outside outside;
-  Standing standing;
+  SessionState session_state;
   comm::FlightRecorder flight;
   std::unique_ptr<comm::Communicator> recorded;  // the communicator of training
   SessionReports reports;
@@ -87,11 +87,11 @@ void OnOneRank(const std::string& fault, RefreshMode refresh, const Body& body) 
 
 TEST(TrainabilityChanges, WhatAHookFreezesIsInForceWithTheNextStep) {
   OnOneRank("steers-in-turn", RefreshMode::kAuto, [](Rank& rank) {
-    for (rank.standing.step = 0; rank.standing.step < 3; ++rank.standing.step) {
+    for (rank.session_state.step = 0; rank.session_state.step < 3; ++rank.session_state.step) {
       const auto plan = rank.changes->BeforeStep();
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_TRUE(plan->has_value());
-      EXPECT_EQ(rank.trained->in_force()[0], rank.standing.step != 1);
+      EXPECT_EQ(rank.trained->in_force()[0], rank.session_state.step != 1);
       EXPECT_EQ(rank.trained->FirstFlipped(), -1);
     }
     EXPECT_EQ(rank.trained->version(), 3);
@@ -101,7 +101,7 @@ TEST(TrainabilityChanges, WhatAHookFreezesIsInForceWithTheNextStep) {
 
 TEST(TrainabilityChanges, HeldBackItAddsNoRollCall) {
   OnOneRank("steers-in-turn", RefreshMode::kManual, [](Rank& rank) {
-    for (rank.standing.step = 0; rank.standing.step < 2; ++rank.standing.step) {
+    for (rank.session_state.step = 0; rank.session_state.step < 2; ++rank.session_state.step) {
       const auto plan = rank.changes->BeforeStep();
       ASSERT_TRUE(plan.ok()) << plan.status();
       EXPECT_FALSE(plan->has_value());
@@ -132,7 +132,7 @@ TEST(TrainabilityChanges, ChangesByRulesHaveTheirOwnVersion) {
 TEST(TrainabilityChanges, AFlagHookGathersNothingWhereAnotherHookDoes) {
   for (const bool flags : {false, true}) {
     OnOneRank(flags ? "flags-in-turn" : "steers-in-turn", RefreshMode::kManual, [&](Rank& rank) {
-      rank.standing.step = 1;
+      rank.session_state.step = 1;
       const uint64_t before = rank.collectives();
       ASSERT_TRUE(rank.changes->BeforeStep().ok());
       EXPECT_THAT(rank.trained->PendingNames(), ElementsAre("weight"));

@@ -10,11 +10,11 @@ std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position
                                        const std::map<int64_t, int64_t>& steps, int64_t newest,
                                        const CommandSchedule::Get& get) {
   newest = std::min(newest, position.taken);
-  std::set<int64_t> taken_back;
+  std::set<int64_t> cancelled;
   for (int64_t number = 1; number <= newest; ++number) {
     const Command command = get(number);
     const auto* cancel = std::get_if<CancelCommand>(&command.what);
-    if (cancel != nullptr && !steps.contains(cancel->target)) taken_back.insert(cancel->target);
+    if (cancel != nullptr && !steps.contains(cancel->target)) cancelled.insert(cancel->target);
   }
   std::vector<Unreported> result;
   for (int64_t number = 1; number <= newest; ++number) {
@@ -27,8 +27,8 @@ std::vector<Unreported> FindUnreported(const CommandSchedule::Position& position
     }
     const bool waits = std::binary_search(position.waiting.begin(), position.waiting.end(), number);
     if (command.replay || command.begun || waits || IsDoneOnce(command)) continue;
-    if (taken_back.contains(number)) {
-      result.push_back({.number = number, .what = Unreported::What::kTakenBack});
+    if (cancelled.contains(number)) {
+      result.push_back({.number = number, .what = Unreported::What::kCancelled});
     } else {
       result.push_back({number, Unreported::What::kFinished, at});
     }

@@ -17,14 +17,14 @@ struct Unreported {
     // It took effect and is finished.
     kFinished,
     // It was cancelled before it took effect.
-    kTakenBack,
+    kCancelled,
     // It took effect. The coordinator already has an end of it, which may be wrong: the coordinator
     // may have ended the command with its job, before it found this checkpoint.
     kApplied,
   };
   int64_t number = 0;
   What what = What::kFinished;
-  // Optimizer steps done when it took effect; not set for kTakenBack.
+  // Optimizer steps done when it took effect; not set for kCancelled.
   int64_t step = 0;
 
   friend bool operator==(const Unreported&, const Unreported&) = default;

@@ -38,10 +38,10 @@ TEST(Unreported, WhatWaitsOrIsDoneAnewIsLeftOut) {
   EXPECT_THAT(Find({Rate(1), replayed, begun, halt}, {}, {1}), testing::IsEmpty());
 }
 
-TEST(Unreported, WhatWasTakenBackBeforeItTookEffectIsSaidToBe) {
+TEST(Unreported, ACommandThatWasCancelledBeforeItTookEffectIsReportedAsCancelled) {
   EXPECT_THAT(
       Find({Rate(1), Cancel(2, 1)}, {}),
-      testing::ElementsAre(Unreported{1, What::kTakenBack, 0}, Unreported{2, What::kFinished, 20}));
+      testing::ElementsAre(Unreported{1, What::kCancelled, 0}, Unreported{2, What::kFinished, 20}));
   EXPECT_THAT(
       Find({Rate(1), Cancel(2, 1)}, {{1, 5}}),
       testing::ElementsAre(Unreported{1, What::kFinished, 5}, Unreported{2, What::kFinished, 20}));

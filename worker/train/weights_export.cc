@@ -67,15 +67,15 @@ absl::Status WeightsExport::Prepare() const {
   return Annotate(check(), "export.path");
 }
 
-absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::TellLeadersPart(const absl::Status& mine,
-                                                                          const char* what) const {
+absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::ShareRank0Result(const absl::Status& mine,
+                                                                           const char* what) const {
   ASSIGN_OR_RETURN(const auto results,
                    checkpoint::Exchange(*parts_.control, checkpoint::ToResult(mine), what,
-                                        parts_.standing->step));
-  return LeadersPart{results[0].status()};
+                                        parts_.session_state->step));
+  return Rank0Result{results[0].status()};
 }
 
-absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::WriteTemporary(
+absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::WriteTemporary(
     const models::Model& model, parallel::Strategy* strategy) const {
   const size_t parameters = model.Parameters().size();
   size_t gathered = 0;
@@ -99,10 +99,10 @@ absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::WriteTemporary(
   // Also if writing the file failed half way, because the other ranks gather to the end.
   while (gathered < parameters) RETURN_IF_ERROR(gather(gathered));
   if (strategy != nullptr) strategy->ReleaseParameters();
-  return TellLeadersPart(files, "export written");
+  return ShareRank0Result(files, "export written");
 }
 
-absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::AwaitGrant() const {
+absl::StatusOr<WeightsExport::Rank0Result> WeightsExport::AwaitGrant() const {
   const bool asks = parts_.reports->leader() && parts_.gate != nullptr;
   const std::string& path = parts_.config.path;
   if (asks) parts_.reports->Report(ExportReady{Temporary(), path});
@@ -118,7 +118,7 @@ absl::StatusOr<WeightsExport::LeadersPart> WeightsExport::AwaitGrant() const {
             absl::FormatDuration(parts_.gate->grant_timeout()), " that they get their final name"));
       }
     }
-    ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(word, "export granted"));
+    ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(word, "export granted"));
     if (!absl::IsUnavailable(told.status)) return told;
     parts_.reports->Progress("waiting until the coordinator allows the weights their final name");
   }
@@ -140,13 +140,13 @@ void WeightsExport::RemoveOlder() const {
 
 absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy* strategy) const {
   for (int attempt = 1;; ++attempt) {
-    ASSIGN_OR_RETURN(const LeadersPart written, WriteTemporary(model, strategy));
+    ASSIGN_OR_RETURN(const Rank0Result written, WriteTemporary(model, strategy));
     if (written.status.ok()) break;
     if (!parts_.attempts->TryAgain(written.status, attempt, "exporting the weights")) {
       return Failed(written.status);
     }
   }
-  ASSIGN_OR_RETURN(const LeadersPart granted, AwaitGrant());
+  ASSIGN_OR_RETURN(const Rank0Result granted, AwaitGrant());
   if (!granted.status.ok()) return Failed(granted.status);
   absl::Status placed;
   if (parts_.reports->leader()) {
@@ -155,7 +155,7 @@ absl::Status WeightsExport::Write(const models::Model& model, parallel::Strategy
     placed = Place(parts_.config, Temporary());
     if (placed.ok()) placed = checkpoint::WriteConfig(parts_.config.path, model);
   }
-  ASSIGN_OR_RETURN(const LeadersPart told, TellLeadersPart(placed, "export placed"));
+  ASSIGN_OR_RETURN(const Rank0Result told, ShareRank0Result(placed, "export placed"));
   if (!told.status.ok()) return Failed(told.status);
   if (parts_.reports->leader()) RemoveOlder();
   parts_.reports->Report(Exported{parts_.config.path});

@@ -15,7 +15,7 @@
 #include "worker/train/job.h"
 #include "worker/train/outside.h"
 #include "worker/train/session_reports.h"
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 
 namespace muster::train {
 
@@ -30,7 +30,7 @@ class WeightsExport {
     ExportGate* gate = nullptr;          // on rank 0; null: the weights are renamed at once
     const LeaseHolder* lease = nullptr;  // null: no other process can replace this one
     const Attempts* attempts;
-    const Standing* standing;
+    const SessionState* session_state;
     const SessionReports* reports;
   };
   explicit WeightsExport(Parts parts) : parts_(std::move(parts)) {}
@@ -45,17 +45,18 @@ class WeightsExport {
   absl::Status Write(const models::Model& model, parallel::Strategy* strategy) const;
 
  private:
-  // The result of rank 0's part, known on all ranks. It has its own type, because
-  // absl::StatusOr<absl::Status> would take an error of the communicator for it.
-  struct LeadersPart {
+  // The result of rank 0's part of the work, as all ranks know it. It has its own type, because
+  // absl::StatusOr<absl::Status> could not distinguish it from an error of the communicator.
+  struct Rank0Result {
     absl::Status status;
   };
-  absl::StatusOr<LeadersPart> TellLeadersPart(const absl::Status& mine, const char* what) const;
+  // A collective; `mine` counts on rank 0 only.
+  absl::StatusOr<Rank0Result> ShareRank0Result(const absl::Status& mine, const char* what) const;
   // Writes the weights under their temporary name; a collective.
-  absl::StatusOr<LeadersPart> WriteTemporary(const models::Model& model,
+  absl::StatusOr<Rank0Result> WriteTemporary(const models::Model& model,
                                              parallel::Strategy* strategy) const;
   // Waits until the weights may get their final name; a collective.
-  absl::StatusOr<LeadersPart> AwaitGrant() const;
+  absl::StatusOr<Rank0Result> AwaitGrant() const;
   // Removes files that older generations left under temporary names.
   void RemoveOlder() const;
   std::string Temporary() const;

@@ -57,8 +57,8 @@ class WeightsExportTest : public testing::Test {
     std::vector<absl::Status> statuses(2);
     RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator&) {
       Events others;
-      const Standing standing;
-      const SessionReports reports(rank, rank == 0 ? &events_ : &others, &standing);
+      const SessionState session_state;
+      const SessionReports reports(rank, rank == 0 ? &events_ : &others, &session_state);
       const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
       const auto model =
           *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
@@ -68,7 +68,7 @@ class WeightsExportTest : public testing::Test {
                                    .gate = rank == 0 ? &gate_ : nullptr,
                                    .lease = &lease_,
                                    .attempts = &attempts,
-                                   .standing = &standing,
+                                   .session_state = &session_state,
                                    .reports = &reports});
       statuses[rank] = body(weights, *model);
     });

@@ -11,7 +11,7 @@ std::string Json(const google::protobuf::Message& message, JsonForm form) {
   options.add_whitespace = form == JsonForm::kPretty;
   std::string text;
   const auto status = google::protobuf::util::MessageToJsonString(message, &text, options);
-  // Only a broken Any or Timestamp can fail; say so instead of printing half an object.
+  // Only a broken Any or Timestamp can fail: then the result is an empty object, not half of one.
   if (!status.ok()) text = "{}";
   if (text.empty() || text.back() != '\n') text += '\n';
   return text;

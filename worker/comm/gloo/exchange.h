@@ -18,9 +18,10 @@ struct Exchange {
   uint32_t contribution_tag = 0;
   uint32_t result_tag = 0;
   at::Tensor scratch;  // ScratchBytes() bytes; declared before the transfers, which write to it
-  std::vector<std::unique_ptr<Transfer>>
-      contributions;                                 // to be reduced, in rank order, not the own
-  std::vector<std::unique_ptr<Transfer>> transfers;  // everything else
+  // Of the other ranks, in rank order: what is to be reduced.
+  std::vector<std::unique_ptr<Transfer>> contributions;
+  // Everything else.
+  std::vector<std::unique_ptr<Transfer>> transfers;
   // Of a sum, by rank: where the contributions to this rank's slice are once the transfers are
   // done.
   std::vector<const void*> sources;
@@ -28,8 +29,9 @@ struct Exchange {
 };
 
 // The memory that a sum needs for the contributions of the other ranks: with W ranks and slices of
-// S bytes (W - 1) S. A reduce-scatter takes the first of them in its output, which leaves (W
-// - 2) S (nothing for two ranks), unless the output is in place or of another type.
+// S bytes (W - 1) S bytes. A reduce-scatter needs only (W - 2) S bytes, nothing for two ranks,
+// because it takes the first contribution in its output; but not if the output is in place or of
+// another type.
 int64_t ScratchBytes(const OperationSpec& spec, int world_size);
 
 // Posts all messages that depend on no other message. After an error some of them may be posted.

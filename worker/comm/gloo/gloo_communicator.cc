@@ -318,7 +318,7 @@ absl::Status GlooCommunicator::Wait(Operation& operation) {
   int peer = finisher_waits_for_;
   if (peer == kNobody) peer = reducer_waits_for_;
   Fail(absl::DeadlineExceededError(absl::StrCat(
-      peer == kNobody ? std::string("somebody") : absl::StrCat("rank ", peer),
+      peer == kNobody ? std::string("a rank") : absl::StrCat("rank ", peer),
       " did not take part within ", absl::FormatDuration(absl::FromChrono(options_.timeout)))));
   absl::MutexLock lock(&mu_, absl::Condition(&operation.done));
   return operation.result;

@@ -2,8 +2,10 @@
 //
 // Both sides name the message by a tag below 2^30; the receiver posts a buffer of the same size.
 // Posting never blocks and uses no other thread; several messages may be in flight. A dead peer
-// fails the transfers with it at once; a peer that is alive and silent fails nothing: Cancel is how
-// to stop waiting. Threads: everything may be called from any thread.
+// fails the transfers with it at once. A peer that is alive and silent fails nothing: CancelFrom
+// ends the waiting. Threads: everything may be called from any thread.
+//
+// The classes are abstract so that this header includes nothing of c10d.
 #ifndef MUSTER_WORKER_COMM_GLOO_MESH_H_
 #define MUSTER_WORKER_COMM_GLOO_MESH_H_
 
@@ -26,8 +28,8 @@ class Transfer {
 
   virtual int peer() const = 0;
 
-  // Errors: UNAVAILABLE "rank 2 is gone: ...", CANCELLED after Cancel. Call it once. If `limit` is
-  // reached, all connections break: give a limit only for the last message of a mesh.
+  // Errors: UNAVAILABLE "rank 2 is gone: ...", CANCELLED after CancelFrom. Call it once. If
+  // `limit` is reached, all connections break: give a limit only for the last message of a mesh.
   virtual absl::Status Wait(std::chrono::milliseconds limit = std::chrono::hours(24 * 365)) = 0;
 };
 

@@ -33,11 +33,12 @@ constexpr int kMachine = EM_X86_64;
 #elif defined(__aarch64__)
 constexpr int kMachine = EM_AARCH64;
 #else
-#error "which ELF machine is this?"
+#error "no ELF machine is known for this processor: add it here"
 #endif
 
-// The dynamic loader maps what the headers say whatever the file's size: one that was cut off would
-// end the process with SIGBUS. Of another machine's file it says that there is no such file.
+// The dynamic loader maps what the headers say and does not check the file's size: a file that was
+// cut off would end the process with SIGBUS. For another machine's file its error says that the
+// file does not exist.
 absl::Status CheckElf(const files::MappedFile& file) {
   const uint64_t size = file.size();
   ElfW(Ehdr) header;
@@ -115,8 +116,9 @@ absl::Status CheckPluginFile(const std::string& path) {
     problems.Add(absl::StrCat(what, ": the plug-in was built against '", theirs[key],
                               "', this worker against '", ours[key], "'"));
   }
-  return problems.ToStatus(absl::StatusCode::kFailedPrecondition,
-                           absl::StrCat(path, ": other versions, build it anew"));
+  return problems.ToStatus(
+      absl::StatusCode::kFailedPrecondition,
+      absl::StrCat(path, ": was built against other versions, build it again"));
 }
 
 }  // namespace muster::models

@@ -12,7 +12,7 @@ namespace muster::models {
 // plugin/muster/plugin.h, LibTorch and the C++ library's ABI that this program was built against.
 // Errors: those of MappedFile::Open; INVALID_ARGUMENT: no shared object for this machine, or no
 // plug-in; DATA_LOSS: cut off; FAILED_PRECONDITION: other versions, every difference with both
-// values.
+// versions.
 absl::Status CheckPluginFile(const std::string& path);
 
 }  // namespace muster::models

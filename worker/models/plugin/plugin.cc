@@ -67,7 +67,9 @@ std::string Wrong(const plugin::Input& input, bool own_loss) {
   }
   int64_t elements = 1;
   for (int64_t one : input.row) {
-    if (!size(one) || (elements *= one) > kMax) return "rows need a shape of sizes from 1 on";
+    if (!size(one) || (elements *= one) > kMax) {
+      return "rows need a shape of sizes from 1 on, with at most 2^31 numbers";
+    }
   }
   if (input.row.empty()) return "rows need a shape";
   if (input.target_numbers != 0) {

@@ -67,7 +67,7 @@ class Root : public Unit {
   int forwards_ = 0;
 };
 
-// A worker's rank: what is wrong on one rank only asks for it.
+// The rank of this worker, for faults that occur on one rank only.
 std::string OwnRank() {
   std::ifstream file("/proc/self/cmdline");
   for (std::string word; std::getline(file, word, '\0');) {

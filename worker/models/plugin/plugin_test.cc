@@ -177,9 +177,9 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"create-throws", ": not today"}, Fault{"no-model", "expected a model, found nothing"},
         Fault{"no-root", "a model needs a root"}, Fault{"no-parameters", "found none"},
         Fault{"double", "parameter 'weight': expected Float, found Double"},
-        Fault{"twice", "parameter 'weight': the name comes twice"},
-        Fault{"shared", "parameter 'same': its memory is another one's too"},
-        Fault{"part", "parameter 'part': its memory is another one's too, or a part of it"},
+        Fault{"twice", "parameter 'weight': the name appears twice"},
+        Fault{"shared", "parameter 'same': it shares memory with another parameter or buffer"},
+        Fault{"part", "parameter 'part': it shares memory with another parameter or buffer"},
         Fault{"no-tensor", "parameter 'nothing': found no tensor"},
         Fault{"half-buffer", "buffer 'half': expected Float or Long, found Half"},
         Fault{"no-child", "expected a child, found nothing"},
@@ -330,8 +330,8 @@ TEST_F(PluginFileTest, OtherVersionsAreRefusedWithBothBeforeAnythingIsLoaded) {
   const auto other = Make(Patched("interface=2;", "interface=7;"), "focal", {});
   EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Error(other),
-              HasSubstr("other versions, build it anew: the plug-in interface: the plug-in was "
-                        "built against '7', this worker against '2'"));
+              HasSubstr("was built against other versions, build it again: the plug-in interface: "
+                        "the plug-in was built against '7', this worker against '2'"));
   EXPECT_THAT(Error(Make(Patched("torch=2.", "torch=1."), "focal", {})),
               AllOf(HasSubstr("LibTorch: the plug-in was built against '1."),
                     HasSubstr("this worker against '" TORCH_VERSION "'")));

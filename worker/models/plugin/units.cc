@@ -12,7 +12,7 @@
 
 namespace muster::plugin {
 
-// The worker's way to what a unit has registered.
+// Gives the worker access to what a unit has registered.
 class UnitAccess {
  public:
   static auto& parameters(Unit& unit) { return unit.parameters_; }
@@ -67,10 +67,10 @@ class TreeCheck {
              bool may_be_int64) {
     std::string wrong = Wrong(tensor, may_be_int64);
     if (name.empty()) wrong = "expected a name";
-    if (!names_.insert(name).second) wrong = "the name comes twice";
+    if (!names_.insert(name).second) wrong = "the name appears twice";
     if (wrong.empty() && tensor.numel() > 0 &&
         !memory_.insert(tensor.storage().unsafeGetStorageImpl()).second) {
-      wrong = "its memory is another one's too, or a part of it";
+      wrong = "it shares memory with another parameter or buffer";
     }
     if (!wrong.empty()) problems_->Add(absl::StrCat(what, " '", name, "': ", wrong));
   }
@@ -119,7 +119,8 @@ PluginUnit::PluginUnit(const std::string& who, plugin::Unit& inner, std::vector<
 }
 
 at::Tensor PluginUnit::Forward(const at::Tensor& x, ForwardContext& context) {
-  // Whoever replaced a parameter replaced it here.
+  // A strategy replaces a parameter in this object only. The plug-in's unit must use the same
+  // tensor.
   for (size_t i = 0; i < own_parameters().size(); ++i) {
     at::Tensor& theirs = UnitAccess::parameters(inner_)[i].tensor;
     if (!theirs.is_same(parameter(i))) theirs = parameter(i);

@@ -18,13 +18,14 @@
 
 namespace muster::models {
 
-// What the worker itself threw while plug-in code called it: on its way through that code.
+// Carries an exception of the worker through plug-in code, if the plug-in called the worker and the
+// worker threw.
 struct WorkersOwn {
   std::exception_ptr exception;
 };
 
-// Runs plug-in code: its exceptions of any kind become a ModelError "<who>: <text>". One that is
-// told already stays as it is, and so do the worker's own and lack of memory.
+// Runs plug-in code. An exception of any kind becomes a ModelError "<who>: <text>". Only a
+// ModelError, an exception of the worker, and a lack of memory stay as they are.
 template <typename Body>
 auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
   try {
@@ -47,9 +48,9 @@ auto CallPlugin(const std::string& who, Body&& body) -> decltype(body()) {
 
 class PluginUnit : public Unit {
  public:
-  // `inner` outlives this. `who` names plug-in and model in errors; `row` is the shape into which
-  // rows are brought, for a root. INVALID_ARGUMENT: a parameter or buffer that is not as unit.h
-  // says, or a name that comes twice.
+  // `inner` outlives this. `who` names plug-in and model in errors; `row` is the shape to which
+  // rows are reshaped, for a root. INVALID_ARGUMENT: a parameter or buffer that is not as unit.h
+  // says, or a name that appears twice.
   static absl::StatusOr<std::unique_ptr<PluginUnit>> Create(const std::string& who,
                                                             plugin::Unit& inner,
                                                             std::vector<int64_t> row);

@@ -90,9 +90,9 @@ void CheckTensors(const std::vector<ScriptTensor>& tensors, Problems* problems) 
   for (size_t i = 0; i < tensors.size(); ++i) {
     for (size_t j = 0; j < i; ++j) {
       if (!Overlap(tensors[i].tensor, tensors[j].tensor)) continue;
-      problems->Add(
-          absl::StrCat("'", tensors[j].names.front(), "' and '", tensors[i].names.front(),
-                       "': parts of one memory; expected tensors that share all of it or nothing"));
+      problems->Add(absl::StrCat(
+          "'", tensors[j].names.front(), "' and '", tensors[i].names.front(),
+          "': share a part of their memory; expected tensors that share all or nothing"));
     }
   }
 }

@@ -65,8 +65,8 @@ class SeededByRank {
 // A module with everything below it.
 class ScriptUnit : public Unit {
  public:
-  // `tensors` are those in the module; `row` is the shape into which rows are brought, empty: as
-  // they come.
+  // `tensors` are those in the module; `row` is the shape to which rows are reshaped; empty: they
+  // are not reshaped.
   ScriptUnit(const std::string& who, const std::string& name, Module module,
              const std::vector<const ScriptTensor*>& tensors, std::vector<int64_t> row)
       : Unit(name),
@@ -108,7 +108,7 @@ class ScriptUnit : public Unit {
   struct BufferSlots {
     std::vector<ScriptSlot> slots;
     bool assigned;
-    // What stands in the slots during a forward, where it is assigned.
+    // If it is assigned: the tensor that is in the slots during a forward.
     at::Tensor copy = {};
     int64_t version = 0;
   };
@@ -135,7 +135,7 @@ class ScriptUnit : public Unit {
     throw ModelError(absl::StrCat(who_, ": forward: ", wrong));
   }
 
-  // Another tensor may stand behind a parameter since the last call.
+  // A strategy may have replaced the tensor of a parameter since the last call.
   void PutParameters() {
     for (size_t i = 0; i < parameter_slots_.size(); ++i) {
       if (parameter_slots_[i].front().Get().is_same(parameter(i))) continue;
@@ -160,8 +160,8 @@ class ScriptUnit : public Unit {
     }
   }
 
-  // A script may assign a new tensor to a buffer: its values belong into ours. In evaluation too:
-  // left in the slot, they would be what the next forward in training begins with.
+  // A script may assign a new tensor to a buffer: its values are copied into ours. In evaluation,
+  // too: if the new tensor stayed in the slot, the next forward in training would begin with it.
   void TakeBuffers() {
     const at::NoGradGuard no_grad;
     for (size_t i = 0; i < buffers_.size(); ++i) {

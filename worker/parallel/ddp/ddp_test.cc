@@ -1,4 +1,4 @@
-// What ddp does beyond what strategy_conformance_test tests.
+// What ddp does beyond what the conformance tests of strategies test.
 #include "worker/parallel/ddp/ddp.h"
 
 #include "gtest/gtest.h"

@@ -8,7 +8,6 @@
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "c10/core/GradMode.h"
-#include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/parallel/model_tensors.h"
 
@@ -128,7 +127,12 @@ absl::Status FlatGroup::GatherValues(int64_t step) {
     const MemoryScope scope(Purpose::kGathered);
     values_ = at::empty({group_.elements}, slice_.options());
   }
-  RETURN_IF_ERROR(communicator_->AllGather(values_, slice_, {label_.c_str(), step})->Wait());
+  const absl::Status status =
+      communicator_->AllGather(values_, slice_, {label_.c_str(), step})->Wait();
+  if (!status.ok()) {
+    values_.reset();  // ReleaseValues must not copy what did not arrive to the slice
+    return status;
+  }
   Show(ViewsOf(values_));
   return absl::OkStatus();
 }

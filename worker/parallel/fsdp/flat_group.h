@@ -61,7 +61,8 @@ class FlatGroup {
   // A collective. Until ReleaseValues the parameters' tensors are views of the values in the type
   // of the slices, even if the whole has another type.
   absl::Status GatherValues(int64_t step);
-  // Keeps what was written into the tensors since GatherValues. Does nothing without GatherValues.
+  // Keeps what was written into the tensors since GatherValues. Does nothing if GatherValues was
+  // not called or failed.
   void ReleaseValues();
 
   const at::Tensor& slice() const { return slice_; }

@@ -416,7 +416,7 @@ absl::Status CheckBuffersFor(const FsdpOptions& options,
   for (const auto& [name, tensor] : buffers) {
     if (tensor.scalar_type() != at::kFloat) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "buffer '", name, "' is float32, which parameters in bfloat16 do not go with"));
+        "buffer '", name, "' is float32, which cannot be combined with parameters in bfloat16"));
   }
   return absl::OkStatus();
 }

@@ -163,6 +163,22 @@ TEST(FsdpUnits, APeerThatIsGoneFailsTheForwardNamingUnitAndStep) {
   }
 }
 
+TEST(FsdpUnits, AGatherOfParametersThatFailedChangesNoValue) {
+  auto ranks = comm::LocalGroup::Create(2);
+  Layers net(2);
+  const auto strategy = CreateFsdp(net.Parameters(), {}, &net, ranks[0].get(), {});
+  ASSERT_TRUE(strategy.ok()) << strategy.status();
+  const std::vector<Piece>& pieces = (*strategy)->pieces();
+  std::vector<at::Tensor> before;
+  for (const Piece& piece : pieces) before.push_back(piece.tensor.detach().clone());
+  ranks[1].reset();
+  EXPECT_FALSE((*strategy)->GatherParameters(AllOf(net)).ok());
+  (*strategy)->ReleaseParameters();
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    EXPECT_TRUE(SameBits(pieces[i].tensor.detach(), before[i])) << i;
+  }
+}
+
 TEST(FsdpUnits, APeerThatGoesInBackwardFailsItByTheSameError) {
   auto ranks = comm::LocalGroup::Create(2);
   std::thread other([&] {  // takes part only in the forward

@@ -1,4 +1,4 @@
-// What sharded_ddp does beyond what strategy_conformance_test tests.
+// What sharded_ddp does beyond what the conformance tests of strategies test.
 #include "worker/parallel/sharded_ddp/sharded_ddp.h"
 
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "worker/train/standing.h"
+#include "worker/train/session_state.h"
 
 namespace muster::train {
 namespace {
@@ -7,12 +7,12 @@ constexpr size_t kKeptApplied = 256;
 
 }  // namespace
 
-void Standing::Applied(int64_t command) {
+void SessionState::Applied(int64_t command) {
   applied.emplace_back(command, step);
   if (applied.size() > kKeptApplied) applied.pop_front();
 }
 
-void Standing::Describe(double jobs_rate, checkpoint::SavePoint* point) const {
+void SessionState::Describe(double jobs_rate, checkpoint::SavePoint* point) const {
   point->step = step;
   point->epoch = position.epoch;
   point->cursor = position.cursor;
@@ -21,7 +21,7 @@ void Standing::Describe(double jobs_rate, checkpoint::SavePoint* point) const {
   point->steering.validation_due = validation_due;
 }
 
-void Standing::GoOnFrom(const checkpoint::SavePoint& point) {
+void SessionState::ResumeFrom(const checkpoint::SavePoint& point) {
   step = point.step;
   position = {point.epoch, point.cursor};
   learning_rate = point.steering.learning_rate.value_or(learning_rate);

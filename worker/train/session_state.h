@@ -1,7 +1,8 @@
-// The position and the settings of a session between two steps, and how a checkpoint stores them.
-// The session owns the object and its parts read it. The sections say who changes each field.
-#ifndef MUSTER_WORKER_TRAIN_STANDING_H_
-#define MUSTER_WORKER_TRAIN_STANDING_H_
+// The state of a session between two steps, apart from tensors: its position and its settings, and
+// how a checkpoint stores them. The session owns the object and its parts read it. The sections say
+// who changes each field.
+#ifndef MUSTER_WORKER_TRAIN_SESSION_STATE_H_
+#define MUSTER_WORKER_TRAIN_SESSION_STATE_H_
 
 #include <cstdint>
 #include <deque>
@@ -12,7 +13,7 @@
 
 namespace muster::train {
 
-struct Standing {
+struct SessionState {
   // ---- Changed by the session.
   const char* stage = "";
   int64_t step = 0;         // optimizer steps done
@@ -37,9 +38,9 @@ struct Standing {
   // which a checkpoint does not repeat.
   void Describe(double jobs_rate, checkpoint::SavePoint* point) const;
   // Continues from a checkpoint. Before the call, learning_rate is that of the job file.
-  void GoOnFrom(const checkpoint::SavePoint& point);
+  void ResumeFrom(const checkpoint::SavePoint& point);
 };
 
 }  // namespace muster::train
 
-#endif  // MUSTER_WORKER_TRAIN_STANDING_H_
+#endif  // MUSTER_WORKER_TRAIN_SESSION_STATE_H_

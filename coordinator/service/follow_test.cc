@@ -1,0 +1,115 @@
+#include "coordinator/service/follow.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
+#include "common/steady/test_bound.h"
+#include "coordinator/limits/limits.h"
+#include "coordinator/store/memory_store.h"
+
+namespace muster::service {
+namespace {
+
+// A memory store whose commits can be made to hang.
+class HangingStore : public store::MemoryStore {
+ public:
+  absl::Status Commit(const store::Batch& batch) override {
+    absl::MutexLock lock(&mutex_);
+    mutex_.Await(absl::Condition(
+        +[](bool* hangs) { return !*hangs; }, &hangs_));
+    return MemoryStore::Commit(batch);
+  }
+  void Hang(bool hangs) {
+    absl::MutexLock lock(&mutex_);
+    hangs_ = hangs;
+  }
+
+ private:
+  absl::Mutex mutex_;
+  bool hangs_ = false;
+};
+
+// A stream without items. It belongs to no call of gRPC.
+class EmptyStream : public FollowStream<v1::Job> {
+ public:
+  using FollowStream::FollowStream;
+
+ protected:
+  absl::StatusOr<bool> Next(v1::Job*) override { return false; }
+  bool Over() override { return false; }
+  bool IsLast() override { return false; }
+};
+
+class SilentFollower : public Follower {
+ public:
+  void Poke() override {}
+  void End(const absl::Status&) override {}
+  void JobDeleted() override {}
+};
+
+// Submits a job, and returns once the engine has applied this; its commit may still be under way.
+void Submit(Engine* engine, const std::string& id) {
+  absl::Notification applied;
+  engine->Request(
+      [&](cluster::Cluster& cluster, absl::Time now) {
+        EXPECT_TRUE(cluster.Submit({.job_id = id, .name = id}, now).ok());
+        applied.Notify();
+      },
+      nullptr);
+  EXPECT_TRUE(applied.WaitForNotificationWithTimeout(kTestBound));
+}
+
+// Waits until everything that was applied before is committed, and runs `done` then.
+void Read(Engine* engine, const std::function<void()>& done) {
+  absl::Notification answered;
+  engine->Read([&](const absl::Status&) {
+    done();
+    answered.Notify();
+  });
+  EXPECT_TRUE(answered.WaitForNotificationWithTimeout(kTestBound));
+}
+
+TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
+  HangingStore store;
+  Followers followers;
+  SilentFollower other;
+  EngineOptions options;
+  options.cluster.new_incarnation = [] { return "i"; };
+  options.clock = [] { return absl::FromUnixSeconds(1000); };
+  options.out = [](const cluster::Effect&) {};
+  options.on_failure = [](const absl::Status&) {};
+  auto started = Engine::Start(std::move(options), &store);
+  ASSERT_TRUE(started.ok()) << started.status();
+  const std::unique_ptr<Engine> engine = *std::move(started);
+  Submit(engine.get(), "a");
+  Read(engine.get(), [] {});
+  store.Hang(true);
+  Submit(engine.get(), "b");
+
+  // Their beginning waits for the commit, their end does not.
+  std::vector<std::shared_ptr<EmptyStream>> streams;
+  for (size_t i = 0; i < kLimits.followers_of_job; ++i) {
+    streams.push_back(std::make_shared<EmptyStream>(engine.get(), &followers, "a"));
+    streams.back()->Begin();
+    streams.back()->OnCancel();
+  }
+  absl::Notification cancelled;
+  engine->Aside([&](cluster::Cluster&, absl::Time) { cancelled.Notify(); });
+  EXPECT_TRUE(cancelled.WaitForNotificationWithTimeout(kTestBound));
+  store.Hang(false);
+
+  absl::Status added;
+  Read(engine.get(), [&] { added = followers.Add("a", &other); });
+  EXPECT_TRUE(added.ok()) << added;
+  for (const auto& stream : streams) stream->OnDone();
+}
+
+}  // namespace
+}  // namespace muster::service
