@@ -25,13 +25,13 @@ if [[ "${1:-}" == --long ]]; then
   shift
   third_party/install.sh --packages && third_party/install.sh --tests || exit 1
   bazel build //client/cli:muster //coordinator:musterd //worker/agent:muster-agent \
-    //worker:muster-worker //tests/faults:paced.so //tests/simulation:simulate || exit 1
+    //worker:muster-worker //tests/process:paced.so //tests/simulation:simulate || exit 1
   programs="$(mktemp -d)"
   trap 'rm -rf "$programs"' EXIT
   # A copy: a build in the meantime changes nothing.
   cp bazel-bin/{client/cli/muster,coordinator/musterd} \
     bazel-bin/worker/{agent/muster-agent,muster-worker} \
-    bazel-bin/tests/{faults/paced.so,simulation/simulate} "$programs" || exit 1
+    bazel-bin/tests/{process/paced.so,simulation/simulate} "$programs" || exit 1
   "$HOME/.cache/muster/venv/bin/python" -m tests.faults.long --programs "$programs" \
     --plugin "$programs/paced.so" --simulate "$programs/simulate" \
     --output-base "$(bazel info output_base)" \

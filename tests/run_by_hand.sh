@@ -19,7 +19,7 @@ ln -s "$programs/muster" "$tree/client/cli/muster"
 ln -s "$programs/musterd" "$tree/coordinator/musterd"
 ln -s "$programs/muster-agent" "$tree/worker/agent/muster-agent"
 ln -s "$programs/muster-worker" "$tree/worker/muster-worker"
-[[ -e "$programs/paced.so" ]] && ln -s "$programs/paced.so" "$tree/tests/faults/paced.so"
+[[ -e "$programs/paced.so" ]] && ln -s "$programs/paced.so" "$tree/tests/process/paced.so"
 [[ -e "$programs/plugin_faults.so" ]] &&
   ln -s "$programs/plugin_faults.so" "$tree/worker/models/plugin/plugin_faults.so"
 cd "$tree"

@@ -281,7 +281,7 @@ def main():
                 "//coordinator:musterd",
                 "//worker/agent:muster-agent",
                 "//worker:muster-worker",
-                "//tests/faults:paced.so",
+                "//tests/process:paced.so",
             ]
             subprocess.run(["bazel", "build", *targets], cwd=ROOT, check=True)
         plugin = programs_by_hand.use(arguments.plugin)

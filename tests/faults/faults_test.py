@@ -32,7 +32,7 @@ FIXED = {
 
 @pytest.fixture(scope="module")
 def plugin():
-    return runfile("tests/faults/paced.so")
+    return runfile("tests/process/paced.so")
 
 
 @pytest.fixture(scope="module")

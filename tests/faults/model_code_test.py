@@ -27,7 +27,7 @@ def cluster(muster):
 def submit(cluster, strategy, place, joined):
     job = world.write_job(
         cluster.muster,
-        runfile("tests/faults/paced.so"),
+        runfile("tests/process/paced.so"),
         sizes=UNEVEN if joined else EVEN,
         marked=MARKED_LATE if joined else MARKED_EARLY,
         options={
@@ -67,7 +67,7 @@ def test_what_throws_on_one_rank_ends_the_job_by_name(cluster, strategy, place, 
 def test_a_step_hook_that_throws_on_one_rank_ends_the_job_by_name(cluster, strategy):
     job = world.write_job(
         cluster.muster,
-        runfile("tests/faults/paced.so"),
+        runfile("tests/process/paced.so"),
         options={"fault": "hook", "fault_step": 5, "pace_ms": 0},
         strategy={strategy: {}},
         checkpoint=None,

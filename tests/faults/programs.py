@@ -19,7 +19,7 @@ def use(plugin=None):
         (folder / name).symlink_to(ROOT / name)
     os.environ.setdefault("TEST_SRCDIR", str(folder.parent))
     os.environ.setdefault("TEST_WORKSPACE", folder.name)
-    return pathlib.Path(plugin or ROOT / "bazel-bin/tests/faults/paced.so").resolve()
+    return pathlib.Path(plugin or ROOT / "bazel-bin/tests/process/paced.so").resolve()
 
 
 def check(folder):

@@ -110,7 +110,7 @@ ARROWS = {
     "tests/faults": ["plugin", "tests/process"],
     "tests/layering": ["client", "coordinator", "worker"],
     "tests/parity": ["client", "common", "coordinator", "examples", "worker"],
-    "tests/process": ["client", "coordinator", "examples", "proto", "worker"],
+    "tests/process": ["client", "coordinator", "examples", "plugin", "proto", "worker"],
     "tests/simulation": ["common", "coordinator", "worker"],
     # The repository's own folder has only pages.
     "": [],

@@ -6,12 +6,12 @@ import select
 import pytest
 
 from tests import cases
-from tests.process import api, harness, jobs
+from tests.process import api, harness, paced_job
 
 # Long enough for a lease of 3 s to be over, three times.
 LEASES = 3.3
-# One step takes long enough that some fall into each outage, and a few hundred into all.
-SLOW = {"per_rank": 2, "accumulate": 40}
+# Many steps fall into each outage.
+PACE_MS = 100
 
 
 def pause(seconds):
@@ -35,9 +35,9 @@ def steps_of(client):
 
 @pytest.mark.parametrize("local", [True, False], ids=["local-agent", "two-agents"])
 def test_four_outages_of_three_leases_disturb_nobody(muster, local):
-    job_file = jobs.write_job(
+    job_file = paced_job.write_job(
         muster.folder,
-        batch=SLOW,
+        PACE_MS,
         stages=[{"fit": {"steps": 100000}}],
         checkpoint={"directory": "checkpoints", "every_steps": 20, "keep": 3},
         export=None,
@@ -84,9 +84,9 @@ def test_four_outages_of_three_leases_disturb_nobody(muster, local):
 
 @pytest.mark.parametrize("local, killed", cases.every_value([True, False], ["nobody", "agents"]))
 def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, killed):
-    job_file = jobs.write_job(
+    job_file = paced_job.write_job(
         muster.folder,
-        batch={"per_rank": 2, "accumulate": 10},
+        PACE_MS / 5,
         stages=[{"fit": {"steps": 300}}],
         checkpoint={"directory": "checkpoints", "every_steps": 50, "keep": 3},
         export=None,
@@ -126,8 +126,12 @@ def test_a_job_that_ends_while_musterd_is_away_is_told_of_later(muster, local, k
 def test_without_autonomy_all_end_within_the_lease(muster):
     """As with `muster run`, whose coordinator is not started again."""
     # No checkpoints, because no later process would clean up a save that their end interrupted.
-    job_file = jobs.write_job(
-        muster.folder, batch=SLOW, stages=[{"fit": {"steps": 100000}}], export=None, checkpoint=None
+    job_file = paced_job.write_job(
+        muster.folder,
+        PACE_MS,
+        stages=[{"fit": {"steps": 100000}}],
+        export=None,
+        checkpoint=None,
     )
     daemon = muster.musterd(local_slots=2, more=["--autonomy", "0s"])
     client = api.Jobs(muster.address)

@@ -13,9 +13,9 @@ import uuid
 
 import pytest
 
-from tests.process import api, harness, jobs
+from tests.process import api, harness, paced_job
 
-SLOW = {"per_rank": 2, "accumulate": 40}
+PACE_MS = 50
 
 
 def ip(*arguments):
@@ -123,10 +123,10 @@ class Lives:
     "ways", [(True, True), (True, False), (False, True)], ids=["both-ways", "to-it", "from-it"]
 )
 def test_no_process_lives_beside_its_replacement(muster, island, ways, frozen):
-    job_file = jobs.write_job(
+    job_file = paced_job.write_job(
         muster.folder,
+        PACE_MS,
         world_size=1,
-        batch=SLOW,
         stages=[{"fit": {"steps": 100000}}],
         checkpoint={"directory": "checkpoints", "every_steps": 20, "keep": 3},
         export=None,

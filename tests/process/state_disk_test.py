@@ -7,10 +7,11 @@ import threading
 
 import pytest
 
-from tests.process import api, harness, jobs
+from tests.process import api, harness, jobs, paced_job
 
 # More than any machine takes while this test lasts: it stops the job itself.
 STEPS = 1_000_000
+PACE_MS = 10
 
 
 class Disk:
@@ -62,9 +63,9 @@ def write(muster, name, **changes):
 
 def test_a_full_disk_disturbs_no_training(muster, disk):
     musterd = muster.musterd(local_slots=2)
-    job = write(
-        muster,
-        "job.yaml",
+    job = paced_job.write_job(
+        muster.folder,
+        PACE_MS,
         stages=[{"fit": {"steps": STEPS}}],
         checkpoint={"directory": "checkpoints", "every_steps": 50, "keep": 3},
         export=None,

@@ -90,7 +90,8 @@ class Clang:
         made = folder / "rpc.pch"
         options = [option for option in OPTIONS if option != "-fsyntax-only"]
         subprocess.run(
-            ["clang++", *options, *self._options, "-x", "c++-header", header, "-o", made],
+            ["clang++", *options, *self._options, "-fpch-instantiate-templates"]
+            + ["-x", "c++-header", header, "-o", made],
             cwd=workspace(),
             check=True,
         )
