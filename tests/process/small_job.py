@@ -1,8 +1,10 @@
 """A job of some seconds, and what the command line says of it and of its nodes."""
 
-from tests.process import harness, jobs
+from tests.process import harness, paced_job
 
 STEPS = 300
+# A step waits most of this time and leaves the machine to the other tests.
+PACE_MS = 10
 
 
 def submit(muster, job_id, **changes):
@@ -13,9 +15,8 @@ def submit(muster, job_id, **changes):
         "export": {"path": f"{job_id}.safetensors"},
         "restart": {"max_restarts": 0},
     } | changes
-    muster.cli(
-        "submit", jobs.write_job(muster.folder, name=f"{job_id}.yaml", **changes), "--id", job_id
-    )
+    job_file = paced_job.write_job(muster.folder, PACE_MS, name=f"{job_id}.yaml", **changes)
+    muster.cli("submit", job_file, "--id", job_id)
 
 
 def get(muster, job_id):
