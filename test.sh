@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs the tests, and prints one last line: "N passed, N
 # failed".
-#   ./test.sh         what every change must pass; 34 minutes from nothing on two cores.
+#   ./test.sh         what every change must pass; from nothing on two cores it took 34 to 40
+#                     minutes when it was last measured.
 #   ./test.sh --all   these tests with every combination of their factors and every seed
 #                     (tests/cases.py), and those that start threads under ThreadSanitizer, too. CI
 #                     runs this.

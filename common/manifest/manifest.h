@@ -84,9 +84,9 @@ absl::Status Write(const Manifest& manifest, const std::string& directory,
                    files::Disk& disk = files::Disk::Real());
 
 // DATA_LOSS, with path, expected and found, if the manifest is damaged (it has a hash of itself,
-// except in version 1), if its version is newer, or if its step or generation differ from the
-// directory's name (only if that is the name of a checkpoint). Other errors, such as NOT_FOUND,
-// mean that it could not be read.
+// except in version 1), or if its step or generation differ from the directory's name (only if that
+// is the name of a checkpoint). UNIMPLEMENTED if it is undamaged and its version is newer than this
+// program knows. Other errors, such as NOT_FOUND, mean that it could not be read.
 absl::StatusOr<Manifest> Read(const std::string& directory);
 
 // DATA_LOSS unless the pieces cover each tensor exactly once, agree on its shape and dtype, and lie
