@@ -62,42 +62,48 @@ Knocker::Knocker(std::string address, std::function<void(absl::Time)> on_refused
 
 Knocker::~Knocker() {
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  changed_.Changed();
   thread_.join();
 }
 
 void Knocker::Begin(absl::Duration interval) {
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&mutex_);
     interval_ = interval;
   }
-  changed_.notify_all();
+  changed_.Changed();
 }
 
 void Knocker::Stop() { Begin(absl::ZeroDuration()); }
 
 void Knocker::Run() {
-  std::unique_lock lock(mutex_);
   while (true) {
-    changed_.wait(lock, [this] { return closing_ || interval_ > absl::ZeroDuration(); });
-    if (closing_) return;
-    const absl::Duration interval = interval_;
-    lock.unlock();
-    const absl::Time begun = SteadyNow();
-    const bool refused = IsRefused(address_, interval);
-    lock.lock();
-    // A process may listen now, but none did at that moment.
-    if (refused && !closing_) {
-      lock.unlock();
-      on_refused_(begun);
-      lock.lock();
+    absl::Duration interval;
+    {
+      absl::MutexLock lock(&mutex_);
+      changed_.Await(mutex_, absl::InfiniteDuration(),
+                     [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+                       return closing_ || interval_ > absl::ZeroDuration();
+                     });
+      if (closing_) return;
+      interval = interval_;
     }
-    changed_.wait_for(lock, absl::ToChronoMilliseconds(interval),
-                      [this] { return closing_ || interval_ == absl::ZeroDuration(); });
+    const absl::Time begun = SteadyNow();
+    // A process may listen now, but none did at that moment.
+    if (IsRefused(address_, interval) && !IsClosing()) on_refused_(begun);
+    absl::MutexLock lock(&mutex_);
+    changed_.Await(mutex_, interval, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return closing_ || interval_ == absl::ZeroDuration();
+    });
   }
+}
+
+bool Knocker::IsClosing() {
+  absl::MutexLock lock(&mutex_);
+  return closing_;
 }
 
 }  // namespace muster

@@ -3,13 +3,14 @@
 #ifndef MUSTER_COMMON_RPC_KNOCK_H_
 #define MUSTER_COMMON_RPC_KNOCK_H_
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady/condition.h"
 
 namespace muster {
 
@@ -32,15 +33,15 @@ class Knocker {
 
  private:
   void Run();
+  bool IsClosing();
 
   const std::string address_;
   const std::function<void(absl::Time)> on_refused_;
-  std::mutex mutex_;
-  // From the standard library, because its waits use the steady clock.
-  std::condition_variable changed_;
+  absl::Mutex mutex_;
+  SteadyCondition changed_;
   // Zero: it is switched off.
-  absl::Duration interval_;
-  bool closing_ = false;
+  absl::Duration interval_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;
 };
 

@@ -96,7 +96,7 @@ void Cluster::TakeStart(jobs::Job* job, const SessionStarted& started, absl::Tim
   // A restored database lacks the newest commands, and the commands that were given since then have
   // the same numbers.
   for (const auto& [old_number, number] :
-       job->commands.GoOnAbove(started.last_command, job->told_before, now)) {
+       job->commands.RenumberAbove(started.last_command, job->told_before, now)) {
     jobs::AddEvent(
         job, now, "OPERATION_RENUMBERED",
         absl::StrCat("operation ", old_number, " continues as operation ", number,

@@ -57,8 +57,9 @@ CommandLog::CommandLog(std::vector<Command> commands) : commands_(std::move(comm
   for (const Command& command : commands_) Sort(command);
 }
 
-std::vector<std::pair<uint64_t, uint64_t>> CommandLog::GoOnAbove(uint64_t number, uint64_t known,
-                                                                 absl::Time now) {
+std::vector<std::pair<uint64_t, uint64_t>> CommandLog::RenumberAbove(uint64_t number,
+                                                                     uint64_t known,
+                                                                     absl::Time now) {
   std::vector<std::pair<uint64_t, uint64_t>> moved;
   if (number <= known || number > newest() + kMostLost) return moved;
   std::vector<Command> fresh;

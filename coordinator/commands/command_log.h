@@ -118,8 +118,8 @@ class CommandLog {
   // earlier process of the job can have held. Commands that were given since then under such
   // numbers get a number above all of them, and the lost commands end. Returns pairs of old and new
   // numbers.
-  std::vector<std::pair<uint64_t, uint64_t>> GoOnAbove(uint64_t number, uint64_t known,
-                                                       absl::Time now);
+  std::vector<std::pair<uint64_t, uint64_t>> RenumberAbove(uint64_t number, uint64_t known,
+                                                           absl::Time now);
 
   // True while a cancel of this command has not taken effect yet.
   bool IsBeingCancelled(uint64_t number) const { return being_cancelled_.contains(number); }

@@ -212,7 +212,7 @@ TEST(CommandLog, LostCommandsAreFilledInAndWhatHasTheirNumbersGoesOnAboveThem) {
   log.Append({.kind = Kind::kSetLearningRate, .contents = "new"});
   log.Append({.kind = Kind::kCancel, .target = 2});
   log.Append({.kind = Kind::kPause});
-  const auto moved = log.GoOnAbove(/*number=*/6, /*known=*/1, absl::UnixEpoch());
+  const auto moved = log.RenumberAbove(/*number=*/6, /*known=*/1, absl::UnixEpoch());
   using Moved = std::vector<std::pair<uint64_t, uint64_t>>;
   EXPECT_EQ(moved, (Moved{{2, 7}, {3, 8}}));
   ASSERT_EQ(log.commands().size(), 8u);
@@ -234,9 +234,9 @@ TEST(CommandLog, WhereNothingIsLostNothingChanges) {
   CommandLog log;
   for (int i = 0; i < 3; ++i) log.Append({.kind = Kind::kSetLearningRate});
   const auto before = log.commands();
-  EXPECT_TRUE(log.GoOnAbove(3, 3, absl::UnixEpoch()).empty());
-  EXPECT_TRUE(log.GoOnAbove(0, 0, absl::UnixEpoch()).empty());
-  EXPECT_TRUE(log.GoOnAbove(uint64_t{1} << 60, 3, absl::UnixEpoch()).empty());
+  EXPECT_TRUE(log.RenumberAbove(3, 3, absl::UnixEpoch()).empty());
+  EXPECT_TRUE(log.RenumberAbove(0, 0, absl::UnixEpoch()).empty());
+  EXPECT_TRUE(log.RenumberAbove(uint64_t{1} << 60, 3, absl::UnixEpoch()).empty());
   EXPECT_EQ(log.commands(), before);
 }
 

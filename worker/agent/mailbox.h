@@ -2,45 +2,48 @@
 #ifndef MUSTER_WORKER_AGENT_MAILBOX_H_
 #define MUSTER_WORKER_AGENT_MAILBOX_H_
 
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "common/steady/condition.h"
 
 namespace muster::agent {
 
-// Unbounded, first in first out. Thread-safe. Waits on the steady clock
-// (common/steady/condition.h).
+// Unbounded, first in first out. Thread-safe.
 class Mailbox {
  public:
   using Task = std::function<void()>;
 
   void Post(Task task) {
     {
-      std::lock_guard lock(mutex_);
+      absl::MutexLock lock(&mutex_);
       tasks_.push_back(std::move(task));
     }
-    posted_.notify_one();
+    posted_.Changed();
   }
 
   // Waits at most `timeout`, which is finite, for the next task; nullopt: none came.
   std::optional<Task> Take(absl::Duration timeout) {
-    std::unique_lock lock(mutex_);
-    posted_.wait_for(lock, absl::ToChronoNanoseconds(timeout), [this] { return !tasks_.empty(); });
-    if (tasks_.empty()) return std::nullopt;
+    absl::MutexLock lock(&mutex_);
+    if (!posted_.Await(mutex_, timeout, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+          return !tasks_.empty();
+        })) {
+      return std::nullopt;
+    }
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
     return task;
   }
 
  private:
-  std::mutex mutex_;
-  std::condition_variable posted_;
-  std::deque<Task> tasks_;
+  absl::Mutex mutex_;
+  SteadyCondition posted_;
+  std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace muster::agent

@@ -18,39 +18,39 @@ LeaseKeeper::LeaseKeeper(Events events)
 
 LeaseKeeper::~LeaseKeeper() {
   {
-    std::lock_guard lock(mutex_);
+    absl::MutexLock lock(&mutex_);
     closing_ = true;
   }
-  changed_.notify_all();
+  changed_.Changed();
   thread_.join();
 }
 
 void LeaseKeeper::Welcomed(const LeaseTerms& terms, absl::Time sent, bool never_ends) {
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&mutex_);
   lease_.Welcomed(terms, sent);
   never_ends_ = never_ends;
   Update();
 }
 
 uint64_t LeaseKeeper::Beat() {
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&mutex_);
   return lease_.Beat(events_.clock());
 }
 
 void LeaseKeeper::Acked(uint64_t sequence) {
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&mutex_);
   lease_.Acked(sequence);
   Update();
 }
 
 void LeaseKeeper::Broken() {
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&mutex_);
   lease_.Broken(events_.clock());
   Update();
 }
 
 void LeaseKeeper::Refused(absl::Time begun) {
-  std::lock_guard lock(mutex_);
+  absl::MutexLock lock(&mutex_);
   lease_.Refused(begun);
   Update();
 }
@@ -60,7 +60,8 @@ void LeaseKeeper::Update() {
   if (!StillMine().ok()) return;
   const absl::Time end = never_ends_ ? absl::InfiniteFuture() : lease_.End();
   end_ = end == absl::InfiniteFuture() ? INT64_MAX : absl::ToUnixNanos(end);
-  changed_.notify_all();
+  ++updates_;
+  changed_.Changed();
 }
 
 absl::Status LeaseKeeper::StillMine() const {
@@ -72,29 +73,41 @@ absl::Status LeaseKeeper::StillMine() const {
 }
 
 void LeaseKeeper::Watch() {
-  std::unique_lock lock(mutex_);
-  while (!closing_) {
-    if (const absl::Status mine = StillMine(); !mine.ok()) {
-      lock.unlock();
-      events_.on_over(mine);
-      return;
+  while (true) {
+    switch (AwaitNews()) {
+      case News::kClosing:
+        return;
+      case News::kOver:
+        events_.on_over(StillMine());
+        return;
+      case News::kSilent:
+        events_.on_silent();
+        break;
     }
+  }
+}
+
+LeaseKeeper::News LeaseKeeper::AwaitNews() {
+  absl::MutexLock lock(&mutex_);
+  while (!closing_) {
+    if (!StillMine().ok()) return News::kOver;
     const absl::Time now = events_.clock();
     const absl::Time silent_from = lease_.SilentFrom();
     if (now >= silent_from && told_silent_ != silent_from) {
       told_silent_ = silent_from;
-      lock.unlock();
-      events_.on_silent();
-      lock.lock();
-      continue;
+      return News::kSilent;
     }
     absl::Duration wait = kLongestWait;
     if (told_silent_ != silent_from) wait = std::min(wait, silent_from - now);
     if (const int64_t end = end_; end != INT64_MAX) {
       wait = std::min(wait, absl::FromUnixNanos(end) - now);
     }
-    changed_.wait_for(lock, absl::ToChronoNanoseconds(wait));
+    const uint64_t seen = updates_;
+    changed_.Await(mutex_, wait, [this, seen]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+      return closing_ || updates_ != seen;
+    });
   }
+  return News::kClosing;
 }
 
 }  // namespace muster::control

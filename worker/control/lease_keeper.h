@@ -4,15 +4,16 @@
 #define MUSTER_WORKER_CONTROL_LEASE_KEEPER_H_
 
 #include <atomic>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/lease/lease.h"
+#include "common/steady/condition.h"
 #include "common/steady/now.h"
 
 namespace muster::control {
@@ -45,18 +46,21 @@ class LeaseKeeper {
   absl::Status StillMine() const;
 
  private:
+  enum class News { kOver, kSilent, kClosing };
+
   void Watch();
+  News AwaitNews();
   // Called after each change.
-  void Update();
+  void Update() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   const Events events_;
-  std::mutex mutex_;
-  // From the standard library, because its waits use the steady clock.
-  std::condition_variable changed_;
-  Lease lease_;
-  bool never_ends_ = false;
-  bool closing_ = false;
-  absl::Time told_silent_ = absl::InfiniteFuture();
+  absl::Mutex mutex_;
+  SteadyCondition changed_;
+  Lease lease_ ABSL_GUARDED_BY(mutex_);
+  bool never_ends_ ABSL_GUARDED_BY(mutex_) = false;
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  uint64_t updates_ ABSL_GUARDED_BY(mutex_) = 0;
+  absl::Time told_silent_ ABSL_GUARDED_BY(mutex_) = absl::InfiniteFuture();
   // lease_.End() in nanoseconds.
   std::atomic<int64_t> end_ = INT64_MAX;
   std::thread thread_;

@@ -246,7 +246,7 @@ absl::StatusOr<checkpoint::State> SessionImpl::StateFor(const manifest::Manifest
   for (size_t i = 0; i < trained_->in_force().size(); ++i) {
     parked.push_back(!trained_->in_force()[i] && saved.contains(trained_->name(i)));
   }
-  training_->Park(parked);
+  training_->AddFrozenState(parked);
   return State();
 }
 

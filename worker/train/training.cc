@@ -23,7 +23,7 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->parked_.holders.elements = training->strategy_->owners().elements;
   training->parked_.holders.holders.resize(parts.communicator->world_size());
-  if (parts.sampler != nullptr) RETURN_IF_ERROR(training->Equip({}));
+  if (parts.sampler != nullptr) RETURN_IF_ERROR(training->MakeOptimizer({}));
   return training;
 }
 
@@ -36,7 +36,7 @@ absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory 
   return absl::OkStatus();
 }
 
-absl::Status Training::Equip(std::vector<std::vector<at::Tensor>> states) {
+absl::Status Training::MakeOptimizer(std::vector<std::vector<at::Tensor>> states) {
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
                                               strategy_->pieces(), std::move(states)));
   stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
@@ -88,11 +88,11 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
   ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots, types_,
                                              parts_.communicator, step));
   parked_ = std::move(move.parked);
-  RETURN_IF_ERROR(Equip(std::move(move.of_pieces)));
+  RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
   return bytes + move.bytes;
 }
 
-void Training::Park(const std::vector<bool>& present) {
+void Training::AddFrozenState(const std::vector<bool>& present) {
   parked_ = ZeroState(present, optimizer_->Slots(), parts_.model->Parameters(), types_,
                       !strategy_->sharded(), static_cast<int>(parts_.rank),
                       parts_.communicator->world_size());

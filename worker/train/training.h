@@ -74,7 +74,7 @@ class Training {
 
   // Adds state of frozen parameters, all zeros, which is then filled from a checkpoint. Called only
   // when there is no such state yet.
-  void Park(const std::vector<bool>& present);
+  void AddFrozenState(const std::vector<bool>& present);
 
   // Everything that a checkpoint holds as tensors: the live ones, not copies.
   checkpoint::State State() const;
@@ -83,7 +83,7 @@ class Training {
   explicit Training(const Parts& parts) : parts_(parts) {}
   const Mask& mask() const { return parts_.trained->in_force(); }
   absl::Status Plan(const ParameterValues& values, parallel::KeptMemory kept);
-  absl::Status Equip(std::vector<std::vector<at::Tensor>> states);
+  absl::Status MakeOptimizer(std::vector<std::vector<at::Tensor>> states);
   // The state of all parameters, trained and frozen; the tensors are the optimizer's own.
   OptimizerState AllState() const;
 

@@ -80,7 +80,7 @@ Trained RunSegment(const Case& one, const Segment& segment, int64_t steps,
       ASSERT_TRUE(outcome.ok()) << outcome.status();
       ASSERT_TRUE(outcome->status.ok()) << outcome->status;
       const auto& manifest = outcome->manifest;
-      training.GoOnFrom(manifest.step, {.epoch = manifest.epoch, .cursor = manifest.cursor});
+      training.ContinueFrom(manifest.step, {.epoch = manifest.epoch, .cursor = manifest.cursor});
       restored[rank] = training.Copy(/*with_parameters=*/true);
     }
     for (int64_t step = 0; step < steps; ++step) {

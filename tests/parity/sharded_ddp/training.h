@@ -97,7 +97,7 @@ class RankTraining {
   checkpoint::State Live() const;
   int64_t steps_done() const { return step_; }
   const data::Position& position() const { return position_; }
-  void GoOnFrom(int64_t step, const data::Position& position) {
+  void ContinueFrom(int64_t step, const data::Position& position) {
     step_ = step;
     position_ = position;
   }
