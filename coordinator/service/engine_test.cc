@@ -13,22 +13,17 @@
 #include "absl/synchronization/notification.h"
 #include "common/steady/test_bound.h"
 #include "coordinator/membership/refusal.h"
+#include "coordinator/store/faulty_store.h"
 #include "coordinator/store/memory_store.h"
 
 namespace muster::service {
 namespace {
 
-// A memory store whose commits can be made to fail or to hang.
-class FaultyStore : public store::MemoryStore {
+// With a reserve that ends the fault of a full disk once.
+class StoreWithReserve : public store::FaultyStore {
  public:
-  absl::Status Commit(const store::Batch& batch) override {
-    ++commits;
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](bool* hangs) { return !*hangs; }, &hangs_));
-    if (!fault_.ok()) return fault_;
-    return MemoryStore::Commit(batch);
-  }
+  StoreWithReserve() : FaultyStore(std::make_unique<store::MemoryStore>()) {}
+
   bool ReleaseReserve() override {
     const bool had = std::exchange(reserve, false);
     if (had) Fail(absl::OkStatus());
@@ -37,23 +32,9 @@ class FaultyStore : public store::MemoryStore {
   bool RestoreReserve() override { return room.load(); }
   bool OpenedShortOfRoom() const override { return opened_short_of_room; }
 
-  void Fail(const absl::Status& fault) {
-    absl::MutexLock lock(&mutex_);
-    fault_ = fault;
-  }
-  void Hang(bool hangs) {
-    absl::MutexLock lock(&mutex_);
-    hangs_ = hangs;
-  }
-  std::atomic<int> commits = 0;
   bool reserve = false;
   bool opened_short_of_room = false;
   std::atomic<bool> room = false;
-
- private:
-  absl::Mutex mutex_;
-  absl::Status fault_;
-  bool hangs_ = false;
 };
 
 class EngineTest : public testing::Test {
@@ -136,7 +117,7 @@ class EngineTest : public testing::Test {
     return trouble_;
   }
 
-  FaultyStore store_;
+  StoreWithReserve store_;
   std::atomic<int64_t> millis_ = 0;
   std::atomic<int> changes_ = 0;
   std::vector<absl::Status> failed_;
@@ -335,9 +316,9 @@ TEST_F(EngineTest, DamagedDataIsTheEnd) {
   EXPECT_EQ(changes_, 1);
   // Nor is anything taken afterwards: the state in memory is ahead.
   store_.Fail(absl::OkStatus());
-  const int commits = store_.commits;
+  const int commits = store_.commits();
   EXPECT_EQ(Submit("c").code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(store_.commits, commits);
+  EXPECT_EQ(store_.commits(), commits);
   EXPECT_EQ(failed_.size(), 1);
   EXPECT_EQ(store_.Load()->jobs.size(), 1);
 }
@@ -395,7 +376,7 @@ TEST_F(EngineTest, ManyEventsShareACommit) {
       },
       nullptr);
   started.WaitForNotification();
-  const int before = store_.commits;
+  const int before = store_.commits();
   for (int i = 0; i < 50; ++i) {
     engine_->Post(
         [i](cluster::Cluster& cluster, absl::Time now) {
@@ -405,7 +386,7 @@ TEST_F(EngineTest, ManyEventsShareACommit) {
   }
   go.Notify();
   ASSERT_TRUE(Submit("last").ok());
-  EXPECT_LE(store_.commits - before, 3);
+  EXPECT_LE(store_.commits() - before, 3);
 }
 
 }  // namespace

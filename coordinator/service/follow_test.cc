@@ -8,33 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "absl/synchronization/notification.h"
 #include "common/steady/test_bound.h"
 #include "coordinator/limits/limits.h"
+#include "coordinator/store/faulty_store.h"
 #include "coordinator/store/memory_store.h"
 
 namespace muster::service {
 namespace {
-
-// A memory store whose commits can be made to hang.
-class HangingStore : public store::MemoryStore {
- public:
-  absl::Status Commit(const store::Batch& batch) override {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](bool* hangs) { return !*hangs; }, &hangs_));
-    return MemoryStore::Commit(batch);
-  }
-  void Hang(bool hangs) {
-    absl::MutexLock lock(&mutex_);
-    hangs_ = hangs;
-  }
-
- private:
-  absl::Mutex mutex_;
-  bool hangs_ = false;
-};
 
 // A stream without items. It belongs to no call of gRPC.
 class EmptyStream : public FollowStream<v1::Job> {
@@ -77,7 +58,7 @@ void Read(Engine* engine, const std::function<void()>& done) {
 }
 
 TEST(FollowStream, ACallThatIsCancelledDuringACommitFollowsNothing) {
-  HangingStore store;
+  store::FaultyStore store(std::make_unique<store::MemoryStore>());
   Followers followers;
   SilentFollower other;
   EngineOptions options;

@@ -3,14 +3,13 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "common/rpc/error.h"
 #include "coordinator/service/coordinator_fixture.h"
+#include "coordinator/store/faulty_store.h"
 
 namespace muster::service {
 namespace {
@@ -51,38 +50,10 @@ TEST_F(CoordinatorTest, ARequestWithTheOptionsOfAPluginIsTheSameWhenItComesAgain
 // A coordinator that is killed after it has stored something, before it can answer.
 class LostAnswerTest : public CoordinatorTest {
  protected:
-  class DyingStore : public store::Store {
-   public:
-    DyingStore(std::unique_ptr<store::SqliteStore> store, const bool* dying)
-        : store_(std::move(store)), dying_(dying) {}
-    absl::Status Commit(const store::Batch& batch) override {
-      if (const absl::Status status = store_->Commit(batch); !status.ok()) return status;
-      return *dying_ ? absl::AbortedError("killed") : absl::OkStatus();
-    }
-    absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
-    absl::StatusOr<store::Image> Load() override { return store_->Load(); }
-    absl::StatusOr<std::vector<store::MetricsRow>> ReadSteps(const std::string& job_id,
-                                                             uint64_t from, size_t limit) override {
-      return store_->ReadSteps(job_id, from, limit);
-    }
-    absl::StatusOr<std::vector<store::MetricsRow>> ReadValidations(const std::string& job_id,
-                                                                   uint64_t from,
-                                                                   size_t limit) override {
-      return store_->ReadValidations(job_id, from, limit);
-    }
-    absl::StatusOr<std::vector<store::LogRow>> ReadLogs(const std::string& job_id, uint64_t after,
-                                                        std::optional<uint32_t> rank,
-                                                        size_t limit) override {
-      return store_->ReadLogs(job_id, after, rank, limit);
-    }
-
-   private:
-    const std::unique_ptr<store::SqliteStore> store_;
-    const bool* const dying_;
-  };
-
   std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) override {
-    return std::make_unique<DyingStore>(std::move(store), &dying_);
+    auto faulty = std::make_unique<store::FaultyStore>(std::move(store));
+    if (dying_) faulty->FailAfterwards(absl::AbortedError("killed"));
+    return faulty;
   }
   // Makes the call on a coordinator that dies over it, then again on the next one.
   void Twice(const std::function<grpc::Status()>& call) {
@@ -97,7 +68,7 @@ class LostAnswerTest : public CoordinatorTest {
     EXPECT_TRUE(again.ok()) << again.error_message();
   }
 
-  // Written only while there is no coordinator.
+  // The next coordinator dies over its first commit.
   bool dying_ = false;
 };
 

@@ -15,59 +15,15 @@
 #include "common/steady/test_bound.h"
 #include "coordinator/limits/limits.h"
 #include "coordinator/service/coordinator_fixture.h"
+#include "coordinator/store/faulty_store.h"
 
 namespace muster::service {
 namespace {
 
-// SQLite whose commits fail or hang when told so.
-class TroubledStore : public store::Store {
- public:
-  explicit TroubledStore(std::unique_ptr<store::SqliteStore> store) : store_(std::move(store)) {}
-
-  absl::Status Commit(const store::Batch& batch) override {
-    absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](bool* hangs) { return !*hangs; }, &hangs_));
-    if (!fault_.ok()) return fault_;
-    return store_->Commit(batch);
-  }
-  absl::StatusOr<std::string> Backup() override { return store_->Backup(); }
-  absl::StatusOr<store::Image> Load() override { return store_->Load(); }
-  absl::StatusOr<std::vector<store::MetricsRow>> ReadSteps(const std::string& job, uint64_t from,
-                                                           size_t limit) override {
-    return store_->ReadSteps(job, from, limit);
-  }
-  absl::StatusOr<std::vector<store::MetricsRow>> ReadValidations(const std::string& job,
-                                                                 uint64_t from,
-                                                                 size_t limit) override {
-    return store_->ReadValidations(job, from, limit);
-  }
-  absl::StatusOr<std::vector<store::LogRow>> ReadLogs(const std::string& job, uint64_t after,
-                                                      std::optional<uint32_t> rank,
-                                                      size_t limit) override {
-    return store_->ReadLogs(job, after, rank, limit);
-  }
-
-  void Fail(const absl::Status& fault) {
-    absl::MutexLock lock(&mutex_);
-    fault_ = fault;
-  }
-  void Hang(bool hangs) {
-    absl::MutexLock lock(&mutex_);
-    hangs_ = hangs;
-  }
-
- private:
-  const std::unique_ptr<store::SqliteStore> store_;
-  absl::Mutex mutex_;
-  absl::Status fault_;
-  bool hangs_ = false;
-};
-
 class TroubleTest : public CoordinatorTest {
  protected:
   std::unique_ptr<store::Store> Wrap(std::unique_ptr<store::SqliteStore> store) override {
-    auto troubled = std::make_unique<TroubledStore>(std::move(store));
+    auto troubled = std::make_unique<store::FaultyStore>(std::move(store));
     store_in_trouble_ = troubled.get();
     return troubled;
   }
@@ -84,7 +40,7 @@ class TroubleTest : public CoordinatorTest {
   }
   static std::string ReasonOf(const grpc::Status& status) { return ErrorReason(FromGrpc(status)); }
 
-  TroubledStore* store_in_trouble_ = nullptr;
+  store::FaultyStore* store_in_trouble_ = nullptr;
 };
 
 TEST_F(TroubleTest, EverybodyIsToldAtOnceAndWhatWasAskedActsOnce) {
