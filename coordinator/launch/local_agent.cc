@@ -16,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/files/files.h"
+#include "common/process/process_stat.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 
@@ -28,21 +29,6 @@ constexpr absl::Duration kLongestPause = absl::Seconds(10);
 constexpr absl::Duration kGoodLife = absl::Seconds(30);
 
 int Millis(absl::Duration d) { return static_cast<int>(absl::ToInt64Milliseconds(d)); }
-
-// Clock ticks since the machine's start; 0 when there is no such process.
-uint64_t StartTime(pid_t pid) {
-  std::ifstream stat(absl::StrCat("/proc/", pid, "/stat"));
-  std::string text((std::istreambuf_iterator<char>(stat)), std::istreambuf_iterator<char>());
-  // The second field is the name in parentheses, which may hold anything.
-  const size_t name_end = text.rfind(')');
-  if (name_end == std::string::npos) return 0;
-  std::istringstream fields(text.substr(name_end + 1));
-  std::string field;
-  for (int i = 3; i < 22; ++i) fields >> field;
-  uint64_t start = 0;
-  fields >> start;
-  return start;
-}
 
 // The last line of a file, at most 2000 characters; empty without one.
 std::string LastLine(const std::string& path) {
@@ -94,9 +80,10 @@ absl::StatusOr<LocalAgent::Record> LocalAgent::ReadRecord() const {
 }
 
 absl::Status LocalAgent::WriteRecord(pid_t pid) const {
+  ASSIGN_OR_RETURN(const process::ProcessStat stat, process::ReadProcessStat(pid));
   return files::WriteAtomically(
-      RecordPath(),
-      absl::StrCat(pid, " ", StartTime(pid), " ", options_.coordinator, " ", options_.slots, "\n"));
+      RecordPath(), absl::StrCat(pid, " ", stat.start_time, " ", options_.coordinator, " ",
+                                 options_.slots, "\n"));
 }
 
 void LocalAgent::Adopt() {
@@ -104,9 +91,9 @@ void LocalAgent::Adopt() {
   if (!record.ok()) return;
   process::Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, record->pid, 0)));
   // Only now that the descriptor holds the process is its number certain.
-  if (pidfd.get() < 0 || record->start_time == 0 || StartTime(record->pid) != record->start_time) {
-    return;
-  }
+  if (pidfd.get() < 0) return;
+  const auto stat = process::ReadProcessStat(record->pid);
+  if (!stat.ok() || stat->start_time != record->start_time) return;
   adopted_ = std::move(pidfd);
   if (record->coordinator == options_.coordinator && record->slots == options_.slots) {
     spdlog::info("the local agent (process {}) still runs", record->pid);
