@@ -38,17 +38,8 @@ std::map<uint32_t, uint32_t, std::greater<>> Slots::FreeByProtocol() const {
   return total;
 }
 
-std::optional<std::vector<Slot>> Slots::Place(uint32_t world_size,
+std::optional<std::vector<Slot>> Slots::Place(uint32_t protocol, uint32_t world_size,
                                               const std::set<std::string>& avoid) {
-  const auto groups = FreeByProtocol();
-  const auto group = std::find_if(groups.begin(), groups.end(),
-                                  [&](const auto& entry) { return entry.second >= world_size; });
-  if (group == groups.end()) return std::nullopt;
-  return PlaceOn(group->first, world_size, avoid);
-}
-
-std::optional<std::vector<Slot>> Slots::PlaceOn(uint32_t protocol, uint32_t world_size,
-                                                const std::set<std::string>& avoid) {
   const auto groups = FreeByProtocol();
   const auto group = groups.find(protocol);
   if (group == groups.end() || group->second < world_size) return std::nullopt;
@@ -195,7 +186,7 @@ std::vector<Decision> PlaceInLine(std::vector<Waiting> line, Slots slots,
       if (free < job.world_size) continue;
       const bool reserved = first != nullptr && protocol == reservation->protocol();
       if (reserved && !reservation->Allows(job, now)) continue;
-      decision.placed = slots.PlaceOn(protocol, job.world_size, job.avoid);
+      decision.placed = slots.Place(protocol, job.world_size, job.avoid);
       if (reserved) reservation->Take(job, now);
       running.push_back({job.world_size, now + job.time_limit, protocol});
       break;

@@ -38,15 +38,11 @@ class Slots {
   uint32_t free(const std::string& node) const;
   uint32_t nodes() const { return static_cast<uint32_t>(free_.size()); }
 
-  // Takes and returns one slot per rank. All are on nodes of one protocol, the newest one that has
-  // enough free slots. Nodes with the most free slots come first (then by name), so that a job uses
-  // few nodes. Absent if there are too few slots; then none is taken. `avoid`: nodes whose slots
-  // are taken only if there are no others.
-  std::optional<std::vector<Slot>> Place(uint32_t world_size,
+  // Takes and returns one slot per rank, all on nodes of this protocol. Nodes with the most free
+  // slots come first (then by name), so that a job uses few nodes. Absent if there are too few
+  // slots; then none is taken. `avoid`: nodes whose slots are taken only if there are no others.
+  std::optional<std::vector<Slot>> Place(uint32_t protocol, uint32_t world_size,
                                          const std::set<std::string>& avoid = {});
-  // The same on nodes of this protocol.
-  std::optional<std::vector<Slot>> PlaceOn(uint32_t protocol, uint32_t world_size,
-                                           const std::set<std::string>& avoid = {});
   // By protocol, the newest first.
   std::map<uint32_t, uint32_t, std::greater<>> FreeByProtocol() const;
 

@@ -11,7 +11,7 @@ TEST(Placement, SpansFewNodesTheEmptiestFirst) {
   Slots slots;
   slots.Offer("a", 1);
   slots.Offer("b", 2);
-  EXPECT_EQ(*slots.Place(2), (Placed{{"b", 0}, {"b", 1}}));
+  EXPECT_EQ(*slots.Place(0, 2), (Placed{{"b", 0}, {"b", 1}}));
   EXPECT_EQ(slots.free(), 1);
 }
 
@@ -19,8 +19,8 @@ TEST(Placement, TakesNothingWhenItDoesNotFit) {
   Slots slots;
   slots.Offer("a", 1);
   slots.Offer("b", 1);
-  EXPECT_FALSE(slots.Place(3).has_value());
-  EXPECT_EQ(*slots.Place(2), (Placed{{"a", 0}, {"b", 0}}));
+  EXPECT_FALSE(slots.Place(0, 3).has_value());
+  EXPECT_EQ(*slots.Place(0, 2), (Placed{{"a", 0}, {"b", 0}}));
 }
 
 TEST(Placement, NeverGivesAUsedSlot) {
@@ -29,8 +29,8 @@ TEST(Placement, NeverGivesAUsedSlot) {
   slots.Use({"a", 1});
   slots.Use({"a", 7});
   slots.Use({"gone", 0});
-  EXPECT_EQ(*slots.Place(2), (Placed{{"a", 0}, {"a", 2}}));
-  EXPECT_FALSE(slots.Place(1).has_value());
+  EXPECT_EQ(*slots.Place(0, 2), (Placed{{"a", 0}, {"a", 2}}));
+  EXPECT_FALSE(slots.Place(0, 1).has_value());
 }
 
 TEST(Placement, SaysWhatIsMissing) {
@@ -48,14 +48,16 @@ TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {
   slots.Offer("new", 1, 3);
   slots.Offer("old", 2, 2);
   slots.Offer("old-too", 1, 2);
-  EXPECT_FALSE(slots.Place(4).has_value());
-  EXPECT_EQ(slots.Shortage(4),
+  const auto place = [&](std::vector<Waiting> line) {
+    return PlaceInLine(std::move(line), slots, {}, absl::UnixEpoch());
+  };
+  EXPECT_EQ(place({{.id = "a", .world_size = 4}})[0].reason,
             "needs 4 slots; 4 are offered by 3 nodes, 4 of them free, but not enough of them on "
-            "nodes whose "
-            "programs have one version");
-  EXPECT_EQ(*slots.Place(1), (Placed{{"new", 0}}));
-  EXPECT_EQ(*slots.Place(3), (Placed{{"old", 0}, {"old", 1}, {"old-too", 0}}));
-  EXPECT_EQ(slots.free(), 0);
+            "nodes whose programs have one version");
+  const auto decisions =
+      place({{.id = "a", .number = 1}, {.id = "b", .number = 2, .world_size = 3}});
+  EXPECT_EQ(*decisions[0].placed, (Placed{{"new", 0}}));
+  EXPECT_EQ(*decisions[1].placed, (Placed{{"old", 0}, {"old", 1}, {"old-too", 0}}));
 }
 
 TEST(Placement, CountsWhatANodeHasFree) {
