@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs the tests, and prints one last line: "N passed, N
 # failed".
-#   ./test.sh         what every change must pass; from nothing on two cores it took 34 to 40
+#   ./test.sh         what every change must pass; from nothing on two cores it took NN
 #                     minutes when it was last measured.
 #   ./test.sh --all   these tests with every combination of their factors and every seed
-#                     (tests/cases.py), and those that start threads under ThreadSanitizer, too. CI
-#                     runs this.
+#                     (tests/cases.py), and under AddressSanitizer, UndefinedBehaviorSanitizer and
+#                     ThreadSanitizer those that tests/asan.txt and tests/tsan.txt name. CI runs
+#                     this.
 #   ./test.sh --long [arguments of tests/faults/long.py]
 #                     many seeds of faults and simulated schedules, and the sanitizers over code
 #                     that includes LibTorch, about 9 minutes of them; again: goes on with what is
@@ -41,11 +42,15 @@ if [[ "${1:-}" == --long ]]; then
 fi
 
 all=()
+sanitizers=()
+plain=(-- //...)
 case "${1:-}" in
-  "") sanitizers=(asan) ;;
+  "") ;;
   --all)
     sanitizers=(asan tsan)
     all=(--test_env=MUSTER_ALL_CASES=1)
+    # What asan.txt names runs there and not a second time without.
+    plain+=($(sed 's/^/-/' tests/asan.txt))
     ;;
   *)
     echo "test.sh: there is no option '$1'; options: --all, --long" >&2
@@ -61,9 +66,6 @@ bazel build --keep_going //client/... //coordinator:musterd //worker/agent/... |
 wait "$installing" || exit 1
 
 python="$HOME/.cache/muster/venv/bin/python"
-# What asan.txt names runs there and not a second time without: twice compiled and run is a third of
-# the whole time.
-plain=(-- //... $(sed 's/^/-/' tests/asan.txt))
 asan=($(<tests/asan.txt))
 # tsan.txt: what starts threads. notsan: tests in which ThreadSanitizer sees nothing but Debian's
 # libraries, which are not instrumented.
