@@ -259,15 +259,18 @@ TEST(Agent, LinesOfTheTimeWithoutCoordinatorComeLaterTheNewestOnly) {
   coordinator.AwaitHello();
   const std::string fifo = std::string(getenv("TEST_TMPDIR")) + "/lines";
   ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
-  const auto worker = Worker(absl::StrCat("echo ready; read line < ", fifo, "; seq 1 100; echo > ",
-                                          fifo, "; exec sleep 1000"));
+  const auto worker = Worker(absl::StrCat("echo ready; read line < ", fifo, "; seq 1 100"));
   coordinator.StartWorker(worker);
   coordinator.AwaitLine("ready");
+  coordinator.RefuseWith(absl::UnavailableError("not yet"));
   coordinator.Stop();
-  std::ofstream(fifo) << "\n";
-  std::string written;
-  std::getline(std::ifstream(fifo), written);  // All are in the pipe.
   coordinator.Restart();
+  // From now on the agent knows that it has no coordinator.
+  coordinator.AwaitRefused([](const v1::AgentHello&) { return true; });
+  std::ofstream(fifo) << "\n";
+  // It has read all lines before it sees the worker's exit.
+  coordinator.AwaitRefused([](const v1::AgentHello& hello) { return hello.exits_size() == 1; });
+  coordinator.RefuseWith(absl::OkStatus());
   coordinator.AwaitLine("100");
   for (const auto& message : coordinator.received()) {
     for (const std::string& line : message.worker_log().lines()) EXPECT_NE(line, "50");

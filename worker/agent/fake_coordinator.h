@@ -50,7 +50,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     absl::MutexLock lock(&mutex_);
     received_.clear();
   }
-  // Refuses each Hello from the next one on.
+  // Refuses each Hello from the next one on; OK: accepts them again.
   void RefuseWith(const absl::Status& status) {
     absl::MutexLock lock(&mutex_);
     refusal_ = status;
@@ -99,6 +99,14 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   }
   v1::AgentHello AwaitHello() {
     return Await([](const Message& m) { return m.has_hello(); }).hello();
+  }
+  // Waits for a Hello that is refused and for which `wanted` returns true.
+  void AwaitRefused(const std::function<bool(const v1::AgentHello&)>& wanted) {
+    absl::MutexLock lock(&mutex_);
+    const auto look = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return refused_.has_value() && wanted(*refused_);
+    };
+    EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&look), kTestBound));
   }
   v1::WorkerStarted AwaitStarted(const v1::WorkerIdentity& worker) {
     return Await([&](const Message& m) {
@@ -191,7 +199,10 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   absl::Status Receive(const v1::AgentMessage& message, Stream* stream) {
     absl::MutexLock lock(&mutex_);
     if (message.has_hello()) {
-      if (!refusal_.ok()) return refusal_;
+      if (!refusal_.ok()) {
+        refused_ = message.hello();
+        return refusal_;
+      }
       v1::AgentDirective directive;
       directive.mutable_welcome()->mutable_heartbeat_interval()->set_nanos(10'000'000);
       const int64_t lease = absl::ToInt64Nanoseconds(lease_);
@@ -222,6 +233,8 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   absl::Mutex mutex_;
   std::vector<v1::AgentMessage> received_ ABSL_GUARDED_BY(mutex_);
   absl::Status refusal_ ABSL_GUARDED_BY(mutex_);
+  // The newest Hello that was refused.
+  std::optional<v1::AgentHello> refused_ ABSL_GUARDED_BY(mutex_);
   Stream* current_ ABSL_GUARDED_BY(mutex_) = nullptr;
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;
 };

@@ -20,9 +20,11 @@ void Outbox::PushHeartbeat(v1::AgentMessage heartbeat) {
 }
 
 std::optional<v1::AgentMessage> Outbox::Take(bool welcomed) {
+  const bool about_logs = waiting_.empty() || waiting_.front().after_logs_of.has_value();
+  if (about_logs && !welcomed) return std::nullopt;
   std::optional<LogQueue::Batch> batch;
   if (waiting_.empty()) {
-    if (welcomed) batch = logs_.Take();
+    batch = logs_.Take();
   } else if (waiting_.front().after_logs_of.has_value()) {
     batch = logs_.TakeFrom(*waiting_.front().after_logs_of);
   }

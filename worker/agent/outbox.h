@@ -25,8 +25,9 @@ class Outbox {
   // Replaces a heartbeat that still waits.
   void PushHeartbeat(v1::AgentMessage heartbeat);
 
-  // The next message to send; nullopt: nothing waits. `welcomed`: the coordinator accepts log
-  // lines.
+  // The next message to send; nullopt: nothing waits that may be sent now. `welcomed`: the
+  // coordinator has accepted the stream. Before that, log lines and what comes after them wait,
+  // because the lines would be lost if it refused the stream.
   std::optional<v1::AgentMessage> Take(bool welcomed);
 
   // Drops all messages, but not the log lines.
