@@ -16,6 +16,8 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_time.so\n"
          "called_from_lib:libabsl_time_zone.so\n"
          "called_from_lib:libabsl_cord.so\n"
+         // LibTorch comes without instrumentation, too; Gloo's threads are within it.
+         "called_from_lib:libtorch_cpu.so\n"
          // The lock-order graph of absl::Mutex, behind a spin lock of its own.
          "called_from_lib:libabsl_graphcycles_internal.so\n"
          // A map's mutex is locked in the library, which is left out, and unlocked in inline code.
