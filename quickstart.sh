@@ -32,9 +32,10 @@ cat <<'E2'
 
 What to try next (in out/quickstart, with out/bin on your PATH):
   edit licences-gpt.yaml (layers, steps, batch) and   muster run licences-gpt.yaml
-  keep a coordinator and hand it jobs:
+  start a coordinator and give jobs to it:
     musterd --listen 127.0.0.1:7070 --state state --local-slots 2 &
     export MUSTER_ADDRESS=127.0.0.1:7070
+    until muster list; do sleep 0.2; done    # musterd listens
     muster submit licences-gpt.yaml --id first && muster watch first
     muster get first -o json; muster logs first -f; muster stop first
   look into a checkpoint:   muster checkpoints inspect checkpoints/<job>/<step>

@@ -8,6 +8,8 @@
 #include <istream>
 #include <map>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/rpc/error.h"
@@ -34,14 +36,16 @@ void AddOutputOption(CLI::App* command, CommonOptions* options, bool with_csv) {
   std::map<std::string, Output> forms = {
       {"table", Output::kTable}, {"json", Output::kJson}, {"yaml", Output::kYaml}};
   if (with_csv) forms["csv"] = Output::kCsv;
+  const std::string names = with_csv ? "table, json, yaml or csv" : "table, json or yaml";
   command
       ->add_option_function<std::string>(
           "-o,--output",
           [forms, options](const std::string& form) { options->output = forms.at(form); },
-          with_csv ? "table (default), json, yaml or csv" : "table (default), json or yaml")
-      ->check([forms](const std::string& form) {
-        return forms.count(form) > 0 ? std::string()
-                                     : absl::StrCat("'", form, "' is not an output format");
+          absl::StrCat(names, "; default: table"))
+      ->check([forms, names](const std::string& form) {
+        return forms.count(form) > 0
+                   ? std::string()
+                   : absl::StrCat("'", form, "' is not an output format; allowed: ", names);
       })
       ->type_name("FORM");
 }
@@ -92,6 +96,10 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step) {
       ->add_option_function<uint64_t>(
           "--at-step", [at_step](uint64_t step) { *at_step = step; },
           "Once this many optimizer steps are done (default: after the current step)")
+      ->check([](const std::string& text) {
+        const bool good = !text.empty() && absl::c_all_of(text, absl::ascii_isdigit);
+        return good ? "" : absl::StrCat("'", text, "' is not a number of steps: 0, 1, 2, ...");
+      })
       ->type_name("N");
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "client/cli/commands.h"
 #include "client/cli/terminal/operation_text.h"
@@ -82,19 +83,19 @@ void AddResume(CLI::App* app, Console* console, ExitCode* code) {
   auto start = std::make_shared<client::StartOptions>();
   CLI::App* command =
       app->add_subcommand("resume",
-                          "Continue a paused job; one that halted because its checkpoints cannot "
-                          "be read tries to read them again; one that was stopped or "
-                          "has failed continues as its next attempt");
+                          "Continue a job that is paused, that was stopped, or that has failed. A "
+                          "job that halted because its checkpoints cannot be read tries to read "
+                          "them again");
   AddSteeringOptions(command, console, options.get(), /*schedulable=*/false);
   CLI::Option* from = command->add_option(
       "--from", start->from,
       "Continue from this checkpoint directory, which every node must see (a job that "
-      "has ended, or halted with CHECKPOINTS_UNREADABLE)");
+      "was stopped or has failed, or that halted with CHECKPOINTS_UNREADABLE)");
   command
       ->add_flag(
           "--from-scratch", start->from_scratch,
-          "Start again from step 0; the job's checkpoints are kept (a job that has ended, or "
-          "halted with CHECKPOINTS_UNREADABLE)")
+          "Start again from step 0; the job's checkpoints are kept (a job that was stopped or has "
+          "failed, or that halted with CHECKPOINTS_UNREADABLE)")
       ->excludes(from);
   command->callback([=] {
     if (!start->from.empty()) {
@@ -120,9 +121,15 @@ void AddSetLearningRate(CLI::App* app, Console* console, ExitCode* code) {
   auto rate = std::make_shared<double>(0);
   CLI::App* command = app->add_subcommand(
       "set-lr",
-      "Change the learning rate of a running job, which its schedule scales, permanently");
+      "Change the learning rate of a running job from now on; its schedule multiplies the new "
+      "value as it did the old one");
   AddSteeringOptions(command, console, options.get());
-  command->add_option("VALUE", *rate, "As lr of the optimizer in the job file")->required();
+  command->add_option("VALUE", *rate, "As lr of the optimizer in the job file")
+      ->check([](const std::string& text) {
+        double value = 0;
+        return absl::SimpleAtod(text, &value) ? "" : absl::StrCat("'", text, "' is not a number");
+      })
+      ->required();
   command->callback([=] {
     *code = Steer(console, *options, [&](auto& client, const auto& job, const auto& steer) {
       return client.SetLearningRate(job, *rate, steer);
