@@ -38,6 +38,7 @@ TEST_F(CliTest, WrongUsageIs2AndSaysWhatIsWrong) {
       {{"list", "-o", "xml"}, "'xml' is not an output format; allowed: table, json or yaml"},
       {{"list", "-o", "csv"}, "'csv' is not an output format"},
       {{"pause", "a", "--at-step", "-5"}, "'-5' is not a number of steps"},
+      {{"pause", "a", "--at-step", "18446744073709551616"}, "is not a number of steps"},
       {{"set-lr", "a", "fast"}, "'fast' is not a number"},
       {{"list", "extra"}, "muster list: unexpected argument 'extra'; `muster list --help`"},
       {{"list", "--adress=x", "-o", "json"},

@@ -8,8 +8,7 @@
 #include <istream>
 #include <map>
 
-#include "absl/algorithm/container.h"
-#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/jobfile/yaml_document.h"
 #include "common/rpc/error.h"
@@ -97,8 +96,10 @@ void AddAtStepOption(CLI::App* command, std::optional<uint64_t>* at_step) {
           "--at-step", [at_step](uint64_t step) { *at_step = step; },
           "Once this many optimizer steps are done (default: after the current step)")
       ->check([](const std::string& text) {
-        const bool good = !text.empty() && absl::c_all_of(text, absl::ascii_isdigit);
-        return good ? "" : absl::StrCat("'", text, "' is not a number of steps: 0, 1, 2, ...");
+        uint64_t steps = 0;
+        return absl::SimpleAtoi(text, &steps)
+                   ? ""
+                   : absl::StrCat("'", text, "' is not a number of steps: 0, 1, 2, ...");
       })
       ->type_name("N");
 }

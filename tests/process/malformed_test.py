@@ -24,9 +24,12 @@ SANITIZER_REPORTS = ["Sanitizer", "runtime error:"]
 
 def room_for_sanitized_frames():
     """LibTorch takes tuples within tuples apart by recursion. Under AddressSanitizer a call needs
-    twenty times as much of the stack as otherwise."""
+    more of the stack."""
     if "ASAN_OPTIONS" in os.environ:
-        resource.setrlimit(resource.RLIMIT_STACK, (1 << 30, resource.RLIM_INFINITY))
+        _, most = resource.getrlimit(resource.RLIMIT_STACK)
+        wanted = 1 << 30
+        room = wanted if most == resource.RLIM_INFINITY else min(wanted, most)
+        resource.setrlimit(resource.RLIMIT_STACK, (room, most))
 
 
 class Shelf:

@@ -17,8 +17,9 @@ extern "C" const char* __tsan_default_suppressions() {
          "called_from_lib:libabsl_time_zone.so\n"
          "called_from_lib:libabsl_cord.so\n"
          // LibTorch comes without instrumentation, too. As a whole library it cannot be left out:
-         // its headers unlock in our code what the library has locked. A message is read into the
-         // memory that was sent before; the network puts that in order.
+         // its headers unlock in our code what the library has locked. Gloo reads an answer into
+         // the memory that it has sent; the network puts that in order, which ThreadSanitizer does
+         // not see. So it does not find a tensor that is changed while Gloo sends or reads it.
          "race:c10d::FlightRecorder\n"
          "race:gloo::transport::tcp::Pair::read\n"
          "race:gloo::transport::tcp::Pair::write\n"

@@ -20,15 +20,11 @@ void Outbox::PushHeartbeat(v1::AgentMessage heartbeat) {
 }
 
 std::optional<v1::AgentMessage> Outbox::Take(bool welcomed) {
-  const bool about_logs = waiting_.empty() || waiting_.front().after_logs_of.has_value();
-  if (about_logs && !welcomed) return std::nullopt;
-  std::optional<LogQueue::Batch> batch;
-  if (waiting_.empty()) {
-    batch = logs_.Take();
-  } else if (waiting_.front().after_logs_of.has_value()) {
-    batch = logs_.TakeFrom(*waiting_.front().after_logs_of);
+  if (waiting_.empty() || waiting_.front().after_logs_of.has_value()) {
+    if (!welcomed) return std::nullopt;
+    auto batch = waiting_.empty() ? logs_.Take() : logs_.TakeFrom(*waiting_.front().after_logs_of);
+    if (batch.has_value()) return ToMessage(*std::move(batch));
   }
-  if (batch.has_value()) return ToMessage(*std::move(batch));
   if (waiting_.empty()) return std::nullopt;
   v1::AgentMessage message = std::move(waiting_.front().message);
   waiting_.pop_front();
