@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs the tests, and prints one last line: "N passed, N
 # failed".
-#   ./test.sh         what every change must pass. From nothing on two cores it took 34 minutes
-#                     while it still ran AddressSanitizer's part, 8.5 minutes of them.
+#   ./test.sh         what every change must pass; from nothing on two cores it takes about 26
+#                     minutes.
 #   ./test.sh --all   these tests with every combination of their factors and every seed
 #                     (tests/cases.py), and under AddressSanitizer, UndefinedBehaviorSanitizer and
 #                     ThreadSanitizer those that tests/asan.txt and tests/tsan.txt name. CI runs
