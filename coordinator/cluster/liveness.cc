@@ -57,12 +57,13 @@ void Cluster::Tick(absl::Time now) {
     ListsChanged(job);
     ApplyJobChange(job, ended, now);
   }
-  for (const auto& [worker, reason, collectives] : expired.workers) {
+  for (const auto& [worker, reason, collectives, permanent] : expired.workers) {
     Close(worker.session, Refuse(absl::StatusCode::kFailedPrecondition, "STALE_INCARNATION",
                                  absl::StrCat("this process was given up: it ", reason)));
     jobs::Job* job = FindJob(worker.id.job);
     if (job == nullptr || job->generation != worker.id.generation) continue;
-    const jobs::Ended ended = jobs::OnLost(job, worker.id.rank, reason, now, collectives);
+    const jobs::Ended ended =
+        jobs::OnLost(job, worker.id.rank, {reason, collectives, permanent}, now);
     ListsChanged(job);
     ApplyJobChange(job, ended, now);
   }

@@ -203,7 +203,7 @@ TEST(NodeFault, AWorkerMaySayItAndAnAgentsLossIsOne) {
   EXPECT_EQ(EndOf(job), End::kNodeFault);
   EXPECT_EQ(job.state, State::kRecovering);
   Job lost = Running(1, 0);
-  OnLost(&lost, 0, "was silent", At(1));
+  OnLost(&lost, 0, {"was silent"}, At(1));
   OnGone(&lost, 0, "the agent was silent", At(2));
   EXPECT_EQ(lost.state, State::kRecovering);
   EXPECT_EQ(RootCause(lost.failures)->root.reason, "the agent was silent");

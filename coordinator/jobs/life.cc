@@ -240,11 +240,11 @@ Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeo
   return Fail(job, NoteForExit(*job, rank, exit), now);
 }
 
-Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
-             const std::vector<std::string>& collectives) {
+Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now) {
   if (Ignored(*job, rank) || job->ending || job->ranks[rank].finished) return {};
-  FailureNote note = NoteFor(*job, rank, FailureKind::kLost, reason);
-  note.collectives = collectives;
+  FailureNote note = NoteFor(*job, rank, FailureKind::kLost, loss.reason);
+  note.collectives = loss.collectives;
+  note.permanent = loss.permanent;
   return Fail(job, std::move(note), now);
 }
 

@@ -103,10 +103,15 @@ void OnNextAttempt(Job* job, absl::Time now);
 Ended OnExit(Job* job, uint32_t rank, const Exit& exit, const EndTimeouts& timeouts,
              absl::Time now);
 
-// The process may still exist, but nothing is heard of it any more, or it hangs (`collectives`: as
-// in FailureNote).
-Ended OnLost(Job* job, uint32_t rank, const std::string& reason, absl::Time now,
-             const std::vector<std::string>& collectives = {});
+// Why a process counts as lost: nothing is heard of it any more, or it hangs.
+struct Loss {
+  std::string reason;
+  // As in FailureNote.
+  std::vector<std::string> collectives = {};
+  bool permanent = false;
+};
+// The process may still exist.
+Ended OnLost(Job* job, uint32_t rank, const Loss& loss, absl::Time now);
 
 // The process is certainly gone, with its agent.
 Ended OnGone(Job* job, uint32_t rank, const std::string& reason, absl::Time now);

@@ -62,7 +62,7 @@ TEST(Life, HoldsItsInvariantsUnderRandomEvents) {
                  At(now));
           break;
         case 9:
-          OnLost(&job, rank, "lost", At(now));
+          OnLost(&job, rank, {"lost"}, At(now));
           break;
         case 10:
           OnGone(&job, rank, "gone", At(now));

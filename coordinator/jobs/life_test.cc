@@ -98,8 +98,8 @@ TEST(Life, WhatEndsAsToldIsNoCause) {
 
 TEST(Life, ALostWorkerIsToldToEndAndAGoneOneIsNot) {
   Job job = Running();
-  EXPECT_EQ(OnLost(&job, 1, "silent", At(1)), (Ended{0, 1}));
-  EXPECT_TRUE(OnLost(&job, 0, "silent too", At(1)).empty());
+  EXPECT_EQ(OnLost(&job, 1, {"silent"}, At(1)), (Ended{0, 1}));
+  EXPECT_TRUE(OnLost(&job, 0, {"silent too"}, At(1)).empty());
   EXPECT_EQ(job.failures.size(), 1);
   EXPECT_TRUE(OnGone(&job, 1, "agent lost", At(2)).empty());
   EXPECT_TRUE(OnGone(&job, 0, "agent lost", At(2)).empty());

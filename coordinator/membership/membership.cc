@@ -288,7 +288,7 @@ void Membership::ExpireHung(absl::Time now, Expired* expired) {
     const auto hang = FindHang(ranks, timing_.lease, now);
     if (!hang.has_value()) continue;
     Worker& worker = workers_.at({job, hang->rank});
-    expired->workers.push_back({worker, hang->reason, hang->collectives});
+    expired->workers.push_back({worker, hang->reason, hang->collectives, hang->permanent});
     GiveUp(&worker);
   }
 }

@@ -154,6 +154,7 @@ class Membership {
     std::string reason;
     // For a worker that hangs: the fields of Hang (watchdog.h).
     std::vector<std::string> collectives = {};
+    bool permanent = false;
   };
   struct Expired {
     // Silent workers on nodes whose agent is not silent; then workers that hang, at most one of

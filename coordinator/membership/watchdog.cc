@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <tuple>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -11,8 +12,8 @@ namespace {
 
 // The number of collectives of each rank in a report.
 constexpr size_t kShownCollectives = 3;
-// After how many leases without progress, ranks in collectives with different names are reported.
-constexpr int kLeasesOfMismatch = 2;
+// After how many leases without progress, ranks that wait for each other are reported.
+constexpr double kLeasesOfMutualWait = 0.5;
 
 absl::Duration NoProgressLimit(const Watched& rank) {
   return rank.session_started ? rank.limits.no_progress : rank.limits.startup;
@@ -76,30 +77,81 @@ Hang Blame(const Watched& rank, const std::vector<Watched>& all, absl::Time now)
   return hang;
 }
 
-// Finds ranks that wait in collectives with the same number but different names.
-std::optional<Hang> FindMismatch(const std::vector<Watched>& ranks, absl::Duration lease,
-                                 absl::Time now) {
-  struct Seen {
-    const Watched* rank;
-    const Collective* collective;
-  };
-  std::map<uint64_t, Seen> by_number;  // the first rank that waits in it
+// A collective that a rank has begun and not ended.
+struct Pending {
+  const Watched* rank = nullptr;
+  const Collective* collective = nullptr;
+};
+
+std::vector<Pending> PendingOf(const Watched& rank) {
+  std::vector<Pending> pending;
+  if (rank.silent) return pending;
+  for (const Collective& collective : rank.collectives->newest) {
+    if (collective.ended || collective.of_communicator == 0) continue;
+    pending.push_back({&rank, &collective});
+  }
+  return pending;
+}
+
+Hang Mismatch(const Pending& first, const Pending& second) {
+  Hang hang{
+      .rank = second.rank->rank,
+      .reason = absl::StrCat("is in ", second.collective->name, ", rank ", first.rank->rank,
+                             " is in ", first.collective->name,
+                             ": the ranks call different collectives; with fsdp all ranks must "
+                             "call the same units in the same order"),
+      .permanent = true};
+  AddLast(*second.rank, &hang.collectives);
+  AddLast(*first.rank, &hang.collectives);
+  return hang;
+}
+
+// Finds ranks in collectives with the same number of a communicator but different names.
+std::optional<Hang> FindDifferentNames(const std::vector<Watched>& ranks) {
+  std::map<std::pair<uint32_t, uint64_t>, Pending> by_number;  // of the first rank that is in it
   for (const Watched& rank : ranks) {
-    if (rank.silent || rank.moved + kLeasesOfMismatch * lease > now) continue;
-    for (const Collective& collective : rank.collectives->newest) {
-      if (collective.ended) continue;
-      const Seen& first =
-          by_number.try_emplace(collective.number, Seen{&rank, &collective}).first->second;
-      if (first.collective->name == collective.name) continue;
-      Hang hang{.rank = rank.rank,
-                .reason = absl::StrCat("rank ", first.rank->rank, " is in ", first.collective->name,
-                                       ", rank ", rank.rank, " in ", collective.name,
-                                       ": the ranks call different collectives (number ",
-                                       collective.number, ")")};
-      AddLast(rank, &hang.collectives);
-      AddLast(*first.rank, &hang.collectives);
-      return hang;
+    for (const Pending& pending : PendingOf(rank)) {
+      const Collective& own = *pending.collective;
+      const Pending& first =
+          by_number.try_emplace({own.communicator, own.of_communicator}, pending).first->second;
+      if (first.collective->name != own.name) return Mismatch(first, pending);
     }
+  }
+  return std::nullopt;
+}
+
+// The number of the newest collective of a communicator that a rank has begun; absent: unknown.
+std::optional<uint64_t> NewestOf(uint32_t communicator, const Watched& rank) {
+  const auto& newest = rank.collectives->newest;
+  for (auto one = newest.rbegin(); one != newest.rend(); ++one) {
+    if (one->communicator == communicator && one->of_communicator > 0) return one->of_communicator;
+  }
+  // All that it has begun is known if there is not more than what is kept.
+  return newest.empty() || newest.front().number > 1 ? std::nullopt : std::optional<uint64_t>(0);
+}
+
+// The first pending collective of `rank` in which `other` has not come so far.
+std::optional<Pending> AheadOf(const Watched& other, const Watched& rank) {
+  for (const Pending& pending : PendingOf(rank)) {
+    const auto reached = NewestOf(pending.collective->communicator, other);
+    if (reached.has_value() && *reached < pending.collective->of_communicator) return pending;
+  }
+  return std::nullopt;
+}
+
+// Finds two ranks that wait for each other.
+std::optional<Hang> FindMutualWait(const std::vector<Watched>& ranks, absl::Duration lease,
+                                   absl::Time now) {
+  std::vector<const Watched*> still;
+  for (const Watched& rank : ranks) {
+    if (!rank.silent && rank.moved + kLeasesOfMutualWait * lease <= now) still.push_back(&rank);
+  }
+  // Each is compared with the first one only, so that the cost does not grow with the square of
+  // the number of ranks. Two ranks of which neither waits for the first one are not found here.
+  for (size_t i = 1; i < still.size(); ++i) {
+    const auto ahead = AheadOf(*still[i], *still[0]);
+    const auto behind = AheadOf(*still[0], *still[i]);
+    if (ahead.has_value() && behind.has_value()) return Mismatch(*ahead, *behind);
   }
   return std::nullopt;
 }
@@ -122,7 +174,8 @@ std::vector<bool> WaitForOthers(const std::vector<Watched>& ranks, absl::Time no
 
 std::optional<Hang> FindHang(const std::vector<Watched>& ranks, absl::Duration lease,
                              absl::Time now) {
-  if (auto mismatch = FindMismatch(ranks, lease, now); mismatch.has_value()) return mismatch;
+  if (auto different = FindDifferentNames(ranks); different.has_value()) return different;
+  if (auto mutual = FindMutualWait(ranks, lease, now); mutual.has_value()) return mutual;
   if (!CountsCollectives(ranks)) {
     const auto first =
         std::min_element(ranks.begin(), ranks.end(), [&](const Watched& a, const Watched& b) {

@@ -17,11 +17,16 @@
 //   fewest collectives; among equal ones, the one that has stood still the longest.
 // - A rank that stands still while others make progress hangs if none of those is behind it.
 //
-// Ranks that call different collectives wait for each other for ever. If ranks stand still for two
-// leases, in collectives with the same number but different names, this is reported at once, with
-// both names.
+// Ranks that call different collectives wait for each other for ever, and would do so again after
+// another start. Two things show it:
+// - Two ranks are in collectives with the same number of the same communicator but different names.
+//   All ranks must have the same operation there, so this is certain at once.
+// - Each of two ranks is in a collective of a communicator in which the other one has not come so
+//   far. For a moment this is possible, because ranks may issue operations of different
+//   communicators in different order. It counts once both have stood still for half a lease.
 //
-// A worker of an older program does not count collectives: then each rank of its job is judged by
+// A worker of an older program does not tell communicators apart, and is not compared in this way.
+// A worker of a still older one does not count collectives: then each rank of its job is judged by
 // itself.
 #ifndef MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
 #define MUSTER_COORDINATOR_MEMBERSHIP_WATCHDOG_H_
@@ -44,11 +49,15 @@ struct ProgressLimits {
 
 // A collective that a rank has begun.
 struct Collective {
-  // From 1 within a generation, the same on all ranks.
+  // From 1 within a generation, over all communicators.
   uint64_t number = 0;
   // "all_reduce 'bucket 2' step 120".
   std::string name;
   bool ended = false;
+  // Its communicator, and its number in this communicator, from 1 and the same on all ranks. 0: not
+  // known.
+  uint32_t communicator = 0;
+  uint64_t of_communicator = 0;
 
   bool operator==(const Collective&) const = default;
 };
@@ -85,6 +94,8 @@ struct Hang {
   // The last collectives of this rank, and of the rank that is furthest ahead of it: "rank 1:
   // number 40, all_reduce 'bucket 2' step 5, ended".
   std::vector<std::string> collectives;
+  // Another start would end in the same way.
+  bool permanent = false;
 };
 
 // Which ranks wait for a rank that makes progress and has begun fewer collectives. In the order of

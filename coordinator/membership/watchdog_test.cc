@@ -146,24 +146,73 @@ TEST(Watchdog, WaitingForARankThatStartsUpIsNoHang) {
   EXPECT_TRUE(absl::StartsWith(hang->reason, "did not start: no progress for 1m")) << hang->reason;
 }
 
-TEST(Watchdog, DifferentCollectivesOfOneNumberAreNamedAfterTwoLeases) {
+// The last collective of `rank` belongs to this communicator and has this number in it.
+void Last(Rank& rank, uint32_t communicator, uint64_t number) {
+  rank.collectives.newest.back().communicator = communicator;
+  rank.collectives.newest.back().of_communicator = number;
+}
+
+TEST(Watchdog, DifferentCollectivesWithOneNumberOfACommunicatorAreNamedAtOnceAndForGood) {
+  Job job;
+  Last(job.Add(0, 17, 16, "all_gather 'unit 3'"), 2, 9);
+  Last(job.Add(0, 18, 17, "all_gather 'unit 2'"), 2, 9);
+  const auto hang = job.Look(0);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->rank, 1);
+  EXPECT_EQ(hang->reason,
+            "is in all_gather 'unit 2' step 18, rank 0 is in all_gather 'unit 3' step 17: the "
+            "ranks call different collectives; with fsdp all ranks must call the same units in the "
+            "same order");
+  EXPECT_TRUE(hang->permanent);
+  EXPECT_EQ(hang->collectives.size(), 6);
+}
+
+TEST(Watchdog, DifferentCollectivesOfDifferentNumbersOrCommunicatorsAreNoMismatch) {
+  Job job;
+  Last(job.Add(0, 17, 16, "all_gather 'unit 3'"), 2, 9);
+  Last(job.Add(0, 17, 16, "all_gather 'unit 4'"), 2, 10);
+  Last(job.Add(0, 17, 16, "all_gather 'roll call'"), 0, 9);
+  EXPECT_FALSE(job.Look(9).has_value());
+}
+
+TEST(Watchdog, RanksThatWaitForEachOtherInDifferentCommunicatorsAreNamedAfterHalfALease) {
+  Job job;
+  const auto add = [&](double moved, const std::string& name, uint32_t communicator) {
+    Rank& rank = job.Add(moved, 1, 0, name);
+    rank.collectives.newest.resize(1);
+    Last(rank, communicator, 1);
+  };
+  add(0, "all_gather 'unit 3'", 2);
+  add(0.1, "reduce_scatter 'unit 2'", 1);
+  EXPECT_FALSE(job.Look(0.59).has_value());
+  const auto hang = job.Look(0.6);
+  ASSERT_TRUE(hang.has_value());
+  EXPECT_EQ(hang->rank, 1);
+  EXPECT_EQ(hang->reason.substr(0, hang->reason.find(':')),
+            "is in reduce_scatter 'unit 2' step 1, rank 0 is in all_gather 'unit 3' step 1");
+  EXPECT_TRUE(hang->permanent);
+}
+
+TEST(Watchdog, ARankThatHasBegunAllThatTheOtherOneWaitsForIsNoMismatch) {
+  Job job;
+  Rank& joined = job.Add(0, 2, 0);  // has begun both, in the other order
+  joined.collectives.newest = {{1, "loss terms", false, 0, 1}, {2, "bucket 0", false, 1, 1}};
+  Rank& active = job.Add(0, 1, 0);
+  active.collectives.newest = {{1, "bucket 0", false, 1, 1}};
+  EXPECT_FALSE(job.Look(9).has_value());
+}
+
+TEST(Watchdog, AWorkerThatDoesNotTellCommunicatorsApartIsNotCompared) {
   Job job;
   job.Add(0, 17, 16, "all_gather 'unit 3'");
-  job.Add(0.5, 17, 16, "reduce_scatter 'unit 2'");
-  EXPECT_FALSE(job.Look(2.4).has_value());
-  const auto hang = job.Look(2.5);
-  ASSERT_TRUE(hang.has_value());
-  EXPECT_EQ(hang->reason,
-            "rank 0 is in all_gather 'unit 3' step 17, rank 1 in reduce_scatter 'unit 2' step 17: "
-            "the ranks "
-            "call different collectives (number 17)");
-  EXPECT_EQ(hang->collectives.size(), 6);
+  job.Add(0, 17, 16, "reduce_scatter 'unit 2'");
+  EXPECT_FALSE(job.Look(9).has_value());
 }
 
 TEST(Watchdog, WaitingInTheSameCollectiveIsNoMismatch) {
   Job job;
-  job.Add(0, 17, 16, "all_gather 'unit 3'");
-  job.Add(0, 17, 16, "all_gather 'unit 3'");
+  Last(job.Add(0, 17, 16, "all_gather 'unit 3'"), 2, 9);
+  Last(job.Add(0, 17, 16, "all_gather 'unit 3'"), 2, 9);
   EXPECT_FALSE(job.Look(9).has_value());
 }
 

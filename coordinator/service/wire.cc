@@ -224,7 +224,8 @@ cluster::Heartbeat FromWire(const v1::WorkerHeartbeat& heartbeat) {
                             .memory = heartbeat.memory().SerializeAsString()};
   for (const v1::CollectiveRecord& record : heartbeat.collectives()) {
     if (result.collectives.newest.size() == kMostCollectives) break;
-    result.collectives.newest.push_back({record.sequence(), record.name(), record.ended()});
+    result.collectives.newest.push_back({record.sequence(), record.name(), record.ended(),
+                                         record.communicator(), record.communicator_sequence()});
   }
   return result;
 }

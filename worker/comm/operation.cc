@@ -1,5 +1,7 @@
 #include "worker/comm/operation.h"
 
+#include <xxhash.h>
+
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -200,6 +202,11 @@ std::string Shape(const OperationSpec& spec) {
   if (spec.kind == OperationKind::kBroadcast) absl::StrAppend(&shape, " from rank ", spec.root);
   if (spec.divide_by != 1.0) absl::StrAppend(&shape, " divided by ", spec.divide_by);
   return shape;
+}
+
+uint64_t Hash(const OperationSpec& spec) {
+  const std::string text = absl::StrCat(Describe(spec), ": ", Shape(spec));
+  return XXH3_64bits(text.data(), text.size());
 }
 
 absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status) {

@@ -35,6 +35,9 @@ std::string Describe(const OperationSpec& spec);
 // are not part of it.
 std::string Shape(const OperationSpec& spec);
 
+// A hash of Describe and Shape: equal on ranks that issue the same operation.
+uint64_t Hash(const OperationSpec& spec);
+
 // status with "rank 1: all_reduce 'bucket 3' at step 17: " in front; OK stays OK.
 absl::Status WithOperation(const OperationSpec& spec, const absl::Status& status);
 

@@ -18,6 +18,8 @@ void SessionHeartbeat::AddTo(v1::WorkerHeartbeat* heartbeat) {
     added.set_sequence(record.number);
     added.set_name(ValidUtf8(record.name));
     added.set_ended(record.ended);
+    added.set_communicator(static_cast<uint32_t>(record.channel));
+    added.set_communicator_sequence(record.of_channel);
   }
   told_ = now_();
 }

@@ -27,6 +27,8 @@ TEST(SessionHeartbeat, TellsWhatMovedAndWhichCollectivesBeganAndEnded) {
   EXPECT_EQ(message.collectives(0).sequence(), first);
   EXPECT_EQ(message.collectives(0).name(), "all_reduce 'bucket 2' step 7");
   EXPECT_TRUE(message.collectives(0).ended());
+  EXPECT_EQ(message.collectives(1).communicator(), 1u);
+  EXPECT_EQ(message.collectives(1).communicator_sequence(), 1u);
   EXPECT_FALSE(message.collectives(1).ended());
   // A text that is not UTF-8 would make the whole message invalid.
   EXPECT_FALSE(message.SerializeAsString().empty());

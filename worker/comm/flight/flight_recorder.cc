@@ -18,6 +18,8 @@ uint64_t FlightRecorder::Begin(size_t channel, const char* operation, OpLabel la
   hash = XXH3_64bits_withSeed(&label.step, sizeof(label.step), hash);
   Entry& entry = entries_[++begun_ % kKept];
   entry.number = begun_;
+  entry.channel = channel;
+  entry.of_channel = ++begun_of_[channel];
   entry.operation = operation;
   const size_t kept = std::min(length, kLabelBytes - 1);
   std::copy_n(label.what, kept, entry.what.begin());
@@ -47,7 +49,8 @@ FlightRecorder::Flight FlightRecorder::Read() const {
   for (uint64_t number = flight.begun - kept + 1; number <= flight.begun; ++number) {
     const Entry& entry = entries[number % kKept];
     flight.newest.push_back(
-        {number, absl::StrCat(entry.operation, " '", entry.what.data(), "' step ", entry.step),
+        {number, entry.channel, entry.of_channel,
+         absl::StrCat(entry.operation, " '", entry.what.data(), "' step ", entry.step),
          entry.ended});
   }
   return flight;

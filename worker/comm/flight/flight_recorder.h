@@ -3,9 +3,9 @@
 // rank calls other collectives than the others. The watchdog (coordinator/membership/watchdog.h)
 // and the roll call do this.
 //
-// There is one sequence of numbers over all communicators of a rank. Ranks issue the same
-// operations in the same order from one thread, so a number means the same operation on all of
-// them.
+// There is one sequence of numbers over all communicators of a rank, which tells how far the rank
+// has come, and one for each communicator. Ranks issue the same operations in the same order on
+// each communicator, so a number of a communicator means the same operation on all of them.
 #ifndef MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
 #define MUSTER_WORKER_COMM_FLIGHT_FLIGHT_RECORDER_H_
 
@@ -26,7 +26,7 @@ class FlightRecorder {
  public:
   static constexpr size_t kKept = 64;
   // The largest number of communicators of one rank.
-  static constexpr size_t kChannels = 2;
+  static constexpr size_t kChannels = 3;
 
   // Returns the collective's number, from 1. `operation`: "all_reduce", of static lifetime.
   // `channel`: the number of the communicator, below kChannels.
@@ -36,7 +36,9 @@ class FlightRecorder {
 
   struct Record {
     uint64_t number = 0;
-    std::string name;  // "all_reduce 'bucket 2' step 120"
+    size_t channel = 0;
+    uint64_t of_channel = 0;  // its number within the channel, from 1
+    std::string name;         // "all_reduce 'bucket 2' step 120"
     bool ended = false;
   };
   struct Flight {
@@ -59,6 +61,8 @@ class FlightRecorder {
   static constexpr size_t kLabelBytes = 96;
   struct Entry {
     uint64_t number = 0;
+    size_t channel = 0;
+    uint64_t of_channel = 0;
     const char* operation = "";
     std::array<char, kLabelBytes> what{};
     int64_t step = 0;
@@ -68,8 +72,9 @@ class FlightRecorder {
   mutable absl::Mutex mutex_;
   uint64_t begun_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t ended_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::array<uint64_t, kChannels> hashes_ ABSL_GUARDED_BY(mutex_){};
-  std::array<Entry, kKept> entries_ ABSL_GUARDED_BY(mutex_);  // a ring, by number
+  std::array<uint64_t, kChannels> begun_of_ ABSL_GUARDED_BY(mutex_){};  // by channel
+  std::array<uint64_t, kChannels> hashes_ ABSL_GUARDED_BY(mutex_){};    // by channel
+  std::array<Entry, kKept> entries_ ABSL_GUARDED_BY(mutex_);            // a ring, by number
 };
 
 }  // namespace muster::comm

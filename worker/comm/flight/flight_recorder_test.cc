@@ -14,15 +14,20 @@ TEST(FlightRecorder, NumbersCollectivesFromOneAndSaysWhichHaveEnded) {
   EXPECT_EQ(recorder.Begin(0, "all_gather", {"roll call", 1}), 1);
   EXPECT_EQ(recorder.Begin(1, "all_reduce", {"bucket 2", 120}), 2);
   recorder.End(2);
+  EXPECT_EQ(recorder.Begin(1, "all_reduce", {"bucket 1", 120}), 3);
   const auto flight = recorder.Read();
-  EXPECT_EQ(flight.begun, 2);
+  EXPECT_EQ(flight.begun, 3);
   EXPECT_EQ(flight.ended, 1);
-  ASSERT_EQ(flight.newest.size(), 2);
+  ASSERT_EQ(flight.newest.size(), 3);
   EXPECT_EQ(flight.newest[0].number, 1);
   EXPECT_EQ(flight.newest[0].name, "all_gather 'roll call' step 1");
   EXPECT_FALSE(flight.newest[0].ended);
   EXPECT_EQ(flight.newest[1].name, "all_reduce 'bucket 2' step 120");
   EXPECT_TRUE(flight.newest[1].ended);
+  EXPECT_EQ(flight.newest[0].channel, 0);
+  EXPECT_EQ(flight.newest[0].of_channel, 1);
+  EXPECT_EQ(flight.newest[2].channel, 1);
+  EXPECT_EQ(flight.newest[2].of_channel, 2);
 }
 
 TEST(FlightRecorder, KeepsTheNewestOnesAndCountsAll) {

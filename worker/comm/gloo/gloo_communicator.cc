@@ -117,10 +117,14 @@ class GlooCommunicator : public Communicator {
                                                operations, " operations"));
   }
 
-  // Two tags per operation: contributions, and results.
-  static uint32_t Tag(int64_t number, int phase) {
+  // Two tags per operation: contributions (phase 0), and results (phase 1). 12 bits of its number
+  // and 16 bits of a hash of what it is: messages of different operations never match, so a rank
+  // that issues another operation than its peers waits, and takes in nothing that is not meant for
+  // it.
+  static uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
+    const auto low = static_cast<uint32_t>(number % (1 << 12));
     return PeerWatch::kFirstFreeTag +
-           static_cast<uint32_t>((2 * number + phase) % (int64_t{1} << 29));
+           ((static_cast<uint32_t>(hash % (1 << 16)) << 13) | (low << 1) | phase);
   }
 
   const GlooOptions options_;
@@ -214,8 +218,9 @@ std::unique_ptr<Work> GlooCommunicator::Issue(OperationSpec spec) {
     const int64_t scratch = ScratchBytes(operation->spec, world_size());
     if (scratch > 0) operation->exchange.scratch = scratch_.Take(scratch);
   }
-  operation->exchange.contribution_tag = Tag(operation->number, 0);
-  operation->exchange.result_tag = Tag(operation->number, 1);
+  const uint64_t hash = Hash(operation->spec);
+  operation->exchange.contribution_tag = Tag(operation->number, hash, 0);
+  operation->exchange.result_tag = Tag(operation->number, hash, 1);
   if (status.ok()) {
     status = PostExchange(operation->spec, world_size(), mesh_.get(), operation->exchange);
   }

@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "ATen/core/Tensor.h"
 #include "ATen/core/grad_mode.h"
@@ -79,8 +80,9 @@ std::string OwnRank() {
 // 3 numbers -> 3 numbers.
 class Square : public Unit {
  public:
-  explicit Square(const std::string& name) : Unit(name) {
+  explicit Square(const std::string& name, int64_t unused = 0) : Unit(name) {
     AddParameter(name + ".weight", at::eye(3));
+    if (unused > 0) AddParameter(name + ".unused", at::ones({unused}));
   }
   at::Tensor Forward(const at::Tensor& x, Context&) override { return at::linear(x, parameter(0)); }
 };
@@ -113,6 +115,32 @@ class TwoUnits : public Unit {
   const bool other_;
   Unit& a_;
   Unit& b_;
+  int forwards_ = 0;
+};
+
+// Four squares in a row, of which this rank skips one from its third forward in training on.
+class Skips : public Unit {
+ public:
+  // uneven: the squares have different numbers of parameters.
+  Skips(int skipped, bool uneven) : Unit(""), skipped_(skipped) {
+    for (int i = 0; i < 4; ++i) {
+      const std::string name = "block." + std::to_string(i);
+      blocks_.push_back(&AddChild(std::make_unique<Square>(name, uneven ? 100 * i : 0)));
+    }
+    AddParameter("weight", at::ones({2, 3}));
+  }
+  at::Tensor Forward(const at::Tensor& x, Context& context) override {
+    const bool skips = context.training() && ++forwards_ > 2;
+    at::Tensor y = x;
+    for (int i = 0; i < 4; ++i) {
+      if (!skips || i != skipped_) y = context.Call(*blocks_[i], y);
+    }
+    return at::linear(y, parameter(0));
+  }
+
+ private:
+  const int skipped_;
+  std::vector<Unit*> blocks_;
   int forwards_ = 0;
 };
 
@@ -234,6 +262,13 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
   if (fault == "other-order" || fault == "one-unit-more") {
     return std::make_unique<RowsModel>(
         std::make_unique<TwoUnits>(fault, options.Text("rank") == OwnRank()));
+  }
+  if (fault == "skips") {
+    // The option rankR is the number of the block that rank R skips.
+    const std::string skipped = options.Text("rank" + OwnRank(), "-1");
+    for (int rank = 0; rank < 4; ++rank) options.Text("rank" + std::to_string(rank), "");
+    return std::make_unique<RowsModel>(
+        std::make_unique<Skips>(std::stoi(skipped), options.Flag("uneven", false)));
   }
   const std::string path = options.Text("path", "");
   if (fault == "no-hook") return std::make_unique<RowsModel>(std::make_unique<Root>(""));
