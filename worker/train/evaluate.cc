@@ -12,6 +12,7 @@
 #include "common/status/status.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/train/numbered.h"
+#include "worker/train/read_ahead.h"
 
 namespace muster::train {
 
@@ -21,6 +22,7 @@ absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank
   const c10::AutoGradMode no_gradients(false);
   context.set_mode(models::Mode::kEvaluate);
   const data::EvaluationPlan plan = source.Evaluation(communicator.world_size(), per_rank);
+  ReadAhead reader(source.dataset.get());
   double loss_sum = 0;
   int64_t terms = 0;
   int64_t samples = 0;
@@ -35,12 +37,13 @@ absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank
     if (idle) {  // only for the collectives of the other ranks
       batch = source.dataset->Blank(1);
     } else {
-      auto read = source.dataset->Read(indices);
+      auto read = reader.Read(indices);
       if (!read.ok()) {
         return Annotate(read.status(), absl::StrCat("rank ", communicator.rank(), ", ",
                                                     SamplesOf("data.validate", indices)));
       }
       batch = *std::move(read);
+      if (round + 1 < plan.rounds()) reader.Begin(plan.Samples(communicator.rank(), round + 1));
     }
     const models::LossOutput loss = model.Loss(batch, context);
     activity::Moved();

@@ -71,8 +71,9 @@ class MemorySessionTest : public ::testing::Test {
   // The counters when rank 0 reported last.
   Usage Run(const Job& job, int world_size) {
     std::vector<Outside> outsides(world_size);
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-      const SessionParts parts{&control, &data, &outsides[rank], &outsides[rank], {}};
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                             comm::Communicator& parameters) {
+      const SessionParts parts{&control, &data, &parameters, &outsides[rank], &outsides[rank], {}};
       auto session = Session::Create({"job", "this", 1, rank, "incarnation"}, job, parts);
       const absl::Status end = session.ok() ? (*session)->Run().status() : session.status();
       EXPECT_TRUE(end.ok()) << end;
@@ -92,9 +93,9 @@ TEST_F(MemorySessionTest, TrainingHasParametersMomentsBucketsAndActivations) {
   EXPECT_GE(usage.of(Purpose::kBuckets).bytes, kParameterBytes);
   EXPECT_LE(usage.of(Purpose::kBuckets).bytes, kParameterBytes + 4 * 16 * kParameters);
   EXPECT_EQ(usage.of(Purpose::kGradients).peak_bytes, 0u);
-  // Of a step nothing is left behind it. In it: a batch of 3 samples, at least its logits and their
-  // gradient.
-  EXPECT_EQ(usage.of(Purpose::kActivations).bytes, 0u);
+  // Of a step nothing is left behind it; the next batch may have been read ahead, inputs and
+  // targets. In it: a batch of 3 samples, at least its logits and their gradient.
+  EXPECT_LE(usage.of(Purpose::kActivations).bytes, 2 * 8 * 3 * kContext);
   EXPECT_GE(usage.of(Purpose::kActivations).peak_bytes, 2 * 4 * 3 * kContext * kVocabulary);
   EXPECT_LT(usage.of(Purpose::kOther).bytes, 10000u) << "nothing that grows with the model";
 }

@@ -66,7 +66,8 @@ double FullTerms(const Job& job, const models::InputSpec& input) {
 Stepper::Stepper(const Parts& parts)
     : parts_(parts),
       full_terms_(FullTerms(*parts.job, parts.model->Input())),
-      probe_(Probe(parts.strategy->pieces())) {}
+      probe_(Probe(parts.strategy->pieces())),
+      reader_(parts.dataset) {}
 
 absl::Status Stepper::CheckFlags(int64_t step) const {
   if (parts_.trained == nullptr) return absl::OkStatus();
@@ -79,12 +80,24 @@ absl::Status Stepper::CheckFlags(int64_t step) const {
                    "; only the step hook may do that, between two steps"));
 }
 
-absl::Status Stepper::ForwardBackward(int64_t step, int64_t micro_batch,
+std::vector<int64_t> Stepper::SamplesAfter(const StepPlan& plan, int64_t micro_batch) const {
+  data::Sampler& sampler = *parts_.sampler;
+  data::Position position = plan.position;
+  if (++micro_batch >= sampler.ShareOf(position, parts_.rank).micro_batches) {
+    micro_batch = 0;
+    position = sampler.After(position);
+    if (sampler.ShareOf(position, parts_.rank).micro_batches == 0) return {};
+  }
+  return sampler.Samples(position, parts_.rank, micro_batch);
+}
+
+absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
                                       const std::vector<int64_t>& samples, StepResult* result) {
   const memory::MemoryScope scope(memory::Purpose::kActivations);
   models::Reseed(parts_.context->generator(),
-                 models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
-  ASSIGN_OR_RETURN(const data::Batch batch, parts_.dataset->Read(samples));
+                 models::SeedForForward(parts_.job->seed, plan.step, micro_batch, parts_.rank));
+  ASSIGN_OR_RETURN(const data::Batch batch, reader_.Read(samples));
+  reader_.Begin(SamplesAfter(plan, micro_batch));
   at::Tensor loss;
   double weight = 1;
   {
@@ -141,7 +154,7 @@ absl::Status Stepper::Accumulate(const StepPlan& plan, StepResult* result) {
       parts_.strategy->BeginMicroBatch(last);
       const auto samples = parts_.sampler->Samples(plan.position, parts_.rank, i);
       RETURN_IF_ERROR(Of(Who(parts_.rank, i, samples), Guarded("training", [&] {
-                           return ForwardBackward(plan.step, i, samples, result);
+                           return ForwardBackward(plan, i, samples, result);
                          })));
     } else {
       parts_.strategy->BeginJoinedMicroBatch(last);

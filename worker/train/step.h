@@ -22,6 +22,7 @@
 #include "worker/train/finite.h"
 #include "worker/train/input_plan.h"
 #include "worker/train/job.h"
+#include "worker/train/read_ahead.h"
 #include "worker/train/step_outcome.h"
 #include "worker/train/trained_parameters.h"
 
@@ -49,8 +50,8 @@ struct StepResult {
   v1::StepMetrics metrics;
 };
 
-// Keeps no state between steps: everything it changes belongs to the session. Threading: the
-// session's thread.
+// Keeps no state between steps except the batch that is read ahead: everything it changes belongs
+// to the session. Threading: the session's thread.
 class Stepper {
  public:
   struct Parts {
@@ -86,8 +87,11 @@ class Stepper {
   bool by_terms() const { return parts_.job->uneven_inputs.divide_by == DivideBy::kSamples; }
   // Runs all micro-batches.
   absl::Status Accumulate(const StepPlan& plan, StepResult* result);
-  absl::Status ForwardBackward(int64_t step, int64_t micro_batch,
+  absl::Status ForwardBackward(const StepPlan& plan, int64_t micro_batch,
                                const std::vector<int64_t>& samples, StepResult* result);
+  // The samples of this rank's next micro-batch after this one, in this step or the next one;
+  // empty: it has none.
+  std::vector<int64_t> SamplesAfter(const StepPlan& plan, int64_t micro_batch) const;
   // Runs a micro-batch on a rank without input, if the forward and backward passes of other ranks
   // wait for it.
   absl::Status JoinForwardBackward(int64_t step, int64_t micro_batch);
@@ -103,6 +107,7 @@ class Stepper {
   // The loss terms of a full micro-batch. The weight of a micro-batch is its terms divided by this.
   const double full_terms_;
   const at::Tensor probe_;  // see Probe; undefined if all pieces are empty
+  ReadAhead reader_;        // of the data set
 };
 
 }  // namespace muster::train

@@ -1,0 +1,54 @@
+// Reads the next batch of a data set in a thread of its own, while the model is trained on the
+// current one.
+#ifndef MUSTER_WORKER_TRAIN_READ_AHEAD_H_
+#define MUSTER_WORKER_TRAIN_READ_AHEAD_H_
+
+#include <cstdint>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "worker/data/dataset.h"
+
+namespace muster::train {
+
+// The data set is never read by two threads at a time. What Read returns does not depend on Begin.
+// Threading: one thread calls the methods.
+class ReadAhead {
+ public:
+  // The data set must outlive this object.
+  explicit ReadAhead(const data::Dataset* dataset);
+  // Waits for the batch that is being read.
+  ~ReadAhead();
+  ReadAhead(const ReadAhead&) = delete;
+  ReadAhead& operator=(const ReadAhead&) = delete;
+
+  // Starts to read these samples, for the next call of Read. Waits for the batch that is being
+  // read, and drops it. Without samples, nothing is read.
+  void Begin(std::vector<int64_t> samples);
+
+  // As Dataset::Read, also its errors and exceptions. Reads the samples itself if they are not
+  // those of Begin.
+  absl::StatusOr<data::Batch> Read(const std::vector<int64_t>& samples);
+
+ private:
+  enum class State { kIdle, kAsked, kRead, kClosing };
+
+  void Loop();
+  bool Settled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return state_ != State::kAsked; }
+
+  const data::Dataset* const dataset_;
+  absl::Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kIdle;
+  std::vector<int64_t> samples_ ABSL_GUARDED_BY(mutex_);
+  // Of samples_; absent if reading them has thrown an exception.
+  std::optional<absl::StatusOr<data::Batch>> batch_ ABSL_GUARDED_BY(mutex_);
+  std::thread thread_;
+};
+
+}  // namespace muster::train
+
+#endif  // MUSTER_WORKER_TRAIN_READ_AHEAD_H_
