@@ -195,12 +195,6 @@ INSTANTIATE_TEST_SUITE_P(
              "found 0; allowed: 1 or more"},
         Case{"NoDirectory", [](auto* s) { s->mutable_checkpoint()->clear_directory(); },
              "checkpoint.directory", "is missing"},
-        Case{"BlockBesidePatterns",
-             [](auto* s) {
-               s->mutable_strategy()->mutable_fsdp()->add_unit("transformer.h.*");
-               s->mutable_strategy()->mutable_fsdp()->add_unit("block");
-             },
-             "strategy.fsdp.unit[1]", "found block beside patterns"},
         Case{"EmptyUnit", [](auto* s) { s->mutable_activation_checkpointing()->add_unit(""); },
              "activation_checkpointing.unit[0]", "is empty"},
         Case{"NoProfileDirectory", [](auto* s) { s->mutable_profile()->add_steps(3); },

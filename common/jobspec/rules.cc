@@ -143,7 +143,6 @@ class RuleChecker {
                     absl::StrCat("found a list of ", size, "; allowed: ", AllowedElements(rule)));
     }
     for (int i = 0; i < size; ++i) CheckValue({&message, &field, i, ElementPath(path, i)});
-    if (rule.text() == v1::FieldRule::UNITS) CheckUnits(message, field, path);
   }
 
   void CheckValue(const FieldValue& value) {
@@ -216,15 +215,6 @@ class RuleChecker {
       case v1::FieldRule::TEXT_UNSPECIFIED:
         MUSTER_CASE_NO_VALUE_OF(v1::FieldRule_Text, FieldRule_Text)
         return;
-    }
-  }
-
-  void CheckUnits(const Message& message, const FieldDescriptor& field, const std::string& path) {
-    const int size = message.GetReflection()->FieldSize(message, &field);
-    for (int i = 0; i < size && size > 1; ++i) {
-      const std::string element = ElementPath(path, i);
-      if (FieldValue{&message, &field, i, element}.String() != "block") continue;
-      problems_.Add(element, "found block beside patterns; allowed: block alone, or patterns");
     }
   }
 

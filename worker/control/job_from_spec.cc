@@ -144,14 +144,6 @@ parallel::ReduceEvery ReduceEvery(v1::ShardedDdpSpec::ReduceEvery every) {
                                                   : parallel::ReduceEvery::kStep;
 }
 
-// Empty for `block`: the blocks of the model.
-template <typename Strings>
-std::vector<std::string> UnitPatterns(const Strings& units) {
-  std::vector<std::string> patterns(units.begin(), units.end());
-  if (patterns == std::vector<std::string>{"block"}) patterns.clear();
-  return patterns;
-}
-
 absl::StatusOr<train::StrategyConfig> Strategy(const v1::StrategySpec& spec) {
   switch (spec.kind_case()) {
     case v1::StrategySpec::kDdp:
@@ -164,7 +156,8 @@ absl::StatusOr<train::StrategyConfig> Strategy(const v1::StrategySpec& spec) {
     case v1::StrategySpec::kFsdp: {
       const v1::FsdpSpec& fsdp = spec.fsdp();
       return parallel::FsdpOptions{
-          .units = UnitPatterns(fsdp.unit()),
+          .units = {fsdp.unit().begin(), fsdp.unit().end()},
+          .replicate = {fsdp.replicate().begin(), fsdp.replicate().end()},
           .reshard_after_forward = fsdp.reshard_after_forward(),
           .frozen_resident = fsdp.frozen() == v1::FsdpSpec::RESIDENT,
           .reduce_every = ReduceEvery(fsdp.reduce_every()),
@@ -280,7 +273,8 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
                    .steps = {spec.profile().steps().begin(), spec.profile().steps().end()}};
   }
   if (spec.has_activation_checkpointing()) {
-    job.recomputed_units = UnitPatterns(spec.activation_checkpointing().unit());
+    const auto& units = spec.activation_checkpointing().unit();
+    job.recomputed_units = {{units.begin(), units.end()}};
   }
   if (spec.has_clip_grad_norm()) job.clip_grad_norm = spec.clip_grad_norm();
   for (const v1::StageSpec& stage : spec.stages()) {

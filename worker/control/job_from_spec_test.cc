@@ -105,10 +105,13 @@ TEST(JobFromSpec, StrategiesOptimizersAndSchedulesAreThoseOfTheJobFile) {
   EXPECT_EQ(sharded.bucket_bytes, 2 << 20);
   EXPECT_TRUE(sharded.reduce_in_bfloat16);
   const auto fsdp = std::get<parallel::FsdpOptions>(
-      JobOf("strategy { fsdp { reshard_after_forward: false frozen: RESIDENT } }").strategy);
+      JobOf("strategy { fsdp { reshard_after_forward: false frozen: RESIDENT "
+            "unit: 'lm_head' unit: 'block' replicate: '*norm*' } }")
+          .strategy);
   EXPECT_FALSE(fsdp.reshard_after_forward);
   EXPECT_TRUE(fsdp.frozen_resident);
-  EXPECT_TRUE(fsdp.units.empty()) << "the blocks";
+  EXPECT_EQ(fsdp.units, (std::vector<std::string>{"lm_head", "block"}));
+  EXPECT_EQ(fsdp.replicate, std::vector<std::string>{"*norm*"});
   const train::Job job = JobOf(R"(
       optimizer { lion { lr: 0.5 weight_decay: 2 } groups { match: "*" lr_scale: 0.25 } }
       schedule { step { warmup_steps: 3 step_size: 5 gamma: 0.5 } })");

@@ -18,11 +18,13 @@
 
 namespace muster::control {
 
-// The two process groups of a session, and the store through which their ranks were connected.
+// The process groups of a session, and the store through which their ranks were connected.
 struct Communicators {
   std::unique_ptr<comm::RendezvousStore> store;
   std::unique_ptr<comm::Communicator> control;
   std::unique_ptr<comm::Communicator> gradients;
+  // Null if the job's strategy gathers no parameters while gradients are reduced.
+  std::unique_ptr<comm::Communicator> parameters;
 };
 
 // Rank 0: hosts the store at the host that the welcome names, and reports its address. Other ranks:

@@ -126,6 +126,7 @@ void LeaveOthers(ControlStream& stream, const Communicators& communicators, Work
   if (end.kind != train::FailureKind::kConsequence) ReportEnd(stream, end);
   communicators.control->Abort(end.error);
   communicators.gradients->Abort(end.error);
+  if (communicators.parameters != nullptr) communicators.parameters->Abort(end.error);
 }
 
 WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const train::Job& job,
@@ -149,6 +150,9 @@ WorkerEnd Train(ControlStream& stream, const train::Identity& identity, const tr
   const StreamLease lease(&stream);
   train::SessionParts parts{.control = communicators.control.get(),
                             .gradients = communicators.gradients.get(),
+                            .parameters = communicators.parameters != nullptr
+                                              ? communicators.parameters.get()
+                                              : communicators.gradients.get(),
                             .commands = &commands,
                             .events = &events,
                             .checkpoints = {}};

@@ -70,10 +70,11 @@ absl::StatusOr<std::vector<train::Command>> ReadCommands(const std::string& path
 }
 
 absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
-                     comm::Communicator* control, comm::Communicator* gradients) {
+                     comm::Communicator* control, comm::Communicator* gradients,
+                     comm::Communicator* parameters) {
   NoCoordinator coordinator(&inputs.commands);
-  const train::SessionParts parts{control, gradients, &coordinator, &coordinator,
-                                  inputs.checkpoints};
+  const train::SessionParts parts{control,      gradients,    parameters,
+                                  &coordinator, &coordinator, inputs.checkpoints};
   const train::Identity identity{"job", "instance", /*generation=*/1, rank, "incarnation"};
   ASSIGN_OR_RETURN(const auto session, train::Session::Create(identity, job, parts));
   return session->Run().status();
@@ -83,6 +84,7 @@ absl::Status RunRank(const train::Job& job, const Inputs& inputs, int rank,
 absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) {
   auto control = comm::LocalGroup::Create(world_size);
   auto gradients = comm::LocalGroup::Create(world_size);
+  auto parameters = comm::LocalGroup::Create(world_size);
   std::vector<absl::Status> ends(world_size);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < world_size; ++rank) {
@@ -90,7 +92,9 @@ absl::Status Train(const train::Job& job, const Inputs& inputs, int world_size) 
       // These are destroyed at the rank's end, so that the other ranks do not wait for it.
       const auto own_control = std::move(control[rank]);
       const auto own_gradients = std::move(gradients[rank]);
-      ends[rank] = RunRank(job, inputs, rank, own_control.get(), own_gradients.get());
+      const auto own_parameters = std::move(parameters[rank]);
+      ends[rank] =
+          RunRank(job, inputs, rank, own_control.get(), own_gradients.get(), own_parameters.get());
     });
   }
   for (std::thread& rank : ranks) rank.join();

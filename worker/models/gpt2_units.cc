@@ -7,17 +7,16 @@
 #include <vector>
 
 #include "ATen/ops/addmm.h"
-#include "ATen/ops/embedding.h"
 #include "ATen/ops/empty_like.h"
 #include "ATen/ops/full.h"
 #include "ATen/ops/gelu.h"
 #include "ATen/ops/layer_norm.h"
-#include "ATen/ops/linear.h"
 #include "ATen/ops/matmul.h"
 #include "ATen/ops/softmax.h"
 #include "ATen/ops/triu.h"
 #include "worker/models/attention.h"
 #include "worker/models/init.h"
+#include "worker/models/vocabulary.h"
 
 namespace muster::models {
 namespace {
@@ -118,33 +117,39 @@ class Root : public Unit {
  public:
   Root(const Gpt2Shape& shape, uint64_t seed) : Unit(""), shape_(shape) {
     const int64_t width = shape.width;
-    wte_ = AddEmbedding("transformer.wte.weight", shape.vocab_size, seed);
-    wpe_ = AddEmbedding("transformer.wpe.weight", shape.context, seed);
+    embedding_ = &AddVocabulary("transformer.wte", seed);
+    const std::string positions = "transformer.wpe.weight";
+    wpe_ = AddParameter(positions,
+                        NormalInit(seed, positions, {shape.context, width}, kGpt2InitDeviation));
     for (int64_t i = 0; i < shape.layers; ++i) {
-      AddChild(std::make_unique<Block>("transformer.h." + std::to_string(i), shape, seed));
+      blocks_.push_back(
+          &AddChild(std::make_unique<Block>("transformer.h." + std::to_string(i), shape, seed)));
     }
     ln_f_ = AddParameter("transformer.ln_f.weight", ConstantInit({width}, 1));
     AddParameter("transformer.ln_f.bias", ConstantInit({width}, 0));
-    head_ = shape.tied ? wte_ : AddEmbedding("lm_head.weight", shape.vocab_size, seed);
+    head_ = shape.tied ? embedding_ : &AddVocabulary("lm_head", seed);
   }
 
   Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
     const Tensor positions = parameter(wpe_).narrow(0, 0, tokens.size(1));
-    Tensor x =
-        Dropout(at::embedding(parameter(wte_), tokens).add(positions), shape_.dropout, context);
-    for (const auto& block : children()) x = context.Call(*block, x);
+    Tensor x = Dropout(context.Call(*embedding_, tokens).add(positions), shape_.dropout, context);
+    for (Unit* const block : blocks_) x = context.Call(*block, x);
     x = at::layer_norm(x, {shape_.width}, parameter(ln_f_), parameter(ln_f_ + 1),
                        kGpt2LayerNormEpsilon);
-    return at::linear(x, parameter(head_));
+    return context.Call(*head_, x);
   }
 
  private:
-  size_t AddEmbedding(const std::string& name, int64_t rows, uint64_t seed) {
-    return AddParameter(name, NormalInit(seed, name, {rows, shape_.width}, kGpt2InitDeviation));
+  Unit& AddVocabulary(const std::string& name, uint64_t seed) {
+    return AddChild(std::make_unique<Vocabulary>(name, shape_.vocab_size, shape_.width,
+                                                 kGpt2InitDeviation, seed));
   }
 
   const Gpt2Shape shape_;
-  size_t wte_, wpe_, ln_f_, head_;
+  Unit* embedding_ = nullptr;
+  std::vector<Unit*> blocks_;
+  Unit* head_ = nullptr;  // embedding_ if it is tied
+  size_t wpe_, ln_f_;
 };
 
 }  // namespace

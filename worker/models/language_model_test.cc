@@ -17,7 +17,8 @@ using ::testing::ElementsAre;
 
 struct Kind {
   LanguageModelMaker maker;
-  std::string layers;  // the units' name, without the number
+  std::string layers;     // the units' name, without the number
+  std::string embedding;  // the unit's name
   // Keys of config.json with values of other models, and what is said of them.
   std::vector<std::pair<nlohmann::json, std::string>> others;
 };
@@ -26,6 +27,7 @@ const Kind& Gpt2() {
   static const auto& kind = *new Kind{
       {"gpt2", {{"vocab_size", 17}, {"context", 6}, {"layers", 2}, {"heads", 2}, {"width", 8}}},
       "transformer.h.",
+      "transformer.wte",
       {{{{"model_type", "llama"}}, R"(model_type: expected "gpt2", found "llama")"},
        {{{"n_head", 4}}, "n_head: expected 2, found 4"},
        {{{"activation_function", "relu"}},
@@ -48,6 +50,7 @@ const Kind& Llama() {
                   {"width", 8},
                   {"inner", 12}}},
                 "model.layers.",
+                "model.embed_tokens",
                 {{{{"model_type", "gemma"}}, R"(model_type: expected "llama", found "gemma")"},
                  {{{"hidden_act", "gelu"}}, R"(hidden_act: expected "silu", found "gelu")"},
                  {{{"num_attention_heads", 2}}, "num_attention_heads: expected 4, found 2"},
@@ -98,9 +101,13 @@ TEST_P(LanguageModelTest, LossReachesEveryParameter) {
 }
 
 TEST_P(LanguageModelTest, EveryUnitIsCalledThroughTheContext) {
-  RecordingContext context(Mode::kEvaluate, MakeGenerator(0));
-  Small()->Logits(Tokens(1, 6), context);
-  EXPECT_THAT(context.calls, ElementsAre("", GetParam()->layers + "0", GetParam()->layers + "1"));
+  const auto& [name, layers, embedding, others] = *GetParam();
+  for (const bool tied : {false, true}) {
+    RecordingContext context(Mode::kEvaluate, MakeGenerator(0));
+    maker().Make(maker().With("tied", tied))->Logits(Tokens(1, 6), context);
+    EXPECT_THAT(context.calls, ElementsAre("", embedding, layers + "0", layers + "1",
+                                           tied ? embedding : "lm_head"));
+  }
 }
 
 TEST_P(LanguageModelTest, ItsOwnConfigIsOfItsWeights) {

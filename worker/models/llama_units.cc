@@ -2,14 +2,15 @@
 
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "ATen/ops/embedding.h"
 #include "ATen/ops/linear.h"
 #include "ATen/ops/rms_norm.h"
 #include "ATen/ops/silu.h"
 #include "worker/models/attention.h"
 #include "worker/models/init.h"
 #include "worker/models/rotary.h"
+#include "worker/models/vocabulary.h"
 
 namespace muster::models {
 namespace {
@@ -83,30 +84,34 @@ class Layer : public Unit {
 class Root : public Unit {
  public:
   Root(const LlamaShape& shape, uint64_t seed) : Unit(""), shape_(shape) {
-    embedding_ = AddEmbedding("model.embed_tokens.weight", seed);
+    embedding_ = &AddVocabulary("model.embed_tokens", seed);
     const auto rotary =
         std::make_shared<const Rotary>(shape.context, shape.head(), shape.rope_theta);
     for (int64_t i = 0; i < shape.layers; ++i) {
-      AddChild(std::make_unique<Layer>("model.layers." + std::to_string(i), shape, rotary, seed));
+      layers_.push_back(&AddChild(
+          std::make_unique<Layer>("model.layers." + std::to_string(i), shape, rotary, seed)));
     }
     norm_ = AddParameter("model.norm.weight", ConstantInit({shape.width}, 1));
-    head_ = shape.tied ? embedding_ : AddEmbedding("lm_head.weight", seed);
+    head_ = shape.tied ? embedding_ : &AddVocabulary("lm_head", seed);
   }
 
   Tensor Forward(const Tensor& tokens, ForwardContext& context) override {
-    Tensor x = at::embedding(parameter(embedding_), tokens);
-    for (const auto& layer : children()) x = context.Call(*layer, x);
-    return at::linear(RmsNorm(x, parameter(norm_), shape_.norm_eps), parameter(head_));
+    Tensor x = context.Call(*embedding_, tokens);
+    for (Unit* const layer : layers_) x = context.Call(*layer, x);
+    return context.Call(*head_, RmsNorm(x, parameter(norm_), shape_.norm_eps));
   }
 
  private:
-  size_t AddEmbedding(const std::string& name, uint64_t seed) {
-    return AddParameter(
-        name, NormalInit(seed, name, {shape_.vocab_size, shape_.width}, kLlamaInitDeviation));
+  Unit& AddVocabulary(const std::string& name, uint64_t seed) {
+    return AddChild(std::make_unique<Vocabulary>(name, shape_.vocab_size, shape_.width,
+                                                 kLlamaInitDeviation, seed));
   }
 
   const LlamaShape shape_;
-  size_t embedding_, norm_, head_;
+  Unit* embedding_ = nullptr;
+  std::vector<Unit*> layers_;
+  Unit* head_ = nullptr;  // embedding_ if it is tied
+  size_t norm_;
 };
 
 }  // namespace

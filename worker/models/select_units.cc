@@ -1,5 +1,7 @@
 #include "worker/models/select_units.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/glob/glob.h"
@@ -15,14 +17,21 @@ bool EndsInANumber(const std::string& name) {
 class Selection {
  public:
   explicit Selection(const std::vector<std::string>& patterns)
-      : patterns_(patterns), fits_(patterns.size()) {}
+      : patterns_(patterns), fits_(patterns.size()), blocks_(patterns.empty()) {
+    for (size_t i = 0; i < patterns.size(); ++i) {
+      if (patterns[i] == kBlocks) blocks_ = fits_[i] = true;
+    }
+  }
 
-  void Visit(const Unit& unit) {
+  void Visit(const Unit& unit, bool in_block = false) {
     for (const auto& child : unit.children()) {
-      const bool selected = !child->Parameters().empty() && Fits(child->name());
-      if (selected) units_.push_back(child.get());
+      const std::string& name = child->name();
+      const bool has_parameters = !child->Parameters().empty();
       // A block contains no other block.
-      if (!selected || !patterns_.empty()) Visit(*child);
+      const bool block = has_parameters && blocks_ && !in_block && EndsInANumber(name);
+      if (has_parameters && (Fits(name) || block)) units_.push_back(child.get());
+      if (has_parameters) names_.push_back(name);
+      Visit(*child, in_block || block);
     }
   }
 
@@ -32,13 +41,17 @@ class Selection {
       if (!fits_[i]) unfit.push_back(absl::StrCat("'", patterns_[i], "'"));
     }
     if (unfit.empty()) return std::move(units_);
-    return absl::InvalidArgumentError(
-        absl::StrCat("no unit with parameters is named as ", absl::StrJoin(unfit, ", ")));
+    constexpr size_t kShown = 3;
+    const size_t shown = std::min(kShown, names_.size());
+    std::string units = absl::StrJoin(names_.begin(), names_.begin() + shown, ", ");
+    if (names_.size() > shown) absl::StrAppend(&units, " and ", names_.size() - shown, " more");
+    return absl::InvalidArgumentError(absl::StrCat(
+        "no unit with parameters is named as ", absl::StrJoin(unfit, ", "),
+        units.empty() ? "; the model has no such units" : absl::StrCat("; units: ", units)));
   }
 
  private:
   bool Fits(const std::string& name) {
-    if (patterns_.empty()) return EndsInANumber(name);
     bool any = false;
     for (size_t i = 0; i < patterns_.size(); ++i) {
       if (!GlobMatches(patterns_[i], name)) continue;
@@ -49,6 +62,8 @@ class Selection {
 
   const std::vector<std::string>& patterns_;
   std::vector<bool> fits_;
+  bool blocks_;
+  std::vector<std::string> names_;  // of all units with parameters
   std::vector<const Unit*> units_;
 };
 

@@ -61,7 +61,14 @@ TEST(SelectUnits, PatternsMayNameUnitsWithinEachOtherInForwardOrder) {
 TEST(SelectUnits, PatternsThatFitNoUnitWithParametersAreNamed) {
   const auto tree = Tree();
   EXPECT_EQ(SelectUnits(*tree, {"h.*", "act.*", "hed"}).status(),
-            absl::InvalidArgumentError("no unit with parameters is named as 'act.*', 'hed'"));
+            absl::InvalidArgumentError("no unit with parameters is named as 'act.*', 'hed'; units: "
+                                       "wte, h, h.0 and 6 more"));
+}
+
+TEST(SelectUnits, BlocksMayBeNamedBesidePatterns) {
+  const auto tree = Tree();
+  EXPECT_EQ(Selected(*tree, {"head", "block", "wte"}),
+            (std::vector<std::string>{"wte", "h.0", "h.1", "head"}));
 }
 
 }  // namespace

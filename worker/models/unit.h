@@ -91,6 +91,7 @@ class ForwardContext {
   void Recompute(const std::vector<const Unit*>& units) {
     recomputed_ = {units.begin(), units.end()};
   }
+  bool recomputes() const { return !recomputed_.empty(); }
   // Called only if anything is recomputed. Must outlive the context; null: there is none.
   void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
   UseObserver* use_observer() const { return use_observer_; }
@@ -128,6 +129,10 @@ class Unit {
   const std::string& name() const { return name_; }
 
   virtual at::Tensor Forward(const at::Tensor& x, ForwardContext& context) = 0;
+
+  // False: the backward of Forward(x) reads none of the unit's parameters, nor of those of the
+  // units below it, so they need not be in memory then.
+  virtual bool BackwardReadsParameters(const at::Tensor& x) const { return true; }
 
   // The unit's own parameters and its children, each in the order of registration.
   const std::vector<Parameter>& own_parameters() const { return parameters_; }

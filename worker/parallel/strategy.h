@@ -52,7 +52,9 @@ struct Piece {
 struct ParameterShards {
   // The type of each parameter's pieces.
   std::vector<at::ScalarType> types;
-  // The pieces that this rank holds between steps. Their grad() must not be used.
+  // The pieces that this rank holds between steps. Their grad() must not be used. Their values may
+  // be changed before the first forward, between FinishBackward and FinishUpdate, and through
+  // GatherParameters; at other times some are gathered ahead.
   std::vector<Piece> held;
   // What each rank holds, the same on all ranks: each element is on one rank. Offsets are ignored.
   layout::Placement holders;

@@ -44,7 +44,7 @@ TEST(NameDifference, NamesTheFirstPathThatDiffers) {
 std::vector<absl::Status> Agree(const std::vector<Lines>& lines) {
   std::vector<absl::Status> told(lines.size());
   RunRanks(static_cast<int>(lines.size()),
-           [&](int rank, comm::Communicator& control, comm::Communicator&) {
+           [&](int rank, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
              told[rank] = AgreeOn("the job", lines[rank], &control);
            });
   return told;

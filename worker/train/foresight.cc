@@ -27,7 +27,7 @@ int64_t BytesOf(const Placement& placement, size_t rank, const std::vector<int64
 }  // namespace
 
 absl::StatusOr<Training::Foresight> Training::Foresee(const Mask& mask) const {
-  const int world_size = parts_.communicator->world_size();
+  const int world_size = parts_.communicators.gradients->world_size();
   const std::vector<int64_t> element_bytes = parallel::ElementBytes(types_);
   int64_t whole = 0;
   const auto parameters = parts_.model->Parameters();

@@ -58,9 +58,9 @@ class JoinSessionTest : public JoinFixture {
  protected:
   struct Result {
     std::vector<absl::StatusOr<SessionEnd>> ends;
-    std::vector<std::vector<std::string>> operations;  // of the data group, by rank
+    std::vector<std::vector<std::string>> operations;  // of gradients, then of parameters, by rank
     std::vector<std::vector<std::string>>
-        flights;  // the newest collectives of both groups, with their numbers, by rank
+        flights;  // the newest collectives of all groups, with their numbers, by rank
     Outside outside;
     std::vector<std::string> Errors() const {
       std::vector<std::string> errors;
@@ -73,10 +73,11 @@ class JoinSessionTest : public JoinFixture {
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     result->operations.resize(world_size);
     result->flights.resize(world_size);
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-      parallel::Recording recording(&data);
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                             comm::Communicator& parameters) {
+      parallel::Recording recording(&data), gathers(&parameters);
       comm::FlightRecorder flight;
-      SessionParts parts{&control, &recording, &result->outside, &result->outside, {}};
+      SessionParts parts{&control, &recording, &gathers, &result->outside, &result->outside, {}};
       parts.flight = &flight;
       auto session = Session::Create({"job", "instance", 1, rank, "incarnation"}, job, parts);
       auto& end = result->ends[rank];
@@ -84,8 +85,11 @@ class JoinSessionTest : public JoinFixture {
       if (!end.ok()) {  // as a worker does
         control.Abort(end.status());
         data.Abort(end.status());
+        parameters.Abort(end.status());
       }
       result->operations[rank] = recording.operations;
+      result->operations[rank].insert(result->operations[rank].end(), gathers.operations.begin(),
+                                      gathers.operations.end());
       for (const auto& record : flight.Read().newest) {
         result->flights[rank].push_back(absl::StrCat(record.number, " ", record.name));
       }
@@ -101,7 +105,7 @@ TEST_P(JoinSessionTest, RanksIssueTheSameOperationsWhateverInputTheyHave) {
   for (const auto& end : run->ends) ASSERT_TRUE(end.ok()) << end.status();
   EXPECT_EQ(run->operations[1], run->operations[0]);
   EXPECT_EQ(run->operations[2], run->operations[0]);
-  // Those of the other group, too, as many as are kept.
+  // Those of the control group, too, as many as are kept.
   EXPECT_GE(run->flights[0].size(),
             std::min(comm::FlightRecorder::kKept, run->operations[0].size()));
   EXPECT_EQ(run->flights[1], run->flights[0]);

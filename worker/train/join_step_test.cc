@@ -43,7 +43,8 @@ std::map<std::string, std::string> BytesOf(const checkpoint::State& state) {
 // One rank's parts of a session, step by step.
 class Steps {
  public:
-  Steps(const Job& job, int rank, comm::Communicator& control, comm::Communicator& data)
+  Steps(const Job& job, int rank, comm::Communicator& control, comm::Communicator& data,
+        comm::Communicator& parameters)
       : job_(job), rank_(rank), model_(*BuildModel(job)) {
     data_ = *OpenRankData("data.train", *job.train, model_->Input(), data::Emptiness::kAllowed,
                           control);
@@ -54,7 +55,7 @@ class Steps {
                                       .rank = rank,
                                       .model = model_.get(),
                                       .trained = trained_.get(),
-                                      .communicator = &data,
+                                      .communicators = {&data, &parameters},
                                       .control = &control,
                                       .dataset = data_.dataset.get(),
                                       .sampler = &samplers_[rank],
@@ -108,8 +109,9 @@ TEST_P(JoinStepTest, AllRanksHoldTheSameAfterEachStepTheOptimizersStateToo) {
     Job job = JobOn(sizes, 8);
     job.uneven_inputs.divide_by = divide_by;
     std::vector<std::vector<std::map<std::string, std::string>>> held(3);
-    RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-      Steps steps(job, rank, control, data);
+    RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                    comm::Communicator& parameters) {
+      Steps steps(job, rank, control, data, parameters);
       for (int step = 0; step < 8; ++step) {
         const auto result = steps.Next();
         ASSERT_TRUE(result.ok()) << result.status();
@@ -162,8 +164,9 @@ TEST_P(JoinStepTest, AStepOfAJoinedRankNeverWaitsForTheDevice) {
   job.optimizer->kind =
       optim::SgdOptions{.momentum = 0.9};  // AdamW on the CPU reads its counts of steps
   std::vector<std::vector<int>> values(3);
-  RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-    Steps steps(job, rank, control, data);
+  RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                  comm::Communicator& parameters) {
+    Steps steps(job, rank, control, data, parameters);
     for (int step = 0; step < 4; ++step) {
       values[rank].push_back(CountOfValuesAskedFor([&] { EXPECT_TRUE(steps.Next().ok()); }));
     }

@@ -144,8 +144,10 @@ class NotFiniteTest : public ::testing::Test {
     auto result = std::make_unique<Result>();
     result->outside.stop_after_step = stop_after;
     result->ends.assign(world_size, absl::UnknownError("did not run"));
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-      const SessionParts parts{&control, &data, &result->outside, &result->outside, checkpoints};
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                             comm::Communicator& parameters) {
+      const SessionParts parts{&control,         &data,      &parameters, &result->outside,
+                               &result->outside, checkpoints};
       auto session =
           Session::Create({"job", "instance", generation, rank, "incarnation"}, job, parts);
       result->ends[rank] = session.ok() ? (*session)->Run() : session.status();

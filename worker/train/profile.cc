@@ -50,9 +50,11 @@ SessionParts Profile::Trace(const SessionParts& parts) {
   if (!config_.has_value()) return parts;
   control_ = comm::Traced(parts.control, &recorder_);
   gradients_ = comm::Traced(parts.gradients, &recorder_);
+  parameters_ = comm::Traced(parts.parameters, &recorder_);
   SessionParts traced = parts;
   traced.control = control_.get();
   traced.gradients = gradients_.get();
+  traced.parameters = parameters_.get();
   return traced;
 }
 

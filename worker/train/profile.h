@@ -44,6 +44,7 @@ class Profile {
   trace::Recorder recorder_;
   std::unique_ptr<comm::Communicator> control_;
   std::unique_ptr<comm::Communicator> gradients_;
+  std::unique_ptr<comm::Communicator> parameters_;
 };
 
 }  // namespace muster::train

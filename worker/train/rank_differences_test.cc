@@ -15,7 +15,7 @@ namespace {
 template <typename Name>
 std::vector<absl::Status> OnThreeRanks(const Name& name) {
   std::vector<absl::Status> statuses(3);
-  RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator&) {
+  RunRanks(3, [&](int rank, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
     statuses[rank] = name(rank, &control);
   });
   return statuses;
@@ -23,7 +23,7 @@ std::vector<absl::Status> OnThreeRanks(const Name& name) {
 
 TEST(RankDifferences, TheFirstParameterThatRanksDoNotWantAlikeIsNamed) {
   for (const absl::Status& status :
-       OnThreeRanks([](int rank, comm::Communicator*control) -> absl::Status {
+       OnThreeRanks([](int rank, comm::Communicator* control) -> absl::Status {
          std::vector<models::Parameter> parameters;
          for (const char* name : {"a", "b", "c"}) {
            parameters.push_back({name, at::zeros({1}).requires_grad_(true)});
@@ -39,7 +39,7 @@ TEST(RankDifferences, TheFirstParameterThatRanksDoNotWantAlikeIsNamed) {
 }
 
 TEST(RankDifferences, TheFirstCollectiveThatARankCalledOtherwiseIsNamed) {
-  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator*control) {
+  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator* control) {
          comm::FlightRecorder flight;
          for (int i = 1; i <= 80; ++i) {
            flight.Begin(0, rank == 1 && i == 70 ? "broadcast" : "all_reduce", {"sums", i});
@@ -67,7 +67,7 @@ TEST(RankDifferences, TheOriginOfALossIsToldToAllRanks) {
   const absl::Status error = absl::OutOfRangeError("the loss is not finite");
   const auto tell = [&](const std::vector<std::string>& here) {
     std::vector<std::string> texts;
-    for (const absl::Status& status : OnThreeRanks([&](int rank, comm::Communicator*control) {
+    for (const absl::Status& status : OnThreeRanks([&](int rank, comm::Communicator* control) {
            return WithOrigin(error, here[rank], 3, control);
          })) {
       EXPECT_EQ(status.code(), error.code());

@@ -11,18 +11,23 @@
 
 namespace muster::train {
 
-// Runs `body` once for each rank, each in its own thread and with the rank's communicators of two
-// groups. The rank leaves the groups when `body` returns. Returns when all threads have ended.
-inline void RunRanks(int world_size, const std::function<void(int rank, comm::Communicator& control,
-                                                              comm::Communicator& data)>& body) {
+// Runs `body` once for each rank, each in its own thread and with the rank's communicators of three
+// groups (SessionParts). The rank leaves the groups when `body` returns. Returns when all threads
+// have ended.
+inline void RunRanks(
+    int world_size,
+    const std::function<void(int rank, comm::Communicator& control, comm::Communicator& gradients,
+                             comm::Communicator& parameters)>& body) {
   auto control = comm::LocalGroup::Create(world_size);
-  auto data = comm::LocalGroup::Create(world_size);
+  auto gradients = comm::LocalGroup::Create(world_size);
+  auto parameters = comm::LocalGroup::Create(world_size);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       const auto own_control = std::move(control[rank]);
-      const auto own_data = std::move(data[rank]);
-      body(rank, *own_control, *own_data);
+      const auto own_gradients = std::move(gradients[rank]);
+      const auto own_parameters = std::move(parameters[rank]);
+      body(rank, *own_control, *own_gradients, *own_parameters);
     });
   }
   for (std::thread& thread : threads) thread.join();

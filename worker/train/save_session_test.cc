@@ -106,9 +106,11 @@ class SaveSessionTest : public ::testing::Test {
   std::vector<absl::StatusOr<SessionEnd>> Run(const Job& job, int64_t generation = 1,
                                               int world_size = 2) {
     std::vector<absl::StatusOr<SessionEnd>> ends(world_size, absl::UnknownError("did not run"));
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                             comm::Communicator& parameters) {
       const SessionParts parts{.control = &control,
                                .gradients = &data,
+                               .parameters = &parameters,
                                .commands = &outside_,
                                .events = &outside_,
                                .checkpoints = recorded_,

@@ -34,7 +34,8 @@ class SavingTest : public testing::Test {
   // Runs `body`, which may save, on the folder; `recorded` are the checkpoints that count.
   void On(const std::vector<std::string>& recorded,
           const std::function<void(const Checkpoints::Restored& restored)>& body) {
-    RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data) {
+    RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data,
+                    comm::Communicator& parameters) {
       Job job;
       *job.spec.mutable_model() =
           models::SpecFromText("mlp", R"({"inputs": 3, "hidden": [4], "classes": 2})");

@@ -24,10 +24,11 @@
 
 namespace muster::train {
 
-// What a session uses; all must outlive it. The two communicators have the same ranks.
+// What a session uses; all must outlive it. The communicators have the same ranks.
 struct SessionParts {
-  comm::Communicator* control;    // roll call, evaluation totals, checkpoint agreement
-  comm::Communicator* gradients;  // used by the strategy only
+  comm::Communicator* control;     // roll call, evaluation totals, checkpoint agreement
+  comm::Communicator* gradients;   // used by the strategy only
+  comm::Communicator* parameters;  // likewise (parallel/communicators.h)
   const CommandSource* commands;
   EventSink* events;
   // Recorded checkpoints (absolute directories), newest first. The session starts from the first

@@ -147,12 +147,14 @@ class SessionTest : public ::testing::Test {
     result->outside.SetCommands(commands_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                             comm::Communicator& parameters) {
       if (rank == kill_rank) return;
       const activity::Scope scope(&result->activities[rank]);
       SessionParts parts = start_;
       parts.control = &control;
       parts.gradients = &data;
+      parts.parameters = &parameters;
       parts.commands = &result->outside;
       parts.events = &result->outside;
       parts.checkpoints = checkpoints;

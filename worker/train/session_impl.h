@@ -133,6 +133,7 @@ class SessionImpl : public Session, private CommandEffects {
   comm::FlightRecorder* const flight_;
   const std::unique_ptr<comm::Communicator> control_;
   const std::unique_ptr<comm::Communicator> gradients_;
+  const std::unique_ptr<comm::Communicator> parameters_;
   Profile profile_;
   const SessionParts parts_;
 

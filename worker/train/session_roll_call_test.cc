@@ -93,80 +93,86 @@ struct Rank {
 };
 
 TEST(SessionRollCall, TheLossOfAStepTravelsInTheNextCallAndIsReportedOnce) {
-  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
-    Rank rank(number, &control);
-    ASSERT_TRUE(rank.calls.CallNow().ok());
-    for (int step = 1; step <= 3; ++step) {
-      const auto plan = rank.Step(step + number);
-      ASSERT_TRUE(plan.ok()) << plan.status();
-      EXPECT_EQ(plan->inputs.samples, 4);
-      EXPECT_EQ(plan->inputs.divisor, 2);
-    }
-    ASSERT_TRUE(rank.calls.CallNow().ok());
-    ASSERT_TRUE(rank.calls.CallNow().ok());
-    const std::map<int64_t, double> expected = {{1, 1.5}, {2, 2.5}, {3, 3.5}};
-    EXPECT_EQ(rank.sink.losses_, number == 0 ? expected : (std::map<int64_t, double>()));
-  });
+  RunRanks(2,
+           [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+             Rank rank(number, &control);
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             for (int step = 1; step <= 3; ++step) {
+               const auto plan = rank.Step(step + number);
+               ASSERT_TRUE(plan.ok()) << plan.status();
+               EXPECT_EQ(plan->inputs.samples, 4);
+               EXPECT_EQ(plan->inputs.divisor, 2);
+             }
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             const std::map<int64_t, double> expected = {{1, 1.5}, {2, 2.5}, {3, 3.5}};
+             EXPECT_EQ(rank.sink.losses_, number == 0 ? expected : (std::map<int64_t, double>()));
+           });
 }
 
 TEST(SessionRollCall, AnAttemptThatOneRankDoesNotMakeIsNamed) {
-  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
-    Rank rank(number, &control);
-    ASSERT_TRUE(rank.calls.CallNow().ok());
-    if (number == 1) rank.calls.PostNext();
-    const auto plan = number == 1 ? rank.calls.AwaitNext() : rank.calls.CallNow();
-    EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the ranks differ in step"));
-  });
+  RunRanks(
+      2, [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+        Rank rank(number, &control);
+        ASSERT_TRUE(rank.calls.CallNow().ok());
+        if (number == 1) rank.calls.PostNext();
+        const auto plan = number == 1 ? rank.calls.AwaitNext() : rank.calls.CallNow();
+        EXPECT_THAT(std::string(plan.status().message()), HasSubstr("the ranks differ in step"));
+      });
 }
 
 TEST(SessionRollCall, RanksThatWantDifferentParametersAreNamedWithTheFirstOne) {
-  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
-    Rank rank(number, &control);
-    rank.trained->Want(number == 0 ? Mask{false, true, true, true}
-                                   : Mask{false, false, true, true});
-    EXPECT_EQ(rank.calls.CallNow().status(),
-              absl::FailedPreconditionError(
-                  "roll call of step 1: the ranks differ in which parameters are trained: "
-                  "'layers.0.bias' is trained on rank 0 and frozen on rank 1"));
-  });
+  RunRanks(2,
+           [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+             Rank rank(number, &control);
+             rank.trained->Want(number == 0 ? Mask{false, true, true, true}
+                                            : Mask{false, false, true, true});
+             EXPECT_EQ(rank.calls.CallNow().status(),
+                       absl::FailedPreconditionError(
+                           "roll call of step 1: the ranks differ in which parameters are trained: "
+                           "'layers.0.bias' is trained on rank 0 and frozen on rank 1"));
+           });
 }
 
 TEST(SessionRollCall, ALossThatIsNotFiniteIsToldWithItsOrigin) {
-  RunRanks(2, [](int number, comm::Communicator& control, comm::Communicator&) {
-    Rank rank(number, &control);
-    ASSERT_TRUE(rank.calls.CallNow().ok());
-    // Known to all once a call of after it is over.
-    absl::Status status = rank.Step(number == 1 ? std::nan("") : 1).status();
-    if (status.ok()) status = rank.calls.CallNow().status();
-    EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("the loss is that of sample 8"));
-  });
+  RunRanks(2,
+           [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+             Rank rank(number, &control);
+             ASSERT_TRUE(rank.calls.CallNow().ok());
+             // Known to all once a call of after it is over.
+             absl::Status status = rank.Step(number == 1 ? std::nan("") : 1).status();
+             if (status.ok()) status = rank.calls.CallNow().status();
+             EXPECT_TRUE(absl::IsOutOfRange(status)) << status;
+             EXPECT_THAT(std::string(status.message()), HasSubstr("the loss is that of sample 8"));
+           });
 }
 
 TEST(SessionRollCall, AHundredSkippedStepsInARowEndTheJob) {
-  RunRanks(1, [](int number, comm::Communicator& control, comm::Communicator&) {
-    Rank rank(number, &control);
-    for (int step = 1; step <= 150; ++step) {
-      const StepOutcome outcome = step == 30 ? StepOutcome::kApplied : StepOutcome::kSkipped;
-      const absl::Status status = rank.Step(1, outcome).status();
-      EXPECT_EQ(rank.calls.outcome(), outcome);
-      if (step < 130) {
-        ASSERT_TRUE(status.ok()) << step << ": " << status;
-        continue;
-      }
-      EXPECT_THAT(std::string(status.message()),
-                  HasSubstr("all steps from 31 to 130 were skipped"));
-      return;
-    }
-  });
+  RunRanks(
+      1, [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+        Rank rank(number, &control);
+        for (int step = 1; step <= 150; ++step) {
+          const StepOutcome outcome = step == 30 ? StepOutcome::kApplied : StepOutcome::kSkipped;
+          const absl::Status status = rank.Step(1, outcome).status();
+          EXPECT_EQ(rank.calls.outcome(), outcome);
+          if (step < 130) {
+            ASSERT_TRUE(status.ok()) << step << ": " << status;
+            continue;
+          }
+          EXPECT_THAT(std::string(status.message()),
+                      HasSubstr("all steps from 31 to 130 were skipped"));
+          return;
+        }
+      });
 }
 
 TEST(SessionRollCall, WhoseLeaseIsOverGoesOnWithNoCall) {
-  RunRanks(1, [](int number, comm::Communicator& control, comm::Communicator&) {
-    const LostLease lease;
-    Rank rank(number, &control, &lease);
-    EXPECT_TRUE(absl::IsUnavailable(rank.calls.CallNow().status()));
-  });
+  RunRanks(1,
+           [](int number, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+             const LostLease lease;
+             Rank rank(number, &control, &lease);
+             EXPECT_TRUE(absl::IsUnavailable(rank.calls.CallNow().status()));
+           });
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
       flight_(parts.flight != nullptr ? parts.flight : &own_flight_),
       control_(comm::Recorded(parts.control, flight_, 0)),
       gradients_(comm::Recorded(parts.gradients, flight_, 1)),
+      parameters_(comm::Recorded(parts.parameters, flight_, 2)),
       profile_(job.profile, identity),
       parts_(profile_.Trace(WithRecorded(parts))),
       reports_(identity.rank, parts.events, &session_state_),
@@ -49,6 +50,7 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
 SessionParts SessionImpl::WithRecorded(SessionParts parts) const {
   parts.control = control_.get();
   parts.gradients = gradients_.get();
+  parts.parameters = parameters_.get();
   return parts;
 }
 
@@ -141,7 +143,7 @@ absl::StatusOr<std::unique_ptr<Training>> SessionImpl::MakeTraining() {
                         .rank = identity_.rank,
                         .model = model_.get(),
                         .trained = trained_.get(),
-                        .communicator = parts_.gradients,
+                        .communicators = {parts_.gradients, parts_.parameters},
                         .recorder = profile_.recorder()};
   if (trains()) {
     parts.control = parts_.control;

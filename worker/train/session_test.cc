@@ -106,10 +106,11 @@ TEST_F(SessionTest, WhereOneRankIsPreemptedAllSaveAtOneStepAndTheJobGoesOnBitwis
   Result first;
   first.ends.assign(2, absl::UnknownError("did not run"));
   const Preempting preempting(&first.outside, 5);
-  RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+  RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                  comm::Communicator& parameters) {
     const CommandSource* commands = &first.outside;
     if (rank == 1) commands = &preempting;
-    const SessionParts parts{&control, &data, commands, &first.outside, {}};
+    const SessionParts parts{&control, &data, &parameters, commands, &first.outside, {}};
     auto session = Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
     first.ends[rank] = session.ok() ? (*session)->Run() : session.status();
   });
@@ -158,10 +159,12 @@ class DueValidationTest : public SessionTest {
     auto result = std::make_unique<Result>();
     result->ends.assign(2, absl::UnknownError("did not run"));
     PreemptedDuring source(&result->outside, step);
-    RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
+    RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                    comm::Communicator& parameters) {
       SessionParts parts;
       parts.control = &control;
       parts.gradients = &data;
+      parts.parameters = &parameters;
       parts.commands = &result->outside;
       parts.events = &result->outside;
       if (rank == 1) {

@@ -64,31 +64,33 @@ void RecordUnit(const parallel::UnitEvent& event, trace::Recorder* recorder) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
-    const Job& job, const models::Model& model, comm::Communicator* communicator,
+    const Job& job, const models::Model& model, const parallel::Communicators& communicators,
     trace::Recorder* recorder, const ParameterValues& values, parallel::KeptMemory kept) {
   using Result = absl::StatusOr<std::unique_ptr<parallel::Strategy>>;
-  return std::visit(
-      Overloaded{
-          [&](const parallel::DdpOptions& options) -> Result {
-            return parallel::CreateDdp(model.Parameters(), model.Buffers(), communicator, options);
-          },
-          [&](const parallel::ShardedDdpOptions& options) -> Result {
-            return parallel::CreateShardedDdp(model.Parameters(), model.Buffers(), &model.root(),
-                                              communicator, options, std::move(kept));
-          },
-          [&](parallel::FsdpOptions options) -> Result {
-            if (recorder != nullptr) {
-              options.trace = [recorder](const parallel::UnitEvent& event) {
-                RecordUnit(event, recorder);
-              };
-            }
-            if (values != nullptr) options.values = values;
-            auto strategy = parallel::CreateFsdp(model.Parameters(), model.Buffers(), &model.root(),
-                                                 communicator, options, std::move(kept));
-            if (!strategy.ok()) return Annotate(strategy.status(), "strategy.fsdp");
-            return strategy;
-          }},
-      job.strategy);
+  return std::visit(Overloaded{[&](const parallel::DdpOptions& options) -> Result {
+                                 return parallel::CreateDdp(model.Parameters(), model.Buffers(),
+                                                            communicators.gradients, options);
+                               },
+                               [&](const parallel::ShardedDdpOptions& options) -> Result {
+                                 return parallel::CreateShardedDdp(
+                                     model.Parameters(), model.Buffers(), &model.root(),
+                                     communicators.gradients, options, std::move(kept));
+                               },
+                               [&](parallel::FsdpOptions options) -> Result {
+                                 if (recorder != nullptr) {
+                                   options.trace = [recorder](const parallel::UnitEvent& event) {
+                                     RecordUnit(event, recorder);
+                                   };
+                                 }
+                                 if (values != nullptr) options.values = values;
+                                 auto strategy = parallel::CreateFsdp(
+                                     model.Parameters(), model.Buffers(), &model.root(),
+                                     communicators, options, std::move(kept));
+                                 if (!strategy.ok())
+                                   return Annotate(strategy.status(), "strategy.fsdp");
+                                 return strategy;
+                               }},
+                    job.strategy);
 }
 
 std::string StrategyName(const StrategyConfig& config) {

@@ -10,11 +10,11 @@
 #include "absl/status/statusor.h"
 #include "common/trainability/trainability.h"
 #include "worker/checkpoint/state.h"
-#include "worker/comm/communicator.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
 #include "worker/optim/loss_scaler.h"
 #include "worker/optim/optimizer.h"
+#include "worker/parallel/communicators.h"
 #include "worker/parallel/strategy.h"
 #include "worker/trace/recorder.h"
 #include "worker/train/job.h"
@@ -36,7 +36,7 @@ using ParameterValues = std::function<at::Tensor(const at::Tensor& tensor)>;
 // only with fsdp. `kept`: memory of the previous plan. INVALID_ARGUMENT: a parameter or buffer does
 // not fit.
 absl::StatusOr<std::unique_ptr<parallel::Strategy>> BuildStrategy(
-    const Job& job, const models::Model& model, comm::Communicator* communicator,
+    const Job& job, const models::Model& model, const parallel::Communicators& communicators,
     trace::Recorder* recorder = nullptr, const ParameterValues& values = nullptr,
     parallel::KeptMemory kept = {});
 // Its name in job files and checkpoints: "ddp".

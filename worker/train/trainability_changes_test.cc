@@ -54,7 +54,7 @@ struct Rank {
                                   .rank = 0,
                                   .model = model.get(),
                                   .trained = trained.get(),
-                                  .communicator = recorded.get()},
+                                  .communicators = recorded.get()},
                                  nullptr);
     calls.SetSubject({.model = model.get(), .trained = trained.get()});
     changes.emplace(TrainabilityChanges::Parts{0, refresh, model.get(), trained.get(),
@@ -79,7 +79,8 @@ struct Rank {
 
 template <typename Body>
 void OnOneRank(const std::string& fault, RefreshMode refresh, const Body& body) {
-  RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data) {
+  RunRanks(1, [&](int, comm::Communicator& control, comm::Communicator& data,
+                  comm::Communicator& parameters) {
     Rank rank(fault, refresh, control, data);
     body(rank);
   });

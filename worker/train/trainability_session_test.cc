@@ -141,8 +141,10 @@ class TrainabilitySession : public testing::Test {
     for (size_t i = 0; i < commands.size(); ++i) commands[i].number = static_cast<int64_t>(i + 1);
     Result result{.ends = std::vector<absl::StatusOr<SessionEnd>>(world_size),
                   .outside = std::make_unique<Outside>(std::move(commands))};
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data) {
-      SessionParts parts{&control, &data, result.outside.get(), result.outside.get(), {}};
+    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                             comm::Communicator& parameters) {
+      SessionParts parts{&control, &data, &parameters, result.outside.get(), result.outside.get(),
+                         {}};
       if (rank == 0) parts.flight = flight_;
       const auto session = Session::Create({"job", "instance", 1, rank, "i"}, job, parts);
       result.ends[rank] = session.ok() ? (*session)->Run() : session.status();

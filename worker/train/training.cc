@@ -22,13 +22,13 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
   training->parked_.present.resize(training->mask().size());
   RETURN_IF_ERROR(training->Plan(values, {}));
   training->parked_.holders.elements = training->strategy_->owners().elements;
-  training->parked_.holders.holders.resize(parts.communicator->world_size());
+  training->parked_.holders.holders.resize(parts.communicators.gradients->world_size());
   if (parts.sampler != nullptr) RETURN_IF_ERROR(training->MakeOptimizer({}));
   return training;
 }
 
 absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory kept) {
-  ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicator,
+  ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicators,
                                             parts_.recorder, values, std::move(kept)));
   context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(parts_.job->seed));
   ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*parts_.job, *parts_.model));
@@ -80,13 +80,13 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
     const auto* wanted = strategy_->shards();
     ASSIGN_OR_RETURN(
         bytes, parallel::MovePieces(*shards, {.holders = wanted->holders, .held = wanted->held},
-                                    parallel::ElementBytes(types_), parts_.communicator,
+                                    parallel::ElementBytes(types_), parts_.communicators.gradients,
                                     {"reshard of parameters", step}));
     shards.reset();
   }
   if (parts_.sampler == nullptr) return bytes;
   ASSIGN_OR_RETURN(StateMove move, MoveState(std::move(state), *strategy_, mask(), slots, types_,
-                                             parts_.communicator, step));
+                                             parts_.communicators.gradients, step));
   parked_ = std::move(move.parked);
   RETURN_IF_ERROR(MakeOptimizer(std::move(move.of_pieces)));
   return bytes + move.bytes;
@@ -95,7 +95,7 @@ absl::StatusOr<int64_t> Training::Refresh(int64_t step) {
 void Training::AddFrozenState(const std::vector<bool>& present) {
   parked_ = ZeroState(present, optimizer_->Slots(), parts_.model->Parameters(), types_,
                       !strategy_->sharded(), static_cast<int>(parts_.rank),
-                      parts_.communicator->world_size());
+                      parts_.communicators.gradients->world_size());
 }
 
 checkpoint::State Training::State() const {
@@ -105,7 +105,7 @@ checkpoint::State Training::State() const {
                         .scaler = scaler_ ? const_cast<optim::LossScaler*>(&*scaler_) : nullptr,
                         .parked = &parked_,
                         .mask = &mask()},
-                       parts_.communicator->world_size());
+                       parts_.communicators.gradients->world_size());
 }
 
 }  // namespace muster::train

@@ -19,6 +19,7 @@
 #include "worker/data/sampler.h"
 #include "worker/models/deferred_values.h"
 #include "worker/models/model.h"
+#include "worker/parallel/communicators.h"
 #include "worker/train/finite.h"
 #include "worker/train/job.h"
 #include "worker/train/optimizer_state.h"
@@ -36,7 +37,7 @@ class Training {
     int64_t rank;
     models::Model* model;
     TrainedParameters* trained;             // of the model
-    comm::Communicator* communicator;       // used for nothing else
+    parallel::Communicators communicators;  // used for nothing else
     comm::Communicator* control = nullptr;  // Stepper's
     // Null if nothing is trained and the model is sharded only to be evaluated.
     const data::Dataset* dataset = nullptr;

@@ -55,23 +55,24 @@ class WeightsExportTest : public testing::Test {
   std::vector<absl::Status> OnTwoRanks(
       const std::function<absl::Status(const WeightsExport&, const models::Model&)>& body) {
     std::vector<absl::Status> statuses(2);
-    RunRanks(2, [&](int rank, comm::Communicator& control, comm::Communicator&) {
-      Events others;
-      const SessionState session_state;
-      const SessionReports reports(rank, rank == 0 ? &events_ : &others, &session_state);
-      const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
-      const auto model =
-          *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
-      const WeightsExport weights({.identity = {"job", "instance", 1, rank, "i"},
-                                   .config = config_,
-                                   .control = &control,
-                                   .gate = rank == 0 ? &gate_ : nullptr,
-                                   .lease = &lease_,
-                                   .attempts = &attempts,
-                                   .session_state = &session_state,
-                                   .reports = &reports});
-      statuses[rank] = body(weights, *model);
-    });
+    RunRanks(
+        2, [&](int rank, comm::Communicator& control, comm::Communicator&, comm::Communicator&) {
+          Events others;
+          const SessionState session_state;
+          const SessionReports reports(rank, rank == 0 ? &events_ : &others, &session_state);
+          const Attempts attempts(absl::ZeroDuration(), &reports, [](absl::Duration) {});
+          const auto model =
+              *models::CreateFromJson("mlp", {{"inputs", 3}, {"hidden", {4}}, {"classes", 2}}, 1);
+          const WeightsExport weights({.identity = {"job", "instance", 1, rank, "i"},
+                                       .config = config_,
+                                       .control = &control,
+                                       .gate = rank == 0 ? &gate_ : nullptr,
+                                       .lease = &lease_,
+                                       .attempts = &attempts,
+                                       .session_state = &session_state,
+                                       .reports = &reports});
+          statuses[rank] = body(weights, *model);
+        });
     return statuses;
   }
   std::vector<absl::Status> Write() {
@@ -94,7 +95,7 @@ class WeightsExportTest : public testing::Test {
 TEST_F(WeightsExportTest, TheWeightsTakeTheirPlaceOnceTheyMay) {
   gate_.not_yet_ = 2;
   for (const absl::Status& status :
-       OnTwoRanks([](const WeightsExport&weights, const models::Model&model) {
+       OnTwoRanks([](const WeightsExport& weights, const models::Model& model) {
          const absl::Status prepared = weights.Prepare();
          return prepared.ok() ? weights.Write(model, nullptr) : prepared;
        })) {

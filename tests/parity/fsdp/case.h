@@ -29,6 +29,8 @@ struct FsdpCase {
   bool recompute = false;  // activation checkpointing of the units
   int micro_batches = 1;
   int world_size = 1;
+  // The embedding and the head of a language model are units of their own. Not in the products.
+  bool vocabulary = false;
 };
 
 // 4 x 2 x 7 x 2 x 2 x 4.

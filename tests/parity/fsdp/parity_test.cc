@@ -18,6 +18,28 @@ INSTANTIATE_TEST_SUITE_P(All, FsdpPairwiseParity, testing::ValuesIn(PairwiseFsdp
 
 TEST_P(FsdpPairwiseParity, StateAfterEveryStepIsThatOfDdpToTheBit) { ExpectFsdpIsDdp(GetParam()); }
 
+// With the embedding and the head as units of their own; tied, they are one unit that is called
+// twice.
+INSTANTIATE_TEST_SUITE_P(Vocabulary, FsdpPairwiseParity, testing::ValuesIn([] {
+                           std::vector<FsdpCase> cases;
+                           for (const ModelKind model : {ModelKind::kGpt2, ModelKind::kLlama}) {
+                             for (const Mask mask :
+                                  {Mask::kNone, Mask::kFirstUnit, Mask::kEveryOtherUnit}) {
+                               const bool odd =
+                                   (static_cast<int>(model) + static_cast<int>(mask)) % 2 == 1;
+                               cases.push_back({.model = model,
+                                                .reshard_after_forward = mask != Mask::kFirstUnit,
+                                                .mask = mask,
+                                                .recompute = odd,
+                                                .micro_batches = odd ? 1 : 2,
+                                                .world_size = 2 + static_cast<int>(odd),
+                                                .vocabulary = true});
+                             }
+                           }
+                           return cases;
+                         }()),
+                         [](const auto& info) { return Name(info.param); });
+
 // Precisions, optimizers, and the ways to reduce that change bits.
 struct Reduction {
   const char* name;
@@ -102,8 +124,7 @@ TEST(FsdpParametersInBfloat16, LanguageModelsTrain) {
       train::Job job = JobOf(one, strategy);
       job.optimizer->groups.clear();
       job.optimizer->lr = 0.01;
-      return Train(
-          job, [&] { return MakeWorkload(model, {.dropout = 0}); }, one.world_size, 20);
+      return Train(job, [&] { return MakeWorkload(model, {.dropout = 0}); }, one.world_size, 20);
     };
     const auto ddp = train(Ddp());
     const auto fsdp = train(parallel::FsdpOptions{.parameters_in_bfloat16 = true});

@@ -78,7 +78,7 @@ void ExpectAllHave(const NamedTensors& first, const NamedTensors& other, size_t 
 
 // What ranks hold in parts. one_holder: of each element, else all ranks.
 NamedTensors Assemble(const std::vector<RankState>& ranks,
-                      std::vector<RankState::Part> RankState::*parts, bool one_holder) {
+                      std::vector<RankState::Part> RankState::* parts, bool one_holder) {
   NamedTensors wholes;
   std::map<std::string, at::Tensor> holders;  // of each element, counted
   for (size_t rank = 0; rank < ranks.size(); ++rank) {
@@ -263,6 +263,7 @@ void RankTraining::Become(const State& state) {
       at::Tensor(piece.tensor)
           .copy_(found->second.reshape({-1}).narrow(0, piece.begin, piece.tensor.numel()));
     }
+    strategy_->FinishUpdate();  // what was gathered ahead has the old values
   }
   for (const auto& [name, tensor] : workload_.model->Buffers()) {
     become(tensor, state.others, "buffer/" + name);

@@ -31,8 +31,8 @@ constexpr int kMostInFlight = 2;
 class Fsdp : public Strategy, public BackwardObserver {
  public:
   Fsdp(const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-       std::vector<PlannedUnit> plan, comm::Communicator* communicator, const FsdpOptions& options,
-       KeptMemory kept);
+       std::vector<PlannedUnit> plan, const Communicators& communicators,
+       const FsdpOptions& options, KeptMemory kept);
 
   const std::vector<Piece>& pieces() const override { return pieces_; }
   const ParameterShards* shards() const override { return &shards_; }
@@ -49,10 +49,9 @@ class Fsdp : public Strategy, public BackwardObserver {
   void BeginJoinedMicroBatch(bool last) override;
   absl::Status FinishBackward() override;
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
-    return GatherPartialSums(mine, step_, communicator_);
+    return GatherPartialSums(mine, step_, communicators_.gradients);
   }
-  // The new values are gathered when they are needed.
-  void FinishUpdate() override { FreeAll(/*root_too=*/true); }
+  void FinishUpdate() override;
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   absl::Status GatherParameters(const std::vector<size_t>& parameters) override;
   void ReleaseParameters() override;
@@ -60,9 +59,11 @@ class Fsdp : public Strategy, public BackwardObserver {
   absl::Status VerifyParametersEqual(int64_t step) override;
   KeptMemory ReleaseModel() override;
 
-  // Runs a unit of the model. A planned unit is gathered before.
+  // Runs a unit of the model. A planned unit is gathered before; if the backward reads its
+  // parameters, it is gathered before that, too.
   using Forward = std::function<at::Tensor(const at::Tensor&)>;
-  at::Tensor Run(models::Unit& unit, const at::Tensor& x, const Forward& forward);
+  at::Tensor Run(models::Unit& unit, const at::Tensor& x, bool backward_reads,
+                 const Forward& forward);
   void BeforeBackward(int64_t call) override;
   void AfterBackward(int64_t call) override;
 
@@ -81,8 +82,10 @@ class Fsdp : public Strategy, public BackwardObserver {
     bool backward = false;  // its backward has not ended
   };
 
+  int rank() const { return communicators_.gradients->rank(); }
+  int world_size() const { return communicators_.gradients->world_size(); }
   UnitGroups GroupsOf(const std::vector<bool>& trained, GroupKind kind) const {
-    return GroupByUnit(parameters_, trained, plan_, kind, communicator_->world_size());
+    return GroupByUnit(parameters_, trained, plan_, kind, world_size());
   }
   // Adds the groups of one kind to their units. given: the slice of each group; undefined: there is
   // no memory for it yet. Returns the slices of these groups, in order.
@@ -96,15 +99,21 @@ class Fsdp : public Strategy, public BackwardObserver {
   // Throws ContextError if the unit does not arrive.
   void AwaitWhole(Unit& unit);
   void Free(Unit& unit);
-  void FreeAll(bool root_too);
+  void ForgetCalls();
+  void FreeAll();
+  // Frees what a forward and backward have left, except the root and the unit that the next forward
+  // begins with.
+  void FreeAfterPass();
+  // The first unit below the root in the newest forward of the root; null: there was none.
+  Unit* first() const { return running_.size() > 1 ? running_[1] : nullptr; }
   void BeginForward(Unit& unit);
   at::Tensor RunRoot(Unit& root, const at::Tensor& x, const Forward& forward);
-  at::Tensor RunUnit(Unit& unit, const at::Tensor& x, const Forward& forward);
+  at::Tensor RunUnit(Unit& unit, const at::Tensor& x, bool backward_reads, const Forward& forward);
   // Starts to gather a unit that is needed soon, if the limit of whole units allows it.
   void Prefetch(Unit& unit);
   void PrefetchAfter(const Unit& unit);
 
-  comm::Communicator* const communicator_;
+  const Communicators communicators_;
   const std::vector<models::Parameter> parameters_;
   const std::vector<models::Buffer> buffers_;
   const std::vector<PlannedUnit> plan_;
@@ -122,7 +131,8 @@ class Fsdp : public Strategy, public BackwardObserver {
 
   int64_t step_ = 0;
   int64_t whole_bytes_ = 0;
-  int in_flight_ = 0;  // number of whole units, without the root
+  int in_flight_ = 0;          // number of whole units, without the root
+  bool read_outside_ = false;  // GatherParameters was called since the last update
   // The calls of units below the root in this micro-batch, if gradients are enabled.
   std::vector<Call> calls_;
   std::vector<Unit*> order_;    // the units in the order of the root's last finished forward
@@ -136,7 +146,9 @@ class FsdpContext : public models::ForwardContext {
       : models::ForwardContext(mode, std::move(generator)), strategy_(strategy) {}
   bool collective() const override { return true; }
   at::Tensor Call(models::Unit& unit, const at::Tensor& x) override {
-    return strategy_->Run(unit, x, [&](const at::Tensor& input) {
+    // A unit that is recomputed reads its parameters again.
+    const bool backward_reads = recomputes() || unit.BackwardReadsParameters(x);
+    return strategy_->Run(unit, x, backward_reads, [&](const at::Tensor& input) {
       return models::ForwardContext::Call(unit, input);
     });
   }
@@ -151,8 +163,8 @@ std::string Who(const PlannedUnit& unit, bool root) {
 
 Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
            const std::vector<models::Buffer>& buffers, std::vector<PlannedUnit> plan,
-           comm::Communicator* communicator, const FsdpOptions& options, KeptMemory kept)
-    : communicator_(communicator),
+           const Communicators& communicators, const FsdpOptions& options, KeptMemory kept)
+    : communicators_(communicators),
       parameters_(parameters),
       buffers_(buffers),
       plan_(std::move(plan)),
@@ -167,16 +179,14 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
     for (const size_t parameter : plan_[i].parameters)
       unit_of_parameter_[parameter] = units_[i].get();
   }
-  const int world_size = communicator->world_size();
   const std::vector<bool> trained = TrainedOf(parameters);
   const UnitGroups trainable = GroupsOf(trained, GroupKind::kTrainable);
   const UnitGroups frozen = GroupsOf(trained, GroupKind::kFrozen);
   trainable_groups_ = static_cast<int64_t>(trainable.groups.size());
-  layout_fingerprint_ = layout::Fingerprint(trainable.groups, trainable.specs, world_size) * 31 +
-                        layout::Fingerprint(frozen.groups, frozen.specs, world_size);
+  layout_fingerprint_ = layout::Fingerprint(trainable.groups, trainable.specs, world_size()) * 31 +
+                        layout::Fingerprint(frozen.groups, frozen.specs, world_size());
 
-  KeptSlices taken =
-      TakeOverSlices(trainable, frozen, communicator->rank(), world_size, std::move(kept));
+  KeptSlices taken = TakeOverSlices(trainable, frozen, rank(), world_size(), std::move(kept));
   flats_ = std::move(taken.flats);
   auto slices = AddGroups(trainable, taken.slices.data(), "parameters of ", /*resident=*/false);
   const auto frozen_slices = AddGroups(frozen, taken.slices.data() + trainable.groups.size(),
@@ -188,7 +198,7 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
     labels.push_back(absl::StrCat("gradients of ", Who(plan_[unit], unit == 0)));
   }
   gradients_ = std::make_unique<SlicedGradients>(
-      std::move(reduced), trainable.groups, std::move(labels), buffers, communicator,
+      std::move(reduced), trainable.groups, std::move(labels), buffers, communicators.gradients,
       SlicedGradients::Options{options.reduce_every, options.reduce_in_bfloat16});
   for (size_t i = 0; i < slices.size(); ++i) slices[i].gradients = gradients_->slice(i);
   MakePieces(trainable, slices, frozen, frozen_slices);
@@ -206,7 +216,7 @@ std::vector<Slice> Fsdp::AddGroups(const UnitGroups& kind, const at::Tensor* giv
                            .in_bfloat16 = options_.parameters_in_bfloat16,
                            .values = options_.values,
                            .slice = given[i]},
-        communicator_, absl::StrCat(what, Who(plan_[unit], unit == 0))));
+        communicators_.parameters, absl::StrCat(what, Who(plan_[unit], unit == 0))));
     slices.push_back({.parameters = groups.back()->slice()});
     if (!given[i].defined()) flats_.push_back(groups.back()->slice());
   }
@@ -215,21 +225,19 @@ std::vector<Slice> Fsdp::AddGroups(const UnitGroups& kind, const at::Tensor* giv
 
 void Fsdp::MakePieces(const UnitGroups& trainable, const std::vector<Slice>& slices,
                       const UnitGroups& frozen, const std::vector<Slice>& frozen_slices) {
-  const int rank = communicator_->rank();
-  const int world_size = communicator_->world_size();
   pieces_ =
-      PiecesOf(trainable.groups, trainable.specs, trainable.indices, slices, rank, world_size);
-  Placements placements = PlacementsOf(parameters_, trainable, frozen, world_size);
+      PiecesOf(trainable.groups, trainable.specs, trainable.indices, slices, rank(), world_size());
+  Placements placements = PlacementsOf(parameters_, trainable, frozen, world_size());
   owners_ = std::move(placements.owners);
   shards_.holders = *std::move(placements.holders);
   shards_.held =
-      PiecesOf(frozen.groups, frozen.specs, frozen.indices, frozen_slices, rank, world_size);
+      PiecesOf(frozen.groups, frozen.specs, frozen.indices, frozen_slices, rank(), world_size());
   shards_.held.insert(shards_.held.end(), pieces_.begin(), pieces_.end());
 }
 
 Placements Fsdp::PlacementsFor(const std::vector<bool>& trained) const {
   return PlacementsOf(parameters_, GroupsOf(trained, GroupKind::kTrainable),
-                      GroupsOf(trained, GroupKind::kFrozen), communicator_->world_size());
+                      GroupsOf(trained, GroupKind::kFrozen), world_size());
 }
 
 KeptMemory Fsdp::ReleaseModel() {
@@ -276,12 +284,21 @@ void Fsdp::Free(Unit& unit) {
   Trace(unit, UnitEvent::Kind::kFree);
 }
 
-void Fsdp::FreeAll(bool root_too) {
-  for (const auto& unit : units_) {
-    unit->running = unit->backwards = unit->open = 0;
-    if (root_too || !unit->root) Free(*unit);
-  }
+void Fsdp::ForgetCalls() {
+  for (const auto& unit : units_) unit->running = unit->backwards = unit->open = 0;
   calls_.clear();
+}
+
+void Fsdp::FreeAll() {
+  ForgetCalls();
+  for (const auto& unit : units_) Free(*unit);
+}
+
+void Fsdp::FreeAfterPass() {
+  ForgetCalls();
+  for (const auto& unit : units_) {
+    if (!unit->root && unit.get() != first()) Free(*unit);
+  }
 }
 
 void Fsdp::Prefetch(Unit& unit) {
@@ -295,11 +312,12 @@ void Fsdp::PrefetchAfter(const Unit& unit) {
   Prefetch(*order_[position]);
 }
 
-at::Tensor Fsdp::Run(models::Unit& model_unit, const at::Tensor& x, const Forward& forward) {
+at::Tensor Fsdp::Run(models::Unit& model_unit, const at::Tensor& x, bool backward_reads,
+                     const Forward& forward) {
   const auto found = unit_of_.find(&model_unit);
   if (found == unit_of_.end()) return forward(x);
   Unit& unit = *found->second;
-  return unit.root ? RunRoot(unit, x, forward) : RunUnit(unit, x, forward);
+  return unit.root ? RunRoot(unit, x, forward) : RunUnit(unit, x, backward_reads, forward);
 }
 
 void Fsdp::BeginForward(Unit& unit) {
@@ -322,8 +340,9 @@ at::Tensor Fsdp::RunRoot(Unit& root, const at::Tensor& x, const Forward& forward
   return round && y.scalar_type() == at::kBFloat16 ? y.to(at::kFloat) : y;
 }
 
-at::Tensor Fsdp::RunUnit(Unit& unit, const at::Tensor& x, const Forward& forward) {
-  const bool wanted = c10::GradMode::is_enabled();
+at::Tensor Fsdp::RunUnit(Unit& unit, const at::Tensor& x, bool backward_reads,
+                         const Forward& forward) {
+  const bool wanted = backward_reads && c10::GradMode::is_enabled();
   BeginForward(unit);
   const auto call = static_cast<int64_t>(calls_.size());
   if (wanted) calls_.push_back({&unit});
@@ -363,27 +382,36 @@ void Fsdp::AfterBackward(int64_t call) {
 
 void Fsdp::BeginStep(const StepStart& start) {
   step_ = start.step;
-  FreeAll(/*root_too=*/true);
+  // What is whole has the values of the last update: FinishUpdate frees what is older.
   gradients_->BeginStep(start);
 }
 
 void Fsdp::BeginMicroBatch(bool last) {
-  FreeAll(/*root_too=*/false);
+  FreeAfterPass();
   gradients_->BeginMicroBatch(last);
 }
 
 void Fsdp::BeginJoinedMicroBatch(bool last) {
-  FreeAll(/*root_too=*/false);
+  FreeAfterPass();
   gradients_->BeginJoinedMicroBatch(last);
 }
 
 absl::Status Fsdp::FinishBackward() {
-  FreeAll(/*root_too=*/true);
+  FreeAll();
   return gradients_->Finish();
 }
 
+void Fsdp::FinishUpdate() {
+  FreeAll();  // also what an evaluation has gathered since FinishBackward: its values are old
+  // Code that reads parameters between steps frees them again (GatherParameters).
+  if (std::exchange(read_outside_, false)) return;
+  StartGather(*units_[0]);
+  if (Unit* const unit = first(); unit != nullptr) StartGather(*unit);
+}
+
 absl::Status Fsdp::GatherParameters(const std::vector<size_t>& parameters) {
-  FreeAll(/*root_too=*/true);
+  FreeAll();
+  read_outside_ = true;
   std::unordered_set<const Unit*> wanted;
   for (const size_t parameter : parameters) wanted.insert(unit_of_parameter_[parameter]);
   for (const auto& unit : units_) {
@@ -406,7 +434,7 @@ void Fsdp::ReleaseParameters() {
 
 absl::Status Fsdp::VerifyParametersEqual(int64_t step) {
   // Parameters cannot be compared, because each of their elements is on one rank only.
-  return CheckModelEqualOnAllRanks({}, buffers_, step, communicator_);
+  return CheckModelEqualOnAllRanks({}, buffers_, step, communicators_.gradients);
 }
 
 // A forward cannot combine bfloat16 parameters with float32 buffers.
@@ -435,14 +463,14 @@ absl::Status CheckFrozen(const std::vector<models::Parameter>& parameters) {
 
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-    const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options,
+    const models::Unit* root, const Communicators& communicators, const FsdpOptions& options,
     KeptMemory kept) {
   RETURN_IF_ERROR(CheckParameters(parameters));
   RETURN_IF_ERROR(CheckFrozen(parameters));
   RETURN_IF_ERROR(CheckBuffers(buffers));
   RETURN_IF_ERROR(CheckBuffersFor(options, buffers));
-  ASSIGN_OR_RETURN(auto plan, PlanUnits(*root, parameters, options.units));
-  return std::make_unique<Fsdp>(parameters, buffers, std::move(plan), communicator, options,
+  ASSIGN_OR_RETURN(auto plan, PlanUnits(*root, parameters, options.units, options.replicate));
+  return std::make_unique<Fsdp>(parameters, buffers, std::move(plan), communicators, options,
                                 std::move(kept));
 }
 

@@ -10,7 +10,8 @@
 // requires no gradient, the unit is freed at the end of backward. While a unit runs, the next one
 // is gathered: in forward the one that came after it in the forward before, in backward the one
 // that was called before it. The root's own parameters stay gathered from its forward to the end of
-// backward, and after an evaluation until the next step. Gradients are reduced into slices as in
+// backward. After the update, the root and the first unit of the next forward are gathered, while
+// the session does what it does between two steps. Gradients are reduced into slices as in
 // sharded_ddp (sliced_gradients.h), with one group for each unit and type; frozen groups are never
 // reduced.
 //
@@ -28,8 +29,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "worker/comm/communicator.h"
 #include "worker/models/unit.h"
+#include "worker/parallel/communicators.h"
 #include "worker/parallel/sliced_gradients.h"
 #include "worker/parallel/strategy.h"
 
@@ -52,6 +53,9 @@ struct UnitEvent {
 
 struct FsdpOptions {
   std::vector<std::string> units;  // patterns of unit names; empty: the blocks
+  // Patterns of parameters' names. These parameters are gathered with the root, once in a step, and
+  // are whole from its forward to the end of backward; their gradients are reduced once.
+  std::vector<std::string> replicate;
   // False: a unit that is gathered for a forward stays until its backward is done.
   bool reshard_after_forward = true;
   // Frozen parameters, which do not change, stay on every rank after their first gather.
@@ -77,7 +81,7 @@ struct FsdpOptions {
 // that are neither float32, float64 nor int64.
 absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
-    const models::Unit* root, comm::Communicator* communicator, const FsdpOptions& options,
+    const models::Unit* root, const Communicators& communicators, const FsdpOptions& options,
     KeptMemory kept = {});
 
 }  // namespace muster::parallel

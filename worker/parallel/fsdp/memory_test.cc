@@ -41,7 +41,8 @@ class FsdpMemory : public testing::Test {
     context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
   }
 
-  // Runs a step. Sets the peaks of the gathered bytes in its forward and in its backward.
+  // Runs a step. Sets the peaks of the gathered bytes in its forward and in its backward, and the
+  // gathered bytes after its backward.
   void Step(uint64_t* forward, uint64_t* backward) {
     strategy_->BeginStep({0, 4.0});
     strategy_->BeginMicroBatch(true);
@@ -52,6 +53,7 @@ class FsdpMemory : public testing::Test {
     loss.backward();
     ASSERT_TRUE(strategy_->FinishBackward().ok());
     *backward = memory::MemoryInUse().of(Purpose::kGathered).peak_bytes;
+    during_update_ = Gathered();
     strategy_->FinishUpdate();
   }
 
@@ -61,6 +63,7 @@ class FsdpMemory : public testing::Test {
   std::unique_ptr<Layers> net_;
   std::unique_ptr<Strategy> strategy_;
   std::unique_ptr<models::ForwardContext> context_;
+  uint64_t during_update_ = 0;
 };
 
 TEST_F(FsdpMemory, AtMostTheRootAndTwoUnitsAreWholeAtATimeWhateverTheDepth) {
@@ -75,7 +78,8 @@ TEST_F(FsdpMemory, AtMostTheRootAndTwoUnitsAreWholeAtATimeWhateverTheDepth) {
       EXPECT_EQ(forward, kRoot + (step == 0 ? 1 : 2) * kLayer)
           << "depth " << depth << ", step " << step;
       EXPECT_EQ(backward, kRoot + 2 * kLayer) << "depth " << depth << ", step " << step;
-      EXPECT_EQ(Gathered(), 0);
+      EXPECT_EQ(during_update_, 0);
+      EXPECT_EQ(Gathered(), kRoot + kLayer);  // for the next forward
     }
   }
 }
@@ -87,17 +91,32 @@ TEST_F(FsdpMemory, WithoutReshardingAllUnitsAreWholeUntilTheirBackward) {
   Step(&forward, &backward);
   EXPECT_EQ(forward, kRoot + 6 * kLayer);
   EXPECT_EQ(backward, kRoot + 6 * kLayer);
-  EXPECT_EQ(Gathered(), 0);
+  EXPECT_EQ(during_update_, 0);
+  EXPECT_EQ(Gathered(), kRoot + kLayer);
 }
 
-// The root stays gathered, because a loss may read its parameters.
-TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRootUntilTheNextStep) {
+// A loss may read the root's parameters, so the root stays gathered. The next step uses it.
+TEST_F(FsdpMemory, AnEvaluationLeavesNothingWholeButTheRoot) {
   Create(6);
   const c10::NoGradGuard no_grad;
   context_->Call(*net_, Numbers({5, Layers::kWidth}, 1));
   EXPECT_EQ(Gathered(), kRoot);
-  strategy_->BeginStep({1, 4.0});
-  EXPECT_EQ(Gathered(), 0);
+}
+
+// Between steps, a hook that reads parameters frees all units. What was gathered ahead would be
+// gathered in vain in every step.
+TEST_F(FsdpMemory, NothingIsGatheredAheadForAModelWhoseParametersAreReadBetweenSteps) {
+  Create(6);
+  uint64_t forward = 0;
+  uint64_t backward = 0;
+  for (int step = 0; step < 2; ++step) {
+    ASSERT_TRUE(strategy_->GatherParameters({0}).ok());
+    strategy_->ReleaseParameters();
+    Step(&forward, &backward);
+    EXPECT_EQ(Gathered(), 0);
+  }
+  Step(&forward, &backward);
+  EXPECT_EQ(Gathered(), kRoot + kLayer);
 }
 
 TEST_F(FsdpMemory, ResidentFrozenUnitsStay) {
@@ -106,7 +125,8 @@ TEST_F(FsdpMemory, ResidentFrozenUnitsStay) {
     uint64_t forward = 0;
     uint64_t backward = 0;
     Step(&forward, &backward);
-    EXPECT_EQ(Gathered(), 3 * kLayer);
+    EXPECT_EQ(during_update_, 3 * kLayer);
+    EXPECT_EQ(Gathered(), kRoot + 4 * kLayer);
   }
 }
 

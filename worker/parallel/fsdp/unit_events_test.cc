@@ -55,13 +55,12 @@ std::vector<std::string> Texts(const std::vector<UnitEvent>& events) {
   return texts;
 }
 
-// Layers 1 and 3 are frozen. One unit is gathered ahead. The unit that is gathered last is freed
-// only at the end of backward, because its input requires no gradient.
+// Layers 1 and 3 are frozen. One unit is gathered ahead; the root and the first unit, for the next
+// step, after the update. The unit that is gathered last is freed only at the end of backward,
+// because its input requires no gradient.
 TEST(FsdpUnits, AFrozenUnitIsFreedBeforeTheBackwardOfTheOneBeforeItBegins) {
   EXPECT_EQ(Texts(TraceOfTheSecondStep(4, {.frozen = "EveryOther"})),
-            (std::vector<std::string>{"gather root",
-                                      "gather 0",
-                                      "forward root",
+            (std::vector<std::string>{"forward root",
                                       "gather 1",
                                       "forward 0",
                                       "free 0",
@@ -88,7 +87,17 @@ TEST(FsdpUnits, AFrozenUnitIsFreedBeforeTheBackwardOfTheOneBeforeItBegins) {
                                       "free 1",
                                       "before backward 0",
                                       "free root",
-                                      "free 0"}));
+                                      "free 0",
+                                      "gather root",
+                                      "gather 0"}));
+}
+
+TEST(FsdpUnits, BetweenMicroBatchesTheFirstUnitStaysForTheNextForward) {
+  const auto texts = Texts(TraceOfTheSecondStep(3, {.micro_batches = 3}));
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather root"), 1);
+  // Before each backward, and for the next step.
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather 0"), 4);
+  EXPECT_EQ(std::count(texts.begin(), texts.end(), "gather 1"), 6);
 }
 
 TEST(FsdpUnits, AUnitWhoseOutputNeedsNoGradientIsNotGatheredInBackward) {

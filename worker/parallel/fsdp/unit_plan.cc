@@ -5,14 +5,40 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/glob/glob.h"
 #include "common/status/status.h"
 #include "worker/models/select_units.h"
 
 namespace muster::parallel {
+namespace {
+
+// Which parameters match one of the patterns.
+absl::StatusOr<std::vector<bool>> Matches(const std::vector<models::Parameter>& parameters,
+                                          const std::vector<std::string>& patterns) {
+  std::vector<bool> matches(parameters.size());
+  std::vector<std::string> unfit;
+  for (const std::string& pattern : patterns) {
+    bool any = false;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (!GlobMatches(pattern, parameters[i].name)) continue;
+      matches[i] = any = true;
+    }
+    if (!any) unfit.push_back(absl::StrCat("'", pattern, "'"));
+  }
+  if (unfit.empty()) return matches;
+  return absl::InvalidArgumentError(
+      absl::StrCat("replicate: no parameter is named as ", absl::StrJoin(unfit, ", ")));
+}
+
+}  // namespace
 
 absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
                                                    const std::vector<models::Parameter>& parameters,
-                                                   const std::vector<std::string>& patterns) {
+                                                   const std::vector<std::string>& patterns,
+                                                   const std::vector<std::string>& replicate) {
+  ASSIGN_OR_RETURN(const std::vector<bool> replicated, Matches(parameters, replicate));
   ASSIGN_OR_RETURN(const auto selected, models::SelectUnits(root, patterns));
   const std::unordered_set<const models::Unit*> planned(selected.begin(), selected.end());
   std::unordered_map<const void*, size_t> index_of;
@@ -36,7 +62,9 @@ absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
     for (const auto& child : unit.children()) visit(*child, owner);
   };
   visit(root, 0);
-  for (size_t i = 0; i < owners.size(); ++i) plan[owners[i]].parameters.push_back(i);
+  for (size_t i = 0; i < owners.size(); ++i) {
+    plan[replicated[i] ? 0 : owners[i]].parameters.push_back(i);
+  }
   // Removes units without parameters of their own: all of theirs belong to planned units inside
   // them, or to the root.
   plan.erase(std::remove_if(plan.begin() + 1, plan.end(),

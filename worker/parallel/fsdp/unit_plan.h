@@ -21,11 +21,13 @@ struct PlannedUnit {
 
 // The root comes first, then the units that SelectUnits names, in forward order. A planned unit may
 // lie inside another one: a parameter belongs to the innermost planned unit around it. A parameter
-// that several planned units share belongs to the root. parameters: root.Parameters(). Errors:
-// those of SelectUnits.
+// that several planned units share, or whose name matches one of the patterns in `replicate`
+// (common/glob), belongs to the root. parameters: root.Parameters(). Errors: those of SelectUnits;
+// INVALID_ARGUMENT, with all such patterns: one of `replicate` matches no parameter.
 absl::StatusOr<std::vector<PlannedUnit>> PlanUnits(const models::Unit& root,
                                                    const std::vector<models::Parameter>& parameters,
-                                                   const std::vector<std::string>& patterns);
+                                                   const std::vector<std::string>& patterns,
+                                                   const std::vector<std::string>& replicate);
 
 }  // namespace muster::parallel
 

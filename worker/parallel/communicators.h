@@ -1,0 +1,27 @@
+// The communicators over which a strategy exchanges tensors.
+#ifndef MUSTER_WORKER_PARALLEL_COMMUNICATORS_H_
+#define MUSTER_WORKER_PARALLEL_COMMUNICATORS_H_
+
+#include "worker/comm/communicator.h"
+
+namespace muster::parallel {
+
+// Both have the same ranks, outlive the strategy, and are used for nothing else meanwhile.
+struct Communicators {
+  // Gradients, the sums over them, buffers, and what moves when a plan changes.
+  comm::Communicator* gradients = nullptr;
+  // Parameters that are gathered while gradients are reduced. A communicator carries out its
+  // operations one after the other, so with one of its own such a gather does not wait until the
+  // reductions before it are done. May be the same as `gradients`.
+  comm::Communicator* parameters = nullptr;
+
+  Communicators(comm::Communicator* of_gradients, comm::Communicator* of_parameters)
+      : gradients(of_gradients), parameters(of_parameters) {}
+  // One for everything.
+  Communicators(comm::Communicator* one)  // NOLINT(google-explicit-constructor)
+      : Communicators(one, one) {}
+};
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_COMMUNICATORS_H_
