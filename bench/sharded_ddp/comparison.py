@@ -24,6 +24,8 @@ class Muster:
     strategy: dict
     # (case, folder of its data) -> changes of the job.
     change: callable = lambda case, inputs: {}
+    # The folder of its programs; None: those that are measured.
+    programs: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +63,7 @@ def sent(arm):
 def start_muster(arm, case, link, inputs, beside, programs):
     job = case.job(inputs, steps=10_000_000) | {"strategy": arm.strategy} | arm.change(case, inputs)
     # A cluster takes whatever runs from its folder of programs as its own.
+    programs = pathlib.Path(arm.programs or programs)
     own = cluster.install(lambda path: programs / pathlib.Path(path).name, beside / "bin")
     return link.muster(arm.name, job, beside, own)
 
@@ -134,7 +137,18 @@ def run(description, cases, default_cases, arms, subject_name, base):
     parser.add_argument("--rounds", type=int, default=15)
     parser.add_argument("--block", type=float, default=3.0, help="seconds")
     parser.add_argument("--programs", help="folder with the four programs; built when not given")
+    parser.add_argument(
+        "--before", help="folder with the four programs of another commit, to measure them, too"
+    )
+    parser.add_argument("--without-peers", action="store_true", help="measures Muster only")
     arguments = parser.parse_args()
+    if arguments.before:
+        former = dataclasses.replace(
+            arms[0], name=f"{arms[0].name}, before", programs=arguments.before
+        )
+        arms, base = [arms[0], former, *arms[1:]], base + 1
+    if arguments.without_peers:
+        arms, base = [arm for arm in arms if isinstance(arm, Muster)], 1
     with harness.programs_of(arguments.programs) as programs:
         check_gradients()
         for link in arguments.links:

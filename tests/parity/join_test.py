@@ -33,7 +33,7 @@ PATTERNS = [(5, 5), (3, 5), (0, 5), (1, 4, 2), (7, 0, 0, 2)]
 TOLERANCE = 1e-6
 
 
-CASES = cases.every_pair(DIVIDE_BY, PATTERNS, [1, 2], OPTIMIZERS)
+CASES = cases.every_value(DIVIDE_BY, PATTERNS, [1, 2], OPTIMIZERS)
 
 
 def parts(sizes):

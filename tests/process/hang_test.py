@@ -95,7 +95,7 @@ def test_a_slow_validation_is_no_hang_however_long_it_takes(cluster):
 
 @pytest.mark.parametrize("fault", ["other-order", "one-unit-more"])
 def test_ranks_that_call_different_units_end_with_an_error_that_names_them(cluster, fault):
-    """The units are of one size, so the ranks exchange wrong data without any error."""
+    """The units are of one size, so sizes do not show it."""
     muster = cluster
     job_file = write_job(
         muster,
