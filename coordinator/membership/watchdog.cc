@@ -13,7 +13,9 @@ namespace {
 // The number of collectives of each rank in a report.
 constexpr size_t kShownCollectives = 3;
 // After how many leases without progress, ranks that wait for each other are reported.
-constexpr double kLeasesOfMutualWait = 0.5;
+constexpr int kLeasesOfMismatch = 2;
+// The communicator of roll calls. Ranks may issue its operations before or after those of others.
+constexpr uint32_t kControl = 0;
 
 absl::Duration NoProgressLimit(const Watched& rank) {
   return rank.session_started ? rank.limits.no_progress : rank.limits.startup;
@@ -96,10 +98,10 @@ std::vector<Pending> PendingOf(const Watched& rank) {
 Hang Mismatch(const Pending& first, const Pending& second) {
   Hang hang{
       .rank = second.rank->rank,
-      .reason = absl::StrCat("is in ", second.collective->name, ", rank ", first.rank->rank,
-                             " is in ", first.collective->name,
-                             ": the ranks call different collectives; with fsdp all ranks must "
-                             "call the same units in the same order"),
+      .reason = absl::StrCat("has begun ", second.collective->name, ", rank ", first.rank->rank,
+                             " has begun ", first.collective->name,
+                             " instead: the ranks call different collectives; with fsdp all ranks "
+                             "must call the same units in the same order"),
       .permanent = true};
   AddLast(*second.rank, &hang.collectives);
   AddLast(*first.rank, &hang.collectives);
@@ -133,6 +135,7 @@ std::optional<uint64_t> NewestOf(uint32_t communicator, const Watched& rank) {
 // The first pending collective of `rank` in which `other` has not come so far.
 std::optional<Pending> AheadOf(const Watched& other, const Watched& rank) {
   for (const Pending& pending : PendingOf(rank)) {
+    if (pending.collective->communicator == kControl) continue;
     const auto reached = NewestOf(pending.collective->communicator, other);
     if (reached.has_value() && *reached < pending.collective->of_communicator) return pending;
   }
@@ -144,7 +147,7 @@ std::optional<Hang> FindMutualWait(const std::vector<Watched>& ranks, absl::Dura
                                    absl::Time now) {
   std::vector<const Watched*> still;
   for (const Watched& rank : ranks) {
-    if (!rank.silent && rank.moved + kLeasesOfMutualWait * lease <= now) still.push_back(&rank);
+    if (!rank.silent && rank.moved + kLeasesOfMismatch * lease <= now) still.push_back(&rank);
   }
   // Each is compared with the first one only, so that the cost does not grow with the square of
   // the number of ranks. Two ranks of which neither waits for the first one are not found here.

@@ -19,11 +19,12 @@
 //
 // Ranks that call different collectives wait for each other for ever, and would do so again after
 // another start. Two things show it:
-// - Two ranks are in collectives with the same number of the same communicator but different names.
-//   All ranks must have the same operation there, so this is certain at once.
+// - Two collectives that have not ended have the same number of the same communicator but different
+//   names. All ranks must have the same operation there, so this is certain at once, however old
+//   the heartbeats are.
 // - Each of two ranks is in a collective of a communicator in which the other one has not come so
-//   far. For a moment this is possible, because ranks may issue operations of different
-//   communicators in different order. It counts once both have stood still for half a lease.
+//   far, and both have stood still for two leases. The control communicator is left out, because
+//   ranks may issue its operations before or after those of others.
 //
 // A worker of an older program does not tell communicators apart, and is not compared in this way.
 // A worker of a still older one does not count collectives: then each rank of its job is judged by
@@ -54,8 +55,8 @@ struct Collective {
   // "all_reduce 'bucket 2' step 120".
   std::string name;
   bool ended = false;
-  // Its communicator, and its number in this communicator, from 1 and the same on all ranks. 0: not
-  // known.
+  // Its communicator, and its number in this communicator, from 1 and the same on all ranks. The
+  // number is 0 if the worker does not tell it.
   uint32_t communicator = 0;
   uint64_t of_communicator = 0;
 

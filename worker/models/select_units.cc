@@ -54,7 +54,7 @@ class Selection {
   bool Fits(const std::string& name) {
     bool any = false;
     for (size_t i = 0; i < patterns_.size(); ++i) {
-      if (!GlobMatches(patterns_[i], name)) continue;
+      if (patterns_[i] == kBlocks || !GlobMatches(patterns_[i], name)) continue;
       fits_[i] = any = true;
     }
     return any;

@@ -65,6 +65,12 @@ TEST(SelectUnits, PatternsThatFitNoUnitWithParametersAreNamed) {
                                        "wte, h, h.0 and 6 more"));
 }
 
+TEST(SelectUnits, AUnitOfTheNameBlockIsNoBlock) {
+  Node root("", true);
+  root.Child("block").Child("block.0");
+  EXPECT_EQ(Selected(root, {"block"}), std::vector<std::string>{"block.0"});
+}
+
 TEST(SelectUnits, BlocksMayBeNamedBesidePatterns) {
   const auto tree = Tree();
   EXPECT_EQ(Selected(*tree, {"head", "block", "wte"}),

@@ -118,9 +118,9 @@ class GlooCommunicator : public Communicator {
   }
 
   // Two tags per operation: contributions (phase 0), and results (phase 1). 12 bits of its number
-  // and 16 bits of a hash of what it is: messages of different operations never match, so a rank
-  // that issues another operation than its peers waits, and takes in nothing that is not meant for
-  // it.
+  // and 16 bits of a hash of what it is: messages of different operations match only by chance (1
+  // in 65536), so a rank that issues another operation than its peers waits, and takes in nothing
+  // that is not meant for it.
   static uint32_t Tag(int64_t number, uint64_t hash, uint32_t phase) {
     const auto low = static_cast<uint32_t>(number % (1 << 12));
     return PeerWatch::kFirstFreeTag +
