@@ -32,8 +32,9 @@ std::string Name(const FsdpCase& one) {
                                     "LastUnit", "Root",           "AllButBiases"};
   return std::string(kModels[static_cast<int>(one.model)]) +
          (one.reshard_after_forward ? "Reshard" : "Keep") + kMasks[static_cast<int>(one.mask)] +
-         (one.recompute ? "Recompute" : "") + (one.vocabulary ? "Vocabulary" : "") + "Accumulate" +
-         std::to_string(one.micro_batches) + "Ranks" + std::to_string(one.world_size);
+         (one.recompute ? "Recompute" : "") + (one.vocabulary ? "Vocabulary" : "") +
+         (one.replicate ? "Replicate" : "") + "Accumulate" + std::to_string(one.micro_batches) +
+         "Ranks" + std::to_string(one.world_size);
 }
 
 }  // namespace muster::parity

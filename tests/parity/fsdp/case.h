@@ -31,6 +31,8 @@ struct FsdpCase {
   int world_size = 1;
   // The embedding and the head of a language model are units of their own. Not in the products.
   bool vocabulary = false;
+  // The norms of a language model are gathered with the root. Not in the products.
+  bool replicate = false;
 };
 
 // 4 x 2 x 7 x 2 x 2 x 4.

@@ -104,8 +104,10 @@ void ExpectFsdpIsDdp(const FsdpCase& one) {
   };
   const auto ddp = train(Ddp());
   if (testing::Test::HasFailure()) return;
-  const auto fsdp = train(
-      parallel::FsdpOptions{.units = units, .reshard_after_forward = one.reshard_after_forward});
+  std::vector<std::string> replicate;
+  if (one.replicate) replicate = {one.model == ModelKind::kGpt2 ? "*.ln_*" : "*norm*"};
+  const auto fsdp = train(parallel::FsdpOptions{
+      .units = units, .replicate = replicate, .reshard_after_forward = one.reshard_after_forward});
   if (testing::Test::HasFailure()) return;
   for (int64_t step = 0; step < kSteps && !testing::Test::HasFailure(); ++step) {
     const std::string where = "after step " + std::to_string(step + 1);

@@ -40,6 +40,20 @@ INSTANTIATE_TEST_SUITE_P(Vocabulary, FsdpPairwiseParity, testing::ValuesIn([] {
                          }()),
                          [](const auto& info) { return Name(info.param); });
 
+INSTANTIATE_TEST_SUITE_P(Replicate, FsdpPairwiseParity,
+                         testing::Values(FsdpCase{.model = ModelKind::kGpt2,
+                                                  .mask = Mask::kPartsOfUnits,
+                                                  .micro_batches = 2,
+                                                  .world_size = 3,
+                                                  .replicate = true},
+                                         FsdpCase{.model = ModelKind::kLlama,
+                                                  .reshard_after_forward = false,
+                                                  .recompute = true,
+                                                  .world_size = 2,
+                                                  .vocabulary = true,
+                                                  .replicate = true}),
+                         [](const auto& info) { return Name(info.param); });
+
 // Precisions, optimizers, and the ways to reduce that change bits.
 struct Reduction {
   const char* name;
