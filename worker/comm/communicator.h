@@ -21,7 +21,8 @@
 //   UNAVAILABLE         a peer is gone or aborted, or its communicator was destroyed early.
 //                       "rank 1: all_reduce 'bucket 3' at step 17: rank 0 is gone: <why>"
 //   DEADLINE_EXCEEDED   a peer is alive but did not take part within the timeout.
-//   FAILED_PRECONDITION the ranks issued different operations (found by comm/local).
+//   FAILED_PRECONDITION the ranks issued different operations (found by comm/local). With Gloo such
+//                       ranks wait for each other, until the watchdog or the timeout ends them.
 //   what Abort was given on this rank.
 #ifndef MUSTER_WORKER_COMM_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_COMMUNICATOR_H_
@@ -38,7 +39,8 @@ class Tensor;
 
 namespace muster::comm {
 
-// Names an operation in errors. `what` must live as long as the operation.
+// Names an operation, in errors and in its messages: equal on all ranks. `what` must live as long as
+// the operation.
 struct OpLabel {
   const char* what = "";
   int64_t step = 0;

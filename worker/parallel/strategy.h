@@ -18,7 +18,7 @@
 //
 // Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
 // trainable parameter (autograd has one per tensor) until it is destroyed; its destructor waits for
-// the operations in flight. The communicator must outlive it and is used for nothing else.
+// the operations in flight. Its communicators must outlive it and are used for nothing else.
 // Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it). Errors:
 // those of the communicator; after one, make a new communicator and a new strategy. A forward, and
 // with fsdp a backward, throws models::ContextError if parameters did not arrive; nothing else is

@@ -10,8 +10,8 @@
 // requires no gradient, the unit is freed at the end of backward. While a unit runs, the next one
 // is gathered: in forward the one that came after it in the forward before, in backward the one
 // that was called before it. The root's own parameters stay gathered from its forward to the end of
-// backward. After the update, the root and the first unit of the next forward are gathered, while
-// the session does what it does between two steps. Gradients are reduced into slices as in
+// backward. After the update, the root and the first unit of the next forward are gathered, so that
+// they travel while the session works between two steps. Gradients are reduced into slices as in
 // sharded_ddp (sliced_gradients.h), with one group for each unit and type; frozen groups are never
 // reduced.
 //
