@@ -39,8 +39,8 @@ class Tensor;
 
 namespace muster::comm {
 
-// Names an operation, in errors and in its messages: equal on all ranks. `what` must live as long as
-// the operation.
+// Names an operation, in errors and in its messages: equal on all ranks. `what` must live as long
+// as the operation.
 struct OpLabel {
   const char* what = "";
   int64_t step = 0;
