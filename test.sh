@@ -4,9 +4,9 @@
 #   ./test.sh         what every change must pass; from nothing on two cores it takes about 26
 #                     minutes.
 #   ./test.sh --all   these tests with every combination of their factors and every seed
-#                     (tests/cases.py), and under AddressSanitizer, UndefinedBehaviorSanitizer and
-#                     ThreadSanitizer those that tests/asan.txt and tests/tsan.txt name. CI runs
-#                     this.
+#                     (tests/cases.py), Clang's analysis of locks, and under AddressSanitizer,
+#                     UndefinedBehaviorSanitizer and ThreadSanitizer those that tests/asan.txt and
+#                     tests/tsan.txt name. CI runs this.
 #   ./test.sh --long [arguments of tests/faults/long.py]
 #                     many seeds of faults and simulated schedules, and the sanitizers over code
 #                     that includes LibTorch, about 9 minutes of them; again: goes on with what is
@@ -45,7 +45,7 @@ all=()
 sanitizers=()
 plain=(-- //...)
 case "${1:-}" in
-  "") ;;
+  "") plain+=(-//tests/thread_safety/...) ;;
   --all)
     sanitizers=(asan tsan)
     all=(--test_env=MUSTER_ALL_CASES=1)

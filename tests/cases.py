@@ -33,6 +33,11 @@ def every_value(*factors):
     return [tuple(factor[i % len(factor)] for factor in factors) for i in range(longest)]
 
 
+def first_ones(values, count):
+    """The first `count` of some values that each show the same in another place."""
+    return list(values) if all_are_run() else list(values)[:count]
+
+
 def all_are_run():
     """Whether this run of the tests is the one with every combination and every seed."""
     return os.environ.get("MUSTER_ALL_CASES") == "1"

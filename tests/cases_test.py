@@ -26,6 +26,12 @@ def test_every_value_occurs():
     assert len(chosen) == 3
 
 
+def test_the_first_ones_are_run(monkeypatch):
+    assert cases.first_ones((3, 1, 2), 2) == [3, 1]
+    monkeypatch.setenv("MUSTER_ALL_CASES", "1")
+    assert cases.first_ones((3, 1, 2), 2) == [3, 1, 2]
+
+
 def test_all_combinations_are_run_where_asked_for(monkeypatch):
     monkeypatch.setenv("MUSTER_ALL_CASES", "1")
     everything = list(itertools.product(*FACTORS))

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 import yaml
 
-from tests import bazel
+from tests import bazel, cases
 from tests.parity import cluster
 
 
@@ -49,6 +49,7 @@ def test_the_example_reads_97_of_100_digits(programs, images, tmp_path):
     assert int(job["validation_step"]) == spec["stages"][0]["fit"]["steps"]
 
 
+@pytest.mark.skipif(not cases.all_are_run(), reason="only with ./test.sh --all")
 def test_a_linear_model_reads_far_fewer(images):
     rows, labels = load(images, "train")
     model = torch.nn.Linear(rows.shape[1], 10)

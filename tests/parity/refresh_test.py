@@ -46,7 +46,7 @@ OPTIMIZERS = {
     "sgd": {"sgd": {"lr": 0.05, "momentum": 0.9, "weight_decay": 0.05}},
 }
 TOLERANCE = 1e-6
-CASES = cases.every_pair([1, 2, 4], [1, 2], [None, 0.5], OPTIMIZERS)
+CASES = cases.every_value([1, 2, 4], [1, 2], [None, 0.5], OPTIMIZERS)
 
 
 def rules_before(step, changes):

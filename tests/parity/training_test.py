@@ -77,7 +77,7 @@ def assert_losses_close(found, expected, tolerance):
 
 EQUAL_PYTORCH = [
     (kind, optimizer, "ddp", world_size)
-    for world_size, kind, optimizer in cases.every_pair(
+    for world_size, kind, optimizer in cases.every_value(
         (1, 2, 3), ("gpt2", "mlp"), ("sgd", "adamw")
     )
 ] + [

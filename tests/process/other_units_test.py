@@ -59,7 +59,7 @@ def run(muster, job_file, expect):
 
 
 @pytest.mark.parametrize(
-    "skips, world_size, sizes", cases.every_pair(SKIPS, [2, 3], ["even", "uneven"])
+    "skips, world_size, sizes", cases.every_value(SKIPS, [2, 3], ["even", "uneven"])
 )
 def test_with_fsdp_the_job_fails_at_once_and_names_the_collectives(
     cluster, skips, world_size, sizes
