@@ -139,6 +139,21 @@ void GradientBuckets::Arrived(size_t index) {
   }
 }
 
+void GradientBuckets::Close(size_t number) {
+  if (!completes_ || !error_.ok()) return;
+  Bucket& bucket = buckets_[number];
+  if (bucket.pending == 0) return;
+  const Parameter& first = parameters_[bucket.group.members.front().parameter];
+  try {
+    MarkAllReady(bucket);
+    HandOver();
+  } catch (const c10::Error& error) {
+    Failed(first, error.what_without_backtrace());
+  } catch (const std::exception& exception) {
+    Failed(first, exception.what());
+  }
+}
+
 void GradientBuckets::Failed(const Parameter& state, const char* what) {
   error_ = absl::InternalError(
       absl::StrCat(who_, ": step ", step_, ": gradient of '", state.parameter.name, "': ", what));
@@ -177,6 +192,15 @@ void GradientBuckets::MarkReady(Parameter& state) {
   --buckets_[state.bucket].pending;
 }
 
+void GradientBuckets::MarkAllReady(Bucket& bucket) {
+  for (const layout::Group::Member& member : bucket.group.members) {
+    Parameter& state = parameters_[member.parameter];
+    if (state.ready) continue;
+    SettleInBucket(state);  // no micro-batch may have used it
+    MarkReady(state);
+  }
+}
+
 void GradientBuckets::HandOver() {
   while (next_ < buckets_.size() && buckets_[next_].pending == 0) {
     const size_t number = next_++;
@@ -198,12 +222,7 @@ absl::Status GradientBuckets::Finish() {
   RETURN_IF_ERROR(error_);
   // One bucket at a time, so that only as many of them have memory as the receiver holds at a time.
   for (Bucket& bucket : buckets_) {
-    for (const layout::Group::Member& member : bucket.group.members) {
-      Parameter& state = parameters_[member.parameter];
-      if (state.ready) continue;
-      SettleInBucket(state);  // no micro-batch may have used it
-      MarkReady(state);
-    }
+    MarkAllReady(bucket);
     HandOver();
   }
   return error_;

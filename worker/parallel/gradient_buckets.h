@@ -63,14 +63,19 @@ class GradientBuckets {
 
   // Called once for each gradient that the backward of this pass will bring to a parameter. Without
   // a call, one gradient is expected. If an expected gradient does not come, the parameter's bucket
-  // is handed over only by Finish.
+  // is complete only after Close, or in Finish.
   void Expect(size_t parameter) { ++parameters_[parameter].expected; }
+
+  // Called during the backward of a pass: this pass brings no further gradient to any parameter of
+  // the bucket. In a pass that completes, its parameters that no micro-batch used get a zero
+  // gradient, and the bucket is complete.
+  void Close(size_t bucket);
 
   // Called after the backward of a pass that completes. Parameters that no micro-batch used get a
   // zero gradient, and the remaining buckets are handed over, one after the other.
-  // FAILED_PRECONDITION: a parameter had more gradients in one backward than expected, or a pass
-  // with kCount followed one with kDropped. INTERNAL: LibTorch or the receiver threw an exception
-  // in a hook. Nothing is handed over after an error.
+  // FAILED_PRECONDITION: a parameter had more gradients in one backward than expected, or one after
+  // Close, or a pass with kCount followed one with kDropped. INTERNAL: LibTorch or the receiver
+  // threw an exception in a hook. Nothing is handed over after an error.
   absl::Status Finish();
 
  private:
@@ -101,6 +106,7 @@ class GradientBuckets {
   void SettleInBucket(Parameter& parameter);
   void Allocate(Bucket& bucket);
   void MarkReady(Parameter& parameter);
+  void MarkAllReady(Bucket& bucket);
   void StartOver();
   void HandOver();
 

@@ -192,6 +192,51 @@ TEST_P(GradientBucketsTest, WhatNoPassUsedIsZeroAndHandedOverAtTheEnd) {
   }
 }
 
+TEST_P(GradientBucketsTest, AClosedBucketIsHandedOverInItsTurnWithWhatItHas) {
+  const auto buckets = Create();
+  for (int64_t step = 0; step < 2; ++step) {
+    received_.clear();
+    order_.clear();
+    buckets->BeginStep(step);
+    buckets->BeginPass(false);
+    Backward(1, 5);
+    buckets->Close(1);  // only a pass that completes hands over
+    buckets->BeginPass(true);
+    buckets->Close(1);
+    EXPECT_TRUE(order_.empty()) << "before the bucket that comes first";
+    buckets->Close(0);
+    EXPECT_EQ(order_, (std::vector<size_t>{0, 1}));
+    buckets->Close(0);  // again: it changes nothing
+    Backward(0, 2);
+    ASSERT_TRUE(buckets->Finish().ok());
+    EXPECT_EQ(order_, (std::vector<size_t>{0, 1, 2}));
+    ExpectFilled(received_[0], 0, 0);
+    ExpectFilled(received_[1], 21, 5);
+    ExpectFilled(received_[2], 5, 2);
+  }
+}
+
+TEST_P(GradientBucketsTest, AGradientAfterCloseIsNamed) {
+  const auto buckets = Create();
+  buckets->BeginStep(7);
+  buckets->BeginPass(true);
+  buckets->Close(0);
+  Backward(2, 1);
+  EXPECT_EQ(buckets->Finish(),
+            absl::FailedPreconditionError(
+                "rank 1: step 7: parameter 'c' got another gradient in one backward, "
+                "after its bucket was counted ready"));
+}
+
+TEST_P(GradientBucketsTest, WhatTheReceiverThrowsInCloseIsAnErrorToo) {
+  throws_at_ = 0;
+  const auto buckets = Create();
+  buckets->BeginStep(7);
+  buckets->BeginPass(true);
+  EXPECT_NO_THROW(buckets->Close(0));
+  EXPECT_EQ(buckets->Finish(), absl::InternalError("rank 1: step 7: gradient of 'c': no room"));
+}
+
 TEST_P(GradientBucketsTest, ASecondGradientInOneBackwardIsNamedAndNothingMoreIsHandedOver) {
   const auto buckets = Create();
   buckets->BeginStep(7);

@@ -68,6 +68,13 @@ class SlicedGradients {
   void BeginMicroBatch(bool last) { BeginPass(last, GradientBuckets::Gradients::kCount); }
   void BeginJoinedMicroBatch(bool last);
   absl::Status Finish();
+
+  // Called during backward, on all ranks at the same place between their gathers: this pass brings
+  // no further gradient to the group. It is reduced when it is its turn, even if some of its
+  // parameters were not used on this rank. Otherwise only Finish would reduce it, and a rank on
+  // which they were used could wait for this reduction before it takes part in the next gather.
+  void Close(size_t group) { buckets_->Close(group); }
+
   void RestoreBuffers() { buffer_sync_.Restore(); }
 
  private:

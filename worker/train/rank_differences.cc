@@ -5,10 +5,11 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
+#include "absl/strings/str_split.h"
 #include "common/status/status.h"
 
 namespace muster::train {
@@ -60,25 +61,31 @@ absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_
   constexpr int64_t kKept = comm::FlightRecorder::kKept;
   const comm::FlightRecorder::Flight known = flight.Read();
   const at::Tensor mine = at::zeros({kKept * kNameBytes}, at::kByte);
-  for (const auto& record : known.newest) {
-    Write(absl::StrCat(record.number, " ", record.name), kNameBytes,
-          CharsOf(mine) + static_cast<int64_t>(record.number % kKept) * kNameBytes);
+  // "COMMUNICATOR NUMBER<tab>NAME": ranks issue the same operations in the same order on each
+  // communicator, but may interleave those of several communicators differently.
+  for (size_t i = 0; i < known.newest.size(); ++i) {
+    const auto& record = known.newest[i];
+    Write(absl::StrCat(record.channel, " ", record.of_channel, "\t", record.name), kNameBytes,
+          CharsOf(mine) + static_cast<int64_t>(i) * kNameBytes);
   }
   ASSIGN_OR_RETURN(const at::Tensor all,
                    Exchange(mine, {"names of collectives", step}, communicator));
   const std::string where =
       absl::StrCat("roll call of step ", step + 1, ": the ranks call different collectives");
-  for (const auto& record : known.newest) {
-    const char* slot = CharsOf(all) + static_cast<int64_t>(record.number % kKept) * kNameBytes;
-    const std::string number = absl::StrCat(record.number, " ");
-    absl::string_view first = slot;
-    if (!absl::ConsumePrefix(&first, number)) continue;  // rank 0 no longer remembers this one
-    for (int64_t rank = 1; rank < communicator->world_size(); ++rank) {
-      absl::string_view other = slot + rank * mine.numel();
-      if (!absl::ConsumePrefix(&other, number) || first == other) continue;
-      return absl::FailedPreconditionError(absl::StrCat(where, ": number ", record.number, " is ",
-                                                        first, " on rank 0 and ", other,
-                                                        " on rank ", rank));
+  using Names = std::vector<std::pair<std::string, std::string>>;  // number and name, oldest first
+  std::vector<Names> ranks(communicator->world_size());
+  for (int64_t slot = 0; slot < kKept * communicator->world_size(); ++slot) {
+    ranks[slot / kKept].push_back(
+        absl::StrSplit(CharsOf(all) + slot * kNameBytes, absl::MaxSplits('\t', 1)));
+  }
+  for (const auto& [number, first] : ranks[0]) {
+    for (size_t rank = 1; rank < ranks.size(); ++rank) {
+      const auto same = [&](const auto& other) { return other.first == number; };
+      const auto other = std::find_if(ranks[rank].begin(), ranks[rank].end(), same);
+      if (other == ranks[rank].end() || other->second == first) continue;
+      return absl::FailedPreconditionError(
+          absl::StrCat(where, ": number ", number.substr(number.find(' ') + 1), " is ", first,
+                       " on rank 0 and ", other->second, " on rank ", rank));
     }
   }
   return absl::FailedPreconditionError(

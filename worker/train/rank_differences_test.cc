@@ -53,6 +53,28 @@ TEST(RankDifferences, TheFirstCollectiveThatARankCalledOtherwiseIsNamed) {
   }
 }
 
+// Ranks may issue the operations of two communicators in another order.
+TEST(RankDifferences, CollectivesAreComparedWithinEachCommunicator) {
+  for (const absl::Status& status : OnThreeRanks([](int rank, comm::Communicator* control) {
+         comm::FlightRecorder flight;
+         for (int step = 1; step <= 3; ++step) {
+           for (const size_t channel : {rank == 2 ? 1 : 0, rank == 2 ? 0 : 1}) {
+             flight.Begin(channel, "all_reduce",
+                          {channel == 0             ? "counts"
+                           : step == 3 && rank == 1 ? "bucket 1"
+                                                    : "bucket 0",
+                           step});
+           }
+         }
+         return NameCollectiveDifference(flight, 3, control);
+       })) {
+    EXPECT_EQ(status, absl::FailedPreconditionError(
+                          "roll call of step 4: the ranks call different collectives: number 3 is "
+                          "all_reduce 'bucket 0' step 3 on rank 0 and all_reduce 'bucket 1' step 3 "
+                          "on rank 1"));
+  }
+}
+
 TEST(RankDifferences, CollectivesThatNobodyKnowsAnyMoreAreSaidToBeSo) {
   for (const absl::Status& status : OnThreeRanks([](int, comm::Communicator* control) {
          return NameCollectiveDifference(comm::FlightRecorder(), 0, control);

@@ -1,7 +1,6 @@
 #include "worker/parallel/fsdp/fsdp.h"
 
 #include <unordered_map>
-#include <unordered_set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -16,6 +15,7 @@
 #include "worker/parallel/fsdp/placement.h"
 #include "worker/parallel/fsdp/unit_groups.h"
 #include "worker/parallel/fsdp/unit_plan.h"
+#include "worker/parallel/fsdp/whole_units.h"
 #include "worker/parallel/model_tensors.h"
 #include "worker/parallel/parameter_hash.h"
 #include "worker/parallel/partial_sums.h"
@@ -54,7 +54,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   void FinishUpdate() override;
   absl::Status AwaitParameters() override { return absl::OkStatus(); }
   absl::Status GatherParameters(const std::vector<size_t>& parameters) override;
-  void ReleaseParameters() override;
+  void ReleaseParameters() override { whole_->ReleaseValues(); }
   void RestoreBuffers() override { gradients_->RestoreBuffers(); }
   absl::Status VerifyParametersEqual(int64_t step) override;
   KeptMemory ReleaseModel() override;
@@ -69,13 +69,14 @@ class Fsdp : public Strategy, public BackwardObserver {
 
  private:
   struct Unit {
-    std::string name;
-    bool root = false;
-    std::vector<std::unique_ptr<FlatGroup>> groups;
-    bool whole = false;  // it is whole, or its gather is in flight
-    int running = 0;     // number of forwards that run now, with nested ones
-    int backwards = 0;   // number of calls with a hooked output whose backward has not ended
-    int open = 0;        // number of these calls whose backward has begun
+    size_t number = 0;              // in the plan
+    std::vector<size_t> trainable;  // the numbers of its trainable groups
+    int running = 0;                // number of forwards that run now, with nested ones
+    int backwards = 0;  // number of calls with a hooked output whose backward has not ended
+    int open = 0;       // number of these calls whose backward has begun
+    // A call of it may bring gradients of which AfterBackward says nothing: its backward reads no
+    // parameters, or it ran without a graph, as it does in a unit that is recomputed.
+    bool unobserved = false;
   };
   struct Call {
     Unit* unit = nullptr;
@@ -93,12 +94,10 @@ class Fsdp : public Strategy, public BackwardObserver {
                                bool resident);
   void MakePieces(const UnitGroups& trainable, const std::vector<Slice>& slices,
                   const UnitGroups& frozen, const std::vector<Slice>& frozen_slices);
-  void Trace(const Unit& unit, UnitEvent::Kind kind);
-  void StartGather(Unit& unit);
-  absl::Status MakeWhole(Unit& unit);
+  void Trace(const Unit& unit, UnitEvent::Kind kind) const { whole_->Trace(unit.number, kind); }
+  void Free(const Unit& unit) { whole_->Free(unit.number); }
   // Throws ContextError if the unit does not arrive.
-  void AwaitWhole(Unit& unit);
-  void Free(Unit& unit);
+  void AwaitWhole(const Unit& unit);
   void ForgetCalls();
   void FreeAll();
   // Frees what a forward and backward have left, except the root and the unit that the next forward
@@ -110,7 +109,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   at::Tensor RunRoot(Unit& root, const at::Tensor& x, const Forward& forward);
   at::Tensor RunUnit(Unit& unit, const at::Tensor& x, bool backward_reads, const Forward& forward);
   // Starts to gather a unit that is needed soon, if the limit of whole units allows it.
-  void Prefetch(Unit& unit);
+  void Prefetch(const Unit& unit);
   void PrefetchAfter(const Unit& unit);
 
   const Communicators communicators_;
@@ -119,7 +118,8 @@ class Fsdp : public Strategy, public BackwardObserver {
   const std::vector<PlannedUnit> plan_;
   const FsdpOptions options_;
   std::vector<std::unique_ptr<Unit>> units_;  // the root first
-  std::vector<at::Tensor> flats_;             // the memory of this rank's slices
+  std::unique_ptr<WholeUnits> whole_;
+  std::vector<at::Tensor> flats_;  // the memory of this rank's slices
   std::unordered_map<const models::Unit*, Unit*> unit_of_;
   std::vector<Unit*> unit_of_parameter_;
   int64_t trainable_groups_ = 0;
@@ -130,8 +130,6 @@ class Fsdp : public Strategy, public BackwardObserver {
   uint64_t layout_fingerprint_ = 0;
 
   int64_t step_ = 0;
-  int64_t whole_bytes_ = 0;
-  int in_flight_ = 0;          // number of whole units, without the root
   bool read_outside_ = false;  // GatherParameters was called since the last update
   // The calls of units below the root in this micro-batch, if gradients are enabled.
   std::vector<Call> calls_;
@@ -171,14 +169,16 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
       options_(options) {
   for (const auto& [name, tensor] : parameters) shards_.types.push_back(tensor.scalar_type());
   unit_of_parameter_.resize(parameters.size());
+  std::vector<std::string> names;
   for (size_t i = 0; i < plan_.size(); ++i) {
     units_.push_back(std::make_unique<Unit>());
-    units_[i]->name = plan_[i].unit->name();
-    units_[i]->root = i == 0;
+    units_[i]->number = i;
+    names.push_back(plan_[i].unit->name());
     unit_of_[plan_[i].unit] = units_[i].get();
     for (const size_t parameter : plan_[i].parameters)
       unit_of_parameter_[parameter] = units_[i].get();
   }
+  whole_ = std::make_unique<WholeUnits>(std::move(names), options.trace);
   const std::vector<bool> trained = TrainedOf(parameters);
   const UnitGroups trainable = GroupsOf(trained, GroupKind::kTrainable);
   const UnitGroups frozen = GroupsOf(trained, GroupKind::kFrozen);
@@ -195,6 +195,7 @@ Fsdp::Fsdp(const std::vector<models::Parameter>& parameters,
   for (const size_t index : trainable.indices) reduced.push_back(parameters[index]);
   std::vector<std::string> labels;
   for (const size_t unit : trainable.units) {
+    units_[unit]->trainable.push_back(labels.size());
     labels.push_back(absl::StrCat("gradients of ", Who(plan_[unit], unit == 0)));
   }
   gradients_ = std::make_unique<SlicedGradients>(
@@ -209,16 +210,16 @@ std::vector<Slice> Fsdp::AddGroups(const UnitGroups& kind, const at::Tensor* giv
   std::vector<Slice> slices;
   for (size_t i = 0; i < kind.groups.size(); ++i) {
     const size_t unit = kind.units[i];
-    auto& groups = units_[unit]->groups;
-    groups.push_back(std::make_unique<FlatGroup>(
+    auto group = std::make_unique<FlatGroup>(
         parameters_, kind.indices, kind.specs, kind.groups[i],
         FlatGroup::Options{.resident = resident,
                            .in_bfloat16 = options_.parameters_in_bfloat16,
                            .values = options_.values,
                            .slice = given[i]},
-        communicators_.parameters, absl::StrCat(what, Who(plan_[unit], unit == 0))));
-    slices.push_back({.parameters = groups.back()->slice()});
-    if (!given[i].defined()) flats_.push_back(groups.back()->slice());
+        communicators_.parameters, absl::StrCat(what, Who(plan_[unit], unit == 0)));
+    slices.push_back({.parameters = group->slice()});
+    if (!given[i].defined()) flats_.push_back(group->slice());
+    whole_->AddGroup(unit, std::move(group));
   }
   return slices;
 }
@@ -256,54 +257,35 @@ std::unique_ptr<models::ForwardContext> Fsdp::MakeContext(models::Mode mode,
   return context;
 }
 
-void Fsdp::Trace(const Unit& unit, UnitEvent::Kind kind) {
-  if (options_.trace) options_.trace({unit.name, kind, whole_bytes_});
-}
-
-void Fsdp::StartGather(Unit& unit) {
-  for (const auto& group : unit.groups) whole_bytes_ += group->Gather(step_);
-  unit.whole = true;
-  in_flight_ += !unit.root;
-  Trace(unit, UnitEvent::Kind::kGather);
-}
-
-absl::Status Fsdp::MakeWhole(Unit& unit) {
-  if (!unit.whole) StartGather(unit);
-  for (const auto& group : unit.groups) RETURN_IF_ERROR(group->Await());
-  return absl::OkStatus();
-}
-
-void Fsdp::AwaitWhole(Unit& unit) {
-  if (const absl::Status status = MakeWhole(unit); !status.ok()) throw models::ContextError(status);
-}
-
-void Fsdp::Free(Unit& unit) {
-  if (!std::exchange(unit.whole, false)) return;
-  for (const auto& group : unit.groups) whole_bytes_ -= group->Free();
-  in_flight_ -= !unit.root;
-  Trace(unit, UnitEvent::Kind::kFree);
+void Fsdp::AwaitWhole(const Unit& unit) {
+  const absl::Status status = whole_->Await(unit.number);
+  if (!status.ok()) throw models::ContextError(status);
 }
 
 void Fsdp::ForgetCalls() {
-  for (const auto& unit : units_) unit->running = unit->backwards = unit->open = 0;
+  for (const auto& unit : units_) {
+    unit->running = unit->backwards = unit->open = 0;
+    unit->unobserved = false;
+  }
   calls_.clear();
 }
 
 void Fsdp::FreeAll() {
   ForgetCalls();
-  for (const auto& unit : units_) Free(*unit);
+  whole_->FreeAll();
 }
 
 void Fsdp::FreeAfterPass() {
   ForgetCalls();
   for (const auto& unit : units_) {
-    if (!unit->root && unit.get() != first()) Free(*unit);
+    if (unit->number != 0 && unit.get() != first()) Free(*unit);
   }
 }
 
-void Fsdp::Prefetch(Unit& unit) {
-  const bool room = in_flight_ < kMostInFlight || !options_.reshard_after_forward;
-  if (!unit.whole && room) StartGather(unit);
+void Fsdp::Prefetch(const Unit& unit) {
+  if (whole_->below_root() < kMostInFlight || !options_.reshard_after_forward) {
+    whole_->StartGather(unit.number);
+  }
 }
 
 void Fsdp::PrefetchAfter(const Unit& unit) {
@@ -317,7 +299,7 @@ at::Tensor Fsdp::Run(models::Unit& model_unit, const at::Tensor& x, bool backwar
   const auto found = unit_of_.find(&model_unit);
   if (found == unit_of_.end()) return forward(x);
   Unit& unit = *found->second;
-  return unit.root ? RunRoot(unit, x, forward) : RunUnit(unit, x, backward_reads, forward);
+  return unit.number == 0 ? RunRoot(unit, x, forward) : RunUnit(unit, x, backward_reads, forward);
 }
 
 void Fsdp::BeginForward(Unit& unit) {
@@ -345,6 +327,7 @@ at::Tensor Fsdp::RunUnit(Unit& unit, const at::Tensor& x, bool backward_reads,
   const bool wanted = backward_reads && c10::GradMode::is_enabled();
   BeginForward(unit);
   const auto call = static_cast<int64_t>(calls_.size());
+  if (!wanted) unit.unobserved = true;
   if (wanted) calls_.push_back({&unit});
   ++unit.running;
   const at::Tensor y = forward(wanted && x.requires_grad() ? ObserveInput(x, this, call) : x);
@@ -378,10 +361,13 @@ void Fsdp::AfterBackward(int64_t call) {
   --unit.open;
   --unit.backwards;
   if (unit.open == 0 && (options_.reshard_after_forward || unit.backwards == 0)) Free(unit);
+  if (unit.backwards > 0 || unit.unobserved) return;
+  for (const size_t group : unit.trainable) gradients_->Close(group);
 }
 
 void Fsdp::BeginStep(const StepStart& start) {
   step_ = start.step;
+  whole_->BeginStep(step_);
   // What is whole has the values of the last update: FinishUpdate frees what is older.
   gradients_->BeginStep(start);
 }
@@ -405,31 +391,16 @@ void Fsdp::FinishUpdate() {
   FreeAll();  // also what an evaluation has gathered since FinishBackward: its values are old
   // Code that reads parameters between steps frees them again (GatherParameters).
   if (std::exchange(read_outside_, false)) return;
-  StartGather(*units_[0]);
-  if (Unit* const unit = first(); unit != nullptr) StartGather(*unit);
+  whole_->StartGather(0);
+  if (const Unit* const unit = first(); unit != nullptr) whole_->StartGather(unit->number);
 }
 
 absl::Status Fsdp::GatherParameters(const std::vector<size_t>& parameters) {
   FreeAll();
   read_outside_ = true;
-  std::unordered_set<const Unit*> wanted;
-  for (const size_t parameter : parameters) wanted.insert(unit_of_parameter_[parameter]);
-  for (const auto& unit : units_) {
-    for (const auto& group : unit->groups) {
-      if (wanted.contains(unit.get())) {
-        RETURN_IF_ERROR(group->GatherValues(step_));
-      } else {
-        group->ReleaseValues();
-      }
-    }
-  }
-  return absl::OkStatus();
-}
-
-void Fsdp::ReleaseParameters() {
-  for (const auto& unit : units_) {
-    for (const auto& group : unit->groups) group->ReleaseValues();
-  }
+  std::vector<bool> wanted(units_.size());
+  for (const size_t parameter : parameters) wanted[unit_of_parameter_[parameter]->number] = true;
+  return whole_->GatherValues(wanted);
 }
 
 absl::Status Fsdp::VerifyParametersEqual(int64_t step) {

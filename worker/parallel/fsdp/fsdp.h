@@ -31,25 +31,11 @@
 #include "absl/status/statusor.h"
 #include "worker/models/unit.h"
 #include "worker/parallel/communicators.h"
+#include "worker/parallel/fsdp/whole_units.h"
 #include "worker/parallel/sliced_gradients.h"
 #include "worker/parallel/strategy.h"
 
 namespace muster::parallel {
-
-// An event in the life of the full parameters of a unit.
-struct UnitEvent {
-  enum class Kind {
-    kGather,          // its gather begins
-    kFree,            // it is freed
-    kForward,         // it is gathered, and its forward begins
-    kBeforeBackward,  // it is gathered, and its backward begins
-    kAfterBackward,   // the gradient of its input is complete
-  };
-  std::string unit;  // its name; "" is the root
-  Kind kind = Kind::kGather;
-  int64_t whole_bytes = 0;  // of the full parameters of all units, after the event
-  friend bool operator==(const UnitEvent&, const UnitEvent&) = default;
-};
 
 struct FsdpOptions {
   std::vector<std::string> units;  // patterns of unit names; empty: the blocks

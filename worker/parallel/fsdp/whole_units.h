@@ -1,0 +1,76 @@
+// Which units of a model have their full parameters in memory.
+//
+// Threading: one thread.
+#ifndef MUSTER_WORKER_PARALLEL_FSDP_WHOLE_UNITS_H_
+#define MUSTER_WORKER_PARALLEL_FSDP_WHOLE_UNITS_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "worker/parallel/fsdp/flat_group.h"
+
+namespace muster::parallel {
+
+// An event in the life of the full parameters of a unit.
+struct UnitEvent {
+  enum class Kind {
+    kGather,          // its gather begins
+    kFree,            // it is freed
+    kForward,         // it is gathered, and its forward begins
+    kBeforeBackward,  // it is gathered, and its backward begins
+    kAfterBackward,   // the gradient of its input is complete
+  };
+  std::string unit;  // its name; "" is the root
+  Kind kind = Kind::kGather;
+  int64_t whole_bytes = 0;  // of the full parameters of all units, after the event
+  friend bool operator==(const UnitEvent&, const UnitEvent&) = default;
+};
+
+// Units are numbered as in the plan (unit_plan.h): the root is 0.
+class WholeUnits {
+ public:
+  // trace: called at each event, if it is set.
+  WholeUnits(std::vector<std::string> names, std::function<void(const UnitEvent&)> trace);
+
+  void AddGroup(size_t unit, std::unique_ptr<FlatGroup> group);
+  void BeginStep(int64_t step) { step_ = step; }
+
+  // Starts to gather a unit, unless it is whole. A collective of all ranks.
+  void StartGather(size_t unit);
+  // Gathers a unit, unless it is whole, and waits until it has arrived.
+  absl::Status Await(size_t unit);
+  // Frees a unit if it is whole. If its gather is in flight, waits for it.
+  void Free(size_t unit);
+  void FreeAll();
+  // Number of units below the root that are whole.
+  int below_root() const { return below_root_; }
+
+  // As Strategy::GatherParameters and ReleaseParameters: `wanted` says for each unit whether its
+  // parameters are read. No unit is whole when it is called.
+  absl::Status GatherValues(const std::vector<bool>& wanted);
+  void ReleaseValues();
+
+  void Trace(size_t unit, UnitEvent::Kind kind) const;
+
+ private:
+  struct Unit {
+    std::string name;
+    std::vector<std::unique_ptr<FlatGroup>> groups;
+    bool whole = false;  // it is whole, or its gather is in flight
+  };
+
+  const std::function<void(const UnitEvent&)> trace_;
+  std::vector<Unit> units_;
+  int64_t step_ = 0;
+  int64_t bytes_ = 0;
+  int below_root_ = 0;
+};
+
+}  // namespace muster::parallel
+
+#endif  // MUSTER_WORKER_PARALLEL_FSDP_WHOLE_UNITS_H_
