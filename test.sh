@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what the tests need, builds, runs the tests, and prints one last line: "N passed, N
 # failed".
-#   ./test.sh         what every change must pass; from nothing on two cores it takes about 26
-#                     minutes.
+#   ./test.sh         what every change must pass; from nothing on two cores it takes 25 to 36
+#                     minutes, depending on the machine.
 #   ./test.sh --all   these tests with every combination of their factors and every seed
 #                     (tests/cases.py), Clang's analysis of locks, and under AddressSanitizer,
 #                     UndefinedBehaviorSanitizer and ThreadSanitizer those that tests/asan.txt and
