@@ -120,7 +120,7 @@ void GradientBuckets::Arrived(size_t index) {
                      "' got another gradient in one backward, after its bucket was counted ready"));
     return;
   }
-  try {
+  Guarded(state, [&] {
     const bool dropped = gradients_ == Gradients::kDropped;
     if (dropped) {
       state.parameter.tensor.mutable_grad().reset();
@@ -132,31 +132,32 @@ void GradientBuckets::Arrived(size_t index) {
       MarkReady(state);
       HandOver();
     }
-  } catch (const c10::Error& error) {
-    Failed(state, error.what_without_backtrace());
-  } catch (const std::exception& exception) {
-    Failed(state, exception.what());
-  }
+  });
 }
 
 void GradientBuckets::Close(size_t number) {
   if (!completes_ || !error_.ok()) return;
   Bucket& bucket = buckets_[number];
   if (bucket.pending == 0) return;
-  const Parameter& first = parameters_[bucket.group.members.front().parameter];
-  try {
+  Guarded(parameters_[bucket.group.members.front().parameter], [&] {
     MarkAllReady(bucket);
     HandOver();
-  } catch (const c10::Error& error) {
-    Failed(first, error.what_without_backtrace());
-  } catch (const std::exception& exception) {
-    Failed(first, exception.what());
-  }
+  });
 }
 
-void GradientBuckets::Failed(const Parameter& state, const char* what) {
-  error_ = absl::InternalError(
-      absl::StrCat(who_, ": step ", step_, ": gradient of '", state.parameter.name, "': ", what));
+template <typename Action>
+void GradientBuckets::Guarded(const Parameter& state, const Action& action) {
+  const auto failed = [&](const char* what) {
+    error_ = absl::InternalError(
+        absl::StrCat(who_, ": step ", step_, ": gradient of '", state.parameter.name, "': ", what));
+  };
+  try {
+    action();
+  } catch (const c10::Error& error) {
+    failed(error.what_without_backtrace());
+  } catch (const std::exception& exception) {
+    failed(exception.what());
+  }
 }
 
 void GradientBuckets::MoveIntoBucket(Parameter& state) {

@@ -99,7 +99,9 @@ class GradientBuckets {
   struct Hook;
 
   void Arrived(size_t index);
-  void Failed(const Parameter& parameter, const char* what);
+  // Runs `action`; an exception becomes the error of this step, with the parameter's name.
+  template <typename Action>
+  void Guarded(const Parameter& parameter, const Action& action);
   void MoveIntoBucket(Parameter& parameter);
   // Fills the parameter's place with zeros unless it has a gradient of this step. Makes grad() a
   // view of this place.

@@ -200,7 +200,8 @@ TEST_P(GradientBucketsTest, AClosedBucketIsHandedOverInItsTurnWithWhatItHas) {
     buckets->BeginStep(step);
     buckets->BeginPass(false);
     Backward(1, 5);
-    buckets->Close(1);  // only a pass that completes hands over
+    for (const size_t bucket : {0, 1, 2}) buckets->Close(bucket);
+    EXPECT_TRUE(order_.empty()) << "in a pass that does not complete";
     buckets->BeginPass(true);
     buckets->Close(1);
     EXPECT_TRUE(order_.empty()) << "before the bucket that comes first";
@@ -214,6 +215,23 @@ TEST_P(GradientBucketsTest, AClosedBucketIsHandedOverInItsTurnWithWhatItHas) {
     ExpectFilled(received_[1], 21, 5);
     ExpectFilled(received_[2], 5, 2);
   }
+}
+
+TEST_P(GradientBucketsTest, ABucketThatIsClosedWhileGradientsAreDroppedHasTheSumsOfBefore) {
+  const auto buckets = Create();
+  buckets->BeginStep(1);
+  buckets->BeginPass(/*completes=*/false);
+  Backward(2, 3);
+  buckets->BeginPass(/*completes=*/true, GradientBuckets::Gradients::kDropped);
+  buckets->Close(0);
+  buckets->Close(1);
+  EXPECT_EQ(order_, (std::vector<size_t>{0, 1}));
+  Backward(0, std::nanf(""));
+  ASSERT_TRUE(buckets->Finish().ok());
+  ASSERT_EQ(received_.size(), 3u);
+  ExpectFilled(received_[0], 40, 3);
+  ExpectFilled(received_[1], 21, 0);
+  ExpectFilled(received_[2], 5, 0);
 }
 
 TEST_P(GradientBucketsTest, AGradientAfterCloseIsNamed) {

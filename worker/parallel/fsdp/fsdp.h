@@ -13,7 +13,8 @@
 // backward. After the update, the root and the first unit of the next forward are gathered, so that
 // they travel while the session works between two steps. Gradients are reduced into slices as in
 // sharded_ddp (sliced_gradients.h), with one group for each unit and type; frozen groups are never
-// reduced.
+// reduced. When the backward of a unit's last call ends, its groups are reduced in their turn, even
+// if this rank has no gradient for some of their parameters.
 //
 // All ranks must call the same units in the same order. Only calls of units may read parameters
 // (unit.h). The strategy takes over the model: after the strategy is destroyed, the parameters'
