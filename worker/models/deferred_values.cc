@@ -2,10 +2,10 @@
 
 #include <utility>
 
-#include "ATen/native/Resize.h"
 #include "ATen/ops/empty.h"
 #include "c10/core/GradMode.h"
 #include "common/activity/activity.h"
+#include "worker/device/memory.h"
 
 namespace muster::models {
 namespace {
@@ -22,7 +22,7 @@ DeferredValues* DeferredValues::Current() { return current; }
 
 at::Tensor DeferredValues::Add(const std::vector<int64_t>& shape, Maker maker) {
   const at::Tensor tensor = at::empty(shape, at::kFloat);  // no page of it is touched
-  at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), 0);
+  device::ResizeStorage(tensor, 0);
   makers_[tensor.unsafeGetTensorImpl()] = std::move(maker);
   return tensor;
 }

@@ -1,6 +1,5 @@
 #include "worker/models/recompute.h"
 
-#include <cstring>
 #include <utility>
 #include <vector>
 
@@ -8,6 +7,7 @@
 #include "c10/core/GradMode.h"
 #include "torch/csrc/autograd/autograd.h"
 #include "torch/csrc/autograd/custom_function.h"
+#include "worker/device/memory.h"
 #include "worker/models/autocast_state.h"
 
 namespace muster::models {
@@ -44,11 +44,7 @@ std::vector<at::Tensor> CopyBuffers(const Unit& unit) {
 // Bytes, so that no version counter moves: graphs may have saved the buffers.
 void SetBuffers(const Unit& unit, const std::vector<at::Tensor>& values) {
   const auto buffers = unit.Buffers();
-  for (size_t i = 0; i < buffers.size(); ++i) {
-    if (values[i].nbytes() == 0) continue;
-    std::memcpy(buffers[i].tensor.mutable_data_ptr(), values[i].const_data_ptr(),
-                values[i].nbytes());
-  }
+  for (size_t i = 0; i < buffers.size(); ++i) device::CopyAll(buffers[i].tensor, values[i]);
 }
 
 struct Recomputation : torch::CustomClassHolder {

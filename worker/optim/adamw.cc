@@ -5,6 +5,7 @@
 #include "ATen/ops/_fused_adamw.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -31,7 +32,7 @@ class AdamW : public Optimizer {
   absl::Status Step(double learning_rate) override {
     ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
     c10::NoGradGuard no_grad;
-    for (const at::Tensor& step : steps_) *step.mutable_data_ptr<float>() += 1.0f;
+    for (const at::Tensor& step : steps_) device::MutableHostValues<float>(step)[0] += 1.0f;
     for (const FusedCall& call : calls_) {
       at::_fused_adamw_(call.parameters, Select(gradients, call.alike), call.exp_avgs,
                         call.exp_avg_sqs, {}, call.steps, learning_rate * call.alike.lr_scale,

@@ -3,6 +3,9 @@
 #include <cmath>
 #include <cstdint>
 
+#include "absl/types/span.h"
+#include "worker/device/host_values.h"
+
 namespace muster::optim {
 namespace {
 
@@ -33,7 +36,9 @@ inline double BlockSum(const T* values) {
 }
 
 template <typename T>
-void AddSquares(const T* values, int64_t count, SquareSum* total) {
+void AddSquares(absl::Span<const T> numbers, SquareSum* total) {
+  const T* const values = numbers.data();
+  const auto count = static_cast<int64_t>(numbers.size());
   double high = 0;
   double low = 0;
   int64_t i = 0;
@@ -45,8 +50,7 @@ void AddSquares(const T* values, int64_t count, SquareSum* total) {
 
 template <typename T>
 void Scale(const at::Tensor& gradient, float factor) {
-  T* values = static_cast<T*>(gradient.mutable_data_ptr());
-  for (int64_t i = 0; i < gradient.numel(); ++i) values[i] *= factor;
+  for (T& value : device::MutableHostValues<T>(gradient)) value *= factor;
 }
 
 }  // namespace
@@ -55,9 +59,9 @@ SquareSum SumOfSquares(const std::vector<at::Tensor>& gradients) {
   SquareSum total = {};
   for (const at::Tensor& gradient : gradients) {
     if (gradient.scalar_type() == at::kDouble) {
-      AddSquares(gradient.const_data_ptr<double>(), gradient.numel(), &total);
+      AddSquares(device::HostValues<double>(gradient), &total);
     } else {
-      AddSquares(gradient.const_data_ptr<float>(), gradient.numel(), &total);
+      AddSquares(device::HostValues<float>(gradient), &total);
     }
   }
   return total;

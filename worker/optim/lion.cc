@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 #include "worker/optim/parameter_list.h"
 
 namespace muster::optim {
@@ -43,10 +44,9 @@ void StepTensor(const LionOptions& options, const ParameterClass& alike, double 
                          .beta2 = static_cast<T>(options.beta2),
                          .rest2 = static_cast<T>(1 - options.beta2)};
   parameter.unsafeGetTensorImpl()->bump_version();  // as an operation of torch's in place does
-  const T* g = gradient.const_data_ptr<T>();
-  T* p = static_cast<T*>(parameter.mutable_data_ptr());
-  T* m = static_cast<T*>(average.mutable_data_ptr());
-  StepElements(by, parameter.numel(), g, p, m);
+  StepElements(by, parameter.numel(), device::HostValues<T>(gradient).data(),
+               device::MutableHostValues<T>(parameter).data(),
+               device::MutableHostValues<T>(average).data());
 }
 
 std::vector<StateSlot> LionSlots() { return {{"exp_avg"}}; }

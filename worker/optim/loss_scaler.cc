@@ -4,6 +4,7 @@
 
 #include "ATen/ops/full.h"
 #include "ATen/ops/zeros.h"
+#include "worker/device/host_values.h"
 
 namespace muster::optim {
 
@@ -12,15 +13,15 @@ LossScaler::LossScaler(const LossScaleOptions& options)
       scale_(at::full({}, options.initial, at::TensorOptions(at::kFloat))),
       growth_tracker_(at::zeros({}, at::TensorOptions(at::kFloat))) {}
 
-float LossScaler::scale() const { return *scale_.const_data_ptr<float>(); }
+float LossScaler::scale() const { return device::HostValues<float>(scale_)[0]; }
 
 float LossScaler::inverse_scale() const {
   return static_cast<float>(1.0 / static_cast<double>(scale()));
 }
 
 void LossScaler::Update(bool finite) {
-  float& scale = *scale_.mutable_data_ptr<float>();
-  float& good_steps = *growth_tracker_.mutable_data_ptr<float>();
+  float& scale = device::MutableHostValues<float>(scale_)[0];
+  float& good_steps = device::MutableHostValues<float>(growth_tracker_)[0];
   if (!finite) {
     scale = static_cast<float>(scale * options_.backoff_factor);
     good_steps = 0;

@@ -1,10 +1,10 @@
 #include "worker/parallel/buffer_sync.h"
 
-#include <cstring>
 #include <utility>
 
 #include "ATen/ops/empty.h"
 #include "common/status/status.h"
+#include "worker/device/memory.h"
 
 namespace muster::parallel {
 
@@ -45,18 +45,20 @@ absl::Status BufferSync::Finish() {
 void BufferSync::Restore() { Unpack(kept_); }
 
 void BufferSync::Pack(const at::Tensor& packed) const {
-  uint8_t* at = packed.mutable_data_ptr<uint8_t>();
+  int64_t at = 0;
   for (const at::Tensor& buffer : buffers_) {
-    if (buffer.nbytes() > 0) std::memcpy(at, buffer.const_data_ptr(), buffer.nbytes());
-    at += buffer.nbytes();
+    const auto bytes = static_cast<int64_t>(buffer.nbytes());
+    device::CopyBytes(packed, at, buffer, 0, bytes);
+    at += bytes;
   }
 }
 
 void BufferSync::Unpack(const at::Tensor& packed) const {
-  const uint8_t* at = packed.const_data_ptr<uint8_t>();
+  int64_t at = 0;
   for (const at::Tensor& buffer : buffers_) {
-    if (buffer.nbytes() > 0) std::memcpy(buffer.mutable_data_ptr(), at, buffer.nbytes());
-    at += buffer.nbytes();
+    const auto bytes = static_cast<int64_t>(buffer.nbytes());
+    device::CopyBytes(buffer, 0, packed, at, bytes);
+    at += bytes;
   }
 }
 

@@ -1,6 +1,5 @@
 #include "worker/parallel/gradient_buckets.h"
 
-#include <cstring>
 #include <memory>
 #include <utility>
 
@@ -11,6 +10,7 @@
 #include "common/status/status.h"
 #include "torch/csrc/autograd/function_hook.h"
 #include "torch/csrc/autograd/variable.h"
+#include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/parallel/model_tensors.h"
 
@@ -18,9 +18,7 @@ namespace muster::parallel {
 namespace {
 
 void ZeroElements(const at::Tensor& flat, int64_t begin, int64_t end) {
-  if (begin == end) return;
-  const int64_t size = flat.element_size();
-  std::memset(static_cast<char*>(flat.mutable_data_ptr()) + begin * size, 0, (end - begin) * size);
+  device::ZeroBytes(flat, begin * flat.element_size(), end * flat.element_size());
 }
 
 }  // namespace
@@ -166,11 +164,7 @@ void GradientBuckets::MoveIntoBucket(Parameter& state) {
   if (gradient.is_same(state.view)) return;  // accumulated in place
   if (gradient.is_contiguous() && gradient.scalar_type() == state.view.scalar_type() &&
       gradient.numel() == state.view.numel()) {
-    // As copy_, but without the cost of its dispatch, because models have hundreds of small
-    // parameters.
-    if (gradient.nbytes() > 0) {
-      std::memcpy(state.view.mutable_data_ptr(), gradient.const_data_ptr(), gradient.nbytes());
-    }
+    device::CopyAll(state.view, gradient);
   } else {
     c10::NoGradGuard no_grad;
     state.view.copy_(gradient);

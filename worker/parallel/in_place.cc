@@ -1,10 +1,10 @@
 #include "worker/parallel/in_place.h"
 
-#include <cstring>
 #include <unordered_map>
 
 #include "ATen/ops/empty.h"
 #include "c10/core/GradMode.h"
+#include "worker/device/memory.h"
 
 namespace muster::parallel {
 namespace {
@@ -117,9 +117,7 @@ InPlace FindInPlace(const std::vector<at::Tensor>& flats, const std::vector<at::
 at::Tensor NewFlat(const WantedGroup& group) {
   at::Tensor flat = at::empty({group.elements}, at::TensorOptions(group.type));
   const auto clear = [&](int64_t begin, int64_t end) {
-    if (begin == end) return;
-    std::memset(static_cast<char*>(flat.mutable_data_ptr()) + begin * flat.element_size(), 0,
-                (end - begin) * flat.element_size());
+    device::ZeroBytes(flat, begin * flat.element_size(), end * flat.element_size());
   };
   int64_t end = 0;
   for (const WantedGroup::Member& member : group.members) {
@@ -137,7 +135,7 @@ void MoveInto(const at::Tensor& flat, const WantedGroup& group,
     if (member.elements == 0) continue;
     const at::Tensor& tensor = tensors[member.tensor];
     const at::Tensor place = flat.narrow(0, member.offset, member.elements).view(tensor.sizes());
-    std::memcpy(place.mutable_data_ptr(), tensor.const_data_ptr(), tensor.nbytes());
+    device::CopyAll(place, tensor);
     tensor.set_data(place);
   }
 }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <numeric>
@@ -14,6 +13,7 @@
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 
 namespace muster::parallel {
@@ -42,9 +42,15 @@ absl::StatusOr<PieceMap> MapOf(const Arrangement& arrangement, int rank) {
   return pieces;
 }
 
-char* AddressIn(const PieceMap& pieces, const Move& move, int64_t bytes) {
+// Where a move begins in the rank's pieces. bytes: of an element.
+struct Place {
+  const at::Tensor& tensor;
+  int64_t begin = 0;  // in bytes
+};
+
+Place PlaceIn(const PieceMap& pieces, const Move& move, int64_t bytes) {
   const Piece& piece = *pieces.at(move.parameter);
-  return static_cast<char*>(piece.tensor.data_ptr()) + (move.begin - piece.begin) * bytes;
+  return {piece.tensor, (move.begin - piece.begin) * bytes};
 }
 
 int64_t BytesOf(const Move& move, const std::vector<int64_t>& element_bytes) {
@@ -115,11 +121,12 @@ class Round {
     }
     at::Tensor out = Room(&out_, out_sizes);
     in_now_ = Room(&in_, in_sizes);
-    char* to = static_cast<char*>(out.data_ptr());
+    int64_t at = 0;
     for (const Move& move : sent) {
       const int64_t bytes = BytesOf(move, element_bytes);
-      std::memcpy(to, AddressIn(from, move, element_bytes[move.parameter]), bytes);
-      to += bytes;
+      const Place place = PlaceIn(from, move, element_bytes[move.parameter]);
+      device::CopyBytes(out, at, place.tensor, place.begin, bytes);
+      at += bytes;
     }
     work_ = communicator_->AllToAll(in_now_, in_sizes, out, out_sizes, label);
   }
@@ -127,11 +134,12 @@ class Round {
   absl::Status Finish(const PieceMap& to, const std::vector<int64_t>& element_bytes) {
     if (work_ == nullptr) return absl::OkStatus();
     RETURN_IF_ERROR(std::exchange(work_, nullptr)->Wait());
-    const char* from = static_cast<const char*>(in_now_.data_ptr());
+    int64_t at = 0;
     for (const Move& move : received_) {
       const int64_t bytes = BytesOf(move, element_bytes);
-      std::memcpy(AddressIn(to, move, element_bytes[move.parameter]), from, bytes);
-      from += bytes;
+      const Place place = PlaceIn(to, move, element_bytes[move.parameter]);
+      device::CopyBytes(place.tensor, place.begin, in_now_, at, bytes);
+      at += bytes;
     }
     return absl::OkStatus();
   }
@@ -181,9 +189,10 @@ absl::StatusOr<int64_t> MovePieces(const Arrangement& from, const Arrangement& t
   for (const Move& move : moves) {
     if (move.from != rank || move.to != rank) continue;
     const int64_t bytes = element_bytes[move.parameter];
-    const char* source = AddressIn(sources, move, bytes);
-    char* target = AddressIn(targets, move, bytes);
-    if (source != target) std::memcpy(target, source, (move.end - move.begin) * bytes);
+    const Place source = PlaceIn(sources, move, bytes);
+    const Place target = PlaceIn(targets, move, bytes);
+    device::CopyBytes(target.tensor, target.begin, source.tensor, source.begin,
+                      (move.end - move.begin) * bytes);
   }
   Lanes lanes = LanesOf(moves);
   // Every round uses all connections, so that each gets an equal part of the bytes.

@@ -1,10 +1,10 @@
 #include "worker/parallel/parameter_hash.h"
 
-#include <xxhash.h>
-
 #include "ATen/ops/empty.h"
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
+#include "worker/device/memory.h"
 
 namespace muster::parallel {
 
@@ -13,15 +13,15 @@ absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
                                   comm::Communicator* communicator) {
   const int64_t count = tensors.size();
   const int world_size = communicator->world_size();
-  at::Tensor own = at::empty({count}, at::TensorOptions(at::kLong));
-  at::Tensor all = at::empty({world_size * count}, at::TensorOptions(at::kLong));
-  for (int64_t i = 0; i < count; ++i) {
-    own.mutable_data_ptr<int64_t>()[i] =
-        static_cast<int64_t>(XXH3_64bits(tensors[i].const_data_ptr(), tensors[i].nbytes()));
+  std::vector<int64_t> own;
+  for (const at::Tensor& tensor : tensors) {
+    own.push_back(static_cast<int64_t>(device::Hash(tensor)));
   }
-  RETURN_IF_ERROR(communicator->AllGather(all, own, {"parameter hashes", step})->Wait());
+  const at::Tensor all = at::empty({world_size * count}, at::TensorOptions(at::kLong));
+  RETURN_IF_ERROR(
+      communicator->AllGather(all, device::HostTensor(own), {"parameter hashes", step})->Wait());
 
-  const int64_t* hashes = all.const_data_ptr<int64_t>();
+  const auto hashes = device::HostValues<int64_t>(all);
   for (int64_t i = 0; i < count; ++i) {
     std::string differing;
     int found = 0;

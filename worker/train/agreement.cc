@@ -5,7 +5,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 
 namespace muster::train {
 namespace {
@@ -47,14 +48,13 @@ bool Has(const std::vector<Line>& lines, const std::string& path) {
 // The texts of all ranks, in rank order. `longest`: the size of the longest text in bytes.
 absl::StatusOr<std::vector<std::string>> Exchange(const std::string& mine, int64_t longest,
                                                   comm::Communicator* communicator) {
-  const at::Tensor own = at::empty({longest}, at::kByte).zero_();
-  std::memcpy(own.data_ptr<uint8_t>(), mine.data(), mine.size());
+  const at::Tensor own = device::HostText(mine, longest);
   const at::Tensor all = at::empty({longest * communicator->world_size()}, at::kByte);
   RETURN_IF_ERROR(communicator->AllGather(all, own, {.what = "what the ranks differ in"})->Wait());
   std::vector<std::string> texts;
   for (int rank = 0; rank < communicator->world_size(); ++rank) {
-    const auto* text = reinterpret_cast<const char*>(all.data_ptr<uint8_t>() + rank * longest);
-    texts.emplace_back(text, strnlen(text, longest));
+    const auto text = device::TextOf(all).substr(rank * longest, longest);
+    texts.emplace_back(text.substr(0, text.find('\0')));
   }
   return texts;
 }
@@ -90,12 +90,12 @@ absl::Status AgreeOn(const std::string& what, const std::vector<Line>& lines,
                      comm::Communicator* communicator) {
   const int world_size = communicator->world_size();
   const std::string text = TextOf(lines);
-  const at::Tensor mine = at::empty({2}, at::kLong);
-  mine.data_ptr<int64_t>()[0] = static_cast<int64_t>(XXH3_64bits(text.data(), text.size()));
-  mine.data_ptr<int64_t>()[1] = static_cast<int64_t>(text.size());
+  const at::Tensor mine = device::HostTensor(
+      std::array<int64_t, 2>{static_cast<int64_t>(XXH3_64bits(text.data(), text.size())),
+                             static_cast<int64_t>(text.size())});
   const at::Tensor all = at::empty({2 * world_size}, at::kLong);
   RETURN_IF_ERROR(communicator->AllGather(all, mine, {.what = "what the ranks agree on"})->Wait());
-  const int64_t* said = all.data_ptr<int64_t>();
+  const auto said = device::HostValues<int64_t>(all);
   bool same = true;
   int64_t longest = 0;
   for (int rank = 0; rank < world_size; ++rank) {

@@ -2,14 +2,15 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/item.h>
-#include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <array>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/train/numbered.h"
 #include "worker/train/read_ahead.h"
@@ -57,15 +58,12 @@ absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank
     samples += static_cast<int64_t>(indices.size());
   }
   // float64 holds counts exactly up to 2^53.
-  at::Tensor totals = at::zeros({5}, at::kDouble);
-  double* values = totals.data_ptr<double>();
-  values[0] = loss_sum;
-  values[1] = static_cast<double>(terms);
-  values[2] = static_cast<double>(samples);
-  values[3] = static_cast<double>(correct);
-  values[4] = static_cast<double>(judged);
+  const at::Tensor totals = device::HostTensor(
+      std::array<double, 5>{loss_sum, static_cast<double>(terms), static_cast<double>(samples),
+                            static_cast<double>(correct), static_cast<double>(judged)});
   RETURN_IF_ERROR(
       communicator.AllReduceSum(totals, {.what = "validation totals", .step = step})->Wait());
+  const auto values = device::HostValues<double>(totals);
   if (values[1] == 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("data.validate: every target of the ", static_cast<int64_t>(values[2]),

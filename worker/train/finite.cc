@@ -8,13 +8,15 @@
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/data/not_finite.h"
+#include "worker/device/host_values.h"
 
 namespace muster::train {
 namespace {
 
 bool IsFinite(const at::Tensor& tensor) {
-  return tensor.scalar_type() != at::kFloat ||
-         !data::FirstNotFinite(tensor.const_data_ptr<float>(), tensor.numel()).has_value();
+  if (tensor.scalar_type() != at::kFloat) return true;
+  const auto values = device::HostValues<float>(tensor);
+  return !data::FirstNotFinite(values.data(), tensor.numel()).has_value();
 }
 
 absl::Status CheckOne(const char* what, const std::string& name, const at::Tensor& tensor,

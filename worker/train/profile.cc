@@ -2,11 +2,10 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
+#include <array>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include "common/files/files.h"
 #include "common/status/status.h"
 #include "worker/comm/traced/traced_communicator.h"
+#include "worker/device/host_values.h"
 #include "worker/trace/chrome_trace.h"
 
 namespace muster::train {
@@ -23,20 +23,18 @@ namespace {
 absl::StatusOr<std::vector<std::string>> GatherTexts(const std::string& mine, int64_t step,
                                                      comm::Communicator& communicator) {
   const int64_t ranks = communicator.world_size();
-  const at::Tensor size = at::empty({1}, at::TensorOptions(at::kLong));
-  size.data_ptr<int64_t>()[0] = static_cast<int64_t>(mine.size());
+  const at::Tensor size =
+      device::HostTensor(std::array<int64_t, 1>{static_cast<int64_t>(mine.size())});
   const at::Tensor sizes = at::empty({ranks}, at::TensorOptions(at::kLong));
   RETURN_IF_ERROR(communicator.AllGather(sizes, size, {"sizes of the trace", step})->Wait());
-  const int64_t* lengths = sizes.const_data_ptr<int64_t>();
-  const int64_t longest = *std::max_element(lengths, lengths + ranks);
-  const at::Tensor text = at::zeros({longest}, at::TensorOptions(at::kByte));
-  std::memcpy(text.mutable_data_ptr(), mine.data(), mine.size());
+  const auto lengths = device::HostValues<int64_t>(sizes);
+  const int64_t longest = *std::max_element(lengths.begin(), lengths.end());
+  const at::Tensor text = device::HostText(mine, longest);
   const at::Tensor texts = at::empty({ranks * longest}, at::TensorOptions(at::kByte));
   RETURN_IF_ERROR(communicator.AllGather(texts, text, {"trace", step})->Wait());
   std::vector<std::string> all;
   for (int64_t rank = 0; rank < ranks; ++rank) {
-    all.emplace_back(static_cast<const char*>(texts.const_data_ptr()) + rank * longest,
-                     lengths[rank]);
+    all.emplace_back(device::TextOf(texts).substr(rank * longest, lengths[rank]));
   }
   return all;
 }

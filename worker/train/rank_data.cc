@@ -4,12 +4,14 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
+#include <array>
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "common/status/status.h"
 #include "worker/data/npy_dataset.h"
 #include "worker/data/safetensors_dataset.h"
+#include "worker/device/host_values.h"
 
 namespace muster::train {
 namespace {
@@ -66,11 +68,11 @@ OpenedDataset Open(const DataConfig& config, const models::InputSpec& input,
 }
 
 absl::StatusOr<std::vector<int64_t>> GatherSizes(int64_t own, comm::Communicator& communicator) {
-  at::Tensor mine = at::empty({1}, at::kLong);
-  at::Tensor all = at::empty({communicator.world_size()}, at::kLong);
-  mine.data_ptr<int64_t>()[0] = own;
+  const at::Tensor mine = device::HostTensor(std::array<int64_t, 1>{own});
+  const at::Tensor all = at::empty({communicator.world_size()}, at::kLong);
   RETURN_IF_ERROR(communicator.AllGather(all, mine, {.what = "sizes of the ranks' files"})->Wait());
-  return std::vector<int64_t>(all.data_ptr<int64_t>(), all.data_ptr<int64_t>() + all.numel());
+  const auto sizes = device::HostValues<int64_t>(all);
+  return std::vector<int64_t>(sizes.begin(), sizes.end());
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <utility>
@@ -11,26 +10,22 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 
 namespace muster::train {
 namespace {
 
-// Writes a text into `bytes` zeros: a longer text is cut, and zeros follow a shorter one.
-void Write(const std::string& text, int64_t bytes, char* out) {
-  std::copy_n(text.data(), std::min<size_t>(text.size(), bytes - 1), out);
+// The bytes of all ranks, in rank order. All ranks give equally many.
+absl::StatusOr<std::string> Exchange(const std::string& mine, comm::OpLabel label,
+                                     comm::Communicator* communicator) {
+  const auto bytes = static_cast<int64_t>(mine.size());
+  const at::Tensor all = at::empty({bytes * communicator->world_size()}, at::kByte);
+  RETURN_IF_ERROR(communicator->AllGather(all, device::HostText(mine, bytes), label)->Wait());
+  return std::string(device::TextOf(all));
 }
 
-char* CharsOf(const at::Tensor& tensor) {
-  return reinterpret_cast<char*>(tensor.data_ptr<uint8_t>());
-}
-
-// The bytes of all ranks, in rank order.
-absl::StatusOr<at::Tensor> Exchange(const at::Tensor& mine, comm::OpLabel label,
-                                    comm::Communicator* communicator) {
-  const at::Tensor all = at::empty({mine.numel() * communicator->world_size()}, at::kByte);
-  RETURN_IF_ERROR(communicator->AllGather(all, mine, label)->Wait());
-  return all;
-}
+// The text at the begin of some bytes, up to the first zero.
+std::string TextAt(const std::string& bytes, int64_t begin) { return bytes.c_str() + begin; }
 
 }  // namespace
 
@@ -38,11 +33,8 @@ absl::Status NameMaskDifference(const TrainedParameters& trained, int64_t step,
                                 comm::Communicator* communicator) {
   const Mask& wanted = trained.wanted();
   const int64_t count = static_cast<int64_t>(wanted.size());
-  const at::Tensor mine = at::empty({count}, at::kByte);
-  for (int64_t i = 0; i < count; ++i) mine.data_ptr<uint8_t>()[i] = wanted[i];
-  ASSIGN_OR_RETURN(const at::Tensor all,
-                   Exchange(mine, {"flags of parameters", step}, communicator));
-  const uint8_t* flags = all.data_ptr<uint8_t>();
+  ASSIGN_OR_RETURN(const std::string flags, Exchange({wanted.begin(), wanted.end()},
+                                                     {"flags of parameters", step}, communicator));
   for (int64_t i = 0; i < count; ++i) {
     for (int rank = 1; rank < communicator->world_size(); ++rank) {
       if (flags[rank * count + i] == flags[i]) continue;
@@ -60,15 +52,15 @@ absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_
   constexpr int64_t kNameBytes = 140;
   constexpr int64_t kKept = comm::FlightRecorder::kKept;
   const comm::FlightRecorder::Flight known = flight.Read();
-  const at::Tensor mine = at::zeros({kKept * kNameBytes}, at::kByte);
+  std::string mine(kKept * kNameBytes, '\0');
   // "COMMUNICATOR NUMBER<tab>NAME": ranks issue the same operations in the same order on each
   // communicator, but may interleave those of several communicators differently.
   for (size_t i = 0; i < known.newest.size(); ++i) {
     const auto& record = known.newest[i];
-    Write(absl::StrCat(record.channel, " ", record.of_channel, "\t", record.name), kNameBytes,
-          CharsOf(mine) + static_cast<int64_t>(i) * kNameBytes);
+    absl::StrCat(record.channel, " ", record.of_channel, "\t", record.name)
+        .copy(&mine[i * kNameBytes], kNameBytes - 1);
   }
-  ASSIGN_OR_RETURN(const at::Tensor all,
+  ASSIGN_OR_RETURN(const std::string all,
                    Exchange(mine, {"names of collectives", step}, communicator));
   const std::string where =
       absl::StrCat("roll call of step ", step + 1, ": the ranks call different collectives");
@@ -76,7 +68,7 @@ absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_
   std::vector<Names> ranks(communicator->world_size());
   for (int64_t slot = 0; slot < kKept * communicator->world_size(); ++slot) {
     ranks[slot / kKept].push_back(
-        absl::StrSplit(CharsOf(all) + slot * kNameBytes, absl::MaxSplits('\t', 1)));
+        absl::StrSplit(TextAt(all, slot * kNameBytes), absl::MaxSplits('\t', 1)));
   }
   for (const auto& [number, first] : ranks[0]) {
     for (size_t rank = 1; rank < ranks.size(); ++rank) {
@@ -95,13 +87,13 @@ absl::Status NameCollectiveDifference(const comm::FlightRecorder& flight, int64_
 absl::Status WithOrigin(const absl::Status& error, const std::string& here, int64_t step,
                         comm::Communicator* communicator) {
   constexpr int64_t kBytes = 160;
-  const at::Tensor mine = at::zeros({kBytes}, at::kByte);
-  Write(here, kBytes, CharsOf(mine));
-  ASSIGN_OR_RETURN(const at::Tensor all, Exchange(mine, {"origin of a loss", step}, communicator));
+  std::string mine(kBytes, '\0');
+  here.copy(mine.data(), kBytes - 1);
+  ASSIGN_OR_RETURN(const std::string all, Exchange(mine, {"origin of a loss", step}, communicator));
   std::vector<std::string> origins;
   for (int64_t rank = 0; rank < communicator->world_size(); ++rank) {
-    const char* text = CharsOf(all) + rank * kBytes;
-    if (*text != '\0') origins.push_back(text);
+    const std::string text = TextAt(all, rank * kBytes);
+    if (!text.empty()) origins.push_back(text);
   }
   if (origins.empty()) return error;
   const std::string more =

@@ -3,12 +3,14 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
+#include <array>
 #include <bit>
 #include <utility>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 
 namespace muster::train {
 namespace {
@@ -16,31 +18,30 @@ namespace {
 // The fields of a record as it is sent. Floating-point numbers are sent as their bits.
 constexpr int kFields = 20;
 
-void Encode(const RollCallRecord& record, int64_t* out) {
-  const int64_t fields[kFields] = {record.generation,
-                                   record.step,
-                                   record.attempt,
-                                   record.epoch,
-                                   record.cursor,
-                                   record.micro_batches,
-                                   record.samples,
-                                   record.joined_since,
-                                   record.newest_command,
-                                   record.layout,
-                                   record.mask_hash,
-                                   record.first_change,
-                                   record.loss_step,
-                                   std::bit_cast<int64_t>(record.loss_sum),
-                                   std::bit_cast<int64_t>(record.loss_weight),
-                                   record.loss_outcome,
-                                   record.collectives,
-                                   record.collectives_hash,
-                                   record.preempted ? 1 : 0,
-                                   std::bit_cast<int64_t>(record.learning_rate)};
-  std::copy(fields, fields + kFields, out);
+std::array<int64_t, kFields> Encode(const RollCallRecord& record) {
+  return {record.generation,
+          record.step,
+          record.attempt,
+          record.epoch,
+          record.cursor,
+          record.micro_batches,
+          record.samples,
+          record.joined_since,
+          record.newest_command,
+          record.layout,
+          record.mask_hash,
+          record.first_change,
+          record.loss_step,
+          std::bit_cast<int64_t>(record.loss_sum),
+          std::bit_cast<int64_t>(record.loss_weight),
+          record.loss_outcome,
+          record.collectives,
+          record.collectives_hash,
+          record.preempted ? 1 : 0,
+          std::bit_cast<int64_t>(record.learning_rate)};
 }
 
-RollCallRecord Decode(const int64_t* in) {
+RollCallRecord Decode(absl::Span<const int64_t> in) {
   return {.generation = in[0],
           .step = in[1],
           .attempt = in[2],
@@ -76,9 +77,8 @@ RollCall::~RollCall() = default;
 
 void RollCall::Post(const RollCallRecord& record) {
   in_flight_ = std::make_unique<InFlight>();
-  in_flight_->mine = at::empty({kFields}, at::kLong);
+  in_flight_->mine = device::HostTensor(Encode(record));
   in_flight_->table = at::empty({kFields * communicator_->world_size()}, at::kLong);
-  Encode(record, in_flight_->mine.data_ptr<int64_t>());
   in_flight_->work = communicator_->AllGather(in_flight_->table, in_flight_->mine,
                                               {.what = "roll call", .step = record.step});
 }
@@ -86,9 +86,10 @@ void RollCall::Post(const RollCallRecord& record) {
 absl::StatusOr<RollCallPlan> RollCall::Await() {
   const std::unique_ptr<InFlight> call = std::move(in_flight_);
   RETURN_IF_ERROR(call->work->Wait());
+  const auto fields = device::HostValues<int64_t>(call->table);
   std::vector<RollCallRecord> table;
   for (int rank = 0; rank < communicator_->world_size(); ++rank) {
-    table.push_back(Decode(call->table.data_ptr<int64_t>() + rank * kFields));
+    table.push_back(Decode(fields.subspan(rank * kFields, kFields)));
   }
   return Decide(table, options_);
 }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/activity/activity.h"
 #include "common/status/status.h"
+#include "worker/device/host_values.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/seed.h"
 #include "worker/optim/clip.h"
@@ -214,7 +215,7 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   double divisor = 1;
   if (by_terms()) {
     RETURN_IF_ERROR(counting_->Wait());
-    const double terms = terms_.const_data_ptr<double>()[0];
+    const double terms = device::HostValues<double>(terms_)[0];
     if (terms > 0) divisor = terms;  // else all gradients are zero
   }
 

@@ -1,13 +1,12 @@
 #include "worker/parallel/fsdp/flat_group.h"
 
-#include <cstring>
 #include <utility>
 
 #include "ATen/core/Tensor.h"
-#include "ATen/native/Resize.h"
 #include "ATen/ops/empty.h"
 #include "ATen/ops/zeros.h"
 #include "c10/core/GradMode.h"
+#include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/parallel/model_tensors.h"
 
@@ -50,15 +49,14 @@ at::Tensor FlatGroup::CopySlice(const std::vector<models::Parameter>& parameters
   const int world_size = communicator_->world_size();
   const at::Tensor slice = at::zeros({layout::SliceElements(group_, world_size)},
                                      at::TensorOptions(ScalarTypeOf(group_.type)));
-  const size_t size = slice.element_size();
+  const int64_t size = slice.element_size();
   for (const layout::Range& range :
        layout::RangesOf(group_, specs, communicator_->rank(), world_size)) {
     const at::Tensor& tensor = parameters[indices[range.parameter]].tensor;
     const at::Tensor from = options.values ? options.values(tensor) : tensor;
     if (!from.defined()) continue;
-    std::memcpy(static_cast<char*>(slice.mutable_data_ptr()) + range.offset * size,
-                static_cast<const char*>(from.const_data_ptr()) + range.begin * size,
-                (range.end - range.begin) * size);
+    device::CopyBytes(slice, range.offset * size, from, range.begin * size,
+                      (range.end - range.begin) * size);
   }
   return slice;
 }
@@ -69,7 +67,7 @@ FlatGroup::~FlatGroup() {
   const MemoryScope scope(Purpose::kGathered);
   const at::Tensor flat = at::empty({group_.elements}, slice_.options());
   Show(ViewsOf(flat));
-  at::native::resize_bytes_cpu(flat.storage().unsafeGetStorageImpl(), 0);
+  device::ResizeStorage(flat, 0);
 }
 
 std::vector<at::Tensor> FlatGroup::ViewsOf(const at::Tensor& flat) const {
@@ -88,7 +86,7 @@ void FlatGroup::Show(const std::vector<at::Tensor>& views) {
 
 void FlatGroup::Resize(int64_t bytes) {
   const MemoryScope scope(Purpose::kGathered);
-  at::native::resize_bytes_cpu(flat_.storage().unsafeGetStorageImpl(), bytes);
+  device::ResizeStorage(flat_, bytes);
   whole_ = bytes > 0;
 }
 

@@ -1,0 +1,40 @@
+// The memory of tensors: copies, zeros, hashes and sizes of storage, in bytes, on the device where
+// the tensor is. The folders above (models, optim, parallel, train) touch no memory of tensors
+// except through this library and through operations of LibTorch; tests/layering proves it.
+//
+// All tensors are contiguous. Nothing here is seen by autograd: there is no graph, and no version
+// counter changes. Threading: as for the tensors themselves.
+//
+// On a CPU a call has ended when it returns. On another device it is ordered in the current stream,
+// and the host does not wait, except in Hash.
+#ifndef MUSTER_WORKER_DEVICE_MEMORY_H_
+#define MUSTER_WORKER_DEVICE_MEMORY_H_
+
+#include <cstdint>
+
+#include "ATen/core/Tensor.h"
+
+namespace muster::device {
+
+// Copies `bytes` bytes from byte `from_begin` of `from` to byte `to_begin` of `to`. The tensors are
+// on the same device, may have any types, and the two ranges do not overlap, unless they are the
+// same.
+void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, int64_t from_begin,
+               int64_t bytes);
+
+// Copies all bytes of `from` to the begin of `to`.
+void CopyAll(const at::Tensor& to, const at::Tensor& from);
+
+// Sets the bytes from `begin` to before `end` to zero.
+void ZeroBytes(const at::Tensor& tensor, int64_t begin, int64_t end);
+
+// XXH3 (https://github.com/Cyan4973/xxHash) with 64 bits, of all bytes.
+uint64_t Hash(const at::Tensor& tensor);
+
+// Gives the tensor's storage memory of this size, without values; 0 frees it. The tensor must be
+// alone in its storage, or a view from its begin.
+void ResizeStorage(const at::Tensor& tensor, int64_t bytes);
+
+}  // namespace muster::device
+
+#endif  // MUSTER_WORKER_DEVICE_MEMORY_H_
