@@ -32,7 +32,7 @@
 #include "torch/version.h"
 
 // This number grows with every change to a class of this file.
-#define MUSTER_PLUGIN_INTERFACE 2
+#define MUSTER_PLUGIN_INTERFACE 3
 
 #define MUSTER_PLUGIN_TEXT_OF(value) #value
 #define MUSTER_PLUGIN_TEXT(value) MUSTER_PLUGIN_TEXT_OF(value)
@@ -133,7 +133,7 @@ class Values {
 
 class Unit;
 
-// What a forward needs besides its input.
+// What a forward needs besides its inputs.
 class Context {
  public:
   virtual ~Context() = default;
@@ -144,6 +144,10 @@ class Context {
   // Runs a child of the unit whose Forward this is (or, in a loss, the model's root). The only way
   // to run a unit: the worker may have to gather its parameters first.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x) = 0;
+  // The same for a child with several inputs or outputs. All tensors are defined.
+  virtual std::vector<at::Tensor> CallMany(Unit& unit, const std::vector<at::Tensor>& inputs) {
+    throw std::logic_error("this context has no CallMany");
+  }
 };
 
 // A piece of a model: named parameters and child units, and one forward. The worker gathers and
@@ -156,9 +160,20 @@ class Unit {
   Unit(const Unit&) = delete;
   Unit& operator=(const Unit&) = delete;
 
-  // Returns a tensor on the CPU. Get the parameters by `parameter(index)` in each call, because
-  // their tensors are replaced.
-  virtual at::Tensor Forward(const at::Tensor& x, Context& context) = 0;
+  // A unit with one input and one output overrides Forward, any other one ForwardMany: several
+  // tensors, for example a mask beside the input, or a loss of this unit beside its output. The
+  // root of a model has one input. Returns tensors on the CPU. Get the parameters by
+  // `parameter(index)` in each call, because their tensors are replaced.
+  virtual at::Tensor Forward(const at::Tensor& x, Context& context) {
+    throw std::logic_error("has no Forward with one input");
+  }
+  virtual std::vector<at::Tensor> ForwardMany(const std::vector<at::Tensor>& inputs,
+                                              Context& context) {
+    if (inputs.size() != 1) {
+      throw std::invalid_argument("expected one input, found " + std::to_string(inputs.size()));
+    }
+    return {Forward(inputs[0], context)};
+  }
 
   const std::string& name() const { return name_; }
 

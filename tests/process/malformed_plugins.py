@@ -51,7 +51,7 @@ plugin(
     "plugin-for-another-interface",
     "this worker against '2'",
     "built against '9'",
-    stamped(b"stamp:interface=2;", b"stamp:interface=9;"),
+    stamped(b"stamp:interface=3;", b"stamp:interface=9;"),
 )
 plugin(
     "plugin-for-another-torch",

@@ -1,5 +1,7 @@
 #include "worker/models/recompute.h"
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 #include <vector>
 
@@ -92,50 +94,68 @@ class SurroundingsOfTheForward {
 };
 
 // `wanted` requires a gradient, so that autograd calls backward also if only parameters require one
-// and x does not.
+// and no input does.
 struct Recomputed : torch::autograd::Function<Recomputed> {
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& wanted,
-                            c10::intrusive_ptr<Recomputation> recomputation) {
-    context->save_for_backward({x});
-    const auto version = x._version();
-    const at::Tensor y = recomputation->unit->Forward(x, *recomputation->context);
-    if (x._version() != version) {
+  static variable_list forward(AutogradContext* context, at::TensorList inputs,
+                               const at::Tensor& wanted,
+                               c10::intrusive_ptr<Recomputation> recomputation) {
+    const Tensors all = inputs.vec();
+    context->save_for_backward(all);
+    // An output that is in no loss brings no gradient, and not zeros.
+    context->set_materialize_grads(false);
+    std::vector<int64_t> versions;
+    for (const at::Tensor& x : all) versions.push_back(x._version());
+    Tensors outputs = recomputation->unit->ForwardMany(all, *recomputation->context);
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i]._version() == versions[i]) continue;
       throw ModelError("unit '" + recomputation->unit->name() +
                        "' changes its input in place, so its forward cannot be repeated: take it "
                        "out of activation_checkpointing");
     }
     context->saved_data["recomputation"] = c10::IValue::make_capsule(std::move(recomputation));
-    return y;
+    return outputs;
   }
 
   static variable_list backward(AutogradContext* context, variable_list gradients) {
     const auto capsule = context->saved_data["recomputation"].toCapsule();
     const auto& recomputation = static_cast<const Recomputation&>(*capsule);
-    const at::Tensor x = context->get_saved_variables()[0];
-    const at::Tensor input = x.detach().requires_grad_(x.requires_grad());
+    Tensors inputs;
+    for (const at::Tensor& x : context->get_saved_variables()) {
+      inputs.push_back(x.detach().requires_grad_(x.requires_grad()));
+    }
     UseObserver* const observer = recomputation.context->use_observer();
     if (observer != nullptr) observer->BeforeRecomputation();
     // They are set for the backward, too, because an operation may have saved them.
     const BuffersOfTheForward buffers(recomputation);
-    at::Tensor y;
+    Tensors outputs;
     {
       const c10::AutoGradMode with_gradients(true);
       const SurroundingsOfTheForward surroundings(recomputation);
       const ForwardContext::Recomputing recomputing(recomputation.context);
-      y = recomputation.unit->Forward(input, *recomputation.context);
+      outputs = recomputation.unit->ForwardMany(inputs, *recomputation.context);
     }
-    if (y.requires_grad()) torch::autograd::backward({y}, {gradients[0]});
-    return {input.grad(), at::Tensor(), at::Tensor()};
+    Tensors begins, begins_gradients;
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      if (!gradients[i].defined() || !outputs[i].requires_grad()) continue;
+      begins.push_back(outputs[i]);
+      begins_gradients.push_back(gradients[i]);
+    }
+    if (!begins.empty()) torch::autograd::backward(begins, begins_gradients);
+    variable_list found;
+    for (const at::Tensor& input : inputs) found.push_back(input.grad());
+    found.resize(inputs.size() + 2);  // nothing for `wanted` and the recomputation
+    return found;
   }
 };
 
 }  // namespace
 
-at::Tensor ForwardRecomputed(Unit& unit, const at::Tensor& x, ForwardContext& context) {
-  bool wanted = x.requires_grad();
+Tensors ForwardRecomputed(Unit& unit, const Tensors& inputs, ForwardContext& context) {
+  bool wanted = false;
+  for (const at::Tensor& x : inputs) wanted |= x.requires_grad();
   for (const Parameter& parameter : unit.Parameters()) wanted |= parameter.tensor.requires_grad();
-  if (!wanted) return unit.Forward(x, context);
-  return Recomputed::apply(x, at::empty({0}).requires_grad_(true),
+  if (!wanted) return unit.ForwardMany(inputs, context);
+  return Recomputed::apply(at::TensorList(inputs), at::empty({0}).requires_grad_(true),
                            c10::make_intrusive<Recomputation>(&unit, &context));
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ATen/TensorOperators.h"
+#include "ATen/ops/allclose.h"
 #include "ATen/ops/empty_like.h"
 #include "ATen/ops/item.h"
 #include "ATen/ops/linear.h"
@@ -168,6 +169,53 @@ TEST(Recompute, ObserversAreToldOfEachCallOnce) {
   context.Call(root, at::ones({3, 5})).sum().backward();
   EXPECT_EQ(uses.uses, (std::vector<std::string>{"", "a", "b recomputed", "b recomputed", "c",
                                                  "again", "again"}));
+}
+
+// Inputs: numbers, a mask, and numbers of an earlier unit. Outputs: numbers, and a loss of its own.
+class Mixing : public Unit {
+ public:
+  explicit Mixing(const std::string& name) : Unit(name) {
+    AddParameter(name + ".weight", NormalInit(1, name, {5, 5}, 0.5));
+  }
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext&) override {
+    ++runs;
+    const at::Tensor y = at::linear(inputs[0], parameter(0)).tanh() * inputs[1] + inputs[2];
+    return {y, y.square().mean() + parameter(0).square().sum()};
+  }
+  int runs = 0;
+};
+
+// The gradients of two units in a row. numbers, losses: which outputs are in the loss.
+std::vector<at::Tensor> GradientsOfTwo(bool recompute, bool numbers, bool losses) {
+  Mixing first("first"), second("second");
+  ForwardContext context(Mode::kTrain, MakeGenerator(7));
+  if (recompute) context.Recompute({&first, &second});
+  const at::Tensor x = NormalInit(2, "x", {3, 5}, 1).requires_grad_(true);
+  at::Tensor mask = at::ones({5});
+  mask.narrow(0, 1, 2).zero_();
+  const Tensors one = context.CallMany(first, {x, mask, x});
+  const Tensors two = context.CallMany(second, {one[0], mask, x});
+  at::Tensor loss = at::zeros({});
+  if (numbers) loss = loss + two[0].sum();
+  if (losses) loss = loss + one[1] + two[1];
+  loss.backward();
+  EXPECT_EQ(first.runs, recompute ? 2 : 1);
+  EXPECT_EQ(second.runs, recompute ? 2 : 1);
+  EXPECT_FALSE(mask.grad().defined());
+  return {x.grad(), first.own_parameters()[0].tensor.grad(),
+          second.own_parameters()[0].tensor.grad()};
+}
+
+// Within 1e-6: x gets three gradients, which recomputation adds in another order.
+TEST(Recompute, UnitsWithSeveralTensorsGetTheirGradients) {
+  for (const auto& [numbers, losses] :
+       std::vector<std::pair<bool, bool>>{{true, true}, {true, false}, {false, true}}) {
+    const auto plain = GradientsOfTwo(false, numbers, losses);
+    const auto found = GradientsOfTwo(true, numbers, losses);
+    for (size_t i = 0; i < plain.size(); ++i) {
+      EXPECT_TRUE(at::allclose(found[i], plain[i], 1e-6, 1e-6)) << i << numbers << losses;
+    }
+  }
 }
 
 class InPlace : public Unit {

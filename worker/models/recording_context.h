@@ -12,9 +12,9 @@ namespace muster::models {
 class RecordingContext : public ForwardContext {
  public:
   using ForwardContext::ForwardContext;
-  at::Tensor Call(Unit& unit, const at::Tensor& x) override {
+  Tensors CallMany(Unit& unit, const Tensors& inputs) override {
     calls.push_back(unit.name());
-    return ForwardContext::Call(unit, x);
+    return ForwardContext::CallMany(unit, inputs);
   }
   std::vector<std::string> calls;
 };

@@ -14,12 +14,44 @@ bool IsLackOfMemory(const std::string& text) {
 }
 
 at::Tensor ForwardContext::Call(Unit& unit, const at::Tensor& x) {
+  Tensors outputs = CallMany(unit, {x});
+  if (outputs.size() != 1) {
+    throw ModelError("unit '" + unit.name() + "': expected one output for Call, found " +
+                     std::to_string(outputs.size()) + "; CallMany takes them");
+  }
+  return std::move(outputs[0]);
+}
+
+Tensors ForwardContext::CallMany(Unit& unit, const Tensors& inputs) {
   if (recomputed_.empty() || !training() || !c10::GradMode::is_enabled() || recomputing_) {
-    return unit.Forward(x, *this);
+    return unit.ForwardMany(inputs, *this);
   }
   const bool recomputed = recomputed_.contains(&unit);
   if (use_observer_ != nullptr) use_observer_->Used(unit, recomputed);
-  return recomputed ? ForwardRecomputed(unit, x, *this) : unit.Forward(x, *this);
+  return recomputed ? ForwardRecomputed(unit, inputs, *this) : unit.ForwardMany(inputs, *this);
+}
+
+void ForwardContext::Recompute(const std::vector<const Unit*>& units) {
+  recomputed_ = {units.begin(), units.end()};
+  repeated_.clear();
+  for (std::vector<const Unit*> rest = units; !rest.empty();) {
+    const Unit* const unit = rest.back();
+    rest.pop_back();
+    if (!repeated_.insert(unit).second) continue;
+    for (const auto& child : unit->children()) rest.push_back(child.get());
+  }
+}
+
+at::Tensor Unit::Forward(const at::Tensor& x, ForwardContext& context) {
+  throw ModelError("unit '" + name_ + "' has no Forward with one input");
+}
+
+Tensors Unit::ForwardMany(const Tensors& inputs, ForwardContext& context) {
+  if (inputs.size() != 1) {
+    throw ModelError("unit '" + name_ + "': expected one input, found " +
+                     std::to_string(inputs.size()));
+  }
+  return {Forward(inputs[0], context)};
 }
 
 std::vector<Parameter> Unit::Parameters() const {

@@ -51,6 +51,9 @@ bool IsLackOfMemory(const std::string& text);
 
 class Unit;
 
+// The inputs or the outputs of a unit.
+using Tensors = std::vector<at::Tensor>;
+
 enum class Mode { kTrain, kEvaluate };
 
 // In forwards that a backward will follow, a context tells this observer how gradients will arrive
@@ -83,15 +86,17 @@ class ForwardContext {
   // same forwards.
   virtual bool collective() const { return false; }
 
-  // Runs one unit. Every call of every unit, including the root, goes through this function.
-  virtual at::Tensor Call(Unit& unit, const at::Tensor& x);
+  // Runs one unit. Every call of every unit, including the root, goes through CallMany; Call is for
+  // units with one input and one output, and throws ModelError if there is another number of
+  // outputs. All tensors are defined.
+  at::Tensor Call(Unit& unit, const at::Tensor& x);
+  virtual Tensors CallMany(Unit& unit, const Tensors& inputs);
 
   // From now on, forwards of these units in training are recomputed in backward (recompute.h). If
   // one of them is inside another one, only the outermost is recomputed.
-  void Recompute(const std::vector<const Unit*>& units) {
-    recomputed_ = {units.begin(), units.end()};
-  }
-  bool recomputes() const { return !recomputed_.empty(); }
+  void Recompute(const std::vector<const Unit*>& units);
+  // Whether the unit, or one that it is inside of, is recomputed.
+  bool recomputes(const Unit& unit) const { return repeated_.contains(&unit); }
   // Called only if anything is recomputed. Must outlive the context; null: there is none.
   void set_use_observer(UseObserver* observer) { use_observer_ = observer; }
   UseObserver* use_observer() const { return use_observer_; }
@@ -114,6 +119,7 @@ class ForwardContext {
   Mode mode_;
   at::Generator generator_;
   std::unordered_set<const Unit*> recomputed_;
+  std::unordered_set<const Unit*> repeated_;  // recomputed_ and all units inside of them
   UseObserver* use_observer_ = nullptr;
   bool recomputing_ = false;
 };
@@ -128,11 +134,14 @@ class Unit {
   // The full name, e.g. "transformer.h.3"; empty for a root without a name.
   const std::string& name() const { return name_; }
 
-  virtual at::Tensor Forward(const at::Tensor& x, ForwardContext& context) = 0;
+  // A unit with one input and one output overrides Forward, any other one ForwardMany. The defaults
+  // throw ModelError, except that ForwardMany with one input is Forward.
+  virtual at::Tensor Forward(const at::Tensor& x, ForwardContext& context);
+  virtual Tensors ForwardMany(const Tensors& inputs, ForwardContext& context);
 
-  // False: the backward of Forward(x) reads none of the unit's parameters, nor of those of the
-  // units below it, so they need not be in memory then.
-  virtual bool BackwardReadsParameters(const at::Tensor& x) const { return true; }
+  // False: the backward of a forward with these inputs reads none of the unit's parameters, nor of
+  // those of the units below it, so they need not be in memory then.
+  virtual bool BackwardReadsParameters(const Tensors& inputs) const { return true; }
 
   // The unit's own parameters and its children, each in the order of registration.
   const std::vector<Parameter>& own_parameters() const { return parameters_; }

@@ -100,5 +100,73 @@ TEST(UnitTest, EveryCallComesThroughTheContext) {
   EXPECT_EQ(context.calls, (std::vector<std::string>{"tree", "a", "b"}));
 }
 
+// The sum and the difference of two inputs.
+class TwoOfEach : public Unit {
+ public:
+  TwoOfEach() : Unit("two") {}
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext&) override {
+    return {inputs.at(0) + inputs.at(1), inputs.at(0) - inputs.at(1)};
+  }
+};
+
+TEST(UnitTest, SeveralTensorsGoInAndComeOut) {
+  TwoOfEach unit;
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const Tensors found = context.CallMany(unit, {at::ones({2}), at::zeros({2})});
+  ASSERT_EQ(found.size(), 2u);
+  EXPECT_TRUE(found[0].equal(at::ones({2})) && found[1].equal(at::ones({2})));
+  Leaf leaf("a");
+  EXPECT_TRUE(context.CallMany(leaf, {at::zeros({2})}).at(0).equal(at::ones({2})));
+}
+
+template <typename Body>
+std::string ModelErrorOf(Body&& body) {
+  try {
+    body();
+  } catch (const ModelError& error) {
+    return error.what();
+  }
+  return "no ModelError";
+}
+
+TEST(UnitTest, AnotherNumberOfTensorsIsAnErrorWithTheNameOfTheUnit) {
+  // Has Forward with one input only.
+  Leaf one("a");
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const at::Tensor x = at::zeros({2});
+  EXPECT_EQ(ModelErrorOf([&] { context.CallMany(one, {x, x}); }),
+            "unit 'a': expected one input, found 2");
+  // Neither.
+  class None : public Unit {
+   public:
+    None() : Unit("none") {}
+  };
+  None none;
+  EXPECT_EQ(ModelErrorOf([&] { context.Call(none, x); }),
+            "unit 'none' has no Forward with one input");
+  class Doubles : public TwoOfEach {
+   public:
+    Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override {
+      return TwoOfEach::ForwardMany({inputs[0], inputs[0]}, context);
+    }
+  };
+  Doubles doubles;
+  EXPECT_EQ(ModelErrorOf([&] { context.Call(doubles, x); }),
+            "unit 'two': expected one output for Call, found 2; CallMany takes them");
+}
+
+TEST(UnitTest, WhatIsInsideOfARecomputedUnitIsRepeatedToo) {
+  Tree tree;
+  Leaf other("c");
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  EXPECT_FALSE(context.recomputes(tree));
+  context.Recompute({&tree});
+  EXPECT_TRUE(context.recomputes(tree) && context.recomputes(*tree.children()[1]));
+  EXPECT_FALSE(context.recomputes(other));
+  context.Recompute({tree.children()[0].get()});
+  EXPECT_FALSE(context.recomputes(tree) || context.recomputes(*tree.children()[1]));
+  EXPECT_TRUE(context.recomputes(*tree.children()[0]));
+}
+
 }  // namespace
 }  // namespace muster::models

@@ -22,6 +22,8 @@ at::Tensor Vocabulary::Forward(const at::Tensor& x, ForwardContext&) {
   return IsTokens(x) ? at::embedding(parameter(0), x) : at::linear(x, parameter(0));
 }
 
-bool Vocabulary::BackwardReadsParameters(const at::Tensor& x) const { return !IsTokens(x); }
+bool Vocabulary::BackwardReadsParameters(const Tensors& inputs) const {
+  return !IsTokens(inputs[0]);
+}
 
 }  // namespace muster::models

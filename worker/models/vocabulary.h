@@ -22,7 +22,7 @@ class Vocabulary : public Unit {
   at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override;
 
   // The gradient of an embedding does not depend on its values.
-  bool BackwardReadsParameters(const at::Tensor& x) const override;
+  bool BackwardReadsParameters(const Tensors& inputs) const override;
 };
 
 }  // namespace muster::models

@@ -118,6 +118,53 @@ class TwoUnits : public Unit {
   int forwards_ = 0;
 };
 
+// One or two inputs and two outputs: their sum, and its mean as a loss of its own.
+class Adds : public Unit {
+ public:
+  Adds() : Unit("adds") { AddParameter("adds.weight", at::eye(3)); }
+  std::vector<at::Tensor> ForwardMany(const std::vector<at::Tensor>& inputs, Context&) override {
+    at::Tensor y = at::linear(inputs.at(0), parameter(0));
+    if (inputs.size() > 1) y = y + inputs[1];
+    return {y, y.mean()};
+  }
+};
+
+// "several": its child and its root have several outputs. "several-...": calls that do not fit.
+class Several : public Unit {
+ public:
+  explicit Several(std::string fault)
+      : Unit(""),
+        fault_(std::move(fault)),
+        adds_(AddChild(std::make_unique<Adds>())),
+        square_(AddChild(std::make_unique<Square>("square"))) {
+    AddParameter("weight", at::ones({2, 3}));
+  }
+  std::vector<at::Tensor> ForwardMany(const std::vector<at::Tensor>& inputs,
+                                      Context& context) override {
+    if (fault_ == "several-outputs") return {context.Call(adds_, inputs[0])};
+    if (fault_ == "several-inputs") return context.CallMany(square_, {inputs[0], inputs[0]});
+    if (fault_ == "several-undefined") return context.CallMany(adds_, {inputs[0], at::Tensor()});
+    const auto found = context.CallMany(adds_, {inputs[0], context.Call(square_, inputs[0])});
+    return {at::linear(found[0], parameter(0)), found[1]};
+  }
+
+ private:
+  const std::string fault_;
+  Unit& adds_;
+  Unit& square_;
+};
+
+class WithOwnLoss : public ModelWithLoss {
+ public:
+  explicit WithOwnLoss(const std::string& fault)
+      : ModelWithLoss(std::make_unique<Several>(fault)) {}
+  Input input() const override { return Input::Rows({3}, 2); }
+  LossOutput Loss(const Batch& batch, Context& context) override {
+    const auto outputs = context.CallMany(root(), {batch.inputs});
+    return {.mean = outputs.at(0).mean() + outputs.at(1), .terms = batch.inputs.size(0)};
+  }
+};
+
 // Four squares in a row, of which this rank skips one from its third forward in training on.
 class Skips : public Unit {
  public:
@@ -271,6 +318,7 @@ std::unique_ptr<Model> MakeFaulty(Options& options, Values&) {
         std::make_unique<Skips>(std::stoi(skipped), options.Flag("uneven", false)));
   }
   const std::string path = options.Text("path", "");
+  if (fault.rfind("several", 0) == 0) return std::make_unique<WithOwnLoss>(fault);
   if (fault == "no-hook") return std::make_unique<RowsModel>(std::make_unique<Root>(""));
   if (fault.rfind("flags-", 0) == 0) return std::make_unique<Flags>(fault);
   if (fault == "runs-collectives") return std::make_unique<Talkative>(fault, "");

@@ -12,7 +12,9 @@
 #include "ATen/core/grad_mode.h"
 #include "ATen/ops/allclose.h"
 #include "ATen/ops/cross_entropy_loss.h"
+#include "ATen/ops/item.h"
 #include "ATen/ops/log_softmax.h"
+#include "ATen/ops/ones.h"
 #include "ATen/ops/randn.h"
 #include "ATen/ops/tensor.h"
 #include "ATen/ops/zeros.h"
@@ -234,6 +236,29 @@ TEST(PluginTest, AModelSaysWhetherItRunsCollectivesOfItsOwn) {
   }
 }
 
+TEST(PluginTest, UnitsTakeAndGiveSeveralTensors) {
+  const auto model = Make(kFaults, "faulty", {{"fault", "several"}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  ForwardContext context(Mode::kTrain, MakeGenerator(0));
+  const LossOutput loss = (*model)->Loss({at::ones({4, 3}), at::zeros({4}, at::kLong)}, context);
+  // The sum of two times the input is (2, 2, 2); the root adds these, and its child gives the mean.
+  EXPECT_EQ(loss.mean_loss.item<float>(), 8);
+  loss.mean_loss.backward();
+  for (const Parameter& parameter : (*model)->Parameters()) {
+    EXPECT_TRUE(parameter.tensor.grad().defined()) << parameter.name;
+  }
+}
+
+TEST(PluginTest, CallsWithAnotherNumberOfTensorsAreNamed) {
+  EXPECT_THAT(ErrorOf("several-inputs"),
+              HasSubstr("model 'faulty': unit 'square': expected one input, found 2"));
+  EXPECT_THAT(ErrorOf("several-undefined"),
+              HasSubstr("model 'faulty': root: calls unit 'adds' with no tensor"));
+  EXPECT_THAT(ErrorOf("several-outputs"),
+              HasSubstr("model 'faulty': root: calls unit 'adds' by Call, but it has 2 outputs; "
+                        "CallMany takes them"));
+}
+
 // A strategy's errors are no faults of the plug-in, through whose code they pass.
 TEST(PluginTest, WhatTheWorkerThrowsInACallStaysAsItIs) {
   class Lost : public std::runtime_error {
@@ -243,9 +268,9 @@ TEST(PluginTest, WhatTheWorkerThrowsInACallStaysAsItIs) {
   class Losing : public ForwardContext {
    public:
     using ForwardContext::ForwardContext;
-    at::Tensor Call(Unit& unit, const at::Tensor& x) override {
+    Tensors CallMany(Unit& unit, const Tensors& inputs) override {
       if (unit.name() == "layers.1") throw Lost("rank 1 is gone");
-      return ForwardContext::Call(unit, x);
+      return ForwardContext::CallMany(unit, inputs);
     }
   };
   Losing context(Mode::kTrain, MakeGenerator(0));
@@ -327,11 +352,11 @@ class PluginFileTest : public ::testing::Test {
 };
 
 TEST_F(PluginFileTest, OtherVersionsAreRefusedWithBothBeforeAnythingIsLoaded) {
-  const auto other = Make(Patched("interface=2;", "interface=7;"), "focal", {});
+  const auto other = Make(Patched("interface=3;", "interface=7;"), "focal", {});
   EXPECT_EQ(other.status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(Error(other),
               HasSubstr("was built against other versions, build it again: the plug-in interface: "
-                        "the plug-in was built against '7', this worker against '2'"));
+                        "the plug-in was built against '7', this worker against '3'"));
   EXPECT_THAT(Error(Make(Patched("torch=2.", "torch=1."), "focal", {})),
               AllOf(HasSubstr("LibTorch: the plug-in was built against '1."),
                     HasSubstr("this worker against '" TORCH_VERSION "'")));

@@ -118,7 +118,7 @@ PluginUnit::PluginUnit(const std::string& who, plugin::Unit& inner, std::vector<
   for (const auto& buffer : UnitAccess::buffers(inner)) AddBuffer(buffer.name, buffer.tensor);
 }
 
-at::Tensor PluginUnit::Forward(const at::Tensor& x, ForwardContext& context) {
+Tensors PluginUnit::ForwardMany(const Tensors& inputs, ForwardContext& context) {
   // A strategy replaces a parameter in this object only. The plug-in's unit must use the same
   // tensor.
   for (size_t i = 0; i < own_parameters().size(); ++i) {
@@ -126,19 +126,35 @@ at::Tensor PluginUnit::Forward(const at::Tensor& x, ForwardContext& context) {
     if (!theirs.is_same(parameter(i))) theirs = parameter(i);
   }
   PluginContext inner_context(who_, callable_, context);
-  const at::Tensor y =
-      CallPlugin(who_, [&] { return inner_.Forward(InRows(x, row_), inner_context); });
-  if (!y.defined()) throw ModelError(who_ + ": expected a tensor from Forward, found nothing");
-  return y;
+  const Tensors outputs = CallPlugin(who_, [&] {
+    if (row_.empty()) return inner_.ForwardMany(inputs, inner_context);
+    return inner_.ForwardMany({InRows(inputs[0], row_)}, inner_context);
+  });
+  if (outputs.empty()) throw ModelError(who_ + ": expected a tensor from Forward, found nothing");
+  for (const at::Tensor& y : outputs) {
+    if (!y.defined()) throw ModelError(who_ + ": expected a tensor from Forward, found nothing");
+  }
+  return outputs;
 }
 
 at::Tensor PluginContext::Call(plugin::Unit& unit, const at::Tensor& x) {
+  Tensors outputs = CallMany(unit, {x});
+  if (outputs.size() != 1) {
+    throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit), " by Call, but it has ",
+                                  outputs.size(), " outputs; CallMany takes them"));
+  }
+  return std::move(outputs[0]);
+}
+
+Tensors PluginContext::CallMany(plugin::Unit& unit, const Tensors& inputs) {
   for (PluginUnit* callable : callable_) {
     if (&callable->inner() != &unit) continue;
-    if (!x.defined())
-      throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit), " with no tensor"));
+    for (const at::Tensor& x : inputs) {
+      if (!x.defined())
+        throw ModelError(absl::StrCat(who_, ": calls ", NameOf(unit), " with no tensor"));
+    }
     try {
-      return context_.Call(*callable, x);
+      return context_.CallMany(*callable, inputs);
     } catch (const ModelError&) {
       throw;
     } catch (const std::bad_alloc&) {

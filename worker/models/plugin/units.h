@@ -55,7 +55,7 @@ class PluginUnit : public Unit {
                                                             plugin::Unit& inner,
                                                             std::vector<int64_t> row);
 
-  at::Tensor Forward(const at::Tensor& x, ForwardContext& context) override;
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext& context) override;
 
   const plugin::Unit& inner() const { return inner_; }
 
@@ -78,6 +78,7 @@ class PluginContext : public plugin::Context {
   bool training() const override { return context_.training(); }
   at::Generator& generator() override { return context_.generator(); }
   at::Tensor Call(plugin::Unit& unit, const at::Tensor& x) override;
+  Tensors CallMany(plugin::Unit& unit, const Tensors& inputs) override;
 
  private:
   const std::string& who_;

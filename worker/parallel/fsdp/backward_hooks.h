@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "ATen/core/Tensor.h"
+#include "worker/models/unit.h"
 
 namespace muster::parallel {
 
@@ -18,14 +18,16 @@ class BackwardObserver {
   virtual void AfterBackward(int64_t call) = 0;
 };
 
-// Returns x, to call a unit with. observer->AfterBackward(call) is called when the gradient of the
-// result is complete, which is after the backward of all operations that used it, and before
-// backward continues.
-at::Tensor ObserveInput(const at::Tensor& x, BackwardObserver* observer, int64_t call);
+// Returns the inputs, to call a unit with. observer->AfterBackward(call) is called when the
+// gradients of all returned tensors that require one are complete, which is after the backward of
+// all operations that used them, and before backward continues.
+models::Tensors ObserveInputs(const models::Tensors& inputs, BackwardObserver* observer,
+                              int64_t call);
 
-// y must require a gradient. observer->BeforeBackward(call) is called when the gradient of y is
-// complete, and before the backward of any operation that y was computed by.
-void ObserveOutput(const at::Tensor& y, BackwardObserver* observer, int64_t call);
+// For each output that requires a gradient, observer->BeforeBackward(call) is called when the
+// gradient of the output is complete, and before the backward of any operation that the output was
+// computed by. Returns the number of these outputs.
+int ObserveOutputs(const models::Tensors& outputs, BackwardObserver* observer, int64_t call);
 
 }  // namespace muster::parallel
 

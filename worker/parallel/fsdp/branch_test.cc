@@ -1,15 +1,12 @@
 // Code within a unit that runs on some ranks only.
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "ATen/TensorOperators.h"
 #include "ATen/ops/linear.h"
-#include "c10/core/GradMode.h"
 #include "gtest/gtest.h"
-#include "worker/models/seed.h"
-#include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/fsdp/layers.h"
+#include "worker/parallel/fsdp/plain_training.h"
 #include "worker/parallel/test_model.h"
 
 namespace muster::parallel {
@@ -59,49 +56,8 @@ at::Tensor LossOf(Branches& net, models::ForwardContext& context, int rank, int6
 // place where rank 0 reduces them: otherwise rank 0 waits for its third reduction while rank 1
 // waits for a unit.
 void Train(bool recompute, bool reshard_after_forward) {
-  RunRanks(2, [&](comm::Communicator& ranks) {
-    Branches net, plain;
-    const auto strategy = CreateFsdp(net.Parameters(), {}, &net, &ranks,
-                                     {.reshard_after_forward = reshard_after_forward});
-    ASSERT_TRUE(strategy.ok()) << strategy.status();
-    const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
-    if (recompute) {
-      std::vector<const models::Unit*> units;
-      for (const auto& child : net.children()) units.push_back(child.get());
-      context->Recompute(units);
-    }
-    models::ForwardContext plainly(models::Mode::kTrain, models::MakeGenerator(1));
-    const auto expected = plain.Parameters();
-    for (int64_t step = 0; step < 3; ++step) {
-      (*strategy)->BeginStep({step, 2.0});
-      (*strategy)->BeginMicroBatch(true);
-      LossOf(net, *context, ranks.rank(), step).backward();
-      const absl::Status status = (*strategy)->FinishBackward();
-      ASSERT_TRUE(status.ok()) << status;
-      std::vector<at::Tensor> sums(expected.size());
-      for (int rank = 0; rank < 2; ++rank) {
-        for (const auto& [name, tensor] : expected) at::Tensor(tensor).mutable_grad().reset();
-        LossOf(plain, plainly, rank, step).backward();
-        for (size_t i = 0; i < sums.size(); ++i) {
-          const at::Tensor& gradient = expected[i].tensor.grad();
-          if (!gradient.defined()) continue;
-          sums[i] = sums[i].defined() ? sums[i] + gradient : gradient.clone();
-        }
-      }
-      const c10::NoGradGuard no_grad;
-      for (size_t i = 0; i < sums.size(); ++i) {
-        at::Tensor(expected[i].tensor).sub_(sums[i] / 2.0, 0.05);
-      }
-      for (const Piece& piece : (*strategy)->pieces()) {
-        at::Tensor(piece.tensor).sub_(piece.tensor.grad(), 0.05);
-        EXPECT_TRUE(
-            SameBits(piece.tensor, expected[piece.parameter].tensor.detach().reshape({-1}).narrow(
-                                       0, piece.begin, piece.tensor.numel())))
-            << expected[piece.parameter].name << " in step " << step;
-      }
-      (*strategy)->FinishUpdate();
-    }
-  });
+  ExpectPlainTraining<Branches>(LossOf, recompute,
+                                {.reshard_after_forward = reshard_after_forward});
 }
 
 TEST(FsdpBranch, AParameterThatOneRankDoesNotUseHoldsNothingBack) {

@@ -61,9 +61,9 @@ class Fsdp : public Strategy, public BackwardObserver {
 
   // Runs a unit of the model. A planned unit is gathered before; if the backward reads its
   // parameters, it is gathered before that, too.
-  using Forward = std::function<at::Tensor(const at::Tensor&)>;
-  at::Tensor Run(models::Unit& unit, const at::Tensor& x, bool backward_reads,
-                 const Forward& forward);
+  using Forward = std::function<models::Tensors(const models::Tensors&)>;
+  models::Tensors Run(models::Unit& unit, const models::Tensors& inputs, bool backward_reads,
+                      const Forward& forward);
   void BeforeBackward(int64_t call) override;
   void AfterBackward(int64_t call) override;
 
@@ -81,6 +81,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   struct Call {
     Unit* unit = nullptr;
     bool backward = false;  // its backward has not ended
+    bool begun = false;     // its backward has begun, by any of its outputs
   };
 
   int rank() const { return communicators_.gradients->rank(); }
@@ -106,8 +107,9 @@ class Fsdp : public Strategy, public BackwardObserver {
   // The first unit below the root in the newest forward of the root; null: there was none.
   Unit* first() const { return running_.size() > 1 ? running_[1] : nullptr; }
   void BeginForward(Unit& unit);
-  at::Tensor RunRoot(Unit& root, const at::Tensor& x, const Forward& forward);
-  at::Tensor RunUnit(Unit& unit, const at::Tensor& x, bool backward_reads, const Forward& forward);
+  models::Tensors RunRoot(Unit& root, const models::Tensors& inputs, const Forward& forward);
+  models::Tensors RunUnit(Unit& unit, const models::Tensors& inputs, bool backward_reads,
+                          const Forward& forward);
   // Starts to gather a unit that is needed soon, if the limit of whole units allows it.
   void Prefetch(const Unit& unit);
   void PrefetchAfter(const Unit& unit);
@@ -143,11 +145,11 @@ class FsdpContext : public models::ForwardContext {
   FsdpContext(models::Mode mode, at::Generator generator, Fsdp* strategy)
       : models::ForwardContext(mode, std::move(generator)), strategy_(strategy) {}
   bool collective() const override { return true; }
-  at::Tensor Call(models::Unit& unit, const at::Tensor& x) override {
+  models::Tensors CallMany(models::Unit& unit, const models::Tensors& inputs) override {
     // A unit that is recomputed reads its parameters again.
-    const bool backward_reads = recomputes() || unit.BackwardReadsParameters(x);
-    return strategy_->Run(unit, x, backward_reads, [&](const at::Tensor& input) {
-      return models::ForwardContext::Call(unit, input);
+    const bool backward_reads = recomputes(unit) || unit.BackwardReadsParameters(inputs);
+    return strategy_->Run(unit, inputs, backward_reads, [&](const models::Tensors& all) {
+      return models::ForwardContext::CallMany(unit, all);
     });
   }
 
@@ -294,12 +296,13 @@ void Fsdp::PrefetchAfter(const Unit& unit) {
   Prefetch(*order_[position]);
 }
 
-at::Tensor Fsdp::Run(models::Unit& model_unit, const at::Tensor& x, bool backward_reads,
-                     const Forward& forward) {
+models::Tensors Fsdp::Run(models::Unit& model_unit, const models::Tensors& inputs,
+                          bool backward_reads, const Forward& forward) {
   const auto found = unit_of_.find(&model_unit);
-  if (found == unit_of_.end()) return forward(x);
+  if (found == unit_of_.end()) return forward(inputs);
   Unit& unit = *found->second;
-  return unit.number == 0 ? RunRoot(unit, x, forward) : RunUnit(unit, x, backward_reads, forward);
+  return unit.number == 0 ? RunRoot(unit, inputs, forward)
+                          : RunUnit(unit, inputs, backward_reads, forward);
 }
 
 void Fsdp::BeginForward(Unit& unit) {
@@ -309,43 +312,51 @@ void Fsdp::BeginForward(Unit& unit) {
   Trace(unit, UnitEvent::Kind::kForward);
 }
 
-at::Tensor Fsdp::RunRoot(Unit& root, const at::Tensor& x, const Forward& forward) {
+// The tensors, those of one type converted to another one.
+models::Tensors Converted(models::Tensors tensors, at::ScalarType from, at::ScalarType to) {
+  for (at::Tensor& tensor : tensors) {
+    if (tensor.scalar_type() == from) tensor = tensor.to(to);
+  }
+  return tensors;
+}
+
+models::Tensors Fsdp::RunRoot(Unit& root, const models::Tensors& inputs, const Forward& forward) {
   order_ = std::exchange(running_, {});
   BeginForward(root);
   // Autocast's cache would keep copies of parameters after their unit is freed.
   models::AutocastState autocast = models::AutocastState::Now();
   autocast.keeps_casts = false;
   const models::ScopedAutocastState without_kept_casts(autocast);
-  const bool round = options_.parameters_in_bfloat16;
-  at::Tensor y = forward(round && x.scalar_type() == at::kFloat ? x.to(at::kBFloat16) : x);
   // The root is not freed: the loss may read its parameters, and backward needs them.
-  return round && y.scalar_type() == at::kBFloat16 ? y.to(at::kFloat) : y;
+  if (!options_.parameters_in_bfloat16) return forward(inputs);
+  return Converted(forward(Converted(inputs, at::kFloat, at::kBFloat16)), at::kBFloat16,
+                   at::kFloat);
 }
 
-at::Tensor Fsdp::RunUnit(Unit& unit, const at::Tensor& x, bool backward_reads,
-                         const Forward& forward) {
+models::Tensors Fsdp::RunUnit(Unit& unit, const models::Tensors& inputs, bool backward_reads,
+                              const Forward& forward) {
   const bool wanted = backward_reads && c10::GradMode::is_enabled();
   BeginForward(unit);
   const auto call = static_cast<int64_t>(calls_.size());
   if (!wanted) unit.unobserved = true;
   if (wanted) calls_.push_back({&unit});
   ++unit.running;
-  const at::Tensor y = forward(wanted && x.requires_grad() ? ObserveInput(x, this, call) : x);
+  models::Tensors outputs = forward(wanted ? ObserveInputs(inputs, this, call) : inputs);
   --unit.running;
-  if (wanted && y.requires_grad()) {
+  if (wanted && ObserveOutputs(outputs, this, call) > 0) {
     calls_[call].backward = true;
     ++unit.backwards;
-    ObserveOutput(y, this, call);
   }
   const bool stays = unit.running > 0 || (unit.backwards > 0 && !options_.reshard_after_forward);
   if (!stays) Free(unit);
-  return y;
+  return outputs;
 }
 
 void Fsdp::BeforeBackward(int64_t call) {
   Unit& unit = *calls_[call].unit;
-  ++unit.open;
   AwaitWhole(unit);
+  if (std::exchange(calls_[call].begun, true)) return;  // by another one of its outputs
+  ++unit.open;
   for (int64_t before = call; before-- > 0;) {
     if (!calls_[before].backward || calls_[before].unit == &unit) continue;
     Prefetch(*calls_[before].unit);

@@ -5,9 +5,10 @@
 //
 // The parameters of each unit (unit_plan.h) lie in flat groups, trainable and frozen parameters in
 // separate ones (flat_group.h). A unit is gathered before its call and freed after it. If its
-// output requires a gradient, the unit is gathered again right before its backward, and freed as
-// soon as the gradient of its input is complete. This holds for frozen units, too. If its input
-// requires no gradient, the unit is freed at the end of backward. While a unit runs, the next one
+// outputs require a gradient, the unit is gathered again right before its backward enters through
+// any of them, and freed as soon as the gradients of all its inputs that require one are complete.
+// This holds for frozen units, too. If no input requires a gradient, the unit is freed at the end
+// of backward. While a unit runs, the next one
 // is gathered: in forward the one that came after it in the forward before, in backward the one
 // that was called before it. The root's own parameters stay gathered from its forward to the end of
 // backward. After the update, the root and the first unit of the next forward are gathered, so that

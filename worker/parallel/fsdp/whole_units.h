@@ -23,7 +23,7 @@ struct UnitEvent {
     kFree,            // it is freed
     kForward,         // it is gathered, and its forward begins
     kBeforeBackward,  // it is gathered, and its backward begins
-    kAfterBackward,   // the gradient of its input is complete
+    kAfterBackward,   // the gradients of its inputs are complete
   };
   std::string unit;  // its name; "" is the root
   Kind kind = Kind::kGather;

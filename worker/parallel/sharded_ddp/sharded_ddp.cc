@@ -116,11 +116,11 @@ class AwaitingContext : public models::ForwardContext {
   AwaitingContext(models::Mode mode, at::Generator generator, const models::Unit* root,
                   ShardedDdp* strategy)
       : models::ForwardContext(mode, std::move(generator)), root_(root), strategy_(strategy) {}
-  at::Tensor Call(models::Unit& unit, const at::Tensor& x) override {
+  models::Tensors CallMany(models::Unit& unit, const models::Tensors& inputs) override {
     strategy_->AwaitUnit(unit);
-    at::Tensor y = models::ForwardContext::Call(unit, x);
+    models::Tensors outputs = models::ForwardContext::CallMany(unit, inputs);
     if (&unit == root_) strategy_->AwaitAll();
-    return y;
+    return outputs;
   }
 
  private:
