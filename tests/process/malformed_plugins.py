@@ -49,7 +49,7 @@ plugin(
 plugin("plugin-for-32-bits", "64 bits)", "32 bits", lambda data: data[:4] + b"\1" + data[5:])
 plugin(
     "plugin-for-another-interface",
-    "this worker against '2'",
+    "this worker against '3'",
     "built against '9'",
     stamped(b"stamp:interface=3;", b"stamp:interface=9;"),
 )
