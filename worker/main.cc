@@ -4,7 +4,6 @@
 // Exit codes: 0 finished, or stopped as asked; 1 failed (reported); 2 bad flags; 3 stale, or never
 // welcomed; 4 its lease is over (the coordinator was silent; worker/agent/worker_record.h knows
 // this one).
-#include <ATen/Parallel.h>
 #include <malloc.h>
 #include <poll.h>
 #include <spdlog/spdlog.h>
@@ -69,7 +68,6 @@ int main(int argc, char** argv) {
   // The agent's death kills its workers, but an agent that died before the worker asked for that
   // cannot.
   if (agent_pid != 0 && getppid() != agent_pid) return 3;
-  at::set_num_threads(1);
 
   if (const char* path = getenv(muster::kSpoolVariable); path != nullptr) options.spool.path = path;
   if (const char* limit = getenv(muster::kSpoolLimitVariable); limit != nullptr) {

@@ -24,6 +24,16 @@ std::string JobsOn(const v1::Node& node) {
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
+// "NVIDIA H100 80GB HBM3 (80 GiB)", each kind of GPU once.
+std::string GpuNames(const v1::Node& node) {
+  std::vector<std::string> names;
+  for (const v1::NodeGpu& gpu : node.gpus()) {
+    const std::string name = absl::StrCat(gpu.name(), " (", HumanBytes(gpu.memory_bytes()), ")");
+    if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return absl::StrJoin(names, ", ");
+}
+
 // "until 10:42:10 UTC: 3 failures within 10m; ...".
 std::string WhyOf(const v1::Node& node) {
   if (!node.has_left_out_until()) return node.state_reason();
@@ -35,17 +45,27 @@ std::string WhyOf(const v1::Node& node) {
 std::string NodeTable(const v1::ListNodesResponse& response, absl::Time now) {
   const bool reasons = std::any_of(response.nodes().begin(), response.nodes().end(),
                                    [](const v1::Node& node) { return !WhyOf(node).empty(); });
-  std::vector<std::string> columns = {"NODE", "STATE", "SLOTS", "FREE", "SEEN", "VERSION", "JOBS"};
+  const bool gpus = std::any_of(response.nodes().begin(), response.nodes().end(),
+                                [](const v1::Node& node) { return !node.gpus().empty(); });
+  std::vector<std::string> columns = {"NODE", "STATE", "SLOTS", "FREE"};
+  if (gpus) columns.insert(columns.end(), {"GPUS", "FREE GPUS", "GPU"});
+  columns.insert(columns.end(), {"SEEN", "VERSION", "JOBS"});
   if (reasons) columns.push_back("WHY");
   Table table(columns);
   for (const v1::Node& node : response.nodes()) {
-    std::vector<std::string> row = {node.name(),
-                                    v1::Node::State_Name(node.state()),
+    std::vector<std::string> row = {node.name(), v1::Node::State_Name(node.state()),
                                     absl::StrCat(node.slots_total()),
-                                    absl::StrCat(node.slots_free()),
-                                    Ago(node.last_seen(), now),
-                                    OrDash(node.version()),
-                                    OrDash(JobsOn(node))};
+                                    absl::StrCat(node.slots_free())};
+    if (gpus) {
+      const auto free = std::count_if(node.gpus().begin(), node.gpus().end(),
+                                      [](const v1::NodeGpu& gpu) { return gpu.free(); });
+      row.push_back(absl::StrCat(node.gpus_size()));
+      row.push_back(absl::StrCat(free));
+      row.push_back(OrDash(GpuNames(node)));
+    }
+    row.push_back(Ago(node.last_seen(), now));
+    row.push_back(OrDash(node.version()));
+    row.push_back(OrDash(JobsOn(node)));
     if (reasons) row.push_back(OrDash(WhyOf(node)));
     table.Add(row);
   }

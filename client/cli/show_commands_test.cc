@@ -127,6 +127,25 @@ TEST_F(CliTest, NodesGivesTheNodes) {
   EXPECT_EQ(parsed.SerializeAsString(), nodes.SerializeAsString());
 }
 
+TEST_F(CliTest, NodesShowsGpusWhereThereAreSome) {
+  v1::ListNodesResponse nodes;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
+    nodes { name: 'n1' state: ATTACHED slots_total: 4 slots_free: 1 version: '1.0'
+            gpus { name: 'NVIDIA H100' uuid: 'GPU-a' memory_bytes: 85899345920 free: true }
+            gpus { index: 1 name: 'NVIDIA H100' uuid: 'GPU-b' memory_bytes: 85899345920 } }
+    nodes { name: 'n2' state: ATTACHED slots_total: 2 version: '1.0' })",
+                                                            &nodes));
+  cluster_.Put(nodes);
+  EXPECT_EQ(Muster({"nodes"}), kDone);
+  EXPECT_EQ(out(),
+            "NODE  STATE     SLOTS  FREE  GPUS  FREE GPUS  GPU                     SEEN  VERSION  "
+            "JOBS\n"
+            "n1    ATTACHED  4      1     2     1          NVIDIA H100 (80.0 GiB)  -     1.0      "
+            "-\n"
+            "n2    ATTACHED  2      0     0     0          -                       -     1.0      "
+            "-\n");
+}
+
 TEST_F(CliTest, NodesTellsOfAStoreThatCannotBeWritten) {
   v1::ListNodesResponse nodes;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(

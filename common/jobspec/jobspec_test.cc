@@ -40,7 +40,7 @@ TEST(ResolveDefaults, FillsWhatTheProtoNames) {
     export { path: "/d/out.safetensors" }
     loss { cross_entropy { label_smoothing: 0 } }
     on_nan: FAIL
-    restart { max_restarts: 3 } priority: 0 when_cut_off: STOP)")))
+    restart { max_restarts: 3 } priority: 0 when_cut_off: STOP threads: 1)")))
       << spec.DebugString();
 }
 

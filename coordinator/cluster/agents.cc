@@ -89,6 +89,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
                                                  .incarnation = hello.incarnation,
                                                  .host = hello.host,
                                                  .slots = hello.slots,
+                                                 .gpus = hello.gpus,
                                                  .version = hello.version,
                                                  .protocol = hello.protocol},
                                                 session, now);
@@ -100,8 +101,11 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
   agent_sessions_[session] = hello.node;
   batch_.nodes.push_back({hello.node, hello.incarnation, hello.host, hello.slots});
   std::erase(batch_.removed_nodes, hello.node);
-  effects_.push_back(
-      Say{absl::StrCat("node '", hello.node, "' is attached: ", hello.slots, " slots")});
+  std::string offers = jobs::CountOf(hello.slots, jobs::Device::kCpu);
+  if (const auto gpus = static_cast<uint32_t>(hello.gpus.size()); gpus > 0) {
+    absl::StrAppend(&offers, ", ", jobs::CountOf(gpus, jobs::Device::kCuda));
+  }
+  effects_.push_back(Say{absl::StrCat("node '", hello.node, "' is attached: ", offers)});
   effects_.push_back(SendToAgent{session, WelcomeAgent{options_.timing}});
   NodeFound(hello.node);
   store::NodeMarkRow mark = MarkOf(hello.node);
@@ -163,7 +167,7 @@ absl::Status Cluster::AttachAgent(PeerStreamId session, const AgentHello& hello,
       if (job.ending || (r.finished && !runs)) {
         SendToNode(r.node, StopWorker{job.Worker(rank), options_.end_timeouts.kill});
       } else if (!runs) {
-        SendToNode(r.node, StartWorker{job.Worker(rank), r.slot, job.plan.continue_when_cut_off});
+        SendToNode(r.node, StartOf(job, rank));
       }
     }
   }

@@ -201,10 +201,18 @@ bool Cluster::Offers(const std::string& node, absl::Time now) const {
   return agent != nullptr && agent->attached() && WhyClosed(node, now).empty();
 }
 
-jobs::Slots Cluster::SlotsAt(absl::Time now) const {
-  jobs::Slots slots;
+namespace {
+
+uint32_t SlotsOf(const membership::Agent& agent, jobs::Device device) {
+  return device == jobs::Device::kCuda ? static_cast<uint32_t>(agent.gpus.size()) : agent.slots;
+}
+
+}  // namespace
+
+jobs::Slots Cluster::SlotsAt(jobs::Device device, absl::Time now) const {
+  jobs::Slots slots(device);
   for (const auto& [node, agent] : membership_.agents()) {
-    if (Offers(node, now)) slots.Offer(node, agent.slots, agent.protocol);
+    if (Offers(node, now)) slots.Offer(node, SlotsOf(agent, device), agent.protocol);
   }
   for (const auto& [node, hanging] : quarantined_) {
     for (const uint32_t slot : hanging) slots.Use({node, slot});
@@ -219,26 +227,26 @@ jobs::Slots Cluster::SlotsAt(absl::Time now) const {
   return slots;
 }
 
-std::string Cluster::TooBigFor(uint32_t world_size) const {
+std::string Cluster::TooBigFor(uint32_t world_size, jobs::Device device) const {
   // All ranks of a job run on nodes of the same protocol.
   std::map<uint32_t, uint32_t> of_protocol;
   uint32_t offered = 0;
   for (const auto& [node, agent] : membership_.agents()) {
     if (!Offers(node, last_tick_)) continue;
-    offered = std::max(offered, of_protocol[agent.protocol] += agent.slots);
+    offered = std::max(offered, of_protocol[agent.protocol] += SlotsOf(agent, device));
   }
   if (world_size <= offered) return "";
-  const std::string needs =
-      absl::StrCat("needs ", world_size, world_size == 1 ? " slot; " : " slots; ");
-  if (offered == 0) return absl::StrCat(needs, "no agent is attached");
+  const std::string needs = absl::StrCat("needs ", jobs::CountOf(world_size, device), "; ");
+  if (of_protocol.empty()) return absl::StrCat(needs, "no agent is attached");
+  if (offered == 0) return absl::StrCat(needs, "no attached agent offers any");
   return absl::StrCat(needs, offered, offered == 1 ? " is offered" : " are offered");
 }
 
-std::vector<jobs::Running> Cluster::RunningJobs(absl::Time now) const {
+std::vector<jobs::Running> Cluster::RunningJobs(jobs::Device device, absl::Time now) const {
   std::vector<jobs::Running> running;
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
-    if (!job.live) continue;
+    if (!job.live || job.plan.device != device) continue;
     // Slots on nodes that accept no work are not counted: they will not be offered when the job
     // ends.
     jobs::Running entry{.end = jobs::TimeLimitEnd(job)};
@@ -253,10 +261,16 @@ std::vector<jobs::Running> Cluster::RunningJobs(absl::Time now) const {
 }
 
 void Cluster::Schedule(absl::Time now) {
+  for (const jobs::Device device : {jobs::Device::kCpu, jobs::Device::kCuda}) {
+    Schedule(device, now);
+  }
+}
+
+void Cluster::Schedule(jobs::Device device, absl::Time now) {
   std::vector<jobs::Waiting> line;
   for (const auto& [number, id] : open_) {
     const jobs::Job& job = jobs_.at(id);
-    if (!job.waiting() || strangers_.contains(id)) continue;
+    if (job.plan.device != device || !job.waiting() || strangers_.contains(id)) continue;
     if (now < awaited_until_ && restored_.contains(id)) continue;
     // Other jobs do not wait for a job that waits after faults of nodes.
     if (job.not_before > now && jobs::EndOf(job) == jobs::End::kNodeFault) continue;
@@ -272,7 +286,7 @@ void Cluster::Schedule(absl::Time now) {
   }
   if (line.empty()) return;
   for (const jobs::Decision& decision :
-       jobs::PlaceInLine(std::move(line), SlotsAt(now), RunningJobs(now), now)) {
+       jobs::PlaceInLine(std::move(line), SlotsAt(device, now), RunningJobs(device, now), now)) {
     jobs::Job& job = jobs_.at(decision.id);
     // Before not_before the job keeps its place in the line and these slots, but does not start.
     if (decision.placed.has_value() && job.not_before > now) continue;
@@ -293,6 +307,10 @@ void Cluster::Schedule(absl::Time now) {
   }
 }
 
+StartWorker Cluster::StartOf(const jobs::Job& job, uint32_t rank) {
+  return {job.Worker(rank), job.ranks[rank].slot, job.plan.continue_when_cut_off, job.plan.threads};
+}
+
 void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now) {
   std::vector<jobs::Rank> ranks;
   for (const jobs::Slot& slot : placed) {
@@ -308,7 +326,7 @@ void Cluster::Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl:
   for (uint32_t rank = 0; rank < job->ranks.size(); ++rank) {
     const jobs::Rank& r = job->ranks[rank];
     membership_.ExpectWorker(job->Worker(rank), r.node, false, now, ProgressLimitsOf(*job));
-    SendToNode(r.node, StartWorker{job->Worker(rank), r.slot, job->plan.continue_when_cut_off});
+    SendToNode(r.node, StartOf(*job, rank));
   }
   ListsChanged(job);
   Changed(job);

@@ -199,10 +199,10 @@ class Cluster {
   static constexpr size_t kSpeedSteps = 20;
   const std::deque<std::string>& NewestSteps(const std::string& job_id) const;
   // As of the last tick.
-  jobs::Slots OfferedSlots() const { return SlotsAt(last_tick_); }
+  jobs::Slots OfferedSlots(jobs::Device device) const { return SlotsAt(device, last_tick_); }
   // A warning if a job of this size would not fit even if all offered slots were free: "needs 4
-  // slots; 2 are offered". Otherwise empty.
-  std::string TooBigFor(uint32_t world_size) const;
+  // GPUs; 2 are offered". Otherwise empty.
+  std::string TooBigFor(uint32_t world_size, jobs::Device device) const;
 
  private:
   // What changed of a job since the last TakeBatch().
@@ -287,9 +287,12 @@ class Cluster {
   void Close(PeerStreamId session, const absl::Status& why);
   // Jobs may be placed on the node.
   bool Offers(const std::string& node, absl::Time now) const;
-  std::vector<jobs::Running> RunningJobs(absl::Time now) const;
+  std::vector<jobs::Running> RunningJobs(jobs::Device device, absl::Time now) const;
   // Starts the jobs that fit, in the order of the line, and records why the others wait.
   void Schedule(absl::Time now);
+  // The jobs on one kind of device.
+  void Schedule(jobs::Device device, absl::Time now);
+  static StartWorker StartOf(const jobs::Job& job, uint32_t rank);
   void Start(jobs::Job* job, const std::vector<jobs::Slot>& placed, absl::Time now);
   // The node was silent for too long. Its processes end by themselves, except those of jobs with
   // `when_cut_off: continue`.
@@ -321,7 +324,7 @@ class Cluster {
   std::string WhyClosed(const std::string& node, absl::Time now) const;
   // Of all attached nodes that are closed, for people; empty: there are none.
   std::string ClosedNodes(absl::Time now) const;
-  jobs::Slots SlotsAt(absl::Time now) const;
+  jobs::Slots SlotsAt(jobs::Device device, absl::Time now) const;
   // Whether this agent may have its name. ALREADY_EXISTS NODE_NAME_TAKEN; FAILED_PRECONDITION
   // STALE_INCARNATION.
   absl::Status CheckName(const AgentHello& hello) const;

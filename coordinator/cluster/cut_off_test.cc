@@ -83,7 +83,7 @@ TEST_F(CutOffTest, AForgottenAgentThatWasBeingStoppedLeavesNoTrace) {
   world_.Commit();
   ASSERT_TRUE(Forget("a").ok());
   ASSERT_TRUE(world_.Attach(3, Hello("a", 1, "next")).ok());
-  EXPECT_EQ(world_.cluster().OfferedSlots().free("a"), 1);
+  EXPECT_EQ(world_.cluster().OfferedSlots(jobs::Device::kCpu).free("a"), 1);
 }
 
 TEST_F(CutOffTest, ARestartOfTheCoordinatorChangesNothing) {

@@ -29,6 +29,7 @@ struct StartWorker {
   WorkerId worker;
   uint32_t slot = 0;
   bool continue_when_cut_off = false;
+  uint32_t threads = 1;
 };
 struct StopWorker {
   WorkerId worker;

@@ -14,6 +14,7 @@
 #include "coordinator/commands/command_log.h"
 #include "coordinator/jobs/job.h"
 #include "coordinator/jobs/life.h"
+#include "coordinator/membership/gpu.h"
 #include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
 
@@ -91,6 +92,7 @@ struct AgentHello {
   // Why the agent is being stopped; empty: it is not being stopped.
   std::string draining;
   std::vector<uint32_t> quarantined_slots;
+  std::vector<membership::Gpu> gpus;
 };
 
 // A process does not end although it was killed (`quarantined`), or has finally ended.

@@ -310,7 +310,7 @@ TEST(Cluster, ANodeWhoseWorkersNeverStartIsLeftOutAndTheJobWaits) {
   EXPECT_EQ(generation, 3);
   EXPECT_EQ(world.job("job").state, jobs::State::kRecovering);
   ASSERT_EQ(world.cluster().View("a").what, Cluster::NodeView::kLeftOut);
-  EXPECT_EQ(world.cluster().OfferedSlots().offered(), 0);
+  EXPECT_EQ(world.cluster().OfferedSlots(jobs::Device::kCpu).offered(), 0);
   const std::string reason = world.job("job").state_reason;
   EXPECT_NE(reason.find("node 'a' is left out until 00:17:"), std::string::npos) << reason;
   EXPECT_NE(reason.find("could not be started: no such program"), std::string::npos) << reason;

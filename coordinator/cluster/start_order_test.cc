@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "common/slots/gpu_slot.h"
 #include "coordinator/cluster/cluster.h"
 #include "coordinator/cluster/world.h"
 
@@ -58,6 +59,47 @@ TEST(Cluster, AJobThatIsTooBigForAllThatIsOfferedHoldsUpNobody) {
   EXPECT_EQ(world.job("small").state, jobs::State::kStarting);
   EXPECT_EQ(world.job("big").state_reason,
             "needs 9999 slots; 2 are offered by 1 node, 2 of them free");
+}
+
+AgentHello HelloWithGpus(const std::string& node, uint32_t slots, uint32_t gpus) {
+  AgentHello hello = Hello(node, slots);
+  for (uint32_t i = 0; i < gpus; ++i) hello.gpus.push_back({.index = i, .name = "GPU"});
+  return hello;
+}
+
+TEST(Cluster, AJobOnGpusWaitsForGpusAndHoldsUpNoJobOnTheCpu) {
+  World world;
+  ASSERT_TRUE(world.Attach(1, Hello("a", 4)).ok());
+  const jobs::Plan plan{.world_size = 2, .device = jobs::Device::kCuda, .threads = 3};
+  world.Submit("gpu", plan);
+  EXPECT_EQ(world.job("gpu").state_reason, "needs 2 GPUs; no attached agent offers any");
+  EXPECT_EQ(world.cluster().TooBigFor(2, jobs::Device::kCuda),
+            "needs 2 GPUs; no attached agent offers any");
+  world.Submit("cpu", 3);
+  EXPECT_EQ(world.job("cpu").state, jobs::State::kStarting);
+  world.effects.clear();
+
+  ASSERT_TRUE(world.Attach(2, HelloWithGpus("b", 0, 2)).ok());
+  EXPECT_EQ(world.job("gpu").state, jobs::State::kStarting);
+  const auto starts = world.Starts();
+  ASSERT_EQ(starts.size(), 2u);
+  for (uint32_t rank = 0; rank < 2; ++rank) {
+    EXPECT_EQ(starts[rank].slot, kFirstGpuSlot + rank);
+    EXPECT_EQ(starts[rank].threads, 3u);
+    EXPECT_EQ(world.job("gpu").ranks[rank].node, "b");
+  }
+  EXPECT_EQ(world.cluster().TooBigFor(3, jobs::Device::kCuda), "needs 3 GPUs; 2 are offered");
+  world.Submit("next", plan);
+  EXPECT_EQ(world.job("next").state_reason,
+            "needs 2 GPUs; 2 are offered by 1 node, 0 of them free");
+}
+
+TEST(Cluster, AfterARestartAJobOnGpusStillNeedsGpus) {
+  World world;
+  world.Submit("gpu", jobs::Plan{.device = jobs::Device::kCuda});
+  world.Restart();
+  ASSERT_TRUE(world.Attach(1, Hello("a", 4)).ok());
+  EXPECT_EQ(world.job("gpu").state_reason, "needs 1 GPU; no attached agent offers any");
 }
 
 TEST(Cluster, AJobWhoseNodeIsGoneHoldsUpNobody) {

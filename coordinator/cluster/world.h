@@ -45,11 +45,10 @@ class World {
 
   void Submit(const std::string& id, uint32_t world_size, uint32_t max_restarts = 3,
               int32_t priority = 0) {
-    Submission submission{.job_id = id, .name = id};
-    submission.plan.world_size = world_size;
-    submission.plan.max_restarts = max_restarts;
-    submission.plan.priority = priority;
-    ASSERT_TRUE(cluster_->Submit(submission, now()).ok());
+    Submit(id, {.world_size = world_size, .max_restarts = max_restarts, .priority = priority});
+  }
+  void Submit(const std::string& id, const jobs::Plan& plan) {
+    ASSERT_TRUE(cluster_->Submit({.job_id = id, .name = id, .plan = plan}, now()).ok());
     Commit();
   }
   absl::Status Stop(const std::string& id, const std::string& request_id = "") {

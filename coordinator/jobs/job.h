@@ -32,9 +32,15 @@ inline bool IsTerminal(State state) {
   return state == State::kSucceeded || state == State::kFailed || state == State::kCancelled;
 }
 
+// What a rank computes on, and what a slot offers. The numbers are stored.
+enum class Device : uint8_t { kCpu = 1, kCuda = 2 };
+
 // The parts of the job file that the coordinator uses.
 struct Plan {
   uint32_t world_size = 1;
+  Device device = Device::kCpu;
+  // Of LibTorch, in each rank.
+  uint32_t threads = 1;
   uint64_t total_steps = 0;
   uint32_t max_restarts = 0;
   uint32_t keep_checkpoints = 3;

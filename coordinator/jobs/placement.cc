@@ -4,19 +4,33 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
+#include "common/slots/gpu_slot.h"
 
 namespace muster::jobs {
 
+std::string CountOf(uint32_t slots, Device device) {
+  return absl::StrCat(slots, device == Device::kCuda ? " GPU" : " slot", slots == 1 ? "" : "s");
+}
+
 void Slots::Offer(const std::string& node, uint32_t slots, uint32_t protocol) {
+  any_node_ = true;
+  if (slots == 0) return;
   offered_ += slots;
   protocols_[node] = protocol;
   auto& free = free_[node];
-  for (uint32_t slot = 0; slot < slots; ++slot) free.push_back(slot);
+  const uint32_t first = device_ == Device::kCuda ? kFirstGpuSlot : 0;
+  for (uint32_t slot = first; slot < first + slots; ++slot) free.push_back(slot);
 }
 
 void Slots::Use(const Slot& slot) {
   const auto node = free_.find(slot.node);
   if (node != free_.end()) std::erase(node->second, slot.slot);
+}
+
+bool Slots::IsFree(const Slot& slot) const {
+  const auto node = free_.find(slot.node);
+  return node != free_.end() &&
+         std::find(node->second.begin(), node->second.end(), slot.slot) != node->second.end();
 }
 
 uint32_t Slots::free() const {
@@ -63,14 +77,13 @@ std::optional<std::vector<Slot>> Slots::Place(uint32_t protocol, uint32_t world_
 }
 
 std::string Slots::Shortage(uint32_t world_size) const {
+  std::string text = absl::StrCat("needs ", CountOf(world_size, device_), "; ");
   if (offered_ == 0) {
-    return absl::StrCat("needs ", world_size, world_size == 1 ? " slot" : " slots",
-                        "; no agent is attached");
+    return absl::StrCat(text, any_node_ ? "no attached agent offers any" : "no agent is attached");
   }
-  std::string text =
-      absl::StrCat("needs ", world_size, world_size == 1 ? " slot; " : " slots; ", offered_,
-                   offered_ == 1 ? " is offered by " : " are offered by ", nodes(),
-                   nodes() == 1 ? " node, " : " nodes, ", free(), " of them free");
+  absl::StrAppend(&text, offered_, offered_ == 1 ? " is offered by " : " are offered by ",
+                  free_.size(), free_.size() == 1 ? " node, " : " nodes, ", free(),
+                  " of them free");
   if (free() >= world_size) {
     absl::StrAppend(&text, ", but not enough of them on nodes whose programs have one version");
   }

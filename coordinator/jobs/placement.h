@@ -1,7 +1,8 @@
 // Which jobs get which slots. The first job in the line that does not fit the free slots has a
 // reservation: jobs behind it start only if that does not delay it (backfill). So small jobs cannot
 // keep a large job waiting for ever. A job that would not fit even if everything were free waits
-// until more slots are offered, and does not delay other jobs. Pure.
+// until more slots are offered, and does not delay other jobs. Jobs on GPUs and jobs on CPUs stand
+// in lines of their own. Pure.
 #ifndef MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 #define MUSTER_COORDINATOR_JOBS_PLACEMENT_H_
 
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "coordinator/jobs/job.h"
 
 namespace muster::jobs {
 
@@ -24,9 +26,14 @@ struct Slot {
   bool operator==(const Slot&) const = default;
 };
 
-// The slots of attached agents.
+// "3 slots", "1 GPU".
+std::string CountOf(uint32_t slots, Device device);
+
+// The slots of one kind of device of attached agents.
 class Slots {
  public:
+  explicit Slots(Device device = Device::kCpu) : device_(device) {}
+
   // `protocol`: that of the node's workers. Workers of two protocols cannot run collectives
   // together.
   void Offer(const std::string& node, uint32_t slots, uint32_t protocol = 0);
@@ -36,7 +43,7 @@ class Slots {
   uint32_t offered() const { return offered_; }
   uint32_t free() const;
   uint32_t free(const std::string& node) const;
-  uint32_t nodes() const { return static_cast<uint32_t>(free_.size()); }
+  bool IsFree(const Slot& slot) const;
 
   // Takes and returns one slot per rank, all on nodes of this protocol. Nodes with the most free
   // slots come first (then by name), so that a job uses few nodes. Absent if there are too few
@@ -46,11 +53,13 @@ class Slots {
   // By protocol, the newest first.
   std::map<uint32_t, uint32_t, std::greater<>> FreeByProtocol() const;
 
-  // "needs 4 slots; 2 are offered by 1 node, 0 of them free".
+  // "needs 4 GPUs; 2 are offered by 1 node, 0 of them free".
   std::string Shortage(uint32_t world_size) const;
 
  private:
+  const Device device_;
   uint32_t offered_ = 0;
+  bool any_node_ = false;
   std::map<std::string, uint32_t> protocols_;
   std::map<std::string, std::vector<uint32_t>> free_;
 };
@@ -89,7 +98,7 @@ struct Decision {
 };
 
 // Decides for each job in the line, in this order: those that have started before, then the highest
-// priority, then the earliest submission.
+// priority, then the earliest submission. All jobs and slots are of one kind of device.
 //
 // The first job that does not fit (of those that ever could) has a reservation. If the ends of
 // enough running jobs are known, it begins at the time by which these have ended. A later job may

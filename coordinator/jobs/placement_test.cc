@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "common/slots/gpu_slot.h"
+
 namespace muster::jobs {
 namespace {
 
@@ -41,6 +43,20 @@ TEST(Placement, SaysWhatIsMissing) {
   slots.Offer("b", 2);
   slots.Use({"a", 0});
   EXPECT_EQ(slots.Shortage(4), "needs 4 slots; 3 are offered by 2 nodes, 2 of them free");
+}
+
+TEST(Placement, GpusAreSlotsOfTheirOwn) {
+  Slots slots(Device::kCuda);
+  EXPECT_EQ(slots.Shortage(2), "needs 2 GPUs; no agent is attached");
+  slots.Offer("cpu-only", 0);
+  EXPECT_EQ(slots.Shortage(2), "needs 2 GPUs; no attached agent offers any");
+  slots.Offer("a", 2);
+  slots.Use({"a", 0});  // a slot of the CPU
+  slots.Use({"a", kFirstGpuSlot});
+  EXPECT_FALSE(slots.IsFree({"a", kFirstGpuSlot}));
+  EXPECT_TRUE(slots.IsFree({"a", kFirstGpuSlot + 1}));
+  EXPECT_EQ(slots.Shortage(2), "needs 2 GPUs; 2 are offered by 1 node, 1 of them free");
+  EXPECT_EQ(*slots.Place(0, 1), (Placed{{"a", kFirstGpuSlot + 1}}));
 }
 
 TEST(Placement, RanksOfOneJobAreOnNodesOfOneProtocolTheNewestThatHasRoom) {

@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "coordinator/membership/gpu.h"
 #include "coordinator/membership/timing.h"
 #include "coordinator/membership/watchdog.h"
 #include "coordinator/membership/worker_id.h"
@@ -41,7 +42,9 @@ struct Agent {
   std::string incarnation;
   // The address at which other nodes reach this one.
   std::string host;
-  uint32_t slots = 0;
+  uint32_t slots = 0;  // for jobs on the CPU
+  // What it found; empty until it attaches.
+  std::vector<Gpu> gpus = {};
   // The version of its program; empty until it attaches.
   std::string version;
   // The protocol of its program; 0 until it attaches.

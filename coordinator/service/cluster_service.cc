@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/rpc/proto_time.h"
+#include "common/slots/gpu_slot.h"
 #include "coordinator/service/request.h"
 #include "coordinator/service/wire.h"
 
@@ -26,8 +27,17 @@ v1::Node::State NodeState(const cluster::Cluster::NodeView& view, bool attached)
   return attached ? v1::Node::ATTACHED : v1::Node::DETACHED;
 }
 
+struct Offered {
+  jobs::Slots slots;
+  jobs::Slots gpus;
+};
+
+Offered OfferedBy(const cluster::Cluster& cluster) {
+  return {cluster.OfferedSlots(jobs::Device::kCpu), cluster.OfferedSlots(jobs::Device::kCuda)};
+}
+
 v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
-                const jobs::Slots& slots) {
+                const Offered& offered) {
   v1::Node node;
   node.set_name(agent.node);
   const cluster::Cluster::NodeView view = cluster.View(agent.node);
@@ -38,7 +48,15 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
   if (view.until != absl::InfinitePast()) Set(node.mutable_left_out_until(), view.until);
   node.set_host(agent.host);
   node.set_slots_total(agent.slots);
-  node.set_slots_free(slots.free(agent.node));
+  node.set_slots_free(offered.slots.free(agent.node));
+  for (uint32_t i = 0; i < agent.gpus.size(); ++i) {
+    v1::NodeGpu* gpu = node.add_gpus();
+    gpu->set_index(agent.gpus[i].index);
+    gpu->set_uuid(agent.gpus[i].uuid);
+    gpu->set_name(agent.gpus[i].name);
+    gpu->set_memory_bytes(agent.gpus[i].memory_bytes);
+    gpu->set_free(offered.gpus.IsFree({agent.node, kFirstGpuSlot + i}));
+  }
   node.set_version(agent.version);
   node.set_agent_id(cluster.AgentId(agent.node));
   node.set_slots_quarantined(static_cast<uint32_t>(cluster.QuarantinedSlots(agent.node)));
@@ -55,7 +73,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
 // The node as it is now. If its agent is not known, only its name and its state are set.
 void Describe(const cluster::Cluster& cluster, const std::string& name, v1::Node* node) {
   if (const membership::Agent* agent = cluster.membership().FindAgent(name); agent != nullptr) {
-    *node = ToWire(cluster, *agent, cluster.OfferedSlots());
+    *node = ToWire(cluster, *agent, OfferedBy(cluster));
     return;
   }
   const cluster::Cluster::NodeView view = cluster.View(name);
@@ -144,9 +162,9 @@ grpc::ServerUnaryReactor* ClusterService::ListNodes(grpc::CallbackServerContext*
   auto* reactor = context->DefaultReactor();
   // This is answered even while the store is in trouble: the answer says so.
   engine_->Aside([=, this](const cluster::Cluster& cluster, absl::Time) {
-    const jobs::Slots slots = cluster.OfferedSlots();
+    const Offered offered = OfferedBy(cluster);
     for (const auto& [name, agent] : cluster.membership().agents()) {
-      *response->add_nodes() = ToWire(cluster, agent, slots);
+      *response->add_nodes() = ToWire(cluster, agent, offered);
     }
     if (const auto& trouble = engine_->trouble(); trouble.has_value()) {
       response->mutable_store_trouble()->set_message(trouble->message);

@@ -318,6 +318,38 @@ TEST_F(CoordinatorTest, TheHighestPriorityGoesFirst) {
   EXPECT_EQ(Get("first").state(), v1::Job::QUEUED);
 }
 
+TEST_F(CoordinatorTest, AJobOnGpusRunsOnANodeWithGpus) {
+  FakeAgent cpu(address(), FakeAgent::Hello("n1", 4));
+  ASSERT_TRUE(cpu.Welcomed());
+  v1::JobSpec spec = Spec(1);
+  spec.set_device(v1::JobSpec::CUDA);
+  spec.set_threads(5);
+  v1::Job job;
+  ASSERT_TRUE(Submit(spec, "a", &job).ok());
+  EXPECT_EQ(job.state_reason(), "needs 1 GPU; no attached agent offers any");
+  ASSERT_EQ(job.warnings_size(), 1);
+  EXPECT_EQ(job.warnings(0), "needs 1 GPU; no attached agent offers any");
+
+  v1::AgentHello hello = FakeAgent::Hello("n2", 0);
+  v1::Gpu* gpu = hello.add_gpus();
+  gpu->set_index(6);
+  gpu->set_uuid("GPU-a");
+  gpu->set_name("NVIDIA Test");
+  gpu->set_memory_bytes(1000);
+  FakeAgent agent(address(), hello);
+  ASSERT_TRUE(agent.Welcomed());
+  ASSERT_EQ(agent.Started(1, 0).job_id(), "a");
+  const v1::ListNodesResponse nodes = Nodes();
+  ASSERT_EQ(nodes.nodes_size(), 2);
+  EXPECT_EQ(nodes.nodes(0).gpus_size(), 0);
+  ASSERT_EQ(nodes.nodes(1).gpus_size(), 1);
+  EXPECT_EQ(nodes.nodes(1).gpus(0).uuid(), "GPU-a");
+  EXPECT_EQ(nodes.nodes(1).gpus(0).name(), "NVIDIA Test");
+  EXPECT_EQ(nodes.nodes(1).gpus(0).memory_bytes(), 1000);
+  EXPECT_FALSE(nodes.nodes(1).gpus(0).free());
+  EXPECT_EQ(Get("a").ranks(0).device(), "cuda:6");
+}
+
 TEST_F(CoordinatorTest, NodesSayWhatIsFreeAndWhatRuns) {
   EXPECT_EQ(Nodes().nodes_size(), 0);
   v1::AgentHello hello = FakeAgent::Hello("n1", 3);

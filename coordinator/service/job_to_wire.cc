@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/failure.h"
 #include "coordinator/service/wire.h"
 
@@ -20,11 +21,14 @@ v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker
                                                      : v1::RankStatus::DETACHED;
 }
 
-// LibTorch's name of the device. Each slot of a node is a device of its own; on a CPU all slots
-// share one device.
-std::string DeviceName(v1::JobSpec::Device device, uint32_t slot) {
-  const std::string type = absl::AsciiStrToLower(v1::JobSpec::Device_Name(device));
-  return device == v1::JobSpec::CPU ? type : absl::StrCat(type, ":", slot);
+// "cpu", or "cuda:1" with the GPU's index on its host.
+std::string DeviceName(const jobs::Job& job, const jobs::Rank& rank,
+                       const cluster::Cluster& cluster) {
+  if (job.plan.device == jobs::Device::kCpu) return "cpu";
+  const size_t position = rank.slot - kFirstGpuSlot;
+  const membership::Agent* agent = cluster.membership().FindAgent(rank.node);
+  const bool known = agent != nullptr && position < agent->gpus.size();
+  return absl::StrCat("cuda:", known ? agent->gpus[position].index : position);
 }
 
 void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& cluster, v1::Job* out) {
@@ -34,7 +38,7 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
   status->set_rank(number);
   status->set_node(rank.node);
   status->set_pid(rank.pid);
-  status->set_device(DeviceName(out->spec().device(), rank.slot));
+  status->set_device(DeviceName(job, rank, cluster));
   status->set_state(RankState(rank, worker));
   status->set_step(rank.step);
   if (rank.session_started && !rank.finished && !rank.exited) {
@@ -106,7 +110,7 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   SetMetrics(&out, job, cluster);
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
-    const std::string warning = cluster.TooBigFor(job.plan.world_size);
+    const std::string warning = cluster.TooBigFor(job.plan.world_size, job.plan.device);
     if (!warning.empty()) out.add_warnings(warning);
   }
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/slots/gpu_slot.h"
 #include "coordinator/service/wire.h"
 
 namespace muster::service {
@@ -90,9 +91,13 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
   absl::Status Greet(const v1::AgentMessage& message, cluster::Cluster& cluster, absl::Time now) {
     const v1::AgentHello& hello = message.hello();
     if (!message.has_hello() || hello.node().empty() || hello.incarnation().empty() ||
-        hello.slots() == 0) {
+        (hello.slots() == 0 && hello.gpus().empty())) {
       return absl::InvalidArgumentError(
-          "expected a Hello with node, incarnation and at least one slot first");
+          "expected a Hello with node, incarnation and at least one slot or GPU first");
+    }
+    if (hello.slots() > kFirstGpuSlot) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("found ", hello.slots(), " slots; expected at most ", kFirstGpuSlot));
     }
     greeted_ = true;
     return cluster.AttachAgent(id(), FromWire(hello), now);

@@ -80,6 +80,10 @@ absl::Status InvalidSpec(const v1::SpecProblems& all) {
   return status;
 }
 
+jobs::Device DeviceOf(const v1::JobSpec& spec) {
+  return spec.device() == v1::JobSpec::CUDA ? jobs::Device::kCuda : jobs::Device::kCpu;
+}
+
 v1::SpecProblems ExportProblems(const v1::JobSpec& spec) {
   v1::SpecProblems problems;
   const std::string message = jobfile::CheckExport(spec);
@@ -98,6 +102,8 @@ cluster::Submission ToSubmission(const v1::SubmitJobRequest& request) {
           .fingerprint = FingerprintOf("submit", request),
           .spec = spec.SerializeAsString(),
           .plan = {.world_size = spec.world_size(),
+                   .device = DeviceOf(spec),
+                   .threads = spec.threads(),
                    .total_steps = jobspec::TotalSteps(spec),
                    .max_restarts = spec.restart().max_restarts(),
                    .keep_checkpoints = spec.checkpoint().keep(),

@@ -4,6 +4,7 @@
 
 #include "absl/status/status.h"
 #include "coordinator/cluster/event.h"
+#include "coordinator/jobs/job.h"
 #include "coordinator/membership/timing.h"
 #include "proto/muster/v1/error.pb.h"
 #include "proto/muster/v1/job_service.pb.h"
@@ -15,6 +16,9 @@ namespace muster::service {
 v1::SpecProblems ProblemsOf(const v1::JobSpec& spec, const membership::Timing& timing);
 // The same, and the problem of the job's id.
 v1::SpecProblems ProblemsOf(const v1::SubmitJobRequest& request, const membership::Timing& timing);
+
+// What the ranks compute on.
+jobs::Device DeviceOf(const v1::JobSpec& spec);
 
 // A problem if the export would replace a file that is not this job's, as seen from this machine.
 v1::SpecProblems ExportProblems(const v1::JobSpec& spec);

@@ -41,6 +41,7 @@ struct AgentOrderToWire {
     Set(out->mutable_start_worker()->mutable_worker(), start.worker);
     out->mutable_start_worker()->set_slot(start.slot);
     out->mutable_start_worker()->set_continue_when_cut_off(start.continue_when_cut_off);
+    out->mutable_start_worker()->set_threads(start.threads);
   }
   void operator()(const cluster::StopWorker& stop) {
     Set(out->mutable_stop_worker()->mutable_worker(), stop.worker);
@@ -198,6 +199,9 @@ cluster::AgentHello FromWire(const v1::AgentHello& hello) {
   for (const auto& exit : hello.exits()) result.exits.push_back(FromWire(exit));
   for (const auto& quarantine : hello.quarantined()) {
     result.quarantined_slots.push_back(quarantine.slot());
+  }
+  for (const auto& gpu : hello.gpus()) {
+    result.gpus.push_back({gpu.index(), gpu.uuid(), gpu.name(), gpu.memory_bytes()});
   }
   if (hello.has_draining()) {
     const std::string& reason = hello.draining().reason();

@@ -296,6 +296,11 @@ ALTER TABLE node_marks ADD COLUMN drain_deadline INTEGER;
 )sql",
     // ---- 14: what is measured as its message; jobs in three parts.
     kMigration14,
+    // ---- 15: what jobs compute on, with how many threads.
+    R"sql(
+ALTER TABLE jobs ADD COLUMN device INTEGER NOT NULL DEFAULT 1;
+ALTER TABLE jobs ADD COLUMN threads INTEGER NOT NULL DEFAULT 1;
+)sql",
 };
 
 // A file of a newer version is refused.

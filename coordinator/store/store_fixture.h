@@ -23,6 +23,8 @@ inline jobs::Job FullJob(const std::string& id, uint64_t number) {
   job.number = number;
   job.spec = std::string("bytes\0with zero", 15);
   job.plan = {.world_size = 2,
+              .device = jobs::Device::kCuda,
+              .threads = 6,
               .total_steps = 100,
               .max_restarts = 4,
               .keep_checkpoints = 5,
@@ -152,6 +154,8 @@ inline void ExpectSame(const jobs::Job& a, const jobs::Job& b) {
   EXPECT_EQ(a.plan.max_restarts, b.plan.max_restarts);
   EXPECT_EQ(a.plan.keep_checkpoints, b.plan.keep_checkpoints);
   EXPECT_EQ(a.plan.priority, b.plan.priority);
+  EXPECT_EQ(a.plan.device, b.plan.device);
+  EXPECT_EQ(a.plan.threads, b.plan.threads);
   EXPECT_EQ(a.plan.continue_when_cut_off, b.plan.continue_when_cut_off);
   EXPECT_EQ(a.plan.no_progress, b.plan.no_progress);
   EXPECT_EQ(a.plan.startup, b.plan.startup);

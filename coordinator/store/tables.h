@@ -23,6 +23,8 @@ struct JobsTable {
     column("number", job.number);
     column("spec", Blob{job.spec});
     column("world_size", job.plan.world_size);
+    column("device", job.plan.device);
+    column("threads", job.plan.threads);
     column("total_steps", job.plan.total_steps);
     column("max_restarts", job.plan.max_restarts);
     column("keep_checkpoints", job.plan.keep_checkpoints);

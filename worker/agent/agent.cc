@@ -20,6 +20,7 @@
 #include "common/rpc/error.h"
 #include "common/rpc/knock.h"
 #include "common/rpc/rpc.h"
+#include "common/slots/gpu_slot.h"
 #include "common/status/status.h"
 #include "common/steady/now.h"
 #include "worker/agent/coordinator_stream.h"
@@ -94,8 +95,8 @@ class Agent::Loop {
   }
   absl::Status Wait() {
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
+    mutex_.Await(
+        absl::Condition(+[](std::optional<absl::Status>* why) { return why->has_value(); }, &why_));
     return *why_;
   }
 
@@ -162,16 +163,23 @@ class Agent::Loop {
 
   // ---- Effects ----
 
+  // The UUID of a slot's GPU; empty for a slot of the CPU.
+  std::string GpuOf(uint32_t slot) const {
+    return slot < kFirstGpuSlot ? "" : options_.gpus[slot - kFirstGpuSlot].uuid;
+  }
+
   void Do(const Launch& launch) {
     const WorkerId& worker = launch.worker;
-    std::map<std::string, std::string> environment =
-        spools_.Environment(worker, options_.spool_limit / options_.core.slots);
+    std::map<std::string, std::string> environment = spools_.Environment(
+        worker, options_.spool_limit / (options_.core.slots + options_.core.gpus));
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
     }
     auto spawned = spawner_.Spawn(ToSpawnOptions({.binary = options_.worker,
                                                   .coordinator = options_.coordinator,
                                                   .worker = worker,
+                                                  .threads = launch.threads,
+                                                  .gpu = GpuOf(launch.slot),
                                                   .environment = std::move(environment)}));
     if (!spawned.ok()) {
       spdlog::error("{} cannot be started: {}", worker.ToString(), Message(spawned.status()));
@@ -216,6 +224,7 @@ class Agent::Loop {
     hello.set_node(options_.node);
     hello.set_incarnation(incarnation_);
     hello.set_slots(options_.core.slots);
+    for (const Gpu& gpu : options_.gpus) *hello.add_gpus() = ToWire(gpu);
     hello.set_host(options_.host);
     hello.set_version(kVersion);
     hello.set_agent_id(identity_->id());
@@ -390,12 +399,18 @@ class Agent::Loop {
   std::thread thread_;
 };
 
-absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& options) {
+absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& given) {
+  AgentOptions options = given;
+  options.core.gpus = static_cast<uint32_t>(options.gpus.size());
   if (options.coordinator.empty())
     return absl::InvalidArgumentError("no coordinator address given");
   if (options.node.empty()) return absl::InvalidArgumentError("no node name given");
-  if (options.core.slots == 0)
-    return absl::InvalidArgumentError("an agent offers at least one slot");
+  if (options.core.slots == 0 && options.gpus.empty())
+    return absl::InvalidArgumentError("an agent offers at least one slot or GPU");
+  if (options.core.slots > kFirstGpuSlot) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("found ", options.core.slots, " slots; expected at most ", kFirstGpuSlot));
+  }
   RETURN_IF_ERROR(CheckWorkerBinary(options.worker));
   ASSIGN_OR_RETURN(auto identity, Identity::Take(options.state_directory));
   return std::unique_ptr<Agent>(new Agent(std::make_unique<Loop>(options, std::move(identity))));

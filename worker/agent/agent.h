@@ -8,11 +8,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/agent/core.h"
+#include "worker/agent/gpus.h"
 #include "worker/agent/log_queue.h"
 
 namespace muster::agent {
@@ -34,6 +36,8 @@ struct AgentOptions {
   std::string spool;
   // How many bytes all these reports together may take; each worker gets an equal part.
   size_t spool_limit = 64 << 20;
+  // Offered for jobs on GPUs. Their number replaces core.gpus.
+  std::vector<Gpu> gpus;
   CoreOptions core;
   LogQueueOptions logs;
   // Between attempts to attach: doubled from the first to the last, but never more than a tenth of
@@ -46,9 +50,9 @@ struct AgentOptions {
 class Agent {
  public:
   // Starts to attach; does not wait for the coordinator.
-  // INVALID_ARGUMENT: no slots, no node or no coordinator. NOT_FOUND, PERMISSION_DENIED: the
-  // worker's program cannot be run. FAILED_PRECONDITION, UNAVAILABLE: the state directory is in
-  // use, or cannot be used.
+  // INVALID_ARGUMENT: no slots and no GPUs, no node or no coordinator. NOT_FOUND,
+  // PERMISSION_DENIED: the worker's program cannot be run. FAILED_PRECONDITION, UNAVAILABLE: the
+  // state directory is in use, or cannot be used.
   static absl::StatusOr<std::unique_ptr<Agent>> Start(const AgentOptions& options);
   // RequestStop and Wait.
   ~Agent();

@@ -61,6 +61,24 @@ TEST(Agent, AWorkerGetsItsIdentityAndItsExitCodeAndTailAreReported) {
                   "threads 1"));
 }
 
+TEST(Agent, AWorkerSeesItsOwnGpuAndHasTheThreadsOfItsJob) {
+  FakeCoordinator coordinator;
+  AgentOptions options = Options(coordinator);
+  options.gpus = {{0, "GPU-a", "NVIDIA Test", 1000}, {3, "GPU-b", "NVIDIA Test", 2000}};
+  auto agent = MustStart(options);
+  const v1::AgentHello hello = coordinator.AwaitHello();
+  ASSERT_EQ(hello.gpus_size(), 2);
+  EXPECT_EQ(hello.gpus(1).index(), 3);
+  EXPECT_EQ(hello.gpus(1).uuid(), "GPU-b");
+  EXPECT_EQ(hello.gpus(1).name(), "NVIDIA Test");
+  EXPECT_EQ(hello.gpus(1).memory_bytes(), 2000);
+  const char* script = "echo \"$OMP_NUM_THREADS '$CUDA_VISIBLE_DEVICES'\"";
+  coordinator.StartWorker(Worker(script, 1), kFirstGpuSlot + 1, /*threads=*/4);
+  EXPECT_EQ(coordinator.AwaitExit(Worker(script, 1)).log_tail(), "4 'GPU-b'");
+  coordinator.StartWorker(Worker(script, 0), 1);
+  EXPECT_EQ(coordinator.AwaitExit(Worker(script, 0)).log_tail(), "1 ''");
+}
+
 TEST(Agent, AWorkersLinesComeBeforeItsExit) {
   FakeCoordinator coordinator;
   auto agent = MustStart(Options(coordinator));

@@ -139,19 +139,21 @@ void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
               effects);
     return;
   }
-  if (request.slot >= options_.slots) {
+  if (!Offers(request.slot)) {
+    const bool gpu = request.slot >= kFirstGpuSlot;
     RecordEnd({.worker = request.worker,
-               .ending = StartError{absl::StrCat("slot ", request.slot,
-                                                 " was asked for, counted from 0; "
-                                                 "this agent offers ",
-                                                 options_.slots)},
+               .ending = StartError{absl::StrCat(
+                   gpu ? "GPU " : "slot ", gpu ? request.slot - kFirstGpuSlot : request.slot,
+                   " was asked for, counted from 0; this agent offers ",
+                   gpu ? options_.gpus : options_.slots)},
                .cause = Cause::kNodeFault},
               effects);
     return;
   }
   running_.emplace(request.worker, Running{.continue_when_cut_off = request.continue_when_cut_off,
                                            .slot = request.slot});
-  effects.push_back(Launch{request.worker, request.slot, request.continue_when_cut_off});
+  effects.push_back(
+      Launch{request.worker, request.slot, request.continue_when_cut_off, request.threads});
 }
 
 void Core::On(const StopRequested& request, absl::Time now, Effects& effects) {

@@ -16,6 +16,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/lease/lease.h"
+#include "common/slots/gpu_slot.h"
 #include "worker/agent/drain.h"
 #include "worker/agent/effects.h"
 #include "worker/agent/events.h"
@@ -33,7 +34,8 @@ enum class AfterLease {
 };
 
 struct CoreOptions {
-  uint32_t slots = 1;
+  uint32_t slots = 1;  // for jobs on the CPU
+  uint32_t gpus = 0;   // each of them is one more slot (common/slots)
   AfterLease after_lease = AfterLease::kKeepTrying;
   // Used until the first Welcome, which has the real value.
   absl::Duration lease = absl::Seconds(10);
@@ -118,6 +120,9 @@ class Core {
   void StopAll(Cause cause, absl::Time kill_at, Effects& effects);
   // True if a worker runs whose end can be waited for.
   bool Waits() const;
+  bool Offers(uint32_t slot) const {
+    return slot < kFirstGpuSlot ? slot < options_.slots : slot - kFirstGpuSlot < options_.gpus;
+  }
   void KillOverdue(absl::Time now, Effects& effects);
   // The process that hung in the slot has ended.
   void EndQuarantine(uint32_t slot, const RunningWorker& worker, Effects& effects);

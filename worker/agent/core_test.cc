@@ -59,6 +59,22 @@ TEST_F(CoreTest, ASlotBeyondTheOfferedIsAnError) {
                    "", Cause::kNodeFault}})));
 }
 
+class GpuCoreTest : public CoreTest {
+ protected:
+  GpuCoreTest() : CoreTest({.slots = 0, .gpus = 1}) {}
+};
+
+TEST_F(GpuCoreTest, AGpuIsASlotAndOthersAreAnError) {
+  Attach();
+  EXPECT_THAT(
+      Do(StartRequested{.worker = kA, .slot = kFirstGpuSlot, .threads = 3}),
+      ElementsAre(VariantWith<Launch>(Launch{.worker = kA, .slot = kFirstGpuSlot, .threads = 3})));
+  EXPECT_THAT(Do(StartRequested{.worker = kB, .slot = kFirstGpuSlot + 1}),
+              ElementsAre(VariantWith<SendExit>(SendExit{
+                  {kB, 0, StartError{"GPU 1 was asked for, counted from 0; this agent offers 1"},
+                   "", Cause::kNodeFault}})));
+}
+
 TEST_F(CoreTest, HelloCarriesRunningWorkersAndUnackedExits) {
   Attach();
   Run(kA, 7);

@@ -20,6 +20,7 @@ struct Launch {
   uint32_t slot = 0;
   // The worker does not end with this agent's lease.
   bool continue_when_cut_off = false;
+  uint32_t threads = 1;
   bool operator==(const Launch&) const = default;
 };
 // Goes to the worker's whole process group.

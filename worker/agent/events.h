@@ -49,6 +49,7 @@ struct StartRequested {
   uint32_t slot = 0;
   // The worker does not end with the lease.
   bool continue_when_cut_off = false;
+  uint32_t threads = 1;
 };
 struct StopRequested {
   WorkerId worker;

@@ -38,8 +38,7 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
   void Stop() {
     server_.reset();
     absl::MutexLock lock(&mutex_);
-    mutex_.Await(absl::Condition(
-        +[](int* streams) { return *streams == 0; }, &streams_));
+    mutex_.Await(absl::Condition(+[](int* streams) { return *streams == 0; }, &streams_));
   }
   // Starts again on the same port, and has forgotten all received messages.
   void Restart() {
@@ -56,10 +55,11 @@ class FakeCoordinator : private v1::AgentService::CallbackService {
     refusal_ = status;
   }
 
-  void StartWorker(const v1::WorkerIdentity& worker, uint32_t slot = 0) {
+  void StartWorker(const v1::WorkerIdentity& worker, uint32_t slot = 0, uint32_t threads = 0) {
     v1::AgentDirective directive;
     *directive.mutable_start_worker()->mutable_worker() = worker;
     directive.mutable_start_worker()->set_slot(slot);
+    directive.mutable_start_worker()->set_threads(threads);
     Send(directive);
   }
   void StopWorker(const v1::WorkerIdentity& worker, absl::Duration grace) {

@@ -8,8 +8,10 @@
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "absl/time/time.h"
 #include "common/files/files.h"
@@ -17,6 +19,7 @@
 #include "common/log/log.h"
 #include "common/status/status.h"
 #include "worker/agent/agent.h"
+#include "worker/agent/gpus.h"
 #include "worker/agent/identity.h"
 #include "worker/agent/state_directory.h"
 
@@ -47,6 +50,22 @@ std::string DefaultState(const muster::agent::AgentOptions& options) {
   }
   return muster::agent::DefaultStateDirectory(options.node, options.coordinator, environment,
                                               muster::agent::Identity::IsIn);
+}
+
+// Without GPUs that can be used the agent still offers its other slots.
+std::vector<muster::agent::Gpu> GpusToOffer() {
+  const auto found = muster::agent::FindGpus();
+  if (!found.ok()) {
+    spdlog::error("no GPU is offered: {}", muster::Message(found.status()));
+    return {};
+  }
+  std::optional<std::string> visible;
+  if (const char* value = getenv("CUDA_VISIBLE_DEVICES"); value != nullptr) visible = value;
+  std::vector<muster::agent::Gpu> gpus = muster::agent::VisibleGpus(*found, visible);
+  for (const muster::agent::Gpu& gpu : gpus) {
+    spdlog::info("offers GPU {}: {} ({})", gpu.index, gpu.name, gpu.uuid);
+  }
+  return gpus;
 }
 
 // Called before any thread is started, so that all threads inherit the mask.
@@ -83,9 +102,14 @@ int main(int argc, char** argv) {
   bool exit_with_lease = false;
   std::string drain_timeout = "5m";
   app.add_option("--coordinator", options.coordinator, "Address of musterd, host:port")->required();
-  app.add_option("--slots", options.core.slots, "Workers that may run here at a time")
-      ->required()
+  options.core.slots = 0;
+  app.add_option("--slots", options.core.slots,
+                 "Workers on the CPU that may run here at a time; needed unless there are GPUs")
       ->check(CLI::PositiveNumber);
+  bool no_gpus = false;
+  app.add_flag("--no-gpus", no_gpus,
+               "Offer no GPUs. Otherwise each GPU of this host, or each that "
+               "CUDA_VISIBLE_DEVICES selects, may run one worker at a time");
   app.add_option("--node", options.node, "Name of this node, unique in the cluster")
       ->capture_default_str();
   app.add_option("--host", options.host, "Address by which other nodes reach this one")
@@ -131,6 +155,7 @@ int main(int argc, char** argv) {
     return kUsageError;
   }
   options.core.drain_timeout = *drain_after;
+  if (!no_gpus) options.gpus = GpusToOffer();
   auto agent = muster::agent::Agent::Start(options);
   if (!agent.ok()) {
     spdlog::error("{}", muster::Message(agent.status()));

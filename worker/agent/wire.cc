@@ -1,5 +1,6 @@
 #include "worker/agent/wire.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "common/rpc/proto_time.h"
@@ -30,6 +31,15 @@ void SetCause(const ExitSignal& cause, v1::WorkerExit& wire) { wire.set_signal(c
 void SetCause(const StartError& cause, v1::WorkerExit& wire) { wire.set_start_error(cause.reason); }
 
 }  // namespace
+
+v1::Gpu ToWire(const Gpu& gpu) {
+  v1::Gpu wire;
+  wire.set_index(gpu.index);
+  wire.set_uuid(gpu.uuid);
+  wire.set_name(gpu.name);
+  wire.set_memory_bytes(gpu.memory_bytes);
+  return wire;
+}
 
 v1::WorkerIdentity ToWire(const WorkerId& worker) {
   v1::WorkerIdentity wire;
@@ -130,7 +140,8 @@ std::optional<Event> ToEvent(const v1::AgentDirective& directive) {
       return StartRequested{
           .worker = FromWire(directive.start_worker().worker()),
           .slot = directive.start_worker().slot(),
-          .continue_when_cut_off = directive.start_worker().continue_when_cut_off()};
+          .continue_when_cut_off = directive.start_worker().continue_when_cut_off(),
+          .threads = std::max(directive.start_worker().threads(), 1u)};
     case v1::AgentDirective::kStopWorker:
       return StopRequested{.worker = FromWire(directive.stop_worker().worker()),
                            .grace = FromProto(directive.stop_worker().grace())};

@@ -7,12 +7,14 @@
 #include "proto/muster/v1/agent_service.pb.h"
 #include "worker/agent/effects.h"
 #include "worker/agent/events.h"
+#include "worker/agent/gpus.h"
 #include "worker/agent/log_queue.h"
 #include "worker/agent/worker_record.h"
 
 namespace muster::agent {
 
 v1::WorkerIdentity ToWire(const WorkerId& worker);
+v1::Gpu ToWire(const Gpu& gpu);
 WorkerId FromWire(const v1::WorkerIdentity& wire);
 v1::WorkerExit ToWire(const EndedWorker& worker);
 

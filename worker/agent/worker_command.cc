@@ -27,7 +27,8 @@ absl::Status CheckWorkerBinary(const std::string& path) {
 
 process::SpawnOptions ToSpawnOptions(WorkerCommand command) {
   const WorkerId& worker = command.worker;
-  command.environment["OMP_NUM_THREADS"] = "1";
+  command.environment["OMP_NUM_THREADS"] = absl::StrCat(command.threads);
+  command.environment["CUDA_VISIBLE_DEVICES"] = command.gpu;
   return {
       .argv = {command.binary, "--coordinator", command.coordinator, "--job", worker.job,
                "--generation", absl::StrCat(worker.generation), "--rank", absl::StrCat(worker.rank),

@@ -2,6 +2,7 @@
 #ifndef MUSTER_WORKER_AGENT_WORKER_COMMAND_H_
 #define MUSTER_WORKER_AGENT_WORKER_COMMAND_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 
@@ -20,6 +21,10 @@ struct WorkerCommand {
   // host:port of musterd.
   std::string coordinator;
   WorkerId worker;
+  // With which it computes on the CPU.
+  uint32_t threads = 1;
+  // The UUID of its GPU; empty: it computes on the CPU, and sees no GPU.
+  std::string gpu;
   // Variables in addition to those that every worker gets.
   std::map<std::string, std::string> environment;
 };

@@ -233,8 +233,13 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
     return absl::InvalidArgumentError(
         absl::StrCat("the job is not valid:\n", jobspec::FormatProblems(problems)));
   }
+  if (spec.device() == v1::JobSpec::CUDA) {
+    return absl::InvalidArgumentError(
+        "device: found cuda; allowed: cpu (this muster-worker is built without CUDA)");
+  }
   train::Job job;
   job.seed = spec.seed();
+  job.threads = static_cast<int>(spec.threads());
   job.spec = spec;
   job.loss = Loss(spec.loss());
   if (spec.data().has_train()) {

@@ -5,7 +5,6 @@
 // How each job ended is written to stderr: "FILE: done", "FILE: refused: ERROR" (an error of the
 // job file) or "FILE: failed: ERROR" (an error of the job). The exit code is that of the last file
 // that was not done, with the numbers of `muster run`: 0 done, 2 refused, 100 failed.
-#include <ATen/Parallel.h>
 #include <google/protobuf/util/json_util.h>
 
 #include <CLI/CLI.hpp>
@@ -143,7 +142,6 @@ int main(int argc, char** argv) {
   app.add_option("--commands", commands_file, "commands for each of the jobs: one per line");
   app.add_option("--from", inputs.checkpoints, "checkpoint to start from, in the job's folder");
   CLI11_PARSE(app, argc, argv);
-  at::set_num_threads(1);
   absl::StatusOr<std::vector<muster::train::Command>> commands =
       std::vector<muster::train::Command>();
   if (!commands_file.empty()) commands = muster::ReadCommands(commands_file);

@@ -112,6 +112,7 @@ struct Job {
   // fields are parts of it in the form that the session uses.
   v1::JobSpec spec;
   uint64_t seed = 0;
+  int threads = 1;                          // of LibTorch, on the CPU
   std::optional<models::LossOptions> loss;  // absent: the model's own, else cross entropy
   std::vector<TrainableRule> trainable;
   RefreshMode refresh = RefreshMode::kAuto;

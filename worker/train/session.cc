@@ -1,5 +1,7 @@
 #include "worker/train/session.h"
 
+#include <ATen/Parallel.h>
+
 #include <chrono>
 #include <utility>
 #include <variant>
@@ -177,6 +179,7 @@ absl::Status SessionImpl::Export() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Identity& identity, const Job& job,
                                                          const SessionParts& parts) {
+  at::set_num_threads(job.threads);  // of this thread, in which the session runs
   auto session = std::make_unique<SessionImpl>(identity, job, parts);
   const absl::Status built = Guarded("set-up", [&session] { return session->Build(); });
   // A job that has saved a checkpoint has read all its files before, so they are missing on this

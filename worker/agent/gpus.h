@@ -1,0 +1,39 @@
+// The GPUs of this host, from NVIDIA's management library (NVML,
+// https://docs.nvidia.com/deploy/nvml-api). The library comes with the driver and is loaded at run
+// time, so the agent runs on hosts without it.
+#ifndef MUSTER_WORKER_AGENT_GPUS_H_
+#define MUSTER_WORKER_AGENT_GPUS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+
+namespace muster::agent {
+
+struct Gpu {
+  uint32_t index = 0;  // on this host, as nvidia-smi shows it
+  std::string uuid;    // "GPU-8f2b...", what CUDA_VISIBLE_DEVICES takes
+  std::string name;
+  uint64_t memory_bytes = 0;
+
+  bool operator==(const Gpu&) const = default;
+};
+
+inline constexpr char kNvml[] = "libnvidia-ml.so.1";
+
+// All GPUs of this host, by index. There are none if there is no such library. UNAVAILABLE: the
+// library is there, but it reports an error, or it is not complete.
+absl::StatusOr<std::vector<Gpu>> FindGpus(const std::string& library = kNvml);
+
+// Those that CUDA_VISIBLE_DEVICES selects: indices, or UUIDs of which the beginning is enough,
+// separated by commas, in this order. As in CUDA, the list ends before the first entry that selects
+// no GPU. Absent: all of them.
+std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
+                             const std::optional<std::string>& visible);
+
+}  // namespace muster::agent
+
+#endif  // MUSTER_WORKER_AGENT_GPUS_H_
