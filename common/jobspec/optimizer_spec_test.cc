@@ -166,6 +166,8 @@ TEST(ValidateSpec, NamesTheOneThingThatIsImpossible) {
        "found 0.01; allowed: 1 / div_factor or more"},
       {"schedule { one_cycle { final_div_factor: -1 } }", "schedule.one_cycle.final_div_factor",
        "found -1"},
+      {"precision: FLOAT16 strategy { fsdp { param_dtype: BFLOAT16 } }",
+       "strategy.fsdp.param_dtype", "found bfloat16 with precision float16"},
       {"loss_scale {}", "loss_scale", "only precision float16 uses it"},
       {"precision: BFLOAT16 loss_scale { initial: 1 }", "loss_scale",
        "only precision float16 uses it"},

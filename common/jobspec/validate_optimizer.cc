@@ -95,6 +95,12 @@ void ValidateSchedule(const v1::JobSpec& spec, ProblemList* problems) {
 }
 
 void ValidatePrecision(const v1::JobSpec& spec, ProblemList* problems) {
+  if (spec.precision() == v1::JobSpec::FLOAT16 &&
+      spec.strategy().fsdp().param_dtype() == v1::FsdpSpec::BFLOAT16) {
+    problems->Add("strategy.fsdp.param_dtype",
+                  "found bfloat16 with precision float16, but units cannot compute in both; "
+                  "allowed: float32, or another precision");
+  }
   if (!spec.has_loss_scale() || spec.precision() == v1::JobSpec::FLOAT16) return;
   problems->Add("loss_scale",
                 "is given, but only precision float16 uses it; allowed: leave it out");

@@ -29,6 +29,13 @@ def build():
     return torch.nn.Sequential(Block(INPUTS, 17), Block(17, 12), torch.nn.Linear(12, CLASSES))
 
 
+def build_plain():
+    torch.manual_seed(4)
+    return torch.nn.Sequential(
+        torch.nn.Linear(INPUTS, 17), torch.nn.Tanh(), torch.nn.Linear(17, CLASSES)
+    )
+
+
 def train_rank(rank, folder, epochs, sgd, divide_by):
     torch.set_num_threads(1)
     store = torch.distributed.FileStore(str(folder / f"store-{divide_by}"), len(epochs))

@@ -1,10 +1,12 @@
 """Training of any torch module in one process on uneven inputs, from docs/uneven-inputs.md: what
 Muster's ranks are compared with.
 
-The process takes the micro-batches of all ranks one after the other, adds up their gradients and
-divides once by what `divide_by` says. Each rank normalizes with its own micro-batches and moves its
+The process takes the micro-batches of all ranks one after the other. It adds up the gradients of
+each rank, adds up these sums in the order of the ranks, and divides once by what `divide_by` says.
+Each rank normalizes with its own micro-batches and moves its
 own BatchNorm statistics; after a step all go on with those of the highest rank that had input."""
 
+import copy
 import dataclasses
 import fnmatch
 import math
@@ -52,9 +54,11 @@ def freeze(model, rules):
                 parameter.requires_grad_(action == "unfreeze")
 
 
-def train(spec, model, data, steps, changes):
+def train(spec, model, data, steps, changes, computed_in=torch.float32, reduced_as=torch.float32):
     """`data`: (inputs, labels) of each rank; `steps`: as sampler.own_steps yields them; `changes`:
-    {steps done: rules}. Yields a Step for each."""
+    {steps done: rules}; `computed_in`: forward and backward use parameters and inputs that are
+    rounded to this type; `reduced_as`: the gradients of each rank are rounded to this type. Yields
+    a Step for each."""
     batch, world_size = spec["batch"], spec["world_size"]
     divide_by = spec["uneven_inputs"]["join"]["divide_by"]
     accumulate = batch.get("accumulate", 1)
@@ -66,16 +70,26 @@ def train(spec, model, data, steps, changes):
         agreed = copy_of(model.named_buffers())
         after = agreed
         losses, terms = [], []
+        gradients = {name: torch.zeros_like(p) for name, p in model.named_parameters()}
         for rank, micro_batches in enumerate(ranks):
             model.load_state_dict(agreed, strict=False)
+            rounded = computed_in != torch.float32
+            running = copy.deepcopy(model).to(computed_in) if rounded else model
+            own = {name: torch.zeros_like(gradient) for name, gradient in gradients.items()}
             for samples in micro_batches:
                 inputs, labels = (part[samples] for part in data[rank])
-                loss = F.cross_entropy(model(inputs), labels)
+                loss = F.cross_entropy(running(inputs.to(computed_in)).float(), labels)
                 weight = len(labels) if divide_by == "samples" else 1
                 if loss.requires_grad:
                     (loss * weight).backward()
+                for name, parameter in running.named_parameters():
+                    if parameter.grad is not None:
+                        own[name] += parameter.grad.float()
+                        parameter.grad = None
                 losses.append(loss.item() * weight)
                 terms.append(len(labels))
+            for name, gradient in own.items():
+                gradients[name] += gradient.to(reduced_as).float()
             if micro_batches:
                 after = copy_of(model.named_buffers())
                 joined.pop(rank, None)
@@ -83,10 +97,10 @@ def train(spec, model, data, steps, changes):
                 joined.setdefault(rank, number)
         model.load_state_dict(after, strict=False)
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        for parameter in trained:
-            if parameter.grad is None:
-                parameter.grad = torch.zeros_like(parameter)  # an unused parameter is stepped
-            parameter.grad /= divisor_of(divide_by, world_size, accumulate, terms)
+        for name, parameter in model.named_parameters():
+            if parameter.requires_grad:  # also one that is not used
+                divisor = divisor_of(divide_by, world_size, accumulate, terms)
+                parameter.grad = gradients[name] / divisor
         if "clip_grad_norm" in spec:
             torch.nn.utils.clip_grad_norm_(trained, spec["clip_grad_norm"])
         optimizer.step()

@@ -44,6 +44,8 @@ TEST(JobFromSpec, WhatIsLeftOutHasItsDefault) {
   EXPECT_TRUE(std::holds_alternative<parallel::DdpOptions>(job.strategy));
   EXPECT_TRUE(std::holds_alternative<optim::Constant>(job.schedule));
   EXPECT_EQ(job.batch.accumulate, 1);
+  EXPECT_EQ(job.threads, 1);
+  EXPECT_EQ(JobOf("threads: 3").threads, 3);
   EXPECT_EQ(job.precision, train::Precision::kFloat32);
   EXPECT_EQ(job.spec.optimizer().sgd().weight_decay(), 0);
   EXPECT_TRUE(job.spec.optimizer().sgd().has_weight_decay()) << "what the ranks compare";
@@ -63,6 +65,13 @@ TEST(JobFromSpec, AJobThatIsNotValidIsRefusedWithEveryProblem) {
   EXPECT_THAT(std::string(status.message()),
               HasSubstr("optimizer.sgd.momentum: found 1.5; allowed: "));
   EXPECT_THAT(std::string(status.message()), HasSubstr("batch.per_rank: is missing or 0"));
+}
+
+TEST(JobFromSpec, AJobOnGpusIsRefusedByThisProgram) {
+  const absl::Status status = JobFromSpec(Spec("device: CUDA")).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(std::string(status.message()),
+            "device: found cuda; allowed: cpu (this muster-worker is built without CUDA)");
 }
 
 TEST(JobFromSpec, WhatThisProgramDoesNotKnowIsRefusedByName) {

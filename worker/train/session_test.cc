@@ -1,6 +1,7 @@
 // Sessions of N ranks as threads over comm/local, on real token files and real checkpoints.
 #include "worker/train/session.h"
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -49,6 +50,24 @@ TEST_F(SessionTest, TrainsToTheEndAtEveryWorldSize) {
     ASSERT_EQ(run->outside.losses().size(), 12u);
     EXPECT_LT(run->outside.losses().at(12), run->outside.losses().at(1));
   }
+}
+
+TEST_F(SessionTest, LibTorchHasTheThreadsOfTheJobInTheThreadOfTheSession) {
+  const int before = at::get_num_threads();
+  Job job = SmallJob();
+  for (const int threads : {3, 1}) {
+    job.threads = threads;
+    RunRanks(1, [&](int rank, comm::Communicator& control, comm::Communicator& data,
+                    comm::Communicator& parameters) {
+      Outside outside;
+      const SessionParts parts{&control, &data, &parameters, &outside, &outside, {}};
+      const auto session =
+          Session::Create({"job", job_instance_, 1, rank, "incarnation"}, job, parts);
+      ASSERT_TRUE(session.ok()) << session.status();
+      EXPECT_EQ(at::get_num_threads(), threads);
+    });
+  }
+  at::set_num_threads(before);
 }
 
 TEST_F(SessionTest, ValidationChangesNothingInTraining) {

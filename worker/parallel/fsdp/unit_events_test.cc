@@ -1,5 +1,6 @@
 // When units are gathered and freed, and what happens if they do not arrive.
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
@@ -40,6 +41,7 @@ std::vector<UnitEvent> TraceOfTheSecondStep(int depth, const Setting& setting) {
     const auto strategy = CreateFsdp(net.Parameters(), {}, &net, &ranks, options);
     ASSERT_TRUE(strategy.ok()) << strategy.status();
     const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+    if (setting.recompute) Recompute(net, context.get());
     for (int64_t step = 0; step < 2; ++step) {
       on = step == 1;
       TrainStep(**strategy, *context, net, setting, ranks.rank(), step);
@@ -107,10 +109,44 @@ TEST(FsdpUnits, AUnitWhoseOutputNeedsNoGradientIsNotGatheredInBackward) {
   EXPECT_EQ(std::count(texts.begin(), texts.end(), "before backward 0"), 0);
 }
 
-TEST(FsdpUnits, WithoutReshardingAfterForwardEachUnitIsGatheredOnce) {
-  const auto texts = Texts(TraceOfTheSecondStep(4, {.reshard_after_forward = false}));
-  for (const char* unit : {"gather root", "gather 0", "gather 1", "gather 2", "gather 3"}) {
-    EXPECT_EQ(std::count(texts.begin(), texts.end(), unit), 1) << unit;
+// Units that are partly frozen are gathered and freed in one, and recomputation changes no event.
+TEST(FsdpUnits, PartlyFrozenUnitsAndRecomputationKeepTheOrder) {
+  const auto whole = TraceOfTheSecondStep(4, {});
+  EXPECT_EQ(Texts(TraceOfTheSecondStep(4, {.frozen = "Parts"})), Texts(whole));
+  const auto recomputed = TraceOfTheSecondStep(4, {.recompute = true});
+  EXPECT_EQ(recomputed, whole);
+  // The last two events gather the root and the first unit, for the next step.
+  const int64_t root = whole[whole.size() - 2].whole_bytes;
+  const int64_t unit = whole.back().whole_bytes - root;
+  int64_t most = 0;
+  for (const UnitEvent& event : whole) most = std::max(most, event.whole_bytes);
+  EXPECT_EQ(most, root + 2 * unit);  // the unit that runs and the next one
+}
+
+// In backward one unit after the other is freed, as soon as its gradients are there, so that the
+// memory of what is whole falls with each unit.
+TEST(FsdpUnits, WithoutReshardingAfterForwardUnitsAreGatheredOnceAndFreedOneByOne) {
+  const std::vector<std::string> expected = {"forward root",      "gather 1",         "forward 0",
+                                             "gather 2",          "forward 1",        "gather 3",
+                                             "forward 2",         "forward 3",
+
+                                             "before backward 3", "after backward 3", "free 3",
+                                             "before backward 2", "after backward 2", "free 2",
+                                             "before backward 1", "after backward 1", "free 1",
+                                             "before backward 0", "free root",        "free 0",
+                                             "gather root",       "gather 0"};
+  for (const char* frozen : {"None", "Parts", "EveryOther"}) {
+    for (const bool recompute : {false, true}) {
+      const auto events = TraceOfTheSecondStep(
+          4, {.frozen = frozen, .reshard_after_forward = false, .recompute = recompute});
+      EXPECT_EQ(Texts(events), expected) << frozen << recompute;
+      int64_t before = INT64_MAX;
+      for (const UnitEvent& event : events) {
+        if (event.kind != UnitEvent::Kind::kAfterBackward) continue;
+        EXPECT_LT(event.whole_bytes, before);
+        before = event.whole_bytes;
+      }
+    }
   }
 }
 
