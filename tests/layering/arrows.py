@@ -41,7 +41,7 @@ ARROWS = {
     "client/cli": ["common", "proto", "client/api", "client/cli/terminal"],
     "client/cli/terminal": ["common", "proto"],
     "worker/device": [],
-    "worker/comm": ["common", "worker/memory", "worker/trace"],
+    "worker/comm": ["common", "worker/device", "worker/memory", "worker/trace"],
     "worker/layout": ["common"],
     "worker/memory": ["common"],
     "worker/trace": ["common"],

@@ -33,11 +33,12 @@ std::string Elements(const at::Tensor& tensor) {
   return absl::StrCat(tensor.numel(), " ", c10::toString(tensor.scalar_type()));
 }
 
-absl::Status CheckBuffer(const at::Tensor& tensor, const char* role) {
+absl::Status CheckBuffer(const OperationSpec& spec, const at::Tensor& tensor, const char* role) {
   if (!tensor.defined()) return absl::InvalidArgumentError(absl::StrCat(role, " is undefined"));
-  if (!tensor.device().is_cpu()) {
+  if (tensor.device().type() != spec.device) {
     return absl::InvalidArgumentError(
-        absl::StrCat(role, " is on ", tensor.device().str(), ", not on the CPU"));
+        absl::StrCat(role, " is on ", tensor.device().str(), ", not on ",
+                     spec.device == at::kCPU ? "the CPU" : at::Device(spec.device).str()));
   }
   if (!tensor.is_contiguous()) {
     return absl::InvalidArgumentError(absl::StrCat(role, " is not contiguous"));
@@ -74,7 +75,7 @@ absl::Status CheckAllReduce(const OperationSpec& spec) {
 }
 
 absl::Status CheckAllGather(const OperationSpec& spec, int world_size) {
-  RETURN_IF_ERROR(CheckBuffer(spec.input, "the input"));
+  RETURN_IF_ERROR(CheckBuffer(spec, spec.input, "the input"));
   if (spec.output.scalar_type() != spec.input.scalar_type() ||
       spec.output.numel() != spec.input.numel() * world_size) {
     return absl::InvalidArgumentError(absl::StrCat("the output holds ", Elements(spec.output),
@@ -85,7 +86,7 @@ absl::Status CheckAllGather(const OperationSpec& spec, int world_size) {
 }
 
 absl::Status CheckReduceScatter(const OperationSpec& spec, int world_size) {
-  RETURN_IF_ERROR(CheckBuffer(spec.input, "the input"));
+  RETURN_IF_ERROR(CheckBuffer(spec, spec.input, "the input"));
   const at::ScalarType in = spec.input.scalar_type(), out = spec.output.scalar_type();
   const bool same = in == out && (in == at::kFloat || in == at::kDouble || in == at::kLong);
   if (!same && !(in == at::kBFloat16 && out == at::kFloat)) {
@@ -131,7 +132,7 @@ absl::Status CheckSizes(const std::vector<int64_t>& sizes, const at::Tensor& ten
 }
 
 absl::Status CheckAllToAll(const OperationSpec& spec, int world_size) {
-  RETURN_IF_ERROR(CheckBuffer(spec.input, "the input"));
+  RETURN_IF_ERROR(CheckBuffer(spec, spec.input, "the input"));
   if (spec.output.scalar_type() != spec.input.scalar_type()) {
     return absl::InvalidArgumentError(
         absl::StrCat("the output is ", c10::toString(spec.output.scalar_type()), ", the input ",
@@ -159,7 +160,8 @@ absl::Status CheckBroadcast(const OperationSpec& spec, int world_size) {
 }
 
 absl::Status Check(const OperationSpec& spec, int world_size) {
-  RETURN_IF_ERROR(CheckBuffer(spec.output, spec.input.defined() ? "the output" : "the buffer"));
+  RETURN_IF_ERROR(
+      CheckBuffer(spec, spec.output, spec.input.defined() ? "the output" : "the buffer"));
   switch (spec.kind) {
     case OperationKind::kAllGather:
       return CheckAllGather(spec, world_size);

@@ -11,7 +11,8 @@
 
 namespace muster::comm {
 
-enum class Implementation { kLocal, kGloo };
+// kStaged: comm/staged over comm/local, with tensors on the CPU.
+enum class Implementation { kLocal, kGloo, kStaged };
 const char* Name(Implementation implementation);
 
 // Runs `body` on every rank, each in its own thread with its own communicator, which it may destroy

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "ATen/native/Resize.h"
+#include "ATen/ops/empty.h"
 #include "c10/core/GradMode.h"
 
 namespace muster::device {
@@ -36,7 +37,7 @@ void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, i
     return;
   }
   const c10::NoGradGuard no_grad;
-  BytesOf(to, to_begin, bytes).copy_(BytesOf(from, from_begin, bytes));
+  BytesOf(to, to_begin, bytes).copy_(BytesOf(from, from_begin, bytes), /*non_blocking=*/true);
 }
 
 void CopyAll(const at::Tensor& to, const at::Tensor& from) {
@@ -51,6 +52,12 @@ void ZeroBytes(const at::Tensor& tensor, int64_t begin, int64_t end) {
   }
   const c10::NoGradGuard no_grad;
   BytesOf(tensor, begin, end - begin).zero_();
+}
+
+at::Tensor HostLike(const at::Tensor& tensor) {
+  return at::empty(
+      tensor.sizes(),
+      at::TensorOptions(tensor.scalar_type()).device(at::kCPU).pinned_memory(!tensor.is_cpu()));
 }
 
 uint64_t Hash(const at::Tensor& tensor) {

@@ -16,9 +16,9 @@
 
 namespace muster::device {
 
-// Copies `bytes` bytes from byte `from_begin` of `from` to byte `to_begin` of `to`. The tensors are
-// on the same device, may have any types, and the two ranges do not overlap, unless they are the
-// same.
+// Copies `bytes` bytes from byte `from_begin` of `from` to byte `to_begin` of `to`. The tensors may
+// have any types. They are on the same device, and the two ranges do not overlap, unless they are
+// the same; or one tensor is on the CPU: if it is one of HostLike, the host does not wait.
 void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, int64_t from_begin,
                int64_t bytes);
 
@@ -27,6 +27,10 @@ void CopyAll(const at::Tensor& to, const at::Tensor& from);
 
 // Sets the bytes from `begin` to before `end` to zero.
 void ZeroBytes(const at::Tensor& tensor, int64_t begin, int64_t end);
+
+// A tensor in host memory with the tensor's shape and type, without values: pinned memory, unless
+// the tensor is on the CPU.
+at::Tensor HostLike(const at::Tensor& tensor);
 
 // XXH3 (https://github.com/Cyan4973/xxHash) with 64 bits, of all bytes.
 uint64_t Hash(const at::Tensor& tensor);

@@ -61,6 +61,13 @@ TEST(DeviceMemory, TheHashDependsOnAllBytes) {
   EXPECT_NE(Hash(one), before);
 }
 
+TEST(DeviceMemory, HostLikeHasTheShapeAndTheType) {
+  const at::Tensor like = HostLike(at::empty({2, 3}, at::TensorOptions(at::kBFloat16)));
+  EXPECT_EQ(like.sizes(), (at::IntArrayRef{2, 3}));
+  EXPECT_EQ(like.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(like.is_cpu());
+}
+
 TEST(DeviceMemory, StorageComesAndGoes) {
   const at::Tensor one = Counting(6);
   const at::Tensor view = one.narrow(0, 2, 2);

@@ -1,0 +1,225 @@
+#include "worker/comm/staged/staged_communicator.h"
+
+#include <deque>
+#include <functional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/steady/now.h"
+#include "worker/comm/operation.h"
+#include "worker/device/event.h"
+#include "worker/device/memory.h"
+
+namespace muster::comm {
+namespace {
+
+// Between two looks at a device that has not come to an operation yet.
+constexpr absl::Duration kPoll = absl::Microseconds(50);
+
+// An operation, as the thread that issues it and those that wait for it share it.
+class Issued {
+ public:
+  void Set(std::unique_ptr<Work> work) {
+    absl::MutexLock lock(&mutex_);
+    work_ = std::move(work);
+  }
+
+  // Of the operation on the host.
+  absl::Status Wait() {
+    Work* work = nullptr;
+    {
+      absl::MutexLock lock(&mutex_, absl::Condition(this, &Issued::IsSet));
+      work = work_.get();
+    }
+    return work->Wait();
+  }
+
+ private:
+  bool IsSet() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return work_ != nullptr; }
+
+  absl::Mutex mutex_;
+  std::unique_ptr<Work> work_ ABSL_GUARDED_BY(mutex_);
+};
+
+class StagedWork : public Work {
+ public:
+  StagedWork(std::shared_ptr<Issued> issued, at::Tensor output, at::Tensor host)
+      : issued_(std::move(issued)), output_(std::move(output)), host_(std::move(host)) {}
+  ~StagedWork() override { Wait().IgnoreError(); }
+
+  absl::Status Wait() override {
+    const absl::Status status = issued_->Wait();
+    absl::MutexLock lock(&mutex_);
+    if (status.ok() && output_.defined()) {
+      // Gives the copy to the stream. LibTorch keeps pinned memory until the copy is done.
+      device::CopyAll(output_, host_);
+    }
+    output_.reset();
+    host_.reset();
+    return status;
+  }
+
+ private:
+  const std::shared_ptr<Issued> issued_;
+  absl::Mutex mutex_;
+  at::Tensor output_ ABSL_GUARDED_BY(mutex_);  // undefined once it is copied
+  at::Tensor host_ ABSL_GUARDED_BY(mutex_);
+};
+
+class StagedCommunicator : public Communicator {
+ public:
+  StagedCommunicator(std::unique_ptr<Communicator> host, const StagedOptions& options)
+      : host_(std::move(host)), options_(options), thread_([this] { IssueInOrder(); }) {}
+  ~StagedCommunicator() override {
+    {
+      absl::MutexLock lock(&mutex_);
+      closing_ = true;
+    }
+    thread_.join();
+  }
+
+  int rank() const override { return host_->rank(); }
+  int world_size() const override { return host_->world_size(); }
+
+  std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
+                                  OpLabel label) override {
+    return Start({OperationKind::kAllGather, label, rank(), out, in},
+                 [=, this](const at::Tensor& host_out, const at::Tensor& host_in) {
+                   return host_->AllGather(host_out, host_in, label);
+                 });
+  }
+  std::unique_ptr<Work> AllReduceSum(const at::Tensor& flat, OpLabel label,
+                                     double divide_by) override {
+    OperationSpec spec{OperationKind::kAllReduceSum, label, rank(), flat};
+    spec.divide_by = divide_by;
+    return Start(std::move(spec), [=, this](const at::Tensor& host_flat, const at::Tensor&) {
+      return host_->AllReduceSum(host_flat, label, divide_by);
+    });
+  }
+  std::unique_ptr<Work> ReduceScatterSum(const at::Tensor& out, const at::Tensor& in, OpLabel label,
+                                         double divide_by) override {
+    OperationSpec spec{OperationKind::kReduceScatterSum, label, rank(), out, in};
+    spec.divide_by = divide_by;
+    return Start(std::move(spec), [=, this](const at::Tensor& host_out, const at::Tensor& host_in) {
+      return host_->ReduceScatterSum(host_out, host_in, label, divide_by);
+    });
+  }
+  std::unique_ptr<Work> AllToAll(const at::Tensor& out, const std::vector<int64_t>& out_sizes,
+                                 const at::Tensor& in, const std::vector<int64_t>& in_sizes,
+                                 OpLabel label) override {
+    OperationSpec spec{OperationKind::kAllToAll, label, rank(), out, in};
+    spec.out_sizes = out_sizes;
+    spec.in_sizes = in_sizes;
+    return Start(std::move(spec), [=, this](const at::Tensor& host_out, const at::Tensor& host_in) {
+      return host_->AllToAll(host_out, out_sizes, host_in, in_sizes, label);
+    });
+  }
+  std::unique_ptr<Work> Broadcast(const at::Tensor& flat, int root, OpLabel label) override {
+    OperationSpec spec{OperationKind::kBroadcast, label, rank(), flat};
+    spec.root = root;
+    return Start(std::move(spec), [=, this](const at::Tensor& host_flat, const at::Tensor&) {
+      return host_->Broadcast(host_flat, root, label);
+    });
+  }
+
+  int64_t bytes_sent() const override { return host_->bytes_sent(); }
+
+  void Abort(const absl::Status& why) override {
+    {
+      absl::MutexLock lock(&mutex_);
+      aborted_ = true;  // nothing waits for the device any more
+    }
+    host_->Abort(why);
+  }
+
+ private:
+  // The operation on the host, with tensors in host memory.
+  using OnHost =
+      std::function<std::unique_ptr<Work>(const at::Tensor& output, const at::Tensor& input)>;
+  struct Request {
+    device::Event ready;  // behind the copy of the input
+    std::string what;     // "all_gather 'layers.1' at step 3"
+    std::function<std::unique_ptr<Work>()> issue;
+    std::shared_ptr<Issued> issued;
+  };
+
+  std::unique_ptr<Work> Start(OperationSpec spec, const OnHost& on_host) {
+    spec.device = options_.device.type();
+    if (absl::Status wrong = CheckArguments(spec, world_size()); !wrong.ok()) {
+      return DoneWork(std::move(wrong));
+    }
+    const bool in_place = !spec.input.defined();
+    const at::Tensor& given = in_place ? spec.output : spec.input;
+    const at::Tensor host_in = device::HostLike(given);
+    device::CopyAll(host_in, given);
+    const at::Tensor host_out = in_place ? host_in : device::HostLike(spec.output);
+    auto issued = std::make_shared<Issued>();
+    {
+      absl::MutexLock lock(&mutex_);
+      requests_.push_back({.ready = device::Event::Now(options_.device),
+                           .what = Describe(spec),
+                           .issue = [=] { return on_host(host_out, host_in); },
+                           .issued = issued});
+    }
+    return std::make_unique<StagedWork>(std::move(issued), spec.output, host_out);
+  }
+
+  void IssueInOrder() {
+    while (true) {
+      Request request;
+      {
+        absl::MutexLock lock(&mutex_, absl::Condition(this, &StagedCommunicator::HasToAct));
+        if (requests_.empty()) return;  // closing
+        request = std::move(requests_.front());
+        requests_.pop_front();
+      }
+      if (const absl::Status late = AwaitDevice(request); !late.ok()) Abort(late);
+      request.issued->Set(request.issue());
+    }
+  }
+
+  absl::Status AwaitDevice(const Request& request) {
+    const absl::Time end = SteadyNow() + absl::FromChrono(options_.timeout);
+    while (!request.ready.Reached()) {
+      if (Aborted()) return absl::OkStatus();  // the operation fails on the host
+      if (SteadyNow() >= end) {
+        return absl::DeadlineExceededError(
+            absl::StrCat("the device ", options_.device.str(), " has not come to ", request.what,
+                         " within ", absl::FormatDuration(absl::FromChrono(options_.timeout))));
+      }
+      absl::SleepFor(kPoll);
+    }
+    return absl::OkStatus();
+  }
+
+  bool Aborted() {
+    absl::MutexLock lock(&mutex_);
+    return aborted_;
+  }
+  bool HasToAct() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return closing_ || !requests_.empty();
+  }
+
+  const std::unique_ptr<Communicator> host_;
+  const StagedOptions options_;
+  absl::Mutex mutex_;
+  std::deque<Request> requests_ ABSL_GUARDED_BY(mutex_);
+  bool closing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool aborted_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> Staged(std::unique_ptr<Communicator> host,
+                                     const StagedOptions& options) {
+  return std::make_unique<StagedCommunicator>(std::move(host), options);
+}
+
+}  // namespace muster::comm
