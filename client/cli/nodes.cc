@@ -24,7 +24,7 @@ std::string JobsOn(const v1::Node& node) {
 
 std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; }
 
-// "NVIDIA H100 80GB HBM3 (80 GiB)", each kind of GPU once.
+// "NVIDIA H100 80GB HBM3 (80.0 GiB)", each kind of GPU once.
 std::string GpuNames(const v1::Node& node) {
   std::vector<std::string> names;
   for (const v1::NodeGpu& gpu : node.gpus()) {

@@ -41,6 +41,13 @@ class Run {
  private:
   absl::Status FitsThisMachine() {
     v1::SpecProblems problems = jobfile::CheckFiles(file_.spec);
+    // Its own agent runs the workers, so it would wait for ever.
+    if (file_.spec.device() == v1::JobSpec::CUDA) {
+      auto* problem = problems.add_problems();
+      problem->set_path("device");
+      problem->set_message(
+          "found cuda; allowed: cpu, because the workers of this version compute on the CPU only");
+    }
     if (options_.slots > 0 && file_.spec.world_size() > options_.slots) {
       auto* problem = problems.add_problems();
       problem->set_path("world_size");

@@ -6,7 +6,8 @@
 
 namespace muster {
 
-// The slots for jobs on the CPU are numbered from 0, those for its GPUs from here on.
+// The slots for jobs on the CPU are numbered from 0; the slot of a GPU is this number plus the
+// GPU's index on its host.
 inline constexpr uint32_t kFirstGpuSlot = 65536;
 
 }  // namespace muster

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/slots/gpu_slot.h"
 #include "coordinator/jobs/conclusion.h"
 #include "coordinator/jobs/time_limit.h"
 #include "coordinator/membership/refusal.h"
@@ -203,8 +204,14 @@ bool Cluster::Offers(const std::string& node, absl::Time now) const {
 
 namespace {
 
-uint32_t SlotsOf(const membership::Agent& agent, jobs::Device device) {
-  return device == jobs::Device::kCuda ? static_cast<uint32_t>(agent.gpus.size()) : agent.slots;
+std::vector<uint32_t> SlotsOf(const membership::Agent& agent, jobs::Device device) {
+  std::vector<uint32_t> slots;
+  if (device == jobs::Device::kCuda) {
+    for (const membership::Gpu& gpu : agent.gpus) slots.push_back(kFirstGpuSlot + gpu.index);
+  } else {
+    for (uint32_t slot = 0; slot < agent.slots; ++slot) slots.push_back(slot);
+  }
+  return slots;
 }
 
 }  // namespace
@@ -233,7 +240,8 @@ std::string Cluster::TooBigFor(uint32_t world_size, jobs::Device device) const {
   uint32_t offered = 0;
   for (const auto& [node, agent] : membership_.agents()) {
     if (!Offers(node, last_tick_)) continue;
-    offered = std::max(offered, of_protocol[agent.protocol] += SlotsOf(agent, device));
+    offered = std::max(offered, of_protocol[agent.protocol] +=
+                                static_cast<uint32_t>(SlotsOf(agent, device).size()));
   }
   if (world_size <= offered) return "";
   const std::string needs = absl::StrCat("needs ", jobs::CountOf(world_size, device), "; ");
@@ -296,8 +304,9 @@ void Cluster::Schedule(jobs::Device device, absl::Time now) {
     }
     std::string reason = decision.reason;
     if (const std::string closed = ClosedNodes(now); !closed.empty()) {
-      reason =
-          absl::StrReplaceAll(absl::StrCat(reason, "; ", closed), {{"; no agent is attached", ""}});
+      reason = absl::StrReplaceAll(
+          absl::StrCat(reason, "; ", closed),
+          {{"; no agent is attached", ""}, {"; no attached agent offers any", ""}});
     }
     if (job.state == jobs::State::kRecovering) reason = absl::StrCat("to start again: ", reason);
     if (job.state_reason == reason) continue;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "common/slots/gpu_slot.h"
@@ -12,14 +13,19 @@ std::string CountOf(uint32_t slots, Device device) {
   return absl::StrCat(slots, device == Device::kCuda ? " GPU" : " slot", slots == 1 ? "" : "s");
 }
 
-void Slots::Offer(const std::string& node, uint32_t slots, uint32_t protocol) {
+void Slots::Offer(const std::string& node, const std::vector<uint32_t>& slots, uint32_t protocol) {
   any_node_ = true;
-  if (slots == 0) return;
-  offered_ += slots;
+  if (slots.empty()) return;
+  offered_ += static_cast<uint32_t>(slots.size());
   protocols_[node] = protocol;
   auto& free = free_[node];
-  const uint32_t first = device_ == Device::kCuda ? kFirstGpuSlot : 0;
-  for (uint32_t slot = first; slot < first + slots; ++slot) free.push_back(slot);
+  free.insert(free.end(), slots.begin(), slots.end());
+}
+
+void Slots::Offer(const std::string& node, uint32_t slots, uint32_t protocol) {
+  std::vector<uint32_t> numbers(slots);
+  std::iota(numbers.begin(), numbers.end(), device_ == Device::kCuda ? kFirstGpuSlot : 0);
+  Offer(node, numbers, protocol);
 }
 
 void Slots::Use(const Slot& slot) {

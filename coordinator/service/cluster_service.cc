@@ -55,7 +55,7 @@ v1::Node ToWire(const cluster::Cluster& cluster, const membership::Agent& agent,
     gpu->set_uuid(agent.gpus[i].uuid);
     gpu->set_name(agent.gpus[i].name);
     gpu->set_memory_bytes(agent.gpus[i].memory_bytes);
-    gpu->set_free(offered.gpus.IsFree({agent.node, kFirstGpuSlot + i}));
+    gpu->set_free(offered.gpus.IsFree({agent.node, kFirstGpuSlot + agent.gpus[i].index}));
   }
   node.set_version(agent.version);
   node.set_agent_id(cluster.AgentId(agent.node));

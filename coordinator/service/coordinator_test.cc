@@ -327,8 +327,9 @@ TEST_F(CoordinatorTest, AJobOnGpusRunsOnANodeWithGpus) {
   v1::Job job;
   ASSERT_TRUE(Submit(spec, "a", &job).ok());
   EXPECT_EQ(job.state_reason(), "needs 1 GPU; no attached agent offers any");
-  ASSERT_EQ(job.warnings_size(), 1);
-  EXPECT_EQ(job.warnings(0), "needs 1 GPU; no attached agent offers any");
+  ASSERT_EQ(job.warnings_size(), 2);
+  EXPECT_THAT(job.warnings(0), testing::HasSubstr("device: cuda: the workers of this version"));
+  EXPECT_EQ(job.warnings(1), "needs 1 GPU; no attached agent offers any");
 
   v1::AgentHello hello = FakeAgent::Hello("n2", 0);
   v1::Gpu* gpu = hello.add_gpus();

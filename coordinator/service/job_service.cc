@@ -194,9 +194,11 @@ grpc::ServerUnaryReactor* JobService::ValidateJob(grpc::CallbackServerContext* c
   *response->mutable_resolved() = jobspec::ResolveDefaults(request->spec());
   engine_->Read([=, this](const absl::Status& committed) {
     if (!committed.ok()) return reactor->Finish(ToWire(committed));
-    const std::string warning = engine_->cluster().TooBigFor(response->resolved().world_size(),
-                                                             DeviceOf(response->resolved()));
-    if (!warning.empty()) response->add_warnings(warning);
+    const v1::JobSpec& spec = response->resolved();
+    for (const std::string& warning :
+         {WarningOf(spec), engine_->cluster().TooBigFor(spec.world_size(), DeviceOf(spec))}) {
+      if (!warning.empty()) response->add_warnings(warning);
+    }
     reactor->Finish(grpc::Status::OK);
   });
   return reactor;

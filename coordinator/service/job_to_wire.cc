@@ -22,13 +22,9 @@ v1::RankStatus::State RankState(const jobs::Rank& rank, const membership::Worker
 }
 
 // "cpu", or "cuda:1" with the GPU's index on its host.
-std::string DeviceName(const jobs::Job& job, const jobs::Rank& rank,
-                       const cluster::Cluster& cluster) {
+std::string DeviceName(const jobs::Job& job, const jobs::Rank& rank) {
   if (job.plan.device == jobs::Device::kCpu) return "cpu";
-  const size_t position = rank.slot - kFirstGpuSlot;
-  const membership::Agent* agent = cluster.membership().FindAgent(rank.node);
-  const bool known = agent != nullptr && position < agent->gpus.size();
-  return absl::StrCat("cuda:", known ? agent->gpus[position].index : position);
+  return absl::StrCat("cuda:", rank.slot - kFirstGpuSlot);
 }
 
 void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& cluster, v1::Job* out) {
@@ -38,7 +34,7 @@ void AddRank(const jobs::Job& job, uint32_t number, const cluster::Cluster& clus
   status->set_rank(number);
   status->set_node(rank.node);
   status->set_pid(rank.pid);
-  status->set_device(DeviceName(job, rank, cluster));
+  status->set_device(DeviceName(job, rank));
   status->set_state(RankState(rank, worker));
   status->set_step(rank.step);
   if (rank.session_started && !rank.finished && !rank.exited) {
@@ -80,6 +76,12 @@ void SetFailure(const jobs::Job& job, v1::Job* out) {
 
 }  // namespace
 
+std::string WarningOf(const v1::JobSpec& spec) {
+  if (spec.device() != v1::JobSpec::CUDA) return "";
+  return "device: cuda: the workers of this version compute on the CPU only; the job will fail "
+         "when it starts";
+}
+
 v1::Checkpoint ToWire(const jobs::Checkpoint& checkpoint) {
   v1::Checkpoint out;
   out.set_step(checkpoint.step);
@@ -110,8 +112,10 @@ v1::Job ToWire(const jobs::Job& job, const cluster::Cluster& cluster) {
   SetMetrics(&out, job, cluster);
   out.set_world_size(job.plan.world_size);
   if (job.waiting()) {
-    const std::string warning = cluster.TooBigFor(job.plan.world_size, job.plan.device);
-    if (!warning.empty()) out.add_warnings(warning);
+    for (const std::string& warning :
+         {WarningOf(out.spec()), cluster.TooBigFor(job.plan.world_size, job.plan.device)}) {
+      if (!warning.empty()) out.add_warnings(warning);
+    }
   }
   for (uint32_t rank = 0; rank < job.ranks.size(); ++rank) AddRank(job, rank, cluster, &out);
   for (const jobs::Checkpoint& checkpoint : job.checkpoints) {

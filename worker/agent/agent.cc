@@ -165,13 +165,16 @@ class Agent::Loop {
 
   // The UUID of a slot's GPU; empty for a slot of the CPU.
   std::string GpuOf(uint32_t slot) const {
-    return slot < kFirstGpuSlot ? "" : options_.gpus[slot - kFirstGpuSlot].uuid;
+    for (const Gpu& gpu : options_.gpus) {
+      if (slot == kFirstGpuSlot + gpu.index) return gpu.uuid;
+    }
+    return "";
   }
 
   void Do(const Launch& launch) {
     const WorkerId& worker = launch.worker;
     std::map<std::string, std::string> environment = spools_.Environment(
-        worker, options_.spool_limit / (options_.core.slots + options_.core.gpus));
+        worker, options_.spool_limit / (options_.core.slots + options_.gpus.size()));
     if (!launch.continue_when_cut_off && !lease_file_.path().empty()) {
       environment[kLeaseFileVariable] = lease_file_.path();
     }
@@ -401,7 +404,8 @@ class Agent::Loop {
 
 absl::StatusOr<std::unique_ptr<Agent>> Agent::Start(const AgentOptions& given) {
   AgentOptions options = given;
-  options.core.gpus = static_cast<uint32_t>(options.gpus.size());
+  options.core.gpus.clear();
+  for (const Gpu& gpu : options.gpus) options.core.gpus.push_back(gpu.index);
   if (options.coordinator.empty())
     return absl::InvalidArgumentError("no coordinator address given");
   if (options.node.empty()) return absl::InvalidArgumentError("no node name given");

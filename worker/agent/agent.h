@@ -36,7 +36,7 @@ struct AgentOptions {
   std::string spool;
   // How many bytes all these reports together may take; each worker gets an equal part.
   size_t spool_limit = 64 << 20;
-  // Offered for jobs on GPUs. Their number replaces core.gpus.
+  // Offered for jobs on GPUs. Their indices replace core.gpus.
   std::vector<Gpu> gpus;
   CoreOptions core;
   LogQueueOptions logs;

@@ -73,7 +73,7 @@ TEST(Agent, AWorkerSeesItsOwnGpuAndHasTheThreadsOfItsJob) {
   EXPECT_EQ(hello.gpus(1).name(), "NVIDIA Test");
   EXPECT_EQ(hello.gpus(1).memory_bytes(), 2000);
   const char* script = "echo \"$OMP_NUM_THREADS '$CUDA_VISIBLE_DEVICES'\"";
-  coordinator.StartWorker(Worker(script, 1), kFirstGpuSlot + 1, /*threads=*/4);
+  coordinator.StartWorker(Worker(script, 1), kFirstGpuSlot + 3, /*threads=*/4);
   EXPECT_EQ(coordinator.AwaitExit(Worker(script, 1)).log_tail(), "4 'GPU-b'");
   coordinator.StartWorker(Worker(script, 0), 1);
   EXPECT_EQ(coordinator.AwaitExit(Worker(script, 0)).log_tail(), "1 ''");

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace muster::agent {
 
@@ -140,13 +141,14 @@ void Core::On(const StartRequested& request, absl::Time now, Effects& effects) {
     return;
   }
   if (!Offers(request.slot)) {
-    const bool gpu = request.slot >= kFirstGpuSlot;
-    RecordEnd({.worker = request.worker,
-               .ending = StartError{absl::StrCat(
-                   gpu ? "GPU " : "slot ", gpu ? request.slot - kFirstGpuSlot : request.slot,
-                   " was asked for, counted from 0; this agent offers ",
-                   gpu ? options_.gpus : options_.slots)},
-               .cause = Cause::kNodeFault},
+    const std::string what =
+        request.slot < kFirstGpuSlot
+            ? absl::StrCat("slot ", request.slot,
+                           " was asked for, counted from 0; this agent offers ", options_.slots)
+            : absl::StrCat(
+                  "GPU ", request.slot - kFirstGpuSlot,
+                  " was asked for; this agent offers these: ", absl::StrJoin(options_.gpus, ", "));
+    RecordEnd({.worker = request.worker, .ending = StartError{what}, .cause = Cause::kNodeFault},
               effects);
     return;
   }

@@ -8,10 +8,12 @@
 #ifndef MUSTER_WORKER_AGENT_CORE_H_
 #define MUSTER_WORKER_AGENT_CORE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <optional>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -34,8 +36,8 @@ enum class AfterLease {
 };
 
 struct CoreOptions {
-  uint32_t slots = 1;  // for jobs on the CPU
-  uint32_t gpus = 0;   // each of them is one more slot (common/slots)
+  uint32_t slots = 1;               // for jobs on the CPU
+  std::vector<uint32_t> gpus = {};  // indices; each of them is one more slot (common/slots)
   AfterLease after_lease = AfterLease::kKeepTrying;
   // Used until the first Welcome, which has the real value.
   absl::Duration lease = absl::Seconds(10);
@@ -121,7 +123,9 @@ class Core {
   // True if a worker runs whose end can be waited for.
   bool Waits() const;
   bool Offers(uint32_t slot) const {
-    return slot < kFirstGpuSlot ? slot < options_.slots : slot - kFirstGpuSlot < options_.gpus;
+    if (slot < kFirstGpuSlot) return slot < options_.slots;
+    return std::find(options_.gpus.begin(), options_.gpus.end(), slot - kFirstGpuSlot) !=
+           options_.gpus.end();
   }
   void KillOverdue(absl::Time now, Effects& effects);
   // The process that hung in the slot has ended.

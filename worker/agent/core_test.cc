@@ -61,18 +61,18 @@ TEST_F(CoreTest, ASlotBeyondTheOfferedIsAnError) {
 
 class GpuCoreTest : public CoreTest {
  protected:
-  GpuCoreTest() : CoreTest({.slots = 0, .gpus = 1}) {}
+  GpuCoreTest() : CoreTest({.slots = 0, .gpus = {5}}) {}
 };
 
 TEST_F(GpuCoreTest, AGpuIsASlotAndOthersAreAnError) {
   Attach();
-  EXPECT_THAT(
-      Do(StartRequested{.worker = kA, .slot = kFirstGpuSlot, .threads = 3}),
-      ElementsAre(VariantWith<Launch>(Launch{.worker = kA, .slot = kFirstGpuSlot, .threads = 3})));
+  EXPECT_THAT(Do(StartRequested{.worker = kA, .slot = kFirstGpuSlot + 5, .threads = 3}),
+              ElementsAre(VariantWith<Launch>(
+                  Launch{.worker = kA, .slot = kFirstGpuSlot + 5, .threads = 3})));
   EXPECT_THAT(Do(StartRequested{.worker = kB, .slot = kFirstGpuSlot + 1}),
-              ElementsAre(VariantWith<SendExit>(SendExit{
-                  {kB, 0, StartError{"GPU 1 was asked for, counted from 0; this agent offers 1"},
-                   "", Cause::kNodeFault}})));
+              ElementsAre(VariantWith<SendExit>(
+                  SendExit{{kB, 0, StartError{"GPU 1 was asked for; this agent offers these: 5"},
+                            "", Cause::kNodeFault}})));
 }
 
 TEST_F(CoreTest, HelloCarriesRunningWorkersAndUnackedExits) {

@@ -23,9 +23,10 @@ struct NvmlMemory {
 };
 using NvmlDevice = void*;
 constexpr int kNvmlSuccess = 0;
+constexpr int kNvmlNotSupported = 3;
 constexpr int kNvmlDriverNotLoaded = 9;
 
-// The functions of the library. Null after a failure to find one.
+// The functions of the library.
 class Nvml {
  public:
   static absl::StatusOr<Nvml> Load(void* handle) {
@@ -73,7 +74,10 @@ absl::StatusOr<Gpu> Read(const Nvml& nvml, unsigned index) {
   RETURN_IF_ERROR(nvml.Check("nvmlDeviceGetName", nvml.name(device, text.data(), text.size() - 1)));
   gpu.name = text.data();
   NvmlMemory memory;
-  RETURN_IF_ERROR(nvml.Check("nvmlDeviceGetMemoryInfo", nvml.memory(device, &memory)));
+  const int asked = nvml.memory(device, &memory);
+  // GPUs that share the host's memory have none of their own.
+  if (asked == kNvmlNotSupported) return gpu;
+  RETURN_IF_ERROR(nvml.Check("nvmlDeviceGetMemoryInfo", asked));
   gpu.memory_bytes = memory.total;
   return gpu;
 }

@@ -17,7 +17,7 @@ struct Gpu {
   uint32_t index = 0;  // on this host, as nvidia-smi shows it
   std::string uuid;    // "GPU-8f2b...", what CUDA_VISIBLE_DEVICES takes
   std::string name;
-  uint64_t memory_bytes = 0;
+  uint64_t memory_bytes = 0;  // 0: not known
 
   bool operator==(const Gpu&) const = default;
 };
@@ -25,12 +25,13 @@ struct Gpu {
 inline constexpr char kNvml[] = "libnvidia-ml.so.1";
 
 // All GPUs of this host, by index. There are none if there is no such library. UNAVAILABLE: the
-// library is there, but it reports an error, or it is not complete.
+// library is there, but it reports an error, or it is not complete. A GPU that is cut into several
+// ones (MIG) counts as one.
 absl::StatusOr<std::vector<Gpu>> FindGpus(const std::string& library = kNvml);
 
-// Those that CUDA_VISIBLE_DEVICES selects: indices, or UUIDs of which the beginning is enough,
-// separated by commas, in this order. As in CUDA, the list ends before the first entry that selects
-// no GPU. Absent: all of them.
+// Those that CUDA_VISIBLE_DEVICES selects: indices as nvidia-smi shows them (CUDA's own, if
+// CUDA_DEVICE_ORDER is PCI_BUS_ID), or UUIDs of which the beginning is enough, separated by commas.
+// As in CUDA, the list ends before the first entry that selects no GPU. Absent: all of them.
 std::vector<Gpu> VisibleGpus(const std::vector<Gpu>& gpus,
                              const std::optional<std::string>& visible);
 

@@ -62,6 +62,10 @@ std::vector<muster::agent::Gpu> GpusToOffer() {
   std::optional<std::string> visible;
   if (const char* value = getenv("CUDA_VISIBLE_DEVICES"); value != nullptr) visible = value;
   std::vector<muster::agent::Gpu> gpus = muster::agent::VisibleGpus(*found, visible);
+  if (gpus.empty() && !found->empty()) {
+    spdlog::warn("no GPU is offered: CUDA_VISIBLE_DEVICES='{}' selects none of {}", *visible,
+                 found->size());
+  }
   for (const muster::agent::Gpu& gpu : gpus) {
     spdlog::info("offers GPU {}: {} ({})", gpu.index, gpu.name, gpu.uuid);
   }
@@ -156,6 +160,10 @@ int main(int argc, char** argv) {
   }
   options.core.drain_timeout = *drain_after;
   if (!no_gpus) options.gpus = GpusToOffer();
+  if (options.core.slots == 0 && options.gpus.empty()) {
+    spdlog::error("--slots is needed, because no GPU is offered");
+    return kUsageError;
+  }
   auto agent = muster::agent::Agent::Start(options);
   if (!agent.ok()) {
     spdlog::error("{}", muster::Message(agent.status()));
