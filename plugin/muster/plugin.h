@@ -145,7 +145,8 @@ class Context {
   // to run a unit: the worker may have to gather its parameters first.
   virtual at::Tensor Call(Unit& unit, const at::Tensor& x) = 0;
   // The same for a child with several inputs or outputs. All tensors are defined.
-  virtual std::vector<at::Tensor> CallMany(Unit& unit, const std::vector<at::Tensor>& inputs) {
+  virtual std::vector<at::Tensor> CallMany(Unit& /*unit*/,
+                                           const std::vector<at::Tensor>& /*inputs*/) {
     throw std::logic_error("this context has no CallMany");
   }
 };
@@ -164,7 +165,7 @@ class Unit {
   // tensors, for example a mask beside the input, or a loss of this unit beside its output. The
   // root of a model has one input. Returns tensors on the CPU. Get the parameters by
   // `parameter(index)` in each call, because their tensors are replaced.
-  virtual at::Tensor Forward(const at::Tensor& x, Context& context) {
+  virtual at::Tensor Forward(const at::Tensor& /*x*/, Context& /*context*/) {
     throw std::logic_error("has no Forward with one input");
   }
   virtual std::vector<at::Tensor> ForwardMany(const std::vector<at::Tensor>& inputs,

@@ -186,8 +186,8 @@ ROUNDED = {
 
 @pytest.mark.parametrize("name, divide_by", cases.every_value(ROUNDED, DIVIDE_BY))
 def test_with_gradients_or_parameters_in_bfloat16(tmp_path, name, divide_by):
-    """With SGD, whose steps are proportional to gradients. Found: at most 6e-8 off; a reference that
-    rounds something else, or nothing, is off by more than 1e-4."""
+    """With SGD, whose steps are proportional to gradients. Found: at most 6e-8 off; a reference
+    that rounds something else, or nothing, is off by more than 1e-4."""
     strategy, computes, reduces = ROUNDED[name]
     pattern = (7, 0, 1)
     spec = job(tmp_path, pattern, 2, divide_by, "sgd") | {"strategy": strategy}

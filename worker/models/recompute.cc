@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -133,6 +134,12 @@ struct Recomputed : torch::autograd::Function<Recomputed> {
       const SurroundingsOfTheForward surroundings(recomputation);
       const ForwardContext::Recomputing recomputing(recomputation.context);
       outputs = recomputation.unit->ForwardMany(inputs, *recomputation.context);
+    }
+    if (outputs.size() != gradients.size()) {
+      throw ModelError(
+          "unit '" + recomputation.unit->name() + "' returns " + std::to_string(outputs.size()) +
+          " tensors when its forward is repeated, and " + std::to_string(gradients.size()) +
+          " before: take it out of activation_checkpointing");
     }
     Tensors begins, begins_gradients;
     for (size_t i = 0; i < outputs.size(); ++i) {

@@ -218,6 +218,32 @@ TEST(Recompute, UnitsWithSeveralTensorsGetTheirGradients) {
   }
 }
 
+// Returns one tensor more in each forward.
+class Growing : public Unit {
+ public:
+  Growing() : Unit("h.1") { AddParameter("w", at::ones({5})); }
+  Tensors ForwardMany(const Tensors& inputs, ForwardContext&) override {
+    return Tensors(++forwards_, inputs[0] * parameter(0));
+  }
+
+ private:
+  size_t forwards_ = 0;
+};
+
+TEST(Recompute, AUnitThatReturnsAnotherNumberOfTensorsTheSecondTimeIsRefusedByName) {
+  Growing unit;
+  ForwardContext context(Mode::kTrain, MakeGenerator(7));
+  context.Recompute({&unit});
+  const at::Tensor y = context.Call(unit, at::ones({3, 5}));
+  try {
+    y.sum().backward();
+    FAIL() << "a wrong gradient";
+  } catch (const ModelError& error) {
+    EXPECT_NE(std::string(error.what()).find("unit 'h.1' returns 2 tensors"), std::string::npos)
+        << error.what();
+  }
+}
+
 class InPlace : public Unit {
  public:
   InPlace() : Unit("h.0") { AddParameter("w", at::ones({5})); }

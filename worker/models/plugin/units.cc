@@ -125,6 +125,9 @@ Tensors PluginUnit::ForwardMany(const Tensors& inputs, ForwardContext& context) 
     at::Tensor& theirs = UnitAccess::parameters(inner_)[i].tensor;
     if (!theirs.is_same(parameter(i))) theirs = parameter(i);
   }
+  if (!row_.empty() && inputs.size() != 1) {
+    throw ModelError(absl::StrCat(who_, ": expected one input, found ", inputs.size()));
+  }
   PluginContext inner_context(who_, callable_, context);
   const Tensors outputs = CallPlugin(who_, [&] {
     if (row_.empty()) return inner_.ForwardMany(inputs, inner_context);

@@ -343,6 +343,13 @@ models::Tensors Fsdp::RunUnit(Unit& unit, const models::Tensors& inputs, bool ba
   ++unit.running;
   models::Tensors outputs = forward(wanted ? ObserveInputs(inputs, this, call) : inputs);
   --unit.running;
+  for (const at::Tensor& y : outputs) {
+    if (y.requires_grad() && y.is_leaf()) {
+      throw models::ModelError(absl::StrCat(
+          Who(plan_[unit.number], /*root=*/false),
+          " returns a parameter: its memory is freed after the forward; return a copy"));
+    }
+  }
   if (wanted && ObserveOutputs(outputs, this, call) > 0) {
     calls_[call].backward = true;
     ++unit.backwards;
