@@ -201,7 +201,7 @@ TEST_P(FailureConformance, DestroyingAfterAFailureDoesNotHang) {
 
 TEST_P(FailureConformance, ASilentPeerIsNamedWhenTheTimeoutEnds) {
   if (implementation() != Implementation::kGloo || world_size() == 1) {
-    GTEST_SKIP() << "only Gloo has a timeout";
+    GTEST_SKIP() << "here only Gloo has a timeout";
   }
   std::atomic<int> failed{0};
   std::promise<void> all_failed;

@@ -35,10 +35,10 @@ std::string Elements(const at::Tensor& tensor) {
 
 absl::Status CheckBuffer(const OperationSpec& spec, const at::Tensor& tensor, const char* role) {
   if (!tensor.defined()) return absl::InvalidArgumentError(absl::StrCat(role, " is undefined"));
-  if (tensor.device().type() != spec.device) {
+  if (tensor.device() != spec.device) {
     return absl::InvalidArgumentError(
         absl::StrCat(role, " is on ", tensor.device().str(), ", not on ",
-                     spec.device == at::kCPU ? "the CPU" : at::Device(spec.device).str()));
+                     spec.device.is_cpu() ? "the CPU" : spec.device.str()));
   }
   if (!tensor.is_contiguous()) {
     return absl::InvalidArgumentError(absl::StrCat(role, " is not contiguous"));

@@ -20,13 +20,13 @@ struct OperationSpec {
   OperationKind kind;
   OpLabel label;
   int rank = 0;
-  at::Tensor output;                 // also the input of the operations in place
-  at::Tensor input;                  // undefined in the operations in place
-  int root = 0;                      // broadcast only
-  double divide_by = 1.0;            // the sums only
-  std::vector<int64_t> out_sizes;    // all-to-all only
-  std::vector<int64_t> in_sizes;     // all-to-all only
-  at::DeviceType device = at::kCPU;  // where all tensors must be
+  at::Tensor output;               // also the input of the operations in place
+  at::Tensor input;                // undefined in the operations in place
+  int root = 0;                    // broadcast only
+  double divide_by = 1.0;          // the sums only
+  std::vector<int64_t> out_sizes;  // all-to-all only
+  std::vector<int64_t> in_sizes;   // all-to-all only
+  at::Device device = at::kCPU;    // where all tensors must be
 };
 
 // "all_reduce 'bucket 3' at step 17".

@@ -11,7 +11,7 @@
 namespace muster::device {
 namespace {
 
-// Some bytes of a tensor that is on no CPU. It has a version counter of its own.
+// Some bytes of a tensor, as a tensor with a version counter of its own.
 at::Tensor BytesOf(const at::Tensor& tensor, int64_t begin, int64_t count) {
   return tensor.variable_data().view({-1}).view(at::kByte).narrow(0, begin, count);
 }

@@ -1,6 +1,6 @@
 // The memory of tensors: copies, zeros, hashes and sizes of storage, in bytes, on the device where
 // the tensor is. The folders above (models, optim, parallel, train) touch no memory of tensors
-// except through this library and through operations of LibTorch; tests/layering proves it.
+// except through this library and through operations of LibTorch; tests/layering checks it.
 //
 // All tensors are contiguous. Nothing here is seen by autograd: there is no graph, and no version
 // counter changes. Threading: as for the tensors themselves.

@@ -11,7 +11,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/status/status.h"
 #include "common/steady/now.h"
+#include "worker/comm/gloo/exceptions.h"
 #include "worker/comm/operation.h"
 #include "worker/device/event.h"
 #include "worker/device/memory.h"
@@ -54,14 +56,15 @@ class StagedWork : public Work {
   ~StagedWork() override { Wait().IgnoreError(); }
 
   absl::Status Wait() override {
-    const absl::Status status = issued_->Wait();
+    absl::Status status = issued_->Wait();
     absl::MutexLock lock(&mutex_);
     if (status.ok() && output_.defined()) {
       // Gives the copy to the stream. LibTorch keeps pinned memory until the copy is done.
-      device::CopyAll(output_, host_);
+      copied_ = CatchExceptions([this] { device::CopyAll(output_, host_); });
     }
     output_.reset();
     host_.reset();
+    status.Update(copied_);
     return status;
   }
 
@@ -70,6 +73,7 @@ class StagedWork : public Work {
   absl::Mutex mutex_;
   at::Tensor output_ ABSL_GUARDED_BY(mutex_);  // undefined once it is copied
   at::Tensor host_ ABSL_GUARDED_BY(mutex_);
+  absl::Status copied_ ABSL_GUARDED_BY(mutex_);
 };
 
 class StagedCommunicator : public Communicator {
@@ -131,11 +135,11 @@ class StagedCommunicator : public Communicator {
   int64_t bytes_sent() const override { return host_->bytes_sent(); }
 
   void Abort(const absl::Status& why) override {
-    {
-      absl::MutexLock lock(&mutex_);
-      aborted_ = true;  // nothing waits for the device any more
-    }
+    // First: what is issued from now on fails on the host, so that no peer gets an input that the
+    // device has not copied yet.
     host_->Abort(why);
+    absl::MutexLock lock(&mutex_);
+    aborted_ = true;  // nothing waits for the device any more
   }
 
  private:
@@ -150,7 +154,7 @@ class StagedCommunicator : public Communicator {
   };
 
   std::unique_ptr<Work> Start(OperationSpec spec, const OnHost& on_host) {
-    spec.device = options_.device.type();
+    spec.device = options_.device;
     if (absl::Status wrong = CheckArguments(spec, world_size()); !wrong.ok()) {
       return DoneWork(std::move(wrong));
     }
@@ -160,9 +164,10 @@ class StagedCommunicator : public Communicator {
     device::CopyAll(host_in, given);
     const at::Tensor host_out = in_place ? host_in : device::HostLike(spec.output);
     auto issued = std::make_shared<Issued>();
+    auto ready = device::Event::Now(options_.device);
     {
       absl::MutexLock lock(&mutex_);
-      requests_.push_back({.ready = device::Event::Now(options_.device),
+      requests_.push_back({.ready = std::move(ready),
                            .what = Describe(spec),
                            .issue = [=] { return on_host(host_out, host_in); },
                            .issued = issued});
@@ -186,7 +191,11 @@ class StagedCommunicator : public Communicator {
 
   absl::Status AwaitDevice(const Request& request) {
     const absl::Time end = SteadyNow() + absl::FromChrono(options_.timeout);
-    while (!request.ready.Reached()) {
+    bool reached = false;
+    const auto look = [&] { reached = request.ready.Reached(); };
+    while (true) {
+      RETURN_IF_ERROR(CatchExceptions(look));  // the device has failed
+      if (reached) return absl::OkStatus();
       if (Aborted()) return absl::OkStatus();  // the operation fails on the host
       if (SteadyNow() >= end) {
         return absl::DeadlineExceededError(
@@ -195,7 +204,6 @@ class StagedCommunicator : public Communicator {
       }
       absl::SleepFor(kPoll);
     }
-    return absl::OkStatus();
   }
 
   bool Aborted() {

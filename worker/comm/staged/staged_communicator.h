@@ -1,10 +1,10 @@
 // Collectives of tensors on another device, over a communicator for tensors on the CPU.
 //
-// An operation copies its input to pinned host memory in the device's current stream. A thread
-// waits until the device has come to the end of that copy, and then issues the operation on the
-// host: in the order of the calls, as Communicator requires. Wait blocks until the operation is
-// done on the host, and then gives the copy of its output to the current stream. So the caller's
-// thread waits for peers, and never for the device.
+// An operation copies its input to pinned host memory in the device's current stream, so its call
+// waits for nothing. A thread waits until the device has come to the end of that copy, and then
+// issues the operation on the host: in the order of the calls, as Communicator requires. Wait
+// blocks until the operation is done on the host, and then gives the copy of its output to the
+// current stream.
 #ifndef MUSTER_WORKER_COMM_STAGED_STAGED_COMMUNICATOR_H_
 #define MUSTER_WORKER_COMM_STAGED_STAGED_COMMUNICATOR_H_
 
