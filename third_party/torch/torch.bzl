@@ -1,7 +1,8 @@
 """Finds LibTorch on this machine.
 
-Order: $LIBTORCH (a folder with include/ and lib/), the virtual environment that the project's
-scripts make (~/.cache/muster/venv), then whatever `python3` imports as torch. """
+With --config=cuda it is the one of third_party/cuda/install.sh. Otherwise, in this order: $LIBTORCH
+(a folder with include/ and lib/), the virtual environment that the project's scripts make
+(~/.cache/muster/venv), then whatever `python3` imports as torch. """
 
 def _has_torch(ctx, root):
     library = ctx.path(root + "/lib/libtorch_cpu.so")
@@ -17,8 +18,12 @@ def _from_python(ctx, python):
 
 def _torch_repository_impl(ctx):
     tried = []
+    cuda = ctx.os.environ.get("MUSTER_CUDA") == "1"
     root = ctx.os.environ.get("LIBTORCH")
-    if root:
+    if cuda:
+        root = ctx.os.environ.get("HOME", "/root") + "/.cache/muster/cuda/torch"
+        tried.append(root)
+    elif root:
         tried.append("$LIBTORCH=" + root)
     else:
         venv = ctx.os.environ.get("HOME", "/root") + "/.cache/muster/venv/bin/python3"
@@ -39,10 +44,13 @@ def _torch_repository_impl(ctx):
     for header in ["Context", "DeviceGuard", "TensorUtils", "TracerMode"]:
         ctx.symlink(Label("//third_party/torch:lean/ATen/%s.h" % header), "lean/ATen/%s.h" % header)
     ctx.symlink(root + "/lib", "lib")
-    ctx.template("BUILD", Label("//third_party/torch:libtorch.BUILD"), {"{ROOT}": root})
+    ctx.template("BUILD", Label("//third_party/torch:libtorch.BUILD"), {
+        "{ROOT}": root,
+        "{CUDA}": "\"-ltorch_cuda\", \"-lc10_cuda\"," if cuda else "",
+    })
 
 torch_repository = repository_rule(
     implementation = _torch_repository_impl,
-    environ = ["LIBTORCH", "HOME"],
+    environ = ["LIBTORCH", "HOME", "MUSTER_CUDA"],
     local = True,
 )

@@ -10,9 +10,16 @@
 //
 // Threading: one thread issues operations; any thread may Wait or Abort.
 //
-// Sums are rank-ordered: element i of the result is ((r0[i] + r1[i]) + r2[i]) + ..., divided once,
-// in the result's own type. So the bits of the result depend neither on where a buffer begins nor
-// on the implementation, and a reduce-scatter gives the same bits as an all-reduce.
+// Devices: all tensors of a communicator are on one device. On the CPU, Wait blocks until the
+// operation is done. On CUDA an operation begins behind what the current stream was given before
+// the call, and Wait puts it in front of what the current stream is given afterwards; comm/nccl
+// never blocks the host for that. An error that is found later fails the operations and Waits that
+// follow.
+//
+// Sums are rank-ordered, except on CUDA with SumOrder::kFast: element i of the result is ((r0[i] +
+// r1[i]) + r2[i]) + ..., divided once, in the result's own type. So the bits of the result depend
+// neither on where a buffer begins nor on the implementation, and a reduce-scatter gives the same
+// bits as an all-reduce.
 //
 // Errors (absl::Status of Work::Wait):
 //   INVALID_ARGUMENT    this rank's own call is wrong (shape, type, root, overlap); nothing was
@@ -55,12 +62,16 @@ class Work {
  public:
   virtual ~Work() = default;
 
-  // Blocks until the operation is done on this rank. May be called again, and then returns the same
-  // status.
+  // Blocks until the operation is done on this rank (on CUDA: see above). May be called again, and
+  // then returns the same status, or an error that was found since.
   virtual absl::Status Wait() = 0;
 };
 
-// Tensors are dense CPU tensors, contiguous; "flat" means that their shape does not matter.
+// How sums are computed on CUDA: in NCCL's own order, which depends on the number of ranks and on
+// how they are connected; or in the order of the ranks, with the same bits as on the CPU.
+enum class SumOrder { kFast, kRank };
+
+// Tensors are dense and contiguous; "flat" means that their shape does not matter.
 class Communicator {
  public:
   virtual ~Communicator() = default;

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "torch/csrc/distributed/c10d/TCPStore.hpp"
@@ -73,6 +74,23 @@ absl::StatusOr<std::unique_ptr<RendezvousStore>> MakeStore(const std::string& ho
 RendezvousStore::RendezvousStore(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 RendezvousStore::~RendezvousStore() = default;
 uint16_t RendezvousStore::port() const { return impl_->port; }
+
+absl::Status RendezvousStore::Put(const std::string& key, const std::string& value) {
+  return CatchExceptions(
+      [&] { impl_->store->set(key, std::vector<uint8_t>(value.begin(), value.end())); });
+}
+
+absl::StatusOr<std::string> RendezvousStore::Await(const std::string& key,
+                                                   std::chrono::milliseconds timeout) {
+  std::string value;
+  const absl::Status status = CatchExceptions([&] {
+    impl_->store->wait({key}, timeout);
+    const std::vector<uint8_t> bytes = impl_->store->get(key);
+    value.assign(bytes.begin(), bytes.end());
+  });
+  if (!status.ok()) return status;
+  return value;
+}
 
 absl::StatusOr<std::unique_ptr<RendezvousStore>> HostStore(const std::string& host) {
   absl::StatusOr<Listener> listener = ListenOn(host);

@@ -29,6 +29,11 @@ class RendezvousStore {
   // The port that the store listens on.
   uint16_t port() const;
 
+  // Gives a value to all ranks, once for each key. UNAVAILABLE: the store is gone.
+  absl::Status Put(const std::string& key, const std::string& value);
+  // Waits until a rank has given the value. DEADLINE_EXCEEDED, UNAVAILABLE.
+  absl::StatusOr<std::string> Await(const std::string& key, std::chrono::milliseconds timeout);
+
   const Impl& impl() const { return *impl_; }
 
  private:

@@ -1,6 +1,8 @@
 #include "worker/comm/gloo/rendezvous.h"
 
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "gtest/gtest.h"
@@ -66,6 +68,23 @@ TEST(Rendezvous, ARankThatNeverComesFailsTheOthers) {
   EXPECT_FALSE(communicator.ok());
   EXPECT_NE(communicator.status().ToString().find("communicator 'alone'"), std::string::npos)
       << communicator.status();
+}
+
+TEST(Rendezvous, AValueReachesTheRanksThatAwaitIt) {
+  const auto hosted = HostStore();
+  ASSERT_TRUE(hosted.ok()) << hosted.status();
+  const auto connected = ConnectStore("127.0.0.1", (*hosted)->port(), std::chrono::seconds(30));
+  ASSERT_TRUE(connected.ok()) << connected.status();
+  const std::string value("id\0of ranks", 11);
+  std::thread rank1([&] {
+    const auto found = (*connected)->Await("nccl/gradients", std::chrono::seconds(30));
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(*found, value);
+  });
+  EXPECT_TRUE((*hosted)->Put("nccl/gradients", value).ok());
+  rank1.join();
+  EXPECT_EQ((*connected)->Await("nccl/other", std::chrono::milliseconds(1)).status().code(),
+            absl::StatusCode::kDeadlineExceeded);
 }
 
 }  // namespace
