@@ -60,7 +60,8 @@ class StagedWork : public Work {
     absl::MutexLock lock(&mutex_);
     if (status.ok() && output_.defined()) {
       // Gives the copy to the stream. LibTorch keeps pinned memory until the copy is done.
-      copied_ = CatchExceptions([this] { device::CopyAll(output_, host_); });
+      const at::Tensor to = output_, from = host_;
+      copied_ = CatchExceptions([&] { device::CopyAll(to, from); });
     }
     output_.reset();
     host_.reset();
