@@ -28,7 +28,10 @@ std::string OrDash(const std::string& text) { return text.empty() ? "-" : text; 
 std::string GpuNames(const v1::Node& node) {
   std::vector<std::string> names;
   for (const v1::NodeGpu& gpu : node.gpus()) {
-    const std::string name = absl::StrCat(gpu.name(), " (", HumanBytes(gpu.memory_bytes()), ")");
+    std::string name = gpu.name();
+    if (gpu.memory_bytes() > 0) {
+      absl::StrAppend(&name, " (", HumanBytes(gpu.memory_bytes()), ")");
+    }
     if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return absl::StrJoin(names, ", ");

@@ -351,6 +351,15 @@ TEST_F(CoordinatorTest, AJobOnGpusRunsOnANodeWithGpus) {
   EXPECT_EQ(Get("a").ranks(0).device(), "cuda:6");
 }
 
+TEST_F(CoordinatorTest, AnAgentThatOffersAGpuTwiceIsRefused) {
+  v1::AgentHello hello = FakeAgent::Hello("n1", 0);
+  hello.add_gpus()->set_index(2);
+  hello.add_gpus()->set_index(2);
+  FakeAgent agent(address(), hello);
+  EXPECT_FALSE(agent.Welcomed());
+  EXPECT_EQ(Nodes().nodes_size(), 0);
+}
+
 TEST_F(CoordinatorTest, NodesSayWhatIsFreeAndWhatRuns) {
   EXPECT_EQ(Nodes().nodes_size(), 0);
   v1::AgentHello hello = FakeAgent::Hello("n1", 3);

@@ -1,6 +1,7 @@
 #include "coordinator/service/peer_services.h"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -98,6 +99,13 @@ class AgentStream : public PeerStreamReactor<v1::AgentMessage, v1::AgentDirectiv
     if (hello.slots() > kFirstGpuSlot) {
       return absl::InvalidArgumentError(
           absl::StrCat("found ", hello.slots(), " slots; expected at most ", kFirstGpuSlot));
+    }
+    std::set<uint32_t> indices;
+    for (const v1::Gpu& gpu : hello.gpus()) {
+      if (gpu.index() < kFirstGpuSlot && indices.insert(gpu.index()).second) continue;
+      return absl::InvalidArgumentError(absl::StrCat("found a GPU of index ", gpu.index(),
+                                                     "; expected each index once, below ",
+                                                     kFirstGpuSlot));
     }
     greeted_ = true;
     return cluster.AttachAgent(id(), FromWire(hello), now);
