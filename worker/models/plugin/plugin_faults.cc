@@ -157,12 +157,17 @@ class Several : public Unit {
 class WithOwnLoss : public ModelWithLoss {
  public:
   explicit WithOwnLoss(const std::string& fault)
-      : ModelWithLoss(std::make_unique<Several>(fault)) {}
+      : ModelWithLoss(std::make_unique<Several>(fault)), fault_(fault) {}
   Input input() const override { return Input::Rows({3}, 2); }
   LossOutput Loss(const Batch& batch, Context& context) override {
-    const auto outputs = context.CallMany(root(), {batch.inputs});
+    std::vector<at::Tensor> inputs = {batch.inputs};
+    if (fault_ == "several-for-root") inputs.push_back(batch.inputs);
+    const auto outputs = context.CallMany(root(), inputs);
     return {.mean = outputs.at(0).mean() + outputs.at(1), .terms = batch.inputs.size(0)};
   }
+
+ private:
+  const std::string fault_;
 };
 
 // Four squares in a row, of which this rank skips one from its third forward in training on.

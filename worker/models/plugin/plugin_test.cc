@@ -252,6 +252,8 @@ TEST(PluginTest, UnitsTakeAndGiveSeveralTensors) {
 TEST(PluginTest, CallsWithAnotherNumberOfTensorsAreNamed) {
   EXPECT_THAT(ErrorOf("several-inputs"),
               HasSubstr("model 'faulty': unit 'square': expected one input, found 2"));
+  EXPECT_THAT(ErrorOf("several-for-root"),
+              HasSubstr("model 'faulty': root: expected one input, found 2"));
   EXPECT_THAT(ErrorOf("several-undefined"),
               HasSubstr("model 'faulty': root: calls unit 'adds' with no tensor"));
   EXPECT_THAT(ErrorOf("several-outputs"),

@@ -8,6 +8,8 @@
 #include "ATen/ops/linear.h"
 #include "ATen/ops/ones.h"
 #include "gtest/gtest.h"
+#include "worker/models/seed.h"
+#include "worker/parallel/fsdp/fsdp.h"
 #include "worker/parallel/fsdp/layers.h"
 #include "worker/parallel/fsdp/plain_training.h"
 #include "worker/parallel/test_model.h"
@@ -102,6 +104,42 @@ TEST(FsdpSeveralTensors, AUnitIsGatheredOnceForABackwardThatEntersThroughBothOut
     }
   }
   EXPECT_EQ(events, expected);
+}
+
+// Returns its parameter beside its output.
+class Telling : public models::Unit {
+ public:
+  Telling() : Unit("layers.0") { AddParameter("layers.0.weight", Numbers({kWidth, kWidth}, 1)); }
+  models::Tensors ForwardMany(const models::Tensors& inputs, models::ForwardContext&) override {
+    return {at::linear(inputs[0], parameter(0)), parameter(0)};
+  }
+};
+
+class TellingNet : public models::Unit {
+ public:
+  TellingNet() : Unit("") { AddChild(std::make_unique<Telling>()); }
+  at::Tensor Forward(const at::Tensor& x, models::ForwardContext& context) override {
+    return context.CallMany(*children()[0], {x})[0];
+  }
+};
+
+TEST(FsdpSeveralTensors, AUnitThatReturnsAParameterIsRefusedByName) {
+  RunRanks(2, [](comm::Communicator& ranks) {
+    TellingNet net;
+    const auto strategy = CreateFsdp(net.Parameters(), {}, &net, &ranks, {});
+    ASSERT_TRUE(strategy.ok()) << strategy.status();
+    const auto context = (*strategy)->MakeContext(models::Mode::kTrain, models::MakeGenerator(1));
+    (*strategy)->BeginStep({0, 2.0});
+    (*strategy)->BeginMicroBatch(true);
+    try {
+      context->Call(net, Numbers({5, kWidth}, ranks.rank()));
+      FAIL() << "a parameter whose memory is freed";
+    } catch (const models::ModelError& error) {
+      EXPECT_EQ(std::string(error.what()),
+                "unit 'layers.0' returns a parameter: its memory is freed after the forward; "
+                "return a copy");
+    }
+  });
 }
 
 }  // namespace
