@@ -44,13 +44,21 @@ def cases_of_file(path):
 
 def cases_of_run(events):
     """{"label case": result} of the test results in a file of events. A target that did not build,
-    whose process failed without a failed case, or that has no cases, is itself a failed case."""
-    found, labels = {}, set()
+    whose process failed without a failed case, or that has no cases, is itself a failed case. A test
+    that Bazel leaves out, because it cannot be built in this configuration (comm/nccl without CUDA),
+    is itself a skipped one."""
+    found, labels, tests = {}, set(), set()
     for line in pathlib.Path(events).read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
         identity = event.get("id", {})
+        if event.get("configured", {}).get("targetKind", "").endswith("_test rule"):
+            tests.add(identity["targetConfigured"]["label"])
         if "targetCompleted" in identity and not event.get("completed", {}).get("success"):
-            found[f"{identity['targetCompleted']['label']} (does not build)"] = "failed"
+            label = identity["targetCompleted"]["label"]
+            if event.get("aborted", {}).get("reason") != "SKIPPED":
+                found[f"{label} (does not build)"] = "failed"
+            elif label in tests:
+                found[f"{label} (not for this configuration)"] = "skipped"
         if "testResult" not in event:
             continue
         label, result = identity["testResult"]["label"], event["testResult"]

@@ -17,6 +17,13 @@ def run(folder, name, targets):
         if status == "NOT BUILT":
             lines.append({"id": {"targetCompleted": {"label": label}}, "completed": {}})
             continue
+        if status == "LEFT OUT":
+            rule = "cc_test rule" if cases else "cc_library rule"
+            identity = {"targetConfigured": {"label": label}}
+            lines.append({"id": identity, "configured": {"targetKind": rule}})
+            aborted = {"reason": "SKIPPED", "description": "build was skipped"}
+            lines.append({"id": {"targetCompleted": {"label": label}}, "aborted": aborted})
+            continue
         xml = folder / f"{name}-{number}.xml"
         xml.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
         outputs = [{"name": "test.xml", "uri": f"file://{xml}"}]
@@ -74,6 +81,18 @@ def test_skipped_cases_are_counted_apart(tmp_path):
     lines, code = total(tmp_path, plain={"//a:test": ("PASSED", cases)})
     assert code == 0 and lines[-1] == "1 passed, 0 failed, 1 skipped"
     assert lines[0] == "1 cases ran without a sanitizer"
+
+
+def test_a_test_that_bazel_leaves_out_is_skipped_and_a_library_is_nothing(tmp_path):
+    """Bazel tells of both as of targets that did not build, with the reason SKIPPED."""
+    cases = PASSED.format("A")
+    targets = {
+        "//a:test": ("PASSED", cases),
+        "//b:test": ("LEFT OUT", cases),
+        "//b:library": ("LEFT OUT", ""),
+    }
+    lines, code = total(tmp_path, plain=targets)
+    assert code == 0 and lines[-1] == "1 passed, 0 failed, 1 skipped"
 
 
 def test_no_case_at_all_is_no_success(tmp_path):
