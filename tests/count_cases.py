@@ -44,9 +44,9 @@ def cases_of_file(path):
 
 def cases_of_run(events):
     """{"label case": result} of the test results in a file of events. A target that did not build,
-    whose process failed without a failed case, or that has no cases, is itself a failed case. A test
-    that Bazel leaves out, because it cannot be built in this configuration (comm/nccl without CUDA),
-    is itself a skipped one."""
+    whose process failed without a failed case, or that has no cases, is itself a failed case. A
+    test that Bazel leaves out, because it cannot be built in this configuration (comm/nccl without
+    CUDA), is itself a skipped one."""
     found, labels, tests = {}, set(), set()
     for line in pathlib.Path(events).read_text(encoding="utf-8").splitlines():
         event = json.loads(line)
