@@ -29,19 +29,6 @@ class AdamW : public Optimizer {
     }
   }
 
-  absl::Status Step(double learning_rate) override {
-    ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
-    c10::NoGradGuard no_grad;
-    for (const at::Tensor& step : steps_) device::MutableHostValues<float>(step)[0] += 1.0f;
-    for (const FusedCall& call : calls_) {
-      at::_fused_adamw_(call.parameters, Select(gradients, call.alike), call.exp_avgs,
-                        call.exp_avg_sqs, {}, call.steps, learning_rate * call.alike.lr_scale,
-                        options_.beta1, options_.beta2, call.alike.weight_decay, options_.eps,
-                        /*amsgrad=*/false, /*maximize=*/false);
-    }
-    return absl::OkStatus();
-  }
-
   std::vector<StateSlot> Slots() const override { return AdamWSlots(); }
 
   std::vector<NamedTensor> State() override {
@@ -55,6 +42,20 @@ class AdamW : public Optimizer {
   }
 
  private:
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    c10::NoGradGuard no_grad;
+    for (const auto& [number, gradients] : all) {
+      const FusedCall& call = calls_[number];
+      for (const at::Tensor& step : call.steps) device::MutableHostValues<float>(step)[0] += 1.0f;
+      at::_fused_adamw_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {}, call.steps,
+                        learning_rate * call.alike.lr_scale, options_.beta1, options_.beta2,
+                        call.alike.weight_decay, options_.eps, /*amsgrad=*/false,
+                        /*maximize=*/false);
+    }
+    return absl::OkStatus();
+  }
+
   // One class of parameters, with its state.
   struct FusedCall {
     ParameterClass alike;
@@ -66,7 +67,7 @@ class AdamW : public Optimizer {
   const std::vector<at::Tensor> exp_avgs_;
   const std::vector<at::Tensor> exp_avg_sqs_;
   const std::vector<at::Tensor> steps_;
-  std::vector<FusedCall> calls_;
+  std::vector<FusedCall> calls_;  // in the order of the classes
 };
 
 }  // namespace

@@ -56,18 +56,6 @@ class Lion : public Optimizer {
   Lion(ParameterList parameters, const LionOptions& options)
       : options_(options), parameters_(std::move(parameters)), averages_(StateOf(parameters_, 0)) {}
 
-  absl::Status Step(double learning_rate) override {
-    ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
-    for (const ParameterClass& alike : parameters_.classes) {
-      const double rate = learning_rate * alike.lr_scale;
-      const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
-      for (const size_t i : alike.members) {
-        step(options_, alike, rate, gradients[i], parameters_.tensors[i], averages_[i]);
-      }
-    }
-    return absl::OkStatus();
-  }
-
   std::vector<StateSlot> Slots() const override { return LionSlots(); }
 
   std::vector<NamedTensor> State() override {
@@ -79,6 +67,20 @@ class Lion : public Optimizer {
   }
 
  private:
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    for (const auto& [number, gradients] : all) {
+      const ParameterClass& alike = parameters_.classes[number];
+      const double rate = learning_rate * alike.lr_scale;
+      const auto step = alike.type == at::kDouble ? StepTensor<double> : StepTensor<float>;
+      for (size_t k = 0; k < alike.members.size(); ++k) {
+        const size_t i = alike.members[k];
+        step(options_, alike, rate, gradients[k], parameters_.tensors[i], averages_[i]);
+      }
+    }
+    return absl::OkStatus();
+  }
+
   const LionOptions options_;
   const ParameterList parameters_;
   const std::vector<at::Tensor> averages_;

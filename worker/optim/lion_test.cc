@@ -66,7 +66,7 @@ TEST_P(FollowsTheFormula, OfEachParameterWithItsOwnSettings) {
     const double lr = 0.01 * (step + 1);
     for (size_t k = 0; k < parameters.size(); ++k) {
       const int seed = 100 + 10 * step + k;
-      auto& [name, tensor, own_decay, lr_scale, state] = parameters[k];
+      auto& [name, tensor, own_decay, lr_scale, state, bucket] = parameters[k];
       // A new gradient tensor in every step.
       tensor.mutable_grad() = Filled(tensor.numel(), seed).to(GetParam());
       for (int64_t i = 0; i < tensor.numel(); ++i) {

@@ -1,12 +1,13 @@
 // Optimizers over lists of parameters.
 //
-// Life cycle: made once per session; Step after every reduced backward. The parameter tensors are
-// given at creation; their gradients are read through grad() in each Step, because they may be new
-// tensors every time.
+// Life cycle: made once per session. Every training step calls Step once after the reduced
+// backward, or StepBucket once for each bucket. The parameter tensors are given at creation; their
+// gradients are read through grad() in each step, because they may be new tensors every time.
 // Threading: one thread at a time.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZER_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZER_H_
 
+#include <cstddef>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,8 @@ struct OptimizedParameter {
   // The state with which it begins, in the order of Slots(); the optimizer takes ownership of the
   // tensors. Each has the tensor's shape and type, or is a float32 scalar. Empty: zeros.
   std::vector<at::Tensor> state = {};
+  // The bucket with which its gradient is reduced, for StepBucket.
+  size_t bucket = 0;
 };
 
 // One piece of an optimizer's state. `tensor` is the live state: writing into it changes it.
@@ -50,7 +53,13 @@ class Optimizer {
   // Updates every parameter from its gradient. A zero gradient is stepped like any other (decay,
   // momentum). FAILED_PRECONDITION: a parameter, which the message names, has no gradient; nothing
   // is changed.
-  virtual absl::Status Step(double learning_rate) = 0;
+  absl::Status Step(double learning_rate) { return Update(learning_rate, std::nullopt); }
+
+  // The same for the parameters of one bucket. The buckets may be stepped in any order; a step has
+  // the same bits as with Step.
+  absl::Status StepBucket(size_t bucket, double learning_rate) {
+    return Update(learning_rate, bucket);
+  }
 
   // The slots that it keeps for each parameter.
   virtual std::vector<StateSlot> Slots() const = 0;
@@ -59,6 +68,10 @@ class Optimizer {
   // for an optimizer without state. Complete from the start (zeros), so that checkpoints can write
   // it and fill it in place.
   virtual std::vector<NamedTensor> State() = 0;
+
+ private:
+  // nullopt: all buckets.
+  virtual absl::Status Update(double learning_rate, std::optional<size_t> bucket) = 0;
 };
 
 }  // namespace muster::optim

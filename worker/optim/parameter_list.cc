@@ -12,16 +12,17 @@ namespace muster::optim {
 
 namespace {
 
-void AddToClass(size_t index, at::ScalarType type, double weight_decay, double lr_scale,
-                std::vector<ParameterClass>* classes) {
+// Adds a parameter to the class that has these settings, or to a new one.
+void AddToClass(ParameterClass settings, size_t index, std::vector<ParameterClass>* classes) {
   for (ParameterClass& existing : *classes) {
-    if (existing.type == type && existing.weight_decay == weight_decay &&
-        existing.lr_scale == lr_scale) {
+    if (existing.bucket == settings.bucket && existing.type == settings.type &&
+        existing.weight_decay == settings.weight_decay && existing.lr_scale == settings.lr_scale) {
       existing.members.push_back(index);
       return;
     }
   }
-  classes->push_back({type, weight_decay, lr_scale, {index}});
+  settings.members = {index};
+  classes->push_back(std::move(settings));
 }
 
 absl::Status CheckState(const OptimizedParameter& parameter, const std::vector<StateSlot>& slots) {
@@ -47,7 +48,7 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
   ParameterList list;
   std::unordered_set<std::string> names;
   for (OptimizedParameter& parameter : parameters) {
-    auto& [name, tensor, own_decay, lr_scale, state] = parameter;
+    auto& [name, tensor, own_decay, lr_scale, state, bucket] = parameter;
     if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.is_contiguous() ||
         (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)) {
       return absl::InvalidArgumentError(
@@ -64,7 +65,8 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
           absl::StrCat(what, " of parameter '", name, "' is ", value, ", allowed is >= 0"));
     }
     RETURN_IF_ERROR(CheckState(parameter, slots));
-    AddToClass(list.names.size(), tensor.scalar_type(), decay, lr_scale, &list.classes);
+    AddToClass({bucket, tensor.scalar_type(), decay, lr_scale, {}}, list.names.size(),
+               &list.classes);
     list.names.push_back(std::move(name));
     list.tensors.push_back(std::move(tensor));
     list.states.push_back(std::move(state));
@@ -72,24 +74,38 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
   return list;
 }
 
-absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameters) {
-  std::vector<at::Tensor> gradients;
-  gradients.reserve(parameters.tensors.size());
-  for (size_t i = 0; i < parameters.tensors.size(); ++i) {
-    const at::Tensor& gradient = parameters.tensors[i].grad();
-    if (!gradient.defined()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("parameter '", parameters.names[i], "' has no gradient"));
-    }
-    if (gradient.sizes() != parameters.tensors[i].sizes() ||
-        gradient.scalar_type() != parameters.tensors[i].scalar_type() ||
-        !gradient.is_contiguous()) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "the gradient of parameter '", parameters.names[i], "' has another shape or type"));
-    }
-    gradients.push_back(gradient);
+namespace {
+
+absl::StatusOr<at::Tensor> GradientOf(const std::string& name, const at::Tensor& tensor) {
+  const at::Tensor& gradient = tensor.grad();
+  if (!gradient.defined()) {
+    return absl::FailedPreconditionError(absl::StrCat("parameter '", name, "' has no gradient"));
   }
-  return gradients;
+  if (gradient.sizes() != tensor.sizes() || gradient.scalar_type() != tensor.scalar_type() ||
+      !gradient.is_contiguous()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the gradient of parameter '", name, "' has another shape or type"));
+  }
+  return gradient;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& parameters,
+                                                      std::optional<size_t> bucket) {
+  std::vector<ClassGradients> all;
+  for (size_t number = 0; number < parameters.classes.size(); ++number) {
+    const ParameterClass& alike = parameters.classes[number];
+    if (bucket.has_value() && alike.bucket != *bucket) continue;
+    ClassGradients& own = all.emplace_back();
+    own.number = number;
+    own.gradients.reserve(alike.members.size());
+    for (const size_t i : alike.members) {
+      ASSIGN_OR_RETURN(at::Tensor gradient, GradientOf(parameters.names[i], parameters.tensors[i]));
+      own.gradients.push_back(std::move(gradient));
+    }
+  }
+  return all;
 }
 
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,

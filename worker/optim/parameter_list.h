@@ -2,6 +2,8 @@
 #ifndef MUSTER_WORKER_OPTIM_PARAMETER_LIST_H_
 #define MUSTER_WORKER_OPTIM_PARAMETER_LIST_H_
 
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,8 +12,9 @@
 
 namespace muster::optim {
 
-// Parameters with equal settings, which one fused call updates.
+// Parameters of one bucket with equal settings, which one fused call updates.
 struct ParameterClass {
+  size_t bucket = 0;
   at::ScalarType type = at::kFloat;
   double weight_decay = 0;
   double lr_scale = 1;
@@ -34,11 +37,17 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
                                                 double weight_decay,
                                                 const std::vector<StateSlot>& slots);
 
-// FAILED_PRECONDITION: a parameter, which the message names, has no gradient, or one of another
-// shape or type.
-absl::StatusOr<std::vector<at::Tensor>> Gradients(const ParameterList& parameters);
+struct ClassGradients {
+  size_t number = 0;                  // index of the class in the list
+  std::vector<at::Tensor> gradients;  // in the order of its members
+};
 
-// The gradients of one class, in its order.
+// The gradients of the classes of one bucket; nullopt: of all classes. FAILED_PRECONDITION: one of
+// their parameters, which the message names, has no gradient, or one of another shape or type.
+absl::StatusOr<std::vector<ClassGradients>> Gradients(const ParameterList& parameters,
+                                                      std::optional<size_t> bucket);
+
+// The tensors of one class, in its order.
 std::vector<at::Tensor> Select(const std::vector<at::Tensor>& tensors,
                                const ParameterClass& members);
 

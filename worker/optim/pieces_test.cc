@@ -81,8 +81,9 @@ bool SameBits(const at::Tensor& a, const at::Tensor& b) {
          std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
-TEST_P(Pieces, CutAtMultiplesOf16AreSteppedToTheBitsOfTheWhole) {
+TEST_P(Pieces, CutAtMultiplesOf16AreSteppedBucketByBucketToTheBitsOfTheWhole) {
   constexpr int kSteps = 3;
+  constexpr size_t kBuckets[] = {2, 0, 3, 1};  // in the order in which they are stepped
   for (int world_size = 1; world_size <= 8; ++world_size) {
     struct Whole {
       at::Tensor tensor;
@@ -107,6 +108,7 @@ TEST_P(Pieces, CutAtMultiplesOf16AreSteppedToTheBitsOfTheWhole) {
           const at::Tensor piece = wholes.back().flat.narrow(0, cuts[i], cuts[i + 1] - cuts[i]);
           const size_t rank = (i + index) % world_size;
           of_rank[rank].push_back({name, piece, std::nullopt, lr_scale});
+          of_rank[rank].back().bucket = (index + i) % std::size(kBuckets);
           places[rank].push_back({index, cuts[i]});
         }
       }
@@ -132,7 +134,9 @@ TEST_P(Pieces, CutAtMultiplesOf16AreSteppedToTheBitsOfTheWhole) {
           of_rank[rank][i].tensor.mutable_grad() =
               gradients[index].narrow(0, begin, of_rank[rank][i].tensor.numel());
         }
-        ASSERT_TRUE(optimizers[rank]->Step(0.01).ok());
+        for (const size_t bucket : kBuckets) {
+          ASSERT_TRUE(optimizers[rank]->StepBucket(bucket, 0.01).ok());
+        }
       }
     }
     for (size_t k = 0; k < wholes.size(); ++k) {

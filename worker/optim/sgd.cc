@@ -26,19 +26,6 @@ class Sgd : public Optimizer {
     }
   }
 
-  absl::Status Step(double learning_rate) override {
-    ASSIGN_OR_RETURN(const std::vector<at::Tensor> gradients, Gradients(parameters_));
-    c10::NoGradGuard no_grad;
-    for (const FusedCall& call : calls_) {
-      // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
-      at::_fused_sgd_(call.parameters, Select(gradients, call.alike), call.buffers,
-                      call.alike.weight_decay, options_.momentum,
-                      learning_rate * call.alike.lr_scale, /*dampening=*/0.0, options_.nesterov,
-                      /*maximize=*/false, /*is_first_step=*/false);
-    }
-    return absl::OkStatus();
-  }
-
   std::vector<StateSlot> Slots() const override { return SgdSlots(options_); }
 
   std::vector<NamedTensor> State() override {
@@ -50,6 +37,19 @@ class Sgd : public Optimizer {
   }
 
  private:
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+    ASSIGN_OR_RETURN(const auto all, Gradients(parameters_, bucket));
+    c10::NoGradGuard no_grad;
+    for (const auto& [number, gradients] : all) {
+      const FusedCall& call = calls_[number];
+      // Not "first step": the buffers are zeros then, and momentum * 0 + d is d.
+      at::_fused_sgd_(call.parameters, gradients, call.buffers, call.alike.weight_decay,
+                      options_.momentum, learning_rate * call.alike.lr_scale, /*dampening=*/0.0,
+                      options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+    }
+    return absl::OkStatus();
+  }
+
   // One class of parameters, with its state.
   struct FusedCall {
     ParameterClass alike;
@@ -59,7 +59,7 @@ class Sgd : public Optimizer {
   const SgdOptions options_;
   const ParameterList parameters_;
   std::vector<at::Tensor> buffers_;
-  std::vector<FusedCall> calls_;
+  std::vector<FusedCall> calls_;  // in the order of the classes
 };
 
 }  // namespace

@@ -10,23 +10,25 @@ std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
                             const std::vector<size_t>& indices, const std::vector<Slice>& slices,
                             int rank, int world_size) {
   std::vector<Piece> pieces;
-  const auto add = [&](size_t parameter, int64_t begin, const Slice& slice, int64_t offset,
+  const auto add = [&](size_t parameter, int64_t begin, size_t group, int64_t offset,
                        int64_t elements) {
+    const Slice& slice = slices[group];
     Piece piece{.parameter = parameter,
                 .begin = begin,
                 .tensor = slice.parameters.narrow(0, offset, elements)};
     if (slice.gradients.defined()) {
       piece.tensor.mutable_grad() = slice.gradients.narrow(0, offset, elements);
+      piece.bucket = group;
     }
     pieces.push_back(std::move(piece));
   };
   for (size_t i = 0; i < groups.size(); ++i) {
     for (const layout::Range& range : layout::RangesOf(groups[i], specs, rank, world_size)) {
-      add(indices[range.parameter], range.begin, slices[i], range.offset, range.end - range.begin);
+      add(indices[range.parameter], range.begin, i, range.offset, range.end - range.begin);
     }
     if (rank != 0) continue;
     for (const layout::Group::Member& member : groups[i].members) {
-      if (specs[member.parameter].elements == 0) add(indices[member.parameter], 0, slices[i], 0, 0);
+      if (specs[member.parameter].elements == 0) add(indices[member.parameter], 0, i, 0, 0);
     }
   }
   std::sort(pieces.begin(), pieces.end(),

@@ -19,9 +19,9 @@ struct Slice {
   at::Tensor gradients;  // undefined: the group is frozen
 };
 
-// The pieces in the slices of `rank`, in ascending order of parameters. The members of the groups
-// are indices of `specs`; indices[i] is the index of specs[i] in the model. The piece of a
-// parameter without elements belongs to rank 0.
+// The pieces in the slices of `rank`, in ascending order of parameters; `bucket` of each is the
+// number of its group. The members of the groups are indices of `specs`; indices[i] is the index of
+// specs[i] in the model. The piece of a parameter without elements belongs to rank 0.
 std::vector<Piece> PiecesOf(const std::vector<layout::Group>& groups,
                             const std::vector<layout::ParameterSpec>& specs,
                             const std::vector<size_t>& indices, const std::vector<Slice>& slices,

@@ -105,12 +105,20 @@ void SlicedGradients::SendBuffers() {
   if (!std::exchange(buffers_sent_, true)) buffer_sync_.Launch();
 }
 
-absl::Status SlicedGradients::Finish() {
+absl::Status SlicedGradients::Finish(const Strategy::BucketReduced& reduced) {
   const absl::Status collected = buckets_->Finish();
   // An error that was noted earlier stays the step's error: it is nearer to the cause.
   Note(collected);
   if (collected.ok()) SendBuffers();
-  while (!reducing_.empty()) AwaitOldestReduction();
+  size_t next = 0;  // the first group that `reduced` was not told of
+  const auto tell_up_to = [&](size_t end) {
+    for (; reduced && next < end && error_.ok(); ++next) Note(reduced(next));
+  };
+  while (!reducing_.empty()) {
+    tell_up_to(reducing_.front().group);
+    AwaitOldestReduction();
+  }
+  tell_up_to(slices_.size());
   Note(buffer_sync_.Finish());
   return std::exchange(error_, absl::OkStatus());
 }

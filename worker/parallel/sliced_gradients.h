@@ -63,11 +63,12 @@ class SlicedGradients {
   // For the contexts of the model's forwards.
   models::UseObserver* use_observer() { return &paths_; }
 
-  // As the methods of Strategy with these names; Finish is FinishBackward.
+  // As the methods of Strategy with these names; Finish is FinishBackward, and the buckets are the
+  // groups.
   void BeginStep(const StepStart& start);
   void BeginMicroBatch(bool last) { BeginPass(last, GradientBuckets::Gradients::kCount); }
   void BeginJoinedMicroBatch(bool last);
-  absl::Status Finish();
+  absl::Status Finish(const Strategy::BucketReduced& reduced);
 
   // Called during backward, on all ranks at the same place between their gathers: this pass brings
   // no further gradient to the group. It is reduced when it is its turn, even if some of its

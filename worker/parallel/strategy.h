@@ -5,7 +5,7 @@
 //   strategy->BeginStep({step, divisor, buffers_from});
 //   for each micro-batch m: strategy->BeginMicroBatch(m is the last); forward; backward;
 //   strategy->FinishBackward();            // the gradients of pieces() are the reduced ones
-//   scale, clip and step the optimizer over pieces()
+//   scale, clip and step the optimizer over pieces(); or FinishBackward steps bucket by bucket
 //   strategy->FinishUpdate();              // if the step is left out: RestoreBuffers() instead
 // The reduced gradient is the sum over ranks, in rank order, of each rank's sum over micro-batches,
 // divided by `divisor`. A parameter that no micro-batch used has a zero gradient. Forwards run in a
@@ -28,6 +28,7 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -46,6 +47,8 @@ struct Piece {
   // Shares the parameter's memory; its grad() is the reduced gradient after FinishBackward, until
   // the next BeginStep.
   at::Tensor tensor;
+  // The bucket with which its gradient is reduced. 0 if the piece is frozen.
+  size_t bucket = 0;
 };
 
 // All parameters, trainable and frozen, if no rank holds all of them.
@@ -132,8 +135,13 @@ class Strategy {
   virtual void BeginJoinedMicroBatch(bool last) = 0;
 
   // Called after the last backward. Reduces the gradients that backward did not reach, and waits
-  // for gradients and buffers.
-  virtual absl::Status FinishBackward() = 0;
+  // for gradients and buffers. `reduced`: called once for each bucket, in their order, as soon as
+  // the gradients of its pieces are the reduced ones; it may update these pieces, while later
+  // buckets are still being reduced. The first error that it returns is the result, and it is not
+  // called after any error. Null: not called.
+  using BucketReduced = std::function<absl::Status(size_t bucket)>;
+  virtual absl::Status FinishBackward(const BucketReduced& reduced) = 0;
+  absl::Status FinishBackward() { return FinishBackward(nullptr); }
 
   // Returns `mine` of every rank, the sums over its own pieces, in rank order. A collective, except
   // if each rank has all pieces: then it returns only `mine`.

@@ -65,22 +65,29 @@ std::vector<at::Tensor> ValuesOf(Strategy& strategy, const TestNet& net) {
   return values;
 }
 
-void TrainStep(Strategy& strategy, TestNet& net, models::ForwardContext& context, int rank,
-               int64_t step, int micro_batches, double divisor) {
+void Backward(Strategy& strategy, TestNet& net, models::ForwardContext& context, int rank,
+              int64_t step, int micro_batches, double divisor) {
   strategy.BeginStep({step, divisor});
   for (int m = 0; m < micro_batches; ++m) {
     strategy.BeginMicroBatch(m + 1 == micro_batches);
     net.LossOf(context, rank, step, m).backward();
   }
+}
+
+void TrainStep(Strategy& strategy, TestNet& net, models::ForwardContext& context, int rank,
+               int64_t step, int micro_batches, double divisor) {
+  Backward(strategy, net, context, rank, step, micro_batches, divisor);
   const absl::Status status = strategy.FinishBackward();
   ASSERT_TRUE(status.ok()) << status;
 }
 
-void Update(Strategy& strategy) {
+void UpdatePiece(const Piece& piece) {
   const c10::NoGradGuard no_grad;
-  for (const Piece& piece : strategy.pieces()) {
-    at::Tensor(piece.tensor).sub_(piece.tensor.grad(), kLearningRate);
-  }
+  at::Tensor(piece.tensor).sub_(piece.tensor.grad(), kLearningRate);
+}
+
+void Update(Strategy& strategy) {
+  for (const Piece& piece : strategy.pieces()) UpdatePiece(piece);
   strategy.FinishUpdate();
 }
 
@@ -130,6 +137,69 @@ TEST_P(StrategyConformance, GradientsOfThePiecesAreTheReferenceOnesAndSoAreUpdat
       });
     }
   }
+}
+
+// Reduces the gradients of a step and updates each bucket as soon as it is told of.
+void UpdateBucketByBucket(Strategy& strategy) {
+  std::vector<size_t> told;
+  size_t updated = 0;
+  const absl::Status finished = strategy.FinishBackward([&](size_t bucket) {
+    told.push_back(bucket);
+    for (const Piece& piece : strategy.pieces()) {
+      if (piece.bucket != bucket) continue;
+      UpdatePiece(piece);
+      ++updated;
+    }
+    return absl::OkStatus();
+  });
+  ASSERT_TRUE(finished.ok()) << finished;
+  strategy.FinishUpdate();
+  ASSERT_EQ(told.size(), strategy.bucket_count());
+  for (size_t i = 0; i < told.size(); ++i) EXPECT_EQ(told[i], i);
+  EXPECT_EQ(updated, strategy.pieces().size());
+}
+
+TEST_P(StrategyConformance, BucketsAreToldOfOnceInOrderAndMayBeUpdatedOneByOne) {
+  for (const int64_t bucket_bytes : {kOneBucketPerType, kUnevenBuckets, kOneBucketEach}) {
+    for (const int micro_batches : {1, 3}) {
+      RunRanks(world_size(), [&](comm::Communicator& ranks) {
+        const auto train = [&](bool one_by_one) {
+          TestNet net;
+          const auto strategy = Create(net, &ranks, bucket_bytes);
+          const auto context = TrainingContext(*strategy);
+          for (int64_t step = 0; step < 3; ++step) {
+            Backward(*strategy, net, *context, ranks.rank(), step, micro_batches,
+                     world_size() * micro_batches);
+            if (one_by_one) {
+              UpdateBucketByBucket(*strategy);
+            } else {
+              EXPECT_TRUE(strategy->FinishBackward().ok());
+              Update(*strategy);
+            }
+          }
+          return ValuesOf(*strategy, net);
+        };
+        const auto values = train(true), expected = train(false);
+        for (size_t i = 0; i < values.size(); ++i) EXPECT_TRUE(SameBits(values[i], expected[i]));
+      });
+    }
+  }
+}
+
+TEST_P(StrategyConformance, AnErrorOfTheUpdateOfABucketIsTheStepsAndEndsTheUpdates) {
+  RunRanks(world_size(), [&](comm::Communicator& ranks) {
+    TestNet net;
+    const auto strategy = Create(net, &ranks, kOneBucketEach);
+    const auto context = TrainingContext(*strategy);
+    Backward(*strategy, net, *context, ranks.rank(), 0, 1, world_size());
+    int calls = 0;
+    const absl::Status finished = strategy->FinishBackward([&](size_t bucket) {
+      ++calls;
+      return bucket == 1 ? absl::DataLossError("no update") : absl::OkStatus();
+    });
+    EXPECT_EQ(finished, absl::DataLossError("no update"));
+    EXPECT_EQ(calls, 2);
+  });
 }
 
 TEST_P(StrategyConformance, PiecesCoverEachTrainableElementOnceOrOnEveryRank) {

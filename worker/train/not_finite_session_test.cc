@@ -240,6 +240,33 @@ TEST_F(NotFiniteTest, ASkippedStepPutsBuffersBack) {
                    .equal(after.at("buffer/bn1.running_mean")));
 }
 
+// With skip_step all gradients are checked before the update. With fail, each bucket is updated as
+// soon as it is reduced, while the others still travel.
+TEST_F(NotFiniteTest, UpdatesBucketByBucketHaveTheBitsOfOneUpdateAfterACheckOfAllGradients) {
+  const StrategyConfig strategies[] = {
+      parallel::DdpOptions{.bucket_bytes = 1, .first_bucket_bytes = 1},
+      parallel::ShardedDdpOptions{.bucket_bytes = 1, .first_bucket_bytes = 1},
+      parallel::FsdpOptions{}};
+  for (const StrategyConfig& strategy : strategies) {
+    Job job = JobOn(GoodRows(), 6, "32, 32", 3);
+    job.strategy = strategy;
+    std::map<std::string, at::Tensor> states[2];
+    for (const OnNan on_nan : {OnNan::kFail, OnNan::kSkipStep}) {
+      const bool all = on_nan == OnNan::kSkipStep;
+      job.on_nan = on_nan;
+      job.checkpoint = {folder_.Path(absl::StrCat(StrategyName(strategy), all)), 1};
+      const auto run = RunSessions(job, 2);
+      ASSERT_TRUE(run->ends[0].ok()) << run->ends[0].status();
+      EXPECT_EQ(run->outside.steps().at(6).has_grad_norm(), all);
+      states[all] = Read(job, run->outside.checkpoints().at(6));
+    }
+    ASSERT_FALSE(states[0].empty());
+    for (const auto& [name, tensor] : states[0]) {
+      EXPECT_TRUE(tensor.equal(states[1].at(name))) << name << ", " << StrategyName(strategy);
+    }
+  }
+}
+
 // The square of its input does not fit into float32, so neither does BatchNorm's running variance.
 // What it normalises with is summed in float64: loss and gradients are fine.
 TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
@@ -268,7 +295,7 @@ TEST_F(NotFiniteTest, ABufferThatOverflowsBehindAFiniteLossIsNotKept) {
   for (const auto& [name, tensor] : before) EXPECT_TRUE(tensor.equal(after.at(name))) << name;
 }
 
-TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeItsStepIsApplied) {
+TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeTheNextStep) {
   const std::function<void(Job&)> ways[] = {[](Job&) {}, [](Job& job) { job.clip_grad_norm = 1; },
                                             [](Job& job) { job.precision = Precision::kBfloat16; },
                                             [](Job& job) { job.precision = Precision::kFloat16; }};
@@ -280,7 +307,10 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteFailsTheJobBeforeItsStepIsApplied) {
     EXPECT_NE(error.find("the loss of step 3 is not finite on rank 1 ("), std::string::npos)
         << error;
     EXPECT_EQ(run->outside.progress(), 2) << "no step after it began";
-    EXPECT_NE(error.find("; the step was not applied; check"), std::string::npos) << error;
+    const std::string what = job.precision == Precision::kFloat16
+                                 ? "; the step was not applied; check"
+                                 : "; no checkpoint and no export contains this step; check";
+    EXPECT_NE(error.find(what), std::string::npos) << error;
   }
 }
 
@@ -302,9 +332,8 @@ TEST_F(NotFiniteTest, ALossThatIsNotFiniteWithFiniteDerivativesIsSeenByAllRanks)
     if (weight[1].item<float>() - weight[0].item<float>() > 1.1) break;
   }
   const std::string error = RunSessions(job, 2)->Error();
-  EXPECT_NE(
-      error.find("the loss of step 1 is not finite on rank 1 (inf); the step was not applied"),
-      std::string::npos)
+  EXPECT_NE(error.find("the loss of step 1 is not finite on rank 1 (inf); no checkpoint"),
+            std::string::npos)
       << error;
   job.on_nan = OnNan::kSkipStep;
   const auto run = RunSessions(job, 2);

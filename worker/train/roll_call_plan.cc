@@ -114,8 +114,8 @@ absl::Status CheckLosses(const std::vector<RollCallRecord>& table, double mean) 
   }
   return absl::OutOfRangeError(absl::StrCat(
       message,
-      outcome == StepOutcome::kApplied ? "; no checkpoint and no export contains this step"
-                                       : "; the step was not applied",
+      outcome == StepOutcome::kOverflowed ? "; the step was not applied"
+                                          : "; no checkpoint and no export contains this step",
       "; check the learning rate, clip_grad_norm, and the data of that step"));
 }
 

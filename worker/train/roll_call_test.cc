@@ -88,21 +88,19 @@ std::string ErrorOf(const std::vector<RollCallRecord>& table) {
 TEST(Decide, WhatIsNotFiniteEndsTheJobUnlessTheStepWasSkippedForIt) {
   const double nan = std::nan(""), inf = INFINITY;
   const std::string advice = "; check the learning rate, clip_grad_norm, and the data of that step";
+  const std::string kept_out = "; no checkpoint and no export contains this step";
   EXPECT_EQ(ErrorOf({Rank(StepOutcome::kApplied, 1), Rank(StepOutcome::kApplied, -inf)}),
-            "the loss of step 7 is not finite on rank 1 (-inf); no checkpoint and no export "
-            "contains this step" +
-                advice);
-  for (const StepOutcome outcome : {StepOutcome::kRefused, StepOutcome::kOverflowed}) {
+            "the loss of step 7 is not finite on rank 1 (-inf)" + kept_out + advice);
+  for (const auto& [outcome, what] : {std::pair(StepOutcome::kRefused, kept_out),
+                                      {StepOutcome::kOverflowed, "; the step was not applied"}}) {
     EXPECT_EQ(ErrorOf({Rank(outcome, nan), Rank(outcome, 1), Rank(outcome, inf), Rank(outcome, nan),
                        Rank(outcome, nan)}),
               "the loss of step 7 is not finite on rank 0 (nan), rank 2 (inf), rank 3 (nan) and 1 "
-              "more; the step was not applied" +
-                  advice);
+              "more" +
+                  what + advice);
   }
   EXPECT_EQ(ErrorOf({Rank(StepOutcome::kRefused, 1), Rank(StepOutcome::kRefused, 2)}),
-            "a gradient of step 7 is not finite, although the loss is (0.75); the step was not "
-            "applied" +
-                advice);
+            "a gradient of step 7 is not finite, although the loss is (0.75)" + kept_out + advice);
   for (const StepOutcome outcome : {StepOutcome::kOverflowed, StepOutcome::kSkipped}) {
     EXPECT_EQ(Decide({Rank(outcome, 1), Rank(outcome, 2)})->loss->mean, 0.75);
   }
@@ -113,7 +111,7 @@ TEST(Decide, WhatIsNotFiniteEndsTheJobUnlessTheStepWasSkippedForIt) {
 
 TEST(Decide, ADifferenceIsNamedWithBothRanks) {
   const struct {
-    int64_t RollCallRecord::*field;
+    int64_t RollCallRecord::* field;
     const char* name;
   } cases[] = {{&RollCallRecord::generation, "generation"},
                {&RollCallRecord::step, "step"},

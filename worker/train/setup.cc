@@ -123,6 +123,7 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> BuildOptimizer(
   for (const parallel::Piece& piece : pieces) {
     const auto& own = settings[piece.parameter];
     parameters.push_back({names[piece.parameter], piece.tensor, own.weight_decay, own.lr_scale});
+    parameters.back().bucket = piece.bucket;
     if (!states.empty()) parameters.back().state = std::move(states[parameters.size() - 1]);
   }
   return optim::CreateOptimizer(std::move(parameters), config.kind);

@@ -196,6 +196,20 @@ absl::StatusOr<bool> Stepper::PrepareGradients(double terms, StepResult* result)
   return true;
 }
 
+bool Stepper::updates_early() const {
+  return !parts_.job->clip_grad_norm.has_value() && parts_.scaler == nullptr &&
+         parts_.job->on_nan == OnNan::kFail && !by_terms();
+}
+
+absl::Status Stepper::FinishBackward(double learning_rate) {
+  const trace::Phase phase(parts_.recorder, "waiting for gradients");
+  if (!updates_early()) return parts_.strategy->FinishBackward();
+  return parts_.strategy->FinishBackward([&](size_t bucket) {
+    const trace::Phase update(parts_.recorder, "optimizer");
+    return parts_.optimizer->StepBucket(bucket, learning_rate);
+  });
+}
+
 absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
   const int64_t step = plan.step;
   StepResult result;
@@ -208,10 +222,10 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     terms_ = at::full({1}, result.loss_weight, at::kDouble);
     counting_ = parts_.control->AllReduceSum(terms_, {"loss terms", step});
   }
-  {
-    const trace::Phase phase(parts_.recorder, "waiting for gradients");
-    RETURN_IF_ERROR(parts_.strategy->FinishBackward());
-  }
+  const double learning_rate =
+      plan.learning_rate * optim::LearningRateFactor(parts_.job->schedule, step - 1);
+  result.metrics.set_learning_rate(learning_rate);
+  RETURN_IF_ERROR(FinishBackward(learning_rate));
   double divisor = 1;
   if (by_terms()) {
     RETURN_IF_ERROR(counting_->Wait());
@@ -219,8 +233,6 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     if (terms > 0) divisor = terms;  // else all gradients are zero
   }
 
-  result.metrics.set_learning_rate(plan.learning_rate *
-                                   optim::LearningRateFactor(parts_.job->schedule, step - 1));
   if (parts_.scaler != nullptr) result.metrics.set_loss_scale(parts_.scaler->scale());
   // The result is the same on every rank: the ranks exchange the sums of their pieces, and the
   // buffers with which all continue are bitwise equal.
@@ -243,8 +255,10 @@ absl::StatusOr<StepResult> Stepper::Run(const StepPlan& plan) {
     result.outcome = OutcomeOfNonFinite(parts_.job->on_nan, parts_.job->precision);
     return result;
   }
-  const trace::Phase phase(parts_.recorder, "optimizer");
-  RETURN_IF_ERROR(parts_.optimizer->Step(result.metrics.learning_rate()));
+  if (!updates_early()) {
+    const trace::Phase phase(parts_.recorder, "optimizer");
+    RETURN_IF_ERROR(parts_.optimizer->Step(learning_rate));
+  }
   activity::Moved();
   parts_.strategy->FinishUpdate();
   return result;

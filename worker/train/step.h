@@ -1,6 +1,7 @@
 // One optimizer step on one rank: micro-batches, backward with overlapped reduction, loss scale,
-// clipping, update. A rank with less input than others takes part in all collectives and makes the
-// same update.
+// clipping, update (bucket by bucket, overlapped with the reduction, if nothing has to be known of
+// all gradients before). A rank with less input than others takes part in all collectives and makes
+// the same update.
 #ifndef MUSTER_WORKER_TRAIN_STEP_H_
 #define MUSTER_WORKER_TRAIN_STEP_H_
 
@@ -75,10 +76,11 @@ class Stepper {
   explicit Stepper(const Parts& parts);
 
   // Makes the step after which plan.step optimizer steps are done, over the samples that follow
-  // plan.position. The outcome is the same on all ranks. With an outcome other than kApplied,
-  // parameters, buffers and the optimizer are as before. Errors: the communicator's; those of
-  // reading and of the model's code, with rank and samples; OUT_OF_RANGE, on all ranks: a buffer is
-  // not finite and on_nan does not skip such steps (then nothing is updated either).
+  // plan.position. The outcome is the same on all ranks. With kSkipped and kOverflowed, parameters,
+  // buffers and the optimizer are as before. Errors, and kRefused, end the session: what a step
+  // before them has updated must not be saved. Errors: the communicator's; those of reading and of
+  // the model's code, with rank and samples; OUT_OF_RANGE, on all ranks: a buffer is not finite and
+  // on_nan does not skip such steps.
   absl::StatusOr<StepResult> Run(const StepPlan& plan);
 
  private:
@@ -95,6 +97,11 @@ class Stepper {
   // Runs a micro-batch on a rank without input, if the forward and backward passes of other ranks
   // wait for it.
   absl::Status JoinForwardBackward(int64_t step, int64_t micro_batch);
+  // Whether each bucket is updated as soon as it is reduced. This needs a gradient that nothing
+  // changes after the reduction, and a step that is not left out.
+  bool updates_early() const;
+  // Reduces the gradients, and with updates_early() updates the parameters.
+  absl::Status FinishBackward(double learning_rate);
   // After the reduction: removes the loss scale, divides by `terms` (1: already divided) and clips.
   // False, on all ranks: a gradient is not finite.
   absl::StatusOr<bool> PrepareGradients(double terms, StepResult* result);

@@ -130,19 +130,20 @@ State PutTogether(const std::vector<RankState>& ranks, bool sharded) {
 
 class RankTraining::ObservedOptimizer : public optim::Optimizer {
  public:
-  ObservedOptimizer(std::unique_ptr<optim::Optimizer> optimizer,
-                    const std::function<void()>* before)
-      : optimizer_(std::move(optimizer)), before_(before) {}
-  absl::Status Step(double learning_rate) override {
-    if (*before_) (*before_)();
-    return optimizer_->Step(learning_rate);
-  }
+  ObservedOptimizer(std::unique_ptr<optim::Optimizer> optimizer, std::function<void()> before)
+      : optimizer_(std::move(optimizer)), before_(std::move(before)) {}
   std::vector<optim::StateSlot> Slots() const override { return optimizer_->Slots(); }
   std::vector<optim::NamedTensor> State() override { return optimizer_->State(); }
 
  private:
+  absl::Status Update(double learning_rate, std::optional<size_t> bucket) override {
+    before_();
+    return bucket.has_value() ? optimizer_->StepBucket(*bucket, learning_rate)
+                              : optimizer_->Step(learning_rate);
+  }
+
   const std::unique_ptr<optim::Optimizer> optimizer_;
-  const std::function<void()>* const before_;
+  const std::function<void()> before_;
 };
 
 RankTraining::RankTraining(const train::Job& job, Workload workload,
@@ -173,7 +174,9 @@ absl::Status RankTraining::Build() {
   context_->Recompute(recomputed);
   ASSIGN_OR_RETURN(auto optimizer,
                    train::BuildOptimizer(*job_.optimizer, model, strategy_->pieces()));
-  optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), &on_update_);
+  optimizer_ = std::make_unique<ObservedOptimizer>(std::move(optimizer), [this] {
+    if (!std::exchange(updating_, true) && on_update_) on_update_();
+  });
   if (job_.precision == train::Precision::kFloat16) scaler_.emplace(job_.loss_scale);
   stepper_.emplace(train::Stepper::Parts{&job_, communicator_->rank(), &model, context_.get(),
                                          /*control=*/nullptr, workload_.dataset.get(), &*sampler_,
@@ -183,6 +186,7 @@ absl::Status RankTraining::Build() {
 }
 
 absl::StatusOr<train::StepResult> RankTraining::Step() {
+  updating_ = false;
   const double divisor = static_cast<double>(communicator_->world_size() * job_.batch.accumulate);
   ASSIGN_OR_RETURN(
       const auto result,

@@ -82,7 +82,7 @@ class RankTraining {
   RankTraining(const train::Job& job, Workload workload, comm::Communicator* communicator);
   bool ok() const { return stepper_.has_value(); }
 
-  // Runs right before the optimizer changes anything: all parameters are there.
+  // Runs in each step right before the optimizer changes anything: all parameters are there.
   void OnUpdate(std::function<void()> callback) { on_update_ = std::move(callback); }
 
   absl::StatusOr<train::StepResult> Step();
@@ -117,6 +117,7 @@ class RankTraining {
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::optional<optim::LossScaler> scaler_;
   std::function<void()> on_update_;
+  bool updating_ = false;  // the update of this step has begun
   std::optional<train::Stepper> stepper_;
   int64_t step_ = 0;
   data::Position position_;

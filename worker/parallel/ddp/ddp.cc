@@ -37,7 +37,10 @@ class Ddp : public Strategy {
         specs, communicator->world_size(),
         {.first_bytes = options.first_bucket_bytes, .bytes = options.bucket_bytes});
     layout_fingerprint_ = layout::Fingerprint(groups, specs, communicator->world_size());
-    for (size_t i = 0; i < groups.size(); ++i) labels_.push_back(absl::StrCat("bucket ", i));
+    for (size_t i = 0; i < groups.size(); ++i) {
+      labels_.push_back(absl::StrCat("bucket ", i));
+      for (const auto& member : groups[i].members) pieces_[member.parameter].bucket = i;
+    }
     paths_.emplace(
         reduced, [this](size_t parameter) { gradients_->Expect(parameter); },
         [this] {
@@ -87,12 +90,13 @@ class Ddp : public Strategy {
   // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { BeginMicroBatch(last); }
 
-  absl::Status FinishBackward() override {
+  absl::Status FinishBackward(const BucketReduced& reduced) override {
     absl::Status status = gradients_->Finish();
     if (status.ok()) SendBuffers();
-    for (auto& work : works_) {
-      const absl::Status reduced = work->Wait();
-      if (status.ok()) status = reduced;
+    for (size_t bucket = 0; bucket < works_.size(); ++bucket) {
+      const absl::Status arrived = works_[bucket]->Wait();
+      if (status.ok()) status = arrived;
+      if (status.ok() && reduced) status = reduced(bucket);
     }
     works_.clear();
     const absl::Status synchronized = buffer_sync_.Finish();
@@ -138,7 +142,7 @@ class Ddp : public Strategy {
   StepStart start_;
   bool last_ = false;  // whether the last micro-batch has begun
   bool buffers_launched_ = false;
-  std::vector<std::unique_ptr<comm::Work>> works_;
+  std::vector<std::unique_ptr<comm::Work>> works_;  // of the buckets, in their order
 };
 
 }  // namespace

@@ -47,7 +47,7 @@ class Fsdp : public Strategy, public BackwardObserver {
   void BeginStep(const StepStart& start) override;
   void BeginMicroBatch(bool last) override;
   void BeginJoinedMicroBatch(bool last) override;
-  absl::Status FinishBackward() override;
+  absl::Status FinishBackward(const BucketReduced& reduced) override;
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
     return GatherPartialSums(mine, step_, communicators_.gradients);
   }
@@ -400,9 +400,9 @@ void Fsdp::BeginJoinedMicroBatch(bool last) {
   gradients_->BeginJoinedMicroBatch(last);
 }
 
-absl::Status Fsdp::FinishBackward() {
+absl::Status Fsdp::FinishBackward(const BucketReduced& reduced) {
   FreeAll();
-  return gradients_->Finish();
+  return gradients_->Finish(reduced);
 }
 
 void Fsdp::FinishUpdate() {

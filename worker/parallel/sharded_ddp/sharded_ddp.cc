@@ -53,7 +53,7 @@ class ShardedDdp : public Strategy {
   // No forward follows: FinishBackward sends the gradients of the rank's earlier micro-batches of
   // this step, or zeros.
   void BeginJoinedMicroBatch(bool last) override { gradients_->BeginJoinedMicroBatch(last); }
-  absl::Status FinishBackward() override;
+  absl::Status FinishBackward(const BucketReduced& reduced) override;
   absl::StatusOr<std::vector<PartialSum>> GatherSums(const PartialSum& mine) override {
     return GatherPartialSums(mine, step_, communicator_);
   }
@@ -261,12 +261,11 @@ void ShardedDdp::BeginStep(const StepStart& start) {
 
 void ShardedDdp::BeginMicroBatch(bool last) { gradients_->BeginMicroBatch(last); }
 
-absl::Status ShardedDdp::FinishBackward() {
-  // Noted only after the gathers: they were begun earlier, so their error is nearer to the cause.
-  const absl::Status reduced = gradients_->Finish();
+absl::Status ShardedDdp::FinishBackward(const BucketReduced& reduced) {
   // Also the buckets that no forward has waited for: their parameters are about to change.
   for (Bucket& bucket : buckets_) AwaitGather(bucket);
-  Note(reduced);
+  // Noted after the gathers: they were begun earlier, so their error is nearer to the cause.
+  Note(gradients_->Finish(error_.ok() ? reduced : nullptr));
   return std::exchange(error_, absl::OkStatus());
 }
 
