@@ -77,6 +77,7 @@ ARROWS = {
     "worker/checkpoint": [
         "common",
         "worker/comm",
+        "worker/device",
         "worker/layout",
         "worker/memory",
         "worker/models",

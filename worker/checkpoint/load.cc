@@ -1,6 +1,5 @@
 #include "worker/checkpoint/load.h"
 
-#include <cstring>
 #include <string>
 #include <utility>
 
@@ -10,6 +9,7 @@
 #include "common/problems/problems.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/shard.h"
+#include "worker/device/memory.h"
 #include "worker/layout/placement.h"
 
 namespace muster::checkpoint {
@@ -105,7 +105,7 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
     const int64_t size = target.tensor.element_size();
     copies.push_back(
         {file.data(*file.Find(names[move.parameter])) + (move.begin - piece.begin) * size,
-         static_cast<char*>(target.tensor.mutable_data_ptr()) + (move.begin - target.begin) * size,
+         target.tensor, (move.begin - target.begin) * size,
          static_cast<size_t>((move.end - move.begin) * size)});
   }
   return copies;
@@ -114,7 +114,8 @@ absl::StatusOr<std::vector<VerifiedCheckpoint::Copy>> VerifiedCheckpoint::PlanCo
 void Fill(const std::vector<VerifiedCheckpoint::Copy>& copies) {
   for (const VerifiedCheckpoint::Copy& copy : copies) {
     activity::ByBlocks(copy.bytes, [&](size_t offset, size_t bytes) {
-      std::memcpy(static_cast<char*>(copy.to) + offset, copy.from + offset, bytes);
+      device::CopyFromHost(copy.to, copy.begin + static_cast<int64_t>(offset), copy.from + offset,
+                           static_cast<int64_t>(bytes));
       return true;
     });
   }

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "ATen/core/Tensor.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/manifest/manifest.h"
@@ -31,10 +32,11 @@ class VerifiedCheckpoint {
 
   const manifest::Manifest& manifest() const { return manifest_; }
 
-  // Bytes of a file that go to a tensor.
+  // Bytes of a file that go to a tensor, where they begin at byte `begin`.
   struct Copy {
     const uint8_t* from;
-    void* to;
+    at::Tensor to;
+    int64_t begin;
     size_t bytes;
   };
 

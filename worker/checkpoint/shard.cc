@@ -10,6 +10,7 @@
 #include "common/problems/problems.h"
 #include "common/safetensors/safetensors.h"
 #include "common/status/status.h"
+#include "worker/device/memory.h"
 
 namespace muster::checkpoint {
 namespace {
@@ -142,10 +143,10 @@ absl::StatusOr<manifest::FileRecord> WriteShard(const std::string& directory, in
   for (const Range& range : part) {
     if (range.begin == range.end) continue;
     const HeldPiece& piece = *held[range.parameter];
-    const char* data = static_cast<const char*>(piece.tensor.const_data_ptr());
-    const int64_t size = piece.tensor.element_size();
-    RETURN_IF_ERROR(writer->Append(data + (range.begin - piece.begin) * size,
-                                   (range.end - range.begin) * size));
+    const at::Tensor part =
+        device::On(at::kCPU, piece.tensor.detach().view({-1}).narrow(0, range.begin - piece.begin,
+                                                                     range.end - range.begin));
+    RETURN_IF_ERROR(writer->Append(part.const_data_ptr(), part.nbytes()));
   }
   ASSIGN_OR_RETURN(const files::FileDigest digest, writer->Finish());
   return manifest::FileRecord{name, digest.size, digest.hash};

@@ -15,11 +15,11 @@ absl::Status CheckPiece(const StateItem& item, const HeldPiece& piece) {
   if (!tensor.defined()) {
     return absl::InvalidArgumentError(absl::StrCat("state ", Name(item), ": an undefined tensor"));
   }
-  if (tensor.scalar_type() != item.type || !tensor.device().is_cpu() || !tensor.is_contiguous()) {
+  if (tensor.scalar_type() != item.type || !tensor.is_contiguous()) {
     return absl::InvalidArgumentError(absl::StrCat(
         "state ", Name(item), ": expected a contiguous tensor of ", at::toString(item.type),
-        " on the CPU, found ", tensor.is_contiguous() ? "" : "a strided ",
-        at::toString(tensor.scalar_type()), " on ", tensor.device().str()));
+        ", found ", tensor.is_contiguous() ? "" : "a strided ",
+        at::toString(tensor.scalar_type())));
   }
   const int64_t elements = Elements(item);
   if (piece.begin < 0 || piece.begin > elements || tensor.numel() > elements - piece.begin) {

@@ -32,7 +32,7 @@ std::string Name(const StateItem& item);
 int64_t Elements(const StateItem& item);
 
 // Elements [begin, begin + tensor.numel()) of a flattened item. The tensor is live: what is loaded
-// is written into it. Contiguous, on the CPU, of the item's type, of any shape.
+// is written into it. Contiguous, of the item's type, of any shape, on any device.
 struct HeldPiece {
   size_t item = 0;  // index in State::items
   int64_t begin = 0;

@@ -161,12 +161,11 @@ TEST(CheckStateTest, TensorsThatCannotBeWrittenAreNamed) {
   EXPECT_FALSE(CheckState(Replicated({{"param", "w", at::Tensor()}}, 1)).ok());
   EXPECT_EQ(Error(CheckState(
                 Replicated({{"param", "w", at::arange(4, at::kFloat).view({2, 2}).t()}}, 1))),
-            "state param/w: expected a contiguous tensor of Float on the CPU, found a strided "
-            "Float on cpu");
+            "state param/w: expected a contiguous tensor of Float, found a strided Float");
   State state = Replicated(Floats({4}), 1);
   state.held[0].tensor = at::arange(4, at::kLong);
   EXPECT_EQ(Error(CheckState(state)),
-            "state param/p0: expected a contiguous tensor of Float on the CPU, found Long on cpu");
+            "state param/p0: expected a contiguous tensor of Float, found Long");
   state.held[0].tensor = at::Tensor();
   EXPECT_EQ(Error(CheckState(state)), "state param/p0: an undefined tensor");
 }

@@ -39,6 +39,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "c10/core/Device.h"
 
 namespace at {
 class Tensor;
@@ -78,6 +79,8 @@ class Communicator {
 
   virtual int rank() const = 0;
   virtual int world_size() const = 0;
+  // Of all its tensors.
+  virtual c10::Device device() const = 0;
 
   // out = the ranks' `in` in rank order; out has world_size times the elements of in. Any type.
   virtual std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,

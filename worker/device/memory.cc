@@ -6,7 +6,11 @@
 
 #include "ATen/native/Resize.h"
 #include "ATen/ops/empty.h"
+#include "ATen/ops/from_blob.h"
 #include "c10/core/GradMode.h"
+#ifdef MUSTER_CUDA
+#include "ATen/native/cuda/Resize.h"
+#endif
 
 namespace muster::device {
 namespace {
@@ -40,6 +44,17 @@ void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, i
   BytesOf(to, to_begin, bytes).copy_(BytesOf(from, from_begin, bytes), /*non_blocking=*/true);
 }
 
+void CopyFromHost(const at::Tensor& to, int64_t begin, const void* from, int64_t bytes) {
+  if (bytes == 0) return;
+  if (to.is_cpu()) {
+    std::memcpy(Address(to, begin), from, bytes);
+    return;
+  }
+  const c10::NoGradGuard no_grad;
+  BytesOf(to, begin, bytes)
+      .copy_(at::from_blob(const_cast<void*>(from), {bytes}, at::TensorOptions(at::kByte)));
+}
+
 void CopyAll(const at::Tensor& to, const at::Tensor& from) {
   CopyBytes(to, 0, from, 0, static_cast<int64_t>(from.nbytes()));
 }
@@ -60,14 +75,29 @@ at::Tensor HostLike(const at::Tensor& tensor) {
       at::TensorOptions(tensor.scalar_type()).device(at::kCPU).pinned_memory(!tensor.is_cpu()));
 }
 
+at::Tensor PinnedFor(c10::Device device, const at::Tensor& tensor) {
+  return device.is_cpu() ? tensor : tensor.pin_memory();
+}
+
+at::Tensor On(c10::Device device, const at::Tensor& tensor) {
+  return tensor.to(device, /*non_blocking=*/!device.is_cpu());
+}
+
 uint64_t Hash(const at::Tensor& tensor) {
-  const at::Tensor here = tensor.is_cpu() ? tensor : tensor.detach().cpu();
+  const at::Tensor here = On(at::kCPU, tensor.detach());
   return XXH3_64bits(here.const_data_ptr(), here.nbytes());
 }
 
 void ResizeStorage(const at::Tensor& tensor, int64_t bytes) {
-  TORCH_CHECK(tensor.is_cpu(), "there is no storage to resize on ", tensor.device());
-  at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), bytes);
+  if (tensor.is_cpu()) {
+    at::native::resize_bytes_cpu(tensor.storage().unsafeGetStorageImpl(), bytes);
+#ifdef MUSTER_CUDA
+  } else if (tensor.is_cuda()) {
+    at::native::resize_bytes_cuda(tensor.storage().unsafeGetStorageImpl(), bytes);
+#endif
+  } else {
+    at::native::resize_bytes_nocuda(tensor.storage(), bytes);
+  }
 }
 
 }  // namespace muster::device

@@ -22,6 +22,10 @@ namespace muster::device {
 void CopyBytes(const at::Tensor& to, int64_t to_begin, const at::Tensor& from, int64_t from_begin,
                int64_t bytes);
 
+// Copies `bytes` bytes of this process's memory to byte `begin` of `to`. They may be changed when
+// the call returns.
+void CopyFromHost(const at::Tensor& to, int64_t begin, const void* from, int64_t bytes);
+
 // Copies all bytes of `from` to the begin of `to`.
 void CopyAll(const at::Tensor& to, const at::Tensor& from);
 
@@ -31,6 +35,14 @@ void ZeroBytes(const at::Tensor& tensor, int64_t begin, int64_t end);
 // A tensor in host memory with the tensor's shape and type, without values: pinned memory, unless
 // the tensor is on the CPU.
 at::Tensor HostLike(const at::Tensor& tensor);
+
+// The tensor itself if the device is the CPU, otherwise a copy of it in pinned memory, from which
+// copies to the device do not hold the host up. The tensor is on the CPU.
+at::Tensor PinnedFor(c10::Device device, const at::Tensor& tensor);
+
+// The tensor itself if it is on this device, otherwise a copy there. The host waits, unless the
+// tensor is in pinned memory; a copy to the CPU is complete when the call returns.
+at::Tensor On(c10::Device device, const at::Tensor& tensor);
 
 // XXH3 (https://github.com/Cyan4973/xxHash) with 64 bits, of all bytes.
 uint64_t Hash(const at::Tensor& tensor);

@@ -1,7 +1,5 @@
 #include "worker/models/autocast_state.h"
 
-#include "c10/core/DeviceType.h"
-
 namespace at::autocast {
 bool is_autocast_enabled(c10::DeviceType device);
 void set_autocast_enabled(c10::DeviceType device, bool enabled);
@@ -12,22 +10,18 @@ void set_autocast_cache_enabled(bool enabled);
 }  // namespace at::autocast
 
 namespace muster::models {
-namespace {
 
-constexpr c10::DeviceType kCpu = c10::DeviceType::CPU;
-
-}  // namespace
-
-AutocastState AutocastState::Now() {
-  return {.enabled = at::autocast::is_autocast_enabled(kCpu),
+AutocastState AutocastState::Now(c10::DeviceType device) {
+  return {.enabled = at::autocast::is_autocast_enabled(device),
           .keeps_casts = at::autocast::is_autocast_cache_enabled(),
-          .type = at::autocast::get_autocast_dtype(kCpu)};
+          .type = at::autocast::get_autocast_dtype(device),
+          .device = device};
 }
 
 void AutocastState::Set() const {
-  at::autocast::set_autocast_enabled(kCpu, enabled);
+  at::autocast::set_autocast_enabled(device, enabled);
   at::autocast::set_autocast_cache_enabled(keeps_casts);
-  at::autocast::set_autocast_dtype(kCpu, type);
+  at::autocast::set_autocast_dtype(device, type);
 }
 
 }  // namespace muster::models

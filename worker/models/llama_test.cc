@@ -111,7 +111,7 @@ TEST(LlamaTest, ConsecutiveHeadsShareTheirKeysAndValues) {
 }
 
 TEST(RotaryTest, TurnsTheHalvesOfAHeadAgainstEachOther) {
-  const Rotary rotary(5, 4, 100);
+  Rotary rotary(5, 4, 100);
   const at::Tensor x = at::arange(1, 5, at::kFloat).view({1, 1, 1, 4}).expand({1, 5, 1, 4});
   const at::Tensor turned = rotary.Turn(x);
   for (int64_t position = 0; position < 5; ++position) {

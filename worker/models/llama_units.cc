@@ -26,7 +26,7 @@ Tensor RmsNorm(const Tensor& x, const Tensor& weight, double eps) {
 
 class Layer : public Unit {
  public:
-  Layer(const std::string& name, const LlamaShape& shape, std::shared_ptr<const Rotary> rotary,
+  Layer(const std::string& name, const LlamaShape& shape, std::shared_ptr<Rotary> rotary,
         uint64_t seed)
       : Unit(name), shape_(shape), rotary_(std::move(rotary)), seed_(seed) {
     const int64_t width = shape.width;
@@ -76,7 +76,7 @@ class Layer : public Unit {
   }
 
   const LlamaShape shape_;
-  const std::shared_ptr<const Rotary> rotary_;
+  const std::shared_ptr<Rotary> rotary_;
   const uint64_t seed_;
   size_t input_norm_, q_, k_, v_, o_, post_attention_norm_, gate_, up_, down_;
 };
@@ -85,8 +85,7 @@ class Root : public Unit {
  public:
   Root(const LlamaShape& shape, uint64_t seed) : Unit(""), shape_(shape) {
     embedding_ = &AddVocabulary("model.embed_tokens", seed);
-    const auto rotary =
-        std::make_shared<const Rotary>(shape.context, shape.head(), shape.rope_theta);
+    const auto rotary = std::make_shared<Rotary>(shape.context, shape.head(), shape.rope_theta);
     for (int64_t i = 0; i < shape.layers; ++i) {
       layers_.push_back(&AddChild(
           std::make_unique<Layer>("model.layers." + std::to_string(i), shape, rotary, seed)));

@@ -29,7 +29,7 @@ struct Surroundings {
 Surroundings Now(ForwardContext& context) {
   return {.mode = context.training() ? Mode::kTrain : Mode::kEvaluate,
           .generator = context.generator().get_state(),
-          .autocast = AutocastState::Now()};
+          .autocast = AutocastState::Now(context.generator().device().type())};
 }
 
 void Set(const Surroundings& surroundings, ForwardContext& context) {

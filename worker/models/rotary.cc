@@ -18,7 +18,9 @@ Rotary::Rotary(int64_t context, int64_t head, double theta) {
   sines_ = at::cat({sines.neg(), sines}, 1).unsqueeze(1);
 }
 
-at::Tensor Rotary::Turn(const at::Tensor& x) const {
+at::Tensor Rotary::Turn(const at::Tensor& x) {
+  cosines_ = cosines_.to(x.device());
+  sines_ = sines_.to(x.device());
   const int64_t length = x.size(1);
   // Rolled by half a head, each number meets its partner.
   return at::addcmul(x.mul(cosines_.narrow(0, 0, length)), x.roll(x.size(3) / 2, 3),

@@ -9,7 +9,8 @@
 
 namespace muster::models {
 
-// The angles of all positions: constants that do not belong to a model's weights. Threading: const.
+// The angles of all positions: constants that do not belong to a model's weights. They move to the
+// device of what is turned. Threading: one thread at a time.
 class Rotary {
  public:
   // `head`: the width of one head, which is even. Pair i is rotated by position / theta^(2i /
@@ -18,7 +19,7 @@ class Rotary {
 
   // [B, C, H, head] -> the same shape, with the heads of each position rotated, computed in
   // float32. C <= context.
-  at::Tensor Turn(const at::Tensor& x) const;
+  at::Tensor Turn(const at::Tensor& x);
 
  private:
   // [context, 1, head], float32: the cosines, and the sines with the sign that they have in the

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string>
 
-#include "ATen/CPUGeneratorImpl.h"
+#include "worker/device/generator.h"
 
 namespace muster::models {
 
@@ -18,7 +18,11 @@ uint64_t SeedForForward(uint64_t seed, int64_t step, int64_t micro_batch, int64_
   return XXH3_64bits_withSeed(key, sizeof(key), seed);
 }
 
-at::Generator MakeGenerator(uint64_t seed) { return at::detail::createCPUGenerator(seed); }
+at::Generator MakeGenerator(uint64_t seed, c10::Device device) {
+  at::Generator generator = device::NewGenerator(device);
+  Reseed(generator, seed);
+  return generator;
+}
 
 void Reseed(at::Generator& generator, uint64_t seed) {
   const std::lock_guard<std::mutex> lock(generator.mutex());

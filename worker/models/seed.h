@@ -7,6 +7,7 @@
 #include <string>
 
 #include "ATen/core/Generator.h"
+#include "c10/core/Device.h"
 
 namespace muster::models {
 
@@ -16,8 +17,8 @@ uint64_t SeedForName(uint64_t seed, const std::string& name);
 // The dropout seed of one forward.
 uint64_t SeedForForward(uint64_t seed, int64_t step, int64_t micro_batch, int64_t rank);
 
-// A new CPU generator.
-at::Generator MakeGenerator(uint64_t seed);
+// A new generator of the device.
+at::Generator MakeGenerator(uint64_t seed, c10::Device device = c10::kCPU);
 
 // Seeds `generator` again with `seed`.
 void Reseed(at::Generator& generator, uint64_t seed);

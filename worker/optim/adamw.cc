@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "ATen/ops/_foreach_add.h"
 #include "ATen/ops/_fused_adamw.h"
 #include "c10/core/GradMode.h"
 #include "common/status/status.h"
@@ -13,6 +14,13 @@ namespace {
 
 std::vector<StateSlot> AdamWSlots() {
   return {{"exp_avg"}, {"exp_avg_sq"}, {"step", /*scalar=*/true}};
+}
+
+// Adds 1 to each number of steps.
+void Count(const std::vector<at::Tensor>& steps) {
+  if (!steps.front().is_cpu()) return at::_foreach_add_(steps, 1);
+  // Without the cost of a dispatch, because models have hundreds of small parameters.
+  for (const at::Tensor& step : steps) device::MutableHostValues<float>(step)[0] += 1.0f;
 }
 
 class AdamW : public Optimizer {
@@ -47,7 +55,7 @@ class AdamW : public Optimizer {
     c10::NoGradGuard no_grad;
     for (const auto& [number, gradients] : all) {
       const FusedCall& call = calls_[number];
-      for (const at::Tensor& step : call.steps) device::MutableHostValues<float>(step)[0] += 1.0f;
+      Count(call.steps);
       at::_fused_adamw_(call.parameters, gradients, call.exp_avgs, call.exp_avg_sqs, {}, call.steps,
                         learning_rate * call.alike.lr_scale, options_.beta1, options_.beta2,
                         call.alike.weight_decay, options_.eps, /*amsgrad=*/false,

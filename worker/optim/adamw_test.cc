@@ -178,11 +178,13 @@ TEST(AdamW, RefusesParametersThatDoNotFit) {
   const auto message = [](std::vector<OptimizedParameter> parameters, const AdamWOptions& options) {
     return std::string(CreateAdamW(std::move(parameters), options).status().message());
   };
-  for (const at::Tensor& tensor : {at::zeros({2}, at::kHalf), at::zeros({4}).slice(0, 0, 4, 2),
-                                   at::zeros({2}, at::TensorOptions(at::kMeta)), at::Tensor()}) {
-    EXPECT_EQ(message({{"p", tensor}}, {}),
-              "parameter 'p' is not dense float32 or float64 on the CPU");
+  for (const at::Tensor& tensor :
+       {at::zeros({2}, at::kHalf), at::zeros({4}).slice(0, 0, 4, 2), at::Tensor()}) {
+    EXPECT_EQ(message({{"p", tensor}}, {}), "parameter 'p' is not dense float32 or float64");
   }
+  EXPECT_EQ(
+      message({{"p", at::zeros({2})}, {"q", at::zeros({2}, at::TensorOptions(at::kMeta))}}, {}),
+      "parameter 'q' is on meta, but parameter 'p' is on cpu");
   EXPECT_EQ(message({{"p", at::zeros({2})}, {"p", at::zeros({2})}}, {}),
             "parameter 'p' appears twice");
   EXPECT_EQ(message({{"p", at::zeros({2}), -0.5}}, {}),

@@ -3,7 +3,13 @@
 #include <cmath>
 #include <cstdint>
 
+#include "ATen/ops/_foreach_mul.h"
+#include "ATen/ops/item.h"
+#include "ATen/ops/square.h"
+#include "ATen/ops/stack.h"
+#include "ATen/ops/sum.h"
 #include "absl/types/span.h"
+#include "c10/core/GradMode.h"
 #include "worker/device/host_values.h"
 
 namespace muster::optim {
@@ -57,6 +63,14 @@ void Scale(const at::Tensor& gradient, float factor) {
 
 SquareSum SumOfSquares(const std::vector<at::Tensor>& gradients) {
   SquareSum total = {};
+  if (!gradients.empty() && !gradients.front().is_cpu()) {
+    std::vector<at::Tensor> sums;
+    for (const at::Tensor& gradient : gradients) {
+      sums.push_back(gradient.to(at::kDouble).square().sum());
+    }
+    total[0] = at::stack(sums).sum().item<double>();
+    return total;
+  }
   for (const at::Tensor& gradient : gradients) {
     if (gradient.scalar_type() == at::kDouble) {
       AddSquares(device::HostValues<double>(gradient), &total);
@@ -79,6 +93,10 @@ float NormOf(const std::vector<SquareSum>& sums) {
 }
 
 void ScaleGradients(const std::vector<at::Tensor>& gradients, float factor) {
+  if (!gradients.empty() && !gradients.front().is_cpu()) {
+    const c10::NoGradGuard no_grad;
+    return at::_foreach_mul_(gradients, factor);
+  }
   for (const at::Tensor& gradient : gradients) {
     if (gradient.scalar_type() == at::kDouble) {
       Scale<double>(gradient, factor);

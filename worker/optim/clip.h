@@ -16,9 +16,11 @@ namespace muster::optim {
 // elements.
 using SquareSum = std::array<double, 2>;
 
-// The sum of the squares of all elements of all gradients: float32 or float64, contiguous, CPU.
+// The sum of the squares of all elements of all gradients: float32 or float64, contiguous.
 // Squares of float32 are exact. From the beginning of a tensor, each 16 of them are added in plain
-// float64 (relative error 2^-51 at most), and these sums as described above.
+// float64 (relative error 2^-51 at most), and these sums as described above. On a device other than
+// the CPU, the squares of a tensor are added in float64 in the order of LibTorch's sum, so the
+// result depends on where tensors are cut; the host waits for it.
 SquareSum SumOfSquares(const std::vector<at::Tensor>& gradients);
 
 // The L2 norm from sums of squares, added in order; the root is rounded to float32 once. It is

@@ -3,6 +3,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "ATen/TensorOperators.h"
+#include "ATen/ops/sign.h"
+#include "c10/core/GradMode.h"
 #include "common/status/status.h"
 #include "worker/device/host_values.h"
 #include "worker/optim/parameter_list.h"
@@ -43,6 +46,13 @@ void StepTensor(const LionOptions& options, const ParameterClass& alike, double 
                          .rest1 = static_cast<T>(1 - options.beta1),
                          .beta2 = static_cast<T>(options.beta2),
                          .rest2 = static_cast<T>(1 - options.beta2)};
+  if (!parameter.is_cpu()) {
+    const c10::NoGradGuard no_grad;
+    const at::Tensor direction = (average * by.beta1).add_(gradient * by.rest1);
+    at::Tensor(parameter).mul_(by.kept).sub_(direction.sign() * by.rate);
+    at::Tensor(average).mul_(by.beta2).add_(gradient * by.rest2);
+    return;
+  }
   parameter.unsafeGetTensorImpl()->bump_version();  // as an operation of torch's in place does
   StepElements(by, parameter.numel(), device::HostValues<T>(gradient).data(),
                device::MutableHostValues<T>(parameter).data(),

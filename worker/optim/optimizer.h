@@ -3,6 +3,8 @@
 // Life cycle: made once per session. Every training step calls Step once after the reduced
 // backward, or StepBucket once for each bucket. The parameter tensors are given at creation; their
 // gradients are read through grad() in each step, because they may be new tensors every time.
+// State is on the device of the parameters. On a device other than the CPU, a step is ordered in
+// the current stream, and the host does not wait.
 // Threading: one thread at a time.
 #ifndef MUSTER_WORKER_OPTIM_OPTIMIZER_H_
 #define MUSTER_WORKER_OPTIM_OPTIMIZER_H_
@@ -17,7 +19,8 @@
 
 namespace muster::optim {
 
-// A parameter or a piece of one: dense float32 or float64 on the CPU, contiguous. If a parameter is
+// A parameter or a piece of one: dense float32 or float64, contiguous, on the same device as all
+// others. If a parameter is
 // cut at multiples of 16 elements, a step gives its pieces the same bits as the whole.
 struct OptimizedParameter {
   std::string name;
@@ -27,7 +30,8 @@ struct OptimizedParameter {
   // Factor on the learning rate of every step.
   double lr_scale = 1;
   // The state with which it begins, in the order of Slots(); the optimizer takes ownership of the
-  // tensors. Each has the tensor's shape and type, or is a float32 scalar. Empty: zeros.
+  // tensors. Each has the tensor's shape and type, or is a float32 scalar; all are on the tensor's
+  // device. Empty: zeros.
   std::vector<at::Tensor> state = {};
   // The bucket with which its gradient is reduced, for StepBucket.
   size_t bucket = 0;

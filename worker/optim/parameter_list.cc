@@ -30,14 +30,15 @@ absl::Status CheckState(const OptimizedParameter& parameter, const std::vector<S
   bool fits = parameter.state.size() == slots.size();
   for (size_t i = 0; fits && i < slots.size(); ++i) {
     const at::Tensor& tensor = parameter.state[i];
-    fits = tensor.is_contiguous() &&
+    fits = tensor.is_contiguous() && tensor.device() == parameter.tensor.device() &&
            (slots[i].scalar ? tensor.scalar_type() == at::kFloat && tensor.dim() == 0
                             : tensor.scalar_type() == parameter.tensor.scalar_type() &&
                                   tensor.sizes() == parameter.tensor.sizes());
   }
   if (fits) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the state of parameter '", parameter.name,
-                                                 "' is of another shape, type or optimizer"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the state of parameter '", parameter.name,
+                   "' is of another shape, type, device or optimizer"));
 }
 
 }  // namespace
@@ -49,10 +50,15 @@ absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> 
   std::unordered_set<std::string> names;
   for (OptimizedParameter& parameter : parameters) {
     auto& [name, tensor, own_decay, lr_scale, state, bucket] = parameter;
-    if (!tensor.defined() || !tensor.device().is_cpu() || !tensor.is_contiguous() ||
+    if (!tensor.defined() || !tensor.is_contiguous() ||
         (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kDouble)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", name, "' is not dense float32 or float64 on the CPU"));
+          absl::StrCat("parameter '", name, "' is not dense float32 or float64"));
+    }
+    if (!list.tensors.empty() && tensor.device() != list.tensors.front().device()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", name, "' is on ", tensor.device().str(), ", but parameter '",
+                       list.names.front(), "' is on ", list.tensors.front().device().str()));
     }
     if (!names.insert(name).second) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' appears twice"));
@@ -124,9 +130,10 @@ std::vector<at::Tensor> StateOf(const ParameterList& parameters, size_t slot, bo
     if (!parameters.states[i].empty()) {
       state.push_back(parameters.states[i][slot]);
     } else if (scalar) {
-      state.push_back(at::zeros({}, at::TensorOptions(at::kFloat)));
+      state.push_back(at::zeros({}, at::TensorOptions(at::kFloat).device(tensor.device())));
     } else {
-      state.push_back(at::zeros(tensor.sizes(), at::TensorOptions(tensor.scalar_type())));
+      state.push_back(at::zeros(tensor.sizes(),
+                                at::TensorOptions(tensor.scalar_type()).device(tensor.device())));
     }
   }
   return state;

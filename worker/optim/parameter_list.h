@@ -31,8 +31,9 @@ struct ParameterList {
 };
 
 // `weight_decay`: for parameters without one of their own; `slots`: those of the optimizer.
-// INVALID_ARGUMENT: a parameter is not dense float32 or float64 on the CPU, appears twice, has a
-// weight decay or lr_scale below 0, or a state that does not fit the slots; the message names it.
+// INVALID_ARGUMENT: a parameter is not dense float32 or float64, is on another device than the
+// first one, appears twice, has a weight decay or lr_scale below 0, or a state that does not fit
+// the slots; the message names it.
 absl::StatusOr<ParameterList> MakeParameterList(std::vector<OptimizedParameter> parameters,
                                                 double weight_decay,
                                                 const std::vector<StateSlot>& slots);

@@ -12,8 +12,9 @@ BufferSync::BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* comm
     : buffers_(std::move(buffers)), communicator_(communicator) {
   int64_t bytes = 0;
   for (const at::Tensor& buffer : buffers_) bytes += buffer.nbytes();
-  kept_ = at::empty({bytes}, at::TensorOptions(at::kByte));
-  sent_ = at::empty({bytes}, at::TensorOptions(at::kByte));
+  const auto options = at::TensorOptions(at::kByte).device(communicator->device());
+  kept_ = at::empty({bytes}, options);
+  sent_ = at::empty({bytes}, options);
 }
 
 void BufferSync::BeginStep(const StepStart& start) {

@@ -24,8 +24,8 @@ namespace muster::parallel {
 
 class BufferSync {
  public:
-  // The buffers: contiguous, on the CPU, of any type; the same on all ranks. Copies share the
-  // tensors. `communicator` outlives this.
+  // The buffers: contiguous, on the communicator's device, of any type; the same on all ranks.
+  // Copies share the tensors. `communicator` outlives this.
   BufferSync(std::vector<at::Tensor> buffers, comm::Communicator* communicator);
 
   // Copies the values of the buffers, for Restore.

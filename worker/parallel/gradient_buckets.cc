@@ -61,8 +61,10 @@ GradientBuckets::~GradientBuckets() {
 
 void GradientBuckets::Allocate(Bucket& bucket) {
   const memory::MemoryScope scope(memory::Purpose::kBuckets);
+  const at::Tensor& first = parameters_[bucket.group.members.front().parameter].parameter.tensor;
   bucket.flat =
-      at::empty({bucket.group.elements}, at::TensorOptions(ScalarTypeOf(bucket.group.type)));
+      at::empty({bucket.group.elements},
+                at::TensorOptions(ScalarTypeOf(bucket.group.type)).device(first.device()));
   int64_t end = 0;
   for (const layout::Group::Member& member : bucket.group.members) {
     Parameter& state = parameters_[member.parameter];

@@ -21,6 +21,7 @@ class HoldingCommunicator : public comm::Communicator {
  public:
   int rank() const override { return 1; }
   int world_size() const override { return 4; }
+  c10::Device device() const override { return at::kCPU; }
   std::unique_ptr<comm::Work> AllGather(const at::Tensor&, const at::Tensor&,
                                         comm::OpLabel) override {
     return std::make_unique<Holding>(std::nullopt);

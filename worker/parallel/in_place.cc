@@ -115,7 +115,7 @@ InPlace FindInPlace(const std::vector<at::Tensor>& flats, const std::vector<at::
 }
 
 at::Tensor NewFlat(const WantedGroup& group) {
-  at::Tensor flat = at::empty({group.elements}, at::TensorOptions(group.type));
+  at::Tensor flat = at::empty({group.elements}, at::TensorOptions(group.type).device(group.device));
   const auto clear = [&](int64_t begin, int64_t end) {
     device::ZeroBytes(flat, begin * flat.element_size(), end * flat.element_size());
   };

@@ -24,6 +24,7 @@ struct WantedGroup {
   std::vector<Member> members;  // in ascending order of offsets
   int64_t elements = 0;         // with padding
   at::ScalarType type = at::kFloat;
+  c10::Device device = at::kCPU;
 };
 
 // What happens to a tensor that is in no group of the new plan.

@@ -7,7 +7,19 @@
 
 namespace muster::parallel {
 
-absl::Status CheckParameters(const std::vector<models::Parameter>& parameters) {
+namespace {
+
+std::string IsElsewhere(c10::Device found, c10::Device expected) {
+  const auto name = [](c10::Device device) {
+    return device.is_cpu() ? std::string("the CPU") : device.str();
+  };
+  return absl::StrCat("is on ", name(found), ", not on ", name(expected));
+}
+
+}  // namespace
+
+absl::Status CheckParameters(const std::vector<models::Parameter>& parameters,
+                             std::optional<c10::Device> device) {
   std::unordered_set<std::string> names;
   std::unordered_set<const void*> tensors;
   for (const auto& [name, tensor] : parameters) {
@@ -15,7 +27,9 @@ absl::Status CheckParameters(const std::vector<models::Parameter>& parameters) {
       return absl::InvalidArgumentError(absl::StrCat("parameter '", name, "' ", why));
     };
     if (!tensor.defined()) return refuse("is undefined");
-    if (!tensor.device().is_cpu()) return refuse("is not on the CPU");
+    if (device.has_value() && tensor.device() != *device) {
+      return refuse(IsElsewhere(tensor.device(), *device));
+    }
     if (!tensor.is_leaf()) return refuse("is no leaf");
     if (!tensor.is_contiguous()) return refuse("is not contiguous");
     if (tensor.requires_grad() && tensor.scalar_type() != at::kFloat &&
@@ -31,14 +45,14 @@ absl::Status CheckParameters(const std::vector<models::Parameter>& parameters) {
   return absl::OkStatus();
 }
 
-absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers) {
+absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers, c10::Device device) {
   std::unordered_set<std::string> names;
   for (const auto& [name, tensor] : buffers) {
     const auto refuse = [&name = name](const std::string& why) {
       return absl::InvalidArgumentError(absl::StrCat("buffer '", name, "' ", why));
     };
     if (!tensor.defined()) return refuse("is undefined");
-    if (!tensor.device().is_cpu()) return refuse("is not on the CPU");
+    if (tensor.device() != device) return refuse(IsElsewhere(tensor.device(), device));
     if (tensor.requires_grad()) return refuse("requires a gradient");
     if (!tensor.is_contiguous()) return refuse("is not contiguous");
     if (tensor.scalar_type() != at::kFloat && tensor.scalar_type() != at::kLong) {

@@ -4,6 +4,7 @@
 #define MUSTER_WORKER_PARALLEL_MODEL_TENSORS_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,14 +15,15 @@
 
 namespace muster::parallel {
 
-// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on the CPU whose
-// name and tensor no other parameter has. A trainable parameter (one that requires a gradient) must
-// be float32 or float64; a frozen one may have any type.
-absl::Status CheckParameters(const std::vector<models::Parameter>& parameters);
+// INVALID_ARGUMENT, with the name, unless every parameter is a contiguous leaf on this device
+// (nullopt: on any) whose name and tensor no other parameter has. A trainable parameter (one that
+// requires a gradient) must be float32 or float64; a frozen one may have any type.
+absl::Status CheckParameters(const std::vector<models::Parameter>& parameters,
+                             std::optional<c10::Device> device);
 
-// INVALID_ARGUMENT, with the name, unless every buffer is contiguous, on the CPU, float32 or int64,
-// requires no gradient, and has a name that no other buffer has.
-absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers);
+// INVALID_ARGUMENT, with the name, unless every buffer is contiguous, on this device, float32 or
+// int64, requires no gradient, and has a name that no other buffer has.
+absl::Status CheckBuffers(const std::vector<models::Buffer>& buffers, c10::Device device);
 
 // Which of the parameters require a gradient.
 std::vector<bool> TrainedOf(const std::vector<models::Parameter>& parameters);

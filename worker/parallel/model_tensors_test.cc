@@ -12,12 +12,13 @@ at::Tensor Leaf() { return at::empty({3, 2}).requires_grad_(true); }
 TEST(CheckParameters, NamesWhatDoesNotFit) {
   const auto refused = [&](const std::vector<models::Parameter>& parameters,
                            const std::string& text) {
-    const absl::Status status = CheckParameters(parameters);
+    const absl::Status status = CheckParameters(parameters, at::kCPU);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(std::string(status.message()), text);
   };
   refused({{"w", at::Tensor()}}, "parameter 'w' is undefined");
-  refused({{"w", at::empty({3}, at::TensorOptions(at::kMeta))}}, "parameter 'w' is not on the CPU");
+  refused({{"w", at::empty({3}, at::TensorOptions(at::kMeta))}},
+          "parameter 'w' is on meta, not on the CPU");
   refused({{"w", Leaf() + 1}}, "parameter 'w' is no leaf");
   refused({{"w", Leaf()}, {"w", Leaf()}}, "parameter 'w' appears twice");
   const at::Tensor tied = Leaf();
@@ -31,13 +32,14 @@ TEST(CheckParameters, TakesFrozenOnesOfAnyType) {
   EXPECT_TRUE(CheckParameters({{"a", Leaf()},
                                {"b", at::empty({2}, at::kDouble).requires_grad_(true)},
                                {"c", at::empty({2}, at::kHalf)},
-                               {"d", at::empty({2}, at::kLong)}})
+                               {"d", at::empty({2}, at::kLong)}},
+                              at::kCPU)
                   .ok());
 }
 
 TEST(CheckBuffers, NamesWhatDoesNotFit) {
   const auto refused = [&](const std::vector<models::Buffer>& buffers, const std::string& text) {
-    const absl::Status status = CheckBuffers(buffers);
+    const absl::Status status = CheckBuffers(buffers, at::kCPU);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(std::string(status.message()), text);
   };

@@ -145,10 +145,12 @@ class Round {
   }
 
  private:
-  static at::Tensor Room(at::Tensor* room, const std::vector<int64_t>& sizes) {
+  at::Tensor Room(at::Tensor* room, const std::vector<int64_t>& sizes) const {
     const int64_t bytes = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
     const memory::MemoryScope scope(memory::Purpose::kBuckets);
-    if (!room->defined() || room->numel() < bytes) *room = at::empty({bytes}, at::kByte);
+    if (!room->defined() || room->numel() < bytes) {
+      *room = at::empty({bytes}, at::TensorOptions(at::kByte).device(communicator_->device()));
+    }
     return room->narrow(0, 0, bytes);
   }
 

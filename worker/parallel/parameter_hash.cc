@@ -17,11 +17,12 @@ absl::Status CheckEqualOnAllRanks(const std::vector<std::string>& names,
   for (const at::Tensor& tensor : tensors) {
     own.push_back(static_cast<int64_t>(device::Hash(tensor)));
   }
-  const at::Tensor all = at::empty({world_size * count}, at::TensorOptions(at::kLong));
-  RETURN_IF_ERROR(
-      communicator->AllGather(all, device::HostTensor(own), {"parameter hashes", step})->Wait());
+  const at::Tensor mine = device::On(communicator->device(), device::HostTensor(own));
+  const at::Tensor all = at::empty({world_size * count}, mine.options());
+  RETURN_IF_ERROR(communicator->AllGather(all, mine, {"parameter hashes", step})->Wait());
 
-  const auto hashes = device::HostValues<int64_t>(all);
+  const at::Tensor table = device::On(at::kCPU, all);
+  const auto hashes = device::HostValues<int64_t>(table);
   for (int64_t i = 0; i < count; ++i) {
     std::string differing;
     int found = 0;

@@ -21,6 +21,7 @@ class Recording : public comm::Communicator {
   explicit Recording(comm::Communicator* communicator) : communicator_(communicator) {}
   int rank() const override { return communicator_->rank(); }
   int world_size() const override { return communicator_->world_size(); }
+  c10::Device device() const override { return communicator_->device(); }
   std::unique_ptr<comm::Work> AllGather(const at::Tensor& out, const at::Tensor& in,
                                         comm::OpLabel label) override {
     Note("all_gather", label);

@@ -36,8 +36,9 @@ SlicedGradients::SlicedGradients(std::vector<models::Parameter> parameters,
   {
     const MemoryScope scope(Purpose::kGradients);
     for (const layout::Group& group : groups) {
-      slices_.push_back(at::empty({layout::SliceElements(group, communicator->world_size())},
-                                  at::TensorOptions(ScalarTypeOf(group.type))));
+      slices_.push_back(
+          at::empty({layout::SliceElements(group, communicator->world_size())},
+                    at::TensorOptions(ScalarTypeOf(group.type)).device(communicator->device())));
     }
   }
   buckets_ = std::make_unique<GradientBuckets>(

@@ -19,10 +19,15 @@
 // Life cycle: one per generation and plan. It owns the post-accumulate-gradient hook of every
 // trainable parameter (autograd has one per tensor) until it is destroyed; its destructor waits for
 // the operations in flight. Its communicators must outlive it and are used for nothing else.
-// Threading: one thread, the one that calls backward (for CPU tensors, hooks run in it). Errors:
-// those of the communicator; after one, make a new communicator and a new strategy. A forward, and
-// with fsdp a backward, throws models::ContextError if parameters did not arrive; nothing else is
-// thrown through autograd.
+// Devices: the communicators' device. Buffers are there before the strategy is made, and so are
+// parameters; with fsdp, which copies this rank's slices there, parameters may be on the CPU until
+// then. Pieces and gradients are there, too. On a device other than the CPU, work is ordered in the
+// current stream, and the host waits only in GatherSums, and where a communicator's Wait does.
+// Threading: one thread, the one that calls backward. Hooks run in it for tensors on the CPU, and
+// in autograd's thread of the device otherwise, while the caller waits in backward.
+// Errors: those of the communicator; after one, make a new communicator and a new strategy. A
+// forward, and with fsdp a backward, throws models::ContextError if parameters did not arrive;
+// nothing else is thrown through autograd.
 #ifndef MUSTER_WORKER_PARALLEL_STRATEGY_H_
 #define MUSTER_WORKER_PARALLEL_STRATEGY_H_
 

@@ -9,8 +9,8 @@ int decrement_nesting();
 
 namespace muster::train {
 
-AutocastScope::AutocastScope(Precision precision)
-    : active_(precision != Precision::kFloat32), before_(models::AutocastState::Now()) {
+AutocastScope::AutocastScope(Precision precision, c10::DeviceType device)
+    : active_(precision != Precision::kFloat32), before_(models::AutocastState::Now(device)) {
   if (!active_) return;
   models::AutocastState state = before_;
   state.enabled = true;

@@ -1,4 +1,4 @@
-// Mixed precision for the forward pass, like Python's `with torch.autocast("cpu", dtype)`.
+// Mixed precision for the forward pass, like Python's `with torch.autocast(device, dtype)`.
 #ifndef MUSTER_WORKER_TRAIN_AUTOCAST_H_
 #define MUSTER_WORKER_TRAIN_AUTOCAST_H_
 
@@ -17,7 +17,7 @@ namespace muster::train {
 // of the gradient of a weight that is used twice.
 class AutocastScope {
  public:
-  explicit AutocastScope(Precision precision);
+  explicit AutocastScope(Precision precision, c10::DeviceType device = c10::DeviceType::CPU);
   ~AutocastScope();
   AutocastScope(const AutocastScope&) = delete;
   AutocastScope& operator=(const AutocastScope&) = delete;

@@ -19,11 +19,11 @@ namespace muster::train {
 
 absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank, int64_t step,
                                         models::Model& model, models::ForwardContext& context,
-                                        comm::Communicator& communicator) {
+                                        c10::Device device, comm::Communicator& communicator) {
   const c10::AutoGradMode no_gradients(false);
   context.set_mode(models::Mode::kEvaluate);
   const data::EvaluationPlan plan = source.Evaluation(communicator.world_size(), per_rank);
-  ReadAhead reader(source.dataset.get());
+  ReadAhead reader(source.dataset.get(), device);
   double loss_sum = 0;
   int64_t terms = 0;
   int64_t samples = 0;
@@ -36,7 +36,7 @@ absl::StatusOr<v1::Validation> Evaluate(const RankData& source, int64_t per_rank
     const memory::MemoryScope scope(memory::Purpose::kActivations);
     data::Batch batch;
     if (idle) {  // only for the collectives of the other ranks
-      batch = source.dataset->Blank(1);
+      batch = reader.Blank(1);
     } else {
       auto read = reader.Read(indices);
       if (!read.ok()) {

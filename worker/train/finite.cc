@@ -1,6 +1,9 @@
 #include "worker/train/finite.h"
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/all.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/item.h>
 
 #include <string>
 #include <utility>
@@ -15,6 +18,7 @@ namespace {
 
 bool IsFinite(const at::Tensor& tensor) {
   if (tensor.scalar_type() != at::kFloat) return true;
+  if (!tensor.is_cpu()) return at::isfinite(tensor).all().item<bool>();
   const auto values = device::HostValues<float>(tensor);
   return !data::FirstNotFinite(values.data(), tensor.numel()).has_value();
 }

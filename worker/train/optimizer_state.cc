@@ -46,11 +46,11 @@ std::vector<bool> Differing(const Placement& a, const Placement& b) {
 }
 
 at::Tensor NewSlot(const optim::StateSlot& slot, at::IntArrayRef sizes, at::ScalarType type,
-                   bool zeros) {
+                   c10::Device device, bool zeros) {
   const memory::MemoryScope scope(memory::Purpose::kMoments);
-  if (slot.scalar) return at::zeros({}, at::TensorOptions(at::kFloat));
-  return zeros ? at::zeros(sizes, at::TensorOptions(type))
-               : at::empty(sizes, at::TensorOptions(type));
+  if (slot.scalar) return at::zeros({}, at::TensorOptions(at::kFloat).device(device));
+  const auto options = at::TensorOptions(type).device(device);
+  return zeros ? at::zeros(sizes, options) : at::empty(sizes, options);
 }
 
 }  // namespace
@@ -94,7 +94,7 @@ OptimizerState ZeroState(const std::vector<bool>& present,
       const std::vector<int64_t> flat = {elements};
       piece.slots.push_back(
           NewSlot(slot, replicated ? parameters[parameter].tensor.sizes() : at::IntArrayRef(flat),
-                  types[parameter], /*zeros=*/true));
+                  types[parameter], parameters[parameter].tensor.device(), /*zeros=*/true));
     }
   };
   for (const Range& range : state.holders.holders[rank]) {
@@ -153,7 +153,8 @@ absl::StatusOr<StateMove> MoveState(OptimizerState state, const parallel::Strate
       continue;
     }
     for (const optim::StateSlot& slot : slots) {
-      own.push_back(NewSlot(slot, piece.tensor.sizes(), piece.tensor.scalar_type(), false));
+      own.push_back(NewSlot(slot, piece.tensor.sizes(), piece.tensor.scalar_type(),
+                            piece.tensor.device(), false));
     }
     add(piece.parameter, piece.begin, own, &targets);
   }

@@ -3,21 +3,29 @@
 #define MUSTER_WORKER_TRAIN_RANK_THREADS_H_
 
 #include <functional>
+#include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "worker/comm/local/local_group.h"
+#include "worker/comm/staged/staged_communicator.h"
 
 namespace muster::train {
 
 // Runs `body` once for each rank, each in its own thread and with the rank's communicators of three
-// groups (SessionParts). The rank leaves the groups when `body` returns. Returns when all threads
+// groups (SessionParts); those for gradients and parameters take tensors of the device of this type
+// whose index is the rank. The rank leaves the groups when `body` returns. Returns when all threads
 // have ended.
 inline void RunRanks(
     int world_size,
     const std::function<void(int rank, comm::Communicator& control, comm::Communicator& gradients,
-                             comm::Communicator& parameters)>& body) {
+                             comm::Communicator& parameters)>& body,
+    c10::DeviceType type = c10::kCPU) {
+  const auto on_device = [type](int rank, std::unique_ptr<comm::Communicator> host) {
+    const c10::Device device(type, static_cast<c10::DeviceIndex>(rank));
+    return type == c10::kCPU ? std::move(host) : comm::Staged(std::move(host), {.device = device});
+  };
   auto control = comm::LocalGroup::Create(world_size);
   auto gradients = comm::LocalGroup::Create(world_size);
   auto parameters = comm::LocalGroup::Create(world_size);
@@ -25,8 +33,8 @@ inline void RunRanks(
   for (int rank = 0; rank < world_size; ++rank) {
     threads.emplace_back([&, rank] {
       const auto own_control = std::move(control[rank]);
-      const auto own_gradients = std::move(gradients[rank]);
-      const auto own_parameters = std::move(parameters[rank]);
+      const auto own_gradients = on_device(rank, std::move(gradients[rank]));
+      const auto own_parameters = on_device(rank, std::move(parameters[rank]));
       body(rank, *own_control, *own_gradients, *own_parameters);
     });
   }

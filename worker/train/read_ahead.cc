@@ -3,12 +3,22 @@
 #include <utility>
 
 #include "ATen/core/Tensor.h"
+#include "common/status/status.h"
+#include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 
 namespace muster::train {
 
-ReadAhead::ReadAhead(const data::Dataset* dataset)
-    : dataset_(dataset), thread_([this] { Loop(); }) {}
+namespace {
+
+data::Batch On(c10::Device device, const data::Batch& batch) {
+  return {device::On(device, batch.inputs), device::On(device, batch.targets)};
+}
+
+}  // namespace
+
+ReadAhead::ReadAhead(const data::Dataset* dataset, c10::Device device)
+    : dataset_(dataset), device_(device), thread_([this] { Loop(); }) {}
 
 ReadAhead::~ReadAhead() {
   {
@@ -33,6 +43,10 @@ void ReadAhead::Loop() {
     std::optional<absl::StatusOr<data::Batch>> batch;
     try {
       batch = dataset_->Read(samples);
+      if (batch->ok()) {
+        data::Batch& read = **batch;
+        read = {device::PinnedFor(device_, read.inputs), device::PinnedFor(device_, read.targets)};
+      }
     } catch (...) {
       // Read reads the samples again, and throws the exception in the thread that wants them.
     }
@@ -55,9 +69,17 @@ absl::StatusOr<data::Batch> ReadAhead::Read(const std::vector<int64_t>& samples)
     const bool wanted = state_ == State::kRead && samples_ == samples;
     state_ = State::kIdle;
     auto batch = std::exchange(batch_, std::nullopt);
-    if (wanted && batch.has_value()) return *std::move(batch);
+    if (wanted && batch.has_value()) {
+      RETURN_IF_ERROR(batch->status());
+      return On(device_, **batch);
+    }
   }
-  return dataset_->Read(samples);
+  ASSIGN_OR_RETURN(const data::Batch batch, dataset_->Read(samples));
+  return On(device_, batch);
+}
+
+data::Batch ReadAhead::Blank(int64_t samples) const {
+  return On(device_, dataset_->Blank(samples));
 }
 
 }  // namespace muster::train

@@ -19,8 +19,8 @@ namespace muster::train {
 // Threading: one thread calls the methods.
 class ReadAhead {
  public:
-  // The data set must outlive this object.
-  explicit ReadAhead(const data::Dataset* dataset);
+  // The data set must outlive this object. device: where the batches are needed.
+  explicit ReadAhead(const data::Dataset* dataset, c10::Device device = c10::kCPU);
   // Waits for the batch that is being read.
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
@@ -30,9 +30,13 @@ class ReadAhead {
   // read, and drops it. Without samples, nothing is read.
   void Begin(std::vector<int64_t> samples);
 
-  // As Dataset::Read, also its errors and exceptions. Reads the samples itself if they are not
-  // those of Begin.
+  // As Dataset::Read, also its errors and exceptions, but on the device. Reads the samples itself
+  // if they are not those of Begin. What was read ahead is copied from pinned memory, so the host
+  // does not wait.
   absl::StatusOr<data::Batch> Read(const std::vector<int64_t>& samples);
+
+  // As Dataset::Blank, on the device.
+  data::Batch Blank(int64_t samples) const;
 
  private:
   enum class State { kIdle, kAsked, kRead, kClosing };
@@ -41,6 +45,7 @@ class ReadAhead {
   bool Settled() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return state_ != State::kAsked; }
 
   const data::Dataset* const dataset_;
+  const c10::Device device_;
   absl::Mutex mutex_;
   State state_ ABSL_GUARDED_BY(mutex_) = State::kIdle;
   std::vector<int64_t> samples_ ABSL_GUARDED_BY(mutex_);

@@ -154,12 +154,12 @@ absl::Status SessionImpl::ValidateDue() {
 absl::Status SessionImpl::Validate() {
   reports_.Progress("validating");
   RETURN_IF_ERROR(AwaitParameters());
-  const AutocastScope autocast(job_.precision);
+  const AutocastScope autocast(job_.precision, device().type());
   v1::StepMetrics metrics;
   metrics.set_step(session_state_.step);
   ASSIGN_OR_RETURN(*metrics.mutable_validation(),
                    Evaluate(*validate_data_, job_.batch.per_rank, session_state_.step, *model_,
-                            context(), *parts_.control));
+                            context(), device(), *parts_.control));
   reports_.Report(metrics);
   return absl::OkStatus();
 }

@@ -147,30 +147,34 @@ class SessionTest : public ::testing::Test {
     result->outside.SetCommands(commands_);
     result->ends.assign(world_size, absl::UnknownError("did not run"));
     for (int rank = 0; rank < world_size; ++rank) result->activities.emplace_back();
-    RunRanks(world_size, [&](int rank, comm::Communicator& control, comm::Communicator& data,
-                             comm::Communicator& parameters) {
-      if (rank == kill_rank) return;
-      const activity::Scope scope(&result->activities[rank]);
-      SessionParts parts = start_;
-      parts.control = &control;
-      parts.gradients = &data;
-      parts.parameters = &parameters;
-      parts.commands = &result->outside;
-      parts.events = &result->outside;
-      parts.checkpoints = checkpoints;
-      auto session = Session::Create(
-          {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},
-          jobs_.contains(rank) ? jobs_.at(rank) : job, parts);
-      result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
-    });
+    RunRanks(
+        world_size,
+        [&](int rank, comm::Communicator& control, comm::Communicator& data,
+            comm::Communicator& parameters) {
+          if (rank == kill_rank) return;
+          const activity::Scope scope(&result->activities[rank]);
+          SessionParts parts = start_;
+          parts.control = &control;
+          parts.gradients = &data;
+          parts.parameters = &parameters;
+          parts.commands = &result->outside;
+          parts.events = &result->outside;
+          parts.checkpoints = checkpoints;
+          auto session = Session::Create(
+              {"job", job_instance_, generation, rank, "process-" + std::to_string(rank)},
+              jobs_.contains(rank) ? jobs_.at(rank) : job, parts);
+          result->ends[rank] = session.ok() ? (*session)->Run() : session.status();
+        },
+        device_);
     return result;
   }
 
   std::filesystem::path folder_;
   std::string job_instance_ = "this";
   std::vector<Command> commands_;
-  std::map<int, Job> jobs_;  // of single ranks, instead of the common one
-  SessionParts start_{};     // fields that all ranks share: retired checkpoints, where to start
+  std::map<int, Job> jobs_;             // of single ranks, instead of the common one
+  c10::DeviceType device_ = c10::kCPU;  // of the model
+  SessionParts start_{};  // fields that all ranks share: retired checkpoints, where to start
 };
 
 }  // namespace muster::train

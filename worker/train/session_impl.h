@@ -120,6 +120,8 @@ class SessionImpl : public Session, private CommandEffects {
   checkpoint::State State() const;
   // Waits until this rank has all parameters as they are after the last step.
   absl::Status AwaitParameters();
+  // Of the model.
+  c10::Device device() const { return parts_.gradients->device(); }
   // True if no rank ever holds the whole model.
   bool in_shards() const { return std::holds_alternative<parallel::FsdpOptions>(job_.strategy); }
   // Whether a rank's own files may have no samples: yes if such a rank takes part without input.

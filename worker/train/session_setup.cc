@@ -44,8 +44,8 @@ SessionImpl::SessionImpl(const Identity& identity, const Job& job, const Session
                   .lease = parts_.lease,
                   .session_state = &session_state_,
                   .reports = &reports_}),
-      plain_context_(std::make_unique<models::ForwardContext>(models::Mode::kTrain,
-                                                              models::MakeGenerator(job.seed))) {}
+      plain_context_(std::make_unique<models::ForwardContext>(
+          models::Mode::kTrain, models::MakeGenerator(job.seed, device()))) {}
 
 SessionParts SessionImpl::WithRecorded(SessionParts parts) const {
   parts.control = control_.get();
@@ -101,6 +101,7 @@ absl::Status SessionImpl::Build() {
 
 absl::Status SessionImpl::BuildModel() {
   ASSIGN_OR_RETURN(model_, train::BuildModel(job_, in_shards() ? &deferred_ : nullptr));
+  MoveTo(device(), *model_, in_shards() ? Moved::kBuffers : Moved::kAll);
   RETURN_IF_ERROR(AgreeOn("the model", LinesOf(*model_), parts_.control));
   auto trained = TrainedParameters::Create(model_->Parameters(), job_.trainable);
   if (!trained.ok()) return Annotate(trained.status(), "trainable.rules");

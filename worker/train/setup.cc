@@ -10,6 +10,7 @@
 #include "common/overloaded/overloaded.h"
 #include "common/status/status.h"
 #include "worker/checkpoint/weights.h"
+#include "worker/device/memory.h"
 #include "worker/memory/memory_scope.h"
 #include "worker/models/registry.h"
 #include "worker/models/select_units.h"
@@ -34,6 +35,17 @@ absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(const Job& job,
     RETURN_IF_ERROR(Annotate(checkpoint::LoadWeights(weights, *model, deferred), "model.weights"));
   }
   return model;
+}
+
+void MoveTo(c10::Device device, const models::Model& model, Moved moved) {
+  if (device.is_cpu()) return;
+  const memory::MemoryScope scope(memory::Purpose::kParameters);
+  const auto move = [&](const at::Tensor& tensor) {
+    tensor.set_data(device::On(device, tensor.detach()));
+  };
+  for (const auto& buffer : model.Buffers()) move(buffer.tensor);
+  if (moved == Moved::kBuffers) return;
+  for (const auto& parameter : model.Parameters()) move(parameter.tensor);
 }
 
 namespace {

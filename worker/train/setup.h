@@ -28,6 +28,11 @@ namespace muster::train {
 absl::StatusOr<std::unique_ptr<models::Model>> BuildModel(
     const Job& job, models::DeferredValues* deferred = nullptr);
 
+// Moves the model's buffers, and with kAll its parameters, to the device. Called before anything
+// else refers to their memory.
+enum class Moved { kAll, kBuffers };
+void MoveTo(c10::Device device, const models::Model& model, Moved moved);
+
 // As FsdpOptions::values.
 using ParameterValues = std::function<at::Tensor(const at::Tensor& tensor)>;
 

@@ -68,7 +68,7 @@ Stepper::Stepper(const Parts& parts)
     : parts_(parts),
       full_terms_(FullTerms(*parts.job, parts.model->Input())),
       probe_(Probe(parts.strategy->pieces())),
-      reader_(parts.dataset) {}
+      reader_(parts.dataset, parts.device) {}
 
 absl::Status Stepper::CheckFlags(int64_t step) const {
   if (parts_.trained == nullptr) return absl::OkStatus();
@@ -103,7 +103,7 @@ absl::Status Stepper::ForwardBackward(const StepPlan& plan, int64_t micro_batch,
   double weight = 1;
   {
     const trace::Phase phase(parts_.recorder, "forward");
-    const AutocastScope autocast(parts_.job->precision);
+    const AutocastScope autocast(parts_.job->precision, parts_.device.type());
     const models::LossOutput output = parts_.model->Loss(batch, *parts_.context);
     loss = output.mean_loss.to(at::kFloat);
     if (by_terms()) weight = static_cast<double>(output.terms) / full_terms_;
@@ -132,11 +132,11 @@ absl::Status Stepper::JoinForwardBackward(int64_t step, int64_t micro_batch) {
   const memory::MemoryScope scope(memory::Purpose::kActivations);
   models::Reseed(parts_.context->generator(),
                  models::SeedForForward(parts_.job->seed, step, micro_batch, parts_.rank));
-  const data::Batch batch = parts_.dataset->Blank(parts_.job->batch.per_rank);
+  const data::Batch batch = reader_.Blank(parts_.job->batch.per_rank);
   at::Tensor loss;
   {
     const trace::Phase phase(parts_.recorder, "forward, joined");
-    const AutocastScope autocast(parts_.job->precision);
+    const AutocastScope autocast(parts_.job->precision, parts_.device.type());
     loss = parts_.model->Loss(batch, *parts_.context).mean_loss;
   }
   activity::Moved();

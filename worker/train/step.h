@@ -71,6 +71,7 @@ class Stepper {
     // Which of the model's parameters are trained; null: changes of model code during a step are
     // not detected.
     const TrainedParameters* trained = nullptr;
+    c10::Device device = c10::kCPU;  // of the model
   };
   // All parts outlive the stepper.
   explicit Stepper(const Parts& parts);

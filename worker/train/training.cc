@@ -30,7 +30,9 @@ absl::StatusOr<std::unique_ptr<Training>> Training::Create(const Parts& parts,
 absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory kept) {
   ASSIGN_OR_RETURN(strategy_, BuildStrategy(*parts_.job, *parts_.model, parts_.communicators,
                                             parts_.recorder, values, std::move(kept)));
-  context_ = strategy_->MakeContext(models::Mode::kTrain, models::MakeGenerator(parts_.job->seed));
+  context_ = strategy_->MakeContext(
+      models::Mode::kTrain,
+      models::MakeGenerator(parts_.job->seed, parts_.communicators.gradients->device()));
   ASSIGN_OR_RETURN(const auto recomputed, RecomputedUnits(*parts_.job, *parts_.model));
   context_->Recompute(recomputed);
   return absl::OkStatus();
@@ -39,10 +41,10 @@ absl::Status Training::Plan(const ParameterValues& values, parallel::KeptMemory 
 absl::Status Training::MakeOptimizer(std::vector<std::vector<at::Tensor>> states) {
   ASSIGN_OR_RETURN(optimizer_, BuildOptimizer(*parts_.job->optimizer, *parts_.model,
                                               strategy_->pieces(), std::move(states)));
-  stepper_.emplace(Stepper::Parts{parts_.job, parts_.rank, parts_.model, context_.get(),
-                                  parts_.control, parts_.dataset, parts_.sampler, strategy_.get(),
-                                  optimizer_.get(), scaler_ ? &*scaler_ : nullptr, parts_.finite,
-                                  parts_.recorder, parts_.trained});
+  stepper_.emplace(Stepper::Parts{
+      parts_.job, parts_.rank, parts_.model, context_.get(), parts_.control, parts_.dataset,
+      parts_.sampler, strategy_.get(), optimizer_.get(), scaler_ ? &*scaler_ : nullptr,
+      parts_.finite, parts_.recorder, parts_.trained, parts_.communicators.gradients->device()});
   return absl::OkStatus();
 }
 

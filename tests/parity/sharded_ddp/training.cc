@@ -152,7 +152,7 @@ RankTraining::RankTraining(const train::Job& job, Workload workload,
       workload_(std::move(workload)),
       communicator_(communicator),
       finite_(*workload_.model) {
-  models::AutocastState autocast = models::AutocastState::Now();
+  models::AutocastState autocast = models::AutocastState::Now(c10::DeviceType::CPU);
   autocast.keeps_casts = false;
   autocast.Set();
   const absl::Status status = Build();

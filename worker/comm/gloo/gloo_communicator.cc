@@ -61,6 +61,7 @@ class GlooCommunicator : public Communicator {
 
   int rank() const override { return options_.rank; }
   int world_size() const override { return options_.world_size; }
+  c10::Device device() const override { return c10::kCPU; }
 
   std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
                                   OpLabel label) override {

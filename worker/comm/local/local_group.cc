@@ -256,6 +256,7 @@ class LocalCommunicator : public Communicator {
 
   int rank() const override { return rank_; }
   int world_size() const override { return hub_->world_size(); }
+  c10::Device device() const override { return c10::kCPU; }
 
   std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
                                   OpLabel label) override {

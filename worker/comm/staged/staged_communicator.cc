@@ -91,6 +91,7 @@ class StagedCommunicator : public Communicator {
 
   int rank() const override { return host_->rank(); }
   int world_size() const override { return host_->world_size(); }
+  c10::Device device() const override { return options_.device; }
 
   std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
                                   OpLabel label) override {

@@ -39,6 +39,7 @@ class TracedCommunicator : public Communicator {
       : communicator_(communicator), recorder_(recorder) {}
   int rank() const override { return communicator_->rank(); }
   int world_size() const override { return communicator_->world_size(); }
+  c10::Device device() const override { return communicator_->device(); }
 
   std::unique_ptr<Work> AllGather(const at::Tensor& out, const at::Tensor& in,
                                   OpLabel label) override {

@@ -150,8 +150,8 @@ class Ddp : public Strategy {
 absl::StatusOr<std::unique_ptr<Strategy>> CreateDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     comm::Communicator* communicator, const DdpOptions& options) {
-  RETURN_IF_ERROR(CheckParameters(parameters));
-  RETURN_IF_ERROR(CheckBuffers(buffers));
+  RETURN_IF_ERROR(CheckParameters(parameters, communicator->device()));
+  RETURN_IF_ERROR(CheckBuffers(buffers, communicator->device()));
   return std::make_unique<Ddp>(parameters, buffers, communicator, options);
 }
 

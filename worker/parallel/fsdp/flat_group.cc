@@ -33,8 +33,8 @@ FlatGroup::FlatGroup(const std::vector<models::Parameter>& parameters,
   }
   const MemoryScope scope(Purpose::kGathered);
   const bool round = options.in_bfloat16 && slice_.scalar_type() == at::kFloat;
-  flat_ =
-      at::empty({group.elements}, at::TensorOptions(round ? at::kBFloat16 : slice_.scalar_type()));
+  flat_ = at::empty({group.elements},
+                    slice_.options().dtype(round ? at::kBFloat16 : slice_.scalar_type()));
   whole_bytes_ = static_cast<int64_t>(flat_.nbytes());
   views_ = ViewsOf(flat_);
   Show(views_);
@@ -47,8 +47,9 @@ at::Tensor FlatGroup::CopySlice(const std::vector<models::Parameter>& parameters
                                 const Options& options) const {
   const MemoryScope scope(Purpose::kParameters);
   const int world_size = communicator_->world_size();
-  const at::Tensor slice = at::zeros({layout::SliceElements(group_, world_size)},
-                                     at::TensorOptions(ScalarTypeOf(group_.type)));
+  const at::Tensor slice =
+      at::zeros({layout::SliceElements(group_, world_size)},
+                at::TensorOptions(ScalarTypeOf(group_.type)).device(communicator_->device()));
   const int64_t size = slice.element_size();
   for (const layout::Range& range :
        layout::RangesOf(group_, specs, communicator_->rank(), world_size)) {

@@ -324,7 +324,8 @@ models::Tensors Fsdp::RunRoot(Unit& root, const models::Tensors& inputs, const F
   order_ = std::exchange(running_, {});
   BeginForward(root);
   // Autocast's cache would keep copies of parameters after their unit is freed.
-  models::AutocastState autocast = models::AutocastState::Now();
+  models::AutocastState autocast =
+      models::AutocastState::Now(communicators_.parameters->device().type());
   autocast.keeps_casts = false;
   const models::ScopedAutocastState without_kept_casts(autocast);
   // The root is not freed: the loss may read its parameters, and backward needs them.
@@ -454,9 +455,9 @@ absl::StatusOr<std::unique_ptr<Strategy>> CreateFsdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, const Communicators& communicators, const FsdpOptions& options,
     KeptMemory kept) {
-  RETURN_IF_ERROR(CheckParameters(parameters));
+  RETURN_IF_ERROR(CheckParameters(parameters, std::nullopt));
   RETURN_IF_ERROR(CheckFrozen(parameters));
-  RETURN_IF_ERROR(CheckBuffers(buffers));
+  RETURN_IF_ERROR(CheckBuffers(buffers, communicators.parameters->device()));
   RETURN_IF_ERROR(CheckBuffersFor(options, buffers));
   ASSIGN_OR_RETURN(auto plan, PlanUnits(*root, parameters, options.units, options.replicate));
   return std::make_unique<Fsdp>(parameters, buffers, std::move(plan), communicators, options,

@@ -27,7 +27,8 @@ KeptSlices TakeOverSlices(const UnitGroups& trainable, const UnitGroups& frozen,
     for (const layout::Group& group : kind->groups) {
       wanted.push_back({.members = {},
                         .elements = layout::SliceElements(group, world_size),
-                        .type = ScalarTypeOf(group.type)});
+                        .type = ScalarTypeOf(group.type),
+                        .device = tensors.front().device()});
       for (const layout::Range& range : layout::RangesOf(group, kind->specs, rank, world_size)) {
         const auto found = held.find({kind->indices[range.parameter], range.begin});
         wanted.back().members.push_back(

@@ -179,7 +179,9 @@ std::vector<at::Tensor> ShardedDdp::PlaceParameters(const std::vector<layout::Gr
   for (const auto& [name, tensor] : parameters_) tensors.push_back(tensor);
   std::vector<WantedGroup> wanted;
   for (const layout::Group& group : groups) {
-    wanted.push_back({.elements = group.elements, .type = ScalarTypeOf(group.type)});
+    wanted.push_back({.elements = group.elements,
+                      .type = ScalarTypeOf(group.type),
+                      .device = communicator_->device()});
     for (const layout::Group::Member& member : group.members) {
       const size_t index = trainable[member.parameter];
       wanted.back().members.push_back(
@@ -316,8 +318,8 @@ absl::StatusOr<std::unique_ptr<Strategy>> CreateShardedDdp(
     const std::vector<models::Parameter>& parameters, const std::vector<models::Buffer>& buffers,
     const models::Unit* root, comm::Communicator* communicator, const ShardedDdpOptions& options,
     KeptMemory kept) {
-  RETURN_IF_ERROR(CheckParameters(parameters));
-  RETURN_IF_ERROR(CheckBuffers(buffers));
+  RETURN_IF_ERROR(CheckParameters(parameters, communicator->device()));
+  RETURN_IF_ERROR(CheckBuffers(buffers, communicator->device()));
   return std::make_unique<ShardedDdp>(parameters, buffers, root, communicator, options,
                                       std::move(kept));
 }

@@ -1,0 +1,91 @@
+// The optimizers, the norm and clipping on a device that is not the CPU.
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ATen/ATen.h"
+#include "gtest/gtest.h"
+#include "worker/device/stand_in/stand_in_device.h"
+#include "worker/optim/clip.h"
+#include "worker/optim/optimizers.h"
+
+namespace muster::optim {
+namespace {
+
+at::Tensor Numbers(int64_t elements, at::ScalarType type, double begin) {
+  return at::arange(elements, type).mul_(0.7).add_(begin).sin_();
+}
+
+struct Trained {
+  std::vector<at::Tensor> parameters;
+  std::vector<NamedTensor> state;
+};
+
+Trained Train(const OptimizerOptions& options, c10::Device device) {
+  std::vector<OptimizedParameter> parameters;
+  for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+    for (const int64_t elements : {1, 40, 0}) {
+      const int64_t index = parameters.size();
+      parameters.push_back(
+          {"p" + std::to_string(index), Numbers(elements, type, 1 + index).to(device)});
+      parameters.back().bucket = index % 2;
+    }
+  }
+  auto optimizer = CreateOptimizer(parameters, options);
+  EXPECT_TRUE(optimizer.ok()) << optimizer.status();
+  for (int step = 0; step < 4; ++step) {
+    for (const OptimizedParameter& parameter : parameters) {
+      at::Tensor(parameter.tensor).mutable_grad() =
+          Numbers(parameter.tensor.numel(), parameter.tensor.scalar_type(), 5 * step).to(device);
+    }
+    for (const size_t bucket : {1, 0}) {
+      EXPECT_TRUE((*optimizer)->StepBucket(bucket, 0.01).ok());
+    }
+  }
+  Trained trained{.parameters = {}, .state = (*optimizer)->State()};
+  for (const OptimizedParameter& parameter : parameters) {
+    trained.parameters.push_back(parameter.tensor);
+  }
+  return trained;
+}
+
+void ExpectSame(const at::Tensor& there, const at::Tensor& here) {
+  EXPECT_EQ(there.device(), device::StandInDevice());
+  EXPECT_TRUE(there.cpu().equal(here)) << there.cpu() << "\n" << here;
+}
+
+TEST(OptimizersOnADevice, HaveTheBitsAndTheStateOfTheCpu) {
+  for (const OptimizerOptions& options :
+       {OptimizerOptions(AdamWOptions{.weight_decay = 0.1}),
+        OptimizerOptions(SgdOptions{.momentum = 0.9, .nesterov = true}),
+        OptimizerOptions(LionOptions{.weight_decay = 0.1})}) {
+    const Trained here = Train(options, at::kCPU), there = Train(options, device::StandInDevice());
+    for (size_t i = 0; i < here.parameters.size(); ++i) {
+      ExpectSame(there.parameters[i], here.parameters[i]);
+    }
+    ASSERT_EQ(there.state.size(), here.state.size());
+    for (size_t i = 0; i < here.state.size(); ++i) {
+      ExpectSame(there.state[i].tensor, here.state[i].tensor);
+    }
+  }
+}
+
+// Squares are added in float64, in another order than on the CPU: 40 additions of relative error
+// 2^-53 each change the float32 of the norm by its last bit at most.
+TEST(ClippingOnADevice, HasTheNormOfTheCpu) {
+  std::vector<at::Tensor> here, there;
+  for (int i = 0; i < 3; ++i) {
+    here.push_back(Numbers(40 * i, i == 1 ? at::kDouble : at::kFloat, i));
+    there.push_back(here.back().to(device::StandInDevice()));
+  }
+  const float norm = NormOf({SumOfSquares(here)});
+  EXPECT_NEAR(NormOf({SumOfSquares(there)}), norm, norm * 1.2e-7);
+  for (auto* gradients : {&here, &there}) ClipGradients(*gradients, norm, norm / 3);
+  for (size_t i = 0; i < here.size(); ++i) ExpectSame(there[i], here[i]);
+  there[1].fill_(NAN);
+  EXPECT_FALSE(std::isfinite(NormOf({SumOfSquares(there)})));
+}
+
+}  // namespace
+}  // namespace muster::optim
