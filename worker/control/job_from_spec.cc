@@ -10,6 +10,7 @@
 #include "common/protoenum/cases.h"
 #include "common/status/status.h"
 #include "common/trainability/from_proto.h"
+#include "worker/control/model_communicator.h"
 
 namespace muster::control {
 namespace {
@@ -233,10 +234,7 @@ absl::StatusOr<train::Job> JobFromSpec(const v1::JobSpec& given) {
     return absl::InvalidArgumentError(
         absl::StrCat("the job is not valid:\n", jobspec::FormatProblems(problems)));
   }
-  if (spec.device() == v1::JobSpec::CUDA) {
-    return absl::InvalidArgumentError(
-        "device: found cuda; allowed: cpu (this muster-worker is built without CUDA)");
-  }
+  RETURN_IF_ERROR(CheckDevice(spec.device()));
   train::Job job;
   job.seed = spec.seed();
   job.threads = static_cast<int>(spec.threads());

@@ -1,0 +1,17 @@
+// Without --config=cuda.
+#include "worker/control/model_communicator.h"
+
+namespace muster::control {
+
+absl::Status CheckDevice(v1::JobSpec::Device device) {
+  if (device != v1::JobSpec::CUDA) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "device: found cuda; allowed: cpu (this muster-worker is built without CUDA)");
+}
+
+absl::StatusOr<std::unique_ptr<comm::Communicator>> ConnectForModel(
+    v1::JobSpec::Device, const comm::GlooOptions& options, comm::RendezvousStore& store) {
+  return comm::CreateGlooCommunicator(options, store);
+}
+
+}  // namespace muster::control
