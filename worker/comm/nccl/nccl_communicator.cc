@@ -205,7 +205,6 @@ class NcclCommunicator : public Communicator {
     return failure_;
   }
   void Sent(int64_t bytes) { bytes_sent_ += bytes; }
-  at::Device device() const { return options_.device; }
 
  private:
   absl::Status Run(const std::function<ncclResult_t(ncclComm_t)>& calls) {
