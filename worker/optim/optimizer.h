@@ -20,8 +20,8 @@
 namespace muster::optim {
 
 // A parameter or a piece of one: dense float32 or float64, contiguous, on the same device as all
-// others. If a parameter is
-// cut at multiples of 16 elements, a step gives its pieces the same bits as the whole.
+// others. If a parameter is cut at multiples of 16 elements, a step gives its pieces the same bits
+// as the whole.
 struct OptimizedParameter {
   std::string name;
   at::Tensor tensor;
